@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+/** Activation functions, plain and gated. */
+#ifndef WEFT_ACTIVATION_H
+#define WEFT_ACTIVATION_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_activation_kind {
+    WEFT_ACTIVATION_SILU = 0,      /**< x / (1 + exp(-x)) */
+    WEFT_ACTIVATION_GELU = 1,      /**< x/2 (1 + erf(x / sqrt 2)) */
+    WEFT_ACTIVATION_GELU_TANH = 2, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+} weft_activation_kind;
+
+typedef struct weft_activation_desc {
+    uint32_t size;
+    weft_activation_kind kind;
+    int64_t dim; /**< elements of a row of the result */
+    int32_t max_rows;
+    int32_t reserved0;
+    const char *variant;
+    uint64_t reserved[8];
+} weft_activation_desc;
+
+typedef struct weft_activation_args {
+    uint32_t size;
+    int32_t rows;
+    const float *x;   /**< [rows][dim]: what the function is applied to (the gate) */
+    int64_t x_stride; /**< elements from row to row; 0 = dim */
+    const float *up;  /**< [rows][dim], multiplies the result (SwiGLU, GeGLU); NULL = plain */
+    int64_t up_stride;
+    float *y; /**< [rows][dim]; may be x or up */
+    int64_t y_stride;
+    uint64_t reserved[8];
+} weft_activation_args;
+
+/** Plans y = f(x), or y = f(x) * up where a run gives `up`.
+ *
+ *  Errors   WEFT_EINVAL for dim < 1 or an unknown kind; WEFT_EVARIANT, WEFT_ENOMEM
+ *  Source   Hendrycks and Gimpel 2016 (GELU), Shazeer 2020 (gated forms)
+ */
+WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_activation_desc *desc,
+                                          weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Alias    y may be x or up (same strides)
+ *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes
+ *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim
+ */
+WEFT_API weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

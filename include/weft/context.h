@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+/** Contexts and plans: where work runs, and work that is ready to run.
+ *
+ *  Every operation follows the same two steps. A *plan* is made once from a descriptor: this checks
+ *  the problem, chooses a kernel and says how many bytes of workspace a run needs. A *run* is given
+ *  pointers and does the work: it allocates nothing, looks nothing up and formats no text.
+ *
+ *      weft_context *ctx;
+ *      weft_context_create(NULL, &ctx);
+ *      weft_plan *plan;
+ *      weft_linear_plan(ctx, &(weft_linear_desc){.size = sizeof(weft_linear_desc), ...}, &plan);
+ *      void *workspace = malloc(weft_plan_workspace_bytes(plan));
+ *      weft_linear_run(plan, &(weft_linear_args){.size = sizeof(weft_linear_args), ...});
+ *      weft_plan_destroy(plan);
+ *      weft_context_destroy(ctx);
+ *
+ *  Descriptors are plain structs: the first member is the struct's size, all-zero members mean the
+ *  default, and new members are only ever taken from the reserved tail.
+ */
+#ifndef WEFT_CONTEXT_H
+#define WEFT_CONTEXT_H
+
+#include <stdbool.h>
+
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_context weft_context;
+typedef struct weft_plan weft_plan;
+
+typedef enum weft_device {
+    WEFT_DEVICE_CPU = 0,
+    WEFT_DEVICE_CUDA = 1,
+} weft_device;
+
+/** One unit of parallel work: task `index` of the loop that parallel_for was given. `thread` is a
+ *  number in [0, executor threads) that no two tasks running at the same time share. */
+typedef void weft_task_fn(void *work, int32_t index, int32_t thread);
+
+/** Runs CPU work on the host's own threads instead of OpenMP.
+ *
+ *  parallel_for must call task(work, i, thread) exactly once for every i in [0, count), on any
+ *  threads in any order, and return when all calls have returned. It may be called with count 1.
+ */
+typedef struct weft_executor {
+    void *user;
+    int32_t threads;
+    void (*parallel_for)(void *user, int32_t count, weft_task_fn *task, void *work);
+} weft_executor;
+
+/** Memory for contexts and plans (never for workspaces or tensors, which the caller owns).
+ *  allocate returns memory aligned to 64 bytes or NULL. Both must be callable from any thread. */
+typedef struct weft_allocator {
+    void *user;
+    void *(*allocate)(void *user, size_t bytes);
+    void (*release)(void *user, void *memory);
+} weft_allocator;
+
+typedef struct weft_context_desc {
+    uint32_t size;
+    weft_device device;
+    int32_t threads; /**< CPU threads; 0 = one per available core, at most 1024 */
+    int32_t reserved0;
+    const weft_executor *executor;   /**< NULL = OpenMP; copied */
+    const weft_allocator *allocator; /**< NULL = the C library; copied */
+    /** Receives one line of text per noteworthy choice; NULL = silence. */
+    void (*log)(void *user, const char *line);
+    void *log_user;
+    uint64_t reserved[8];
+} weft_context_desc;
+
+/** Makes a context.
+ *
+ *  desc     NULL or all-zero: CPU, one thread per core, OpenMP
+ *  Owner    the caller: weft_context_destroy(), after all plans of the context
+ *  Threads  a context and its plans may be used by one thread at a time
+ *  Errors   WEFT_EINVAL for a bad descriptor, WEFT_EUNSUPPORTED for a device this build or machine
+ *           has not, WEFT_ENOMEM. The environment variable WEFT_CPU=ref|avx2|avx512|avx512vnni|
+ *           avx512bf16|neon|neondot lowers the instruction set; an unknown value is WEFT_EINVAL
+ */
+WEFT_API weft_status weft_context_create(const weft_context_desc *desc, weft_context **out);
+
+/** Frees a context. NULL is allowed. */
+WEFT_API void weft_context_destroy(weft_context *context);
+
+/** The sentence that explains the last failure of a call that was given this context, or of a plan
+ *  made from it; "" when there was none. With NULL: of the last weft_context_create() that failed
+ *  on this thread. Valid until the next failure. */
+WEFT_API const char *weft_error_text(const weft_context *context);
+
+/** Name of the instruction set that kernels of this context may use, e.g. "avx512vnni". */
+WEFT_API const char *weft_context_isa(const weft_context *context);
+
+/** Number of threads that run the context's work. */
+WEFT_API int32_t weft_context_threads(const weft_context *context);
+
+/** Bytes of workspace that any run of the plan needs at most; 0 if none. */
+WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
+
+/** One line that names the kernel chosen and how its work is split, e.g.
+ *  "linear q4_0 x q8 4096x14336 batch<=1: linear_q4_0_q8_avx512vnni, 64 rows per task".
+ *  Valid as long as the plan. */
+WEFT_API const char *weft_plan_describe(const weft_plan *plan);
+
+/** Frees a plan. NULL is allowed. */
+WEFT_API void weft_plan_destroy(weft_plan *plan);
+
+/** One kernel of the library. */
+typedef struct weft_kernel_info {
+    const char *op;      /**< "linear", "attention", ... */
+    const char *name;    /**< the name a plan's `variant` accepts */
+    const char *isa;     /**< "ref", "avx2", ...; "sm_90a" for CUDA */
+    const char *backend; /**< "cpu" or "cuda" */
+    bool usable;         /**< this context's device has what it needs */
+} weft_kernel_info;
+
+/** The n-th kernel, n = 0, 1, ...; false past the last. */
+WEFT_API bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/** Embedding: rows of a table in any weight format, as f32. */
+#ifndef WEFT_EMBEDDING_H
+#define WEFT_EMBEDDING_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_embedding_desc {
+    uint32_t size;
+    weft_dtype table_dtype;
+    int64_t rows; /**< vocabulary */
+    int64_t dim;  /**< a whole number of blocks */
+    int32_t max_tokens;
+    float scale; /**< multiplies the result; 0 = 1 */
+    const char *variant;
+    uint64_t reserved[8];
+} weft_embedding_desc;
+
+typedef struct weft_embedding_args {
+    uint32_t size;
+    int32_t tokens;
+    const void *table;          /**< [rows][dim] */
+    int64_t table_stride_bytes; /**< 0 = packed */
+    const int32_t *ids;         /**< [tokens], each in [0, rows) */
+    float *y;                   /**< [tokens][dim] */
+    int64_t y_stride;           /**< elements; 0 = dim */
+    uint64_t reserved[8];
+} weft_embedding_args;
+
+/** Plans y[i] = scale * table[ids[i]].
+ *
+ *  Numerics the block's decoding is bit-exact to its specification (src/formats/)
+ *  Errors   WEFT_EINVAL shape, WEFT_EUNSUPPORTED format, WEFT_EVARIANT, WEFT_ENOMEM
+ */
+WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *desc,
+                                         weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Alias    y must not overlap the table
+ *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, an id outside the table
+ *           (checked before anything is written)
+ */
+WEFT_API weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *args);
+
+/** Decodes one packed row of `cols` elements to f32: the library's definition of a format.
+ *
+ *  Errors   WEFT_EINVAL for NULL or cols no whole number of blocks, WEFT_EUNSUPPORTED format
+ */
+WEFT_API weft_status weft_dequantize_row(weft_dtype dtype, const void *row, int64_t cols, float *y);
+
+/** Encodes one row of f32; the inverse of weft_dequantize_row() up to the format's rounding. For
+ *  tests and synthetic models: plain rounding, no search for better scales.
+ *
+ *  Errors   as weft_dequantize_row()
+ */
+WEFT_API weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, void *row);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/** Normalisation of rows: RMSNorm and LayerNorm. */
+#ifndef WEFT_NORM_H
+#define WEFT_NORM_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_norm_kind {
+    WEFT_NORM_RMS = 0,   /**< y = x / sqrt(mean(x^2) + eps) * w */
+    WEFT_NORM_LAYER = 1, /**< y = (x - mean(x)) / sqrt(var(x) + eps) * w + b, var over n */
+} weft_norm_kind;
+
+enum {
+    /** The stored weight is w - 1 (Gemma). */
+    WEFT_NORM_WEIGHT_PLUS_ONE = 1u << 0,
+};
+
+typedef struct weft_norm_desc {
+    uint32_t size;
+    uint32_t flags;
+    weft_norm_kind kind;
+    float eps;
+    int64_t dim; /**< elements of a row, >= 1 */
+    int32_t max_rows;
+    int32_t reserved0;
+    const char *variant;
+    uint64_t reserved[8];
+} weft_norm_desc;
+
+typedef struct weft_norm_args {
+    uint32_t size;
+    int32_t rows; /**< 0..max_rows */
+    const float *x;
+    int64_t x_stride;    /**< elements from row to row; 0 = dim */
+    float *y;            /**< may be x itself */
+    int64_t y_stride;    /**< 0 = dim */
+    const float *weight; /**< [dim]; NULL = ones */
+    const float *bias;   /**< [dim], LayerNorm only; NULL = zeros */
+    uint64_t reserved[8];
+} weft_norm_args;
+
+/** Plans the normalisation of rows of `dim` elements.
+ *
+ *  Errors   WEFT_EINVAL for dim < 1, eps < 0 or not finite, unknown kind or flags; WEFT_EVARIANT,
+ *           WEFT_ENOMEM; text in weft_error_text(context)
+ *  Source   Zhang and Sennrich 2019 (RMSNorm), Ba et al. 2016 (LayerNorm)
+ */
+WEFT_API weft_status weft_norm_plan(weft_context *context, const weft_norm_desc *desc,
+                                    weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Alias    y may be x (same strides); otherwise they must not overlap
+ *  Numerics f32, sums over several partial sums in a fixed order
+ *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim
+ */
+WEFT_API weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

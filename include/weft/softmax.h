@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+/** Softmax of rows, in place. */
+#ifndef WEFT_SOFTMAX_H
+#define WEFT_SOFTMAX_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_softmax_desc {
+    uint32_t size;
+    float scale; /**< multiplies x first; 0 = 1 */
+    int64_t dim;
+    int32_t max_rows;
+    int32_t reserved0;
+    const char *variant;
+    uint64_t reserved[8];
+} weft_softmax_desc;
+
+typedef struct weft_softmax_args {
+    uint32_t size;
+    int32_t rows;
+    float *x;
+    int64_t x_stride; /**< elements from row to row; 0 = dim */
+    uint64_t reserved[8];
+} weft_softmax_args;
+
+/** Plans x_i = exp(scale x_i - m) / sum_j exp(scale x_j - m), m = max_j scale x_j.
+ *
+ *  Errors   WEFT_EINVAL for dim < 1 or a scale that is not finite; WEFT_EVARIANT, WEFT_ENOMEM
+ */
+WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *desc,
+                                       weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Numerics f32, three passes (maximum, sum, division); a row that is -infinity throughout gives 0
+ *  Errors   WEFT_EINVAL for NULL x, rows outside 0..max_rows, a stride below dim
+ */
+WEFT_API weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

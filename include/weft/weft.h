@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/** weft: the kernels of language-model inference behind a small C ABI.
+ *
+ *  This header includes all others. Start with context.h (contexts, plans), then the operation you
+ *  need: linear.h, attention.h with kv.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
+ *  sample.h.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include "activation.h"
+#include "attention.h"
+#include "context.h"
+#include "embedding.h"
+#include "kv.h"
+#include "linear.h"
+#include "norm.h"
+#include "rope.h"
+#include "sample.h"
+#include "softmax.h"
+#include "status.h"
+#include "types.h"
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of the library that is running, "major.minor.patch". */
+WEFT_API const char *weft_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
