@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#define _DEFAULT_SOURCE
+
+#include "engine/base/file_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/checked.h"
+
+static const char *cure_for(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR: return "check the path";
+    case EACCES:
+    case EPERM: return "check the permissions of the file and its folders";
+    case EMFILE:
+    case ENFILE: return "close other files or raise the limit (ulimit -n)";
+    case ENOMEM: return "free some memory or raise the limit (ulimit -v)";
+    default: return "check that the disk is sound and the file complete";
+    }
+}
+
+static bool fail_with_errno(engine_error *err, const char *path, const char *action)
+{
+    int error = errno;
+    return engine_fail(err, "%s: cannot %s: %s; %s", path, action, strerror(error),
+                       cure_for(error));
+}
+
+static bool map_descriptor(file_map *map, int descriptor, const char *path, engine_error *err)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return fail_with_errno(err, path, "examine");
+    if (S_ISDIR(status.st_mode))
+        return engine_fail(err, "%s: is a directory; name a file inside it", path);
+    if (!S_ISREG(status.st_mode))
+        return engine_fail(err, "%s: is not a regular file and cannot be mapped; copy it to disk",
+                           path);
+    if (status.st_size <= 0)
+        return engine_fail(err, "%s: is empty; download or write it again", path);
+    size_t size_bytes;
+    if (!checked_size((uint64_t)status.st_size, &size_bytes))
+        return engine_fail(err, "%s: is too large for this machine's address space", path);
+    void *data = mmap(NULL, size_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED)
+        return fail_with_errno(err, path, "map");
+    *map = (file_map){.data = data, .size_bytes = size_bytes};
+    return true;
+}
+
+bool file_map_open(file_map *map, const char *path, engine_error *err)
+{
+    // O_NONBLOCK: opening a pipe must lead to an error, not wait for a writer.
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return fail_with_errno(err, path, "open");
+    bool mapped = map_descriptor(map, descriptor, path, err);
+    close(descriptor);
+    return mapped;
+}
+
+void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes)
+{
+    if (map->data == NULL || offset >= map->size_bytes)
+        return;
+    if (size_bytes > map->size_bytes - offset)
+        size_bytes = map->size_bytes - offset;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    size_t lead_bytes = offset % page_bytes;
+    const char *start = (const char *)map->data + (offset - lead_bytes);
+    madvise((void *)start, size_bytes + lead_bytes, MADV_WILLNEED);
+}
+
+void file_map_close(file_map *map)
+{
+    if (map->data != NULL)
+        munmap((void *)map->data, map->size_bytes);
+    *map = (file_map){0};
+}

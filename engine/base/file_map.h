@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_BASE_FILE_MAP_H
+#define ENGINE_BASE_FILE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/base/error.h"
+
+// A regular file mapped read-only. data is page-aligned. Whoever shortens the file while it is mapped
+// makes reads beyond its new end fatal (SIGBUS); replacing it by rename is harmless.
+typedef struct file_map {
+    const void *data;
+    size_t size_bytes;
+} file_map;
+
+// Refuses what is missing, unreadable, empty or not a regular file. *map is untouched on failure.
+bool file_map_open(file_map *map, const char *path, engine_error *err);
+
+// Asks the kernel to read the pages of [offset, offset + size_bytes) ahead; only a hint.
+void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes);
+
+// Unmaps and zeroes *map; a zeroed map may be closed again.
+void file_map_close(file_map *map);
+
+#endif

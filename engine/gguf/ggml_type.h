@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_GGUF_GGML_TYPE_H
+#define ENGINE_GGUF_GGML_TYPE_H
+
+#include <stdint.h>
+
+// A tensor format of GGUF files. Rows are split in blocks of block_elements along shape[0].
+typedef struct ggml_type_info {
+    uint32_t id;      // as stored in the file
+    const char *name; // "q4_k"
+    uint32_t block_elements;
+    uint32_t block_bytes;
+    uint32_t alignment_bytes; // that reading a block in place asks for
+} ggml_type_info;
+
+// NULL for an id that was never given out or has been withdrawn.
+const ggml_type_info *ggml_type_find(uint32_t id);
+
+// The name of an id that was withdrawn ("q4_2"); NULL for all others.
+const char *ggml_type_removed_name(uint32_t id);
+
+#endif
