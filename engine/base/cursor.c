@@ -85,3 +85,15 @@ uint64_t cursor_u64(cursor *c)
     const uint8_t *bytes = cursor_bytes(c, 8);
     return bytes != NULL ? load_le64(bytes) : 0;
 }
+
+float cursor_f32(cursor *c)
+{
+    const uint8_t *bytes = cursor_bytes(c, 4);
+    return bytes != NULL ? load_le_f32(bytes) : 0.0f;
+}
+
+double cursor_f64(cursor *c)
+{
+    const uint8_t *bytes = cursor_bytes(c, 8);
+    return bytes != NULL ? load_le_f64(bytes) : 0.0;
+}

@@ -33,6 +33,8 @@ uint8_t cursor_u8(cursor *c);
 uint16_t cursor_u16(cursor *c);
 uint32_t cursor_u32(cursor *c);
 uint64_t cursor_u64(cursor *c);
+float cursor_f32(cursor *c);
+double cursor_f64(cursor *c);
 
 // The same for memory whose bounds are known already.
 uint16_t load_le16(const uint8_t *bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/gguf/ggml_type.h"
 
-#include <stddef.h>
+#include <string.h>
 
 #define FORMAT(id, name, elements, bytes, alignment) [id] = {id, name, elements, bytes, alignment}
 
@@ -40,6 +40,21 @@ const ggml_type_info *ggml_type_find(uint32_t id)
     if (id >= FORMAT_COUNT || formats[id].name == NULL)
         return NULL;
     return &formats[id];
+}
+
+size_t ggml_type_count(void)
+{
+    return FORMAT_COUNT;
+}
+
+weft_dtype ggml_type_dtype(const ggml_type_info *type)
+{
+#define RETURN_IF_SAME_NAME(id, value, dtype_name, block_elems, block_bytes)                       \
+    if (strcmp(type->name, dtype_name) == 0)                                                       \
+        return WEFT_##id;
+    WEFT_DTYPE_MAP(RETURN_IF_SAME_NAME)
+#undef RETURN_IF_SAME_NAME
+    return WEFT_DTYPE_NONE;
 }
 
 const char *ggml_type_removed_name(uint32_t id)

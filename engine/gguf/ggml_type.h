@@ -2,7 +2,10 @@
 #ifndef ENGINE_GGUF_GGML_TYPE_H
 #define ENGINE_GGUF_GGML_TYPE_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include <weft/types.h>
 
 // A tensor format of GGUF files. Rows are split in blocks of block_elements along shape[0].
 typedef struct ggml_type_info {
@@ -13,8 +16,14 @@ typedef struct ggml_type_info {
     uint32_t alignment_bytes; // that reading a block in place asks for
 } ggml_type_info;
 
+// The kernel library's format of the same name; WEFT_DTYPE_NONE if it has none.
+weft_dtype ggml_type_dtype(const ggml_type_info *type);
+
 // NULL for an id that was never given out or has been withdrawn.
 const ggml_type_info *ggml_type_find(uint32_t id);
+
+// One more than the highest id there is; ids below may be withdrawn.
+size_t ggml_type_count(void);
 
 // The name of an id that was withdrawn ("q4_2"); NULL for all others.
 const char *ggml_type_removed_name(uint32_t id);

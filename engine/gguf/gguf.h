@@ -23,7 +23,7 @@ enum {
     GGUF_MAX_NAME_BYTES = 64,    // of a tensor's name
     GGUF_MAX_KEY_BYTES = 65535,  // of a metadata key
     GGUF_MAX_KEYS = 1 << 16,     // real files have fewer than 100
-    GGUF_MAX_TENSORS = 1 << 20,  // real files have fewer than 10,000
+    GGUF_MAX_TENSORS = 1 << 18,  // real files have fewer than 10,000
     GGUF_MAX_ARRAY_DEPTH = 4,    // arrays inside arrays
     GGUF_DEFAULT_ALIGNMENT = 32, // of the data section and of every tensor in it, in bytes
     GGUF_MIN_ALIGNMENT = 8,
@@ -156,6 +156,8 @@ typedef struct gguf_tensor {
     int64_t shape[GGUF_MAX_RANK]; // shape[0] is the contiguous dimension (K); 1 beyond rank
     int64_t element_count;
     const ggml_type_info *type; // name, block size; may be a format that no kernel can run
+    weft_dtype dtype;           // WEFT_DTYPE_NONE in that case
+    uint64_t offset_bytes;      // from the start of the data section
     const void *data;           // aligned to gguf_alignment if the file is mapped
     size_t size_bytes;
 } gguf_tensor;

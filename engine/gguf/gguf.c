@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "engine/gguf/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/gguf/gguf_file.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensor data is used in place, so the host must be little-endian");
+
+static gguf_file *open_bytes(const void *data, size_t size_bytes, engine_error *err)
+{
+    gguf_file *file = engine_alloc(1, sizeof(*file));
+    if (file == NULL) {
+        engine_fail(err, "out of memory; close other programs");
+        return NULL;
+    }
+    file->data = data;
+    file->size_bytes = size_bytes;
+    if (!gguf_parse(file, err)) {
+        gguf_close(file);
+        return NULL;
+    }
+    return file;
+}
+
+gguf_file *gguf_open_memory(const void *data, size_t size_bytes, engine_error *err)
+{
+    if (data == NULL || (uintptr_t)data % GGUF_MIN_ALIGNMENT != 0) {
+        engine_fail(err, "GGUF data in memory must start at a multiple of %d bytes",
+                    GGUF_MIN_ALIGNMENT);
+        return NULL;
+    }
+    return open_bytes(data, size_bytes, err);
+}
+
+gguf_file *gguf_open(const char *path, engine_error *err)
+{
+    file_map map;
+    if (!file_map_open(&map, path, err))
+        return NULL;
+    gguf_file *file = open_bytes(map.data, map.size_bytes, err);
+    if (file == NULL) {
+        engine_fail_in(err, path);
+        file_map_close(&map);
+        return NULL;
+    }
+    file->map = map;
+    return file;
+}
+
+void gguf_close(gguf_file *file)
+{
+    if (file == NULL)
+        return;
+    name_table_free(&file->entry_names);
+    name_table_free(&file->tensor_names);
+    free(file->entries);
+    free(file->tensors);
+    file_map_close(&file->map);
+    free(file);
+}
+
+uint32_t gguf_version(const gguf_file *file)
+{
+    return file->version;
+}
+
+size_t gguf_size_bytes(const gguf_file *file)
+{
+    return file->size_bytes;
+}
+
+size_t gguf_alignment(const gguf_file *file)
+{
+    return file->alignment;
+}
+
+size_t gguf_data_offset(const gguf_file *file)
+{
+    return file->data_offset;
+}
+
+size_t gguf_tensor_count(const gguf_file *file)
+{
+    return file->tensor_count;
+}
+
+const gguf_tensor *gguf_tensor_at(const gguf_file *file, size_t index)
+{
+    return &file->tensors[index];
+}
+
+const gguf_tensor *gguf_find_tensor(const gguf_file *file, const char *name)
+{
+    size_t index;
+    if (!name_table_find(&file->tensor_names, name, strlen(name), &index))
+        return NULL;
+    return &file->tensors[index];
+}
+
+void gguf_prefetch(const gguf_file *file)
+{
+    file_map_prefetch(&file->map, file->data_offset, file->size_bytes);
+}

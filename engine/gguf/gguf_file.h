@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_GGUF_GGUF_FILE_H
+#define ENGINE_GGUF_GGUF_FILE_H
+
+// What lies behind a gguf_file; for the files of this room only.
+
+#include "engine/base/file_map.h"
+#include "engine/gguf/gguf.h"
+#include "engine/gguf/name_table.h"
+
+struct gguf_file {
+    file_map map; // empty if the caller owns the memory
+    const uint8_t *data;
+    size_t size_bytes;
+    uint32_t version;
+    size_t alignment;
+    size_t data_offset;
+    gguf_entry *entries;
+    size_t entry_count;
+    name_table entry_names;
+    gguf_tensor *tensors;
+    size_t tensor_count;
+    name_table tensor_names;
+};
+
+// Reads and checks everything into a zeroed file whose data and size_bytes are set.
+bool gguf_parse(gguf_file *file, engine_error *err);
+
+// Bytes of one value in the file; 0 for strings, arrays and unknown types.
+size_t gguf_scalar_bytes(gguf_value_type type);
+
+#endif
