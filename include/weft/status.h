@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#if defined(WEFT_BUILD_SHARED) || (defined(__GNUC__) && !defined(WEFT_STATIC))
+#ifdef __GNUC__
 #define WEFT_API __attribute__((visibility("default")))
 #else
 #define WEFT_API

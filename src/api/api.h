@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// What every api_<op>.c does the same way: read a caller's struct of any age, word errors.
+#ifndef WEFT_API_API_H
+#define WEFT_API_API_H
+
+#include "src/plan/plan.h"
+
+// Copies a caller's struct whose first member is its size. A smaller (older) one is extended with
+// zeros; a larger (newer) one is taken only if what we do not know of it is zero. Returns false for
+// NULL, a size below 8 or unknown members that are set.
+bool weft__api_read(void *to, uint32_t to_bytes, const void *from);
+
+#define WEFT__TRY(expression)                                                                      \
+    do {                                                                                           \
+        weft_status weft__status = (expression);                                                   \
+        if (weft__status != WEFT_OK)                                                               \
+            return weft__status;                                                                   \
+    } while (0)
+
+// WEFT_OK if the plan is one of `op` and `args` could be read into `copy`.
+weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, uint32_t copy_bytes,
+                           const void *args);
+
+// WEFT_OK if the run was given the workspace that the plan asked for, aligned to 64 bytes.
+weft_status weft__api_workspace(const weft_plan *plan, const void *workspace, size_t bytes);
+
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <weft/weft.h>
+
+#include "src/api/api.h"
+#include "src/backend/cpu/cpu.h"
+#include "src/base/memory.h"
+
+enum { MAX_THREADS = 1024 };
+
+// Why the last weft_context_create() of this thread failed: there is no context to keep it.
+static _Thread_local char creation_error[512];
+
+static weft_status creation_fail(weft_status status, const char *text, const char *detail)
+{
+    snprintf(creation_error, sizeof creation_error, text, detail);
+    return status;
+}
+
+static weft_status check_desc(const weft_context_desc *desc)
+{
+    if (desc->threads < 0 || desc->threads > MAX_THREADS)
+        return creation_fail(WEFT_EINVAL, "threads must be 0 (one per core) to %s", "1024");
+    const weft_executor *executor = desc->executor;
+    if (executor &&
+        (!executor->parallel_for || executor->threads < 1 || executor->threads > MAX_THREADS))
+        return creation_fail(WEFT_EINVAL, "an executor needs parallel_for and 1 to %s threads",
+                             "1024");
+    if (desc->allocator && (!desc->allocator->allocate || !desc->allocator->release))
+        return creation_fail(WEFT_EINVAL, "an allocator needs both allocate and %s", "release");
+    return WEFT_OK;
+}
+
+static weft_status choose_backend(weft_device device, const struct weft__backend **out)
+{
+    if (device == WEFT_DEVICE_CPU) {
+        *out = &weft__backend_cpu;
+        return WEFT_OK;
+    }
+    if (device != WEFT_DEVICE_CUDA)
+        return creation_fail(WEFT_EINVAL, "%s", "no such device");
+    const char *why = "";
+    *out = weft__backend_cuda(&why);
+    return *out ? WEFT_OK : creation_fail(WEFT_EUNSUPPORTED, "%s", why);
+}
+
+static weft_status choose_isa(uint32_t *mask)
+{
+    *mask = weft__cpu_isa_mask();
+    const char *level = getenv("WEFT_CPU");
+    if (level && *level && !weft__cpu_lower(mask, level))
+        return creation_fail(WEFT_EINVAL,
+                             "WEFT_CPU=%.64s is no instruction set of this library: use ref, avx2, "
+                             "avx512, avx512vnni, avx512bf16, neon or neondot",
+                             level);
+    return WEFT_OK;
+}
+
+static void log_choice(const weft_context *context)
+{
+    char line[160];
+    if (!context->log)
+        return;
+    snprintf(line, sizeof line, "weft %s: %s, %s, %d threads", weft_version(),
+             context->backend->name, weft_context_isa(context), context->threads);
+    context->log(context->log_user, line);
+}
+
+weft_status weft_context_create(const weft_context_desc *user_desc, weft_context **out)
+{
+    static const weft_allocator c_library = {NULL, weft__base_allocate, weft__base_release};
+    weft_context_desc desc = {0};
+    const struct weft__backend *backend;
+    uint32_t isa_mask;
+
+    if (!out)
+        return creation_fail(WEFT_EINVAL, "%s", "no place for the context");
+    if (user_desc && !weft__api_read(&desc, sizeof desc, user_desc))
+        return creation_fail(
+            WEFT_EINVAL, "%s",
+            "the descriptor has no size or sets members this version does not know");
+    WEFT__TRY(check_desc(&desc));
+    WEFT__TRY(choose_backend(desc.device, &backend));
+    WEFT__TRY(choose_isa(&isa_mask));
+
+    weft_allocator allocator = desc.allocator ? *desc.allocator : c_library;
+    weft_context *context = allocator.allocate(allocator.user, sizeof *context);
+    if (!context)
+        return creation_fail(WEFT_ENOMEM, "%s", "no memory for a context");
+    memset(context, 0, sizeof *context);
+    context->backend = backend;
+    context->allocator = allocator;
+    context->isa_mask = isa_mask;
+    context->log = desc.log;
+    context->log_user = desc.log_user;
+    context->threads = desc.executor  ? desc.executor->threads
+                       : desc.threads ? desc.threads
+                                      : weft__cpu_cores();
+    context->executor = desc.executor ? *desc.executor
+                                      : (weft_executor){&context->threads, context->threads,
+                                                        weft__cpu_parallel_for};
+    log_choice(context);
+    *out = context;
+    return WEFT_OK;
+}
+
+void weft_context_destroy(weft_context *context)
+{
+    if (context)
+        context->allocator.release(context->allocator.user, context);
+}
+
+const char *weft_error_text(const weft_context *context)
+{
+    return context ? context->error : creation_error;
+}
+
+const char *weft_context_isa(const weft_context *context)
+{
+    return weft__cpu_isa_name(context->isa_mask);
+}
+
+int32_t weft_context_threads(const weft_context *context)
+{
+    return context->threads;
+}
+
+size_t weft_plan_workspace_bytes(const weft_plan *plan)
+{
+    return plan ? plan->workspace_bytes : 0;
+}
+
+const char *weft_plan_describe(const weft_plan *plan)
+{
+    return plan ? plan->description : "";
+}
+
+void weft_plan_destroy(weft_plan *plan)
+{
+    if (plan)
+        plan->context->allocator.release(plan->context->allocator.user, plan);
+}
+
+bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *out)
+{
+    if (!context || !out || n < 0)
+        return false;
+    for (int op = 0; op < WEFT__OP_COUNT; op++) {
+        const struct weft__kernel_table *table = context->backend->tables[op];
+        if (n >= table->count) {
+            n -= table->count;
+            continue;
+        }
+        const struct weft__kernel *row =
+            (const void *)((const char *)table->rows + (size_t)n * (size_t)table->row_bytes);
+        *out = (weft_kernel_info){row->op, row->name, weft__cpu_isa_name(1u << row->isa),
+                                  context->backend->name,
+                                  weft__kernel_fits(row, context->isa_mask, NULL)};
+        return true;
+    }
+    return false;
+}
+
+const char *weft_version(void)
+{
+#define TEXT_OF(x)  #x
+#define VALUE_OF(x) TEXT_OF(x)
+    return VALUE_OF(WEFT_VERSION_MAJOR) "." VALUE_OF(WEFT_VERSION_MINOR) "." VALUE_OF(
+        WEFT_VERSION_PATCH);
+}

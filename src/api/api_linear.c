@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include <weft/linear.h>
+
+#include "src/api/api.h"
+#include "src/kernels/linear/linear_kernel.h"
+#include "src/plan/plan_linear.h"
+
+static weft_status check_desc(weft_context *context, weft_linear_desc *desc,
+                              const weft_linear_desc *user_desc)
+{
+    const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT;
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL, "linear: bad descriptor size or unknown members");
+    if (desc->flags & ~known)
+        return weft__fail(context, WEFT_EINVAL, "linear: unknown flags 0x%x", desc->flags & ~known);
+    int32_t block = weft_dtype_block_elems(desc->weight_dtype);
+    if (block == 0)
+        return weft__fail(context, WEFT_EINVAL, "linear: weight_dtype %d is no format",
+                          (int)desc->weight_dtype);
+    if ((desc->x_dtype && desc->x_dtype != WEFT_F32) ||
+        (desc->y_dtype && desc->y_dtype != WEFT_F32))
+        return weft__fail(context, WEFT_EUNSUPPORTED, "linear: x and y must be f32");
+    if (desc->rows < 1 || desc->cols < 1 || desc->max_batch < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "linear: rows, cols and max_batch must be positive");
+    if (desc->cols % block != 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "linear: cols=%lld is no whole number of %s blocks of %d",
+                          (long long)desc->cols, weft_dtype_name(desc->weight_dtype), block);
+    if (desc->max_batch == 0)
+        desc->max_batch = 1;
+    return WEFT_OK;
+}
+
+weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user_desc,
+                             weft_plan **out)
+{
+    weft_linear_desc desc;
+    weft_plan *plan;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(
+        weft__plan_create(context, WEFT__OP_linear, sizeof(struct weft__linear_launch), &plan));
+    weft_status status = weft__plan_linear(plan, &desc);
+    if (status != WEFT_OK) {
+        weft_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return WEFT_OK;
+}
+
+// Strides of 0 become packed ones; false if one is too small.
+static bool settle_stride(int64_t *stride, int64_t packed)
+{
+    if (*stride == 0)
+        *stride = packed;
+    return *stride >= packed;
+}
+
+weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_args)
+{
+    weft_linear_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_linear, &args, sizeof args, user_args));
+    const struct weft__linear_launch *launch = plan->launch;
+    if (args.batch < 0 || args.batch > launch->max_batch)
+        return weft__fail(plan->context, WEFT_EINVAL, "linear: batch %d is outside 0..%d",
+                          args.batch, launch->max_batch);
+    if (args.batch == 0)
+        return WEFT_OK;
+    if (!args.weight || !args.x || !args.y)
+        return weft__fail(plan->context, WEFT_EINVAL, "linear: weight, x and y must not be NULL");
+    if (!settle_stride(&args.weight_stride_bytes,
+                       weft_dtype_row_bytes(launch->kernel->weight, launch->cols)) ||
+        !settle_stride(&args.x_stride, launch->cols) ||
+        !settle_stride(&args.y_stride, launch->rows) ||
+        !settle_stride(&args.residual_stride, launch->rows))
+        return weft__fail(plan->context, WEFT_EINVAL, "linear: a stride is shorter than its row");
+    if (!isfinite(args.alpha))
+        return weft__fail(plan->context, WEFT_EINVAL, "linear: alpha is not finite");
+    if (args.alpha == 0)
+        args.alpha = 1;
+    WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
+    return plan->context->backend->submit[WEFT__OP_linear](plan->context, launch, &args);
+}
+
+bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc, const char **reason)
+{
+    weft_plan *plan = NULL;
+    weft_status status = weft_linear_plan(context, desc, &plan);
+    weft_plan_destroy(plan);
+    if (reason)
+        *reason = status == WEFT_OK ? "" : weft_error_text(context);
+    return status == WEFT_OK;
+}

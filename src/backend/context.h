@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// The context: what every layer of the library may know of where it runs.
+#ifndef WEFT_BACKEND_CONTEXT_H
+#define WEFT_BACKEND_CONTEXT_H
+
+#include <weft/context.h>
+
+#include "src/backend/backend.h"
+
+struct weft_context {
+    const struct weft__backend *backend;
+    weft_executor executor;
+    weft_allocator allocator;
+    void (*log)(void *user, const char *line);
+    void *log_user;
+    uint32_t isa_mask;
+    int32_t threads;
+    char error[512];
+};
+
+// Keeps the sentence that explains a failure and returns `status`.
+weft_status weft__fail(weft_context *context, weft_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline void weft__parallel_for(const weft_context *context, int32_t count,
+                                      weft_task_fn *task, void *work)
+{
+    if (count > 0)
+        context->executor.parallel_for(context->executor.user, count, task, work);
+}
+
+#endif

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// CPU features, never CPU models. A level counts only if every feature of its bundle is there and the
+// operating system saves the registers (XCR0).
+#define _GNU_SOURCE
+#include <sched.h>
+
+#include "src/backend/cpu/cpu.h"
+
+#define WEFT__BIT(isa) (1u << WEFT__ISA_##isa)
+
+#if defined(WEFT__X86)
+#include <cpuid.h>
+
+static uint64_t read_xcr0(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool has(uint32_t reg, uint32_t bits)
+{
+    return (reg & bits) == bits;
+}
+
+uint32_t weft__cpu_isa_mask(void)
+{
+    enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 };
+    uint32_t mask = WEFT__BIT(ref);
+    uint32_t a, b, c, d, b7, c7, d7, a71 = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, bit_OSXSAVE))
+        return mask;
+    uint64_t xcr0 = read_xcr0();
+    bool avx = has(c, bit_AVX | bit_FMA | bit_F16C) && (xcr0 & XCR0_AVX) == XCR0_AVX;
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !avx || !has(b7, bit_AVX2))
+        return mask;
+    if (a >= 1)
+        __get_cpuid_count(7, 1, &a71, &b, &c, &d);
+    mask |= WEFT__BIT(avx2);
+    if ((xcr0 & XCR0_AVX512) != XCR0_AVX512 ||
+        !has(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ | bit_AVX512CD))
+        return mask;
+    mask |= WEFT__BIT(avx512);
+    if (!has(c7, bit_AVX512VNNI | bit_AVX512VBMI))
+        return mask;
+    mask |= WEFT__BIT(avx512vnni);
+    if (has(a71, 1u << 5)) // AVX512_BF16
+        mask |= WEFT__BIT(avx512bf16);
+    return mask;
+}
+
+#elif defined(WEFT__ARM64)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+uint32_t weft__cpu_isa_mask(void)
+{
+    unsigned long hwcap = getauxval(AT_HWCAP);
+    uint32_t mask = WEFT__BIT(ref);
+    if (!(hwcap & HWCAP_ASIMD))
+        return mask;
+    mask |= WEFT__BIT(neon);
+    if (hwcap & HWCAP_ASIMDDP)
+        mask |= WEFT__BIT(neondot);
+    return mask;
+}
+
+#else
+
+uint32_t weft__cpu_isa_mask(void)
+{
+    return WEFT__BIT(ref);
+}
+
+#endif
+
+static const char *const isa_names[] = {
+#define WEFT__ISA_NAME(name) #name,
+    WEFT__ISA_MAP(WEFT__ISA_NAME)
+#undef WEFT__ISA_NAME
+};
+
+bool weft__cpu_lower(uint32_t *mask, const char *level)
+{
+    for (uint32_t isa = 0; isa < WEFT__ISA_COUNT; isa++) {
+        if (strcmp(isa_names[isa], level) != 0)
+            continue;
+        *mask &= (2u << isa) - 1;
+        return true;
+    }
+    return false;
+}
+
+const char *weft__cpu_isa_name(uint32_t mask)
+{
+    uint32_t isa = WEFT__ISA_COUNT - 1;
+    while (isa > 0 && !(mask >> isa & 1u))
+        isa--;
+    return isa_names[isa];
+}
+
+int32_t weft__cpu_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int cores = CPU_COUNT(&set);
+    return cores < 1 ? 1 : cores;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Spreads a linear layer over threads: first the rows of X are quantised, then the rows of W are
+// multiplied.
+#include "src/backend/context.h"
+#include "src/base/checked.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+struct work {
+    const struct weft__linear_launch *launch;
+    struct weft__linear_call call;
+};
+
+static void quantize_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct work *work = opaque;
+    (void)thread;
+    work->launch->kernel->quantize(&work->call, index, index + 1);
+}
+
+static void multiply_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct work *work = opaque;
+    int64_t row0 = index * work->launch->rows_per_task;
+    int64_t row1 = row0 + work->launch->rows_per_task;
+    (void)thread;
+    work->launch->kernel->run(&work->call, row0,
+                              row1 < work->launch->rows ? row1 : work->launch->rows);
+}
+
+static struct weft__q8_acts place_acts(const struct weft__linear_launch *launch, void *workspace)
+{
+    unsigned char *base = workspace;
+    return (struct weft__q8_acts){.q = (void *)base,
+                                  .scale = (void *)(base + launch->scale_offset),
+                                  .sum16 = (void *)(base + launch->sum16_offset)};
+}
+
+weft__submit_fn weft__cpu_submit_linear;
+weft_status weft__cpu_submit_linear(const weft_context *context, const void *opaque_launch,
+                                    const void *opaque_args)
+{
+    const struct weft__linear_launch *launch = opaque_launch;
+    const weft_linear_args *args = opaque_args;
+    struct work work = {
+        .launch = launch,
+        .call = {.weight = args->weight,
+                 .weight_stride_bytes = args->weight_stride_bytes,
+                 .rows = launch->rows,
+                 .cols = launch->cols,
+                 .batch = args->batch,
+                 .alpha = args->alpha,
+                 .x = args->x,
+                 .x_stride = args->x_stride,
+                 .y = args->y,
+                 .y_stride = args->y_stride,
+                 .bias = args->bias,
+                 .residual = args->residual,
+                 .residual_stride = args->residual_stride},
+    };
+    if (launch->kernel->quantize) {
+        work.call.acts = place_acts(launch, args->workspace);
+        weft__parallel_for(context, args->batch, quantize_task, &work);
+    }
+    weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, launch->rows_per_task),
+                       multiply_task, &work);
+    return WEFT_OK;
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// What all kernel tables share.
+//
+// Every operation has a table of kernels, made from its .def file: best first, the reference last and
+// unconditional, so that a search by `weft__kernel_fits` always ends. A row starts with a struct
+// weft__kernel; tools walk any table through it without knowing the operation.
+#ifndef WEFT_KERNELS_KERNEL_H
+#define WEFT_KERNELS_KERNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+// Instruction sets are bundles; each x86 level includes the ones before it.
+//   avx2        AVX2 FMA F16C
+//   avx512      + AVX-512 F BW VL DQ CD
+//   avx512vnni  + AVX-512 VNNI VBMI (Ice Lake, Zen 4)
+//   avx512bf16  + AVX-512 BF16 (Sapphire Rapids, Zen 4)
+//   neon        Advanced SIMD of AArch64 with half-precision conversion
+//   neondot     + DotProd
+#define WEFT__ISA_MAP(X) X(ref) X(avx2) X(avx512) X(avx512vnni) X(avx512bf16) X(neon) X(neondot)
+
+enum weft__isa {
+#define WEFT__ISA_ENUM(name) WEFT__ISA_##name,
+    WEFT__ISA_MAP(WEFT__ISA_ENUM)
+#undef WEFT__ISA_ENUM
+        WEFT__ISA_COUNT
+};
+
+#if defined(__x86_64__)
+#define WEFT__X86 1
+#elif defined(__aarch64__)
+#define WEFT__ARM64 1
+#endif
+
+struct weft__kernel {
+    const char *op;
+    const char *name;
+    enum weft__isa isa;
+};
+
+// A table as tools see it.
+struct weft__kernel_table {
+    const char *op;
+    const void *rows; // each starts with a struct weft__kernel
+    int32_t row_bytes;
+    int32_t count;
+};
+
+// May this kernel serve a plan? isa_mask has a bit for every enum weft__isa that may be used;
+// variant is NULL or the only name wanted.
+static inline bool weft__kernel_fits(const struct weft__kernel *kernel, uint32_t isa_mask,
+                                     const char *variant)
+{
+    if (!(isa_mask >> kernel->isa & 1u))
+        return false;
+    return !variant || strcmp(variant, kernel->name) == 0;
+}
+
+#endif

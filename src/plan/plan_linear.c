@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "src/plan/plan_linear.h"
+
+#include <stdio.h>
+
+#include "src/base/checked.h"
+#include "src/base/memory.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+static bool is_quantised(weft_dtype dtype)
+{
+    return weft_dtype_block_elems(dtype) > 1;
+}
+
+static const struct weft__linear_kernel *choose(const weft_context *context,
+                                                const weft_linear_desc *desc)
+{
+    const struct weft__kernel_table *table = context->backend->tables[WEFT__OP_linear];
+    const struct weft__linear_kernel *rows = table->rows;
+    bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(desc->weight_dtype);
+    enum weft__linear_acts acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8;
+    for (int32_t i = 0; i < table->count; i++)
+        if (rows[i].weight == desc->weight_dtype && rows[i].acts == acts &&
+            weft__kernel_fits(&rows[i].base, context->isa_mask, desc->variant))
+            return &rows[i];
+    return NULL;
+}
+
+// Planes of the quantised activations, each aligned for the widest vector.
+static weft_status lay_out_workspace(weft_plan *plan, struct weft__linear_launch *launch)
+{
+    int64_t elems, padded;
+    if (!weft__mul_i64(launch->cols, launch->max_batch, &elems) ||
+        !weft__add_i64(elems, 4 * WEFT__ALIGN, &padded) || padded > INT64_MAX / 4)
+        return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
+    launch->scale_offset = weft__align_up(elems, WEFT__ALIGN);
+    launch->sum16_offset =
+        weft__align_up(launch->scale_offset + elems / 32 * (int64_t)sizeof(float), WEFT__ALIGN);
+    plan->workspace_bytes = (size_t)weft__align_up(
+        launch->sum16_offset + elems / 16 * (int64_t)sizeof(int16_t), WEFT__ALIGN);
+    return WEFT_OK;
+}
+
+// Enough tasks that a slow thread does not hold up the others, few enough that a task is worth its
+// dispatch.
+static int64_t rows_per_task(const struct weft__linear_launch *launch, int32_t threads)
+{
+    int64_t step = launch->kernel->row_step;
+    int64_t per_task = weft__ceil_div(launch->rows, threads == 1 ? 1 : 4 * (int64_t)threads);
+    return weft__ceil_div(per_task, step) * step;
+}
+
+weft_status weft__plan_linear(weft_plan *plan, const weft_linear_desc *desc)
+{
+    struct weft__linear_launch *launch = plan->launch;
+    launch->kernel = choose(plan->context, desc);
+    if (!launch->kernel)
+        return weft__plan_no_kernel(plan->context, WEFT__OP_linear, desc->variant);
+    launch->rows = desc->rows;
+    launch->cols = desc->cols;
+    launch->max_batch = desc->max_batch;
+    launch->rows_per_task = rows_per_task(launch, plan->context->threads);
+    if (launch->kernel->acts == WEFT__ACTS_q8) {
+        weft_status status = lay_out_workspace(plan, launch);
+        if (status != WEFT_OK)
+            return status;
+    }
+    snprintf(plan->description, sizeof plan->description,
+             "linear %s %lldx%lld batch<=%d: %s, %lld rows per task",
+             weft_dtype_name(desc->weight_dtype), (long long)desc->rows, (long long)desc->cols,
+             desc->max_batch, launch->kernel->base.name, (long long)launch->rows_per_task);
+    return WEFT_OK;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// What a kernel's check is written with.
+//
+// weft-check walks the kernel tables level by level and calls the operation's check once per case and
+// kernel. A check draws a problem from the case's generator, runs it through the public API twice -
+// once with the kernel under test (desc.variant = kernel->name), once with the reference - and holds
+// every element to a bound. All memory comes from check_buffer(): it ends at a page that must not be
+// touched, and what lies around an output must not change.
+#ifndef WEFT_CHECK_H
+#define WEFT_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/weft.h>
+
+#include "src/kernels/kernel.h"
+
+struct check_case {
+    weft_context *context;             // limited to the level under test
+    const struct weft__kernel *kernel; // the row under test
+    weft_dtype format;                 // --format, or WEFT_DTYPE_NONE
+    uint64_t seed;                     // prints with a failure; --seed replays it
+    int32_t index;                     // number of the case
+    uint64_t state;                    // of the generator
+    bool failed;
+    double worst; // largest |error| / bound so far
+    struct check_memory *memory;
+};
+
+// A check of one operation: draws a problem, runs it, calls check_close() for every element. May
+// return at once for a kernel that the case's filter leaves out.
+typedef void check_fn(struct check_case *c);
+
+// Random numbers, uniform unless they say otherwise. Ranges include both ends.
+uint64_t check_bits(struct check_case *c);
+int64_t check_range(struct check_case *c, int64_t low, int64_t high);
+float check_uniform(struct check_case *c, float low, float high);
+float check_normal(struct check_case *c);
+
+// A length in [1, most], biased to 1, small numbers, multiples of `tile` and their neighbours.
+int64_t check_length(struct check_case *c, int64_t most, int64_t tile);
+
+// One of the n numbers that follow.
+int64_t check_pick(struct check_case *c, int n, ...);
+
+// Fills with values of a style drawn once a call: normal, one sign, one-hot, tiny, huge range, zeros.
+void check_fill(struct check_case *c, float *x, int64_t count);
+
+// Random bytes that form valid blocks of `dtype` (finite scales), `count` elements, count a whole
+// number of blocks.
+void check_fill_blocks(struct check_case *c, weft_dtype dtype, void *blocks, int64_t count);
+
+// Memory of the case, freed after it. check_buffer() ends at an inaccessible page and starts at a
+// multiple of `align` that is no multiple of twice `align` where the size allows; its bytes are
+// random. check_output() is the same and is filled with a canary that check_written() looks for.
+void *check_buffer(struct check_case *c, size_t bytes, size_t align);
+float *check_output(struct check_case *c, int64_t count);
+// Fails the case if an element of [0, count) was never written, unless count elements are exempt.
+void check_written(struct check_case *c, const float *output, int64_t count, const char *what);
+// Fails if an element outside what check_written() covers changed: for outputs with strides.
+bool check_is_canary(float value);
+
+// The verdict: |got - want| <= bound, NaN only where NaN is wanted. Words the first failure of a case
+// with `what` and `at`.
+void check_close(struct check_case *c, double got, double want, double bound, const char *what,
+                 int64_t at);
+void check_fail(struct check_case *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// A short note of the problem drawn, printed with a failure.
+void check_note(struct check_case *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Fails the case with the library's text unless the status is WEFT_OK; returns whether it is.
+bool check_ok(struct check_case *c, weft_status status, const char *what);
+
+#endif
