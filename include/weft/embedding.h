@@ -35,6 +35,7 @@ typedef struct weft_embedding_args {
  *
  *  Numerics the block's decoding is bit-exact to its specification (src/formats/)
  *  Errors   WEFT_EINVAL shape, WEFT_EUNSUPPORTED format, WEFT_EVARIANT, WEFT_ENOMEM
+ *  Source   the format's specification, named in its header in src/formats/
  */
 WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *desc,
                                          weft_plan **out);

@@ -73,6 +73,7 @@ WEFT_API weft_status weft_rope_plan(weft_context *context, const weft_rope_desc 
 
 /** Runs the plan.
  *
+ *  Alias    x must not overlap positions
  *  Numerics angles are formed in f64 and reduced before they are rounded, so that long contexts
  *           keep their precision; the rotation is f32
  *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, a negative position

@@ -30,12 +30,14 @@ typedef struct weft_softmax_args {
 /** Plans x_i = exp(scale x_i - m) / sum_j exp(scale x_j - m), m = max_j scale x_j.
  *
  *  Errors   WEFT_EINVAL for dim < 1 or a scale that is not finite; WEFT_EVARIANT, WEFT_ENOMEM
+ *  Source   the usual shift by the maximum; ours
  */
 WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *desc,
                                        weft_plan **out);
 
 /** Runs the plan.
  *
+ *  Alias    in place: x is input and output
  *  Numerics f32, three passes (maximum, sum, division); a row that is -infinity throughout gives 0
  *  Errors   WEFT_EINVAL for NULL x, rows outside 0..max_rows, a stride below dim
  */
