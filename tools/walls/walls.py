@@ -123,7 +123,8 @@ def may_include(path, target):
         return True
     if name == "kernels":
         own = "/".join(path.split("/")[:3]) + "/"
-        return target.startswith((own,) + below + COMPOSED.get(own, ()))
+        shared = os.path.dirname(target) == "src/kernels"
+        return shared or target.startswith((own,) + below + COMPOSED.get(own, ()))
     if name == "tools":
         return target.startswith(("tools/",) + below)
     return target.startswith((prefix,) + below)
