@@ -24,14 +24,18 @@ struct check_case {
     uint64_t seed;                     // prints with a failure; --seed replays it
     int32_t index;                     // number of the case
     uint64_t state;                    // of the generator
-    bool failed;
+    bool failed, skipped;
     double worst; // largest |error| / bound so far
+    char note[256], failure[512];
     struct check_memory *memory;
 };
 
-// A check of one operation: draws a problem, runs it, calls check_close() for every element. May
-// return at once for a kernel that the case's filter leaves out.
+// A check of one operation, weft__<op>_check in src/kernels/<op>/<op>_check.c: draws a problem, runs
+// it, calls check_close() for every element.
 typedef void check_fn(struct check_case *c);
+
+// For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
+void check_skip(struct check_case *c);
 
 // Random numbers, uniform unless they say otherwise. Ranges include both ends.
 uint64_t check_bits(struct check_case *c);
@@ -52,15 +56,16 @@ void check_fill(struct check_case *c, float *x, int64_t count);
 // number of blocks.
 void check_fill_blocks(struct check_case *c, weft_dtype dtype, void *blocks, int64_t count);
 
-// Memory of the case, freed after it. check_buffer() ends at an inaccessible page and starts at a
-// multiple of `align` that is no multiple of twice `align` where the size allows; its bytes are
-// random. check_output() is the same and is filled with a canary that check_written() looks for.
+// Memory of the case, freed after it: random bytes that end at an inaccessible page (up to the
+// alignment) and begin after a canary. `align` is a power of two up to 4096.
 void *check_buffer(struct check_case *c, size_t bytes, size_t align);
+
+// The same for a result: every element holds a canary until it is written.
 float *check_output(struct check_case *c, int64_t count);
-// Fails the case if an element of [0, count) was never written, unless count elements are exempt.
-void check_written(struct check_case *c, const float *output, int64_t count, const char *what);
-// Fails if an element outside what check_written() covers changed: for outputs with strides.
 bool check_is_canary(float value);
+
+// Fails the case if one of the elements was never written.
+void check_written(struct check_case *c, const float *output, int64_t count, const char *what);
 
 // The verdict: |got - want| <= bound, NaN only where NaN is wanted. Words the first failure of a case
 // with `what` and `at`.

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// weft-check: holds every kernel of the library against the reference.
+//
+// It walks the kernel tables that plans choose from, instruction set by instruction set, so that a
+// kernel is checked because it is dispatched, not because somebody remembered to list it.
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/backend/backend.h"
+#include "src/backend/cpu/cpu.h"
+#include "tools/weft-check/check.h"
+#include "tools/weft-check/check_case.h"
+
+// An operation without a check links all the same, and fails.
+#define DECLARE_CHECK(op) extern check_fn weft__##op##_check __attribute__((weak));
+WEFT__OP_MAP(DECLARE_CHECK)
+
+static check_fn *const checks[] = {
+#define CHECK_OF(op) weft__##op##_check,
+    WEFT__OP_MAP(CHECK_OF)};
+
+struct options {
+    const char *op, *isa, *variant, *backend;
+    weft_dtype format;
+    int cases;
+    uint64_t seed;
+    bool json, list;
+};
+
+struct tally {
+    long passed, failed;
+};
+
+static const char usage[] =
+    "usage: weft-check [options]\n"
+    "\n"
+    "Holds every kernel against the plain C reference on random and hostile problems: odd shapes,\n"
+    "part-filled pages, guard pages behind every buffer, canaries round every result. The verdict "
+    "is\n"
+    "per element: |result - reference| <= bound; `worst` is the largest error over its bound.\n"
+    "\n"
+    "  --op OP          only this operation: linear, attention, kv, norm, rope, ...\n"
+    "  --backend B      cpu (default)\n"
+    "  --format F       only problems of this weight or KV format, e.g. q4_k, bf16\n"
+    "  --isa I          only kernels of this instruction set: ref, avx2, avx512, neon, ...\n"
+    "  --variant V      only the kernel of this name\n"
+    "  --cases N        problems per kernel (default 100)\n"
+    "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
+    "                   own, replay it with --seed S --cases 1 --variant V\n"
+    "  --list           list the kernels that would be checked\n"
+    "  --json           one JSON object per kernel\n"
+    "\n"
+    "The last line is \"N passed, N failed\" (problems); the exit status is 0 only if none "
+    "failed.\n";
+
+static int bad_usage(const char *text, const char *detail)
+{
+    fprintf(stderr, "weft-check: %s%s; see weft-check --help\n", text, detail);
+    return 2;
+}
+
+static bool wanted(const struct options *options, const struct weft__kernel *row)
+{
+    return (!options->op || strcmp(options->op, row->op) == 0) &&
+           (!options->variant || strcmp(options->variant, row->name) == 0) &&
+           (!options->isa || strcmp(options->isa, weft__cpu_isa_name(1u << row->isa)) == 0);
+}
+
+static void print_failure(const struct check_case *c)
+{
+    printf(
+        "FAILED %s: %s\n       %s\n       replay: weft-check --variant %s --seed %llu --cases 1\n",
+        c->kernel->name, c->failure, c->note, c->kernel->name, (unsigned long long)c->seed);
+}
+
+static void print_kernel(const struct options *options, const struct weft__kernel *row,
+                         const struct tally *tally, double worst)
+{
+    const char *isa = weft__cpu_isa_name(1u << row->isa);
+    if (options->json)
+        printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"passed\":%ld,\"failed\":%ld,"
+               "\"worst\":%.4g}\n",
+               row->op, row->name, isa, tally->passed, tally->failed, isinf(worst) ? 1e30 : worst);
+    else
+        printf("%-11s %-40s %-11s %6ld cases  worst %8.4f  %s\n", row->op, row->name, isa,
+               tally->passed + tally->failed, worst, tally->failed ? "FAILED" : "ok");
+    fflush(stdout);
+}
+
+// Checks one kernel with contexts of 1, 2 and 3 threads in turn.
+static struct tally check_kernel(const struct options *options, const struct weft__kernel *row,
+                                 check_fn *check, weft_context *const contexts[3])
+{
+    struct tally tally = {0};
+    double worst = 0;
+    for (int i = 0; i < options->cases; i++) {
+        struct check_case c = {.context = contexts[(options->seed + (uint64_t)i) % 3],
+                               .kernel = row,
+                               .format = options->format,
+                               .seed = options->seed + (uint64_t)i,
+                               .index = i};
+        c.state = c.seed * 0xd1342543de82ef95u;
+        if (check)
+            check_case_run(&c, check);
+        else
+            check_fail(&c, "the operation has no check");
+        if (c.skipped && !c.failed)
+            continue;
+        if (c.failed && tally.failed < 3)
+            print_failure(&c);
+        tally.failed += c.failed;
+        tally.passed += !c.failed;
+        worst = fmax(worst, c.worst);
+    }
+    if (tally.passed + tally.failed)
+        print_kernel(options, row, &tally, worst);
+    return tally;
+}
+
+// Contexts that may use no more than `level`.
+static bool open_contexts(const char *level, weft_context *contexts[3])
+{
+    setenv("WEFT_CPU", level, 1);
+    for (int i = 0; i < 3; i++) {
+        weft_context_desc desc = {.size = sizeof desc, .threads = i + 1};
+        if (weft_context_create(&desc, &contexts[i]) != WEFT_OK) {
+            fprintf(stderr, "weft-check: %s\n", weft_error_text(NULL));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_level(const struct options *options, enum weft__isa isa, struct tally *total)
+{
+    weft_context *contexts[3];
+    if (!open_contexts(weft__cpu_isa_name(1u << isa), contexts))
+        return false;
+    for (int op = 0; op < WEFT__OP_COUNT; op++) {
+        const struct weft__kernel_table *table = weft__backend_cpu.tables[op];
+        for (int32_t i = 0; i < table->count; i++) {
+            const struct weft__kernel *row =
+                (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
+            if (row->isa != isa || !wanted(options, row))
+                continue;
+            if (options->list) {
+                printf("%-11s %s\n", row->op, row->name);
+                continue;
+            }
+            struct tally tally = check_kernel(options, row, checks[op], contexts);
+            total->passed += tally.passed;
+            total->failed += tally.failed;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        weft_context_destroy(contexts[i]);
+    return true;
+}
+
+// Returns -1 to go on, or an exit status.
+static int parse_option(int option, struct options *options)
+{
+    switch (option) {
+    case 'o': options->op = optarg; return -1;
+    case 'b': options->backend = optarg; return -1;
+    case 'i': options->isa = optarg; return -1;
+    case 'v': options->variant = optarg; return -1;
+    case 'j': options->json = true; return -1;
+    case 'l': options->list = true; return -1;
+    case 's': options->seed = strtoull(optarg, NULL, 0); return -1;
+    case 'n':
+        options->cases = atoi(optarg);
+        return options->cases > 0 ? -1 : bad_usage("--cases must be positive: ", optarg);
+    case 'f':
+        options->format = weft_dtype_parse(optarg);
+        return options->format ? -1 : bad_usage("unknown format ", optarg);
+    case 'h': fputs(usage, stdout); return 0;
+    default: return bad_usage("unknown option", "");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"op", 1, 0, 'o'},
+                                                 {"backend", 1, 0, 'b'},
+                                                 {"format", 1, 0, 'f'},
+                                                 {"isa", 1, 0, 'i'},
+                                                 {"variant", 1, 0, 'v'},
+                                                 {"cases", 1, 0, 'n'},
+                                                 {"seed", 1, 0, 's'},
+                                                 {"json", 0, 0, 'j'},
+                                                 {"list", 0, 0, 'l'},
+                                                 {"help", 0, 0, 'h'},
+                                                 {0}};
+    struct options options = {.cases = 100, .backend = "cpu", .seed = (uint64_t)time(NULL)};
+    struct tally total = {0};
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        int status = parse_option(option, &options);
+        if (status >= 0)
+            return status;
+    }
+    if (optind < argc)
+        return bad_usage("unexpected argument ", argv[optind]);
+    if (strcmp(options.backend, "cpu") != 0)
+        return bad_usage("this build has no backend ", options.backend);
+
+    check_catch_crashes();
+    uint32_t mask = weft__cpu_isa_mask();
+    const char *limit = getenv("WEFT_CPU");
+    if (limit && *limit && !weft__cpu_lower(&mask, limit))
+        return bad_usage("unknown instruction set in WEFT_CPU: ", limit);
+    for (enum weft__isa isa = 0; isa < WEFT__ISA_COUNT; isa++)
+        if (mask >> isa & 1 && !check_level(&options, isa, &total))
+            return 1;
+    if (options.list)
+        return 0;
+    printf("%ld passed, %ld failed\n", total.passed, total.failed);
+    if (total.passed + total.failed == 0)
+        return bad_usage("nothing to check: no kernel matches", "");
+    return total.failed ? 1 : 0;
+}
