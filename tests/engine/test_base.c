@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// engine/base: errors, checked arithmetic, allocation, the read cursor, mapped files.
+
+#define _DEFAULT_SOURCE
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/checked.h"
+#include "engine/base/cursor.h"
+#include "engine/base/error.h"
+#include "engine/base/file_map.h"
+
+static void errors_are_one_clean_line(void **state)
+{
+    (void)state;
+    engine_error err;
+    assert_false(engine_fail(&err, "token '%s' is %d", "a\nb\x1b[31m", 7));
+    assert_string_equal(err.text, "token 'a?b?[31m' is 7");
+    assert_false(engine_fail_in(&err, "model.gguf"));
+    assert_string_equal(err.text, "model.gguf: token 'a?b?[31m' is 7");
+    assert_false(engine_fail(NULL, "nobody listens"));
+    assert_false(engine_fail_in(NULL, "nobody listens"));
+
+    char longer[2 * sizeof(err.text)];
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    engine_fail(&err, "%s", longer);
+    assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+}
+
+static void checked_arithmetic_refuses_wrapping(void **state)
+{
+    (void)state;
+    size_t result;
+    assert_true(checked_add(SIZE_MAX - 1, 1, &result) && result == SIZE_MAX);
+    assert_false(checked_add(SIZE_MAX, 1, &result));
+    assert_true(checked_mul(SIZE_MAX, 1, &result) && result == SIZE_MAX);
+    assert_false(checked_mul(SIZE_MAX / 2 + 1, 2, &result));
+    int64_t wide;
+    assert_false(checked_add_i64(INT64_MAX, 1, &wide));
+    assert_false(checked_mul_i64(INT64_MIN, -1, &wide));
+    assert_true(checked_mul_i64(INT64_MAX, -1, &wide) && wide == -INT64_MAX);
+    assert_true(checked_round_up(0, 32, &result) && result == 0);
+    assert_true(checked_round_up(33, 32, &result) && result == 64);
+    assert_true(checked_round_up(64, 32, &result) && result == 64);
+    assert_false(checked_round_up(SIZE_MAX - 5, 32, &result));
+    assert_true(is_power_of_two(1) && is_power_of_two(64));
+    assert_false(is_power_of_two(0) || is_power_of_two(48));
+}
+
+static void allocation_is_zeroed_and_checked(void **state)
+{
+    (void)state;
+    uint8_t *memory = engine_alloc(3, 5);
+    assert_non_null(memory);
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(memory[i], 0);
+    memory[14] = 9;
+    memory = engine_realloc(memory, 100, 5);
+    assert_non_null(memory);
+    assert_int_equal(memory[14], 9);
+    assert_null(engine_realloc(memory, SIZE_MAX / 2, 4));
+    free(memory);
+    assert_null(engine_alloc(SIZE_MAX / 2, 4));
+    void *nothing = engine_alloc(0, 8);
+    assert_non_null(nothing);
+    free(nothing);
+    char *copy = engine_copy_text("weft and warp", 4);
+    assert_string_equal(copy, "weft");
+    free(copy);
+    assert_null(engine_copy_text("", SIZE_MAX));
+}
+
+static void cursor_reads_little_endian_at_any_position(void **state)
+{
+    (void)state;
+    const uint8_t bytes[] = {1,    0x34, 0x12, 0x78, 0x56, 0x34, 0x12, 0xef, 0xcd, 0xab,
+                             0x89, 0x67, 0x45, 0x23, 0x01, 0,    0,    0xc0, 0x3f};
+    cursor c = cursor_over(bytes, sizeof(bytes));
+    assert_int_equal(cursor_u8(&c), 1);
+    assert_int_equal(cursor_u16(&c), 0x1234);
+    assert_int_equal(cursor_u32(&c), 0x12345678);
+    assert_true(cursor_u64(&c) == 0x0123456789abcdef);
+    assert_true(cursor_f32(&c) == 1.5f);
+    assert_int_equal(cursor_remaining(&c), 0);
+    assert_false(c.failed);
+}
+
+static void cursor_stays_failed(void **state)
+{
+    (void)state;
+    const uint8_t bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    cursor c = cursor_over(bytes, sizeof(bytes));
+    assert_true(cursor_skip(&c, 5, 1));
+    assert_int_equal(cursor_u32(&c), 0); // three bytes are left
+    assert_true(c.failed);
+    assert_int_equal(cursor_u8(&c), 0); // one would have been there
+    assert_null(cursor_bytes(&c, 0));
+    assert_false(cursor_skip(&c, 0, 1));
+
+    c = cursor_over(bytes, sizeof(bytes));
+    assert_false(cursor_skip(&c, SIZE_MAX / 4, 8)); // the product wraps
+    assert_true(c.failed);
+    c = cursor_over(bytes, sizeof(bytes));
+    assert_null(cursor_bytes(&c, SIZE_MAX));
+    assert_true(c.failed);
+}
+
+// --- mapped files -----------------------------------------------------------------------------------
+
+static char folder[] = "/tmp/weft-base-XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) != NULL && chmod(folder, 0755) == 0 ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+static const char *path_in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static void expect_no_map(const char *path, const char *fragment)
+{
+    engine_error err = {""};
+    file_map map = {0};
+    assert_false(file_map_open(&map, path, &err));
+    assert_null(map.data);
+    if (strstr(err.text, fragment) == NULL || strstr(err.text, path) == NULL)
+        fail_msg("'%s' does not say '%s' of '%s'", err.text, fragment, path);
+    assert_null(strchr(err.text, '\n'));
+}
+
+static void regular_files_are_mapped(void **state)
+{
+    (void)state;
+    const char *path = path_in_folder("five");
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    fputs("5 byt", stream);
+    fclose(stream);
+    file_map map;
+    engine_error err = {""};
+    assert_true(file_map_open(&map, path, &err));
+    assert_int_equal(map.size_bytes, 5);
+    assert_memory_equal(map.data, "5 byt", 5);
+    file_map_prefetch(&map, 0, SIZE_MAX);
+    file_map_prefetch(&map, 3, 1);
+    file_map_prefetch(&map, 77, 1);
+    file_map_close(&map);
+    file_map_close(&map);
+    assert_null(map.data);
+    unlink(path);
+}
+
+static void what_cannot_be_mapped_is_refused(void **state)
+{
+    (void)state;
+    expect_no_map(path_in_folder("missing"), "check the path");
+    expect_no_map(folder, "is a directory");
+    expect_no_map("", "check the path");
+
+    const char *path = path_in_folder("empty");
+    fclose(fopen(path, "w"));
+    expect_no_map(path, "is empty");
+    unlink(path);
+
+    path = path_in_folder("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_no_map(path, "not a regular file");
+    unlink(path);
+}
+
+static void unreadable_files_are_refused(void **state)
+{
+    (void)state;
+    const char *path = path_in_folder("secret");
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    fputs("x", stream);
+    fclose(stream);
+    chmod(path, 0);
+    // The superuser may read anything, so become nobody for a moment.
+    const uid_t nobody = 65534;
+    bool was_root = geteuid() == 0;
+    if (was_root && seteuid(nobody) != 0)
+        skip();
+    expect_no_map(path, "permissions");
+    if (was_root)
+        assert_int_equal(seteuid(0), 0);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_one_clean_line),
+        cmocka_unit_test(checked_arithmetic_refuses_wrapping),
+        cmocka_unit_test(allocation_is_zeroed_and_checked),
+        cmocka_unit_test(cursor_reads_little_endian_at_any_position),
+        cmocka_unit_test(cursor_stays_failed),
+        cmocka_unit_test(regular_files_are_mapped),
+        cmocka_unit_test(what_cannot_be_mapped_is_refused),
+        cmocka_unit_test(unreadable_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

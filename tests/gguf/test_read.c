@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+// Good files: everything that was written comes back.
+
+#define _DEFAULT_SOURCE
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/gguf/ggml_type.h"
+#include "tests/support/gguf_touch.h"
+#include "tests/support/gguf_writer.h"
+
+typedef struct opened {
+    uint8_t *bytes;
+    gguf_file *file;
+} opened;
+
+static opened open_finished(gguf_writer *writer)
+{
+    size_t size_bytes;
+    engine_error err = {""};
+    opened o = {.bytes = gguf_writer_finish(writer, &size_bytes)};
+    o.file = gguf_open_memory(o.bytes, size_bytes, &err);
+    if (o.file == NULL)
+        fail_msg("refused: %s", err.text);
+    gguf_touch(o.file);
+    return o;
+}
+
+static void close_opened(opened *o)
+{
+    gguf_close(o->file);
+    free(o->bytes);
+}
+
+static void empty_file_is_legal(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    opened o = open_finished(&w);
+    assert_int_equal(gguf_version(o.file), 3);
+    assert_int_equal(gguf_key_count(o.file), 0);
+    assert_int_equal(gguf_tensor_count(o.file), 0);
+    assert_int_equal(gguf_alignment(o.file), GGUF_DEFAULT_ALIGNMENT);
+    close_opened(&o);
+}
+
+static void version_2_is_read(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    w.version = 2;
+    gguf_writer_u32(&w, "llama.block_count", 22);
+    gguf_writer_tensor(&w, "t", 0, 1, (int64_t[]){2}, (float[]){1, 2}, 8);
+    opened o = open_finished(&w);
+    assert_int_equal(gguf_version(o.file), 2);
+    assert_int_equal(gguf_key_count(o.file), 1);
+    assert_non_null(gguf_find_tensor(o.file, "t"));
+    close_opened(&o);
+}
+
+static void integers_widen_and_narrow_by_value(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_u8(&w, "u8", 200);
+    gguf_writer_u32(&w, "u32", 4000000000u);
+    gguf_writer_i32(&w, "i32", 7);
+    gguf_writer_i32(&w, "minus", -7);
+    gguf_writer_u64(&w, "u64", UINT64_MAX);
+    gguf_writer_i64(&w, "i64", INT64_MIN);
+    opened o = open_finished(&w);
+
+    uint32_t u32 = 0;
+    int32_t i32 = 0;
+    uint64_t u64 = 0;
+    int64_t i64 = 0;
+    assert_int_equal(gguf_get_u32(o.file, "u8", &u32), GGUF_FOUND);
+    assert_int_equal(u32, 200);
+    assert_int_equal(gguf_get_i32(o.file, "u8", &i32), GGUF_FOUND);
+    assert_int_equal(i32, 200);
+    assert_int_equal(gguf_get_u32(o.file, "i32", &u32), GGUF_FOUND);
+    assert_int_equal(u32, 7);
+    assert_int_equal(gguf_get_i64(o.file, "u32", &i64), GGUF_FOUND);
+    assert_true(i64 == 4000000000);
+    assert_int_equal(gguf_get_u64(o.file, "u64", &u64), GGUF_FOUND);
+    assert_true(u64 == UINT64_MAX);
+    assert_int_equal(gguf_get_i64(o.file, "i64", &i64), GGUF_FOUND);
+    assert_true(i64 == INT64_MIN);
+    assert_int_equal(gguf_get_i32(o.file, "minus", &i32), GGUF_FOUND);
+    assert_int_equal(i32, -7);
+
+    u32 = 99;
+    assert_int_equal(gguf_get_i32(o.file, "u32", &i32), GGUF_OUT_OF_RANGE);
+    assert_int_equal(gguf_get_u32(o.file, "minus", &u32), GGUF_OUT_OF_RANGE);
+    assert_int_equal(gguf_get_u64(o.file, "minus", &u64), GGUF_OUT_OF_RANGE);
+    assert_int_equal(gguf_get_i64(o.file, "u64", &i64), GGUF_OUT_OF_RANGE);
+    assert_int_equal(gguf_get_u32(o.file, "u64", &u32), GGUF_OUT_OF_RANGE);
+    assert_int_equal(gguf_get_u32(o.file, "nowhere", &u32), GGUF_MISSING);
+    assert_int_equal(u32, 99);
+    close_opened(&o);
+}
+
+static void other_scalars_are_read_exactly(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_f32(&w, "f32", 1e-5f);
+    gguf_writer_f64(&w, "f64", 0.25);
+    gguf_writer_f64(&w, "huge", 1e300);
+    gguf_writer_bool(&w, "true", true);
+    gguf_writer_bool(&w, "false", false);
+    gguf_writer_string(&w, "general.architecture", "llama");
+    gguf_writer_string(&w, "nothing", "");
+    opened o = open_finished(&w);
+
+    float f32 = 0;
+    assert_int_equal(gguf_get_f32(o.file, "f32", &f32), GGUF_FOUND);
+    assert_true(f32 == 1e-5f);
+    assert_int_equal(gguf_get_f32(o.file, "f64", &f32), GGUF_FOUND);
+    assert_true(f32 == 0.25f);
+    assert_int_equal(gguf_get_f32(o.file, "huge", &f32), GGUF_OUT_OF_RANGE);
+    bool boolean = false;
+    assert_int_equal(gguf_get_bool(o.file, "true", &boolean), GGUF_FOUND);
+    assert_true(boolean);
+    assert_int_equal(gguf_get_bool(o.file, "false", &boolean), GGUF_FOUND);
+    assert_false(boolean);
+    gguf_string string;
+    assert_int_equal(gguf_get_string(o.file, "general.architecture", &string), GGUF_FOUND);
+    assert_true(gguf_string_equals(string, "llama"));
+    assert_false(gguf_string_equals(string, "llam"));
+    assert_false(gguf_string_equals(string, "llamas"));
+    assert_int_equal(gguf_get_string(o.file, "nothing", &string), GGUF_FOUND);
+    assert_int_equal(string.size_bytes, 0);
+    close_opened(&o);
+}
+
+static void wrong_types_are_told_from_missing_keys(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_u32(&w, "number", 1);
+    gguf_writer_string(&w, "text", "1");
+    gguf_writer_array(&w, "list", GGUF_I32, (int32_t[]){1}, 1);
+    opened o = open_finished(&w);
+
+    uint32_t u32;
+    float f32;
+    bool boolean;
+    gguf_string string;
+    gguf_array array;
+    assert_int_equal(gguf_get_u32(o.file, "text", &u32), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_u32(o.file, "list", &u32), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_f32(o.file, "number", &f32), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_bool(o.file, "number", &boolean), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_string(o.file, "number", &string), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_array(o.file, "text", &array), GGUF_WRONG_TYPE);
+    assert_int_equal(gguf_get_string(o.file, "gone", &string), GGUF_MISSING);
+
+    engine_error err = {""};
+    assert_false(gguf_needed(o.file, GGUF_MISSING, "gone", "a string", &err));
+    assert_non_null(strstr(err.text, "'gone' is missing (a string is needed)"));
+    assert_true(gguf_wanted(o.file, GGUF_MISSING, "gone", "a string", &err));
+    assert_false(gguf_wanted(o.file, GGUF_WRONG_TYPE, "list", "an integer", &err));
+    assert_non_null(strstr(err.text, "'list' holds an array of i32 where an integer is needed"));
+    assert_false(gguf_needed(o.file, GGUF_OUT_OF_RANGE, "number", "an integer", &err));
+    assert_non_null(strstr(err.text, "out of range"));
+    assert_true(gguf_needed(o.file, GGUF_FOUND, "number", "an integer", &err));
+    close_opened(&o);
+}
+
+static void arrays_give_their_elements(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_u8(&w, "shift", 0); // the arrays start at odd addresses
+    gguf_writer_array(&w, "i32", GGUF_I32, (int32_t[]){-1, 2, INT32_MAX}, 3);
+    gguf_writer_array(&w, "u64", GGUF_U64, (uint64_t[]){5, UINT64_MAX}, 2);
+    gguf_writer_array(&w, "f32", GGUF_F32, (float[]){0.5f, -2}, 2);
+    gguf_writer_array(&w, "bool", GGUF_BOOL, (uint8_t[]){1, 0}, 2);
+    gguf_writer_array(&w, "none", GGUF_F32, NULL, 0);
+    gguf_writer_strings(&w, "strings", (const char *[]){"a", "", "\xe2\x96\x81the"}, 3);
+    opened o = open_finished(&w);
+
+    gguf_array array;
+    int64_t i64;
+    uint32_t u32;
+    float f32;
+    bool boolean;
+    assert_int_equal(gguf_get_array(o.file, "i32", &array), GGUF_FOUND);
+    assert_int_equal(array.count, 3);
+    assert_true(gguf_array_i64(&array, 0, &i64) && i64 == -1);
+    assert_true(gguf_array_u32(&array, 2, &u32) && u32 == INT32_MAX);
+    assert_false(gguf_array_u32(&array, 0, &u32));
+    assert_false(gguf_array_f32(&array, 0, &f32));
+    assert_int_equal(gguf_get_array(o.file, "u64", &array), GGUF_FOUND);
+    assert_true(gguf_array_u32(&array, 0, &u32) && u32 == 5);
+    assert_false(gguf_array_i64(&array, 1, &i64));
+    assert_int_equal(gguf_get_array(o.file, "f32", &array), GGUF_FOUND);
+    assert_true(gguf_array_f32(&array, 1, &f32) && f32 == -2);
+    assert_int_equal(gguf_get_array(o.file, "bool", &array), GGUF_FOUND);
+    assert_true(gguf_array_bool(&array, 0, &boolean) && boolean);
+    assert_true(gguf_array_bool(&array, 1, &boolean) && !boolean);
+    assert_int_equal(gguf_get_array(o.file, "none", &array), GGUF_FOUND);
+    assert_int_equal(array.count, 0);
+
+    gguf_string strings[3];
+    assert_false(gguf_array_strings(&array, strings));
+    assert_int_equal(gguf_get_array(o.file, "strings", &array), GGUF_FOUND);
+    assert_int_equal(array.count, 3);
+    assert_true(gguf_array_strings(&array, strings));
+    assert_true(gguf_string_equals(strings[0], "a"));
+    assert_true(gguf_string_equals(strings[1], ""));
+    assert_true(gguf_string_equals(strings[2], "\xe2\x96\x81the"));
+    close_opened(&o);
+}
+
+static void shallow_nested_arrays_are_walked(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_key(&w, "nested", GGUF_ARRAY);
+    for (int depth = 1; depth < GGUF_MAX_ARRAY_DEPTH; depth++) {
+        buffer_u32(&w.keys, GGUF_ARRAY);
+        buffer_u64(&w.keys, 1);
+    }
+    buffer_u32(&w.keys, GGUF_STRING);
+    buffer_u64(&w.keys, 1);
+    buffer_string(&w.keys, "leaf");
+    gguf_writer_u32(&w, "after", 5);
+    opened o = open_finished(&w);
+    uint32_t after = 0;
+    assert_int_equal(gguf_get_u32(o.file, "after", &after), GGUF_FOUND);
+    assert_int_equal(after, 5);
+    close_opened(&o);
+}
+
+static void tensors_come_back_with_shape_and_data(void **state)
+{
+    (void)state;
+    uint8_t q4_0[2 * 18];
+    memset(q4_0, 0x5a, sizeof(q4_0));
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_tensor(&w, "norm.weight", 0, 1, (int64_t[]){3}, (float[]){1, 2, 3}, 12);
+    gguf_writer_tensor(&w, "proj.weight", 2, 2, (int64_t[]){32, 2}, q4_0, sizeof(q4_0));
+    gguf_writer_tensor(&w, "scalar", 30, 0, NULL, (uint16_t[]){0x3f80}, 2);
+    gguf_writer_tensor(&w, "iq", 16, 4, (int64_t[]){256, 1, 2, 3}, NULL, 6 * 66);
+    opened o = open_finished(&w);
+
+    assert_int_equal(gguf_tensor_count(o.file), 4);
+    const gguf_tensor *norm = gguf_find_tensor(o.file, "norm.weight");
+    assert_ptr_equal(norm, gguf_tensor_at(o.file, 0));
+    assert_int_equal(norm->dtype, WEFT_F32);
+    assert_int_equal(norm->element_count, 3);
+    assert_memory_equal(norm->data, ((float[]){1, 2, 3}), 12);
+    const gguf_tensor *proj = gguf_find_tensor(o.file, "proj.weight");
+    assert_string_equal(proj->type->name, "q4_0");
+    assert_int_equal(proj->dtype, WEFT_Q4_0);
+    assert_int_equal(proj->rank, 2);
+    assert_int_equal(proj->shape[0], 32);
+    assert_int_equal(proj->shape[1], 2);
+    assert_int_equal(proj->shape[2], 1);
+    assert_int_equal(proj->size_bytes, sizeof(q4_0));
+    assert_memory_equal(proj->data, q4_0, sizeof(q4_0));
+    const gguf_tensor *scalar = gguf_find_tensor(o.file, "scalar");
+    assert_int_equal(scalar->element_count, 1);
+    assert_int_equal(scalar->dtype, WEFT_BF16);
+    const gguf_tensor *iq = gguf_find_tensor(o.file, "iq");
+    assert_string_equal(iq->type->name, "iq2_xxs");
+    assert_int_equal(iq->size_bytes, 6 * 66);
+    assert_null(gguf_find_tensor(o.file, "norm.weigh"));
+    close_opened(&o);
+}
+
+static void tensors_may_be_stored_in_any_order(void **state)
+{
+    (void)state;
+    gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_info(&w, "second", 0, 1, (int64_t[]){8}, 64); // leaves a gap before it
+    gguf_writer_info(&w, "first", 0, 1, (int64_t[]){8}, 0);
+    buffer_bytes(&w.data, NULL, 64 + 32);
+    opened o = open_finished(&w);
+    const gguf_tensor *first = gguf_find_tensor(o.file, "first");
+    const gguf_tensor *second = gguf_find_tensor(o.file, "second");
+    assert_int_equal((const char *)second->data - (const char *)first->data, 64);
+    close_opened(&o);
+}
+
+static void alignment_key_is_obeyed(void **state)
+{
+    (void)state;
+    for (uint32_t alignment = GGUF_MIN_ALIGNMENT; alignment <= GGUF_MAX_ALIGNMENT; alignment *= 2) {
+        gguf_writer w;
+        gguf_writer_init(&w);
+        w.alignment = alignment;
+        gguf_writer_u32(&w, "general.alignment", alignment);
+        gguf_writer_tensor(&w, "a", 0, 1, (int64_t[]){1}, (float[]){1}, 4);
+        gguf_writer_tensor(&w, "b", 0, 1, (int64_t[]){1}, (float[]){2}, 4);
+        opened o = open_finished(&w);
+        assert_int_equal(gguf_alignment(o.file), alignment);
+        assert_int_equal(gguf_data_offset(o.file) % alignment, 0);
+        assert_true(*(const float *)gguf_find_tensor(o.file, "b")->data == 2);
+        close_opened(&o);
+    }
+}
+
+static void kernel_formats_agree_with_the_library(void **state)
+{
+    (void)state;
+    int shared = 0;
+#define CHECK_SIZES(id, value, dtype_name, elements, bytes)                                        \
+    for (uint32_t i = 0; i < ggml_type_count(); i++) {                                             \
+        const ggml_type_info *type = ggml_type_find(i);                                            \
+        if (type == NULL || ggml_type_dtype(type) != WEFT_##id)                                    \
+            continue;                                                                              \
+        shared++;                                                                                  \
+        assert_string_equal(type->name, dtype_name);                                               \
+        assert_int_equal(type->block_elements, elements);                                          \
+        assert_int_equal(type->block_bytes, bytes);                                                \
+    }
+    WEFT_DTYPE_MAP(CHECK_SIZES)
+#undef CHECK_SIZES
+    assert_true(shared >= 7);
+}
+
+static void format_table_is_consistent(void **state)
+{
+    (void)state;
+    int known = 0;
+    for (uint32_t id = 0; id < ggml_type_count(); id++) {
+        const ggml_type_info *type = ggml_type_find(id);
+        assert_true((type == NULL) == (ggml_type_removed_name(id) != NULL));
+        if (type == NULL)
+            continue;
+        known++;
+        assert_int_equal(type->id, id);
+        assert_int_equal(type->block_bytes % type->alignment_bytes, 0);
+        assert_true(type->block_elements >= 1);
+    }
+    assert_int_equal(known, 35);
+    assert_int_equal(ggml_type_count(), 43);
+    assert_null(ggml_type_find(43));
+    assert_null(ggml_type_find(UINT32_MAX));
+    assert_null(ggml_type_removed_name(UINT32_MAX));
+}
+
+// A vocabulary of 150,000 tokens with as many merges, as today's models have.
+static void large_vocabularies_open_quickly(void **state)
+{
+    (void)state;
+    enum { VOCAB = 150000 };
+    gguf_writer w;
+    gguf_writer_init(&w);
+    const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"};
+    for (int k = 0; k < 2; k++) {
+        gguf_writer_key(&w, keys[k], GGUF_ARRAY);
+        buffer_u32(&w.keys, GGUF_STRING);
+        buffer_u64(&w.keys, VOCAB);
+        for (int i = 0; i < VOCAB; i++)
+            buffer_string(&w.keys, &"piece piece"[i % 6]);
+    }
+    char path[] = "/tmp/weft-vocabulary-XXXXXX";
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    assert_true(gguf_writer_save(&w, path));
+
+    double best_ms = 1e9;
+    gguf_string *strings = malloc(VOCAB * sizeof(*strings));
+    for (int repetition = 0; repetition < 10; repetition++) {
+        clock_t start = clock();
+        engine_error err = {""};
+        gguf_file *file = gguf_open(path, &err);
+        assert_string_equal(err.text, "");
+        gguf_array array;
+        assert_int_equal(gguf_get_array(file, keys[0], &array), GGUF_FOUND);
+        assert_int_equal(array.count, VOCAB);
+        assert_true(gguf_array_strings(&array, strings));
+        double ms = 1e3 * (double)(clock() - start) / CLOCKS_PER_SEC;
+        best_ms = ms < best_ms ? ms : best_ms;
+        gguf_close(file);
+    }
+    free(strings);
+    unlink(path);
+    print_message("opened in %.2f ms\n", best_ms);
+    assert_true(best_ms < 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(empty_file_is_legal),
+        cmocka_unit_test(version_2_is_read),
+        cmocka_unit_test(integers_widen_and_narrow_by_value),
+        cmocka_unit_test(other_scalars_are_read_exactly),
+        cmocka_unit_test(wrong_types_are_told_from_missing_keys),
+        cmocka_unit_test(arrays_give_their_elements),
+        cmocka_unit_test(shallow_nested_arrays_are_walked),
+        cmocka_unit_test(tensors_come_back_with_shape_and_data),
+        cmocka_unit_test(tensors_may_be_stored_in_any_order),
+        cmocka_unit_test(alignment_key_is_obeyed),
+        cmocka_unit_test(kernel_formats_agree_with_the_library),
+        cmocka_unit_test(format_table_is_consistent),
+        cmocka_unit_test(large_vocabularies_open_quickly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
