@@ -29,7 +29,8 @@ static gguf_file *open_bytes(const void *data, size_t size_bytes, engine_error *
 gguf_file *gguf_open_memory(const void *data, size_t size_bytes, engine_error *err)
 {
     if (data == NULL || (uintptr_t)data % GGUF_MIN_ALIGNMENT != 0) {
-        engine_fail(err, "GGUF data in memory must start at a multiple of %d bytes",
+        engine_fail(err,
+                    "GGUF data in memory is not aligned: it must start at a multiple of %d bytes",
                     GGUF_MIN_ALIGNMENT);
         return NULL;
     }
