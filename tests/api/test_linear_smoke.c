@@ -34,7 +34,8 @@ static void refuses_bad_descriptors(void **state)
     weft_context *context;
     weft_plan *plan = (weft_plan *)&context;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
-    weft_linear_desc desc = {.size = sizeof desc, .weight_dtype = WEFT_Q4_K, .rows = 2, .cols = 300};
+    weft_linear_desc desc = {
+        .size = sizeof desc, .weight_dtype = WEFT_Q4_K, .rows = 2, .cols = 300};
     assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_EINVAL);
     assert_non_null(strstr(weft_error_text(context), "300"));
     assert_ptr_equal(plan, (weft_plan *)&context); // untouched

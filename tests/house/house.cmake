@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+# Tests of the house itself: walls, format, documents, installation. They look at the tree and at plain
+# builds; sanitizer and cross builds do not repeat them.
+find_package(Python3 COMPONENTS Interpreter)
+if(WEFT_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT Python3_FOUND)
+  return()
+endif()
+
+function(weft_add_house_test name)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS house)
+endfunction()
+
+weft_add_house_test(walls ${Python3_EXECUTABLE} tools/walls/walls.py
+                    --shared $<TARGET_FILE:weft_shared> --static $<TARGET_FILE:weft_static>)
+weft_add_house_test(walls_selftest ${Python3_EXECUTABLE} tools/walls/test_walls.py)
+weft_add_house_test(format ${PROJECT_SOURCE_DIR}/scripts/format --check)
+weft_add_house_test(install_consumers ${Python3_EXECUTABLE} tests/house/install_consumers.py
+                    ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/consumers)
+if(EXISTS ${PROJECT_SOURCE_DIR}/README.md)
+  weft_add_house_test(readme_example ${Python3_EXECUTABLE} tests/house/readme_example.py README.md
+                      include ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/readme)
+endif()
