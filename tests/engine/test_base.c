@@ -119,7 +119,7 @@ static void cursor_stays_failed(void **state)
 
 // --- mapped files -----------------------------------------------------------------------------------
 
-static char folder[] = "/tmp/weft-base-XXXXXX";
+static char folder[] = P_tmpdir "/weft-base-XXXXXX";
 
 static int make_folder(void **state)
 {

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -376,7 +377,7 @@ static void large_vocabularies_open_quickly(void **state)
         for (int i = 0; i < VOCAB; i++)
             buffer_string(&w.keys, &"piece piece"[i % 6]);
     }
-    char path[] = "/tmp/weft-vocabulary-XXXXXX";
+    char path[] = P_tmpdir "/weft-vocabulary-XXXXXX";
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -162,7 +163,7 @@ static void other_versions_are_refused(void **state)
 static void what_is_no_regular_file_is_refused(void **state)
 {
     (void)state;
-    char path[] = "/tmp/weft-refuse-XXXXXX";
+    char path[] = P_tmpdir "/weft-refuse-XXXXXX";
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     engine_error err = {""};
