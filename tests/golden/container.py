@@ -39,7 +39,7 @@ class GoldenFile:
         self.cases[case] = params
         for name, value in tensors.items():
             if isinstance(value, np.ndarray):
-                value = torch.from_numpy(np.ascontiguousarray(value))
+                value = torch.from_numpy(np.array(value))
             self.tensors[f"{case}.{name}"] = value.detach().reshape(value.shape or (1,))
 
     def write(self, path):
