@@ -131,7 +131,7 @@ static void golden_parse_cases(golden *file, json_t *metadata)
 golden *golden_open(const char *path)
 {
     char full[4096];
-    snprintf(full, sizeof(full), "%s/%s", WEFT_GOLDEN_DIR, path);
+    snprintf(full, sizeof(full), "%s/%s", WEFT_TEST_GOLDEN, path);
     size_t bytes = 0;
     golden *file = golden_allocate(1, sizeof(*file));
     file->bytes = golden_read(full, &bytes);
