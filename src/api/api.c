@@ -46,3 +46,32 @@ weft_status weft__api_workspace(const weft_plan *plan, const void *workspace, si
                           "the workspace is not aligned to %d bytes", WEFT__ALIGN);
     return WEFT_OK;
 }
+
+weft_status weft__api_plan(weft_context *context, enum weft__op op, size_t launch_bytes,
+                           weft__plan_fn *make, const void *desc, weft_plan **out)
+{
+    weft_plan *plan;
+    WEFT__TRY(weft__plan_create(context, op, launch_bytes, &plan));
+    weft_status status = make(plan, desc);
+    if (status != WEFT_OK) {
+        weft_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return WEFT_OK;
+}
+
+weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most)
+{
+    if (count >= 0 && count <= most)
+        return WEFT_OK;
+    return weft__fail(plan->context, WEFT_EINVAL, "%s: %s=%d is outside 0..%d",
+                      plan->context->backend->tables[plan->op]->op, what, count, most);
+}
+
+bool weft__api_stride(int64_t *stride, int64_t packed)
+{
+    if (*stride == 0)
+        *stride = packed;
+    return *stride >= packed;
+}

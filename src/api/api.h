@@ -24,4 +24,14 @@ weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, 
 // WEFT_OK if the run was given the workspace that the plan asked for, aligned to 64 bytes.
 weft_status weft__api_workspace(const weft_plan *plan, const void *workspace, size_t bytes);
 
+// Makes a plan of an operation whose descriptor has been checked; *out is untouched on failure.
+weft_status weft__api_plan(weft_context *context, enum weft__op op, size_t launch_bytes,
+                           weft__plan_fn *make, const void *desc, weft_plan **out);
+
+// WEFT_OK if a run's number of rows (tokens, batch) is one that the plan was made for.
+weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most);
+
+// A stride of 0 becomes the packed one; false if it is shorter than a row.
+bool weft__api_stride(int64_t *stride, int64_t packed);
+
 #endif

@@ -38,27 +38,11 @@ weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user
                              weft_plan **out)
 {
     weft_linear_desc desc;
-    weft_plan *plan;
     if (!context || !out)
         return WEFT_EINVAL;
     WEFT__TRY(check_desc(context, &desc, user_desc));
-    WEFT__TRY(
-        weft__plan_create(context, WEFT__OP_linear, sizeof(struct weft__linear_launch), &plan));
-    weft_status status = weft__plan_linear(plan, &desc);
-    if (status != WEFT_OK) {
-        weft_plan_destroy(plan);
-        return status;
-    }
-    *out = plan;
-    return WEFT_OK;
-}
-
-// Strides of 0 become packed ones; false if one is too small.
-static bool settle_stride(int64_t *stride, int64_t packed)
-{
-    if (*stride == 0)
-        *stride = packed;
-    return *stride >= packed;
+    return weft__api_plan(context, WEFT__OP_linear, sizeof(struct weft__linear_launch),
+                          weft__plan_linear, &desc, out);
 }
 
 weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_args)
@@ -66,18 +50,16 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
     weft_linear_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_linear, &args, sizeof args, user_args));
     const struct weft__linear_launch *launch = plan->launch;
-    if (args.batch < 0 || args.batch > launch->max_batch)
-        return weft__fail(plan->context, WEFT_EINVAL, "linear: batch %d is outside 0..%d",
-                          args.batch, launch->max_batch);
+    WEFT__TRY(weft__api_count(plan, "batch", args.batch, launch->max_batch));
     if (args.batch == 0)
         return WEFT_OK;
     if (!args.weight || !args.x || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL, "linear: weight, x and y must not be NULL");
-    if (!settle_stride(&args.weight_stride_bytes,
-                       weft_dtype_row_bytes(launch->kernel->weight, launch->cols)) ||
-        !settle_stride(&args.x_stride, launch->cols) ||
-        !settle_stride(&args.y_stride, launch->rows) ||
-        !settle_stride(&args.residual_stride, launch->rows))
+    if (!weft__api_stride(&args.weight_stride_bytes,
+                          weft_dtype_row_bytes(launch->kernel->weight, launch->cols)) ||
+        !weft__api_stride(&args.x_stride, launch->cols) ||
+        !weft__api_stride(&args.y_stride, launch->rows) ||
+        !weft__api_stride(&args.residual_stride, launch->rows))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: a stride is shorter than its row");
     if (!isfinite(args.alpha))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: alpha is not finite");

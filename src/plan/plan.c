@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/plan/plan.h"
 
+#include "src/base/checked.h"
 #include "src/base/memory.h"
 
 weft_status weft__plan_create(weft_context *context, enum weft__op op, size_t launch_bytes,
@@ -17,6 +18,26 @@ weft_status weft__plan_create(weft_context *context, enum weft__op op, size_t la
     plan->launch = (unsigned char *)plan + head;
     *out = plan;
     return WEFT_OK;
+}
+
+const void *weft__plan_choose(const weft_plan *plan, const char *variant,
+                              weft__plan_serves_fn *serves, const void *desc, weft_status *status)
+{
+    const struct weft__kernel_table *table = plan->context->backend->tables[plan->op];
+    for (int32_t i = 0; i < table->count; i++) {
+        const struct weft__kernel *row =
+            (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
+        if (weft__kernel_fits(row, plan->context->isa_mask, variant) && serves(row, desc))
+            return row;
+    }
+    *status = weft__plan_no_kernel(plan->context, plan->op, variant);
+    return NULL;
+}
+
+int64_t weft__plan_rows_per_task(int64_t dim)
+{
+    const int64_t task_elems = 16384; // some microseconds: a parallel region costs about as much
+    return weft__ceil_div(task_elems, dim);
 }
 
 weft_status weft__plan_no_kernel(weft_context *context, enum weft__op op, const char *variant)

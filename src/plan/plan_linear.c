@@ -12,18 +12,13 @@ static bool is_quantised(weft_dtype dtype)
     return weft_dtype_block_elems(dtype) > 1;
 }
 
-static const struct weft__linear_kernel *choose(const weft_context *context,
-                                                const weft_linear_desc *desc)
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
-    const struct weft__kernel_table *table = context->backend->tables[WEFT__OP_linear];
-    const struct weft__linear_kernel *rows = table->rows;
+    const struct weft__linear_kernel *kernel = (const void *)row;
+    const weft_linear_desc *desc = opaque_desc;
     bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(desc->weight_dtype);
     enum weft__linear_acts acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8;
-    for (int32_t i = 0; i < table->count; i++)
-        if (rows[i].weight == desc->weight_dtype && rows[i].acts == acts &&
-            weft__kernel_fits(&rows[i].base, context->isa_mask, desc->variant))
-            return &rows[i];
-    return NULL;
+    return kernel->weight == desc->weight_dtype && kernel->acts == acts;
 }
 
 // Planes of the quantised activations, each aligned for the widest vector.
@@ -50,18 +45,20 @@ static int64_t rows_per_task(const struct weft__linear_launch *launch, int32_t t
     return weft__ceil_div(per_task, step) * step;
 }
 
-weft_status weft__plan_linear(weft_plan *plan, const weft_linear_desc *desc)
+weft_status weft__plan_linear(weft_plan *plan, const void *opaque_desc)
 {
+    const weft_linear_desc *desc = opaque_desc;
     struct weft__linear_launch *launch = plan->launch;
-    launch->kernel = choose(plan->context, desc);
+    weft_status status;
+    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
     if (!launch->kernel)
-        return weft__plan_no_kernel(plan->context, WEFT__OP_linear, desc->variant);
+        return status;
     launch->rows = desc->rows;
     launch->cols = desc->cols;
     launch->max_batch = desc->max_batch;
     launch->rows_per_task = rows_per_task(launch, plan->context->threads);
     if (launch->kernel->acts == WEFT__ACTS_q8) {
-        weft_status status = lay_out_workspace(plan, launch);
+        status = lay_out_workspace(plan, launch);
         if (status != WEFT_OK)
             return status;
     }

@@ -6,6 +6,6 @@
 
 #include "src/plan/plan.h"
 
-weft_status weft__plan_linear(weft_plan *plan, const weft_linear_desc *desc);
+weft__plan_fn weft__plan_linear; // of a weft_linear_desc
 
 #endif
