@@ -21,3 +21,4 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/README.md)
   weft_add_house_test(readme_example ${Python3_EXECUTABLE} tests/house/readme_example.py README.md
                       include ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/readme)
 endif()
+weft_add_house_test(docs_coverage ${Python3_EXECUTABLE} tests/house/docs_coverage.py)
