@@ -45,8 +45,7 @@ static void close_opened(opened *o)
 static void empty_file_is_legal(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     opened o = open_finished(&w);
     assert_int_equal(gguf_version(o.file), 3);
     assert_int_equal(gguf_key_count(o.file), 0);
@@ -58,8 +57,7 @@ static void empty_file_is_legal(void **state)
 static void version_2_is_read(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     w.version = 2;
     gguf_writer_u32(&w, "llama.block_count", 22);
     gguf_writer_tensor(&w, "t", 0, 1, (int64_t[]){2}, (float[]){1, 2}, 8);
@@ -73,8 +71,7 @@ static void version_2_is_read(void **state)
 static void integers_widen_and_narrow_by_value(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_u8(&w, "u8", 200);
     gguf_writer_u32(&w, "u32", 4000000000u);
     gguf_writer_i32(&w, "i32", 7);
@@ -116,8 +113,7 @@ static void integers_widen_and_narrow_by_value(void **state)
 static void other_scalars_are_read_exactly(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_f32(&w, "f32", 1e-5f);
     gguf_writer_f64(&w, "f64", 0.25);
     gguf_writer_f64(&w, "huge", 1e300);
@@ -151,8 +147,7 @@ static void other_scalars_are_read_exactly(void **state)
 static void wrong_types_are_told_from_missing_keys(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_u32(&w, "number", 1);
     gguf_writer_string(&w, "text", "1");
     gguf_writer_array(&w, "list", GGUF_I32, (int32_t[]){1}, 1);
@@ -186,8 +181,7 @@ static void wrong_types_are_told_from_missing_keys(void **state)
 static void arrays_give_their_elements(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_u8(&w, "shift", 0); // the arrays start at odd addresses
     gguf_writer_array(&w, "i32", GGUF_I32, (int32_t[]){-1, 2, INT32_MAX}, 3);
     gguf_writer_array(&w, "u64", GGUF_U64, (uint64_t[]){5, UINT64_MAX}, 2);
@@ -233,8 +227,7 @@ static void arrays_give_their_elements(void **state)
 static void shallow_nested_arrays_are_walked(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_key(&w, "nested", GGUF_ARRAY);
     for (int depth = 1; depth < GGUF_MAX_ARRAY_DEPTH; depth++) {
         buffer_u32(&w.keys, GGUF_ARRAY);
@@ -256,8 +249,7 @@ static void tensors_come_back_with_shape_and_data(void **state)
     (void)state;
     uint8_t q4_0[2 * 18];
     memset(q4_0, 0x5a, sizeof(q4_0));
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     gguf_writer_tensor(&w, "norm.weight", 0, 1, (int64_t[]){3}, (float[]){1, 2, 3}, 12);
     gguf_writer_tensor(&w, "proj.weight", 2, 2, (int64_t[]){32, 2}, q4_0, sizeof(q4_0));
     gguf_writer_tensor(&w, "scalar", 30, 0, NULL, (uint16_t[]){0x3f80}, 2);
@@ -292,15 +284,15 @@ static void tensors_come_back_with_shape_and_data(void **state)
 static void tensors_may_be_stored_in_any_order(void **state)
 {
     (void)state;
-    gguf_writer w;
-    gguf_writer_init(&w);
-    gguf_writer_info(&w, "second", 0, 1, (int64_t[]){8}, 64); // leaves a gap before it
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_info(&w, "third", 0, 1, (int64_t[]){8}, 128); // leaves a gap before it
+    gguf_writer_info(&w, "second", 0, 1, (int64_t[]){8}, 32);
     gguf_writer_info(&w, "first", 0, 1, (int64_t[]){8}, 0);
-    buffer_bytes(&w.data, NULL, 64 + 32);
+    buffer_bytes(&w.data, NULL, 128 + 32);
     opened o = open_finished(&w);
-    const gguf_tensor *first = gguf_find_tensor(o.file, "first");
-    const gguf_tensor *second = gguf_find_tensor(o.file, "second");
-    assert_int_equal((const char *)second->data - (const char *)first->data, 64);
+    const char *first = gguf_find_tensor(o.file, "first")->data;
+    assert_ptr_equal(gguf_find_tensor(o.file, "second")->data, first + 32);
+    assert_ptr_equal(gguf_find_tensor(o.file, "third")->data, first + 128);
     close_opened(&o);
 }
 
@@ -308,8 +300,7 @@ static void alignment_key_is_obeyed(void **state)
 {
     (void)state;
     for (uint32_t alignment = GGUF_MIN_ALIGNMENT; alignment <= GGUF_MAX_ALIGNMENT; alignment *= 2) {
-        gguf_writer w;
-        gguf_writer_init(&w);
+        gguf_writer w = gguf_writer_new();
         w.alignment = alignment;
         gguf_writer_u32(&w, "general.alignment", alignment);
         gguf_writer_tensor(&w, "a", 0, 1, (int64_t[]){1}, (float[]){1}, 4);
@@ -367,8 +358,7 @@ static void large_vocabularies_open_quickly(void **state)
 {
     (void)state;
     enum { VOCAB = 150000 };
-    gguf_writer w;
-    gguf_writer_init(&w);
+    gguf_writer w = gguf_writer_new();
     const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"};
     for (int k = 0; k < 2; k++) {
         gguf_writer_key(&w, keys[k], GGUF_ARRAY);

@@ -66,9 +66,9 @@ void buffer_free(byte_buffer *buffer)
 
 // --- metadata ---------------------------------------------------------------------------------------
 
-void gguf_writer_init(gguf_writer *writer)
+gguf_writer gguf_writer_new(void)
 {
-    *writer = (gguf_writer){.magic = {'G', 'G', 'U', 'F'}, .version = 3, .alignment = 32};
+    return (gguf_writer){.magic = {'G', 'G', 'U', 'F'}, .version = 3, .alignment = 32};
 }
 
 void gguf_writer_key(gguf_writer *writer, const char *key, uint32_t type)

@@ -38,7 +38,7 @@ typedef struct gguf_writer {
     byte_buffer data;
 } gguf_writer;
 
-void gguf_writer_init(gguf_writer *writer); // version 3, alignment 32, nothing in it
+gguf_writer gguf_writer_new(void); // version 3, alignment 32, nothing in it
 
 void gguf_writer_u8(gguf_writer *writer, const char *key, uint8_t value);
 void gguf_writer_u32(gguf_writer *writer, const char *key, uint32_t value);
