@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/gguf_refuse.h"
+#include "tests/support/refusal.h"
 #include "tests/support/gguf_writer.h"
 
 enum { F32 = 0, F16 = 1, I8 = 24, F64 = 28 };

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/gguf_refuse.h"
+#include "tests/support/refusal.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/gguf_writer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tests/support/gguf_refuse.h"
+#include "tests/support/refusal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

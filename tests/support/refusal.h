@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#ifndef TESTS_SUPPORT_GGUF_REFUSE_H
-#define TESTS_SUPPORT_GGUF_REFUSE_H
+#ifndef TESTS_SUPPORT_REFUSAL_H
+#define TESTS_SUPPORT_REFUSAL_H
 
 #include "tests/support/gguf_writer.h"
 

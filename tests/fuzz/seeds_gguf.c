@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Writes the seeds of fuzz_gguf: seeds_gguf FOLDER. They are stored in corpus/gguf/.
+
+#include <stdio.h>
+
+#include "tests/support/gguf_writer.h"
+
+enum { F32 = 0, F16 = 1, Q4_0 = 2, Q6_K = 14, MXFP4 = 39 };
+
+static bool save(const char *folder, const char *name, gguf_writer *writer)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s.gguf", folder, name);
+    return gguf_writer_save(writer, path);
+}
+
+static gguf_writer metadata_only(void)
+{
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_string(&w, "general.architecture", "llama");
+    gguf_writer_u8(&w, "u8", 1);
+    gguf_writer_i32(&w, "i32", -1);
+    gguf_writer_u64(&w, "u64", UINT64_MAX);
+    gguf_writer_i64(&w, "i64", INT64_MIN);
+    gguf_writer_f32(&w, "f32", 1e-5f);
+    gguf_writer_f64(&w, "f64", 1e300);
+    gguf_writer_bool(&w, "bool", true);
+    return w;
+}
+
+static gguf_writer arrays(void)
+{
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_strings(&w, "tokens", (const char *[]){"<s>", "", "a b"}, 3);
+    gguf_writer_array(&w, "scores", GGUF_F32, (float[]){0, -1}, 2);
+    gguf_writer_array(&w, "types", GGUF_I32, (int32_t[]){1, -2, 3}, 3);
+    gguf_writer_array(&w, "flags", GGUF_BOOL, (uint8_t[]){0, 1}, 2);
+    gguf_writer_array(&w, "wide", GGUF_U64, (uint64_t[]){UINT64_MAX}, 1);
+    gguf_writer_key(&w, "nested", GGUF_ARRAY);
+    buffer_u32(&w.keys, GGUF_ARRAY);
+    buffer_u64(&w.keys, 2);
+    for (int i = 0; i < 2; i++) {
+        buffer_u32(&w.keys, GGUF_STRING);
+        buffer_u64(&w.keys, 1);
+        buffer_string(&w.keys, "x");
+    }
+    return w;
+}
+
+static gguf_writer tensors(uint32_t version, uint32_t alignment)
+{
+    gguf_writer w = gguf_writer_new();
+    w.version = version;
+    w.alignment = alignment;
+    gguf_writer_u32(&w, "general.alignment", alignment);
+    gguf_writer_tensor(&w, "norm", F32, 1, (int64_t[]){4}, NULL, 16);
+    gguf_writer_tensor(&w, "half", F16, 3, (int64_t[]){2, 3, 1}, NULL, 12);
+    gguf_writer_tensor(&w, "q4", Q4_0, 2, (int64_t[]){32, 2}, NULL, 36);
+    gguf_writer_tensor(&w, "q6", Q6_K, 1, (int64_t[]){256}, NULL, 210);
+    gguf_writer_tensor(&w, "fp4", MXFP4, 4, (int64_t[]){32, 1, 1, 1}, NULL, 17);
+    return w;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: seeds_gguf FOLDER\n");
+        return 2;
+    }
+    gguf_writer seeds[] = {gguf_writer_new(), metadata_only(), arrays(), tensors(3, 32),
+                           tensors(2, 8)};
+    const char *const names[] = {"empty", "metadata", "arrays", "tensors", "version2"};
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        if (!save(argv[1], names[i], &seeds[i])) {
+            fprintf(stderr, "%s: cannot write; name a folder that exists\n", argv[1]);
+            return 1;
+        }
+    }
+    return 0;
+}
