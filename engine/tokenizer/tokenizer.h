@@ -49,6 +49,7 @@ enum {
     TOKENIZER_MAX_PIECES = 1 << 24,
     TOKENIZER_MAX_PIECE_BYTES = 1 << 16,
     TOKENIZER_MAX_SPECIAL_BYTES = 1024, // of control and user-defined pieces
+    TOKENIZER_MAX_TEXT_BYTES = 1 << 26, // of one call
 };
 
 // A vocabulary as plain arrays, in the terms of GGUF metadata. Nothing is kept of it after
@@ -130,8 +131,9 @@ enum {
         2, // control pieces in the text become their ids; never for text of others
 };
 
-// Appends the ids of text to list; flags are of the enum above. On failure the list is as it was. Takes
-// time that grows as n log n at worst, whatever the text.
+// Appends the ids of text to list; flags are of the enum above. On failure (memory, a text that is too
+// long, a byte that the vocabulary has no piece for) the list is as it was. Takes time that grows as
+// n log n at worst, whatever the text.
 bool tokenizer_encode(const tokenizer *t, const char *text, size_t text_bytes, unsigned flags,
                       tokenizer_ids *list, engine_error *err);
 
