@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// Whole models against transformers: logits of a prompt of 300 tokens however it is cut, and 64 greedy
+// tokens. tests/golden/README.md says where the models come from.
+#define _XOPEN_SOURCE 700
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/golden_model.h"
+
+static const char *const names[] = {
+    "llama_f32",    "llama_f16",   "llama_bf16",   "llama_q8_0",   "llama_q4_0",
+    "llama_q4_k",   "llama_q6_k",  "llama_mixed",  "llama3_f32",   "llama3_f16",
+    "llama3_mixed", "mistral_f32", "mistral_bf16", "mistral_q8_0", "qwen2_f32",
+    "qwen2_f16",    "qwen2_q4_k",  "qwen3_f32",    "qwen3_bf16",   "qwen3_mixed",
+};
+enum { NUM_NAMES = sizeof names / sizeof names[0] };
+
+typedef struct subject {
+    const char *name;
+    golden *file;
+    char path[64];
+    int32_t num_tokens, prompt, greedy, vocab;
+    const int32_t *tokens; // the prompt, then what greedy decoding adds
+    float bound;           // on |difference| of logits
+    float *first, *logits; // [num_tokens][vocab]: of the first run, of this run
+} subject;
+
+// How a timeline is cut into forward passes.
+static const struct {
+    const char *name;
+    int32_t chunk, feed; // tokens per pass, tokens per call
+} cuts[] = {
+    {"one piece", 512, INT32_MAX}, {"chunks of 64", 64, INT32_MAX}, {"chunks of 7", 7, INT32_MAX},
+    {"chunks of 1", 1, INT32_MAX}, {"token by token", 512, 1},
+};
+
+static int subject_open(void **state)
+{
+    subject *s = *state;
+    char relative[64];
+    snprintf(relative, sizeof relative, "models/%s.safetensors", s->name);
+    s->file = golden_open(relative);
+    snprintf(s->path, sizeof s->path, P_tmpdir "/weft-logits-XXXXXX");
+    int file = mkstemp(s->path);
+    if (file < 0 || close(file) != 0 || !golden_model_write(s->file, s->path)) {
+        return -1;
+    }
+    s->num_tokens = (int32_t)golden_find(s->file, "model", "tokens")->elements;
+    s->tokens = golden_data(s->file, "model", "tokens", GOLDEN_I32);
+    s->prompt = (int32_t)golden_number(s->file, "model", "prompt", 0);
+    s->greedy = (int32_t)golden_number(s->file, "model", "greedy", 0);
+    s->vocab = (int32_t)golden_number(s->file, "model", "vocab", 0);
+    bool half = strstr(s->name, "f16") != NULL;
+    s->bound = (half ? 5e-3f : 1e-3f) * (float)golden_number(s->file, "model", "max_abs_logit", 0);
+    size_t elements = (size_t)s->num_tokens * (size_t)s->vocab;
+    s->first = calloc(elements, sizeof *s->first);
+    s->logits = calloc(elements, sizeof *s->logits);
+    return s->first && s->logits ? 0 : -1;
+}
+
+static int subject_close(void **state)
+{
+    subject *s = *state;
+    unlink(s->path);
+    golden_close(s->file);
+    free(s->first);
+    free(s->logits);
+    return 0;
+}
+
+// Half-precision weights run as a program would run them; all others where nothing else is rounded.
+static engine_model *open_model(const subject *s, int32_t chunk, int32_t sessions)
+{
+    bool half = strstr(s->name, "f16") != NULL;
+    engine_options options = {.chunk_tokens = chunk,
+                              .max_sessions = sessions,
+                              .kv_dtype = half ? WEFT_F16 : WEFT_F32,
+                              .exact = !half};
+    engine_error err = {{0}};
+    engine_model *model = engine_model_open(s->path, &options, &err);
+    if (!model) {
+        fail_msg("%s: %s", s->name, err.text);
+    }
+    return model;
+}
+
+static engine_session *open_session(engine_model *model)
+{
+    engine_error err = {{0}};
+    engine_session *session = engine_session_open(model, &err);
+    if (!session) {
+        fail_msg("%s", err.text);
+    }
+    return session;
+}
+
+static void eval(engine_model *model, const engine_feed *feeds, int32_t count)
+{
+    engine_error err = {{0}};
+    if (!engine_eval(model, feeds, count, NULL, NULL, &err)) {
+        fail_msg("%s", err.text);
+    }
+}
+
+static float distance(const float *a, const float *b, int64_t elements)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < elements; i++) {
+        float d = fabsf(a[i] - b[i]);
+        if (!(d <= largest)) { // a NaN is as far away as can be
+            largest = isnan(d) ? INFINITY : d;
+        }
+    }
+    return largest;
+}
+
+static int32_t best_token(const float *logits, int32_t vocab)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < vocab; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static void expect_golden(const subject *s, const char *how)
+{
+    const golden_tensor *positions = golden_find(s->file, "model", "positions");
+    const int32_t *at = positions->data;
+    const float *should = golden_data(s->file, "model", "logits", GOLDEN_F32);
+    for (int64_t i = 0; i < positions->elements; i++) {
+        float d = distance(s->logits + (int64_t)at[i] * s->vocab, should + i * s->vocab, s->vocab);
+        if (!(d <= s->bound)) {
+            fail_msg("%s, %s: logits after token %d are off by %g, more than %g", s->name, how,
+                     at[i], (double)d, (double)s->bound);
+        }
+    }
+    for (int32_t i = 0; i < s->greedy; i++) {
+        int32_t position = s->prompt - 1 + i;
+        int32_t token = best_token(s->logits + (int64_t)position * s->vocab, s->vocab);
+        if (token != s->tokens[position + 1]) {
+            fail_msg("%s, %s: greedy token %d is %d, not %d", s->name, how, i, token,
+                     s->tokens[position + 1]);
+        }
+    }
+}
+
+static void agrees_however_cut(void **state)
+{
+    subject *s = *state;
+    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
+        engine_model *model = open_model(s, cuts[c].chunk, 1);
+        engine_session *session = open_session(model);
+        for (int32_t done = 0; done < s->num_tokens;) {
+            int32_t left = s->num_tokens - done;
+            engine_feed feed = {.session = session,
+                                .ids = s->tokens + done,
+                                .count = left < cuts[c].feed ? left : cuts[c].feed,
+                                .logits = s->logits + (int64_t)done * s->vocab};
+            eval(model, &feed, 1);
+            done += feed.count;
+        }
+        engine_session_close(session);
+        engine_model_close(model);
+        expect_golden(s, cuts[c].name);
+        int64_t elements = (int64_t)s->num_tokens * s->vocab;
+        if (c == 0) {
+            memcpy(s->first, s->logits, (size_t)elements * sizeof *s->first);
+        }
+        float d = distance(s->first, s->logits, elements);
+        if (!(d <= s->bound)) {
+            fail_msg("%s: %s and %s differ by %g", s->name, cuts[0].name, cuts[c].name, (double)d);
+        }
+    }
+}
+
+// Three timelines of the same tokens, fed unevenly: prefill and decode in one pass.
+static void agrees_in_a_batch(void **state)
+{
+    static const int32_t feeds[][3] = {{200, 37, 299}, {1, 5, 1}, {70, 1, 1}, {1, 0, 62}};
+    subject *s = *state;
+    engine_model *model = open_model(s, 64, 3);
+    engine_session *sessions[3];
+    for (int i = 0; i < 3; i++) {
+        sessions[i] = open_session(model);
+    }
+    for (size_t round = 0; round < sizeof feeds / sizeof feeds[0]; round++) {
+        engine_feed batch[3];
+        int32_t count = 0;
+        for (int i = 0; i < 3; i++) {
+            int32_t done = engine_session_length(sessions[i]);
+            if (feeds[round][i] > 0) {
+                batch[count++] = (engine_feed){
+                    .session = sessions[i], .ids = s->tokens + done, .count = feeds[round][i]};
+            }
+        }
+        eval(model, batch, count);
+        for (int i = 0; i < 3; i++) {
+            int32_t last = engine_session_length(sessions[i]) - 1;
+            float d = distance(engine_session_logits(sessions[i]),
+                               s->first + (int64_t)last * s->vocab, s->vocab);
+            if (!(d <= s->bound)) {
+                fail_msg("%s: sequence %d of the batch is off by %g after token %d", s->name, i,
+                         (double)d, last);
+            }
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        engine_session_close(sessions[i]);
+    }
+    engine_model_close(model);
+}
+
+static void generates_greedily(void **state)
+{
+    subject *s = *state;
+    engine_model *model = open_model(s, 512, 1);
+    engine_session *session = open_session(model);
+    engine_generation generation = {.max_tokens = s->greedy, .ignore_end = true};
+    engine_result result;
+    engine_error err = {{0}};
+    if (!engine_generate(session, s->tokens, s->prompt, &generation, &result, &err)) {
+        fail_msg("%s: %s", s->name, err.text);
+    }
+    assert_int_equal(result.finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(result.generated_tokens, s->greedy);
+    // The last token need not be evaluated to be known; all others must be in the timeline.
+    assert_in_range(engine_session_length(session), s->num_tokens - 1, s->num_tokens);
+    assert_memory_equal(engine_session_tokens(session), s->tokens,
+                        (size_t)engine_session_length(session) * sizeof *s->tokens);
+    engine_session_close(session);
+    engine_model_close(model);
+}
+
+static void agrees_with_transformers(void **state)
+{
+    agrees_however_cut(state);
+    agrees_in_a_batch(state);
+    generates_greedily(state);
+}
+
+int main(void)
+{
+    static subject subjects[NUM_NAMES];
+    struct CMUnitTest tests[NUM_NAMES];
+    for (size_t i = 0; i < NUM_NAMES; i++) {
+        subjects[i].name = names[i];
+        tests[i] = (struct CMUnitTest){.name = names[i],
+                                       .test_func = agrees_with_transformers,
+                                       .setup_func = subject_open,
+                                       .teardown_func = subject_close,
+                                       .initial_state = &subjects[i]};
+    }
+    return cmocka_run_group_tests_name("logits", tests, NULL, NULL);
+}
