@@ -20,10 +20,11 @@
 
 enum {
     GGUF_MAX_RANK = 4,
-    GGUF_MAX_NAME_BYTES = 64,    // of a tensor's name
-    GGUF_MAX_KEY_BYTES = 65535,  // of a metadata key
-    GGUF_MAX_KEYS = 1 << 16,     // real files have fewer than 100
-    GGUF_MAX_TENSORS = 1 << 18,  // real files have fewer than 10,000
+    GGUF_MAX_NAME_BYTES = 64,   // of a tensor's name
+    GGUF_MAX_KEY_BYTES = 65535, // of a metadata key
+    GGUF_MAX_KEYS = 1 << 16,    // real files have fewer than 100
+    GGUF_MAX_TENSORS = 1 << 18, // real files have fewer than 10,000
+    GGUF_MAX_FORMATS = 64,
     GGUF_MAX_ARRAY_DEPTH = 4,    // arrays inside arrays
     GGUF_DEFAULT_ALIGNMENT = 32, // of the data section and of every tensor in it, in bytes
     GGUF_MIN_ALIGNMENT = 8,
@@ -111,6 +112,10 @@ const gguf_entry *gguf_entry_at(const gguf_file *file, size_t index);
 // NULL if the file has no such key.
 const gguf_entry *gguf_find(const gguf_file *file, const char *key);
 
+// The value as a person reads it, cut to fit and NUL-terminated: numbers, text with control bytes
+// replaced by '?', "3 x u32" for arrays. Returns text. size_bytes > 0.
+const char *gguf_value_text(const gguf_entry *entry, char *text, size_t size_bytes);
+
 typedef enum gguf_lookup {
     GGUF_FOUND = 0,
     GGUF_MISSING,      // no such key
@@ -169,6 +174,17 @@ const gguf_tensor *gguf_tensor_at(const gguf_file *file, size_t index);
 
 // NULL if the file has no such tensor.
 const gguf_tensor *gguf_find_tensor(const gguf_file *file, const char *name);
+
+// What the tensors of one format amount to.
+typedef struct gguf_format_total {
+    const ggml_type_info *type;
+    size_t tensor_count;
+    int64_t element_count;
+    size_t size_bytes;
+} gguf_format_total;
+
+// Writes one total per format that occurs, the largest first, and returns how many.
+size_t gguf_format_totals(const gguf_file *file, gguf_format_total totals[GGUF_MAX_FORMATS]);
 
 // Asks the operating system to read the tensor data ahead; only a hint.
 void gguf_prefetch(const gguf_file *file);

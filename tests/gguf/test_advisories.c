@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/refusal.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/refusal.h"
 
 enum { F32 = 0, F16 = 1, I8 = 24, F64 = 28 };
 

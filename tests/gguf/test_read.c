@@ -313,6 +313,49 @@ static void alignment_key_is_obeyed(void **state)
     }
 }
 
+static void formats_are_totalled_largest_first(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_tensor(&w, "a", 0, 1, (int64_t[]){3}, NULL, 12);
+    gguf_writer_tensor(&w, "b", 2, 2, (int64_t[]){32, 4}, NULL, 72);
+    gguf_writer_tensor(&w, "c", 0, 1, (int64_t[]){4}, NULL, 16);
+    opened o = open_finished(&w);
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    assert_int_equal(gguf_format_totals(o.file, totals), 2);
+    assert_string_equal(totals[0].type->name, "q4_0");
+    assert_int_equal(totals[0].tensor_count, 1);
+    assert_int_equal(totals[0].element_count, 128);
+    assert_int_equal(totals[0].size_bytes, 72);
+    assert_string_equal(totals[1].type->name, "f32");
+    assert_int_equal(totals[1].tensor_count, 2);
+    assert_int_equal(totals[1].element_count, 7);
+    assert_int_equal(totals[1].size_bytes, 28);
+    assert_true(ggml_type_count() <= GGUF_MAX_FORMATS);
+    close_opened(&o);
+}
+
+static void values_are_shown_as_text(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_u64(&w, "u64", UINT64_MAX);
+    gguf_writer_i32(&w, "i32", -5);
+    gguf_writer_f32(&w, "f32", 0.5f);
+    gguf_writer_bool(&w, "bool", true);
+    gguf_writer_string(&w, "string", "100%s\n\x1b[2J of a long text");
+    gguf_writer_array(&w, "array", GGUF_U32, (uint32_t[]){1, 2, 3}, 3);
+    const char *const expected[] = {"18446744073709551615",    "-5",     "0.5", "true",
+                                    "100%s??[2J of a long te", "3 x u32"};
+    opened o = open_finished(&w);
+    for (size_t i = 0; i < gguf_key_count(o.file); i++) {
+        char text[24];
+        assert_string_equal(gguf_value_text(gguf_entry_at(o.file, i), text, sizeof(text)),
+                            expected[i]);
+    }
+    close_opened(&o);
+}
+
 static void kernel_formats_agree_with_the_library(void **state)
 {
     (void)state;
@@ -407,6 +450,8 @@ int main(void)
         cmocka_unit_test(tensors_come_back_with_shape_and_data),
         cmocka_unit_test(tensors_may_be_stored_in_any_order),
         cmocka_unit_test(alignment_key_is_obeyed),
+        cmocka_unit_test(formats_are_totalled_largest_first),
+        cmocka_unit_test(values_are_shown_as_text),
         cmocka_unit_test(kernel_formats_agree_with_the_library),
         cmocka_unit_test(format_table_is_consistent),
         cmocka_unit_test(large_vocabularies_open_quickly),

@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "tests/support/refusal.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/refusal.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, I8 = 24, F64 = 28 };
 

@@ -78,6 +78,8 @@ static uint64_t touch_entry(const gguf_file *file, const gguf_entry *entry)
         PROMISE(gguf_get_i64(file, key, &i64) == GGUF_FOUND && i64 == i32);
     free(key);
 
+    char text[32];
+    PROMISE(strlen(gguf_value_text(entry, text, sizeof(text))) < sizeof(text));
     uint64_t sum = u64 + (uint64_t)i64 + boolean + (f32 > 0);
     sum += touch_bytes(string.data, string.size_bytes);
     if (entry->type == GGUF_ARRAY)
@@ -110,6 +112,11 @@ uint64_t gguf_touch(const gguf_file *file)
         sum += touch_entry(file, gguf_entry_at(file, i));
     for (size_t i = 0; i < gguf_tensor_count(file); i++)
         sum += touch_tensor(file, gguf_tensor_at(file, i));
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    size_t total_tensors = 0;
+    for (size_t i = gguf_format_totals(file, totals); i > 0; i--)
+        total_tensors += totals[i - 1].tensor_count;
+    PROMISE(total_tensors == gguf_tensor_count(file));
     PROMISE(gguf_data_offset(file) % gguf_alignment(file) == 0);
     PROMISE(gguf_find(file, "") == NULL && gguf_find_tensor(file, "") == NULL);
     gguf_prefetch(file);
