@@ -111,6 +111,9 @@ bool engine_eval(engine_model *model, const engine_feed *feeds, int32_t count,
 // Logits after the last token, [vocab]; NULL if the timeline is empty or was truncated since.
 const float *engine_session_logits(const engine_session *session);
 
+// Tokens at the beginning of `ids` that engine_session_sync would not evaluate again.
+int32_t engine_session_common(const engine_session *session, const int32_t *ids, int32_t count);
+
 // Makes the timeline equal to `ids`, evaluating only what is behind the common prefix (at least the last
 // token, so that logits are there).
 bool engine_session_sync(engine_session *session, const int32_t *ids, int32_t count,

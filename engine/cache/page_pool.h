@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_CACHE_PAGE_POOL_H
+#define ENGINE_CACHE_PAGE_POOL_H
+
+// The paged KV pool: memory for the keys and values of every layer, given out in pages. A page number
+// means the same page in every layer, so a timeline has one list of pages.
+
+#include <weft/weft.h>
+
+#include "engine/base/error.h"
+
+typedef struct page_pool page_pool;
+
+// Room for `pages` pages in each of `layers` layers. The memory is reserved, and used only when written.
+page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_t pages,
+                            engine_error *err);
+void page_pool_free(page_pool *pool); // may be NULL
+
+// The pages of one layer, as kernels want them.
+weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer);
+
+int64_t page_pool_bytes(const page_pool *pool);
+int32_t page_pool_free_pages(const page_pool *pool);
+
+// Takes a free page; -1 if there is none.
+int32_t page_pool_take(page_pool *pool);
+void page_pool_give(page_pool *pool, int32_t page);
+
+#endif

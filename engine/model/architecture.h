@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_MODEL_ARCHITECTURE_H
+#define ENGINE_MODEL_ARCHITECTURE_H
+
+// Model families as data. A family says which tensors a layer has and how its heads rotate; the forward
+// pass does what the tensors it finds ask for. A new family of this kind is a line in architecture.c.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/rope.h>
+
+// X(id, name in the file after "blk.N.", rows, cols): every tensor a layer may have. Extents are
+// symbols of model_extent; a vector has one row.
+#define MODEL_LAYER_TENSORS(X)                                                                     \
+    X(ATTN_NORM, "attn_norm.weight", ONE, EMBEDDING)                                               \
+    X(ATTN_Q, "attn_q.weight", Q, EMBEDDING)                                                       \
+    X(ATTN_K, "attn_k.weight", KV, EMBEDDING)                                                      \
+    X(ATTN_V, "attn_v.weight", KV, EMBEDDING)                                                      \
+    X(ATTN_Q_BIAS, "attn_q.bias", ONE, Q)                                                          \
+    X(ATTN_K_BIAS, "attn_k.bias", ONE, KV)                                                         \
+    X(ATTN_V_BIAS, "attn_v.bias", ONE, KV)                                                         \
+    X(ATTN_Q_NORM, "attn_q_norm.weight", ONE, HEAD)                                                \
+    X(ATTN_K_NORM, "attn_k_norm.weight", ONE, HEAD)                                                \
+    X(ATTN_OUT, "attn_output.weight", EMBEDDING, Q)                                                \
+    X(ATTN_OUT_BIAS, "attn_output.bias", ONE, EMBEDDING)                                           \
+    X(FFN_NORM, "ffn_norm.weight", ONE, EMBEDDING)                                                 \
+    X(FFN_GATE, "ffn_gate.weight", FEED_FORWARD, EMBEDDING)                                        \
+    X(FFN_UP, "ffn_up.weight", FEED_FORWARD, EMBEDDING)                                            \
+    X(FFN_DOWN, "ffn_down.weight", EMBEDDING, FEED_FORWARD)
+
+// The same for the tensors outside the layers.
+#define MODEL_GLOBAL_TENSORS(X)                                                                    \
+    X(EMBEDDING, "token_embd.weight", VOCAB, EMBEDDING)                                            \
+    X(OUTPUT_NORM, "output_norm.weight", ONE, EMBEDDING)                                           \
+    X(OUTPUT, "output.weight", VOCAB, EMBEDDING)                                                   \
+    X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)
+
+typedef enum model_extent {
+    MODEL_ONE,
+    MODEL_EMBEDDING,
+    MODEL_Q,  // q_heads * head_dim
+    MODEL_KV, // kv_heads * head_dim
+    MODEL_HEAD,
+    MODEL_FEED_FORWARD,
+    MODEL_VOCAB,
+    MODEL_HALF_ROTARY,
+} model_extent;
+
+enum model_layer_tensor {
+#define MODEL_LAYER_ENUM(id, name, rows, cols) MODEL_##id,
+    MODEL_LAYER_TENSORS(MODEL_LAYER_ENUM)
+#undef MODEL_LAYER_ENUM
+        MODEL_LAYER_TENSOR_COUNT
+};
+
+enum model_global_tensor {
+#define MODEL_GLOBAL_ENUM(id, name, rows, cols) MODEL_GLOBAL_##id,
+    MODEL_GLOBAL_TENSORS(MODEL_GLOBAL_ENUM)
+#undef MODEL_GLOBAL_ENUM
+        MODEL_GLOBAL_TENSOR_COUNT
+};
+
+typedef struct model_tensor_spec {
+    const char *name;
+    model_extent rows, cols;
+} model_tensor_spec;
+
+extern const model_tensor_spec model_layer_specs[MODEL_LAYER_TENSOR_COUNT];
+extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
+
+typedef struct model_architecture {
+    const char *name; // general.architecture
+    weft_rope_style rope_style;
+    uint32_t needs; // bits of model_layer_tensor that every layer has
+    uint32_t may;   // and those that it may have besides
+} model_architecture;
+
+// NULL if the family is unknown.
+const model_architecture *model_architecture_find(const char *name, size_t name_bytes);
+
+// The n-th family; NULL past the last.
+const model_architecture *model_architecture_at(int32_t n);
+
+#endif

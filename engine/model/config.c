@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "engine/model/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_LAYERS = 1024,
+    MAX_DIM = 1 << 20,
+    MAX_HEADS = 4096,
+    MAX_HEAD_DIM = 256,
+    MAX_CONTEXT = 1 << 27,
+};
+
+// Reads keys that begin with the name of the architecture.
+typedef struct key_reader {
+    const gguf_file *file;
+    const char *prefix;
+    engine_error *err;
+    bool failed;
+    char key[128];
+} key_reader;
+
+static const char *full_key(key_reader *reader, const char *name)
+{
+    snprintf(reader->key, sizeof reader->key, "%s.%s", reader->prefix, name);
+    return reader->key;
+}
+
+// An integer that may be missing: `fallback` then. A negative fallback means that it must be there.
+static int32_t read_int(key_reader *reader, const char *name, int32_t fallback)
+{
+    int32_t value = fallback;
+    const char *key = full_key(reader, name);
+    gguf_lookup lookup = gguf_get_i32(reader->file, key, &value);
+    bool fine = fallback < 0
+                    ? gguf_needed(reader->file, lookup, key, "an integer below 2^31", reader->err)
+                    : gguf_wanted(reader->file, lookup, key, "an integer below 2^31", reader->err);
+    if (!fine)
+        reader->failed = true;
+    return value;
+}
+
+static float read_float(key_reader *reader, const char *name, float fallback)
+{
+    float value = fallback;
+    const char *key = full_key(reader, name);
+    gguf_lookup lookup = gguf_get_f32(reader->file, key, &value);
+    if (!gguf_wanted(reader->file, lookup, key, "a floating-point number", reader->err))
+        reader->failed = true;
+    return value;
+}
+
+// Head counts may be an array with one entry per layer; weft needs them all equal.
+static int32_t read_heads(key_reader *reader, const char *name, int32_t fallback)
+{
+    gguf_array array;
+    const char *key = full_key(reader, name);
+    if (gguf_get_array(reader->file, key, &array) != GGUF_FOUND)
+        return read_int(reader, name, fallback);
+    uint32_t first = 0, other;
+    for (size_t i = 0; i < array.count; i++)
+        if (!gguf_array_u32(&array, i, i == 0 ? &first : &other) || (i > 0 && other != first)) {
+            reader->failed = true;
+            engine_fail(reader->err, "%s differs between layers, which weft cannot run yet", key);
+            return 0;
+        }
+    return (int32_t)first;
+}
+
+static bool read_scaling_type(key_reader *reader, weft_rope_params *rope)
+{
+    gguf_string type;
+    const char *key = full_key(reader, "rope.scaling.type");
+    gguf_lookup lookup = gguf_get_string(reader->file, key, &type);
+    if (lookup == GGUF_MISSING || (lookup == GGUF_FOUND && gguf_string_equals(type, "none")))
+        return true;
+    if (!gguf_needed(reader->file, lookup, key, "a string", reader->err))
+        return false;
+    if (gguf_string_equals(type, "linear"))
+        rope->scaling = WEFT_ROPE_SCALING_LINEAR;
+    else if (gguf_string_equals(type, "yarn"))
+        rope->scaling = WEFT_ROPE_SCALING_YARN;
+    else if (gguf_string_equals(type, "llama3"))
+        rope->scaling = WEFT_ROPE_SCALING_LLAMA3;
+    else
+        return engine_fail(reader->err,
+                           "rope scaling '%.*s' cannot run yet: weft knows none, linear, llama3 "
+                           "and yarn",
+                           (int)type.size_bytes, type.data);
+    return true;
+}
+
+static void read_rope(key_reader *reader, model_config *config)
+{
+    weft_rope_params *rope = &config->rope;
+    rope->style = config->architecture->rope_style;
+    rope->rotary_dim = read_int(reader, "rope.dimension_count", config->head_dim);
+    rope->base = read_float(reader, "rope.freq_base", 10000);
+    if (!read_scaling_type(reader, rope))
+        reader->failed = true;
+    rope->factor = read_float(reader, "rope.scaling.factor", 0);
+    rope->original_context =
+        read_int(reader, "rope.scaling.original_context_length", config->trained_context);
+    rope->low_freq_factor = read_float(reader, "rope.scaling.low_freq_factor", 0);
+    rope->high_freq_factor = read_float(reader, "rope.scaling.high_freq_factor", 0);
+    rope->attention_factor = read_float(reader, "rope.scaling.attn_factor", 0);
+    rope->beta_fast = read_float(reader, "rope.scaling.yarn_beta_fast", 0);
+    rope->beta_slow = read_float(reader, "rope.scaling.yarn_beta_slow", 0);
+}
+
+static bool read_architecture(model_config *config, const gguf_file *file, engine_error *err)
+{
+    gguf_string name;
+    const char *key = "general.architecture";
+    if (!gguf_needed(file, gguf_get_string(file, key, &name), key, "a string", err))
+        return false;
+    config->architecture = model_architecture_find(name.data, name.size_bytes);
+    if (config->architecture)
+        return true;
+    char known[128] = "";
+    const model_architecture *other;
+    for (int32_t n = 0; (other = model_architecture_at(n)); n++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", n ? ", " : "",
+                 other->name);
+    return engine_fail(err, "architecture '%.*s' cannot run yet: weft knows %s",
+                       (int)name.size_bytes, name.data, known);
+}
+
+bool model_config_read(model_config *config, const gguf_file *file, engine_error *err)
+{
+    memset(config, 0, sizeof *config);
+    if (!read_architecture(config, file, err))
+        return false;
+    key_reader reader = {.file = file, .prefix = config->architecture->name, .err = err};
+    config->layers = read_int(&reader, "block_count", -1);
+    config->embedding_dim = read_int(&reader, "embedding_length", -1);
+    config->feed_forward_dim = read_int(&reader, "feed_forward_length", -1);
+    config->trained_context = read_int(&reader, "context_length", -1);
+    config->q_heads = read_heads(&reader, "attention.head_count", -1);
+    if (reader.failed)
+        return false;
+    config->kv_heads = read_heads(&reader, "attention.head_count_kv", config->q_heads);
+    int32_t even_share = config->q_heads > 0 ? config->embedding_dim / config->q_heads : 0;
+    config->head_dim = read_int(&reader, "attention.key_length", even_share);
+    int32_t value_dim = read_int(&reader, "attention.value_length", config->head_dim);
+    config->window = read_int(&reader, "attention.sliding_window", 0);
+    config->norm_eps = read_float(&reader, "attention.layer_norm_rms_epsilon", 1e-5f);
+    int32_t experts = read_int(&reader, "expert_count", 0);
+    read_rope(&reader, config);
+    if (reader.failed)
+        return false;
+    if (experts > 0)
+        return engine_fail(err, "the model is a mixture of %d experts, which weft cannot run yet",
+                           experts);
+    if (value_dim != config->head_dim)
+        return engine_fail(err, "values of %d elements beside keys of %d cannot run yet", value_dim,
+                           config->head_dim);
+    const gguf_tensor *embedding = gguf_find_tensor(file, "token_embd.weight");
+    if (!embedding || embedding->rank != 2 || embedding->shape[1] > MAX_DIM * 16)
+        return engine_fail(err,
+                           "token_embd.weight is missing or no matrix: the file is incomplete");
+    config->vocab = (int32_t)embedding->shape[1];
+    return model_config_check(config, err);
+}
+
+static bool in_range(int32_t value, int32_t low, int32_t high, const char *what, engine_error *err)
+{
+    if (value >= low && value <= high)
+        return true;
+    return engine_fail(err, "%s is %d, outside %d..%d: the file is damaged or of another kind",
+                       what, value, low, high);
+}
+
+bool model_config_check(const model_config *config, engine_error *err)
+{
+    if (!in_range(config->layers, 1, MAX_LAYERS, "block_count", err) ||
+        !in_range(config->embedding_dim, 1, MAX_DIM, "embedding_length", err) ||
+        !in_range(config->feed_forward_dim, 1, MAX_DIM, "feed_forward_length", err) ||
+        !in_range(config->q_heads, 1, MAX_HEADS, "attention.head_count", err) ||
+        !in_range(config->kv_heads, 1, config->q_heads, "attention.head_count_kv", err) ||
+        !in_range(config->head_dim, 8, MAX_HEAD_DIM, "the head dimension", err) ||
+        !in_range(config->trained_context, 1, MAX_CONTEXT, "context_length", err) ||
+        !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
+        !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
+        !in_range(config->vocab, 1, MAX_DIM * 16, "the vocabulary", err))
+        return false;
+    if (config->q_heads % config->kv_heads != 0)
+        return engine_fail(err, "%d query heads are no multiple of %d KV heads", config->q_heads,
+                           config->kv_heads);
+    if (config->head_dim % 8 != 0 || config->rope.rotary_dim % 2 != 0)
+        return engine_fail(err,
+                           "a head dimension of %d with %d rotary cannot run: it must be a "
+                           "multiple of 8, rotary even",
+                           config->head_dim, config->rope.rotary_dim);
+    if (!(config->norm_eps >= 0) || !isfinite(config->norm_eps))
+        return engine_fail(err, "layer_norm_rms_epsilon is not a number from 0 on");
+    return true;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Numbers from the models' public config.json files.
+#include "engine/model/shapes.h"
+
+#include <string.h>
+
+typedef struct shape {
+    const char *name, *architecture;
+    int32_t layers, embedding_dim, feed_forward_dim, q_heads, kv_heads, head_dim, vocab, context;
+    float rope_base;
+} shape;
+
+static const shape shapes[] = {
+    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 500000},
+    {"llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 500000},
+    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 500000},
+    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000},
+    {"qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000},
+    {"qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 32768, 1000000},
+    {"qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 32768, 1000000},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1000000},
+    {"qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1000000},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1000000},
+    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1000000},
+    {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000},
+};
+
+const char *model_shape_at(int32_t n)
+{
+    int32_t count = sizeof shapes / sizeof *shapes;
+    return n >= 0 && n < count ? shapes[n].name : NULL;
+}
+
+bool model_shape_config(model_config *config, const char *name, engine_error *err)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const shape *s = &shapes[i];
+        if (strcmp(s->name, name) != 0)
+            continue;
+        const model_architecture *family =
+            model_architecture_find(s->architecture, strlen(s->architecture));
+        *config = (model_config){
+            .architecture = family,
+            .layers = s->layers,
+            .embedding_dim = s->embedding_dim,
+            .feed_forward_dim = s->feed_forward_dim,
+            .vocab = s->vocab,
+            .q_heads = s->q_heads,
+            .kv_heads = s->kv_heads,
+            .head_dim = s->head_dim,
+            .trained_context = s->context,
+            .norm_eps = 1e-5f,
+            .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
+        return model_config_check(config, err);
+    }
+    return engine_fail(err, "no shape is called '%s': `weft bench model --help` lists them", name);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Weights made up in memory. One row of random values is encoded per matrix shape and repeated with a
+// shift, which is enough: kernels take the same time whatever the values are.
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/checked.h"
+#include "engine/model/weights.h"
+
+// A piece of the one mapping that holds all synthetic tensors.
+typedef struct arena {
+    unsigned char *at;
+    size_t bytes; // wanted so far; with at == NULL only this is counted
+    const model_config *config;
+    weft_dtype format;
+    uint64_t state;
+} arena;
+
+static float next_value(arena *a)
+{
+    a->state = a->state * 6364136223846793005u + 1442695040888963407u;
+    return ((float)(a->state >> 40) * 0x1p-24f - 0.5f) * 0.05f;
+}
+
+static bool fill(arena *a, unsigned char *to, weft_dtype dtype, int64_t rows, int64_t cols,
+                 bool ones)
+{
+    size_t row_bytes = (size_t)weft_dtype_row_bytes(dtype, cols);
+    float *row = engine_alloc((size_t)cols, sizeof *row);
+    if (!row)
+        return false;
+    int64_t distinct = rows < 16 ? rows : 16;
+    for (int64_t r = 0; r < distinct; r++) {
+        for (int64_t i = 0; i < cols; i++)
+            row[i] = ones ? 1.0f : next_value(a);
+        if (weft_quantize_row(dtype, row, cols, to + (size_t)r * row_bytes) != WEFT_OK) {
+            free(row);
+            return false;
+        }
+    }
+    for (int64_t r = distinct; r < rows; r++)
+        memcpy(to + (size_t)r * row_bytes, to + (size_t)(r % distinct) * row_bytes, row_bytes);
+    free(row);
+    return true;
+}
+
+static bool place(arena *a, const model_tensor_spec *spec, model_tensor *tensor)
+{
+    int64_t rows = model_extent_value(a->config, spec->rows);
+    int64_t cols = model_extent_value(a->config, spec->cols);
+    bool vector = spec->rows == MODEL_ONE;
+    weft_dtype dtype = vector ? WEFT_F32 : a->format;
+    int64_t row_bytes = weft_dtype_row_bytes(dtype, cols), bytes;
+    size_t padded;
+    if (row_bytes < 0 || !checked_mul_i64(row_bytes, rows, &bytes) ||
+        !checked_round_up((size_t)bytes, 64, &padded) || !checked_add(a->bytes, padded, &a->bytes))
+        return false;
+    if (!a->at)
+        return true;
+    *tensor = (model_tensor){a->at + a->bytes - padded, dtype, rows, cols};
+    return fill(a, a->at + a->bytes - padded, dtype, rows, cols, vector);
+}
+
+static bool place_all(arena *a, model_weights *weights)
+{
+    a->bytes = 0;
+    for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
+        if (i != MODEL_GLOBAL_OUTPUT && i != MODEL_GLOBAL_ROPE_FREQS &&
+            !place(a, &model_global_specs[i], &weights->globals[i]))
+            return false;
+    for (int32_t n = 0; n < a->config->layers; n++)
+        for (uint32_t i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++)
+            if (a->config->architecture->needs >> i & 1 &&
+                !place(a, &model_layer_specs[i], &weights->layers[n].tensors[i]))
+                return false;
+    return true;
+}
+
+static int64_t count_parameters(const model_config *config, const model_weights *weights)
+{
+    int64_t total = 0;
+    for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
+        total += weights->globals[i].rows * weights->globals[i].cols;
+    for (int i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++)
+        total += config->layers * weights->layers[0].tensors[i].rows *
+                 weights->layers[0].tensors[i].cols;
+    return total;
+}
+
+bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
+                              engine_error *err)
+{
+    memset(weights, 0, sizeof *weights);
+    weights->layers = engine_alloc((size_t)config->layers, sizeof *weights->layers);
+    arena a = {.config = config, .format = format};
+    if (!weights->layers)
+        return engine_fail(err, "not enough memory for the model's tables");
+    if (!place_all(&a, weights))
+        return engine_fail(err,
+                           "a matrix of this shape is no whole number of %s blocks: choose "
+                           "another --format",
+                           weft_dtype_name(format));
+    a.at = mmap(NULL, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (a.at == MAP_FAILED)
+        return engine_fail(err, "not enough memory for %zu bytes of weights", a.bytes);
+    madvise(a.at, a.bytes, MADV_HUGEPAGE);
+    weights->owned[1] = a.at;
+    weights->owned_bytes[1] = a.bytes;
+    if (!place_all(&a, weights))
+        return engine_fail(err, "%s weights cannot be made up", weft_dtype_name(format));
+    weights->bytes = (int64_t)a.bytes;
+    weights->parameters = count_parameters(config, weights);
+    return true;
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "engine/model/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/checked.h"
+
+int64_t model_extent_value(const model_config *config, model_extent extent)
+{
+    switch (extent) {
+    case MODEL_ONE: return 1;
+    case MODEL_EMBEDDING: return config->embedding_dim;
+    case MODEL_Q: return (int64_t)config->q_heads * config->head_dim;
+    case MODEL_KV: return (int64_t)config->kv_heads * config->head_dim;
+    case MODEL_HEAD: return config->head_dim;
+    case MODEL_FEED_FORWARD: return config->feed_forward_dim;
+    case MODEL_VOCAB: return config->vocab;
+    case MODEL_HALF_ROTARY: return config->rope.rotary_dim / 2;
+    }
+    return 0;
+}
+
+const model_tensor *model_output_matrix(const model_weights *weights)
+{
+    const model_tensor *output = &weights->globals[MODEL_GLOBAL_OUTPUT];
+    return output->data ? output : &weights->globals[MODEL_GLOBAL_EMBEDDING];
+}
+
+// A run over a file's tensors that counts the ones it used.
+typedef struct binder {
+    model_weights *weights;
+    const model_config *config;
+    const gguf_file *file;
+    size_t used;
+    float *vectors; // room for vectors that are stored in 16 bits
+    engine_error *err;
+} binder;
+
+// Vectors are read as f32 by the kernels.
+static bool bind_vector(binder *b, const gguf_tensor *from, model_tensor *to)
+{
+    if (from->dtype == WEFT_F32)
+        return true;
+    float *copy = b->vectors;
+    if (weft_dequantize_row(from->dtype, from->data, to->cols, copy) != WEFT_OK)
+        return engine_fail(b->err, "%s cannot be read as f32", from->name);
+    b->vectors += to->cols;
+    to->data = copy;
+    to->dtype = WEFT_F32;
+    return true;
+}
+
+static bool bind(binder *b, const char *name, const model_tensor_spec *spec, bool needed,
+                 model_tensor *to)
+{
+    const gguf_tensor *from = gguf_find_tensor(b->file, name);
+    int64_t rows = model_extent_value(b->config, spec->rows);
+    int64_t cols = model_extent_value(b->config, spec->cols);
+    if (!from)
+        return needed ? engine_fail(b->err, "tensor %s is missing: the file is incomplete", name)
+                      : true;
+    if (from->dtype == WEFT_DTYPE_NONE)
+        return engine_fail(b->err, "tensor %s is %s, a format that weft cannot run yet", name,
+                           from->type->name);
+    if (from->shape[0] != cols || from->shape[1] != rows || from->shape[2] != 1 ||
+        from->shape[3] != 1)
+        return engine_fail(
+            b->err, "tensor %s is %lld x %lld, but the model's numbers ask for %lld x %lld", name,
+            (long long)from->shape[1], (long long)from->shape[0], (long long)rows, (long long)cols);
+    *to = (model_tensor){from->data, from->dtype, rows, cols};
+    b->used++;
+    b->weights->parameters += from->element_count;
+    b->weights->bytes += (int64_t)from->size_bytes;
+    return spec->rows != MODEL_ONE || bind_vector(b, from, to);
+}
+
+static bool bind_layer(binder *b, int32_t n)
+{
+    model_layer *layer = &b->weights->layers[n];
+    const model_architecture *architecture = b->config->architecture;
+    for (uint32_t i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++) {
+        char name[GGUF_MAX_NAME_BYTES + 1];
+        bool needs = architecture->needs >> i & 1, may = architecture->may >> i & 1;
+        snprintf(name, sizeof name, "blk.%d.%s", n, model_layer_specs[i].name);
+        if ((needs || may) && !bind(b, name, &model_layer_specs[i], needs, &layer->tensors[i]))
+            return false;
+    }
+    return true;
+}
+
+// A tensor that nothing reads would mean output that is silently wrong.
+static bool all_used(const binder *b)
+{
+    if (b->used == gguf_tensor_count(b->file))
+        return true;
+    return engine_fail(b->err,
+                       "the file has %zu tensors, a %s model with these numbers uses %zu: it is of "
+                       "a kind that weft cannot run yet",
+                       gguf_tensor_count(b->file), b->config->architecture->name, b->used);
+}
+
+// Elements of all vectors that are not f32.
+static size_t converted_elements(const gguf_file *file)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        if (tensor->rank == 1 && tensor->dtype != WEFT_F32)
+            total += (size_t)tensor->element_count;
+    }
+    return total;
+}
+
+bool model_weights_bind(model_weights *weights, const model_config *config, const gguf_file *file,
+                        engine_error *err)
+{
+    memset(weights, 0, sizeof *weights);
+    weights->layers = engine_alloc((size_t)config->layers, sizeof *weights->layers);
+    binder b = {weights, config, file, 0, engine_alloc(converted_elements(file), sizeof(float)),
+                err};
+    weights->owned[0] = b.vectors;
+    if (!weights->layers || !b.vectors)
+        return engine_fail(err, "not enough memory for the model's tables");
+    for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++) {
+        bool needed = i == MODEL_GLOBAL_EMBEDDING || i == MODEL_GLOBAL_OUTPUT_NORM;
+        if (!bind(&b, model_global_specs[i].name, &model_global_specs[i], needed,
+                  &weights->globals[i]))
+            return false;
+    }
+    for (int32_t n = 0; n < config->layers; n++)
+        if (!bind_layer(&b, n))
+            return false;
+    return all_used(&b);
+}
+
+void model_weights_free(model_weights *weights)
+{
+    free(weights->layers);
+    free(weights->owned[0]);
+    if (weights->owned[1])
+        munmap(weights->owned[1], weights->owned_bytes[1]);
+    memset(weights, 0, sizeof *weights);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_MODEL_WEIGHTS_H
+#define ENGINE_MODEL_WEIGHTS_H
+
+// The tensors of a model, found and checked. Matrices stay where they are (in the mapped file or in
+// memory made for a synthetic model); vectors are f32.
+
+#include "engine/model/config.h"
+
+// data is NULL for a tensor that the model does not have.
+typedef struct model_tensor {
+    const void *data;
+    weft_dtype dtype;
+    int64_t rows, cols;
+} model_tensor;
+
+typedef struct model_layer {
+    model_tensor tensors[MODEL_LAYER_TENSOR_COUNT];
+} model_layer;
+
+typedef struct model_weights {
+    model_layer *layers;
+    model_tensor globals[MODEL_GLOBAL_TENSOR_COUNT];
+    int64_t parameters, bytes;
+    void *owned[2]; // f32 copies of vectors stored otherwise; synthetic weights
+    size_t owned_bytes[2];
+} model_weights;
+
+// The value of a symbolic extent.
+int64_t model_extent_value(const model_config *config, model_extent extent);
+
+// The output matrix: output.weight, or the embedding where that is missing (tied).
+const model_tensor *model_output_matrix(const model_weights *weights);
+
+// Binds the tensors of a file. Refuses missing tensors, shapes that do not fit the config, formats that
+// no kernel runs, and tensors that the forward pass would not use.
+bool model_weights_bind(model_weights *weights, const model_config *config, const gguf_file *file,
+                        engine_error *err);
+
+// Makes weights up: every matrix in `format`, valid blocks of small random values.
+bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
+                              engine_error *err);
+
+void model_weights_free(model_weights *weights);
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#define _POSIX_C_SOURCE 200809L
+#include <string.h>
+#include <time.h>
+
+#include "engine/session/session_state.h"
+#include "engine/session/stop_filter.h"
+
+static double now_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+const char *engine_finish_name(engine_finish finish)
+{
+    static const char *const names[] = {"length", "end", "stop", "context", "cancel"};
+    return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "unknown";
+}
+
+// A generation under way.
+typedef struct generator {
+    engine_session *session;
+    const engine_generation *wish;
+    engine_result *result;
+    tokenizer_decoder decoder;
+    tokenizer_text piece;
+    stop_filter filter;
+    bool done;
+} generator;
+
+static void end(generator *g, engine_finish finish)
+{
+    g->result->finish = finish;
+    g->done = true;
+}
+
+// Hands on what the filter lets go.
+static void release(generator *g)
+{
+    stop_filter *filter = &g->filter;
+    if (filter->release_bytes > 0 && g->wish->write &&
+        !g->wish->write(g->wish->user, filter->held.data, filter->release_bytes))
+        end(g, ENGINE_FINISH_CANCEL);
+    stop_filter_released(filter);
+}
+
+// Adds what is in g->piece to the output.
+static bool emit(generator *g, engine_error *err)
+{
+    if (g->piece.size_bytes == 0)
+        return true;
+    if (!stop_filter_add(&g->filter, g->piece.data, g->piece.size_bytes))
+        return engine_fail(err, "not enough memory for the text");
+    g->piece.size_bytes = 0;
+    release(g);
+    if (g->filter.stopped && !g->done)
+        end(g, ENGINE_FINISH_STOP);
+    return true;
+}
+
+// Samples the next token and writes its text.
+static bool next_token(generator *g, int32_t *token, engine_error *err)
+{
+    engine_sampling sampling = g->wish->sampling;
+    sampling.params.step = (uint64_t)g->session->length;
+    if (!engine_sample(g->session, &sampling, token, err))
+        return false;
+    const tokenizer *t = g->session->model->tokenizer;
+    if (t && !g->wish->ignore_end && tokenizer_is_end(t, *token)) {
+        end(g, ENGINE_FINISH_END);
+        return true;
+    }
+    g->result->generated_tokens++;
+    // A matrix may have more rows than the tokenizer has pieces; such ids have no text.
+    if (t && (size_t)*token < tokenizer_size(t) &&
+        (!tokenizer_decoder_feed(&g->decoder, *token, &g->piece, err) || !emit(g, err)))
+        return false;
+    if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
+        end(g, ENGINE_FINISH_LENGTH);
+    return true;
+}
+
+static bool generate(generator *g, engine_error *err)
+{
+    double started = now_seconds();
+    const engine_session *session = g->session;
+    while (true) {
+        int32_t token;
+        if (!next_token(g, &token, err))
+            return false;
+        if (g->result->first_token_seconds == 0)
+            g->result->first_token_seconds = g->result->prompt_seconds + now_seconds() - started;
+        if (!g->done && session->length >= session->model->options.context_tokens)
+            end(g, ENGINE_FINISH_CONTEXT);
+        if (g->done)
+            break;
+        engine_feed feed = {.session = g->session, .ids = &token, .count = 1};
+        if (!engine_eval(session->model, &feed, 1, NULL, NULL, err))
+            return false;
+    }
+    g->result->generation_seconds = now_seconds() - started;
+    if (!g->filter.stopped && session->model->tokenizer) {
+        if (!tokenizer_decoder_finish(&g->decoder, &g->piece, err) || !emit(g, err))
+            return false;
+        stop_filter_end(&g->filter);
+        release(g);
+    }
+    return true;
+}
+
+bool engine_generate(engine_session *session, const int32_t *prompt, int32_t prompt_tokens,
+                     const engine_generation *generation, engine_result *result, engine_error *err)
+{
+    memset(result, 0, sizeof *result);
+    double started = now_seconds();
+    if (generation->max_tokens < 0)
+        return engine_fail(err, "the number of tokens to generate must not be negative");
+    int32_t reused = engine_session_common(session, prompt, prompt_tokens);
+    if (!engine_session_sync(session, prompt, prompt_tokens, generation->progress, generation->user,
+                             err))
+        return false;
+    result->prompt_seconds = now_seconds() - started;
+    result->prompt_tokens = prompt_tokens - reused;
+    generator g = {.session = session, .wish = generation, .result = result};
+    g.filter.stops = generation->stops;
+    if (session->model->tokenizer)
+        g.decoder = tokenizer_decoder_start(session->model->tokenizer, 0);
+    bool fine = generate(&g, err);
+    tokenizer_text_free(&g.piece);
+    stop_filter_free(&g.filter);
+    return fine;
+}
