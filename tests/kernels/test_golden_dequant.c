@@ -13,41 +13,9 @@
 
 #include <weft/weft.h>
 
-#include "tests/support/golden.h"
+#include "tests/support/golden_format.h"
 
-typedef struct format {
-    golden *file;
-    const char *name;
-    weft_dtype dtype;
-    int64_t num_blocks, block_elems, block_bytes;
-    const void *blocks;
-    const float *values;
-} format;
-
-// False past the last format.
-static bool format_open(int32_t n, format *out)
-{
-    *out = (format){.dtype = weft_dtype_at(n)};
-    if (out->dtype == WEFT_DTYPE_NONE) {
-        return false;
-    }
-    if (out->dtype == WEFT_F32) {
-        return true; // nothing to decode, no file
-    }
-    char path[64];
-    out->name = weft_dtype_name(out->dtype);
-    snprintf(path, sizeof path, "dequant/%s.safetensors", out->name);
-    out->file = golden_open(path);
-    out->blocks = golden_data(out->file, out->name, "blocks", GOLDEN_U8);
-    out->values = golden_data(out->file, out->name, "values", GOLDEN_F32);
-    const golden_tensor *blocks = golden_find(out->file, out->name, "blocks");
-    out->num_blocks = blocks->shape[0];
-    out->block_bytes = blocks->shape[1];
-    out->block_elems = golden_find(out->file, out->name, "values")->shape[1];
-    return true;
-}
-
-static void expect_same_bits(const format *f, const float *y)
+static void expect_same_bits(const golden_format *f, const float *y)
 {
     for (int64_t i = 0; i < f->num_blocks * f->block_elems; i++) {
         if (memcmp(&y[i], &f->values[i], sizeof y[i]) != 0) {
@@ -61,11 +29,8 @@ static void expect_same_bits(const format *f, const float *y)
 static void decodes_rows(void **state)
 {
     (void)state;
-    format f;
-    for (int32_t n = 0; format_open(n, &f); n++) {
-        if (!f.file) {
-            continue;
-        }
+    golden_format f;
+    for (int32_t n = 0; golden_format_open(n, &f); n++) {
         int64_t cols = f.num_blocks * f.block_elems;
         assert_int_equal(weft_dtype_block_bytes(f.dtype), f.block_bytes);
         assert_int_equal(weft_dtype_block_elems(f.dtype), f.block_elems);
@@ -74,11 +39,11 @@ static void decodes_rows(void **state)
         assert_int_equal(weft_dequantize_row(f.dtype, f.blocks, cols, y), WEFT_OK);
         expect_same_bits(&f, y);
         free(y);
-        golden_close(f.file);
+        golden_format_close(&f);
     }
 }
 
-static void embeds_rows(weft_context *context, const format *f)
+static void embeds_rows(weft_context *context, const golden_format *f)
 {
     const int64_t blocks_per_row = 8, rows = f->num_blocks / blocks_per_row;
     const int64_t dim = blocks_per_row * f->block_elems;
@@ -109,12 +74,10 @@ static void embeds(void **state)
 {
     weft_context *context = NULL;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
-    format f;
-    for (int32_t n = 0; format_open(n, &f); n++) {
-        if (f.file) {
-            embeds_rows(context, &f);
-            golden_close(f.file);
-        }
+    golden_format f;
+    for (int32_t n = 0; golden_format_open(n, &f); n++) {
+        embeds_rows(context, &f);
+        golden_format_close(&f);
     }
     weft_context_destroy(context);
     (void)state;
