@@ -59,7 +59,7 @@ static void multiply(weft_context *context, const golden_format *f, int32_t batc
     uint32_t random = 1;
     for (int64_t i = 0; i < batch * cols; i++) {
         random = random * 1664525u + 1013904223u;
-        x[i] = (float)(int32_t)random * 0x1p-31f;
+        x[i] = (float)(int32_t)random * 0x1p-43f; // bf16 blocks hold numbers up to 2^128
     }
     weft_linear_args args = {.size = sizeof args,
                              .batch = batch,
