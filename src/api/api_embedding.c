@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include <weft/embedding.h>
+
+#include "src/api/api.h"
+#include "src/base/checked.h"
+#include "src/formats/row.h"
+#include "src/kernels/embedding/embedding_kernel.h"
+#include "src/plan/plan_embedding.h"
+
+static weft_status check_desc(weft_context *context, weft_embedding_desc *desc,
+                              const weft_embedding_desc *user_desc)
+{
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL,
+                          "embedding: bad descriptor size or unknown members");
+    if (weft_dtype_block_elems(desc->table_dtype) == 0)
+        return weft__fail(context, WEFT_EINVAL, "embedding: table_dtype %d is no format",
+                          (int)desc->table_dtype);
+    if (desc->rows < 1 || desc->dim < 1 || desc->max_tokens < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "embedding: rows, dim and max_tokens must be positive");
+    if (weft_dtype_row_bytes(desc->table_dtype, desc->dim) < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "embedding: dim=%lld is no whole number of %s blocks",
+                          (long long)desc->dim, weft_dtype_name(desc->table_dtype));
+    if (!isfinite(desc->scale))
+        return weft__fail(context, WEFT_EINVAL, "embedding: scale is not finite");
+    if (desc->max_tokens == 0)
+        desc->max_tokens = 1;
+    if (desc->scale == 0)
+        desc->scale = 1;
+    return WEFT_OK;
+}
+
+weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *user_desc,
+                                weft_plan **out)
+{
+    weft_embedding_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_embedding, sizeof(struct weft__embedding_launch),
+                          weft__plan_embedding, &desc, out);
+}
+
+weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *user_args)
+{
+    weft_embedding_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_embedding, &args, sizeof args, user_args));
+    const struct weft__embedding_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    if (args.tokens == 0)
+        return WEFT_OK;
+    if (!args.table || !args.ids || !args.y)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "embedding: table, ids and y must not be NULL");
+    if (!weft__api_stride(&args.table_stride_bytes,
+                          weft_dtype_row_bytes(launch->kernel->format, launch->dim)) ||
+        !weft__api_stride(&args.y_stride, launch->dim))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "embedding: a stride is shorter than its row");
+    for (int32_t i = 0; i < args.tokens; i++)
+        if (args.ids[i] < 0 || args.ids[i] >= launch->rows)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "embedding: ids[%d] = %d is outside the table of %lld rows", i,
+                              args.ids[i], (long long)launch->rows);
+    return plan->context->backend->submit[WEFT__OP_embedding](plan->context, launch, &args);
+}
+
+static weft_status check_row(weft_dtype dtype, const void *from, int64_t cols, const void *to)
+{
+    if (!from || !to)
+        return WEFT_EINVAL;
+    if (weft_dtype_block_elems(dtype) == 0)
+        return WEFT_EUNSUPPORTED;
+    return weft_dtype_row_bytes(dtype, cols) < 0 ? WEFT_EINVAL : WEFT_OK;
+}
+
+weft_status weft_dequantize_row(weft_dtype dtype, const void *row, int64_t cols, float *y)
+{
+    WEFT__TRY(check_row(dtype, row, cols, y));
+    weft__row_decoder(dtype)(row, cols, y);
+    return WEFT_OK;
+}
+
+weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, void *row)
+{
+    WEFT__TRY(check_row(dtype, x, cols, row));
+    weft__row_encoder(dtype)(x, cols, row);
+    return WEFT_OK;
+}

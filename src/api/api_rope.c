@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include <weft/rope.h>
+
+#include "src/api/api.h"
+#include "src/base/checked.h"
+#include "src/kernels/rope/rope_kernel.h"
+#include "src/plan/plan_rope.h"
+
+static weft_status check_desc(weft_context *context, weft_rope_desc *desc,
+                              const weft_rope_desc *user_desc)
+{
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL, "rope: bad descriptor size or unknown members");
+    if (desc->num_heads < 1 || desc->head_dim < 1 || desc->max_tokens < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "rope: num_heads, head_dim and max_tokens must be positive");
+    if (desc->max_tokens == 0)
+        desc->max_tokens = 1;
+    return WEFT_OK;
+}
+
+weft_status weft_rope_plan(weft_context *context, const weft_rope_desc *user_desc, weft_plan **out)
+{
+    weft_rope_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_rope, sizeof(struct weft__rope_launch), weft__plan_rope,
+                          &desc, out);
+}
+
+weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args)
+{
+    weft_rope_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_rope, &args, sizeof args, user_args));
+    const struct weft__rope_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    if (args.tokens == 0)
+        return WEFT_OK;
+    if (!args.x || !args.positions)
+        return weft__fail(plan->context, WEFT_EINVAL, "rope: x and positions must not be NULL");
+    if (!weft__api_stride(&args.token_stride, (int64_t)launch->num_heads * launch->head_dim))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "rope: token_stride is shorter than the heads of a token");
+    for (int32_t i = 0; i < args.tokens; i++)
+        if (args.positions[i] < 0)
+            return weft__fail(plan->context, WEFT_EINVAL, "rope: positions[%d] = %d is negative", i,
+                              args.positions[i]);
+    return plan->context->backend->submit[WEFT__OP_rope](plan->context, launch, &args);
+}
+
+weft_status weft_rope_frequencies(const weft_rope_params *params, int32_t head_dim,
+                                  double *frequencies, float *attention_factor)
+{
+    struct weft__rope_frequencies made;
+    if (!params || !frequencies || !attention_factor ||
+        weft__rope_frequencies_make(params, head_dim, &made))
+        return WEFT_EINVAL;
+    memcpy(frequencies, made.radians, sizeof *frequencies * (size_t)(made.rotary_dim / 2));
+    *attention_factor = made.attention_factor;
+    return WEFT_OK;
+}

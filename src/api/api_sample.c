@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include <weft/sample.h>
+
+#include "src/api/api.h"
+#include "src/kernels/sample/sample_kernel.h"
+#include "src/plan/plan_sample.h"
+
+static weft_status check_desc(weft_context *context, weft_sample_desc *desc,
+                              const weft_sample_desc *user_desc)
+{
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL, "sample: bad descriptor size or unknown members");
+    if (desc->vocab < 1 || desc->max_rows < 0)
+        return weft__fail(context, WEFT_EINVAL, "sample: vocab and max_rows must be positive");
+    if (desc->max_rows == 0)
+        desc->max_rows = 1;
+    return WEFT_OK;
+}
+
+weft_status weft_sample_plan(weft_context *context, const weft_sample_desc *user_desc,
+                             weft_plan **out)
+{
+    weft_sample_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_sample, sizeof(struct weft__sample_launch),
+                          weft__plan_sample, &desc, out);
+}
+
+// What is wrong with the parameters of a row, or NULL.
+static const char *check_params(const weft_sample_params *params, int32_t vocab)
+{
+    if (!(params->temperature >= 0) || !isfinite(params->temperature))
+        return "temperature must be finite and not negative";
+    if (params->top_k < 0)
+        return "top_k must not be negative";
+    if (!(params->top_p >= 0 && params->top_p <= 1) || !(params->min_p >= 0 && params->min_p <= 1))
+        return "top_p and min_p must be in [0, 1]";
+    if (!(params->repetition_penalty >= 0) || !isfinite(params->repetition_penalty))
+        return "repetition_penalty must be finite and not negative";
+    if (!isfinite(params->frequency_penalty) || !isfinite(params->presence_penalty))
+        return "frequency_penalty and presence_penalty must be finite";
+    if (params->history_len < 0 || (params->history_len > 0 && !params->history))
+        return "history_len needs a history";
+    for (int64_t i = 0; i < params->history_len; i++)
+        if (params->history[i] < 0 || params->history[i] >= vocab)
+            return "a token of the history is outside the vocabulary";
+    return NULL;
+}
+
+weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_args)
+{
+    weft_sample_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_sample, &args, sizeof args, user_args));
+    const struct weft__sample_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    if (args.rows == 0)
+        return WEFT_OK;
+    if (!args.logits || !args.params || !args.tokens)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "sample: logits, params and tokens must not be NULL");
+    if (!weft__api_stride(&args.logits_stride, launch->vocab))
+        return weft__fail(plan->context, WEFT_EINVAL, "sample: the stride is shorter than a row");
+    for (int32_t i = 0; i < args.rows; i++) {
+        const char *wrong = check_params(&args.params[i], launch->vocab);
+        if (wrong)
+            return weft__fail(plan->context, WEFT_EINVAL, "sample: row %d: %s", i, wrong);
+    }
+    WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
+    return plan->context->backend->submit[WEFT__OP_sample](plan->context, launch, &args);
+}

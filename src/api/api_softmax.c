@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include <weft/softmax.h>
+
+#include "src/api/api.h"
+#include "src/kernels/softmax/softmax_kernel.h"
+#include "src/plan/plan_softmax.h"
+
+static weft_status check_desc(weft_context *context, weft_softmax_desc *desc,
+                              const weft_softmax_desc *user_desc)
+{
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL, "softmax: bad descriptor size or unknown members");
+    if (desc->dim < 1 || desc->max_rows < 0)
+        return weft__fail(context, WEFT_EINVAL, "softmax: dim and max_rows must be positive");
+    if (!isfinite(desc->scale))
+        return weft__fail(context, WEFT_EINVAL, "softmax: scale is not finite");
+    if (desc->max_rows == 0)
+        desc->max_rows = 1;
+    if (desc->scale == 0)
+        desc->scale = 1;
+    return WEFT_OK;
+}
+
+weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *user_desc,
+                              weft_plan **out)
+{
+    weft_softmax_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_softmax, sizeof(struct weft__softmax_launch),
+                          weft__plan_softmax, &desc, out);
+}
+
+weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *user_args)
+{
+    weft_softmax_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_softmax, &args, sizeof args, user_args));
+    const struct weft__softmax_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    if (args.rows == 0)
+        return WEFT_OK;
+    if (!args.x)
+        return weft__fail(plan->context, WEFT_EINVAL, "softmax: x must not be NULL");
+    if (!weft__api_stride(&args.x_stride, launch->dim))
+        return weft__fail(plan->context, WEFT_EINVAL, "softmax: the stride is shorter than a row");
+    return plan->context->backend->submit[WEFT__OP_softmax](plan->context, launch, &args);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include "src/backend/cpu/cpu_rows.h"
+
+#include "src/base/checked.h"
+
+struct spread {
+    weft__cpu_rows_fn *run;
+    const void *work;
+    int64_t rows, rows_per_task;
+};
+
+static void task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct spread *spread = opaque;
+    int64_t row0 = index * spread->rows_per_task, row1 = row0 + spread->rows_per_task;
+    spread->run(spread->work, row0, row1 < spread->rows ? row1 : spread->rows, thread);
+}
+
+void weft__cpu_spread_rows(const weft_context *context, int64_t rows, int64_t rows_per_task,
+                           weft__cpu_rows_fn *run, const void *work)
+{
+    // A few tasks per thread, so that a slow thread does not hold up the others.
+    int64_t share = weft__ceil_div(rows, 4 * (int64_t)context->threads);
+    struct spread spread = {run, work, rows, share > rows_per_task ? share : rows_per_task};
+    int64_t tasks = weft__ceil_div(rows, spread.rows_per_task);
+    if (tasks == 1 || context->threads == 1)
+        run(work, 0, rows, 0);
+    else
+        weft__parallel_for(context, (int32_t)tasks, task, &spread);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// Spreads operations whose rows are independent of each other.
+#ifndef WEFT_BACKEND_CPU_ROWS_H
+#define WEFT_BACKEND_CPU_ROWS_H
+
+#include "src/backend/context.h"
+
+// Does rows [row0, row1) of a work that the caller knows. `thread` as for weft_task_fn.
+typedef void weft__cpu_rows_fn(const void *work, int64_t row0, int64_t row1, int32_t thread);
+
+// Does rows [0, rows): on the calling thread if they make but one task of rows_per_task, else as tasks
+// of at least that many.
+void weft__cpu_spread_rows(const weft_context *context, int64_t rows, int64_t rows_per_task,
+                           weft__cpu_rows_fn *run, const void *work);
+
+// A launch with its arguments, for operations that need nothing more.
+struct weft__cpu_run {
+    const void *launch, *args;
+};
+
+#endif
