@@ -103,13 +103,13 @@ static bool all_used(const binder *b)
                        gguf_tensor_count(b->file), b->config->architecture->name, b->used);
 }
 
-// Elements of all vectors that are not f32.
+// Elements of all vectors that are not f32. A vector may be stored with further dimensions of 1.
 static size_t converted_elements(const gguf_file *file)
 {
     size_t total = 0;
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
         const gguf_tensor *tensor = gguf_tensor_at(file, i);
-        if (tensor->rank == 1 && tensor->dtype != WEFT_F32)
+        if (tensor->element_count == tensor->shape[0] && tensor->dtype != WEFT_F32)
             total += (size_t)tensor->element_count;
     }
     return total;
