@@ -79,6 +79,9 @@ typedef struct gguf_string {
     size_t size_bytes;
 } gguf_string;
 
+// The two arguments of "%.*s" that show at most 64 bytes of a string in a message.
+#define GGUF_SHOWN(string) (int)((string).size_bytes < 64 ? (string).size_bytes : 64), (string).data
+
 bool gguf_string_equals(gguf_string string, const char *text);
 
 // The elements follow each other without padding; those of string arrays have varying sizes.

@@ -200,13 +200,12 @@ static bool parse_entry(parser *p, size_t index)
                            "metadata key %zu is empty, longer than %d bytes or holds "
                            "control characters; %s",
                            index, GGUF_MAX_KEY_BYTES, DAMAGED);
-    int shown = entry->key.size_bytes < 64 ? (int)entry->key.size_bytes : 64;
     entry->type = (gguf_value_type)cursor_u32(&p->in);
     if (!read_value(p, entry))
-        return engine_fail(p->err, "the value of metadata key '%.*s' %s; %s", shown,
-                           entry->key.data, p->flaw, DAMAGED);
+        return engine_fail(p->err, "the value of metadata key '%.*s' %s; %s",
+                           GGUF_SHOWN(entry->key), p->flaw, DAMAGED);
     if (!name_table_insert(&p->file->entry_names, entry->key.data, entry->key.size_bytes, index))
-        return engine_fail(p->err, "metadata key '%.*s' appears twice; %s", shown, entry->key.data,
+        return engine_fail(p->err, "metadata key '%.*s' appears twice; %s", GGUF_SHOWN(entry->key),
                            DAMAGED);
     return true;
 }

@@ -88,7 +88,7 @@ static bool read_scaling_type(key_reader *reader, weft_rope_params *rope)
         return engine_fail(reader->err,
                            "rope scaling '%.*s' cannot run yet: weft knows none, linear, llama3 "
                            "and yarn",
-                           (int)type.size_bytes, type.data);
+                           GGUF_SHOWN(type));
     return true;
 }
 
@@ -124,8 +124,8 @@ static bool read_architecture(model_config *config, const gguf_file *file, engin
     for (int32_t n = 0; (other = model_architecture_at(n)); n++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", n ? ", " : "",
                  other->name);
-    return engine_fail(err, "architecture '%.*s' cannot run yet: weft knows %s",
-                       (int)name.size_bytes, name.data, known);
+    return engine_fail(err, "architecture '%.*s' cannot run yet: weft knows %s", GGUF_SHOWN(name),
+                       known);
 }
 
 bool model_config_read(model_config *config, const gguf_file *file, engine_error *err)

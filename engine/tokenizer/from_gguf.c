@@ -175,7 +175,7 @@ static bool read_spec(const gguf_file *file, tokenizer_spec *spec, spec_arrays *
         *spec = tokenizer_spec_default(TOKENIZER_BYTE_LEVEL);
     else
         return engine_fail(err, "tokenizer: unknown tokenizer \"%.*s\"; weft knows llama and gpt2",
-                           model.size_bytes > 64 ? 64 : (int)model.size_bytes, model.data);
+                           GGUF_SHOWN(model));
     if (!read_strings(file, KEY("tokens"), TOKENIZER_MAX_PIECES, &arrays->pieces,
                       &spec->piece_count, err))
         return false;
