@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-LINES_MOST = 24  # "a 20-line example": braces and blank lines are not counted
+STATEMENTS_MOST = 24
 
 
 def main():
@@ -22,9 +22,9 @@ def main():
     if not blocks:
         sys.exit("readme_example: no ```c block followed by a ```text block")
     code, expected = blocks.groups()
-    counted = [line for line in code.splitlines() if line.strip(" {}();") and not line.lstrip().startswith("#")]
-    if len(counted) > LINES_MOST:
-        sys.exit(f"readme_example: the example has {len(counted)} lines of code; {LINES_MOST} at most")
+    statements = sum(line.split("//")[0].rstrip().endswith(";") for line in code.splitlines())
+    if statements > STATEMENTS_MOST:
+        sys.exit(f"readme_example: the example has {statements} statements; {STATEMENTS_MOST} at most")
     os.makedirs(scratch, exist_ok=True)
     source, program = os.path.join(scratch, "example.c"), os.path.join(scratch, "example")
     with open(source, "w", encoding="utf-8") as file:
