@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the tables of measured figures into documents, from the rows that `weft bench --json` printed.
+
+A file of rows (docs/benchmarks/*.jsonl, made by scripts/bench) starts with an object
+{"machine": ..., "date": ..., "commit": ...}; each further line is a row, with the command that gave it.
+The tables stand between the two marker lines of a document; everything else in it is left alone.
+
+usage: benchmark_table.py [--check] DOCUMENT.md ROWS.jsonl...
+"""
+import json
+import sys
+
+BEGIN, END = "<!-- benchmarks:", "<!-- end of benchmarks -->"
+# Share of the nearer roof that a row is to reach; docs/benchmarks.md says so where one misses it.
+TARGETS = [
+    ({"op": "linear", "format": {"q4_0", "q8_0", "f16", "bf16"}, "batch": {1}}, 0.85),
+    ({"op": "linear", "format": {"q4_k", "q6_k"}, "batch": {1}}, 0.75),
+    ({"op": "attention", "q_len": {1}}, 0.80),
+    ({"op": "model"}, 0.75),
+]
+
+
+def pick(row, *keys, default="-"):
+    for key in keys:
+        if row.get(key) not in (None, ""):
+            return row[key]
+    return default
+
+
+def target_of(row):
+    for wanted, share in TARGETS:
+        if all(pick(row, key, key.replace("_", "-")) in value if isinstance(value, set)
+               else row.get(key) == value for key, value in wanted.items()):
+            return share
+    return None
+
+
+def number(value, digits=1):
+    return f"{value:.{digits}f}" if isinstance(value, (int, float)) else "-"
+
+
+def shape_of(row):
+    op = row.get("op")
+    if op == "linear":
+        return f"{pick(row, 'rows')} x {pick(row, 'cols')}, batch {pick(row, 'batch', default=1)}"
+    if op == "attention":
+        return (f"{pick(row, 'heads')}/{pick(row, 'kv_heads', 'kv-heads')} heads, head_dim "
+                f"{pick(row, 'head_dim', 'head-dim')}, {pick(row, 'q_len', 'q-len')} x {pick(row, 'kv_len', 'kv-len')}, "
+                f"batch {pick(row, 'batch', default=1)}")
+    if op == "model":
+        return f"{pick(row, 'shape', 'model')}, {pick(row, 'phase', 'stage', default='')}".rstrip(", ")
+    return str(pick(row, "shape", "variant", default=""))
+
+
+def table(meta, rows):
+    lines = [f"Measured {meta.get('date', '?')} on {meta.get('machine', '?')}, commit `{meta.get('commit', '?')}`.", "",
+             "| operation | format | shape | kernel | time, us | GB/s | GFLOP/s | of the roof | wanted |",
+             "|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        share, target = row.get("roof_fraction"), target_of(row)
+        wanted = "-"
+        if target is not None and isinstance(share, (int, float)):
+            wanted = f"{target:.0%} {'met' if share >= target else '**missed**'}"
+        lines.append(
+            f"| {pick(row, 'op')} | {pick(row, 'format', 'kv_dtype', 'kv-dtype', 'dtype')} | {shape_of(row)} "
+            f"| {pick(row, 'variant', 'isa')} | {number(row.get('us_median'))} | {number(row.get('gbps'))} "
+            f"| {number(row.get('gflops'))} | {f'{share:.0%}' if isinstance(share, (int, float)) else '-'} | {wanted} |")
+    commands = [row["command"] for row in rows if row.get("command")]
+    if commands:
+        lines += ["", "```sh", *dict.fromkeys(commands), "```"]
+    return lines
+
+
+def read_rows(path):
+    with open(path, encoding="utf-8") as file:
+        objects = [json.loads(line) for line in file if line.strip()]
+    if not objects or "machine" not in objects[0]:
+        sys.exit(f"benchmark_table: {path} does not start with an object that names the machine")
+    return objects[0], objects[1:]
+
+
+def main():
+    arguments = sys.argv[1:]
+    check = arguments[:1] == ["--check"]
+    document, *files = arguments[check:]
+    with open(document, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith(BEGIN)), None)
+    last = next((i for i, line in enumerate(lines) if line.startswith(END)), None)
+    if first is None or last is None or last < first:
+        sys.exit(f"benchmark_table: {document} has no lines '{BEGIN} ...' and '{END}'")
+    made = []
+    for path in files:
+        made += ["", *table(*read_rows(path))]
+    made = made or ["", "Nothing has been measured yet."]
+    wanted = lines[:first + 1] + made + [""] + lines[last:]
+    if check:
+        if wanted != lines:
+            sys.exit(f"benchmark_table: the tables of {document} are not those of its rows; run it without --check")
+        return
+    with open(document, "w", encoding="utf-8") as file:
+        file.write("\n".join(wanted) + "\n")
+
+
+if __name__ == "__main__":
+    main()
