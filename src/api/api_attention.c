@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#include <weft/attention.h>
+
+#include <math.h>
+
+#include "src/api/api_pool.h"
+#include "src/base/checked.h"
+#include "src/kernels/attention/attention_kernel.h"
+#include "src/plan/plan_attention.h"
+
+static weft_status check_numbers(weft_context *context, const weft_attention_desc *desc)
+{
+    if (desc->mask != WEFT_MASK_CAUSAL && desc->mask != WEFT_MASK_FULL)
+        return weft__fail(context, WEFT_EINVAL, "attention: mask %d is none", (int)desc->mask);
+    if (desc->window < 0)
+        return weft__fail(context, WEFT_EINVAL, "attention: window=%d is negative", desc->window);
+    if (!isfinite(desc->scale))
+        return weft__fail(context, WEFT_EINVAL, "attention: scale is not finite");
+    if (!isfinite(desc->softcap) || desc->softcap < 0)
+        return weft__fail(context, WEFT_EINVAL, "attention: softcap must be positive, or 0");
+    if (desc->max_seqs < 0 || desc->max_q_tokens < 0 || desc->max_kv_len < 0 ||
+        desc->num_splits < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: max_seqs, max_q_tokens, max_kv_len and num_splits must not "
+                          "be negative");
+    if (desc->num_q_heads < 1 || desc->num_q_heads % desc->kv.num_kv_heads != 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: num_q_heads=%d is no multiple of num_kv_heads=%d",
+                          desc->num_q_heads, desc->kv.num_kv_heads);
+    return WEFT_OK;
+}
+
+static weft_status check_desc(weft_context *context, weft_attention_desc *desc,
+                              const weft_attention_desc *user_desc)
+{
+    const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT;
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: bad descriptor size or unknown members");
+    if (desc->flags & ~known)
+        return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
+                          desc->flags & ~known);
+    if ((desc->q_dtype && desc->q_dtype != WEFT_F32) ||
+        (desc->out_dtype && desc->out_dtype != WEFT_F32))
+        return weft__fail(context, WEFT_EUNSUPPORTED, "attention: q and out must be f32");
+    WEFT__TRY(weft__api_check_layout(context, "attention", &desc->kv));
+    WEFT__TRY(check_numbers(context, desc));
+    if (desc->max_seqs == 0)
+        desc->max_seqs = 1;
+    if (desc->max_q_tokens == 0)
+        desc->max_q_tokens = desc->max_seqs;
+    return WEFT_OK;
+}
+
+weft_status weft_attention_plan(weft_context *context, const weft_attention_desc *user_desc,
+                                weft_plan **out)
+{
+    weft_attention_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_attention, sizeof(struct weft__attention_launch),
+                          weft__plan_attention, &desc, out);
+}
+
+static weft_status check_lengths(const weft_plan *plan, const weft_attention_args *args)
+{
+    const struct weft__attention_launch *launch = plan->launch;
+    const int32_t *cu = args->cu_q_lens;
+    if (cu[0] != 0)
+        return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens[0] is %d, not 0",
+                          cu[0]);
+    for (int32_t s = 0; s < args->num_seqs; s++) {
+        int32_t kv_len = args->kv_lens[s];
+        if (cu[s + 1] < cu[s])
+            return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens decreases at %d",
+                              s + 1);
+        if (kv_len < 0 || kv_len > launch->max_kv_len)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: kv_lens[%d]=%d is outside 0..%d", s, kv_len,
+                              launch->max_kv_len);
+        if (launch->mask == WEFT_MASK_CAUSAL && kv_len < cu[s + 1] - cu[s])
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: sequence %d has %d keys for %d queries under the causal "
+                              "mask",
+                              s, kv_len, cu[s + 1] - cu[s]);
+    }
+    if (cu[args->num_seqs] > launch->max_q_tokens)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: %d queries, at most %d are planned", cu[args->num_seqs],
+                          launch->max_q_tokens);
+    return WEFT_OK;
+}
+
+// Largest page number of [first, last) as unsigned, so that negative ones are above every pool.
+static uint32_t largest_page(const int32_t *pages, int64_t first, int64_t last)
+{
+    uint32_t largest = 0;
+    for (int64_t i = first; i < last; i++)
+        largest = (uint32_t)pages[i] > largest ? (uint32_t)pages[i] : largest;
+    return largest;
+}
+
+// Pages that no query sees, to the left of a window, may be gone.
+static weft_status check_pages(const weft_plan *plan, const weft_attention_args *args)
+{
+    const struct weft__attention_launch *launch = plan->launch;
+    int32_t page_size = launch->kv.page_size;
+    for (int32_t s = 0; s < args->num_seqs; s++) {
+        int32_t q_len = args->cu_q_lens[s + 1] - args->cu_q_lens[s];
+        if (q_len == 0)
+            continue;
+        struct weft__attention_span seen =
+            weft__attention_union(launch->mask, launch->window, q_len, args->kv_lens[s], 0, q_len);
+        if (seen.begin >= seen.end)
+            continue;
+        const int32_t *pages = args->page_table + s * args->page_table_stride;
+        uint32_t largest =
+            largest_page(pages, seen.begin / page_size, weft__ceil_div(seen.end, page_size));
+        if (largest >= args->pool.num_pages)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: sequence %d has page %d, the pool has %lld pages", s,
+                              (int)largest, (long long)args->pool.num_pages);
+    }
+    return WEFT_OK;
+}
+
+static weft_status settle_strides(const weft_plan *plan, weft_attention_args *args)
+{
+    const struct weft__attention_launch *launch = plan->launch;
+    int64_t row = launch->kv.head_dim, packed = row * launch->num_q_heads;
+    if (!weft__api_settle_stride(&args->q_head_stride, row, row) ||
+        !weft__api_settle_stride(&args->q_token_stride, packed, row) ||
+        !weft__api_settle_stride(&args->out_head_stride, row, row) ||
+        !weft__api_settle_stride(&args->out_token_stride, packed, row))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: a stride of q or out is shorter than head_dim");
+    return WEFT_OK;
+}
+
+weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *user_args)
+{
+    weft_attention_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, sizeof args, user_args));
+    const struct weft__attention_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, launch->max_seqs));
+    if (args.num_seqs == 0)
+        return WEFT_OK;
+    if (!args.q || !args.out || !args.cu_q_lens || !args.kv_lens || !args.page_table)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: q, out, cu_q_lens, kv_lens and page_table must not be NULL");
+    WEFT__TRY(settle_strides(plan, &args));
+    WEFT__TRY(weft__api_settle_pool(plan->context, "attention", &launch->kv, &args.pool));
+    WEFT__TRY(check_lengths(plan, &args));
+    WEFT__TRY(check_pages(plan, &args));
+    WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
+    return plan->context->backend->submit[WEFT__OP_attention](plan->context, launch, &args);
+}
+
+bool weft_attention_supported(weft_context *context, const weft_attention_desc *desc,
+                              const char **reason)
+{
+    weft_plan *plan = NULL;
+    weft_status status = weft_attention_plan(context, desc, &plan);
+    weft_plan_destroy(plan);
+    if (reason)
+        *reason = status == WEFT_OK ? "" : weft_error_text(context);
+    return status == WEFT_OK;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include <weft/kv.h>
+
+#include "src/api/api_pool.h"
+#include "src/kernels/kv/kv_kernel.h"
+#include "src/plan/plan_kv.h"
+
+static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc,
+                              const weft_kv_append_desc *user_desc)
+{
+    if (!weft__api_read(desc, sizeof *desc, user_desc))
+        return weft__fail(context, WEFT_EINVAL, "kv: bad descriptor size or unknown members");
+    WEFT__TRY(weft__api_check_layout(context, "kv", &desc->layout));
+    if (desc->max_tokens < 1)
+        return weft__fail(context, WEFT_EINVAL, "kv: max_tokens must be positive");
+    if (desc->num_q_heads < 0)
+        return weft__fail(context, WEFT_EINVAL, "kv: num_q_heads is negative");
+    return WEFT_OK;
+}
+
+weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc *user_desc,
+                                weft_plan **out)
+{
+    weft_kv_append_desc desc;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    WEFT__TRY(check_desc(context, &desc, user_desc));
+    return weft__api_plan(context, WEFT__OP_kv, sizeof(struct weft__kv_launch), weft__plan_kv,
+                          &desc, out);
+}
+
+static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args *args)
+{
+    const struct weft__kv_launch *launch = plan->launch;
+    int64_t slots = args->pool.num_pages > INT32_MAX / launch->layout.page_size
+                        ? INT64_C(1) << 31
+                        : args->pool.num_pages * launch->layout.page_size;
+    for (int32_t i = 0; i < args->tokens; i++) {
+        int32_t slot = args->slots[i];
+        if (slot < -1 || slot >= slots)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "kv: slots[%d]=%d is outside the pool's %lld slots", i, slot,
+                              (long long)slots);
+        if (launch->rope && args->positions[i] < 0)
+            return weft__fail(plan->context, WEFT_EINVAL, "kv: positions[%d]=%d is negative", i,
+                              args->positions[i]);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args *user_args)
+{
+    weft_kv_append_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_kv, &args, sizeof args, user_args));
+    const struct weft__kv_launch *launch = plan->launch;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    if (args.tokens == 0)
+        return WEFT_OK;
+    if (!args.k || !args.v || !args.slots || (launch->rope && !args.positions))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "kv: k, v, slots and, with rope, positions must not be NULL");
+    if (args.q && launch->num_q_heads == 0)
+        return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
+    int64_t packed = (int64_t)launch->layout.num_kv_heads * launch->layout.head_dim;
+    if (!weft__api_stride(&args.k_token_stride, packed) ||
+        !weft__api_stride(&args.v_token_stride, packed) ||
+        !weft__api_stride(&args.q_token_stride,
+                          (int64_t)launch->num_q_heads * launch->layout.head_dim))
+        return weft__fail(plan->context, WEFT_EINVAL, "kv: a stride is shorter than its row");
+    WEFT__TRY(weft__api_settle_pool(plan->context, "kv", &launch->layout, &args.pool));
+    WEFT__TRY(check_tokens(plan, &args));
+    return plan->context->backend->submit[WEFT__OP_kv](plan->context, launch, &args);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// What becomes of the state of a row: the output, or a part that is merged later.
+#include <math.h>
+
+#include "src/kernels/attention/attention_kernel.h"
+
+static const float LN2 = 0.693147180559945309417f;
+
+static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
+                       float largest, float sum, const float *acc)
+{
+    float *out = call->out + token * call->out_token_stride + head * call->out_head_stride;
+    float inverse = sum == 0 ? 0 : 1 / sum;
+    for (int32_t i = 0; i < call->head_dim; i++)
+        out[i] = sum == 0 ? 0 : acc[i] * inverse;
+    if (call->lse)
+        call->lse[token * call->num_q_heads + head] =
+            sum == 0 ? -INFINITY : LN2 * (largest + log2f(sum));
+}
+
+void weft__attention_finish(const struct weft__attention_call *call,
+                            const struct weft__attention_tile *tile, int32_t row, float largest,
+                            float sum, const float *acc)
+{
+    if (tile->partial) {
+        float *state = tile->partial + row * weft__attention_state_floats(call->head_dim);
+        memcpy(state, acc, (size_t)call->head_dim * sizeof *state);
+        state[call->head_dim] = largest;
+        state[call->head_dim + 1] = sum;
+        return;
+    }
+    int64_t token =
+        (int64_t)call->cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
+    int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
+    finish_row(call, token, head, largest, sum, acc);
+}
+
+// One row: chunks that saw nothing have largest = -infinity and take no part.
+static void merge_row(const struct weft__attention_call *call,
+                      const struct weft__attention_tile *tile, int32_t row, const float *slots,
+                      int64_t slot_floats, int32_t chunks)
+{
+    const float *first = slots + row * weft__attention_state_floats(call->head_dim);
+    int32_t head_dim = call->head_dim;
+    float acc[WEFT__ATTENTION_MAX_HEAD_DIM] = {0};
+    float largest = -INFINITY, sum = 0;
+    for (int32_t c = 0; c < chunks; c++)
+        largest = fmaxf(largest, first[c * slot_floats + head_dim]);
+    for (int32_t c = 0; c < chunks; c++) {
+        const float *state = first + c * slot_floats;
+        if (state[head_dim + 1] == 0)
+            continue;
+        float weight = exp2f(state[head_dim] - largest);
+        sum += weight * state[head_dim + 1];
+        for (int32_t i = 0; i < head_dim; i++)
+            acc[i] += weight * state[i];
+    }
+    weft__attention_finish(call, tile, row, largest, sum, acc);
+}
+
+void weft__attention_merge(const struct weft__attention_call *call,
+                           const struct weft__attention_tile *tile, const float *slots,
+                           int64_t slot_floats, int32_t chunks)
+{
+    for (int32_t row = 0; row < tile->tokens * call->group_size; row++)
+        merge_row(call, tile, row, slots, slot_floats, chunks);
+}

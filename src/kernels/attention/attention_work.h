@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The division of a run's work into tasks, from the lengths of the run.
+#ifndef WEFT_KERNELS_ATTENTION_WORK_H
+#define WEFT_KERNELS_ATTENTION_WORK_H
+
+#include "src/kernels/attention/attention_kernel.h"
+
+// How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
+//
+//      task = first_task + ((kv_head * tiles) + (tiles - 1 - tile)) * chunks + chunk
+//
+// so that tasks of one KV head are neighbours and the longest tiles of a causal mask come first.
+struct weft__attention_work {
+    int32_t first_task;
+    int32_t tiles, chunks;
+    int32_t first_merge; // tasks of the second phase: tiles that lie in several slots
+    int64_t first_slot;
+};
+
+struct weft__attention_totals {
+    int32_t tasks, merges;
+};
+
+// Fills work[0..num_seqs] (the last entry ends the list) from the lengths of a run. Costs
+// O(num_seqs * log(largest chunk count)).
+struct weft__attention_totals weft__attention_divide(const struct weft__attention_launch *launch,
+                                                     int32_t num_seqs, const int32_t *cu_q_lens,
+                                                     const int32_t *kv_lens,
+                                                     struct weft__attention_work *work);
+
+// A task in words of the problem.
+struct weft__attention_place {
+    int32_t seq, kv_head, tile, chunk, chunks;
+    int32_t first_token, tokens;
+    int32_t key0, key1;
+    int64_t slot; // of the chunk, -1 if the tile is not split
+};
+
+struct weft__attention_place weft__attention_task(const struct weft__attention_launch *launch,
+                                                  int32_t num_seqs, const int32_t *cu_q_lens,
+                                                  const int32_t *kv_lens,
+                                                  const struct weft__attention_work *work,
+                                                  int32_t task);
+
+// The same for the tasks of the second phase; `slot` is the first of the tile's slots.
+struct weft__attention_place weft__attention_merge_task(const struct weft__attention_launch *launch,
+                                                        int32_t num_seqs, const int32_t *cu_q_lens,
+                                                        const int32_t *kv_lens,
+                                                        const struct weft__attention_work *work,
+                                                        int32_t task);
+
+#endif

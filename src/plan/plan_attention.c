@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "src/plan/plan_attention.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "src/base/checked.h"
+#include "src/base/memory.h"
+#include "src/kernels/attention/attention_work.h"
+
+enum {
+    TASKS_PER_THREAD = 8, // enough that a slow thread does not hold up the others
+    // With WEFT_ATTENTION_BATCH_INVARIANT: at most so many chunks, only for sequences with so few
+    // queries, so that the workspace stays small.
+    FIXED_CHUNKS = 16,
+    FIXED_LEAST_CHUNK = 512,
+    FIXED_STEP = 64,
+    FIXED_TOKENS = 4,
+};
+
+static bool serves(const struct weft__kernel *row, const void *desc)
+{
+    return ((const struct weft__attention_kernel *)(const void *)row)->kv ==
+           ((const weft_attention_desc *)desc)->kv.dtype;
+}
+
+static int64_t round_up(int64_t value, int64_t multiple)
+{
+    return weft__ceil_div(value, multiple) * multiple;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// How sequences may be split and how many partial tiles that can make. False on overflow.
+static bool choose_split(struct weft__attention_launch *launch, const weft_attention_desc *desc,
+                         int32_t threads)
+{
+    int64_t tiles = weft__ceil_div(desc->max_q_tokens, launch->tile_tokens) + desc->max_seqs;
+    int64_t chunks, split_tiles = smaller(tiles, desc->max_q_tokens);
+    launch->split_tokens = desc->max_q_tokens;
+    launch->target_tasks = threads == 1 ? 1 : TASKS_PER_THREAD * threads;
+    if (desc->num_splits > 0) {
+        launch->num_splits = desc->num_splits;
+        chunks = desc->num_splits == 1 ? 0 : desc->num_splits;
+    } else if (desc->flags & WEFT_ATTENTION_BATCH_INVARIANT) {
+        int64_t length = round_up(weft__ceil_div(desc->max_kv_len, FIXED_CHUNKS), FIXED_STEP);
+        launch->chunk_keys =
+            (int32_t)smaller(length < FIXED_LEAST_CHUNK ? FIXED_LEAST_CHUNK : length, INT32_MAX);
+        launch->split_tokens = FIXED_TOKENS;
+        chunks = weft__ceil_div(desc->max_kv_len, launch->chunk_keys);
+        chunks = chunks > 1 ? chunks : 0;
+        split_tiles = smaller(split_tiles, FIXED_TOKENS * (int64_t)desc->max_seqs);
+    } else {
+        // chunk_keys grows until the slots suffice, so any number would do; this one lets a run that
+        // is split evenly have its target.
+        launch->max_slots = threads == 1 ? 0 : 2 * (int64_t)launch->target_tasks;
+        return true;
+    }
+    return weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
+           weft__mul_i64(launch->max_slots, chunks, &launch->max_slots);
+}
+
+static bool lay_out_workspace(struct weft__attention_launch *launch, int32_t threads,
+                              size_t *workspace_bytes)
+{
+    int64_t rows, states, scratch, partial, total;
+    if (!weft__mul_i64(launch->tile_tokens, launch->group_size, &rows) || rows > INT32_MAX ||
+        !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.head_dim) * 4, &states))
+        return false;
+    launch->scratch_bytes = weft__align_up(
+        launch->kernel->scratch_bytes((int32_t)rows, launch->kv.head_dim), WEFT__ALIGN);
+    launch->scratch_offset = weft__align_up(((int64_t)launch->max_seqs + 1) *
+                                                (int64_t)sizeof(struct weft__attention_work),
+                                            WEFT__ALIGN);
+    launch->partial_bytes = states;
+    if (!weft__mul_i64(launch->scratch_bytes, threads, &scratch) ||
+        !weft__mul_i64(launch->max_slots, states, &partial) ||
+        !weft__add_i64(launch->scratch_offset, scratch, &launch->partial_offset) ||
+        !weft__add_i64(launch->partial_offset, partial, &total) || (uint64_t)total > SIZE_MAX / 2)
+        return false;
+    *workspace_bytes = (size_t)total;
+    return true;
+}
+
+// Task numbers must fit in 32 bits whatever the lengths of a run.
+static bool tasks_fit(const struct weft__attention_launch *launch)
+{
+    int64_t tiles =
+        weft__ceil_div(launch->max_q_tokens, launch->tile_tokens) + (int64_t)launch->max_seqs;
+    int64_t tasks;
+    return weft__mul_i64(tiles, launch->kv.num_kv_heads, &tasks) && tasks <= INT32_MAX / 2 &&
+           launch->max_slots <= INT32_MAX / 2;
+}
+
+static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
+{
+    char window[32] = "", split[48] = "unsplit";
+    if (launch->window > 0)
+        snprintf(window, sizeof window, " window %d", launch->window);
+    if (launch->num_splits > 1)
+        snprintf(split, sizeof split, "%d chunks", launch->num_splits);
+    else if (launch->chunk_keys > 0)
+        snprintf(split, sizeof split, "chunks of %d keys", launch->chunk_keys);
+    else if (launch->max_slots > 0)
+        snprintf(split, sizeof split, "split for %d tasks", launch->target_tasks);
+    snprintf(plan->description, sizeof plan->description,
+             "attention %s %d/%d heads x %d %s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: %s, "
+             "tiles of %d queries, %s",
+             weft_dtype_name(launch->kv.dtype), launch->num_q_heads, launch->kv.num_kv_heads,
+             launch->kv.head_dim, launch->mask == WEFT_MASK_CAUSAL ? "causal" : "full", window,
+             launch->softcap > 0 ? " softcap" : "", launch->kv.page_size, launch->max_seqs,
+             launch->max_q_tokens, launch->max_kv_len, launch->kernel->base.name,
+             launch->tile_tokens, split);
+}
+
+weft_status weft__plan_attention(weft_plan *plan, const void *opaque_desc)
+{
+    const weft_attention_desc *desc = opaque_desc;
+    struct weft__attention_launch *launch = plan->launch;
+    int32_t threads = plan->context->threads;
+    weft_status status;
+    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
+    if (!launch->kernel)
+        return status;
+    launch->kv = desc->kv;
+    launch->num_q_heads = desc->num_q_heads;
+    launch->group_size = desc->num_q_heads / desc->kv.num_kv_heads;
+    launch->mask = desc->mask;
+    launch->window = desc->window;
+    launch->scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)desc->kv.head_dim);
+    launch->softcap = desc->softcap;
+    launch->max_seqs = desc->max_seqs;
+    launch->max_q_tokens = desc->max_q_tokens;
+    launch->max_kv_len = desc->max_kv_len;
+    int64_t tokens = launch->kernel->tile_rows / launch->group_size;
+    launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
+    if (!choose_split(launch, desc, threads) ||
+        !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))
+        return weft__fail(plan->context, WEFT_EOVERFLOW,
+                          "attention: the bounds of this batch make more work than fits");
+    describe(plan, launch);
+    return WEFT_OK;
+}
