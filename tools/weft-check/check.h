@@ -67,6 +67,14 @@ bool check_is_canary(float value);
 // Fails the case if one of the elements was never written.
 void check_written(struct check_case *c, const float *output, int64_t count, const char *what);
 
+// The same for rows of `count` elements `stride` apart; what lies between them must be as it was.
+void check_written_rows(struct check_case *c, const float *output, int64_t rows, int64_t count,
+                        int64_t stride, const char *what);
+
+// Name of the reference that the kernel under test is held against: its own with the instruction set
+// exchanged for "ref". For operations whose reference goes by another name, say so in the check.
+const char *check_reference(const struct check_case *c, char name[64]);
+
 // The verdict: |got - want| <= bound, NaN only where NaN is wanted. Words the first failure of a case
 // with `what` and `at`.
 void check_close(struct check_case *c, double got, double want, double bound, const char *what,

@@ -47,6 +47,13 @@ bool check_ok(struct check_case *c, weft_status status, const char *what)
     return status == WEFT_OK;
 }
 
+const char *check_reference(const struct check_case *c, char name[64])
+{
+    const char *isa = strrchr(c->kernel->name, '_');
+    snprintf(name, 64, "%.*s_ref", (int)(isa - c->kernel->name), c->kernel->name);
+    return name;
+}
+
 void check_close(struct check_case *c, double got, double want, double bound, const char *what,
                  int64_t at)
 {

@@ -62,6 +62,20 @@ void check_written(struct check_case *c, const float *output, int64_t count, con
         }
 }
 
+void check_written_rows(struct check_case *c, const float *output, int64_t rows, int64_t count,
+                        int64_t stride, const char *what)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        check_written(c, output + row * stride, count, what);
+        for (int64_t i = count; row < rows - 1 && i < stride; i++)
+            if (!check_is_canary(output[row * stride + i])) {
+                check_fail(c, "%s: wrote %lld elements past row %lld", what,
+                           (long long)(i - count + 1), (long long)row);
+                return;
+            }
+    }
+}
+
 static void check_canaries(struct check_case *c, const struct check_memory *memory)
 {
     for (const unsigned char *at = memory->mapping; at < memory->data; at++)

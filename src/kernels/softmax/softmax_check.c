@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Holds softmax against the reference.
+//
+// Bound: the argument z = scale x - maximum is rounded to 2^-24 |z|, which the exponential turns into a
+// relative error of that size; the exponential itself, the inverse of the sum and the product cost a
+// few ulp. Sums are f64. Results below the normal range may be flushed to 0.
+#include <float.h>
+#include <math.h>
+
+#include "src/kernels/softmax/softmax_kernel.h"
+#include "tools/weft-check/check.h"
+
+struct problem {
+    weft_softmax_desc desc;
+    weft_softmax_args args;
+};
+
+static struct problem draw(struct check_case *c)
+{
+    struct problem p = {.desc = {.size = sizeof p.desc}, .args = {.size = sizeof p.args}};
+    p.desc.dim = check_length(c, 3000, 64);
+    p.desc.scale = (float)check_pick(c, 4, 0, 1, -3, 20);
+    p.desc.max_rows = p.args.rows = (int32_t)check_range(c, 1, p.desc.dim > 500 ? 7 : 70);
+    p.args.x_stride = p.desc.dim + check_range(c, 0, 1) * check_range(c, 1, 9);
+    int64_t elems = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
+    p.args.x = check_buffer(c, (size_t)elems * sizeof(float), sizeof(float));
+    check_fill(c, p.args.x, elems);
+    // Masked elements, and now and then a row with nothing left.
+    int64_t masked = check_range(c, 0, 2) ? 0 : check_range(c, 0, elems);
+    for (int64_t i = 0; i < masked; i++)
+        p.args.x[i] = p.desc.scale < 0 ? INFINITY : -INFINITY;
+    check_note(c, "dim %lld rows %d stride %lld scale %g masked %lld", (long long)p.desc.dim,
+               p.args.rows, (long long)p.args.x_stride, p.desc.scale, (long long)masked);
+    return p;
+}
+
+static const float *run(struct check_case *c, struct problem p, const char *variant)
+{
+    weft_plan *plan = NULL;
+    const float *x = p.args.x;
+    p.args.x = check_output(c, (p.args.rows - 1) * p.args.x_stride + p.desc.dim);
+    for (int64_t row = 0; row < p.args.rows; row++)
+        memcpy(p.args.x + row * p.args.x_stride, x + row * p.args.x_stride,
+               (size_t)p.desc.dim * sizeof(float));
+    p.desc.variant = variant;
+    if (check_ok(c, weft_softmax_plan(c->context, &p.desc, &plan), "plan"))
+        check_ok(c, weft_softmax_run(plan, &p.args), "run");
+    weft_plan_destroy(plan);
+    check_written_rows(c, p.args.x, p.args.rows, p.desc.dim, p.args.x_stride, "x");
+    return p.args.x;
+}
+
+check_fn weft__softmax_check;
+void weft__softmax_check(struct check_case *c)
+{
+    char reference[64];
+    if (c->format) {
+        check_skip(c);
+        return;
+    }
+    struct problem p = draw(c);
+    const float *got = run(c, p, c->kernel->name);
+    const float *want = run(c, p, check_reference(c, reference));
+    double scale = p.desc.scale == 0 ? 1 : p.desc.scale;
+    for (int64_t row = 0; row < p.args.rows && !c->failed; row++) {
+        const float *x = p.args.x + row * p.args.x_stride;
+        double largest = -INFINITY;
+        for (int64_t i = 0; i < p.desc.dim; i++)
+            largest = fmax(largest, x[i] * scale);
+        for (int64_t i = 0; i < p.desc.dim; i++) {
+            int64_t at = row * p.args.x_stride + i;
+            double z = want[at] > 0 ? fabs(x[i] * scale - largest) : 0;
+            check_close(c, got[at], want[at], (2 * z + 8) * 0x1p-24 * want[at] + FLT_MIN, "x", at);
+        }
+    }
+}
