@@ -31,9 +31,12 @@ endfunction()
 # Gives every source the flags that its suffix asks for.
 function(weft_isa_flags)
   foreach(source ${ARGN})
-    if(source MATCHES "_([a-z0-9]+)\\.c$" AND DEFINED WEFT_ISA_${CMAKE_MATCH_1})
-      set_source_files_properties(
-        ${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${CMAKE_MATCH_1}}")
+    if(source MATCHES "_([a-z0-9]+)\\.c$")
+      # A condition of its own: if() expands all of its words before it matches.
+      set(isa ${CMAKE_MATCH_1})
+      if(DEFINED WEFT_ISA_${isa})
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${isa}}")
+      endif()
     endif()
   endforeach()
 endfunction()
