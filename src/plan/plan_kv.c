@@ -11,29 +11,32 @@ static bool serves(const struct weft__kernel *row, const void *desc)
            ((const weft_kv_append_desc *)desc)->layout.dtype;
 }
 
-// The best rotation that needs no more than the chosen kernel, so that forcing the reference forces
-// all of it.
+// The best rotation; if a variant is forced, the best that needs no more than it, so that forcing the
+// reference forces all of it.
 static const struct weft__rope_kernel *choose_rotation(const weft_context *context,
                                                        const struct weft__kv_kernel *kernel,
-                                                       weft_rope_style style)
+                                                       bool forced, weft_rope_style style)
 {
-    extern const struct weft__kernel_table weft__rope_table;
-    const struct weft__rope_kernel *rows = weft__rope_table.rows;
-    uint32_t mask = context->isa_mask & ((2u << kernel->base.isa) - 1);
-    for (int32_t i = 0; i < weft__rope_table.count; i++)
+    const struct weft__kernel_table *table = context->backend->tables[WEFT__OP_rope];
+    const struct weft__rope_kernel *rows = table->rows;
+    uint32_t mask = context->isa_mask;
+    if (forced)
+        mask &= (2u << kernel->base.isa) - 1;
+    for (int32_t i = 0; i < table->count; i++)
         if (rows[i].style == style && weft__kernel_fits(&rows[i].base, mask, NULL))
             return &rows[i];
     return NULL;
 }
 
 static weft_status plan_rotation(weft_plan *plan, struct weft__kv_launch *launch,
-                                 const weft_rope_params *params)
+                                 const weft_rope_params *params, bool forced)
 {
     const char *wrong =
         weft__rope_frequencies_make(params, launch->layout.head_dim, &launch->frequencies);
     if (wrong)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: rope: %s", wrong);
-    launch->rope = choose_rotation(plan->context, launch->kernel, launch->frequencies.style);
+    launch->rope =
+        choose_rotation(plan->context, launch->kernel, forced, launch->frequencies.style);
     if (!launch->rope)
         return weft__fail(plan->context, WEFT_EUNSUPPORTED, "kv: no kernel for this rotation");
     return WEFT_OK;
@@ -53,7 +56,7 @@ weft_status weft__plan_kv(weft_plan *plan, const void *opaque_desc)
     launch->rows_per_task = weft__plan_rows_per_task(
         ((int64_t)2 * desc->layout.num_kv_heads + desc->num_q_heads) * desc->layout.head_dim);
     if (desc->rope) {
-        status = plan_rotation(plan, launch, desc->rope);
+        status = plan_rotation(plan, launch, desc->rope, desc->variant != NULL);
         if (status != WEFT_OK)
             return status;
     }

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// Vectors of f32 on Advanced SIMD (AArch64); the meaning of each name stands in avx512.h.
+#ifndef WEFT_KERNELS_CPU_NEON_H
+#define WEFT_KERNELS_CPU_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float32x4_t vf32;
+enum { VF32_LANES = 4 };
+
+static inline vf32 vf32_set1(float x)
+{
+    return vdupq_n_f32(x);
+}
+
+static inline vf32 vf32_zero(void)
+{
+    return vdupq_n_f32(0);
+}
+
+static inline vf32 vf32_load(const float *x)
+{
+    return vld1q_f32(x);
+}
+
+static inline vf32 vf32_load_n(const float *x, int n)
+{
+    float part[4] = {0};
+    memcpy(part, x, (size_t)n * sizeof *x);
+    return vld1q_f32(part);
+}
+
+static inline vf32 vf32_load_f16(const uint16_t *x)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x)));
+}
+
+static inline vf32 vf32_load_f16_n(const uint16_t *x, int n)
+{
+    uint16_t part[4] = {0};
+    memcpy(part, x, (size_t)n * sizeof *x);
+    return vf32_load_f16(part);
+}
+
+static inline vf32 vf32_load_bf16(const uint16_t *x)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(x), 16));
+}
+
+static inline vf32 vf32_load_bf16_n(const uint16_t *x, int n)
+{
+    uint16_t part[4] = {0};
+    memcpy(part, x, (size_t)n * sizeof *x);
+    return vf32_load_bf16(part);
+}
+
+static inline void vf32_store(float *y, vf32 x)
+{
+    vst1q_f32(y, x);
+}
+
+static inline void vf32_store_n(float *y, vf32 x, int n)
+{
+    float part[4];
+    vst1q_f32(part, x);
+    memcpy(y, part, (size_t)n * sizeof *y);
+}
+
+static inline void vf32_store_f16(uint16_t *y, vf32 x)
+{
+    vst1_u16(y, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+}
+
+static inline void vf32_store_f16_n(uint16_t *y, vf32 x, int n)
+{
+    uint16_t part[4];
+    vf32_store_f16(part, x);
+    memcpy(y, part, (size_t)n * sizeof *y);
+}
+
+static inline void vf32_store_bf16(uint16_t *y, vf32 x)
+{
+    uint32x4_t bits = vreinterpretq_u32_f32(x);
+    uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    uint32x4_t up = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    uint32x4_t quiet = vorrq_u32(bits, vdupq_n_u32(0x400000));
+    vst1_u16(y, vshrn_n_u32(vbslq_u32(vceqq_f32(x, x), up, quiet), 16));
+}
+
+static inline void vf32_store_bf16_n(uint16_t *y, vf32 x, int n)
+{
+    uint16_t part[4];
+    vf32_store_bf16(part, x);
+    memcpy(y, part, (size_t)n * sizeof *y);
+}
+
+static inline vf32 vf32_add(vf32 a, vf32 b)
+{
+    return vaddq_f32(a, b);
+}
+
+static inline vf32 vf32_sub(vf32 a, vf32 b)
+{
+    return vsubq_f32(a, b);
+}
+
+static inline vf32 vf32_mul(vf32 a, vf32 b)
+{
+    return vmulq_f32(a, b);
+}
+
+static inline vf32 vf32_div(vf32 a, vf32 b)
+{
+    return vdivq_f32(a, b);
+}
+
+static inline vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
+{
+    return vfmaq_f32(c, a, b);
+}
+
+static inline vf32 vf32_max(vf32 a, vf32 b)
+{
+    return vmaxq_f32(a, b);
+}
+
+static inline vf32 vf32_min(vf32 a, vf32 b)
+{
+    return vminq_f32(a, b);
+}
+
+static inline vf32 vf32_abs(vf32 x)
+{
+    return vabsq_f32(x);
+}
+
+static inline vf32 vf32_select_less(vf32 x, vf32 y, vf32 a, vf32 b)
+{
+    return vbslq_f32(vcltq_f32(x, y), a, b);
+}
+
+static inline vf32 vf32_keep(vf32 x, int begin, int end, vf32 other)
+{
+    const int32_t lanes[4] = {0, 1, 2, 3};
+    int32x4_t lane = vld1q_s32(lanes);
+    uint32x4_t keep =
+        vandq_u32(vcgeq_s32(lane, vdupq_n_s32(begin)), vcltq_s32(lane, vdupq_n_s32(end)));
+    return vbslq_f32(keep, x, other);
+}
+
+static inline float vf32_sum(vf32 x)
+{
+    return vaddvq_f32(x);
+}
+
+static inline float vf32_largest(vf32 x)
+{
+    return vmaxvq_f32(x);
+}
+
+static inline void vf32_transpose(vf32 v[VF32_LANES])
+{
+    float32x4x2_t a = vtrnq_f32(v[0], v[1]), b = vtrnq_f32(v[2], v[3]);
+    v[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    v[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    v[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    v[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
+}
+
+static inline vf32 vf32_sums(const vf32 v[VF32_LANES])
+{
+    return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3]));
+}
+
+static inline vf32 vf32_round(vf32 x)
+{
+    return vrndnq_f32(x);
+}
+
+// In two steps, because 2^n itself may not be a normal number. |n| <= 252.
+static inline vf32 vf32_scale(vf32 p, vf32 n)
+{
+    const int32x4_t bias = vdupq_n_s32(127);
+    int32x4_t whole = vcvtq_s32_f32(n), half = vshrq_n_s32(whole, 1);
+    int32x4_t rest = vsubq_s32(whole, half);
+    float32x4_t a = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(half, bias), 23));
+    float32x4_t b = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, bias), 23));
+    return vmulq_f32(vmulq_f32(p, a), b);
+}
+
+#include "src/kernels/cpu/vf32_math.h"
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Functions that are the same text at every width. Included at the end of avx2.h, avx512.h and neon.h,
+// never alone.
+#ifndef WEFT_KERNELS_CPU_VF32_MATH_H
+#define WEFT_KERNELS_CPU_VF32_MATH_H
+
+// 2^x for any x, within 1.5 units in the last place; -infinity gives 0, NaN gives NaN.
+// x = n + f with |f| <= 1/2, and 2^f by a polynomial whose relative error is below 2^-25.8 (weighted
+// least squares on Chebyshev points, constant term fixed at 1).
+static inline vf32 vf32_exp2(vf32 x)
+{
+    x = vf32_max(vf32_set1(-200), x);
+    x = vf32_min(vf32_set1(200), x);
+    vf32 n = vf32_round(x), f = vf32_sub(x, n);
+    vf32 p = vf32_set1(0x1.41fbbcp-13f);
+    p = vf32_fma(p, f, vf32_set1(0x1.5f3e54p-10f));
+    p = vf32_fma(p, f, vf32_set1(0x1.3b2d4cp-7f));
+    p = vf32_fma(p, f, vf32_set1(0x1.c6aee8p-5f));
+    p = vf32_fma(p, f, vf32_set1(0x1.ebfbdcp-3f));
+    p = vf32_fma(p, f, vf32_set1(0x1.62e430p-1f));
+    p = vf32_fma(p, f, vf32_set1(1));
+    return vf32_scale(p, n);
+}
+
+// tanh x, within 4 units in the last place. Near 0 an odd polynomial (Cephes, tanhf), so that small
+// arguments keep their relative precision; else 1 - 2 / (e^2x + 1).
+static inline vf32 vf32_tanh(vf32 x)
+{
+    vf32 z = vf32_mul(x, x);
+    vf32 p = vf32_set1(-5.70498872745e-3f);
+    p = vf32_fma(p, z, vf32_set1(2.06390887954e-2f));
+    p = vf32_fma(p, z, vf32_set1(-5.37397155531e-2f));
+    p = vf32_fma(p, z, vf32_set1(1.33314422036e-1f));
+    p = vf32_fma(p, z, vf32_set1(-3.33332819422e-1f));
+    vf32 near = vf32_fma(vf32_mul(p, z), x, x);
+    vf32 e = vf32_exp2(vf32_mul(x, vf32_set1(2.885390081777927f)));
+    vf32 far = vf32_sub(vf32_set1(1), vf32_div(vf32_set1(2), vf32_add(e, vf32_set1(1))));
+    return vf32_select_less(vf32_abs(x), vf32_set1(0.625f), near, far);
+}
+
+#endif
