@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Writes the seeds of fuzz_gguf: seeds_gguf FOLDER. They are stored in corpus/gguf/.
+// Writes the seeds of fuzz_gguf and fuzz_model: seeds FOLDER, which holds folders gguf and model.
 
 #include <stdio.h>
 
+#include "tests/support/gguf_tiny_model.h"
 #include "tests/support/gguf_writer.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q6_K = 14, MXFP4 = 39 };
@@ -61,20 +62,35 @@ static gguf_writer tensors(uint32_t version, uint32_t alignment)
     return w;
 }
 
+static bool save_all(const char *folder)
+{
+    gguf_writer files[] = {gguf_writer_new(), metadata_only(), arrays(), tensors(3, 32),
+                           tensors(2, 8)};
+    const char *const names[] = {"gguf/empty", "gguf/metadata", "gguf/arrays", "gguf/tensors",
+                                 "gguf/version2"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (!save(folder, names[i], &files[i]))
+            return false;
+
+    const struct {
+        const char *name;
+        gguf_tiny_shape shape;
+    } models[] = {{"model/llama", {.architecture = "llama", .matrix_type = F32, .dim = 8}},
+                  {"model/qwen3", {.architecture = "qwen3", .matrix_type = F16, .dim = 8}},
+                  {"model/q4_0", {.architecture = "llama", .matrix_type = Q4_0, .dim = 32}},
+                  {"model/norms", {"mistral", F16, .dim = 8, .norms_in_f16 = true}}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        gguf_writer file = gguf_tiny_model(&models[i].shape);
+        if (!save(folder, models[i].name, &file))
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: seeds_gguf FOLDER\n");
-        return 2;
-    }
-    gguf_writer seeds[] = {gguf_writer_new(), metadata_only(), arrays(), tensors(3, 32),
-                           tensors(2, 8)};
-    const char *const names[] = {"empty", "metadata", "arrays", "tensors", "version2"};
-    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
-        if (!save(argv[1], names[i], &seeds[i])) {
-            fprintf(stderr, "%s: cannot write; name a folder that exists\n", argv[1]);
-            return 1;
-        }
-    }
-    return 0;
+    if (argc == 2 && save_all(argv[1]))
+        return 0;
+    fprintf(stderr, "usage: seeds FOLDER, which must hold folders gguf and model\n");
+    return 2;
 }
