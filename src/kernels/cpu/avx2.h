@@ -208,6 +208,69 @@ static inline vf32 vf32_scale(vf32 p, vf32 n)
     return _mm256_mul_ps(_mm256_mul_ps(p, a), b);
 }
 
+static inline vf32 vf32_load_pairs(const float *x)
+{
+    __m128 half = _mm_loadu_ps(x);
+    return _mm256_set_m128(_mm_unpackhi_ps(half, half), _mm_unpacklo_ps(half, half));
+}
+
+static inline vf32 vf32_swap_pairs(vf32 x)
+{
+    return _mm256_permute_ps(x, 0xb1);
+}
+
+static inline vf32 vf32_alternate(vf32 a, vf32 b, vf32 c)
+{
+    return _mm256_fmaddsub_ps(a, b, c);
+}
+
+typedef struct vf64 {
+    __m256d low, high;
+} vf64;
+
+static inline vf64 vf64_set1(double x)
+{
+    return (vf64){_mm256_set1_pd(x), _mm256_set1_pd(x)};
+}
+
+static inline vf64 vf64_widen(vf32 x)
+{
+    return (vf64){_mm256_cvtps_pd(_mm256_castps256_ps128(x)),
+                  _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+}
+
+static inline vf32 vf64_narrow(vf64 x)
+{
+    return _mm256_set_m128(_mm256_cvtpd_ps(x.high), _mm256_cvtpd_ps(x.low));
+}
+
+static inline vf64 vf64_add(vf64 a, vf64 b)
+{
+    return (vf64){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_sub(vf64 a, vf64 b)
+{
+    return (vf64){_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_mul(vf64 a, vf64 b)
+{
+    return (vf64){_mm256_mul_pd(a.low, b.low), _mm256_mul_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_fma(vf64 a, vf64 b, vf64 c)
+{
+    return (vf64){_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
+}
+
+static inline double vf64_sum(vf64 x)
+{
+    __m256d y = _mm256_add_pd(x.low, x.high);
+    __m128d z = _mm_add_pd(_mm256_castpd256_pd128(y), _mm256_extractf128_pd(y, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(z, _mm_unpackhi_pd(z, z)));
+}
+
 #include "src/kernels/cpu/vf32_math.h"
 
 #endif

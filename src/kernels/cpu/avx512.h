@@ -236,6 +236,74 @@ static inline vf32 vf32_scale(vf32 p, vf32 n)
     return _mm512_scalef_ps(p, n);
 }
 
+// Neighbours: load_pairs takes VF32_LANES / 2 elements and gives each twice (x0 x0 x1 x1 ...), swap_pairs
+// gives x1 x0 x3 x2 ..., and alternate(a, b, c) is a * b - c in even lanes, a * b + c in odd ones.
+static inline vf32 vf32_load_pairs(const float *x)
+{
+    const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_loadu_ps(x)));
+}
+
+static inline vf32 vf32_swap_pairs(vf32 x)
+{
+    return _mm512_permute_ps(x, 0xb1);
+}
+
+static inline vf32 vf32_alternate(vf32 a, vf32 b, vf32 c)
+{
+    return _mm512_fmaddsub_ps(a, b, c);
+}
+
+// VF32_LANES doubles, for sums that must not depend on a row's length or scale.
+typedef struct vf64 {
+    __m512d low, high;
+} vf64;
+
+static inline vf64 vf64_set1(double x)
+{
+    return (vf64){_mm512_set1_pd(x), _mm512_set1_pd(x)};
+}
+
+static inline vf64 vf64_widen(vf32 x)
+{
+    return (vf64){_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+                  _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))};
+}
+
+static inline vf32 vf64_narrow(vf64 x)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(x.low)),
+                              _mm512_cvtpd_ps(x.high), 1);
+}
+
+static inline vf64 vf64_add(vf64 a, vf64 b)
+{
+    return (vf64){_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_sub(vf64 a, vf64 b)
+{
+    return (vf64){_mm512_sub_pd(a.low, b.low), _mm512_sub_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_mul(vf64 a, vf64 b)
+{
+    return (vf64){_mm512_mul_pd(a.low, b.low), _mm512_mul_pd(a.high, b.high)};
+}
+
+static inline vf64 vf64_fma(vf64 a, vf64 b, vf64 c)
+{
+    return (vf64){_mm512_fmadd_pd(a.low, b.low, c.low), _mm512_fmadd_pd(a.high, b.high, c.high)};
+}
+
+static inline double vf64_sum(vf64 x)
+{
+    __m512d y = _mm512_add_pd(x.low, x.high);
+    __m256d z = _mm256_add_pd(_mm512_castpd512_pd256(y), _mm512_extractf64x4_pd(y, 1));
+    __m128d w = _mm_add_pd(_mm256_castpd256_pd128(z), _mm256_extractf128_pd(z, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(w, _mm_unpackhi_pd(w, w)));
+}
+
 #include "src/kernels/cpu/vf32_math.h"
 
 #endif

@@ -190,6 +190,67 @@ static inline vf32 vf32_scale(vf32 p, vf32 n)
     return vmulq_f32(vmulq_f32(p, a), b);
 }
 
+static inline vf32 vf32_load_pairs(const float *x)
+{
+    float32x2_t half = vld1_f32(x);
+    return vcombine_f32(vdup_lane_f32(half, 0), vdup_lane_f32(half, 1));
+}
+
+static inline vf32 vf32_swap_pairs(vf32 x)
+{
+    return vrev64q_f32(x);
+}
+
+static inline vf32 vf32_alternate(vf32 a, vf32 b, vf32 c)
+{
+    const float signs[4] = {-1, 1, -1, 1};
+    return vfmaq_f32(vmulq_f32(c, vld1q_f32(signs)), a, b);
+}
+
+typedef struct vf64 {
+    float64x2_t low, high;
+} vf64;
+
+static inline vf64 vf64_set1(double x)
+{
+    return (vf64){vdupq_n_f64(x), vdupq_n_f64(x)};
+}
+
+static inline vf64 vf64_widen(vf32 x)
+{
+    return (vf64){vcvt_f64_f32(vget_low_f32(x)), vcvt_high_f64_f32(x)};
+}
+
+static inline vf32 vf64_narrow(vf64 x)
+{
+    return vcvt_high_f32_f64(vcvt_f32_f64(x.low), x.high);
+}
+
+static inline vf64 vf64_add(vf64 a, vf64 b)
+{
+    return (vf64){vaddq_f64(a.low, b.low), vaddq_f64(a.high, b.high)};
+}
+
+static inline vf64 vf64_sub(vf64 a, vf64 b)
+{
+    return (vf64){vsubq_f64(a.low, b.low), vsubq_f64(a.high, b.high)};
+}
+
+static inline vf64 vf64_mul(vf64 a, vf64 b)
+{
+    return (vf64){vmulq_f64(a.low, b.low), vmulq_f64(a.high, b.high)};
+}
+
+static inline vf64 vf64_fma(vf64 a, vf64 b, vf64 c)
+{
+    return (vf64){vfmaq_f64(c.low, a.low, b.low), vfmaq_f64(c.high, a.high, b.high)};
+}
+
+static inline double vf64_sum(vf64 x)
+{
+    return vaddvq_f64(vaddq_f64(x.low, x.high));
+}
+
 #include "src/kernels/cpu/vf32_math.h"
 
 #endif

@@ -22,6 +22,24 @@ static inline vf32 vf32_exp2(vf32 x)
     return vf32_scale(p, n);
 }
 
+// e^x within 2 ulp, subnormal results included; 0 below -105, infinity above 88.8, NaN gives NaN.
+// x = n ln 2 + r with |r| <= ln 2 / 2, n ln 2 in two parts of which the first is exact;
+// e^r = 1 + r + r^2 q(r), q by Remez's algorithm (2^-28).
+static inline vf32 vf32_exp(vf32 x)
+{
+    x = vf32_min(vf32_set1(89), vf32_max(vf32_set1(-105), x));
+    vf32 n = vf32_round(vf32_mul(x, vf32_set1(1.44269504f)));
+    vf32 r = vf32_fma(n, vf32_set1(-0x1.62ep-1f), x);
+    r = vf32_fma(n, vf32_set1(-0x1.0bfbe8p-15f), r);
+    vf32 q = vf32_set1(0.001395049183f);
+    q = vf32_fma(q, r, vf32_set1(0.008368889352f));
+    q = vf32_fma(q, r, vf32_set1(0.04166620579f));
+    q = vf32_fma(q, r, vf32_set1(0.1666651884f));
+    q = vf32_fma(q, r, vf32_set1(0.5f));
+    vf32 p = vf32_fma(vf32_mul(r, r), q, r);
+    return vf32_scale(vf32_add(p, vf32_set1(1)), n);
+}
+
 // tanh x, within 4 units in the last place. Near 0 an odd polynomial (Cephes, tanhf), so that small
 // arguments keep their relative precision; else 1 - 2 / (e^2x + 1).
 static inline vf32 vf32_tanh(vf32 x)
