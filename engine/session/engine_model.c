@@ -32,7 +32,7 @@ static bool check_options(const engine_options *options, engine_error *err)
         return false;
     weft_dtype kv = options->kv_dtype;
     if (kv && kv != WEFT_F32 && kv != WEFT_F16 && kv != WEFT_BF16)
-        return engine_fail(err, "the KV cache can be f32, f16 or bf16, not %s",
+        return engine_fail(err, "the KV cache must be f32, f16 or bf16, not %s",
                            weft_dtype_name(kv) ? weft_dtype_name(kv) : "an unknown format");
     return true;
 }

@@ -22,8 +22,8 @@ static bool check_feed(const engine_model *model, const engine_feed *feeds, int3
             feed->count, feed->session->length, model->options.context_tokens);
     for (int32_t i = 0; i < feed->count; i++)
         if (feed->ids[i] < 0 || feed->ids[i] >= model->config.vocab)
-            return engine_fail(err, "token %d is outside the vocabulary of %d", feed->ids[i],
-                               model->config.vocab);
+            return engine_fail(err, "token %d is outside the vocabulary: ids go from 0 to %d",
+                               feed->ids[i], model->config.vocab - 1);
     return true;
 }
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// Model files and requests that the engine cannot serve: one line with cause and cure, nothing else.
+
+#define _DEFAULT_SOURCE
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/gguf_tiny_model.h"
+#include "tests/support/refusal.h"
+
+static const engine_options small = {.threads = 1, .context_tokens = 16, .chunk_tokens = 4};
+
+// Puts `to` in the place of every `from` of the same length.
+static void replace_text(uint8_t *bytes, size_t size_bytes, const char *from, const char *to)
+{
+    size_t length = strlen(from);
+    assert_int_equal(length, strlen(to));
+    int replaced = 0;
+    for (size_t i = 0; i + length <= size_bytes; i++) {
+        if (memcmp(bytes + i, from, length) != 0)
+            continue;
+        memcpy(bytes + i, to, length);
+        replaced++;
+    }
+    assert_true(replaced > 0);
+}
+
+// Opens a file made of these bytes.
+static engine_model *open_bytes(const uint8_t *bytes, size_t size_bytes,
+                                const engine_options *options, engine_error *err)
+{
+    char path[] = P_tmpdir "/weft-model-XXXXXX";
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    assert_true(write(descriptor, bytes, size_bytes) == (ssize_t)size_bytes);
+    close(descriptor);
+    engine_model *model = engine_model_open(path, options, err);
+    unlink(path);
+    return model;
+}
+
+static engine_model *open_shape(const gguf_tiny_shape *shape)
+{
+    gguf_writer w = gguf_tiny_model(shape);
+    size_t size_bytes;
+    uint8_t *bytes = gguf_writer_finish(&w, &size_bytes);
+    engine_error err = {""};
+    engine_model *model = open_bytes(bytes, size_bytes, &small, &err);
+    if (model == NULL)
+        fail_msg("refused: %s", err.text);
+    free(bytes);
+    return model;
+}
+
+static const gguf_tiny_shape llama = {.architecture = "llama", .dim = 8};
+
+// Writes the model with one text replaced and expects a refusal.
+static void refuse_edited(const char *from, const char *to, const char *fragment)
+{
+    gguf_writer w = gguf_tiny_model(&llama);
+    size_t size_bytes;
+    uint8_t *bytes = gguf_writer_finish(&w, &size_bytes);
+    replace_text(bytes, size_bytes, from, to);
+    engine_error err = {""};
+    assert_null(open_bytes(bytes, size_bytes, &small, &err));
+    check_refusal(&err, fragment);
+    free(bytes);
+}
+
+static void refuse_writer(gguf_writer *w, const char *fragment)
+{
+    size_t size_bytes;
+    uint8_t *bytes = gguf_writer_finish(w, &size_bytes);
+    engine_error err = {""};
+    assert_null(open_bytes(bytes, size_bytes, &small, &err));
+    check_refusal(&err, fragment);
+    free(bytes);
+}
+
+static void evaluate(engine_model *model)
+{
+    engine_error err = {""};
+    engine_session *session = engine_session_open(model, &err);
+    assert_non_null(session);
+    engine_feed feed = {.session = session, .ids = (int32_t[]){1, 4, 5, 6, 7}, .count = 5};
+    if (!engine_eval(model, &feed, 1, NULL, NULL, &err))
+        fail_msg("not evaluated: %s", err.text);
+    const float *logits = engine_session_logits(session);
+    for (int i = 0; i < TINY_MODEL_VOCAB; i++)
+        assert_true(logits[i] == 0); // all matrices are zero
+    engine_session_close(session);
+}
+
+static void smallest_models_run(void **state)
+{
+    (void)state;
+    const gguf_tiny_shape shapes[] = {
+        {.architecture = "llama", .matrix_type = 0, .dim = 8},
+        {.architecture = "qwen3", .matrix_type = 1, .dim = 8},
+        {.architecture = "mistral", .matrix_type = 2, .dim = 32},
+        // A vector is a vector also if its second dimension is written out.
+        {.architecture = "llama", .matrix_type = 0, .dim = 8, .norms_in_f16 = true}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        engine_model *model = open_shape(&shapes[i]);
+        evaluate(model);
+        engine_model_close(model);
+    }
+}
+
+static void unknown_architectures_are_refused(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mamba", .dim = 8});
+    refuse_writer(&w, "architecture 'mamba' cannot run yet: weft knows llama");
+    refuse_edited("general.architecture", "general.architectuur", "general.architecture");
+}
+
+static void formats_without_kernels_are_refused(void **state)
+{
+    (void)state;
+    gguf_writer w =
+        gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 16, .dim = 256});
+    refuse_writer(&w, "iq2_xxs, a format that weft cannot run yet");
+}
+
+static void incomplete_models_are_refused(void **state)
+{
+    (void)state;
+    refuse_edited("output_norm.weight", "output_nose.weight", "output_norm.weight is missing");
+    refuse_edited("blk.0.ffn_up", "blk.1.ffn_up", "blk.0.ffn_up.weight is missing");
+    refuse_edited("token_embd", "token_embt", "token_embd.weight is missing");
+    refuse_edited("llama.block_count", "llama.block_kount", "'llama.block_count' is missing");
+    refuse_edited("tokenizer.ggml.model", "tokenizer.ggml.modem", "'tokenizer.ggml.model' is");
+    refuse_edited("tokenizer.ggml.tokens", "tokenizer.ggml.tokenz", "'tokenizer.ggml.tokens' is");
+}
+
+static void contradictions_are_refused(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_tiny_model(&llama);
+    gguf_writer_tensor(&w, "blk.0.surprise.weight", 0, 1, (int64_t[]){8}, NULL, 32);
+    refuse_writer(&w, "cannot run yet");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_u32(&w, "llama.attention.key_length", 16);
+    refuse_writer(&w, "blk.0.attn_q.weight is 8 x 8");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_u32(&w, "llama.attention.key_length", 0x80000000u);
+    refuse_writer(&w, "out of range");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_f32(&w, "llama.attention.layer_norm_rms_epsilon", (float)NAN);
+    refuse_writer(&w, "layer_norm_rms_epsilon");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_string(&w, "llama.rope.scaling.type", "spiral");
+    refuse_writer(&w, "rope scaling 'spiral'");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_u32(&w, "llama.expert_count", 8);
+    refuse_writer(&w, "mixture of 8 experts");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_u32(&w, "tokenizer.ggml.unknown_token_id", TINY_MODEL_VOCAB);
+    refuse_writer(&w, "unknown");
+}
+
+static void impossible_options_are_refused(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_tiny_model(&llama);
+    size_t size_bytes;
+    uint8_t *bytes = gguf_writer_finish(&w, &size_bytes);
+    const struct {
+        engine_options options;
+        const char *fragment;
+    } cases[] = {{{.threads = -1}, "threads"},
+                 {{.threads = 10000}, "threads"},
+                 {{.context_tokens = -5}, "context"},
+                 {{.chunk_tokens = -5}, "chunk"},
+                 {{.max_sessions = 1 << 20}, "sessions"},
+                 {{.kv_dtype = WEFT_Q4_0}, "KV cache"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        engine_error err = {""};
+        assert_null(open_bytes(bytes, size_bytes, &cases[i].options, &err));
+        check_refusal(&err, cases[i].fragment);
+    }
+    free(bytes);
+}
+
+static void impossible_tokens_are_refused(void **state)
+{
+    (void)state;
+    engine_model *model = open_shape(&llama);
+    engine_error err = {""};
+    engine_session *session = engine_session_open(model, &err);
+    const int32_t bad_ids[] = {-1, TINY_MODEL_VOCAB, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof bad_ids / sizeof bad_ids[0]; i++) {
+        engine_feed feed = {.session = session, .ids = &bad_ids[i], .count = 1};
+        assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+        check_refusal(&err, "");
+        assert_int_equal(engine_session_length(session), 0);
+    }
+    int32_t ids[17] = {0};
+    engine_feed feed = {.session = session, .ids = ids, .count = 17};
+    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    check_refusal(&err, "16");
+    feed.count = -1;
+    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_int_equal(engine_session_length(session), 0);
+    feed.count = 16;
+    assert_true(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    feed.count = 1;
+    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_int_equal(engine_session_length(session), 16);
+    engine_session_close(session);
+    engine_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(smallest_models_run),
+        cmocka_unit_test(unknown_architectures_are_refused),
+        cmocka_unit_test(formats_without_kernels_are_refused),
+        cmocka_unit_test(incomplete_models_are_refused),
+        cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(impossible_options_are_refused),
+        cmocka_unit_test(impossible_tokens_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
