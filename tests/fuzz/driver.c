@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     unsigned long runs = 5000;
     size_t seed_count = 0;
     input *seeds = calloc((size_t)argc, sizeof(*seeds));
-    input work = {malloc(MAX_INPUT_BYTES), 0};
+    input work = {calloc(1, MAX_INPUT_BYTES), 0};
     if (seeds == NULL || work.data == NULL)
         return 1;
     for (int i = 1; i < argc; i++) {
