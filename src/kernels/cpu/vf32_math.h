@@ -4,6 +4,13 @@
 #ifndef WEFT_KERNELS_CPU_VF32_MATH_H
 #define WEFT_KERNELS_CPU_VF32_MATH_H
 
+// Before a loop whose trip count is a constant and whose body must become straight code.
+#if defined(__clang__)
+#define VF32_UNROLL _Pragma("unroll")
+#else
+#define VF32_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // 2^x for any x, within 1.5 units in the last place; -infinity gives 0, NaN gives NaN.
 // x = n + f with |f| <= 1/2, and 2^f by a polynomial whose relative error is below 2^-25.8 (weighted
 // least squares on Chebyshev points, constant term fixed at 1).
