@@ -33,6 +33,14 @@ enum weft__isa {
 #define WEFT__ARM64 1
 #endif
 
+// For the parts of a kernel that are written once and specialised by constant arguments.
+#define WEFT__INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define WEFT__UNROLL _Pragma("unroll")
+#else
+#define WEFT__UNROLL _Pragma("GCC unroll 16")
+#endif
+
 struct weft__kernel {
     const char *op;
     const char *name;

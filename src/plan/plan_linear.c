@@ -24,25 +24,36 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 // Planes of the quantised activations, each aligned for the widest vector.
 static weft_status lay_out_workspace(weft_plan *plan, struct weft__linear_launch *launch)
 {
-    int64_t elems, padded;
-    if (!weft__mul_i64(launch->cols, launch->max_batch, &elems) ||
+    int64_t stride, elems, padded;
+    if (!weft__add_i64(launch->cols, WEFT__Q8_PAD, &stride))
+        return weft__fail(plan->context, WEFT_EOVERFLOW, "cols does not fit");
+    stride = weft__align_up(launch->cols, WEFT__Q8_PAD);
+    if (!weft__mul_i64(stride, launch->max_batch, &elems) ||
         !weft__add_i64(elems, 4 * WEFT__ALIGN, &padded) || padded > INT64_MAX / 4)
         return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
+    launch->acts_stride = stride;
     launch->scale_offset = weft__align_up(elems, WEFT__ALIGN);
-    launch->sum16_offset =
+    launch->sum_offset =
         weft__align_up(launch->scale_offset + elems / 32 * (int64_t)sizeof(float), WEFT__ALIGN);
-    plan->workspace_bytes = (size_t)weft__align_up(
-        launch->sum16_offset + elems / 16 * (int64_t)sizeof(int16_t), WEFT__ALIGN);
+    int64_t sums = elems / launch->kernel->layout->sum_elems;
+    plan->workspace_bytes =
+        (size_t)weft__align_up(launch->sum_offset + sums * (int64_t)sizeof(int32_t), WEFT__ALIGN);
     return WEFT_OK;
 }
 
-// Enough tasks that a slow thread does not hold up the others, few enough that a task is worth its
-// dispatch.
-static int64_t rows_per_task(const struct weft__linear_launch *launch, int32_t threads)
+void weft__plan_linear_split(struct weft__linear_launch *launch, int64_t row_bytes, int32_t threads)
 {
+    // A task is worth its dispatch (a fraction of a microsecond) and small enough that a slow thread
+    // does not hold up the others for long.
+    const int64_t task_bytes = 192 * 1024, alone_bytes = 48 * 1024;
     int64_t step = launch->kernel->row_step;
-    int64_t per_task = weft__ceil_div(launch->rows, threads == 1 ? 1 : 4 * (int64_t)threads);
-    return weft__ceil_div(per_task, step) * step;
+    int64_t share = weft__ceil_div(launch->rows, threads);
+    int64_t per_task = weft__ceil_div(task_bytes, row_bytes);
+    // Batches multiply the work of a row, so a small matrix is split as well.
+    int64_t most = launch->max_batch > 1 ? weft__ceil_div(share, 4) : share;
+    per_task = per_task < most ? per_task : most;
+    launch->rows_per_task = weft__ceil_div(per_task, step) * step;
+    launch->alone_rows = threads == 1 ? INT64_MAX : alone_bytes / row_bytes;
 }
 
 weft_status weft__plan_linear(weft_plan *plan, const void *opaque_desc)
@@ -56,7 +67,9 @@ weft_status weft__plan_linear(weft_plan *plan, const void *opaque_desc)
     launch->rows = desc->rows;
     launch->cols = desc->cols;
     launch->max_batch = desc->max_batch;
-    launch->rows_per_task = rows_per_task(launch, plan->context->threads);
+    launch->batch_invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    weft__plan_linear_split(launch, weft_dtype_row_bytes(desc->weight_dtype, desc->cols),
+                            plan->context->threads);
     if (launch->kernel->acts == WEFT__ACTS_q8) {
         status = lay_out_workspace(plan, launch);
         if (status != WEFT_OK)

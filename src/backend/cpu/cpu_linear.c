@@ -30,9 +30,21 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
 static struct weft__q8_acts place_acts(const struct weft__linear_launch *launch, void *workspace)
 {
     unsigned char *base = workspace;
-    return (struct weft__q8_acts){.q = (void *)base,
+    return (struct weft__q8_acts){.layout = launch->kernel->layout,
+                                  .stride = launch->acts_stride,
+                                  .q = (void *)base,
                                   .scale = (void *)(base + launch->scale_offset),
-                                  .sum16 = (void *)(base + launch->sum16_offset)};
+                                  .sum = base + launch->sum_offset};
+}
+
+// Rounding a row costs a thousandth of multiplying by it: a few rows are not worth a parallel region.
+static void quantize(const weft_context *context, struct work *work, bool alone)
+{
+    enum { FEW_ROWS = 4 };
+    if (alone || work->call.batch <= FEW_ROWS)
+        work->launch->kernel->quantize(&work->call, 0, work->call.batch);
+    else
+        weft__parallel_for(context, work->call.batch, quantize_task, work);
 }
 
 weft__submit_fn weft__cpu_submit_linear;
@@ -48,6 +60,7 @@ weft_status weft__cpu_submit_linear(const weft_context *context, const void *opa
                  .rows = launch->rows,
                  .cols = launch->cols,
                  .batch = args->batch,
+                 .batch_invariant = launch->batch_invariant,
                  .alpha = args->alpha,
                  .x = args->x,
                  .x_stride = args->x_stride,
@@ -57,11 +70,15 @@ weft_status weft__cpu_submit_linear(const weft_context *context, const void *opa
                  .residual = args->residual,
                  .residual_stride = args->residual_stride},
     };
+    bool alone = launch->rows <= launch->alone_rows / args->batch;
     if (launch->kernel->quantize) {
         work.call.acts = place_acts(launch, args->workspace);
-        weft__parallel_for(context, args->batch, quantize_task, &work);
+        quantize(context, &work, alone);
     }
-    weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, launch->rows_per_task),
-                       multiply_task, &work);
+    if (alone)
+        launch->kernel->run(&work.call, 0, launch->rows);
+    else
+        weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, launch->rows_per_task),
+                           multiply_task, &work);
     return WEFT_OK;
 }

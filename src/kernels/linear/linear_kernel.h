@@ -16,18 +16,32 @@
 
 enum weft__linear_acts { WEFT__ACTS_f32, WEFT__ACTS_q8 };
 
-// Quantised activations of all batch rows: x[i] ~ q[i] * scale[i / 32].
-struct weft__q8_acts {
-    int8_t *q;      // [batch][cols]
-    float *scale;   // [batch][cols / 32]
-    int16_t *sum16; // [batch][cols / 16]: sum of q over each 16, for the formats with an offset
+// How a kernel wants its quantised activations: the order of the sixteens within every 128 columns,
+// so that they meet the weights as these lie in their blocks, and what to know of their sums.
+struct weft__q8_layout {
+    uint8_t place[8];  // where the sixteen i of each 128 columns is stored
+    int32_t sum_elems; // columns per sum: 16 or 32
+    int32_t factor;    // sum = int32 factor * sum of q; 0: f32 scale * sum of q
 };
+
+// Quantised activations of all batch rows: x[i] ~ q[i] * scale[i / 32]. `stride` is cols rounded up to
+// WEFT__Q8_PAD; the columns past cols hold zeros with scale zero.
+struct weft__q8_acts {
+    const struct weft__q8_layout *layout;
+    int64_t stride;
+    int8_t *q;    // [batch][stride], each 128 in the layout's order
+    float *scale; // [batch][stride / 32]
+    void *sum;    // [batch][stride / sum_elems] int32_t or float
+};
+
+#define WEFT__Q8_PAD 256
 
 struct weft__linear_call {
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
     int32_t batch;
+    bool batch_invariant; // a row of Y must not depend on `batch`
     float alpha;
     const float *x;
     int64_t x_stride;
@@ -41,7 +55,10 @@ struct weft__linear_call {
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Quantises batch rows [row0, row1) of call->x into call->acts (acts q8 only).
+// Quantises batch rows [row0, row1) of call->x into call->acts (acts q8 only). All quantisers agree
+// to the bit:
+//   scale = a / 127, a = max |x| of the group, NaN if there is one
+//   q     = x * (127 / a) rounded to nearest even; 0 where a < 2^-120 or a is not finite
 typedef void weft__linear_quantize_fn(const struct weft__linear_call *call, int32_t row0,
                                       int32_t row1);
 
@@ -51,7 +68,8 @@ struct weft__linear_kernel {
     enum weft__linear_acts acts;
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     weft__linear_fn *run;
-    weft__linear_quantize_fn *quantize; // NULL for f32 activations
+    weft__linear_quantize_fn *quantize;   // NULL for f32 activations
+    const struct weft__q8_layout *layout; // likewise
 };
 
 // What a plan decides.
@@ -59,9 +77,11 @@ struct weft__linear_launch {
     const struct weft__linear_kernel *kernel;
     int64_t rows, cols;
     int32_t max_batch;
+    bool batch_invariant;
     int64_t rows_per_task;
-    // Offsets of the planes of struct weft__q8_acts in the workspace.
-    int64_t scale_offset, sum16_offset;
+    int64_t alone_rows; // up to this many rows * batch one thread does it all
+    // The planes of struct weft__q8_acts in the workspace.
+    int64_t acts_stride, scale_offset, sum_offset;
 };
 
 // Stores what a kernel computed for one output.

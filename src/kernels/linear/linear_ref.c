@@ -7,7 +7,7 @@
 #include "src/formats/q4_k.h"
 #include "src/formats/q6_k.h"
 #include "src/formats/q8_0.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_quantize.h"
 
 typedef void decode_fn(const unsigned char *block, float *y);
 
@@ -56,7 +56,7 @@ static double activation(const struct weft__linear_call *call, enum weft__linear
 {
     if (acts == WEFT__ACTS_f32)
         return call->x[m * call->x_stride + i];
-    int64_t at = m * call->cols + i;
+    int64_t at = m * call->acts.stride + i;
     return (double)call->acts.q[at] * call->acts.scale[at / 32];
 }
 
@@ -97,27 +97,26 @@ LINEAR_REF(Q4_0, q8, 32, 18)
 LINEAR_REF(Q4_K, q8, 256, 144)
 LINEAR_REF(Q6_K, q8, 256, 210)
 
-// scale = max |x| / 127 over a group of 32; q = x / scale, rounded to nearest even.
-weft__linear_quantize_fn weft__linear_quantize_q8_ref;
-void weft__linear_quantize_q8_ref(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
 {
-    for (int32_t m = row0; m < row1; m++)
-        for (int64_t k = 0; k < call->cols; k += 32) {
-            const float *x = call->x + m * call->x_stride + k;
-            int64_t at = m * call->cols + k;
-            float largest = 0;
-            for (int i = 0; i < 32; i++)
-                largest = fmaxf(largest, fabsf(x[i]));
-            float inverse = largest > 0 ? 127.0f / largest : 0;
-            call->acts.scale[at / 32] = largest / 127.0f;
-            for (int half = 0; half < 2; half++) {
-                int sum = 0;
-                for (int i = 16 * half; i < 16 * half + 16; i++) {
-                    int8_t q = (int8_t)lrintf(x[i] * inverse);
-                    call->acts.q[at + i] = q;
-                    sum += q;
-                }
-                call->acts.sum16[at / 16 + half] = (int16_t)sum;
-            }
-        }
+    uint32_t largest_bits = 0; // of |x|, which sort like the numbers, NaN above all
+    for (int i = 0; i < 32; i++) {
+        uint32_t bits = weft__f32_bits(x[i]) & 0x7fffffffu;
+        largest_bits = bits > largest_bits ? bits : largest_bits;
+    }
+    float largest = weft__f32_from_bits(largest_bits);
+    float inverse = weft__q8_inverse(largest);
+    for (int i = 0; i < 32; i++) {
+        float scaled = x[i] * inverse;
+        int8_t rounded = isnan(scaled) ? 0 : (int8_t)lrintf(scaled);
+        q[i / 16][i % 16] = rounded;
+        sum[i / 16] += rounded;
+    }
+    return largest / 127.0f;
+}
+
+weft__linear_quantize_fn weft__linear_quantize_ref;
+void weft__linear_quantize_ref(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+{
+    weft__q8_quantize_rows(call, row0, row1, round_group);
 }

@@ -1,24 +1,49 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/linear/linear_kernel.h"
 
-#define X(weight, acts, isa, row_step) weft__linear_fn weft__linear_##weight##_##acts##_##isa;
+weft__linear_quantize_fn weft__linear_quantize_ref;
+#if defined(WEFT__X86)
+weft__linear_quantize_fn weft__linear_quantize_avx2;
+weft__linear_quantize_fn weft__linear_quantize_avx512;
+#elif defined(WEFT__ARM64)
+weft__linear_quantize_fn weft__linear_quantize_neon;
+#endif
+
+// For kernels that decode a block in the order of its columns.
+static const struct weft__q8_layout weft__q8_layout_plain = {{0, 1, 2, 3, 4, 5, 6, 7}, 32, 0};
+
+// For kernels that decode 128 columns into two vectors of 64 and use unsigned weights: the sums take
+// out the offset.
+//      q8_0, q4_0   first halves of four blocks, then second halves
+//      q4_k         low nibbles of 64 bytes: groups 0 and 2; high nibbles: groups 1 and 3
+#ifdef WEFT__X86
+static const struct weft__q8_layout weft__q8_layout_vnni_q8_0 = {
+    {0, 4, 1, 5, 2, 6, 3, 7}, 32, -128};
+static const struct weft__q8_layout weft__q8_layout_vnni_q4_0 = {{0, 4, 1, 5, 2, 6, 3, 7}, 32, -8};
+static const struct weft__q8_layout weft__q8_layout_vnni_q4_k = {{0, 1, 4, 5, 2, 3, 6, 7}, 32, 0};
+static const struct weft__q8_layout weft__q8_layout_vnni_q6_k = {
+    {0, 1, 2, 3, 4, 5, 6, 7}, 16, -32};
+#endif
+
+#define X(weight, acts, isa, row_step, quantizer, layout)                                          \
+    weft__linear_fn weft__linear_##weight##_##acts##_##isa;
 #include "src/kernels/linear/linear.def"
 #undef X
 
-weft__linear_quantize_fn weft__linear_quantize_q8_ref;
-
-// One quantiser per table column: f32 needs none.
-#define QUANTIZE_f32(isa) NULL
-#define QUANTIZE_q8(isa)  weft__linear_quantize_q8_ref
+#define QUANTIZE_f32(quantizer) NULL
+#define QUANTIZE_q8(quantizer)  weft__linear_quantize_##quantizer
+#define LAYOUT_f32(layout)      NULL
+#define LAYOUT_q8(layout)       &weft__q8_layout_##layout
 
 static const struct weft__linear_kernel rows[] = {
-#define X(weight, acts, isa, row_step)                                                             \
+#define X(weight, acts, isa, row_step, quantizer, layout)                                          \
     {{"linear", "linear_" #weight "_" #acts "_" #isa, WEFT__ISA_##isa},                            \
      WEFT_##weight,                                                                                \
      WEFT__ACTS_##acts,                                                                            \
      row_step,                                                                                     \
      weft__linear_##weight##_##acts##_##isa,                                                       \
-     QUANTIZE_##acts(isa)},
+     QUANTIZE_##acts(quantizer),                                                                   \
+     LAYOUT_##acts(layout)},
 #include "src/kernels/linear/linear.def"
 #undef X
 };

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "src/kernels/cpu/avx2.h"
+#include "src/kernels/linear/linear_quantize.h"
+
+static inline __m256i round_eight(const float *x, __m256 inverse)
+{
+    __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
+    __m256 number = _mm256_cmp_ps(scaled, scaled, _CMP_ORD_Q);
+    return _mm256_and_si256(_mm256_cvtps_epi32(scaled), _mm256_castps_si256(number));
+}
+
+static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+{
+    // The bits of magnitudes sort like the numbers, NaN above all.
+    __m256i largest_bits = _mm256_setzero_si256();
+    for (int i = 0; i < 32; i += 8) {
+        __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
+        bits = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+        largest_bits = _mm256_max_epu32(largest_bits, bits);
+    }
+    float largest = weft__avx2_max_magnitude(_mm256_castsi256_ps(largest_bits));
+    __m256 inverse = _mm256_set1_ps(weft__q8_inverse(largest));
+    for (int i = 0; i < 2; i++) {
+        __m256i low = round_eight(x + 16 * i, inverse);
+        __m256i high = round_eight(x + 16 * i + 8, inverse);
+        __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+        _mm_storeu_si128((__m128i *)q[i], _mm_packs_epi16(_mm256_castsi256_si128(words),
+                                                          _mm256_extracti128_si256(words, 1)));
+        sum[i] = weft__avx2_sum_i32(_mm256_add_epi32(low, high));
+    }
+    return largest / 127.0f;
+}
+
+weft__linear_quantize_fn weft__linear_quantize_avx2;
+void weft__linear_quantize_avx2(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+{
+    weft__q8_quantize_rows(call, row0, row1, round_group);
+}
