@@ -69,7 +69,9 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *  Alias    y must not overlap W, x, bias or the workspace; residual may be y itself
  *  Numerics f32 accumulation in a fixed order: two runs agree to the bit, whatever the number of
  *           threads. |error| <= 2^-23 * max(8, sqrt(cols)) * sum |w||x| against exact arithmetic on
- *           the activations the kernel uses (see WEFT_LINEAR_EXACT)
+ *           the activations the kernel uses (see WEFT_LINEAR_EXACT); for q4_k, whose weights are
+ *           differences, |w| is the sum of the magnitudes of both terms. A NaN or infinity in a
+ *           group of 32 activations makes its row of Y NaN when activations are rounded
  *  Threads  a plan may be shared by threads that use different workspaces, if the context's
  *           executor allows concurrent parallel_for calls (OpenMP does)
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, strides below the row length;

@@ -78,8 +78,7 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int col
 {
     int64_t k = 0, offset = 0;
     for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-            fetch_ahead(t, r, offset, 4 * block_bytes);
+        WEFT__UNROLL for (int r = 0; r < rows; r++) fetch_ahead(t, r, offset, 4 * block_bytes);
         step_blocks4(t, t->weight + offset, t->stride, k, rows, cols, unpack);
     }
     if (k == columns)
@@ -131,8 +130,8 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
                 WEFT__UNROLL for (int c = 0; c < cols; c++)
                 {
                     const int8_t *q = t->q[c] + k + 128 * n;
-                    __m512i even = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[0],
-                                                       _mm512_loadu_si512(q));
+                    __m512i even =
+                        _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[0], _mm512_loadu_si512(q));
                     __m512i odd = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[1],
                                                       _mm512_loadu_si512(q + 64));
                     __m512 acc = t->acc[r][c];
@@ -171,12 +170,12 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
                 __m512i lane = _mm512_add_epi32(quarter, _mm512_set1_epi32(4 * i));
                 WEFT__UNROLL for (int c = 0; c < cols; c++)
                 {
-                    __m512i dot = _mm512_dpbusd_epi32(spread_offsets(t->sum[c] + k / 16 + 4 * i),
-                                                      w[i % 2],
-                                                      _mm512_loadu_si512(t->q[c] + k + 64 * i));
-                    t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
-                                                   _mm512_permutexvar_ps(lane, combined[c]),
-                                                   t->acc[r][c]);
+                    __m512i dot =
+                        _mm512_dpbusd_epi32(spread_offsets(t->sum[c] + k / 16 + 4 * i), w[i % 2],
+                                            _mm512_loadu_si512(t->q[c] + k + 64 * i));
+                    t->acc[r][c] =
+                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
+                                        _mm512_permutexvar_ps(lane, combined[c]), t->acc[r][c]);
                 }
             }
         }
@@ -203,14 +202,12 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
         t.scale[c] = acts->scale + m * acts->stride / 32;
         t.sum[c] = (const int32_t *)acts->sum + m * acts->stride / acts->layout->sum_elems;
     }
-    WEFT__UNROLL for (int r = 0; r < rows; r++)
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
-            t.acc[r][c] = _mm512_setzero_ps();
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+        t.acc[r][c] = _mm512_setzero_ps();
     dot(&t, call->cols, rows, cols);
     WEFT__UNROLL for (int r = 0; r < rows; r++)
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
-            if (col + c < call->batch)
-                weft__linear_store(call, col + c, row + r, weft__avx512_sum(t.acc[r][c]));
+        WEFT__UNROLL for (int c = 0; c < cols; c++) if (col + c < call->batch)
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
 }
 
 // How many rows of W go with how many rows of X is a matter of registers. The order of the sums is

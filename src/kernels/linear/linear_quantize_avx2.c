@@ -2,6 +2,21 @@
 #include "src/kernels/cpu/avx2.h"
 #include "src/kernels/linear/linear_quantize.h"
 
+static inline int32_t sum_i32(__m256i v)
+{
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+}
+
+static inline float largest_u32(__m256i bits)
+{
+    __m128i half = _mm_max_epu32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+    half = _mm_max_epu32(half, _mm_shuffle_epi32(half, 0x4e));
+    half = _mm_max_epu32(half, _mm_shuffle_epi32(half, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(half));
+}
+
 static inline __m256i round_eight(const float *x, __m256 inverse)
 {
     __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
@@ -18,7 +33,7 @@ static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
         bits = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
         largest_bits = _mm256_max_epu32(largest_bits, bits);
     }
-    float largest = weft__avx2_max_magnitude(_mm256_castsi256_ps(largest_bits));
+    float largest = largest_u32(largest_bits);
     __m256 inverse = _mm256_set1_ps(weft__q8_inverse(largest));
     for (int i = 0; i < 2; i++) {
         __m256i low = round_eight(x + 16 * i, inverse);
@@ -26,7 +41,7 @@ static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
         __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
         _mm_storeu_si128((__m128i *)q[i], _mm_packs_epi16(_mm256_castsi256_si128(words),
                                                           _mm256_extracti128_si256(words, 1)));
-        sum[i] = weft__avx2_sum_i32(_mm256_add_epi32(low, high));
+        sum[i] = sum_i32(_mm256_add_epi32(low, high));
     }
     return largest / 127.0f;
 }

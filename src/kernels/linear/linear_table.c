@@ -21,8 +21,7 @@ static const struct weft__q8_layout weft__q8_layout_vnni_q8_0 = {
     {0, 4, 1, 5, 2, 6, 3, 7}, 32, -128};
 static const struct weft__q8_layout weft__q8_layout_vnni_q4_0 = {{0, 4, 1, 5, 2, 6, 3, 7}, 32, -8};
 static const struct weft__q8_layout weft__q8_layout_vnni_q4_k = {{0, 1, 4, 5, 2, 3, 6, 7}, 32, 0};
-static const struct weft__q8_layout weft__q8_layout_vnni_q6_k = {
-    {0, 1, 2, 3, 4, 5, 6, 7}, 16, -32};
+static const struct weft__q8_layout weft__q8_layout_vnni_q6_k = {{0, 1, 2, 3, 4, 5, 6, 7}, 16, -32};
 #endif
 
 #define X(weight, acts, isa, row_step, quantizer, layout)                                          \

@@ -7,6 +7,15 @@
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
 
+// Four sixteens of bytes that need not be aligned, in one register.
+static inline __m512i weft__vnni_load4(const void *a, const void *b, const void *c, const void *d)
+{
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128(a));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128(b), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128(c), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128(d), 3);
+}
+
 // 128 columns of four blocks of 32: w[0] holds the first halves of the blocks, w[1] the second; the
 // scales are there once for each of a block's four lanes.
 struct weft__vnni_blocks4 {
@@ -20,7 +29,7 @@ typedef void weft__vnni_unpack_fn(const unsigned char *blocks, struct weft__vnni
 WEFT__INLINE void weft__vnni_unpack_q4_0(const unsigned char *p, struct weft__vnni_blocks4 *out)
 {
     __m512i nibble = _mm512_set1_epi8(15);
-    __m512i q = weft__avx512_load4(p + 2, p + 20, p + 38, p + 56);
+    __m512i q = weft__vnni_load4(p + 2, p + 20, p + 38, p + 56);
     out->w[0] = _mm512_and_si512(q, nibble);
     out->w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), nibble);
     // The scales are words 0, 9, 18 and 27.
@@ -34,8 +43,8 @@ WEFT__INLINE void weft__vnni_unpack_q4_0(const unsigned char *p, struct weft__vn
 WEFT__INLINE void weft__vnni_unpack_q8_0(const unsigned char *p, struct weft__vnni_blocks4 *out)
 {
     __m512i sign = _mm512_set1_epi8((char)0x80);
-    out->w[0] = _mm512_xor_si512(weft__avx512_load4(p + 2, p + 36, p + 70, p + 104), sign);
-    out->w[1] = _mm512_xor_si512(weft__avx512_load4(p + 18, p + 52, p + 86, p + 120), sign);
+    out->w[0] = _mm512_xor_si512(weft__vnni_load4(p + 2, p + 36, p + 70, p + 104), sign);
+    out->w[1] = _mm512_xor_si512(weft__vnni_load4(p + 18, p + 52, p + 86, p + 120), sign);
     // The scales are words 0 and 17 of either half.
     const __m512i word = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 17,
                                           17, 17, 0, 0, 0, 0, 17, 17, 17, 17, 0, 0, 0, 0);
@@ -76,14 +85,14 @@ WEFT__INLINE void weft__vnni_unpack_q6_k(const unsigned char *block, int n, __m5
     __m512i low = _mm512_loadu_si512(block + 64 * n);
     __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(block + 128 + 32 * n)));
     // Group g wants bits 2g and 2g+1 of `high` at bits 4 and 5.
-    __m512i high01 = _mm512_sllv_epi16(high, _mm512_inserti64x4(_mm512_set1_epi16(4),
-                                                                _mm256_set1_epi16(2), 1));
-    __m512i high23 = _mm512_srlv_epi16(high, _mm512_inserti64x4(_mm512_setzero_si512(),
-                                                                _mm256_set1_epi16(2), 1));
+    __m512i high01 =
+        _mm512_sllv_epi16(high, _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1));
+    __m512i high23 = _mm512_srlv_epi16(
+        high, _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(2), 1));
     enum { A_OR_B_AND_C = 0xf8 };
     w[0] = _mm512_ternarylogic_epi32(_mm512_and_si512(high01, two_bits), low, nibble, A_OR_B_AND_C);
-    w[1] = _mm512_ternarylogic_epi32(_mm512_and_si512(high23, two_bits),
-                                     _mm512_srli_epi16(low, 4), nibble, A_OR_B_AND_C);
+    w[1] = _mm512_ternarylogic_epi32(_mm512_and_si512(high23, two_bits), _mm512_srli_epi16(low, 4),
+                                     nibble, A_OR_B_AND_C);
 }
 
 // d * sc of the 16 groups of a q6_k block.
