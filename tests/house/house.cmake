@@ -17,10 +17,8 @@ weft_add_house_test(walls_selftest ${Python3_EXECUTABLE} tools/walls/test_walls.
 weft_add_house_test(format ${PROJECT_SOURCE_DIR}/scripts/format --check)
 weft_add_house_test(install_consumers ${Python3_EXECUTABLE} tests/house/install_consumers.py
                     ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/consumers)
-if(EXISTS ${PROJECT_SOURCE_DIR}/src/api/api_attention.c)
-  weft_add_house_test(readme_example ${Python3_EXECUTABLE} tests/house/readme_example.py README.md
-                      include ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/readme)
-endif()
+weft_add_house_test(readme_example ${Python3_EXECUTABLE} tests/house/readme_example.py README.md include
+                    ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/readme)
 weft_add_house_test(docs_coverage ${Python3_EXECUTABLE} tests/house/docs_coverage.py)
 file(GLOB WEFT_BENCHMARK_ROWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/benchmarks/*.jsonl)
 foreach(document README.md docs/benchmarks.md)
