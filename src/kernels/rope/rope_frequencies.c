@@ -124,14 +124,3 @@ const char *weft__rope_frequencies_make(const weft_rope_params *params, int32_t 
     }
     return NULL;
 }
-
-void weft__rope_angles(const struct weft__rope_frequencies *frequencies, int64_t position,
-                       float *cosines, float *sines)
-{
-    for (int32_t i = 0; i < frequencies->rotary_dim / 2; i++) {
-        double turns = (double)position * frequencies->turns[i];
-        double angle = (turns - nearbyint(turns)) * two_pi;
-        cosines[i] = (float)cos(angle) * frequencies->attention_factor;
-        sines[i] = (float)sin(angle) * frequencies->attention_factor;
-    }
-}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Activation functions in vectors. An ISA file includes this after its vocabulary.
+//
+// Far below 0 all of them vanish: x is kept above -128 there, so that -infinity gives 0 and not NaN.
+#include "src/kernels/activation/activation_kernel.h"
+
+static inline vf32 one_over_one_plus_exp(vf32 x)
+{
+    return vf32_div(vf32_set1(1), vf32_add(vf32_set1(1), vf32_exp(x)));
+}
+
+static inline vf32 silu(vf32 x)
+{
+    vf32 kept = vf32_max(vf32_set1(-128), x);
+    return vf32_mul(kept, one_over_one_plus_exp(vf32_sub(vf32_zero(), kept)));
+}
+
+// x/2 (1 + tanh u) = x / (1 + exp(-2 u)), -2 u = x (a + b x^2)
+static inline vf32 gelu_tanh(vf32 x)
+{
+    vf32 kept = vf32_max(vf32_set1(-128), x);
+    vf32 factor =
+        vf32_fma(vf32_mul(kept, kept), vf32_set1(-0.0713548163f), vf32_set1(-1.59576912f));
+    return vf32_mul(kept, one_over_one_plus_exp(vf32_mul(kept, factor)));
+}
+
+static inline vf32 polynomial(vf32 x, const float *coefficients, int count)
+{
+    vf32 p = vf32_set1(coefficients[0]);
+    for (int i = 1; i < count; i++)
+        p = vf32_fma(p, x, vf32_set1(coefficients[i]));
+    return p;
+}
+
+// x Phi(x), Phi the normal distribution. Near 0, Phi = 1/2 + x P(x^2). Else its tail is
+// Phi(-t) = exp(-t^2 / 2) Q(s) with s = 1 / (1 + t/4), good to t = 5.7, where the tail no longer counts.
+// P and Q by Remez's algorithm, within 2^-27.
+static inline vf32 gelu(vf32 x)
+{
+    static const float p[] = {-7.530306215e-6f, 0.0001131436469f, -0.001185984698f,
+                              0.00997317093f,   -0.06649033235f,  0.3989422787f};
+    static const float q[] = {-0.07623031011f, 0.2554424829f,  -0.06166910647f, 0.01175164081f,
+                              0.234888271f,    0.01491645509f, 0.1235669912f,   -0.002666426799f};
+    vf32 kept = vf32_max(vf32_set1(-128), x), t = vf32_abs(kept), square = vf32_mul(t, t);
+    vf32 s = vf32_div(vf32_set1(1), vf32_fma(t, vf32_set1(0.25f), vf32_set1(1)));
+    vf32 tail = vf32_mul(polynomial(s, q, 8), vf32_exp(vf32_mul(square, vf32_set1(-0.5f))));
+    vf32 far = vf32_select_less(kept, vf32_zero(), tail, vf32_sub(vf32_set1(1), tail));
+    vf32 near = vf32_fma(kept, polynomial(square, p, 6), vf32_set1(0.5f));
+    return vf32_mul(kept, vf32_select_less(t, vf32_set1(1), near, far));
+}
+
+static inline void apply(const struct weft__activation_launch *launch,
+                         const weft_activation_args *args, int64_t row, vf32 (*function)(vf32))
+{
+    const float *x = args->x + row * args->x_stride;
+    const float *up = args->up ? args->up + row * args->up_stride : NULL;
+    float *y = args->y + row * args->y_stride;
+    for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
+        int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
+        vf32 value = function(vf32_load_n(x + i, n));
+        if (up)
+            value = vf32_mul(value, vf32_load_n(up + i, n));
+        vf32_store_n(y + i, value, n);
+    }
+}
+
+#define ACTIVATION_SIMD(kind, isa)                                                                 \
+    weft__activation_fn weft__activation_##kind##_##isa;                                           \
+    void weft__activation_##kind##_##isa(const struct weft__activation_launch *launch,             \
+                                         const weft_activation_args *args, int64_t row0,           \
+                                         int64_t row1)                                             \
+    {                                                                                              \
+        for (int64_t row = row0; row < row1; row++)                                                \
+            apply(launch, args, row, kind);                                                        \
+    }
