@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+// What the sub-commands share. A sub-command is one file, cli/<name>.c, that defines the cli_command
+// cli_<name> and is listed in main.c.
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "engine/engine.h"
+
+// Exit statuses.
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary; // one line for the overview
+    const char *help;    // the page of --help
+    int (*run)(const struct cli_command *self, int argc, char **argv);
+} cli_command;
+
+// --- messages -----------------------------------------------------------------------------------------
+
+// One line on standard error, "weft NAME: text"; returns CLI_USAGE or CLI_FAILED.
+int cli_bad_usage(const cli_command *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int cli_failed(const cli_command *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// --- options ------------------------------------------------------------------------------------------
+
+// The next option of argv, as getopt_long gives it. Answers --help and words mistakes itself: then it
+// returns CLI_OPTIONS_END or CLI_OPTIONS_BAD, and *status is what to exit with. Every option has a
+// number; those below are known to cli_model_option.
+enum {
+    CLI_OPTIONS_END = -1,
+    CLI_OPTIONS_BAD = -2,
+    CLI_OPT_THREADS = 1000,
+    CLI_OPT_DEVICE,
+    CLI_OPT_CTX,
+    CLI_OPT_CHUNK,
+    CLI_OPT_KV_DTYPE,
+    CLI_OPT_EXACT,
+    CLI_OPT_HELP,
+};
+
+#define CLI_MODEL_OPTIONS                                                                          \
+    {"threads", required_argument, NULL, CLI_OPT_THREADS},                                         \
+        {"device", required_argument, NULL, CLI_OPT_DEVICE},                                       \
+        {"ctx", required_argument, NULL, CLI_OPT_CTX},                                             \
+        {"chunk", required_argument, NULL, CLI_OPT_CHUNK},                                         \
+        {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},                                   \
+        {"exact", no_argument, NULL, CLI_OPT_EXACT},                                               \
+    {                                                                                              \
+        "help", no_argument, NULL, CLI_OPT_HELP                                                    \
+    }
+
+#define CLI_MODEL_HELP                                                                             \
+    "  --threads T         threads; default one per core\n"                                        \
+    "  --device D          cpu (default) or cuda\n"                                                \
+    "  --ctx C             longest text in tokens; default the model's own, at most 4096\n"        \
+    "  --chunk N           most tokens in one pass over the weights; default 512\n"                \
+    "  --kv-dtype D        format of the KV cache: f16, bf16 or f32\n"                             \
+    "  --exact             keep activations in f32 against quantised weights (slower)\n"
+
+int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
+                    int *status);
+
+// Takes one of CLI_MODEL_OPTIONS; false (with a message) if its value is bad.
+bool cli_model_option(const cli_command *self, int option, const char *value,
+                      engine_options *options);
+
+// Numbers with their bounds; false with a message that names the option.
+bool cli_int(const cli_command *self, const char *option, const char *text, int64_t low,
+             int64_t high, int64_t *value);
+bool cli_int32(const cli_command *self, const char *option, const char *text, int32_t low,
+               int32_t high, int32_t *value);
+bool cli_float(const cli_command *self, const char *option, const char *text, float low, float high,
+               float *value);
+bool cli_dtype(const cli_command *self, const char *option, const char *text, weft_dtype *value);
+
+// A list of ids such as "1,2,3"; the caller frees *ids.
+bool cli_ids(const cli_command *self, const char *option, const char *text, int32_t **ids,
+             int32_t *count);
+
+// The one operand that a sub-command takes, named `what`; NULL (with a message) if there is none or more.
+const char *cli_operand(const cli_command *self, int argc, char **argv, const char *what);
+
+// --- input and output ---------------------------------------------------------------------------------
+
+// A whole file, or standard input for "-", NUL-terminated; NULL with a message. The caller frees it.
+char *cli_read_file(const cli_command *self, const char *path, size_t *bytes);
+
+// Progress on standard error, only if that is a terminal: an engine_progress_fn whose user is a
+// cli_progress. cli_progress_clear wipes the line.
+typedef struct cli_progress {
+    const char *label;
+    bool shown;
+} cli_progress;
+
+bool cli_progress_show(void *user, int32_t done_tokens, int32_t all_tokens);
+void cli_progress_clear(cli_progress *progress);
+
+// Becomes true when the user has pressed Ctrl-C since cli_catch_interrupt.
+void cli_catch_interrupt(void);
+bool cli_interrupted(void);
+
+double cli_now_seconds(void);
+int64_t cli_peak_memory_bytes(void);
+
+// "1.2 GB", in decimal units; the text is in one of four static buffers.
+const char *cli_bytes(int64_t bytes);
+
+// --- sampling options, shared by run and chat ---------------------------------------------------------
+
+enum {
+    CLI_OPT_TEMP = 1100,
+    CLI_OPT_TOP_K,
+    CLI_OPT_TOP_P,
+    CLI_OPT_MIN_P,
+    CLI_OPT_SEED,
+    CLI_OPT_REPEAT,
+    CLI_OPT_FREQUENCY,
+    CLI_OPT_PRESENCE,
+    CLI_OPT_STOP,
+    CLI_OPT_IGNORE_END,
+    CLI_OPT_SYSTEM,
+    CLI_OPT_THINKING,
+};
+
+#define CLI_SAMPLING_OPTIONS                                                                       \
+    {"temp", required_argument, NULL, CLI_OPT_TEMP},                                               \
+        {"top-k", required_argument, NULL, CLI_OPT_TOP_K},                                         \
+        {"top-p", required_argument, NULL, CLI_OPT_TOP_P},                                         \
+        {"min-p", required_argument, NULL, CLI_OPT_MIN_P},                                         \
+        {"seed", required_argument, NULL, CLI_OPT_SEED},                                           \
+        {"repeat-penalty", required_argument, NULL, CLI_OPT_REPEAT},                               \
+        {"frequency-penalty", required_argument, NULL, CLI_OPT_FREQUENCY},                         \
+        {"presence-penalty", required_argument, NULL, CLI_OPT_PRESENCE},                           \
+        {"stop", required_argument, NULL, CLI_OPT_STOP},                                           \
+        {"ignore-end", no_argument, NULL, CLI_OPT_IGNORE_END},                                     \
+        {"system", required_argument, NULL, CLI_OPT_SYSTEM},                                       \
+    {                                                                                              \
+        "thinking", required_argument, NULL, CLI_OPT_THINKING                                      \
+    }
+
+#define CLI_SAMPLING_HELP                                                                          \
+    "  --temp T            temperature; 0 = always the likeliest token (default 0.7)\n"            \
+    "  --top-k K           draw from the K likeliest tokens; 0 = all (default 40)\n"               \
+    "  --top-p P           ... whose probabilities reach P together; 1 = all (default 0.95)\n"     \
+    "  --min-p P           ... at least P times as likely as the likeliest (default 0.05)\n"       \
+    "  --seed S            makes the draws repeatable; default from the clock\n"                   \
+    "  --repeat-penalty R  divides the logits of recent tokens; 1 = off (default)\n"               \
+    "  --frequency-penalty F, --presence-penalty F\n"                                              \
+    "                      subtracted for each, or for any, recent occurrence (default 0)\n"       \
+    "  --stop TEXT         end before TEXT would appear; may be given up to 16 times\n"            \
+    "  --ignore-end        go on when the model ends its text\n"                                   \
+    "  --system TEXT       the system message of the conversation\n"                               \
+    "  --thinking on|off   for models that can think before they answer\n"
+
+enum { CLI_MAX_STOPS = 16 };
+
+typedef struct cli_sampling {
+    engine_sampling sampling;
+    const char *stops[CLI_MAX_STOPS + 1];
+    int32_t stop_count;
+    bool ignore_end;
+    const char *system;
+    chat_thinking thinking;
+} cli_sampling;
+
+// The defaults that the help states, with a seed from the clock.
+cli_sampling cli_sampling_default(void);
+
+// Takes one of CLI_SAMPLING_OPTIONS; false (with a message) if its value is bad.
+bool cli_sampling_option(const cli_command *self, int option, const char *value,
+                         cli_sampling *sampling);
+
+// The line of figures after a generation, on standard error.
+void cli_print_result(const engine_result *result, const engine_model *model);
+
+#endif

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// weft inspect: what a model file holds and what running it takes.
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: weft inspect MODEL [options]\n"
+    "\n"
+    "Shows the architecture, the tensors by format, and the memory that running takes. Also reads\n"
+    "files of architectures and formats that weft cannot run, and says why it cannot.\n"
+    "\n"
+    "  --tensors           list every tensor\n"
+    "  --keys              list every metadata key\n"
+    "  --json              one JSON object\n"
+    "\n"
+    "model:\n" CLI_MODEL_HELP;
+
+enum { OPT_TENSORS = 1, OPT_KEYS, OPT_JSON };
+
+typedef struct request {
+    const cli_command *self;
+    const char *path;
+    bool tensors, keys, json;
+    engine_options options;
+} request;
+
+// Returns -1 to go on, or an exit status.
+static int parse(request *wish, int argc, char **argv)
+{
+    static const struct option options[] = {{"tensors", no_argument, NULL, OPT_TENSORS},
+                                            {"keys", no_argument, NULL, OPT_KEYS},
+                                            {"json", no_argument, NULL, OPT_JSON},
+                                            CLI_MODEL_OPTIONS,
+                                            {0}};
+    int option, status;
+    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        switch (option) {
+        case CLI_OPTIONS_BAD: return status;
+        case OPT_TENSORS: wish->tensors = true; break;
+        case OPT_KEYS: wish->keys = true; break;
+        case OPT_JSON: wish->json = true; break;
+        case 'p':
+        case 'n':
+        case 'f': return cli_bad_usage(wish->self, "-%c belongs to weft run", option);
+        default:
+            if (!cli_model_option(wish->self, option, optarg, &wish->options))
+                return CLI_USAGE;
+        }
+    wish->path = cli_operand(wish->self, argc, argv, "MODEL");
+    return wish->path ? -1 : CLI_USAGE;
+}
+
+static json_t *formats_json(const gguf_file *file)
+{
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    size_t count = gguf_format_totals(file, totals);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:I, s:I}", "format", totals[i].type->name,
+                                        "tensors", (json_int_t)totals[i].tensor_count, "elements",
+                                        (json_int_t)totals[i].element_count, "bytes",
+                                        (json_int_t)totals[i].size_bytes));
+    return list;
+}
+
+static json_t *tensors_json(const gguf_file *file)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < tensor->rank; d++)
+            json_array_append_new(shape, json_integer(tensor->shape[d]));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:I}", "name", tensor->name,
+                                              "format", tensor->type->name, "shape", shape, "bytes",
+                                              (json_int_t)tensor->size_bytes));
+    }
+    return list;
+}
+
+static json_t *model_json(const engine_model_info *info)
+{
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:i}",
+        "architecture", info->architecture, "name", info->name, "layers", info->layers,
+        "embedding_dim", info->embedding_dim, "q_heads", info->q_heads, "kv_heads", info->kv_heads,
+        "head_dim", info->head_dim, "feed_forward_dim", info->feed_forward_dim, "vocab",
+        info->vocab, "trained_context", info->trained_context, "window", info->window, "parameters",
+        (json_int_t)info->parameters, "weight_bytes", (json_int_t)info->weight_bytes,
+        "streamed_bytes", (json_int_t)info->streamed_bytes, "kv_bytes_per_token",
+        (json_int_t)info->kv_bytes_per_token, "kv_pool_bytes", (json_int_t)info->kv_pool_bytes,
+        "buffer_bytes", (json_int_t)info->buffer_bytes, "context_tokens", info->context_tokens);
+}
+
+static int print_json(const request *wish, const gguf_file *file, const engine_model_info *info,
+                      const char *why)
+{
+    json_t *object =
+        json_pack("{s:s, s:i, s:I, s:I, s:o, s:b, s:s}", "file", wish->path, "gguf_version",
+                  (int)gguf_version(file), "file_bytes", (json_int_t)gguf_size_bytes(file),
+                  "tensors", (json_int_t)gguf_tensor_count(file), "formats", formats_json(file),
+                  "runs", info != NULL, "why_not", why);
+    if (object && info)
+        json_object_set_new(object, "model", model_json(info));
+    if (object && wish->tensors)
+        json_object_set_new(object, "tensor_list", tensors_json(file));
+    if (!object)
+        return cli_failed(wish->self, "out of memory");
+    json_dumpf(object, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(object);
+    return CLI_DONE;
+}
+
+static void print_model(const engine_model_info *info)
+{
+    printf("model         %s%s%s\n", info->architecture, info->name[0] ? ", " : "", info->name);
+    printf("parameters    %.1f million in %d layers\n", (double)info->parameters / 1e6,
+           info->layers);
+    printf("shape         embedding %d, feed-forward %d, vocabulary %d\n", info->embedding_dim,
+           info->feed_forward_dim, info->vocab);
+    printf("attention     %d query heads, %d KV heads of %d", info->q_heads, info->kv_heads,
+           info->head_dim);
+    if (info->window)
+        printf(", window of %d", info->window);
+    printf("\ncontext       %d tokens trained, %d used\n", info->trained_context,
+           info->context_tokens);
+    printf("memory        weights %s, KV cache %s (%s a token), buffers %s\n",
+           cli_bytes(info->weight_bytes), cli_bytes(info->kv_pool_bytes),
+           cli_bytes(info->kv_bytes_per_token), cli_bytes(info->buffer_bytes));
+    printf("per token     %s of weights are read\n", cli_bytes(info->streamed_bytes));
+}
+
+static void print_formats(const gguf_file *file)
+{
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    size_t count = gguf_format_totals(file, totals);
+    printf("\n%-10s %8s %14s %10s\n", "format", "tensors", "elements", "size");
+    for (size_t i = 0; i < count; i++)
+        printf("%-10s %8zu %14" PRId64 " %10s\n", totals[i].type->name, totals[i].tensor_count,
+               totals[i].element_count, cli_bytes((int64_t)totals[i].size_bytes));
+}
+
+static void print_tensors(const gguf_file *file)
+{
+    putchar('\n');
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        printf("%-40s %-8s", tensor->name, tensor->type->name);
+        for (uint32_t d = tensor->rank; d > 0; d--)
+            printf(" %s%" PRId64, d == tensor->rank ? "" : "x ", tensor->shape[d - 1]);
+        putchar('\n');
+    }
+}
+
+static void print_keys(const gguf_file *file)
+{
+    putchar('\n');
+    for (size_t i = 0; i < gguf_key_count(file); i++) {
+        char text[128];
+        const gguf_entry *entry = gguf_entry_at(file, i);
+        gguf_value_text(entry, text, sizeof text);
+        printf("%-44.*s %s\n", (int)entry->key.size_bytes, entry->key.data, text);
+    }
+}
+
+static int print_text(const request *wish, const gguf_file *file, const engine_model_info *info,
+                      const char *why)
+{
+    printf("file          %s, GGUF version %u, %s\n", wish->path, gguf_version(file),
+           cli_bytes((int64_t)gguf_size_bytes(file)));
+    if (info)
+        print_model(info);
+    else
+        printf("runs          no: %s\n", why);
+    print_formats(file);
+    if (wish->tensors)
+        print_tensors(file);
+    if (wish->keys)
+        print_keys(file);
+    return CLI_DONE;
+}
+
+static int inspect_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.self = self};
+    engine_error err = {{0}};
+    engine_model_info info;
+    int status = parse(&wish, argc, argv);
+    if (status >= 0)
+        return status;
+    gguf_file *file = gguf_open(wish.path, &err);
+    if (!file)
+        return cli_failed(self, "%s", err.text);
+    engine_model *model = engine_model_open(wish.path, &wish.options, &err);
+    if (model)
+        engine_model_describe(model, &info);
+    status = (wish.json ? print_json : print_text)(&wish, file, model ? &info : NULL, err.text);
+    engine_model_close(model);
+    gguf_close(file);
+    return status;
+}
+
+const cli_command cli_inspect = {"inspect", "show what a model file holds", help, inspect_main};

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// weft logits: what the model computes, for comparing with other implementations.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: weft logits MODEL --tokens 1,2,3 --out FILE [options]\n"
+    "\n"
+    "Writes the logits after every token to FILE: f32, little-endian, [tokens][vocabulary]. All\n"
+    "tokens are one prefill. The KV cache is f32 unless --kv-dtype says otherwise.\n"
+    "\n"
+    "  --tokens IDS        the tokens, e.g. from `weft tokenize MODEL TEXT --ids`\n"
+    "  --out FILE          where to write\n"
+    "  --step              one token at a time, as in generation\n"
+    "\n"
+    "model:\n" CLI_MODEL_HELP;
+
+enum { OPT_TOKENS = 1, OPT_OUT, OPT_STEP };
+
+typedef struct request {
+    const cli_command *self;
+    const char *model_path, *out;
+    int32_t *ids, count;
+    bool step;
+    engine_options options;
+} request;
+
+static bool take_option(request *wish, int option)
+{
+    switch (option) {
+    case OPT_TOKENS:
+        free(wish->ids);
+        wish->ids = NULL;
+        return cli_ids(wish->self, "--tokens", optarg, &wish->ids, &wish->count);
+    case OPT_OUT: wish->out = optarg; return true;
+    case OPT_STEP: wish->step = true; return true;
+    case 'p':
+    case 'n':
+    case 'f': cli_bad_usage(wish->self, "-%c belongs to weft run", option); return false;
+    default: return cli_model_option(wish->self, option, optarg, &wish->options);
+    }
+}
+
+// Returns -1 to go on, or an exit status.
+static int parse(request *wish, int argc, char **argv)
+{
+    static const struct option options[] = {{"tokens", required_argument, NULL, OPT_TOKENS},
+                                            {"out", required_argument, NULL, OPT_OUT},
+                                            {"step", no_argument, NULL, OPT_STEP},
+                                            CLI_MODEL_OPTIONS,
+                                            {0}};
+    int option, status;
+    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
+            return status;
+        else if (!take_option(wish, option))
+            return CLI_USAGE;
+    wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
+    if (!wish->model_path)
+        return CLI_USAGE;
+    if (!wish->ids || !wish->out)
+        return cli_bad_usage(wish->self, "%s is missing", wish->ids ? "--out" : "--tokens");
+    if (wish->options.kv_dtype == WEFT_DTYPE_NONE)
+        wish->options.kv_dtype = WEFT_F32;
+    return -1;
+}
+
+static bool evaluate(const request *wish, engine_model *model, size_t vocab, float *logits,
+                     engine_error *err)
+{
+    engine_session *session = engine_session_open(model, err);
+    bool fine = session != NULL;
+    int32_t step = wish->step ? 1 : wish->count;
+    for (int32_t done = 0; fine && done < wish->count; done += step) {
+        engine_feed feed = {.session = session,
+                            .ids = wish->ids + done,
+                            .count = step,
+                            .logits = logits + (size_t)done * vocab};
+        fine = engine_eval(model, &feed, 1, NULL, NULL, err);
+    }
+    engine_session_close(session);
+    return fine;
+}
+
+static bool write_file(const char *path, const float *logits, size_t count, engine_error *err)
+{
+    FILE *file = fopen(path, "wb");
+    bool fine = file && fwrite(logits, sizeof *logits, count, file) == count;
+    if (file && fclose(file) != 0)
+        fine = false;
+    return fine || engine_fail(err, "%s cannot be written: %s", path, strerror(errno));
+}
+
+static int execute(request *wish)
+{
+    engine_error err = {{0}};
+    engine_model_info info;
+    if (wish->options.context_tokens == 0)
+        wish->options.context_tokens = wish->count;
+    engine_model *model = engine_model_open(wish->model_path, &wish->options, &err);
+    if (!model)
+        return cli_failed(wish->self, "%s", err.text);
+    engine_model_describe(model, &info);
+    size_t vocab = (size_t)info.vocab;
+    float *logits = calloc((size_t)wish->count * vocab, sizeof *logits);
+    bool fine = logits || engine_fail(&err, "not enough memory for %d rows of logits", wish->count);
+    fine = fine && evaluate(wish, model, vocab, logits, &err) &&
+           write_file(wish->out, logits, (size_t)wish->count * vocab, &err);
+    free(logits);
+    engine_model_close(model);
+    return fine ? CLI_DONE : cli_failed(wish->self, "%s", err.text);
+}
+
+static int logits_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.self = self};
+    int status = parse(&wish, argc, argv);
+    if (status < 0)
+        status = execute(&wish);
+    free(wish.ids);
+    return status;
+}
+
+const cli_command cli_logits = {"logits", "write the logits of given tokens to a file", help,
+                                logits_main};

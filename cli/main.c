@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "cli/cli.h"
+
+extern const cli_command cli_run, cli_chat, cli_inspect, cli_tokenize, cli_detokenize, cli_logits,
+    cli_info;
+
+static const cli_command *const commands[] = {
+    &cli_run, &cli_chat, &cli_inspect, &cli_tokenize, &cli_detokenize, &cli_logits, &cli_info,
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_overview(FILE *to)
+{
+    fputs("usage: weft COMMAND [arguments]\n"
+          "\n"
+          "Runs language models from GGUF files, and measures the kernels that do it.\n"
+          "\n",
+          to);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(to, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    fputs(
+        "\n"
+        "weft COMMAND --help explains a command.  For a start:\n"
+        "\n"
+        "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
+        "\n"
+        "WEFT_CPU=ref|avx2|avx512|avx512vnni|neon|... lowers the instruction set, for comparing.\n"
+        "Exit status: 0 done, 1 failed, 2 bad usage.\n",
+        to);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_overview(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("weft %s\n", weft_version());
+        return CLI_DONE;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i]->run(commands[i], argc - 1, argv + 1);
+    if (!*name)
+        print_overview(stderr);
+    else
+        fprintf(stderr, "weft: no command is called '%s'; see weft --help\n", name);
+    return CLI_USAGE;
+}

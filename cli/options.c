@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
+                    int *status)
+{
+    opterr = 0;
+    int option = getopt_long(argc, argv, "+:p:n:f:h", options, NULL);
+    *status = CLI_DONE;
+    if (option == CLI_OPT_HELP || option == 'h') {
+        fputs(self->help, stdout);
+        return CLI_OPTIONS_BAD;
+    }
+    if (option == ':')
+        *status = cli_bad_usage(self, "%s needs a value", argv[optind - 1]);
+    else if (option == '?')
+        *status = cli_bad_usage(self, "unknown option %s", argv[optind - 1]);
+    else
+        return option;
+    return CLI_OPTIONS_BAD;
+}
+
+bool cli_int(const cli_command *self, const char *option, const char *text, int64_t low,
+             int64_t high, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(text, &end, 10);
+    if (end == text || *end || errno || parsed < low || parsed > high) {
+        cli_bad_usage(self, "%s must be a whole number from %lld to %lld, not '%s'", option,
+                      (long long)low, (long long)high, text);
+        return false;
+    }
+    *value = parsed;
+    return true;
+}
+
+bool cli_int32(const cli_command *self, const char *option, const char *text, int32_t low,
+               int32_t high, int32_t *value)
+{
+    int64_t wide;
+    if (!cli_int(self, option, text, low, high, &wide))
+        return false;
+    *value = (int32_t)wide;
+    return true;
+}
+
+bool cli_float(const cli_command *self, const char *option, const char *text, float low, float high,
+               float *value)
+{
+    char *end;
+    float parsed = strtof(text, &end);
+    if (end == text || *end || !isfinite(parsed) || parsed < low || parsed > high) {
+        cli_bad_usage(self, "%s must be a number from %g to %g, not '%s'", option, (double)low,
+                      (double)high, text);
+        return false;
+    }
+    *value = parsed;
+    return true;
+}
+
+bool cli_dtype(const cli_command *self, const char *option, const char *text, weft_dtype *value)
+{
+    *value = weft_dtype_parse(text);
+    if (*value != WEFT_DTYPE_NONE)
+        return true;
+    char known[256] = "";
+    const char *name;
+    for (int32_t n = 0; (name = weft_dtype_name(weft_dtype_at(n))); n++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", name);
+    cli_bad_usage(self, "%s must be one of%s, not '%s'", option, known, text);
+    return false;
+}
+
+bool cli_ids(const cli_command *self, const char *option, const char *text, int32_t **ids,
+             int32_t *count)
+{
+    size_t room = strlen(text) / 2 + 1;
+    int32_t *list = malloc(room * sizeof *list);
+    int32_t n = 0;
+    for (const char *at = text; list && *at;) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || errno || id < 0 || id > INT32_MAX || (*end && *end != ',') ||
+            (*end == ',' && !end[1])) {
+            cli_bad_usage(self, "%s must be a list of token ids such as 1,2,3: '%.20s' is none",
+                          option, at);
+            free(list);
+            return false;
+        }
+        list[n++] = (int32_t)id;
+        at = *end ? end + 1 : end;
+    }
+    if (!list || n == 0) {
+        free(list);
+        cli_bad_usage(self, "%s must be a list of token ids such as 1,2,3", option);
+        return false;
+    }
+    *ids = list;
+    *count = n;
+    return true;
+}
+
+const char *cli_operand(const cli_command *self, int argc, char **argv, const char *what)
+{
+    if (optind == argc - 1)
+        return argv[optind];
+    if (optind >= argc)
+        cli_bad_usage(self, "%s is missing", what);
+    else
+        cli_bad_usage(self, "unexpected argument '%s'", argv[optind + 1]);
+    return NULL;
+}
+
+static bool parse_device(const cli_command *self, const char *value, weft_device *device)
+{
+    if (strcmp(value, "cpu") == 0)
+        *device = WEFT_DEVICE_CPU;
+    else if (strcmp(value, "cuda") == 0)
+        *device = WEFT_DEVICE_CUDA;
+    else {
+        cli_bad_usage(self, "--device must be cpu or cuda, not '%s'", value);
+        return false;
+    }
+    return true;
+}
+
+bool cli_model_option(const cli_command *self, int option, const char *value,
+                      engine_options *options)
+{
+    switch (option) {
+    case CLI_OPT_THREADS: return cli_int32(self, "--threads", value, 1, 1024, &options->threads);
+    case CLI_OPT_DEVICE: return parse_device(self, value, &options->device);
+    case CLI_OPT_CTX: return cli_int32(self, "--ctx", value, 1, 1 << 27, &options->context_tokens);
+    case CLI_OPT_CHUNK: return cli_int32(self, "--chunk", value, 1, 65536, &options->chunk_tokens);
+    case CLI_OPT_KV_DTYPE:
+        if (!cli_dtype(self, "--kv-dtype", value, &options->kv_dtype))
+            return false;
+        if (weft_dtype_block_elems(options->kv_dtype) == 1)
+            return true;
+        cli_bad_usage(self, "--kv-dtype must be f16, bf16 or f32, not '%s'", value);
+        return false;
+    case CLI_OPT_EXACT: options->exact = true; return true;
+    default: return false;
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// weft run: one prompt, one answer.
+#define _POSIX_C_SOURCE 200809L
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static const char help[] =
+    "usage: weft run MODEL -p PROMPT [options]\n"
+    "\n"
+    "Writes what the model answers to PROMPT. The prompt becomes a message of the model's chat\n"
+    "template; with --raw the model continues the text itself. Without -p or -f the prompt is "
+    "read\n"
+    "from standard input. Text goes to standard output, progress and figures to standard error.\n"
+    "\n"
+    "  -p, --prompt TEXT   the prompt\n"
+    "  -f, --file FILE     read the prompt from FILE; - is standard input\n"
+    "  -n, --tokens N      most tokens to write; default: until the model ends or the context is "
+    "full\n"
+    "  --raw               no chat template: continue the prompt\n"
+    "  --quiet             no figures at the end\n"
+    "  --json              one JSON object with text and figures instead\n"
+    "\n"
+    "sampling:\n" CLI_SAMPLING_HELP "\n"
+    "model:\n" CLI_MODEL_HELP "\n"
+    "Examples:\n"
+    "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
+    "  weft run models/demo.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
+    "  git diff | weft run model.gguf --ctx 16384 --system \"Summarise this change.\"\n";
+
+enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON };
+
+typedef struct request {
+    const cli_command *self;
+    const char *model_path, *prompt, *file;
+    int32_t tokens;
+    bool raw, quiet, json;
+    engine_options options;
+    cli_sampling sampling;
+} request;
+
+// What a run holds; output() appends to `text` for --json.
+typedef struct run_state {
+    const request *wish;
+    char *read;
+    size_t prompt_bytes;
+    engine_model *model;
+    engine_session *session;
+    tokenizer_ids ids;
+    tokenizer_text text;
+    cli_progress progress;
+    engine_result result;
+} run_state;
+
+static bool take_option(request *wish, int option)
+{
+    const cli_command *self = wish->self;
+    switch (option) {
+    case 'p': wish->prompt = optarg; return true;
+    case 'f': wish->file = optarg; return true;
+    case 'n': return cli_int32(self, "-n", optarg, 0, INT32_MAX, &wish->tokens);
+    case OPT_RAW: wish->raw = true; return true;
+    case OPT_QUIET: wish->quiet = true; return true;
+    case OPT_JSON: wish->json = true; return true;
+    default:
+        return option >= CLI_OPT_TEMP ? cli_sampling_option(self, option, optarg, &wish->sampling)
+                                      : cli_model_option(self, option, optarg, &wish->options);
+    }
+}
+
+// Returns -1 to go on, or an exit status.
+static int parse(request *wish, int argc, char **argv)
+{
+    static const struct option options[] = {{"prompt", required_argument, NULL, 'p'},
+                                            {"file", required_argument, NULL, 'f'},
+                                            {"tokens", required_argument, NULL, 'n'},
+                                            {"raw", no_argument, NULL, OPT_RAW},
+                                            {"quiet", no_argument, NULL, OPT_QUIET},
+                                            {"json", no_argument, NULL, OPT_JSON},
+                                            CLI_SAMPLING_OPTIONS,
+                                            CLI_MODEL_OPTIONS,
+                                            {0}};
+    int option, status;
+    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
+            return status;
+        else if (!take_option(wish, option))
+            return CLI_USAGE;
+    wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
+    if (!wish->model_path)
+        return CLI_USAGE;
+    if (wish->prompt && wish->file)
+        return cli_bad_usage(wish->self, "give the prompt with -p or with -f, not both");
+    return -1;
+}
+
+static bool read_prompt(run_state *run, const char **prompt)
+{
+    const request *wish = run->wish;
+    if (wish->prompt) {
+        *prompt = wish->prompt;
+        run->prompt_bytes = strlen(wish->prompt);
+        return true;
+    }
+    run->read = cli_read_file(wish->self, wish->file ? wish->file : "-", &run->prompt_bytes);
+    *prompt = run->read;
+    return run->read != NULL;
+}
+
+static bool encode_chat(run_state *run, const char *prompt, engine_error *err)
+{
+    const cli_sampling *sampling = &run->wish->sampling;
+    chat_message messages[2];
+    size_t count = 0;
+    chat_template *chat = chat_template_from_gguf(engine_model_file(run->model), err);
+    if (!chat)
+        return false;
+    if (sampling->system)
+        messages[count++] = (chat_message){"system", sampling->system, strlen(sampling->system)};
+    messages[count++] = (chat_message){"user", prompt, run->prompt_bytes};
+    chat_options options = {.add_generation_prompt = true, .thinking = sampling->thinking};
+    bool fine = chat_encode(chat, engine_model_tokenizer(run->model), messages, count, &options,
+                            &run->ids, err);
+    chat_template_free(chat);
+    return fine;
+}
+
+static bool encode(run_state *run, const char *prompt, engine_error *err)
+{
+    if (!run->wish->raw)
+        return encode_chat(run, prompt, err);
+    return tokenizer_encode(engine_model_tokenizer(run->model), prompt, run->prompt_bytes,
+                            TOKENIZER_ADD_SPECIAL, &run->ids, err);
+}
+
+static bool output(void *user, const char *text, size_t bytes)
+{
+    run_state *run = user;
+    cli_progress_clear(&run->progress);
+    if (run->wish->json)
+        return tokenizer_text_append(&run->text, text, bytes) && !cli_interrupted();
+    bool fine = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    return fine && !cli_interrupted();
+}
+
+static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
+{
+    run_state *run = user;
+    return cli_progress_show(&run->progress, done_tokens, all_tokens);
+}
+
+static bool generate(run_state *run, engine_error *err)
+{
+    const request *wish = run->wish;
+    run->session = engine_session_open(run->model, err);
+    if (!run->session)
+        return false;
+    engine_generation generation = {.max_tokens = wish->tokens,
+                                    .sampling = wish->sampling.sampling,
+                                    .stops = wish->sampling.stops,
+                                    .ignore_end = wish->sampling.ignore_end,
+                                    .write = output,
+                                    .progress = show_progress,
+                                    .user = run};
+    run->progress.label = "prompt";
+    cli_catch_interrupt();
+    bool fine = engine_generate(run->session, run->ids.ids, (int32_t)run->ids.count, &generation,
+                                &run->result, err);
+    cli_progress_clear(&run->progress);
+    return fine;
+}
+
+static int print_json(const run_state *run)
+{
+    const engine_result *result = &run->result;
+    double prompt_seconds = result->prompt_seconds, seconds = result->generation_seconds;
+    json_t *object = json_pack(
+        "{s:s%, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I}", "text",
+        run->text.data ? run->text.data : "", run->text.size_bytes, "finish",
+        engine_finish_name(result->finish), "prompt_tokens", result->prompt_tokens,
+        "generated_tokens", result->generated_tokens, "prompt_tokens_per_second",
+        prompt_seconds > 0 ? result->prompt_tokens / prompt_seconds : 0.0,
+        "generated_tokens_per_second", seconds > 0 ? (result->generated_tokens - 1) / seconds : 0.0,
+        "first_token_seconds", result->first_token_seconds, "total_seconds",
+        prompt_seconds + seconds, "seed", (json_int_t)run->wish->sampling.sampling.params.seed,
+        "peak_memory_bytes", (json_int_t)cli_peak_memory_bytes());
+    if (!object)
+        return cli_failed(run->wish->self, "out of memory");
+    json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(object);
+    return CLI_DONE;
+}
+
+static int report(const run_state *run)
+{
+    const request *wish = run->wish;
+    if (wish->json)
+        return print_json(run);
+    putchar('\n');
+    if (fflush(stdout) != 0)
+        return cli_failed(wish->self, "standard output cannot be written");
+    if (!wish->quiet)
+        cli_print_result(&run->result, run->model);
+    return CLI_DONE;
+}
+
+static int execute(run_state *run)
+{
+    const request *wish = run->wish;
+    const char *prompt;
+    engine_error err = {{0}};
+    if (!read_prompt(run, &prompt))
+        return CLI_FAILED;
+    run->model = engine_model_open(wish->model_path, &wish->options, &err);
+    if (!run->model || !encode(run, prompt, &err) || !generate(run, &err))
+        return cli_failed(wish->self, "%s", err.text);
+    return report(run);
+}
+
+static int run_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.self = self, .sampling = cli_sampling_default()};
+    run_state run = {.wish = &wish};
+    int status = parse(&wish, argc, argv);
+    if (status < 0)
+        status = execute(&run);
+    engine_session_close(run.session);
+    engine_model_close(run.model);
+    tokenizer_ids_free(&run.ids);
+    tokenizer_text_free(&run.text);
+    free(run.read);
+    return status;
+}
+
+const cli_command cli_run = {"run", "answer a prompt", help, run_main};

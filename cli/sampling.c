@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+
+cli_sampling cli_sampling_default(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (cli_sampling){
+        .sampling.params = {.temperature = 0.7f,
+                            .top_k = 40,
+                            .top_p = 0.95f,
+                            .min_p = 0.05f,
+                            .seed = (uint64_t)(time.tv_sec * 1000 + time.tv_nsec / 1000000)}};
+}
+
+static bool add_stop(const cli_command *self, const char *value, cli_sampling *sampling)
+{
+    if (!*value || sampling->stop_count == CLI_MAX_STOPS) {
+        cli_bad_usage(self, *value ? "at most 16 --stop strings" : "--stop must not be empty");
+        return false;
+    }
+    sampling->stops[sampling->stop_count++] = value;
+    return true;
+}
+
+static bool parse_thinking(const cli_command *self, const char *value, chat_thinking *thinking)
+{
+    if (strcmp(value, "on") == 0)
+        *thinking = CHAT_THINKING_ON;
+    else if (strcmp(value, "off") == 0)
+        *thinking = CHAT_THINKING_OFF;
+    else {
+        cli_bad_usage(self, "--thinking must be on or off, not '%s'", value);
+        return false;
+    }
+    return true;
+}
+
+bool cli_sampling_option(const cli_command *self, int option, const char *value,
+                         cli_sampling *sampling)
+{
+    weft_sample_params *params = &sampling->sampling.params;
+    int64_t seed;
+    switch (option) {
+    case CLI_OPT_TEMP: return cli_float(self, "--temp", value, 0, 100, &params->temperature);
+    case CLI_OPT_TOP_K: return cli_int32(self, "--top-k", value, 0, INT32_MAX, &params->top_k);
+    case CLI_OPT_TOP_P: return cli_float(self, "--top-p", value, 0, 1, &params->top_p);
+    case CLI_OPT_MIN_P: return cli_float(self, "--min-p", value, 0, 1, &params->min_p);
+    case CLI_OPT_SEED:
+        if (!cli_int(self, "--seed", value, 0, INT64_MAX, &seed))
+            return false;
+        params->seed = (uint64_t)seed;
+        return true;
+    case CLI_OPT_REPEAT:
+        return cli_float(self, "--repeat-penalty", value, 0.01f, 100, &params->repetition_penalty);
+    case CLI_OPT_FREQUENCY:
+        return cli_float(self, "--frequency-penalty", value, -100, 100, &params->frequency_penalty);
+    case CLI_OPT_PRESENCE:
+        return cli_float(self, "--presence-penalty", value, -100, 100, &params->presence_penalty);
+    case CLI_OPT_STOP: return add_stop(self, value, sampling);
+    case CLI_OPT_IGNORE_END: sampling->ignore_end = true; return true;
+    case CLI_OPT_SYSTEM: sampling->system = value; return true;
+    case CLI_OPT_THINKING: return parse_thinking(self, value, &sampling->thinking);
+    default: return false;
+    }
+}
+
+void cli_print_result(const engine_result *result, const engine_model *model)
+{
+    engine_model_info info;
+    engine_model_describe(model, &info);
+    double prompt = result->prompt_seconds, seconds = result->generation_seconds;
+    fprintf(stderr,
+            "\n[prompt %d tokens, %.1f tok/s | generated %d tokens, %.1f tok/s (%s) | first token "
+            "after %.0f ms | memory %s, weights %s]\n",
+            result->prompt_tokens, prompt > 0 ? result->prompt_tokens / prompt : 0,
+            result->generated_tokens, seconds > 0 ? (result->generated_tokens - 1) / seconds : 0,
+            engine_finish_name(result->finish), result->first_token_seconds * 1e3,
+            cli_bytes(cli_peak_memory_bytes()), cli_bytes(info.weight_bytes));
+}

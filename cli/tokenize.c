@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// weft tokenize and weft detokenize: text to ids and back.
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char tokenize_help[] =
+    "usage: weft tokenize MODEL TEXT [options]\n"
+    "\n"
+    "Prints the ids and pieces of TEXT, one token a line.\n"
+    "\n"
+    "  -f, --file FILE     read the text from FILE instead; - is standard input\n"
+    "  --special           recognise control tokens such as <|im_start|> in the text\n"
+    "  --no-bos            leave out what the model wants before and after a text\n"
+    "  --ids               print only the ids, as one list for `weft logits --tokens`\n"
+    "  --json              one JSON object: {\"ids\": [...], \"pieces\": [...]}\n";
+
+static const char detokenize_help[] = "usage: weft detokenize MODEL IDS [options]\n"
+                                      "\n"
+                                      "Prints the text of a list of ids such as 1,2,3.\n"
+                                      "\n"
+                                      "  --special           show control tokens\n"
+                                      "  --json              one JSON object: {\"text\": ...}\n";
+
+enum { OPT_SPECIAL = 1, OPT_NO_BOS, OPT_IDS, OPT_JSON };
+
+static const struct option options[] = {{"file", required_argument, NULL, 'f'},
+                                        {"special", no_argument, NULL, OPT_SPECIAL},
+                                        {"no-bos", no_argument, NULL, OPT_NO_BOS},
+                                        {"ids", no_argument, NULL, OPT_IDS},
+                                        {"json", no_argument, NULL, OPT_JSON},
+                                        {"help", no_argument, NULL, CLI_OPT_HELP},
+                                        {0}};
+
+typedef struct request {
+    const cli_command *self;
+    const char *model_path, *text, *file;
+    bool special, no_bos, ids, json;
+} request;
+
+// Returns -1 to go on, or an exit status.
+static int parse(request *wish, int argc, char **argv, const char *operand)
+{
+    int option, status;
+    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        switch (option) {
+        case CLI_OPTIONS_BAD: return status;
+        case 'f': wish->file = optarg; break;
+        case OPT_SPECIAL: wish->special = true; break;
+        case OPT_NO_BOS: wish->no_bos = true; break;
+        case OPT_IDS: wish->ids = true; break;
+        case OPT_JSON: wish->json = true; break;
+        default: return cli_bad_usage(wish->self, "-%c belongs to weft run", option);
+        }
+    int wanted = wish->file ? 1 : 2;
+    if (argc - optind < wanted)
+        return cli_bad_usage(wish->self, "%s is missing", argc == optind ? "MODEL" : operand);
+    if (argc - optind > wanted)
+        return cli_bad_usage(wish->self, "unexpected argument '%s'", argv[optind + wanted]);
+    wish->model_path = argv[optind];
+    wish->text = wish->file ? NULL : argv[optind + 1];
+    return -1;
+}
+
+// Opens only what text needs: the file and its tokenizer.
+static tokenizer *open_tokenizer(const request *wish)
+{
+    engine_error err = {{0}};
+    gguf_file *file = gguf_open(wish->model_path, &err);
+    tokenizer *t = file ? tokenizer_from_gguf(file, &err) : NULL;
+    if (!t)
+        cli_failed(wish->self, "%s", err.text);
+    gguf_close(file);
+    return t;
+}
+
+// A piece as JSON text: bytes that are not UTF-8 on their own become U+FFFD.
+static json_t *piece_json(const tokenizer *t, int32_t id)
+{
+    tokenizer_text text = {0};
+    engine_error err;
+    json_t *value = NULL;
+    if (tokenizer_decode(t, &id, 1, TOKENIZER_SHOW_SPECIAL, &text, &err))
+        value = json_stringn(text.data ? text.data : "", text.size_bytes);
+    tokenizer_text_free(&text);
+    return value ? value : json_string("");
+}
+
+static void print_json(const tokenizer *t, const tokenizer_ids *list)
+{
+    json_t *ids = json_array(), *pieces = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        json_array_append_new(ids, json_integer(list->ids[i]));
+        json_array_append_new(pieces, piece_json(t, list->ids[i]));
+    }
+    json_t *object = json_pack("{s:o, s:o}", "ids", ids, "pieces", pieces);
+    json_dumpf(object, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(object);
+}
+
+static void print_lines(const tokenizer *t, const tokenizer_ids *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        tokenizer_bytes piece;
+        printf("%8d  ", list->ids[i]);
+        if (tokenizer_piece(t, list->ids[i], &piece))
+            for (size_t b = 0; b < piece.size_bytes; b++) {
+                unsigned char byte = (unsigned char)piece.data[b];
+                printf(byte < 32 || byte == 127 ? "\\x%02x" : "%c", byte);
+            }
+        putchar('\n');
+    }
+}
+
+static void print_ids(const tokenizer_ids *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        printf("%s%d", i ? "," : "", list->ids[i]);
+    putchar('\n');
+}
+
+static int tokenize_text(const request *wish, const tokenizer *t, const char *text, size_t bytes)
+{
+    tokenizer_ids list = {0};
+    engine_error err = {{0}};
+    unsigned flags = (wish->no_bos ? 0u : TOKENIZER_ADD_SPECIAL) |
+                     (wish->special ? TOKENIZER_PARSE_SPECIAL : 0u);
+    bool fine = tokenizer_encode(t, text, bytes, flags, &list, &err);
+    if (fine && wish->json)
+        print_json(t, &list);
+    else if (fine && wish->ids)
+        print_ids(&list);
+    else if (fine)
+        print_lines(t, &list);
+    tokenizer_ids_free(&list);
+    return fine ? CLI_DONE : cli_failed(wish->self, "%s", err.text);
+}
+
+static int tokenize_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.self = self};
+    int status = parse(&wish, argc, argv, "TEXT");
+    if (status >= 0)
+        return status;
+    tokenizer *t = open_tokenizer(&wish);
+    if (!t)
+        return CLI_FAILED;
+    char *read = NULL;
+    size_t bytes = wish.text ? strlen(wish.text) : 0;
+    if (wish.file)
+        read = cli_read_file(self, wish.file, &bytes);
+    status =
+        wish.file && !read ? CLI_FAILED : tokenize_text(&wish, t, read ? read : wish.text, bytes);
+    free(read);
+    tokenizer_free(t);
+    return status;
+}
+
+static int print_text(const request *wish, const tokenizer_text *text)
+{
+    const char *data = text->data ? text->data : "";
+    if (wish->json) {
+        json_t *object = json_pack("{s:s%}", "text", data, text->size_bytes);
+        json_dumpf(object, stdout, JSON_COMPACT);
+        json_decref(object);
+    } else {
+        fwrite(data, 1, text->size_bytes, stdout);
+    }
+    putchar('\n');
+    return CLI_DONE;
+}
+
+static int detokenize_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.self = self};
+    int32_t *ids, count;
+    int status = parse(&wish, argc, argv, "IDS");
+    if (status >= 0)
+        return status;
+    if (!wish.text)
+        return cli_bad_usage(self, "--file belongs to weft tokenize");
+    if (!cli_ids(self, "IDS", wish.text, &ids, &count))
+        return CLI_USAGE;
+    tokenizer *t = open_tokenizer(&wish);
+    tokenizer_text text = {0};
+    engine_error err = {{0}};
+    status = CLI_FAILED;
+    if (t && tokenizer_decode(t, ids, (size_t)count, wish.special ? TOKENIZER_SHOW_SPECIAL : 0,
+                              &text, &err))
+        status = print_text(&wish, &text);
+    else if (t)
+        cli_failed(self, "%s", err.text);
+    tokenizer_text_free(&text);
+    tokenizer_free(t);
+    free(ids);
+    return status;
+}
+
+const cli_command cli_tokenize = {"tokenize", "show the tokens of a text", tokenize_help,
+                                  tokenize_main};
+const cli_command cli_detokenize = {"detokenize", "show the text of tokens", detokenize_help,
+                                    detokenize_main};
