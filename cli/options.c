@@ -10,7 +10,7 @@ int cli_next_option(const cli_command *self, int argc, char **argv, const struct
                     int *status)
 {
     opterr = 0;
-    int option = getopt_long(argc, argv, "+:p:n:f:h", options, NULL);
+    int option = getopt_long(argc, argv, ":p:n:f:h", options, NULL);
     *status = CLI_DONE;
     if (option == CLI_OPT_HELP || option == 'h') {
         fputs(self->help, stdout);
