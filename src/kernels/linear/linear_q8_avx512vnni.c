@@ -5,33 +5,17 @@
 //
 // Weights are unsigned, as vpdpbusd wants them; their offset comes back through the sums of the
 // activations, in integers.
+#include "src/kernels/linear/linear_rows.h"
 #include "src/kernels/linear/linear_vnni_avx512.h"
-
-enum {
-    MOST_ROWS = 4, // of W at a time
-    MOST_COLS = 4, // rows of X at a time
-    AHEAD_BYTES = 1024,
-};
 
 // A few rows of W by a few rows of X.
 struct tile {
-    const unsigned char *weight; // the first row
-    int64_t stride;
-    int64_t turn, skip; // see fetch_ahead()
-    const int8_t *q[MOST_COLS];
-    const float *scale[MOST_COLS];
-    const int32_t *sum[MOST_COLS]; // or float
-    __m512 acc[MOST_ROWS][MOST_COLS];
+    struct weft__linear_rows w;
+    const int8_t *q[WEFT__TILE_COLS];
+    const float *scale[WEFT__TILE_COLS];
+    const int32_t *sum[WEFT__TILE_COLS]; // or float
+    __m512 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
 };
-
-// Rows lie one behind the other: near their end, fetch the beginning of the rows that come next.
-WEFT__INLINE void fetch_ahead(const struct tile *t, int r, int64_t offset, int bytes)
-{
-    int64_t skip = offset >= t->turn ? t->skip : 0;
-    const unsigned char *ahead = t->weight + r * t->stride + offset + skip + AHEAD_BYTES;
-    for (int i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)ahead + i, _MM_HINT_T0);
-}
 
 // Four offsets, one in each quarter of the register.
 WEFT__INLINE __m512i spread_offsets(const int32_t *sum)
@@ -50,8 +34,8 @@ WEFT__INLINE __m512 spread_scales(const float *scale)
 WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int64_t stride,
                                int64_t k, int rows, int cols, weft__vnni_unpack_fn *unpack)
 {
-    __m512i q[MOST_COLS][2], offset[MOST_COLS];
-    __m512 scale[MOST_COLS];
+    __m512i q[WEFT__TILE_COLS][2], offset[WEFT__TILE_COLS];
+    __m512 scale[WEFT__TILE_COLS];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         q[c][0] = _mm512_loadu_si512(t->q[c] + k);
@@ -78,15 +62,16 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int col
 {
     int64_t k = 0, offset = 0;
     for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++) fetch_ahead(t, r, offset, 4 * block_bytes);
-        step_blocks4(t, t->weight + offset, t->stride, k, rows, cols, unpack);
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+            weft__linear_fetch(&t->w, r, offset, 4 * block_bytes);
+        step_blocks4(t, t->w.first + offset, t->w.stride, k, rows, cols, unpack);
     }
     if (k == columns)
         return;
     // Fewer than four blocks are left: the missing ones have scale zero.
-    unsigned char tail[MOST_ROWS][4 * 34] = {{0}};
+    unsigned char tail[WEFT__TILE_ROWS][4 * 34] = {{0}};
     for (int r = 0; r < rows; r++)
-        memcpy(tail[r], t->weight + r * t->stride + offset,
+        memcpy(tail[r], t->w.first + r * t->w.stride + offset,
                (size_t)((columns - k) / 32 * block_bytes));
     step_blocks4(t, tail[0], sizeof tail[0], k, rows, cols, unpack);
 }
@@ -109,10 +94,10 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
     for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += 144) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            const unsigned char *block = t->weight + r * t->stride + offset;
-            fetch_ahead(t, r, offset, 144);
+            const unsigned char *block = t->w.first + r * t->w.stride + offset;
+            weft__linear_fetch(&t->w, r, offset, 144);
             __m512 scales = weft__vnni_scales_q4_k(block);
-            __m512 combined[MOST_COLS];
+            __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 // Scales by scales, minima by scaled sums.
@@ -154,10 +139,10 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
     for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += 210) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            const unsigned char *block = t->weight + r * t->stride + offset;
-            fetch_ahead(t, r, offset, 210);
+            const unsigned char *block = t->w.first + r * t->w.stride + offset;
+            weft__linear_fetch(&t->w, r, offset, 210);
             __m512 scales = weft__vnni_scales_q6_k(block);
-            __m512 combined[MOST_COLS];
+            __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 __m512 x = _mm512_castps256_ps512(_mm256_loadu_ps(t->scale[c] + k / 32));
@@ -184,51 +169,29 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
 
 typedef void dot_fn(struct tile *t, int64_t columns, int rows, int cols);
 
-// Rows [row, row + rows) of W by rows [col, col + cols) of X, cols at most `most`.
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
     const struct weft__q8_acts *acts = &call->acts;
     struct tile t;
-    t.weight = call->weight + row * call->weight_stride_bytes;
-    t.stride = call->weight_stride_bytes;
-    t.turn = t.stride - AHEAD_BYTES;
-    t.skip = (rows - 1) * t.stride;
+    t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        // Columns past the batch repeat its last row and are not stored.
-        int64_t m = col + c < call->batch ? col + c : call->batch - 1;
+        int64_t m = weft__linear_tile_col(call, col, c);
         t.q[c] = acts->q + m * acts->stride;
         t.scale[c] = acts->scale + m * acts->stride / 32;
         t.sum[c] = (const int32_t *)acts->sum + m * acts->stride / acts->layout->sum_elems;
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            t.acc[r][c] = _mm512_setzero_ps();
+        }
     }
-    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
-        t.acc[r][c] = _mm512_setzero_ps();
     dot(&t, call->cols, rows, cols);
-    WEFT__UNROLL for (int r = 0; r < rows; r++)
-        WEFT__UNROLL for (int c = 0; c < cols; c++) if (col + c < call->batch)
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (col + c < call->batch)
             weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
-}
-
-// How many rows of W go with how many rows of X is a matter of registers. The order of the sums is
-// the same in all tiles.
-WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           dot_fn *dot)
-{
-    int64_t row = row0;
-    if (call->batch == 1)
-        for (; row + 4 <= row1; row += 4)
-            multiply_tile(call, row, 4, 0, 1, dot);
-    else if (call->batch == 2)
-        for (; row + 4 <= row1; row += 4)
-            multiply_tile(call, row, 4, 0, 2, dot);
-    else
-        for (; row + 2 <= row1; row += 2)
-            for (int32_t col = 0; col < call->batch; col += 4)
-                multiply_tile(call, row, 2, col, 4, dot);
-    for (; row < row1; row++)
-        for (int32_t col = 0; col < call->batch; col += 2)
-            multiply_tile(call, row, 1, col, 2, dot);
+    }
 }
 
 #define LINEAR_VNNI(weight, dot)                                                                   \
@@ -236,7 +199,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
-        multiply(call, row0, row1, dot);                                                           \
+        WEFT__LINEAR_TILES(call, row0, row1, multiply_tile, dot);                                  \
     }
 
 LINEAR_VNNI(Q8_0, dot_q8_0)

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// Weights of every format by f32 activations, in the vocabulary of src/kernels/cpu/: a few rows of X
+// at a time, the lanes along the columns of W. An instruction set includes its vocabulary, its
+// linear_bytes_<isa>.h and defines weft__bytes32_widen() first.
+#ifndef WEFT_KERNELS_LINEAR_F32_H
+#define WEFT_KERNELS_LINEAR_F32_H
+
+#include "src/kernels/linear/linear_bytes.h"
+#include "src/kernels/linear/linear_rows.h"
+
+enum { WEFT__F32_PARTS = 32 / VF32_LANES };
+
+// Columns [k, k + 32) of a row as f32; with `n` below 32 only the first n are read, and zeros follow.
+typedef void weft__f32_decode_fn(const unsigned char *row, int64_t k, int n,
+                                 vf32 w[WEFT__F32_PARTS]);
+
+WEFT__INLINE int weft__f32_part(int n, int i)
+{
+    int left = n - i * VF32_LANES;
+    return left < 0 ? 0 : left < VF32_LANES ? left : VF32_LANES;
+}
+
+#define WEFT__F32_PLAIN(name, type, load, load_n)                                                  \
+    WEFT__INLINE void weft__f32_decode_##name(const unsigned char *row, int64_t k, int n,          \
+                                              vf32 w[WEFT__F32_PARTS])                             \
+    {                                                                                              \
+        const type *at = (const type *)(const void *)row + k;                                      \
+        WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)                                     \
+        {                                                                                          \
+            w[i] = n == 32 ? load(at + i * VF32_LANES)                                             \
+                           : load_n(at + i * VF32_LANES, weft__f32_part(n, i));                    \
+        }                                                                                          \
+    }
+
+WEFT__F32_PLAIN(F32, float, vf32_load, vf32_load_n)
+WEFT__F32_PLAIN(F16, uint16_t, vf32_load_f16, vf32_load_f16_n)
+WEFT__F32_PLAIN(BF16, uint16_t, vf32_load_bf16, vf32_load_bf16_n)
+
+WEFT__INLINE void weft__f32_decode_group(const struct weft__group *group, vf32 w[WEFT__F32_PARTS])
+{
+    WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
+    {
+        vf32 scale = vf32_set1(group->scale[i * VF32_LANES / 16]);
+        w[i] =
+            vf32_sub(vf32_mul(weft__bytes32_widen(group->q, i), scale), vf32_set1(group->minimum));
+    }
+}
+
+#define WEFT__F32_BLOCKS(name, group_of, block_elems, block_bytes)                                 \
+    WEFT__INLINE void weft__f32_decode_##name(const unsigned char *row, int64_t k, int n,          \
+                                              vf32 w[WEFT__F32_PARTS])                             \
+    {                                                                                              \
+        (void)n;                                                                                   \
+        struct weft__group group =                                                                 \
+            group_of(row + k / (block_elems) * (block_bytes), (int)(k % (block_elems) / 32));      \
+        weft__f32_decode_group(&group, w);                                                         \
+    }
+
+WEFT__F32_BLOCKS(Q8_0, weft__group_q8_0, 32, 34)
+WEFT__F32_BLOCKS(Q4_0, weft__group_q4_0, 32, 18)
+WEFT__F32_BLOCKS(Q4_K, weft__group_q4_k, 256, 144)
+WEFT__F32_BLOCKS(Q6_K, weft__group_q6_k, 256, 210)
+
+struct weft__f32_format {
+    weft__f32_decode_fn *decode;
+    int bytes32; // of 32 columns, rounded up
+};
+
+struct weft__f32_tile {
+    struct weft__linear_rows w;
+    const float *x[WEFT__TILE_COLS];
+    vf32 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+};
+
+WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int rows, int cols,
+                                 weft__f32_decode_fn *decode)
+{
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        vf32 w[WEFT__F32_PARTS];
+        decode(t->w.first + r * t->w.stride, k, n, w);
+        WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            const float *at = t->x[c] + k + i * VF32_LANES;
+            vf32 x = n == 32 ? vf32_load(at) : vf32_load_n(at, weft__f32_part(n, i));
+            t->acc[r][c] = vf32_fma(w[i], x, t->acc[r][c]);
+        }
+    }
+}
+
+WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, int64_t row,
+                                          int rows, int32_t col, int cols,
+                                          struct weft__f32_format format)
+{
+    struct weft__f32_tile t;
+    t.w = weft__linear_rows_at(call, row, rows);
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            t.acc[r][c] = vf32_zero();
+        }
+    }
+    int64_t k = 0;
+    for (; k + 32 <= call->cols; k += 32) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch(&t.w, r, k / 32 * format.bytes32, format.bytes32);
+        }
+        weft__f32_step(&t, k, 32, rows, cols, format.decode);
+    }
+    if (k < call->cols)
+        weft__f32_step(&t, k, (int)(call->cols - k), rows, cols, format.decode);
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (col + c < call->batch)
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
+    }
+}
+
+#define WEFT__LINEAR_F32(weight, isa, bytes32)                                                     \
+    weft__linear_fn weft__linear_##weight##_f32_##isa;                                             \
+    void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
+                                           int64_t row1)                                           \
+    {                                                                                              \
+        const struct weft__f32_format format = {weft__f32_decode_##weight, bytes32};               \
+        WEFT__LINEAR_TILES(call, row0, row1, weft__f32_multiply_tile, format);                     \
+    }
+
+#define WEFT__LINEAR_F32_ALL(isa)                                                                  \
+    WEFT__LINEAR_F32(F32, isa, 128)                                                                \
+    WEFT__LINEAR_F32(F16, isa, 64)                                                                 \
+    WEFT__LINEAR_F32(BF16, isa, 64)                                                                \
+    WEFT__LINEAR_F32(Q8_0, isa, 34)                                                                \
+    WEFT__LINEAR_F32(Q4_0, isa, 18)                                                                \
+    WEFT__LINEAR_F32(Q4_K, isa, 18)                                                                \
+    WEFT__LINEAR_F32(Q6_K, isa, 27)
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#include "src/kernels/cpu/avx2.h"
+#include "src/kernels/linear/linear_bytes_avx2.h"
+
+// Part i of 32 bytes as f32.
+WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
+{
+    __m128i half = i < 2 ? _mm256_castsi256_si128(q) : _mm256_extracti128_si256(q, 1);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(i & 1 ? _mm_srli_si128(half, 8) : half));
+}
+
+#include "src/kernels/linear/linear_f32.h"
+
+WEFT__LINEAR_F32_ALL(avx2)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What the kernels for a few rows of X share: walking tiles of W, fetching ahead.
+#ifndef WEFT_KERNELS_LINEAR_ROWS_H
+#define WEFT_KERNELS_LINEAR_ROWS_H
+
+#include "src/kernels/linear/linear_kernel.h"
+
+enum {
+    WEFT__TILE_ROWS = 4, // most rows of W in a tile
+    WEFT__TILE_COLS = 4, // most rows of X in a tile
+    WEFT__AHEAD_BYTES = 1024,
+};
+
+// The rows of W in a tile.
+struct weft__linear_rows {
+    const unsigned char *first;
+    int64_t stride;
+    int64_t turn, skip; // past offset `turn`, what is wanted next lies `skip` farther
+};
+
+WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__linear_call *call,
+                                                           int64_t row, int rows)
+{
+    int64_t stride = call->weight_stride_bytes;
+    return (struct weft__linear_rows){call->weight + row * stride, stride,
+                                      stride - WEFT__AHEAD_BYTES, (rows - 1) * stride};
+}
+
+// Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so fetch what row
+// r needs WEFT__AHEAD_BYTES from now, across its end into the tile that comes next. A prefetch never
+// faults.
+WEFT__INLINE void weft__linear_fetch(const struct weft__linear_rows *w, int r, int64_t offset,
+                                     int bytes)
+{
+    int64_t skip = offset >= w->turn ? w->skip : 0;
+    const unsigned char *ahead = w->first + r * w->stride + offset + skip + WEFT__AHEAD_BYTES;
+    WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
+    {
+        __builtin_prefetch(ahead + i);
+    }
+}
+
+// Columns of a tile past the batch repeat its last row and are not stored.
+WEFT__INLINE int32_t weft__linear_tile_col(const struct weft__linear_call *call, int32_t col, int c)
+{
+    return col + c < call->batch ? col + c : call->batch - 1;
+}
+
+// Rows [row, row + rows) of W by rows [col, col + cols) of X; all four known when compiled.
+#define WEFT__LINEAR_TILES(call, row0, row1, tile, argument)                                       \
+    do {                                                                                           \
+        int64_t row_ = row0;                                                                       \
+        if ((call)->batch == 1)                                                                    \
+            for (; row_ + 4 <= (row1); row_ += 4)                                                  \
+                tile(call, row_, 4, 0, 1, argument);                                               \
+        else if ((call)->batch == 2)                                                               \
+            for (; row_ + 4 <= (row1); row_ += 4)                                                  \
+                tile(call, row_, 4, 0, 2, argument);                                               \
+        else                                                                                       \
+            for (; row_ + 2 <= (row1); row_ += 2)                                                  \
+                for (int32_t col_ = 0; col_ < (call)->batch; col_ += 4)                            \
+                    tile(call, row_, 2, col_, 4, argument);                                        \
+        for (; row_ < (row1); row_++)                                                              \
+            for (int32_t col_ = 0; col_ < (call)->batch; col_ += 2)                                \
+                tile(call, row_, 1, col_, 2, argument);                                            \
+    } while (0)
+
+#endif
