@@ -27,7 +27,7 @@ weft_status weft__plan_sample(weft_plan *plan, const void *opaque_desc)
     launch->max_rows = desc->max_rows;
     launch->plane_bytes = weft__align_up((int64_t)desc->vocab * 4, WEFT__ALIGN);
     launch->rows_per_task = weft__plan_rows_per_task(desc->vocab);
-    plan->workspace_bytes = (size_t)(3 * launch->plane_bytes * threads);
+    plan->workspace_bytes = (size_t)(WEFT__SAMPLE_PLANES * launch->plane_bytes * threads);
     snprintf(plan->description, sizeof plan->description, "sample vocab %d rows<=%d: %s",
              desc->vocab, desc->max_rows, launch->kernel->base.name);
     return WEFT_OK;

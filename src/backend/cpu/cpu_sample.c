@@ -8,16 +8,16 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
     const struct weft__cpu_run *work = opaque;
     const struct weft__sample_launch *launch = work->launch;
     const weft_sample_args *args = work->args;
-    char *planes = (char *)args->workspace + 3 * launch->plane_bytes * thread;
-    const struct weft__sample_scratch scratch = {(void *)planes,
-                                                 (void *)(planes + launch->plane_bytes),
-                                                 (void *)(planes + 2 * launch->plane_bytes)};
-    for (int64_t row = row0; row < row1; row++) {
-        float unused;
+    int64_t plane = launch->plane_bytes;
+    char *own = (char *)args->workspace + WEFT__SAMPLE_PLANES * plane * thread;
+    const struct weft__sample_scratch scratch = {.logits = (void *)own,
+                                                 .weights = (void *)(own + plane),
+                                                 .ids = (void *)(own + 2 * plane),
+                                                 .counts = (void *)(own + 3 * plane)};
+    for (int64_t row = row0; row < row1; row++)
         launch->kernel->run(launch->vocab, &args->params[row],
                             args->logits + row * args->logits_stride, &scratch, &args->tokens[row],
-                            args->logprobs ? &args->logprobs[row] : &unused);
-    }
+                            args->logprobs ? &args->logprobs[row] : NULL);
 }
 
 weft__submit_fn weft__cpu_submit_sample;

@@ -140,8 +140,8 @@ static bool is_explained(struct check_case *c, const struct problem *p, int32_t 
     const weft_sample_params *params = &p->args.params[row];
     int32_t vocab = p->desc.vocab;
     size_t plane = (size_t)vocab * 4;
-    struct weft__sample_scratch scratch = {check_buffer(c, plane, 4), NULL,
-                                           check_buffer(c, plane, 4)};
+    struct weft__sample_scratch scratch = {.logits = check_buffer(c, plane, 4),
+                                           .counts = check_buffer(c, plane, 4)};
     struct token *tokens = check_buffer(c, (size_t)vocab * sizeof *tokens, 8);
     if (params->temperature == 0 ||
         !weft__sample_prepare(vocab, params, p->args.logits + row * p->args.logits_stride,

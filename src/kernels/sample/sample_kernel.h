@@ -11,12 +11,16 @@
 
 #include "src/kernels/kernel.h"
 
-// Working memory of one row, three planes of the vocabulary's length.
+// Working memory of one row, planes of the vocabulary's length.
+enum { WEFT__SAMPLE_PLANES = 4 };
 struct weft__sample_scratch {
     float *logits;
+    float *weights;
     int32_t *ids;
     int32_t *counts;
 };
+
+// logprob may be NULL.
 
 typedef void weft__sample_fn(int32_t vocab, const weft_sample_params *params, const float *logits,
                              const struct weft__sample_scratch *scratch, int32_t *token,
@@ -31,7 +35,7 @@ struct weft__sample_kernel {
 struct weft__sample_launch {
     const struct weft__sample_kernel *kernel;
     int32_t vocab, max_rows;
-    int64_t plane_bytes; // of one plane of scratch; a thread has three
+    int64_t plane_bytes; // of one plane of scratch; a thread has WEFT__SAMPLE_PLANES
     int64_t rows_per_task;
 };
 
@@ -39,6 +43,10 @@ struct weft__sample_launch {
 // penalties applied. False if no logit is finite. Uses scratch->counts.
 bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const float *logits,
                           const struct weft__sample_scratch *scratch);
+
+// Applies the penalties to scratch->logits. Uses scratch->counts.
+void weft__sample_penalise(const weft_sample_params *params,
+                           const struct weft__sample_scratch *scratch);
 
 // The number in [0, 1) that decides draw `step` of `seed`: the upper 53 of the first 64 bits of Philox
 // 4x32-10 with key `seed` and counter `step`.

@@ -103,7 +103,8 @@ void weft__sample_sort_ref(int32_t vocab, const weft_sample_params *params, cons
                              params->temperature == 0 ? 1 : params->temperature};
     if (!any || d.largest == -INFINITY) {
         *token = 0;
-        *logprob = -INFINITY;
+        if (logprob)
+            *logprob = -INFINITY;
         return;
     }
     *token = scratch->ids[0];
@@ -113,6 +114,7 @@ void weft__sample_sort_ref(int32_t vocab, const weft_sample_params *params, cons
         memset(scratch->counts, 0, (size_t)vocab * sizeof *scratch->counts);
         *token = draw(&d, scratch->ids, kept, u, scratch->counts, vocab);
     }
-    *logprob = (float)((scratch->logits[*token] - d.largest) / d.temperature -
-                       log(weight_sum(&d, scratch->ids, vocab)));
+    if (logprob)
+        *logprob = (float)((scratch->logits[*token] - d.largest) / d.temperature -
+                           log(weight_sum(&d, scratch->ids, vocab)));
 }

@@ -19,18 +19,12 @@ static bool has_penalty(const weft_sample_params *params)
            (repeats || params->frequency_penalty != 0 || params->presence_penalty != 0);
 }
 
-bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const float *logits,
-                          const struct weft__sample_scratch *scratch)
+void weft__sample_penalise(const weft_sample_params *params,
+                           const struct weft__sample_scratch *scratch)
 {
-    bool any = false;
-    for (int32_t i = 0; i < vocab; i++) {
-        float x = logits[i];
-        any |= x >= -FLT_MAX && x <= FLT_MAX;
-        scratch->logits[i] = x > FLT_MAX ? FLT_MAX : x >= -FLT_MAX ? x : -INFINITY;
-    }
-    if (!any || !has_penalty(params))
-        return any;
     const int32_t *history = params->history;
+    if (!has_penalty(params))
+        return;
     for (int64_t i = 0; i < params->history_len; i++)
         scratch->counts[history[i]] = 0;
     for (int64_t i = 0; i < params->history_len; i++)
@@ -42,7 +36,19 @@ bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const
             *logit = fminf(penalised(*logit, *count, params), FLT_MAX);
         *count = 0;
     }
-    return true;
+}
+
+bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const float *logits,
+                          const struct weft__sample_scratch *scratch)
+{
+    bool any = false;
+    for (int32_t i = 0; i < vocab; i++) {
+        float x = logits[i];
+        any |= x >= -FLT_MAX && x <= FLT_MAX;
+        scratch->logits[i] = x > FLT_MAX ? FLT_MAX : x >= -FLT_MAX ? x : -INFINITY;
+    }
+    weft__sample_penalise(params, scratch);
+    return any;
 }
 
 // Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
