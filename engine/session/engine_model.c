@@ -58,8 +58,12 @@ static void settle_options(engine_options *options, const model_config *config)
 
 static bool open_context(engine_model *model, engine_error *err)
 {
+    model->threads = thread_pool_create(model->options.threads, err);
+    if (!model->threads)
+        return false;
+    weft_executor executor = thread_pool_executor(model->threads);
     weft_context_desc desc = {
-        .size = sizeof desc, .device = model->options.device, .threads = model->options.threads};
+        .size = sizeof desc, .device = model->options.device, .executor = &executor};
     if (weft_context_create(&desc, &model->context) == WEFT_OK)
         return true;
     return engine_fail(err, "%s", weft_error_text(NULL));
@@ -225,6 +229,7 @@ void engine_model_close(engine_model *model)
     tokenizer_free(model->tokenizer);
     gguf_close(model->file);
     weft_context_destroy(model->context);
+    thread_pool_free(model->threads);
     free(model);
 }
 

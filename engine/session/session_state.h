@@ -4,6 +4,7 @@
 
 // What engine_model and engine_session hold; shared by the files of this room.
 
+#include "engine/base/thread_pool.h"
 #include "engine/engine.h"
 #include "engine/model/runner.h"
 
@@ -22,6 +23,7 @@ struct engine_model {
     tokenizer *tokenizer;
     model_config config;
     model_weights weights;
+    thread_pool *threads;
     weft_context *context;
     weft_kv_layout kv;
     page_pool *pool;
