@@ -271,6 +271,22 @@ static void spaces_as_sentencepiece_sees_them(void **state)
     tokenizer_free(t);
 }
 
+static void equal_scores_join_from_the_left(void **state)
+{
+    (void)state;
+    tokenizer_builder b = builder_new(TOKENIZER_SENTENCEPIECE);
+    builder_bytes(&b);
+    builder_piece(&b, "a", TOKENIZER_NORMAL, -3);  // 256
+    builder_piece(&b, "b", TOKENIZER_NORMAL, -3);  // 257
+    builder_piece(&b, "ab", TOKENIZER_NORMAL, -1); // 258
+    builder_piece(&b, "ba", TOKENIZER_NORMAL, -1); // 259
+    b.spec.add_space_prefix = false;
+    tokenizer *t = finish(&b);
+    expect_ids(t, "aba", 0, IDS(258, 256));
+    expect_ids(t, "bab", 0, IDS(259, 257));
+    tokenizer_free(t);
+}
+
 static void a_byte_without_piece_is_unknown_or_refused(void **state)
 {
     (void)state;
@@ -386,6 +402,7 @@ int main(void)
         cmocka_unit_test(whole_words_come_first_for_llama3_only),
         cmocka_unit_test(bos_and_eos_are_added_where_the_model_wants_them),
         cmocka_unit_test(spaces_as_sentencepiece_sees_them),
+        cmocka_unit_test(equal_scores_join_from_the_left),
         cmocka_unit_test(a_byte_without_piece_is_unknown_or_refused),
         cmocka_unit_test(ends_of_generation_are_known),
         cmocka_unit_test(long_words_join_like_short_ones),

@@ -50,6 +50,7 @@ CONVERSATIONS = [
     [user("What is 2 + 2?"), assistant("Add.</think>4")],
     [SYSTEM, user(""), assistant(""), user(" ")],
     [SYSTEM, user("   ")],
+    [user("\x1c\x1d a\x1b \x1e\x1f"), assistant("\u2028\u0085b\u180e\u200b\v")],
     # orders that only some families know
     [user("a"), user("b")],
     [assistant("a"), user("b")],

@@ -6,6 +6,7 @@
 README.md has the layouts. Everything follows from seeds; another version of a package may train another vocabulary.
 """
 import io
+import json
 import pathlib
 
 import sentencepiece
@@ -65,7 +66,7 @@ def train_byte_level(name, size, special, user_defined=(), unmergeable=(), **ids
     tokenizer.train_from_iterator(texts.Maker(3).training_lines(TRAINING_LINES), trainer)
     trained = tokenizer.get_vocab()
     pieces = sorted(trained, key=trained.get)
-    model = __import__("json").loads(tokenizer.to_str())["model"]
+    model = json.loads(tokenizer.to_str())["model"]
     types = [NORMAL] * len(pieces)
     for extra, kind in ((unmergeable, NORMAL), (special, CONTROL), (user_defined, USER_DEFINED)):
         pieces += extra
@@ -103,7 +104,7 @@ def main():
                      eos="<|im_end|>", padding="<|endoftext|>")
     reserved = [f"<|reserved_special_token_{i}|>" for i in range(12)]
     train_byte_level("llama-bpe", 2500, ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
-                                         "<|eot_id|>"] + reserved, unmergeable=["Ġuseword", "Number", "xxxx", "Ġé"[0] + "Ã©tre"],
+                                         "<|eot_id|>"] + reserved, unmergeable=["Ġuseword", "Number", "Ġxxxx", "ĠÃ©tre"],
                      bos="<|begin_of_text|>", eos="<|eot_id|>")
     pairs = texts.test_texts(4, plain=4400, with_specials=800)
     out = bytearray()

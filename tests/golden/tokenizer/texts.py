@@ -135,7 +135,7 @@ def test_texts(seed, plain, with_specials):
     maker = Maker(seed)
     edge = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", "a", " a", "a ", "  a", "a  b", "a   b  ", " \n a", "a \n", "\n\n a", "1", " 1", "  1", "12 345  6",
             "'", "'s", " 's", "é", "e\u0301", "\u0301", "▁", "▁▁a", "a▁b", "\0", "\0\0a", "Hello, world!", "hello  \n  world\n\n\n", "x" * 200, "ab" * 150, " " * 120,
-            "\n" * 60, "=" * 90, "1234567890" * 12, "é" * 70, "漢字" * 60, "a " * 60, " \n" * 40, "'s" * 40, "👍🏽" * 20]
+            "\n" * 60, "=" * 90, "1234567890" * 12, "é" * 70, "漢字" * 60, "a " * 60, " \n" * 40, "'s" * 40, "👍🏽" * 20, "a useword Number xxxx étre", "userword\nNumber Numbers"]
     pairs = [(text, False) for text in edge]
     pairs += [(maker.text(), False) for _ in range(plain - len(edge))]
     pairs += [(maker.text_with_specials(), i % 2 == 0) for i in range(with_specials)]
