@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/support/golden_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,4 +143,39 @@ bool golden_model_write(const golden *file, const char *path)
     }
     free(data);
     return good;
+}
+
+float golden_model_distance(const golden *file, const float *logits)
+{
+    const golden_tensor *positions = golden_find(file, "model", "positions");
+    const int32_t *at = positions->data;
+    const float *should = golden_data(file, "model", "logits", GOLDEN_F32);
+    int64_t vocab = golden_find(file, "model", "logits")->shape[1];
+    float largest = 0;
+    for (int64_t i = 0; i < positions->elements * vocab; i++) {
+        float difference = fabsf(logits[at[i / vocab] * vocab + i % vocab] - should[i]);
+        if (!(difference <= largest)) {
+            largest = isnan(difference) ? INFINITY : difference;
+        }
+    }
+    return largest;
+}
+
+int32_t golden_model_wrong_choice(const golden *file, const float *logits)
+{
+    const int32_t *tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
+    int32_t prompt = (int32_t)golden_number(file, "model", "prompt", 0);
+    int32_t greedy = (int32_t)golden_number(file, "model", "greedy", 0);
+    int64_t vocab = golden_find(file, "model", "logits")->shape[1];
+    for (int32_t i = 0; i < greedy; i++) {
+        const float *row = logits + (prompt - 1 + i) * vocab;
+        int32_t best = 0;
+        for (int32_t t = 1; t < vocab; t++) {
+            best = row[t] > row[best] ? t : best;
+        }
+        if (best != tokens[prompt + i]) {
+            return i;
+        }
+    }
+    return -1;
 }

@@ -12,4 +12,11 @@
 // error, if it cannot be written or its data differs from what the generator made.
 bool golden_model_write(const golden *file, const char *path);
 
+// Largest difference from what transformers computes, at the positions that are stored, of logits
+// [tokens][vocab] after every token of the file's "tokens". A NaN is infinitely far away.
+float golden_model_distance(const golden *file, const float *logits);
+
+// Number of the first greedy token that these logits do not choose, or -1.
+int32_t golden_model_wrong_choice(const golden *file, const float *logits);
+
 #endif
