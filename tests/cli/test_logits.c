@@ -50,11 +50,12 @@ static char *token_list(const golden *file)
     return list;
 }
 
-static int run_program(char *const argv[])
+static int run_program(const char *const argv[])
 {
     pid_t child;
     int status = 0;
-    assert_int_equal(posix_spawn(&child, WEFT_TEST_PROGRAM, NULL, NULL, argv, environ), 0);
+    assert_int_equal(
+        posix_spawn(&child, WEFT_TEST_PROGRAM, NULL, NULL, (char *const *)argv, environ), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -72,15 +73,15 @@ static float *read_logits(const golden *file)
 }
 
 // `options` are two words.
-static void expect_golden(const char *name, char *one, char *two, float bound)
+static void expect_golden(const char *name, const char *one, const char *two, float bound)
 {
     char path[64];
     snprintf(path, sizeof path, "models/%s.safetensors", name);
     golden *file = golden_open(path);
     assert_true(golden_model_write(file, model_path));
     char *tokens = token_list(file);
-    char *argv[] = {"weft",    "logits",    model_path, "--tokens", tokens, "--out", out_path,
-                    "--exact", "--threads", "2",        one,        two,    NULL};
+    const char *argv[] = {"weft",    "logits",    model_path, "--tokens", tokens, "--out", out_path,
+                          "--exact", "--threads", "2",        one,        two,    NULL};
     assert_int_equal(run_program(argv), 0);
     float *logits = read_logits(file);
     float allowed = bound * (float)golden_number(file, "model", "max_abs_logit", 0);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whole models against transformers: logits of a prompt of 300 tokens however it is cut, and 64 greedy
-// tokens. tests/golden/README.md says where the models come from. With WEFT_TEST_LONG set, every format
-// goes through everything; otherwise most formats are cut in two ways only.
+// tokens. tests/golden/README.md says where the models come from.
 #define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
@@ -33,17 +32,16 @@ typedef struct subject {
     int32_t num_tokens, prompt, greedy, vocab;
     const int32_t *tokens; // the prompt, then what greedy decoding adds
     float bound;           // on |difference| of logits
-    bool thorough;
     float worst;           // largest difference from transformers so far
     float *first, *logits; // [num_tokens][vocab]: of the first run, of this run
 } subject;
 
-// How a timeline is cut into forward passes; the first two always.
+// How a timeline is cut into forward passes.
 static const struct {
     const char *name;
     int32_t chunk, feed; // tokens per pass, tokens per call
 } cuts[] = {
-    {"one piece", 512, INT32_MAX}, {"chunks of 7", 7, INT32_MAX}, {"chunks of 64", 64, INT32_MAX},
+    {"one piece", 512, INT32_MAX}, {"chunks of 64", 64, INT32_MAX}, {"chunks of 7", 7, INT32_MAX},
     {"chunks of 1", 1, INT32_MAX}, {"token by token", 512, 1},
 };
 
@@ -64,7 +62,6 @@ static int subject_open(void **state)
     s->greedy = (int32_t)golden_number(s->file, "model", "greedy", 0);
     s->vocab = (int32_t)golden_number(s->file, "model", "vocab", 0);
     bool half = strstr(s->name, "f16") != NULL;
-    s->thorough = getenv("WEFT_TEST_LONG") || strstr(s->name, "f32") || strstr(s->name, "mixed");
     s->bound = (half ? 5e-3f : 1e-3f) * (float)golden_number(s->file, "model", "max_abs_logit", 0);
     size_t elements = (size_t)s->num_tokens * (size_t)s->vocab;
     s->first = calloc(elements, sizeof *s->first);
@@ -144,26 +141,31 @@ static void expect_golden(subject *s, const char *how)
     }
 }
 
+// Fills s->logits, the tokens fed `feed` at a time in passes of at most `chunk`.
+static void run_cut(subject *s, int32_t chunk, int32_t feed)
+{
+    engine_model *model = open_model(s, chunk, 1);
+    engine_session *session = open_session(model);
+    for (int32_t done = 0; done < s->num_tokens;) {
+        int32_t left = s->num_tokens - done;
+        engine_feed next = {.session = session,
+                            .ids = s->tokens + done,
+                            .count = left < feed ? left : feed,
+                            .logits = s->logits + (int64_t)done * s->vocab};
+        eval(model, &next, 1);
+        done += next.count;
+    }
+    engine_session_close(session);
+    engine_model_close(model);
+}
+
 static void agrees_however_cut(void **state)
 {
     subject *s = *state;
-    size_t num_cuts = s->thorough ? sizeof cuts / sizeof cuts[0] : 2;
-    for (size_t c = 0; c < num_cuts; c++) {
-        engine_model *model = open_model(s, cuts[c].chunk, 1);
-        engine_session *session = open_session(model);
-        for (int32_t done = 0; done < s->num_tokens;) {
-            int32_t left = s->num_tokens - done;
-            engine_feed feed = {.session = session,
-                                .ids = s->tokens + done,
-                                .count = left < cuts[c].feed ? left : cuts[c].feed,
-                                .logits = s->logits + (int64_t)done * s->vocab};
-            eval(model, &feed, 1);
-            done += feed.count;
-        }
-        engine_session_close(session);
-        engine_model_close(model);
+    int64_t elements = (int64_t)s->num_tokens * s->vocab;
+    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
+        run_cut(s, cuts[c].chunk, cuts[c].feed);
         expect_golden(s, cuts[c].name);
-        int64_t elements = (int64_t)s->num_tokens * s->vocab;
         if (c == 0) {
             memcpy(s->first, s->logits, (size_t)elements * sizeof *s->first);
         }
@@ -177,7 +179,7 @@ static void agrees_however_cut(void **state)
 // Three timelines of the same tokens, fed unevenly: prefill and decode in one pass.
 static void agrees_in_a_batch(void **state)
 {
-    static const int32_t feeds[][3] = {{200, 37, 299}, {1, 5, 1}, {70, 1, 1}, {1, 0, 62}};
+    static const int32_t feeds[][3] = {{80, 37, 99}, {1, 5, 1}, {70, 1, 1}, {1, 0, 30}};
     subject *s = *state;
     engine_model *model = open_model(s, 64, 3);
     engine_session *sessions[3];
@@ -238,10 +240,8 @@ static void agrees_with_transformers(void **state)
     agrees_however_cut(state);
     print_message("%s: largest difference %.2g, allowed %.2g\n", s->name, (double)s->worst,
                   (double)s->bound);
-    if (s->thorough) {
-        agrees_in_a_batch(state);
-        generates_greedily(state);
-    }
+    agrees_in_a_batch(state);
+    generates_greedily(state);
 }
 
 // An argument such as "qwen*" chooses models.

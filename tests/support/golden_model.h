@@ -13,10 +13,10 @@
 bool golden_model_write(const golden *file, const char *path);
 
 // Largest difference from what transformers computes, at the positions that are stored, of logits
-// [tokens][vocab] after every token of the file's "tokens". A NaN is infinitely far away.
+// [tokens][vocab] after every one of the file's "tokens". A NaN is infinitely far away.
 float golden_model_distance(const golden *file, const float *logits);
 
-// Number of the first greedy token that these logits do not choose, or -1.
+// Number of the first greedy token that logits after all tokens do not choose, or -1.
 int32_t golden_model_wrong_choice(const golden *file, const float *logits);
 
 #endif
