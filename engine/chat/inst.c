@@ -162,7 +162,7 @@ static bool read_reply(chat_template *t, const expression *e)
 {
     size_t content = find_term(e, false, "content");
     size_t eos = find_term(e, false, "eos_token");
-    if (eos == e->count || content >= eos)
+    if (content >= eos)
         return false;
     for (size_t i = 0; i < e->count; i++) {
         char *out = i < content ? t->reply_open : i < eos ? t->reply_close : t->reply_end;
@@ -174,27 +174,57 @@ static bool read_reply(chat_template *t, const expression *e)
     return true;
 }
 
+static bool same_user_turn(const chat_template *a, const chat_template *b)
+{
+    return a->bos_each_turn == b->bos_each_turn && a->trims == b->trims &&
+           strcmp(a->user_open, b->user_open) == 0 && strcmp(a->user_close, b->user_close) == 0;
+}
+
+// Every expression that prints a user's turn must print it alike; those with the system text are left to
+// read_system.
+static bool read_turns(chat_template *t, chat_span text)
+{
+    expression e;
+    bool has_user = false, has_reply = false;
+    for (size_t position = 0; next_expression(text, &position, &e);) {
+        bool marked =
+            find_term(&e, true, "[INST]") < e.count || find_term(&e, true, "[/INST]") < e.count;
+        if (marked && find_term(&e, false, "system") == e.count) {
+            chat_template turn = {0};
+            if (!read_user_turn(has_user ? &turn : t, &e) ||
+                (has_user && !same_user_turn(t, &turn)))
+                return false;
+            has_user = true;
+        } else if (!has_reply && find_term(&e, false, "eos_token") < e.count &&
+                   find_term(&e, false, "content") < e.count) {
+            has_reply = read_reply(t, &e);
+        }
+    }
+    return has_user && has_reply;
+}
+
+static bool read_system(chat_template *t, chat_span text)
+{
+    if (chat_find(text, "<<SYS>>") != SIZE_MAX)
+        t->system = CHAT_SYSTEM_TAGS;
+    else if (chat_find(text, "system_message") == SIZE_MAX)
+        t->system = CHAT_SYSTEM_NONE;
+    else if (chat_find(text, "loop.last and system_message is defined") != SIZE_MAX)
+        t->system = CHAT_SYSTEM_LAST;
+    else if (chat_find(text, "loop.first and system_message is defined") != SIZE_MAX)
+        t->system = CHAT_SYSTEM_FIRST;
+    else
+        return false;
+    // Some write a system text of their own where there is none: "elif true == true".
+    return chat_find(text, "true == true") == SIZE_MAX;
+}
+
 bool chat_read_inst(chat_template *t, const char *text, size_t text_bytes)
 {
     chat_span all = {text, text_bytes};
-    expression e;
-    bool has_user = false, has_reply = false;
-    for (size_t position = 0; next_expression(all, &position, &e);) {
-        bool plain_user =
-            find_term(&e, true, "[INST]") < e.count && find_term(&e, false, "system") == e.count;
-        if (!has_user && plain_user)
-            has_user = read_user_turn(t, &e);
-        else if (!has_reply && find_term(&e, false, "eos_token") < e.count &&
-                 find_term(&e, false, "content") < e.count)
-            has_reply = read_reply(t, &e);
-    }
+    if (!read_turns(t, all) || !read_system(t, all))
+        return false;
     t->begins_with_bos = !t->bos_each_turn && chat_find(all, "bos_token") != SIZE_MAX;
-    if (chat_find(all, "<<SYS>>") != SIZE_MAX)
-        t->system = CHAT_SYSTEM_TAGS;
-    else if (chat_find(all, "system_message") == SIZE_MAX)
-        t->system = CHAT_SYSTEM_NONE;
-    else
-        t->system = chat_find(all, "loop.last") != SIZE_MAX ? CHAT_SYSTEM_LAST : CHAT_SYSTEM_FIRST;
     t->name = t->system == CHAT_SYSTEM_TAGS ? "llama-2" : "mistral";
-    return has_user && has_reply;
+    return true;
 }

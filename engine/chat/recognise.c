@@ -52,6 +52,15 @@ static char *copy_first_between(chat_span text, const char *open, const char *cl
     return NULL;
 }
 
+static bool has_any(chat_span text, const char *const *forms, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (has(text, forms[i]))
+            return true;
+    }
+    return false;
+}
+
 static bool trims_content(chat_span text)
 {
     static const char *const forms[] = {
@@ -59,11 +68,17 @@ static bool trims_content(chat_span text)
         "content']|trim",  "content\"] | trim", "content\"]|trim",
         "content.strip()", "content'].strip()", "content\"].strip()",
     };
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        if (has(text, forms[i]))
-            return true;
-    }
-    return false;
+    return has_any(text, forms, sizeof forms / sizeof forms[0]);
+}
+
+// A turn ends with a line feed, in one of the ways to write that.
+static bool ends_turns_with_a_line(chat_span text)
+{
+    static const char *const forms[] = {
+        "<|im_end|>\\n",     "<|im_end|>\n",         "<|im_end|>' + '\\n", "<|im_end|>'+'\\n",
+        "<|im_end|>' + '\n", "<|im_end|>\" + \"\\n", "<|im_end|>\"+\"\\n",
+    };
+    return has_any(text, forms, sizeof forms / sizeof forms[0]);
 }
 
 static bool read_chatml(chat_template *t, chat_span text)
@@ -79,7 +94,11 @@ static bool read_chatml(chat_template *t, chat_span text)
     if (!t->default_system)
         t->default_system = copy_first_between(text, "<|im_start|>system\n", "<|im_end|>");
     t->name = t->toggles_thinking ? "qwen3" : "chatml";
-    return has(text, "<|im_end|>") && !has(text, "<|im_sep|>");
+    // Others than Qwen3 have their own idea of the toggle.
+    if (t->toggles_thinking &&
+        !has(text, "enable_thinking is defined and enable_thinking is false"))
+        return false;
+    return ends_turns_with_a_line(text) && !has(text, "<|im_sep|>");
 }
 
 static bool read_header(chat_template *t, chat_span text)
@@ -97,7 +116,7 @@ static bool read_header(chat_template *t, chat_span text)
         if (!t->knowledge_date || !t->default_date)
             return false;
     }
-    return has(text, "<|end_header_id|>") && has(text, "<|eot_id|>");
+    return has(text, "<|end_header_id|>") && has(text, "<|eot_id|>") && !has(text, "think");
 }
 
 static bool read_inst(chat_template *t, chat_span text)
@@ -108,6 +127,9 @@ static bool read_inst(chat_template *t, chat_span text)
 
 static bool read_any(chat_template *t, chat_span text)
 {
+    // Templates with macros belong to nobody's family.
+    if (has(text, "{% macro") || has(text, "{%- macro"))
+        return false;
     if (has(text, "<|im_start|>"))
         return read_chatml(t, text);
     if (has(text, "<|start_header_id|>"))

@@ -245,7 +245,19 @@ static void unknown_templates_name_the_way_out(void **state)
         "[SYSTEM_PROMPT]{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}");
     refuse_template("<|im_start|>");
     refuse_template("<|im_start|>user<|im_sep|>x<|im_end|>");
+    refuse_template("<|im_start|>{{ role }}\\n{{ content }}<|im_end|>"); // no line between turns
+    refuse_template("<|im_start|>user\\n<|im_end|>\\n{%- if enable_thinking %}<think>{%- endif %}");
+    refuse_template("{%- macro turn(m) %}<|im_start|>user\\n<|im_end|>\\n{%- endmacro %}");
     refuse_template("<|start_header_id|>");
+    refuse_template("<|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>detailed thinking on");
+    refuse_template("{{ '[INST] ' + content + ' [/INST]' }}{{ '[INST]' + content + ' [/INST]' }}"
+                    "{{ content + eos_token }}");
+    refuse_template("{{ bos_token + '[INST] ' + content + ' [/INST]' }}{{ content + ' [/INST]' }}"
+                    "{{ content + eos_token }}");
+    refuse_template(
+        "{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}{% elif true == true %}");
+    refuse_template(
+        "{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}{{ system_message }}");
     refuse_template("{{ '[INST] + content");
     refuse_template("[INST]{{");
 }
