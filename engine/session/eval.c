@@ -129,6 +129,15 @@ static void keep_last_logits(const engine_model *model, const engine_feed *feed)
                vocab * sizeof(float));
 }
 
+// After a pass that failed nobody can say which keys and values are valid: the timelines become what
+// they were.
+static bool take_back(const engine_feed *feeds, int32_t count)
+{
+    for (int32_t n = 0; n < count; n++)
+        engine_session_truncate(feeds[n].session, feeds[n].session->length_before);
+    return false;
+}
+
 static int32_t tokens_before(const engine_feed *feeds, place at)
 {
     int32_t tokens = at.token;
@@ -153,13 +162,15 @@ bool engine_eval(engine_model *model, const engine_feed *feeds, int32_t count,
         return engine_fail(err, "more than 2^31 tokens at once: evaluate in pieces");
     if (!reserve_all(feeds, count, err))
         return false;
-    for (int32_t n = 0; n < count; n++)
+    for (int32_t n = 0; n < count; n++) {
+        feeds[n].session->length_before = feeds[n].session->length;
         if (feeds[n].count > 0)
             feeds[n].session->has_logits = false;
+    }
     place at = {0, 0};
     while (at.feed < count) {
         if (!run_pass(model, feeds, count, &at, err))
-            return false;
+            return take_back(feeds, count);
         int32_t done = tokens_before(feeds, at);
         if (progress && !progress(user, done, (int32_t)all) && done < all)
             return engine_fail(err, "stopped");
