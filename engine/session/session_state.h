@@ -38,11 +38,12 @@ struct engine_model {
 
 struct engine_session {
     engine_model *model;
-    int32_t length;      // tokens whose keys and values are in the pool
-    int32_t pages;       // taken
-    int32_t *ids;        // [context_tokens]
-    int32_t *page_table; // [pages_per_session]
-    float *logits;       // [vocab]
+    int32_t length;        // tokens whose keys and values are in the pool
+    int32_t length_before; // when the evaluation under way began
+    int32_t pages;         // taken
+    int32_t *ids;          // [context_tokens]
+    int32_t *page_table;   // [pages_per_session]
+    float *logits;         // [vocab]
     bool has_logits;
 };
 
