@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -390,6 +391,45 @@ static void a_text_beyond_the_limit_is_refused(void **state)
     tokenizer_free(t);
 }
 
+// --- threads ----------------------------------------------------------------------------------------
+
+enum { THREADS = 4, ROUNDS = 50 };
+
+static const char SHARED_TEXT[] = "abc ab a  12\n\xc3\xa9\xff<tool>it's <|end|> abcabc";
+
+static void *encode_often(void *argument)
+{
+    const tokenizer *t = argument;
+    size_t sum = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        tokenizer_ids list = {0};
+        if (!tokenizer_encode(t, SHARED_TEXT, sizeof SHARED_TEXT - 1, TOKENIZER_PARSE_SPECIAL,
+                              &list, NULL))
+            return NULL;
+        for (size_t i = 0; i < list.count; i++)
+            sum += (size_t)list.ids[i] * (i + 1);
+        tokenizer_ids_free(&list);
+    }
+    return (void *)(uintptr_t)sum;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    tokenizer *t = small_byte_level("llama-bpe");
+    pthread_t threads[THREADS];
+    void *expected = encode_often(t);
+    assert_non_null(expected);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_often, t), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *sum;
+        assert_int_equal(pthread_join(threads[i], &sum), 0);
+        assert_ptr_equal(sum, expected);
+    }
+    tokenizer_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +448,7 @@ int main(void)
         cmocka_unit_test(long_words_join_like_short_ones),
         cmocka_unit_test(hostile_lengths_take_no_hostile_time),
         cmocka_unit_test(a_text_beyond_the_limit_is_refused),
+        cmocka_unit_test(threads_share_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
