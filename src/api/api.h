@@ -10,6 +10,10 @@
 // NULL, a size below 8 or unknown members that are set.
 bool weft__api_read(void *to, uint32_t to_bytes, const void *from);
 
+// Bytes of a public struct up to its reserved tail: what this version knows of it.
+#define WEFT__KNOWN(pointer)                                                                       \
+    ((uint32_t)((const char *)(pointer)->reserved - (const char *)(pointer)))
+
 #define WEFT__TRY(expression)                                                                      \
     do {                                                                                           \
         weft_status weft__status = (expression);                                                   \

@@ -8,7 +8,7 @@
 static weft_status check_desc(weft_context *context, weft_activation_desc *desc,
                               const weft_activation_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL,
                           "activation: bad descriptor size or unknown members");
     if ((unsigned)desc->kind > WEFT_ACTIVATION_GELU_TANH)
@@ -34,7 +34,7 @@ weft_status weft_activation_plan(weft_context *context, const weft_activation_de
 weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *user_args)
 {
     weft_activation_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_activation, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_activation, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__activation_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
     if (args.rows == 0)

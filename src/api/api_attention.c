@@ -34,7 +34,7 @@ static weft_status check_desc(weft_context *context, weft_attention_desc *desc,
                               const weft_attention_desc *user_desc)
 {
     const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT;
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL,
                           "attention: bad descriptor size or unknown members");
     if (desc->flags & ~known)
@@ -141,7 +141,7 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
 weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *user_args)
 {
     weft_attention_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__attention_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, launch->max_seqs));
     if (args.num_seqs == 0)

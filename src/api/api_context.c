@@ -77,7 +77,7 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
 
     if (!out)
         return creation_fail(WEFT_EINVAL, "%s", "no place for the context");
-    if (user_desc && !weft__api_read(&desc, sizeof desc, user_desc))
+    if (user_desc && !weft__api_read(&desc, WEFT__KNOWN(&desc), user_desc))
         return creation_fail(
             WEFT_EINVAL, "%s",
             "the descriptor has no size or sets members this version does not know");

@@ -12,7 +12,7 @@
 static weft_status check_desc(weft_context *context, weft_embedding_desc *desc,
                               const weft_embedding_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL,
                           "embedding: bad descriptor size or unknown members");
     if (weft_dtype_block_elems(desc->table_dtype) == 0)
@@ -48,7 +48,7 @@ weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc
 weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *user_args)
 {
     weft_embedding_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_embedding, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_embedding, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__embedding_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
     if (args.tokens == 0)

@@ -8,7 +8,7 @@
 static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc,
                               const weft_kv_append_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "kv: bad descriptor size or unknown members");
     WEFT__TRY(weft__api_check_layout(context, "kv", &desc->layout));
     if (desc->max_tokens < 1)
@@ -51,7 +51,7 @@ static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args
 weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args *user_args)
 {
     weft_kv_append_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_kv, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_kv, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__kv_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
     if (args.tokens == 0)

@@ -11,7 +11,7 @@ static weft_status check_desc(weft_context *context, weft_linear_desc *desc,
                               const weft_linear_desc *user_desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT;
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "linear: bad descriptor size or unknown members");
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "linear: unknown flags 0x%x", desc->flags & ~known);
@@ -48,7 +48,7 @@ weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user
 weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_args)
 {
     weft_linear_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_linear, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_linear, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__linear_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "batch", args.batch, launch->max_batch));
     if (args.batch == 0)

@@ -10,7 +10,7 @@
 static weft_status check_desc(weft_context *context, weft_norm_desc *desc,
                               const weft_norm_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "norm: bad descriptor size or unknown members");
     if (desc->flags & ~(uint32_t)WEFT_NORM_WEIGHT_PLUS_ONE)
         return weft__fail(context, WEFT_EINVAL, "norm: unknown flags 0x%x", desc->flags);
@@ -38,7 +38,7 @@ weft_status weft_norm_plan(weft_context *context, const weft_norm_desc *user_des
 weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *user_args)
 {
     weft_norm_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_norm, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_norm, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__norm_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
     if (args.rows == 0)

@@ -11,7 +11,7 @@
 static weft_status check_desc(weft_context *context, weft_rope_desc *desc,
                               const weft_rope_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "rope: bad descriptor size or unknown members");
     if (desc->num_heads < 1 || desc->head_dim < 1 || desc->max_tokens < 0)
         return weft__fail(context, WEFT_EINVAL,
@@ -34,7 +34,7 @@ weft_status weft_rope_plan(weft_context *context, const weft_rope_desc *user_des
 weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args)
 {
     weft_rope_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_rope, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_rope, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__rope_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
     if (args.tokens == 0)

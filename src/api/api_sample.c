@@ -10,7 +10,7 @@
 static weft_status check_desc(weft_context *context, weft_sample_desc *desc,
                               const weft_sample_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "sample: bad descriptor size or unknown members");
     if (desc->vocab < 1 || desc->max_rows < 0)
         return weft__fail(context, WEFT_EINVAL, "sample: vocab and max_rows must be positive");
@@ -54,7 +54,7 @@ static const char *check_params(const weft_sample_params *params, int32_t vocab)
 weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_args)
 {
     weft_sample_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_sample, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_sample, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__sample_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
     if (args.rows == 0)

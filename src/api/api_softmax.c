@@ -10,7 +10,7 @@
 static weft_status check_desc(weft_context *context, weft_softmax_desc *desc,
                               const weft_softmax_desc *user_desc)
 {
-    if (!weft__api_read(desc, sizeof *desc, user_desc))
+    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
         return weft__fail(context, WEFT_EINVAL, "softmax: bad descriptor size or unknown members");
     if (desc->dim < 1 || desc->max_rows < 0)
         return weft__fail(context, WEFT_EINVAL, "softmax: dim and max_rows must be positive");
@@ -37,7 +37,7 @@ weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *us
 weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *user_args)
 {
     weft_softmax_args args;
-    WEFT__TRY(weft__api_open(plan, WEFT__OP_softmax, &args, sizeof args, user_args));
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_softmax, &args, WEFT__KNOWN(&args), user_args));
     const struct weft__softmax_launch *launch = plan->launch;
     WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
     if (args.rows == 0)

@@ -17,13 +17,13 @@ weft_status weft__plan_rope(weft_plan *plan, const void *opaque_desc)
     const weft_rope_desc *desc = opaque_desc;
     struct weft__rope_launch *launch = plan->launch;
     weft_status status;
-    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
-    if (!launch->kernel)
-        return status;
     const char *wrong =
         weft__rope_frequencies_make(&desc->rope, desc->head_dim, &launch->frequencies);
     if (wrong)
         return weft__fail(plan->context, WEFT_EINVAL, "rope: %s", wrong);
+    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
+    if (!launch->kernel)
+        return status;
     launch->num_heads = desc->num_heads;
     launch->head_dim = desc->head_dim;
     launch->max_tokens = desc->max_tokens;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include "tests/support/context_fixture.h"
+
+static weft_plan *plan_of(weft_context *context, weft_norm_desc desc)
+{
+    weft_plan *plan = NULL;
+    desc.size = sizeof desc;
+    assert_int_equal(weft_norm_plan(context, &desc, &plan), WEFT_OK);
+    return plan;
+}
+
+static void computes_by_hand(void **state)
+{
+    const float x[4] = {1, -3, 1, -3}, weight[4] = {1, 2, 0, -1}, bias[4] = {0, 0, 5, 0};
+    float y[4];
+    // LayerNorm: mean -1, variance 4
+    weft_plan *plan = plan_of(*state, (weft_norm_desc){.kind = WEFT_NORM_LAYER, .dim = 4});
+    weft_norm_args args = {
+        .size = sizeof args, .rows = 1, .x = x, .y = y, .weight = weight, .bias = bias};
+    assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+    assert_true(y[0] == 1 && y[1] == -2 && y[2] == 5 && y[3] == 1);
+    weft_plan_destroy(plan);
+    // RMSNorm with the weight stored as w - 1: mean square 5, eps 4
+    plan =
+        plan_of(*state, (weft_norm_desc){.dim = 4, .eps = 4, .flags = WEFT_NORM_WEIGHT_PLUS_ONE});
+    args.bias = NULL;
+    assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+    const float want[4] = {2 / 3.0f, -3, 1 / 3.0f, 0};
+    for (int i = 0; i < 4; i++)
+        assert_true(fabsf(y[i] - want[i]) < 1e-6f);
+    weft_plan_destroy(plan);
+}
+
+// Many rows go through the executor, few do not: the result is the same, and strides are kept.
+static void spreads_rows(void **state)
+{
+    enum { ROWS = 100, DIM = 700, STRIDE = 703 };
+    float *x = malloc(sizeof *x * ROWS * STRIDE), *y = malloc(sizeof *y * ROWS * STRIDE);
+    for (int i = 0; i < ROWS * STRIDE; i++) {
+        x[i] = sinf((float)i);
+        y[i] = -7;
+    }
+    weft_plan *plan = plan_of(*state, (weft_norm_desc){.dim = DIM, .max_rows = ROWS});
+    weft_norm_args args = {
+        .size = sizeof args, .rows = ROWS, .x = x, .x_stride = STRIDE, .y = y, .y_stride = STRIDE};
+    assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+    for (int row = 0; row < ROWS; row++) {
+        float alone[DIM];
+        args.rows = 1;
+        args.x = x + row * STRIDE;
+        args.y = alone;
+        args.y_stride = 0;
+        assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+        assert_memory_equal(alone, y + row * STRIDE, sizeof alone);
+        for (int i = DIM; i < STRIDE; i++)
+            assert_true(y[row * STRIDE + i] == -7);
+    }
+    weft_plan_destroy(plan);
+    free(x);
+    free(y);
+}
+
+static void refuses_descriptors(void **state)
+{
+    weft_plan *plan = NULL;
+    const weft_norm_desc good = {.size = sizeof good, .dim = 8};
+    weft_norm_desc bad = good;
+    assert_int_equal(weft_norm_plan(NULL, &good, &plan), WEFT_EINVAL);
+    assert_int_equal(weft_norm_plan(*state, &good, NULL), WEFT_EINVAL);
+    assert_refused(*state, weft_norm_plan(*state, NULL, &plan), WEFT_EINVAL, "descriptor");
+    bad.dim = 0;
+    assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EINVAL, "dim");
+    bad = good;
+    bad.max_rows = -1;
+    assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EINVAL, "max_rows");
+    const float epsilons[] = {-1e-6f, INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        bad = good;
+        bad.eps = epsilons[i];
+        assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EINVAL, "eps");
+    }
+    bad = good;
+    bad.flags = 8;
+    assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EINVAL, "flags");
+    bad = good;
+    bad.kind = (weft_norm_kind)2;
+    assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EINVAL, "kind");
+    bad = good;
+    bad.variant = "norm_layer_ref"; // exists, but is of the other kind
+    assert_refused(*state, weft_norm_plan(*state, &bad, &plan), WEFT_EVARIANT, "norm_layer_ref");
+    assert_null(plan);
+}
+
+static void refuses_arguments(void **state)
+{
+    float x[8] = {0}, y[8] = {42};
+    weft_plan *plan = plan_of(*state, (weft_norm_desc){.dim = 4, .max_rows = 2});
+    const weft_norm_args good = {.size = sizeof good, .rows = 1, .x = x, .y = y};
+    weft_norm_args bad = good;
+    bad.rows = 3;
+    assert_refused(*state, weft_norm_run(plan, &bad), WEFT_EINVAL, "0..2");
+    bad.rows = -1;
+    assert_refused(*state, weft_norm_run(plan, &bad), WEFT_EINVAL, "rows=-1");
+    bad = good;
+    bad.x = NULL;
+    assert_refused(*state, weft_norm_run(plan, &bad), WEFT_EINVAL, "NULL");
+    bad = good;
+    bad.x_stride = 3;
+    assert_refused(*state, weft_norm_run(plan, &bad), WEFT_EINVAL, "stride");
+    bad = good;
+    bad.bias = x;
+    assert_refused(*state, weft_norm_run(plan, &bad), WEFT_EINVAL, "bias");
+    assert_int_equal(weft_norm_run(NULL, &good), WEFT_EINVAL);
+    weft_softmax_args other = {.size = sizeof other};
+    assert_refused(*state, weft_softmax_run(plan, &other), WEFT_EINVAL, "another operation");
+    assert_true(y[0] == 42);
+    bad = (weft_norm_args){.size = sizeof bad}; // no rows: nothing is needed
+    assert_int_equal(weft_norm_run(plan, &bad), WEFT_OK);
+    weft_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(computes_by_hand),
+        cmocka_unit_test(spreads_rows),
+        cmocka_unit_test(refuses_descriptors),
+        cmocka_unit_test(refuses_arguments),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+
+#include "tests/support/context_fixture.h"
+
+static void normalises(void **state)
+{
+    weft_plan *plan;
+    // Logarithms of 1, 2, 5 (scaled by 2, shifted far up), a masked element; then a masked row.
+    float x[8] = {500,
+                  500 + 0.5f * logf(2),
+                  500 + 0.5f * logf(5),
+                  -INFINITY,
+                  -INFINITY,
+                  -INFINITY,
+                  -INFINITY,
+                  -INFINITY};
+    const float want[8] = {0.125f, 0.25f, 0.625f};
+    weft_softmax_desc desc = {.size = sizeof desc, .dim = 4, .max_rows = 2, .scale = 2};
+    assert_int_equal(weft_softmax_plan(*state, &desc, &plan), WEFT_OK);
+    weft_softmax_args args = {.size = sizeof args, .rows = 2, .x = x};
+    assert_int_equal(weft_softmax_run(plan, &args), WEFT_OK);
+    for (int i = 0; i < 8; i++)
+        assert_true(fabsf(x[i] - want[i]) < 1e-4f);
+    assert_true(x[3] == 0 && x[7] == 0);
+    weft_plan_destroy(plan);
+}
+
+static void refuses(void **state)
+{
+    weft_plan *plan = NULL;
+    float x[4] = {0};
+    weft_softmax_desc desc = {.size = sizeof desc, .dim = 0};
+    assert_refused(*state, weft_softmax_plan(*state, &desc, &plan), WEFT_EINVAL, "dim");
+    desc.dim = 4;
+    desc.scale = NAN;
+    assert_refused(*state, weft_softmax_plan(*state, &desc, &plan), WEFT_EINVAL, "scale");
+    desc.scale = 0;
+    desc.variant = "norm_rms_ref";
+    assert_refused(*state, weft_softmax_plan(*state, &desc, &plan), WEFT_EVARIANT, "norm_rms_ref");
+    desc.variant = NULL;
+    assert_int_equal(weft_softmax_plan(*state, &desc, &plan), WEFT_OK);
+    assert_non_null(strstr(weft_plan_describe(plan), "softmax"));
+    weft_softmax_args args = {.size = sizeof args, .rows = 1};
+    assert_refused(*state, weft_softmax_run(plan, &args), WEFT_EINVAL, "NULL");
+    args.x = x;
+    args.x_stride = -4;
+    assert_refused(*state, weft_softmax_run(plan, &args), WEFT_EINVAL, "stride");
+    args.x_stride = 0;
+    args.rows = 2;
+    assert_refused(*state, weft_softmax_run(plan, &args), WEFT_EINVAL, "rows=2");
+    weft_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normalises),
+        cmocka_unit_test(refuses),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}
