@@ -3,7 +3,7 @@
  *
  *  This header includes all others. Start with context.h (contexts, plans), then the operation you
  *  need: linear.h, attention.h with kv.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
- *  sample.h.
+ *  sample.h. probe.h measures the ceilings of the device.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -15,6 +15,7 @@
 #include "kv.h"
 #include "linear.h"
 #include "norm.h"
+#include "probe.h"
 #include "rope.h"
 #include "sample.h"
 #include "softmax.h"

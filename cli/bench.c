@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// weft bench: measures the device, and what the kernels make of it.
+#include <string.h>
+
+#include "cli/cli.h"
+
+extern const cli_command bench_device, bench_linear;
+
+static const cli_command *const benches[] = {&bench_device, &bench_linear};
+enum { BENCH_COUNT = sizeof benches / sizeof *benches };
+
+static const char help[] =
+    "usage: weft bench device|linear [options]\n"
+    "\n"
+    "  device      the ceilings: memory read, f32 multiply-adds, int8 dot products\n"
+    "  linear      matrices of any format times one or more rows of activations\n"
+    "\n"
+    "Everything is held against what the device can do at most, measured in the same run: a row "
+    "says\n"
+    "which share of the nearer roof it reached, memory or arithmetic. That share is what to "
+    "compare\n"
+    "between machines and versions; microseconds of a shared machine drift.\n"
+    "\n"
+    "weft bench device --help and so on explain each.  For a start:\n"
+    "\n"
+    "  weft bench device\n"
+    "  weft bench linear --format q4_0,q8_0,f16 --rows 4096 --cols 14336 --batch 1\n";
+
+static int bench_main(const cli_command *self, int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        fputs(self->help, stdout);
+        return CLI_DONE;
+    }
+    for (int i = 0; i < BENCH_COUNT; i++)
+        if (strcmp(strchr(benches[i]->name, ' ') + 1, name) == 0)
+            return benches[i]->run(benches[i], argc - 1, argv + 1);
+    return cli_bad_usage(self, "say what to measure: device or linear");
+}
+
+const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,
+                               bench_main};

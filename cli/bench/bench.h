@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#ifndef CLI_BENCH_BENCH_H
+#define CLI_BENCH_BENCH_H
+
+// What the benchmarks share. A benchmark is one file, cli/bench/bench_<what>.c, that defines the
+// cli_command bench_<what> and is listed in cli/bench.c. It measures rows: JSON objects that stand
+// beside the ceilings of the device, measured in the same run.
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+
+// --- options ------------------------------------------------------------------------------------------
+
+enum {
+    BENCH_OPT_JSON = 1,
+    BENCH_OPT_HOT,
+    BENCH_OPT_SECONDS,
+    BENCH_OPT_WORKING_SET,
+    BENCH_OPT_VARIANT,
+    BENCH_OPT_FIRST, // benchmarks number their own options from here
+};
+
+#define BENCH_OPTIONS                                                                              \
+    {"json", no_argument, NULL, BENCH_OPT_JSON}, {"hot", no_argument, NULL, BENCH_OPT_HOT},        \
+        {"seconds", required_argument, NULL, BENCH_OPT_SECONDS},                                   \
+        {"working-set", required_argument, NULL, BENCH_OPT_WORKING_SET},                           \
+        {"variant", required_argument, NULL, BENCH_OPT_VARIANT},                                   \
+        {"threads", required_argument, NULL, CLI_OPT_THREADS},                                     \
+        {"device", required_argument, NULL, CLI_OPT_DEVICE},                                       \
+    {                                                                                              \
+        "help", no_argument, NULL, CLI_OPT_HELP                                                    \
+    }
+
+#define BENCH_HELP                                                                                 \
+    "  --threads T         threads; default one per core\n"                                        \
+    "  --device D          cpu (default) or cuda\n"                                                \
+    "  --seconds S         time to measure a row for; default 1\n"                                 \
+    "  --working-set MIB   memory to rotate over; default 4 times the last cache, at most a "      \
+    "quarter\n"                                                                                    \
+    "                      of the machine's memory\n"                                              \
+    "  --json              one JSON object per row\n"
+
+#define BENCH_COLD_HELP                                                                            \
+    "  --hot               the same memory every time, as far as caches keep it; the default "     \
+    "rotates\n"                                                                                    \
+    "                      over copies, as the layers of a model do\n"                             \
+    "  --variant V         a kernel by name (weft info --kernels) instead of the best one\n"
+
+enum { BENCH_MAX_LIST = 32 };
+
+// Numbers such as "1,2,4".
+typedef struct bench_list {
+    int32_t values[BENCH_MAX_LIST];
+    int32_t count;
+} bench_list;
+
+bool bench_parse_list(const cli_command *self, const char *option, const char *text, int32_t low,
+                      int32_t high, bench_list *list);
+
+// Formats such as "q4_0,q8_0", or "all".
+typedef struct bench_formats {
+    weft_dtype values[BENCH_MAX_LIST];
+    int32_t count;
+} bench_formats;
+
+bool bench_parse_formats(const cli_command *self, const char *option, const char *text,
+                         bench_formats *formats);
+
+// --- a run --------------------------------------------------------------------------------------------
+
+typedef struct bench {
+    const cli_command *self;
+    bool json, hot;
+    float seconds;
+    int32_t working_set_mib; // 0: chosen
+    const char *variant;
+    int32_t threads;
+    weft_device device;
+    // Set by bench_begin.
+    weft_context *context;
+    char *memory;         // what is rotated over, huge pages where the system gives them
+    int64_t memory_bytes; // a whole number of WEFT_PROBE_UNIT_BYTES
+    int64_t next_byte;    // where the rotation goes on
+    int32_t rows_printed;
+    bool progress_shown;
+} bench;
+
+bench bench_default(const cli_command *self);
+
+// Takes one of BENCH_OPTIONS; false (with a message) if its value is bad.
+bool bench_option(bench *run, int option, const char *value);
+
+// Creates the context; false with a message.
+bool bench_begin(bench *run);
+void bench_end(bench *run);
+
+// How much memory to rotate over for a problem of problem_bytes: that much alone when hot.
+int64_t bench_working_set(const bench *run, int64_t problem_bytes);
+
+// Makes run->memory `bytes` long, rounded up, all of it touched; false with a message.
+bool bench_reserve(bench *run, int64_t bytes);
+
+// Copies of a problem that fit into the memory, one behind the other, each *stride_bytes long.
+int32_t bench_copies(const bench *run, int64_t problem_bytes, int64_t *stride_bytes);
+
+// The number of the copy whose turn it is. Everything that reads the memory takes turns round the same
+// ring, so that what comes next has always been out of the caches longest.
+int32_t bench_next_copy(bench *run, int64_t stride_bytes);
+
+// Prints `weft_error_text` of the run; returns false.
+bool bench_error(const bench *run);
+
+// --- time ---------------------------------------------------------------------------------------------
+
+typedef struct bench_time {
+    double us_median, us_min;
+    int32_t runs;
+} bench_time;
+
+// Calls body(user, i) for i = 0, 1, ... and measures each call, once beforehand unmeasured, for about
+// `seconds` and at least three times. False as soon as body is.
+typedef bool bench_body(void *user, int32_t i);
+bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time);
+
+// --- ceilings -----------------------------------------------------------------------------------------
+
+typedef struct bench_roof {
+    double gbps;       // reading run->memory
+    double fma_gflops; // f32; a multiply-add is two operations
+    double dot_gflops; // int8
+} bench_roof;
+
+// Raises the ceilings to what is measured now: called before and after what is held against them.
+bool bench_raise_roof(bench *run, bench_roof *roof);
+
+// Measures one probe of a kernel (NULL: the best); *amount is the bytes or operations of a run.
+bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
+                 bench_time *time, double *amount);
+
+// --- rows ---------------------------------------------------------------------------------------------
+
+// The part of a plan's description that names the kernel, and that kernel's instruction set.
+typedef struct bench_kernel {
+    char name[96];
+    const char *isa;
+} bench_kernel;
+
+bench_kernel bench_kernel_of(const bench *run, const char *description);
+
+// Adds time, bytes, flops, rates and, unless roof_gflops is 0, their share of the roofs.
+void bench_add_figures(json_t *row, const bench_time *time, double bytes, double flops,
+                       double roof_gbps, double roof_gflops);
+
+// Prints a row: an object per line with --json, else a line of the named columns, under a heading once.
+// Takes the row over.
+typedef struct bench_column {
+    const char *key, *heading;
+    int width; // negative: to the left
+    int digits;
+    double scale; // 0: 1; 100 for per cent
+} bench_column;
+
+bool bench_print(bench *run, json_t *row, const bench_column *columns);
+
+// One line of progress on standard error, if that is a terminal; NULL wipes it.
+void bench_progress(bench *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

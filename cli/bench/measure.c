@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// The clock and the ceilings.
+#include <stdlib.h>
+
+#include "cli/bench/bench.h"
+
+enum { MAX_RUNS = 100000, MIN_RUNS = 3 };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time)
+{
+    static double us[MAX_RUNS];
+    int32_t runs = 0;
+    if (!body(user, 0))
+        return false;
+    double begin = cli_now_seconds(), before = begin;
+    while (runs < MAX_RUNS && (runs < MIN_RUNS || before - begin < seconds)) {
+        if (!body(user, runs + 1))
+            return false;
+        double now = cli_now_seconds();
+        us[runs++] = (now - before) * 1e6;
+        before = now;
+    }
+    qsort(us, (size_t)runs, sizeof *us, by_value);
+    *time = (bench_time){(us[(runs - 1) / 2] + us[runs / 2]) / 2, us[0], runs};
+    return true;
+}
+
+// A read is a slice of the memory, as long as a large matrix, so that on a shared machine it is disturbed
+// as often as what it is compared with; the slices take turns.
+enum { SLICE_BYTES = 32 << 20 };
+
+typedef struct probe {
+    bench *run;
+    weft_probe_args args;
+    double products; // of a run, as its chains counted them
+} probe;
+
+static bool run_probe(void *user, int32_t i)
+{
+    probe *p = user;
+    weft_probe_result result;
+    p->args.memory = p->run->memory + bench_next_copy(p->run, p->args.bytes) * p->args.bytes;
+    (void)i;
+    if (weft_probe_run(p->run->context, &p->args, &result) != WEFT_OK)
+        return false;
+    p->products = (double)result.value;
+    return true;
+}
+
+bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
+                 bench_time *time, double *amount)
+{
+    // Steps: some hundred microseconds, long against starting the threads.
+    int64_t slice = run->hot || run->memory_bytes < SLICE_BYTES ? run->memory_bytes : SLICE_BYTES;
+    probe p = {.run = run,
+               .args = {.size = sizeof p.args,
+                        .kind = kind,
+                        .bytes = slice,
+                        .steps = 1 << 16,
+                        .variant = variant}};
+    if (!bench_measure(seconds, run_probe, &p, time))
+        return bench_error(run);
+    *amount = kind == WEFT_PROBE_READ ? (double)slice : 2 * p.products;
+    return true;
+}
+
+static bool raise(bench *run, weft_probe_kind kind, double seconds, double *giga_per_second)
+{
+    bench_time time = {0};
+    double amount = 0;
+    if (!bench_probe(run, kind, NULL, seconds, &time, &amount))
+        return false;
+    double reached = amount / time.us_min * 1e-3;
+    if (reached > *giga_per_second)
+        *giga_per_second = reached;
+    return true;
+}
+
+bool bench_raise_roof(bench *run, bench_roof *roof)
+{
+    bench_progress(run, "measuring the ceilings");
+    double seconds = run->seconds < 1 ? run->seconds / 4 : 0.25;
+    return raise(run, WEFT_PROBE_READ, seconds, &roof->gbps) &&
+           raise(run, WEFT_PROBE_FMA_F32, seconds / 8, &roof->fma_gflops) &&
+           raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops);
+}

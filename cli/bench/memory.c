@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// The memory that is measured, and the run that owns it.
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/bench/bench.h"
+
+// Bytes of the largest cache, from what Linux says of the first core; 32 MiB if it says nothing.
+static int64_t last_cache_bytes(void)
+{
+    int64_t most = 0;
+    for (int index = 0; index < 8; index++) {
+        char path[96], unit = 0;
+        long long size = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            break;
+        if (fscanf(file, "%lld%c", &size, &unit) == 2) {
+            size *= unit == 'M' ? 1 << 20 : unit == 'K' ? 1 << 10 : 1;
+            most = size > most ? size : most;
+        }
+        fclose(file);
+    }
+    return most ? most : 32 << 20;
+}
+
+bool bench_error(const bench *run)
+{
+    cli_failed(run->self, "%s", weft_error_text(run->context));
+    return false;
+}
+
+bool bench_begin(bench *run)
+{
+    weft_context_desc desc = {.size = sizeof desc, .device = run->device, .threads = run->threads};
+    return weft_context_create(&desc, &run->context) == WEFT_OK || bench_error(run);
+}
+
+void bench_end(bench *run)
+{
+    bench_progress(run, NULL);
+    weft_context_destroy(run->context);
+    if (run->memory)
+        munmap(run->memory, (size_t)run->memory_bytes);
+}
+
+int64_t bench_working_set(const bench *run, int64_t problem_bytes)
+{
+    if (run->hot)
+        return problem_bytes;
+    int64_t wanted = 4 * last_cache_bytes();
+    int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 4;
+    if (run->working_set_mib)
+        wanted = (int64_t)run->working_set_mib << 20;
+    else if (wanted > most)
+        wanted = most;
+    return wanted > problem_bytes ? wanted : problem_bytes;
+}
+
+bool bench_reserve(bench *run, int64_t bytes)
+{
+    bytes = (bytes + WEFT_PROBE_UNIT_BYTES - 1) / WEFT_PROBE_UNIT_BYTES * WEFT_PROBE_UNIT_BYTES;
+    if (bytes == run->memory_bytes)
+        return true;
+    if (run->memory)
+        munmap(run->memory, (size_t)run->memory_bytes);
+    run->memory = NULL;
+    run->memory_bytes = run->next_byte = 0;
+    bench_progress(run, "preparing %s of memory", cli_bytes(bytes));
+    void *memory =
+        mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        cli_failed(run->self, "no %s of memory: measure less with --working-set or smaller sizes",
+                   cli_bytes(bytes));
+        return false;
+    }
+    madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+    memset(memory, 1, (size_t)bytes); // pages of zeros would all be one page
+    run->memory = memory;
+    run->memory_bytes = bytes;
+    return true;
+}
+
+int32_t bench_copies(const bench *run, int64_t problem_bytes, int64_t *stride_bytes)
+{
+    enum { ALIGN = WEFT_PROBE_UNIT_BYTES };
+    *stride_bytes = (problem_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    int64_t copies = run->hot ? 1 : run->memory_bytes / *stride_bytes;
+    return copies < 1 ? 1 : copies > INT32_MAX ? INT32_MAX : (int32_t)copies;
+}
+
+int32_t bench_next_copy(bench *run, int64_t stride_bytes)
+{
+    if (run->hot)
+        return 0;
+    int64_t copy = (run->next_byte + stride_bytes - 1) / stride_bytes;
+    if ((copy + 1) * stride_bytes > run->memory_bytes)
+        copy = 0;
+    run->next_byte = (copy + 1) * stride_bytes;
+    return (int32_t)copy;
+}

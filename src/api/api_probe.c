@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include <weft/probe.h>
+
+#include "src/api/api.h"
+#include "src/kernels/probe/probe_kernel.h"
+
+static weft_status check_args(weft_context *context, const weft_probe_args *args)
+{
+    if (args->kind == WEFT_PROBE_READ) {
+        if (!args->memory || (uintptr_t)args->memory % 64 != 0)
+            return weft__fail(context, WEFT_EINVAL, "probe: memory must be aligned to 64 bytes");
+        if (args->bytes < WEFT_PROBE_UNIT_BYTES || args->bytes % WEFT_PROBE_UNIT_BYTES != 0)
+            return weft__fail(context, WEFT_EINVAL,
+                              "probe: bytes must be a whole number of units of %d, not %lld",
+                              WEFT_PROBE_UNIT_BYTES, (long long)args->bytes);
+        return WEFT_OK;
+    }
+    if (args->kind != WEFT_PROBE_FMA_F32 && args->kind != WEFT_PROBE_DOT_I8)
+        return weft__fail(context, WEFT_EINVAL, "probe: kind %d is unknown", (int)args->kind);
+    if (args->steps < 1 || args->steps > WEFT_PROBE_MAX_STEPS)
+        return weft__fail(context, WEFT_EINVAL, "probe: steps must be 1 to %d, not %lld",
+                          WEFT_PROBE_MAX_STEPS, (long long)args->steps);
+    return WEFT_OK;
+}
+
+static bool serves(const struct weft__kernel *row, const void *opaque_args)
+{
+    const weft_probe_args *args = opaque_args;
+    return ((const struct weft__probe_kernel *)row)->kind == args->kind;
+}
+
+weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_args,
+                           weft_probe_result *out)
+{
+    weft_probe_args args;
+    weft_status status = WEFT_OK;
+    uint64_t value = 0;
+    if (!context || !out)
+        return WEFT_EINVAL;
+    if (!weft__api_read(&args, sizeof args, user_args))
+        return weft__fail(context, WEFT_EINVAL, "probe: bad argument size or unknown members");
+    WEFT__TRY(check_args(context, &args));
+    // The only operation without a plan: what a plan would keep is one pointer.
+    weft_plan plan = {.context = context, .op = WEFT__OP_probe};
+    struct weft__probe_launch launch = {.value = &value};
+    launch.kernel = weft__plan_choose(&plan, args.variant, serves, &args, &status);
+    if (!launch.kernel)
+        return status;
+    WEFT__TRY(context->backend->submit[WEFT__OP_probe](context, &launch, &args));
+    *out = (weft_probe_result){value, launch.kernel->base.name};
+    return WEFT_OK;
+}

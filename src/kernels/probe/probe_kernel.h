@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The contract of probe kernels: one thread's share of a run whose arguments have been checked.
+//   read     bytes [begin, end) of memory, whole units of 4 KiB; returns the sum of their 64-bit words
+//   fma, dot steps [begin, end) of every chain; returns the multiply-adds that the chains counted
+#ifndef WEFT_KERNELS_PROBE_KERNEL_H
+#define WEFT_KERNELS_PROBE_KERNEL_H
+
+#include <weft/probe.h>
+
+#include "src/kernels/kernel.h"
+
+typedef uint64_t weft__probe_fn(const weft_probe_args *args, int64_t begin, int64_t end);
+
+struct weft__probe_kernel {
+    struct weft__kernel base;
+    weft_probe_kind kind;
+    weft__probe_fn *run;
+};
+
+struct weft__probe_launch {
+    const struct weft__probe_kernel *kernel;
+    uint64_t *value;
+};
+
+// Numbers that the compiler cannot know, so that it computes with them when asked to. Every chain reads
+// its start anew: chains that are known to be equal would be computed once.
+extern const volatile float weft__probe_half, weft__probe_one;
+extern const volatile int8_t weft__probe_zero, weft__probe_unit;
+
+#endif
