@@ -8,7 +8,8 @@
 
 struct weft__linear_launch;
 
-// How the rows are cut into tasks for so many threads: sets rows_per_task and alone_rows.
+// How the rows are cut into tasks for so many threads: sets rows_per_task,
+// rows_per_batch_task and alone_rows.
 void weft__plan_linear_split(struct weft__linear_launch *launch, int64_t row_bytes,
                              int32_t threads);
 

@@ -8,6 +8,7 @@
 struct work {
     const struct weft__linear_launch *launch;
     struct weft__linear_call call;
+    int64_t rows_per_task;
 };
 
 static void quantize_task(void *opaque, int32_t index, int32_t thread)
@@ -20,8 +21,8 @@ static void quantize_task(void *opaque, int32_t index, int32_t thread)
 static void multiply_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
-    int64_t row0 = index * work->launch->rows_per_task;
-    int64_t row1 = row0 + work->launch->rows_per_task;
+    int64_t row0 = index * work->rows_per_task;
+    int64_t row1 = row0 + work->rows_per_task;
     (void)thread;
     work->launch->kernel->run(&work->call, row0,
                               row1 < work->launch->rows ? row1 : work->launch->rows);
@@ -40,8 +41,7 @@ static struct weft__q8_acts place_acts(const struct weft__linear_launch *launch,
 // Rounding a row costs a thousandth of multiplying by it: a few rows are not worth a parallel region.
 static void quantize(const weft_context *context, struct work *work, bool alone)
 {
-    enum { FEW_ROWS = 4 };
-    if (alone || work->call.batch <= FEW_ROWS)
+    if (alone || work->call.batch <= WEFT__FEW_ROWS)
         work->launch->kernel->quantize(&work->call, 0, work->call.batch);
     else
         weft__parallel_for(context, work->call.batch, quantize_task, work);
@@ -75,10 +75,12 @@ weft_status weft__cpu_submit_linear(const weft_context *context, const void *opa
         work.call.acts = place_acts(launch, args->workspace);
         quantize(context, &work, alone);
     }
+    work.rows_per_task =
+        args->batch > WEFT__FEW_ROWS ? launch->rows_per_batch_task : launch->rows_per_task;
     if (alone)
         launch->kernel->run(&work.call, 0, launch->rows);
     else
-        weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, launch->rows_per_task),
+        weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, work.rows_per_task),
                            multiply_task, &work);
     return WEFT_OK;
 }

@@ -72,14 +72,17 @@ struct weft__linear_kernel {
     const struct weft__q8_layout *layout; // likewise
 };
 
+enum { WEFT__FEW_ROWS = 8 };
+
 // What a plan decides.
 struct weft__linear_launch {
     const struct weft__linear_kernel *kernel;
     int64_t rows, cols;
     int32_t max_batch;
     bool batch_invariant;
-    int64_t rows_per_task;
-    int64_t alone_rows; // up to this many rows * batch one thread does it all
+    int64_t rows_per_task;       // for a few rows of X, when the weights' way is the longest
+    int64_t rows_per_batch_task; // for more than WEFT__FEW_ROWS
+    int64_t alone_rows;          // up to this many rows * batch one thread does it all
     // The planes of struct weft__q8_acts in the workspace.
     int64_t acts_stride, scale_offset, sum_offset;
 };

@@ -24,7 +24,7 @@ static inline __m256i round_eight(const float *x, __m256 inverse)
     return _mm256_and_si256(_mm256_cvtps_epi32(scaled), _mm256_castps_si256(number));
 }
 
-static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
 {
     // The bits of magnitudes sort like the numbers, NaN above all.
     __m256i largest_bits = _mm256_setzero_si256();

@@ -10,7 +10,7 @@ static inline int16x8_t round_eight(const float *x, float inverse)
     return vcombine_s16(vqmovn_s32(low), vqmovn_s32(high));
 }
 
-static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
 {
     // The bits of magnitudes sort like the numbers, NaN above all.
     uint32x4_t bits = vdupq_n_u32(0);

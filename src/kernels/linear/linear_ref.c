@@ -97,7 +97,7 @@ LINEAR_REF(Q4_0, q8, 32, 18)
 LINEAR_REF(Q4_K, q8, 256, 144)
 LINEAR_REF(Q6_K, q8, 256, 210)
 
-static float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
 {
     uint32_t largest_bits = 0; // of |x|, which sort like the numbers, NaN above all
     for (int i = 0; i < 32; i++) {
