@@ -4,16 +4,17 @@
 
 #include "cli/cli.h"
 
-extern const cli_command bench_device, bench_linear;
+extern const cli_command bench_device, bench_linear, bench_attention;
 
-static const cli_command *const benches[] = {&bench_device, &bench_linear};
+static const cli_command *const benches[] = {&bench_device, &bench_linear, &bench_attention};
 enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
 static const char help[] =
-    "usage: weft bench device|linear [options]\n"
+    "usage: weft bench device|linear|attention [options]\n"
     "\n"
     "  device      the ceilings: memory read, f32 multiply-adds, int8 dot products\n"
     "  linear      matrices of any format times one or more rows of activations\n"
+    "  attention   queries over a paged KV cache\n"
     "\n"
     "Everything is held against what the device can do at most, measured in the same run: a row "
     "says\n"
@@ -24,7 +25,8 @@ static const char help[] =
     "weft bench device --help and so on explain each.  For a start:\n"
     "\n"
     "  weft bench device\n"
-    "  weft bench linear --format q4_0,q8_0,f16 --rows 4096 --cols 14336 --batch 1\n";
+    "  weft bench linear --format q4_0,q8_0,f16 --rows 4096 --cols 14336 --batch 1\n"
+    "  weft bench attention --kv-len 16384 --heads 32 --kv-heads 8 --head-dim 128\n";
 
 static int bench_main(const cli_command *self, int argc, char **argv)
 {
@@ -36,7 +38,7 @@ static int bench_main(const cli_command *self, int argc, char **argv)
     for (int i = 0; i < BENCH_COUNT; i++)
         if (strcmp(strchr(benches[i]->name, ' ') + 1, name) == 0)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
-    return cli_bad_usage(self, "say what to measure: device or linear");
+    return cli_bad_usage(self, "say what to measure: device, linear or attention");
 }
 
 const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,

@@ -118,9 +118,12 @@ typedef struct bench_time {
     int32_t runs;
 } bench_time;
 
-// Calls body(user, i) for i = 0, 1, ... and measures each call, once beforehand unmeasured, for about
-// `seconds` and at least three times. False as soon as body is.
-typedef bool bench_body(void *user, int32_t i);
+// Median and minimum; sorts the samples.
+bench_time bench_summary(double *us, int32_t runs);
+
+// Calls body and measures each call, once beforehand unmeasured, for about `seconds` and at least three
+// times. False as soon as body is.
+typedef bool bench_body(void *user);
 bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time);
 
 // --- ceilings -----------------------------------------------------------------------------------------
@@ -131,8 +134,14 @@ typedef struct bench_roof {
     double dot_gflops; // int8
 } bench_roof;
 
-// Raises the ceilings to what is measured now: called before and after what is held against them.
+// Raises the ceilings to what is measured now: called before, between and after what is held against
+// them, because a shared machine is not the same one all the time. False with a message.
 bool bench_raise_roof(bench *run, bench_roof *roof);
+
+// bench_measure in rounds, with the ceilings before, between and after them. A body that fails leaves
+// its reason in the context. False with a message.
+bool bench_measure_under(bench *run, const char *what, bench_body *body, void *user,
+                         bench_time *time, bench_roof *roof);
 
 // Measures one probe of a kernel (NULL: the best); *amount is the bytes or operations of a run.
 bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
@@ -147,6 +156,9 @@ typedef struct bench_kernel {
 } bench_kernel;
 
 bench_kernel bench_kernel_of(const bench *run, const char *description);
+
+// Numbers in [-1, 1), the same in every run of the program.
+float bench_value(uint32_t *state);
 
 // Adds time, bytes, flops, rates and, unless roof_gflops is 0, their share of the roofs.
 void bench_add_figures(json_t *row, const bench_time *time, double bytes, double flops,

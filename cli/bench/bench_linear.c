@@ -104,13 +104,6 @@ static int parse(request *wish, int argc, char **argv)
     return -1;
 }
 
-// Numbers in [-1, 1), the same in every run.
-static float next_value(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (float)(*state >> 8) * 0x1p-23f - 1;
-}
-
 static bool set_activations(problem *p)
 {
     uint32_t state = 1;
@@ -130,7 +123,7 @@ static bool set_activations(problem *p)
         return false;
     }
     for (size_t i = 0; i < x_elems; i++)
-        x[i] = next_value(&state);
+        x[i] = bench_value(&state);
     return true;
 }
 
@@ -150,7 +143,7 @@ static bool fill_weights(request *wish, weft_dtype format, int64_t copies, int64
     char *first = wish->run.memory;
     for (int32_t row = 0; row < distinct; row++) {
         for (int32_t col = 0; col < wish->cols; col++)
-            values[col] = next_value(&state);
+            values[col] = bench_value(&state);
         weft_quantize_row(format, values, wish->cols, first + row * row_bytes);
     }
     free(values);
@@ -165,12 +158,11 @@ static bool fill_weights(request *wish, weft_dtype format, int64_t copies, int64
     return true;
 }
 
-static bool run_once(void *user, int32_t i)
+static bool run_once(void *user)
 {
     problem *p = user;
     p->args.weight =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    (void)i;
     return weft_linear_run(p->plan, &p->args) == WEFT_OK;
 }
 
@@ -187,19 +179,20 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
     double activations = (double)p->batch * ((double)wish->rows + wish->cols) * sizeof(float);
     double flops = 2.0 * p->batch * wish->rows * wish->cols;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}", "op",
-                            "linear", "device", "cpu", "isa", kernel.isa, "variant", kernel.name,
-                            "format", weft_dtype_name(p->format), "rows", wish->rows, "cols",
-                            wish->cols, "batch", p->batch, "exact", wish->exact, "cold",
-                            !wish->run.hot, "threads", weft_context_threads(wish->run.context),
-                            "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}", "op",
+                  "linear", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
+                  weft_plan_describe(p->plan), "format", weft_dtype_name(p->format), "rows",
+                  wish->rows, "cols", wish->cols, "batch", p->batch, "exact", wish->exact, "cold",
+                  !wish->run.hot, "threads", weft_context_threads(wish->run.context),
+                  "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
                           uses_dots(&kernel, p->format) ? roof->dot_gflops : roof->fma_gflops);
     return bench_print(&wish->run, row, columns);
 }
 
-static bool measure_batch(problem *p, bench_roof *roof)
+static bool measure_batch(problem *p)
 {
     request *wish = p->wish;
     weft_linear_desc desc = {.size = sizeof desc,
@@ -209,15 +202,14 @@ static bool measure_batch(problem *p, bench_roof *roof)
                              .rows = wish->rows,
                              .cols = wish->cols,
                              .variant = wish->run.variant};
+    bench_time time;
+    bench_roof roof;
     if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
         return bench_error(&wish->run);
-    bench_time time;
-    if (!set_activations(p))
-        return false;
-    bench_progress(&wish->run, "measuring %s, batch %d", weft_dtype_name(p->format), p->batch);
-    if (!bench_measure(wish->run.seconds, run_once, p, &time))
-        return bench_error(&wish->run);
-    return bench_raise_roof(&wish->run, roof) && print_row(p, &time, roof);
+    return set_activations(p) &&
+           bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
+                               &roof) &&
+           print_row(p, &time, &roof);
 }
 
 static bool measure_format(request *wish, weft_dtype format)
@@ -227,10 +219,7 @@ static bool measure_format(request *wish, weft_dtype format)
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, weight_bytes)))
         return false;
     int32_t copies = bench_copies(&wish->run, weight_bytes, &stride_bytes);
-    if (!fill_weights(wish, format, copies, stride_bytes))
-        return false;
-    bench_roof roof = {0};
-    bool fine = bench_raise_roof(&wish->run, &roof);
+    bool fine = fill_weights(wish, format, copies, stride_bytes);
     for (int32_t i = 0; fine && i < wish->batches.count; i++) {
         problem p = {.wish = wish,
                      .format = format,
@@ -238,7 +227,7 @@ static bool measure_format(request *wish, weft_dtype format)
                      .copies = copies,
                      .weight_bytes = weight_bytes,
                      .stride_bytes = stride_bytes};
-        fine = measure_batch(&p, &roof);
+        fine = measure_batch(&p);
         weft_plan_destroy(p.plan);
         free((void *)p.args.x);
         free(p.args.y);

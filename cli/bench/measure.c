@@ -4,7 +4,12 @@
 
 #include "cli/bench/bench.h"
 
-enum { MAX_RUNS = 100000, MIN_RUNS = 3 };
+enum { MAX_RUNS = 50000, MIN_RUNS = 3, ROUNDS = 4 };
+
+typedef struct samples {
+    double us[MAX_RUNS];
+    int32_t count;
+} samples;
 
 static int by_value(const void *a, const void *b)
 {
@@ -12,23 +17,54 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time)
+static bool collect(samples *taken, double seconds, int32_t at_least, bench_body *body, void *user)
 {
-    static double us[MAX_RUNS];
-    int32_t runs = 0;
-    if (!body(user, 0))
-        return false;
     double begin = cli_now_seconds(), before = begin;
-    while (runs < MAX_RUNS && (runs < MIN_RUNS || before - begin < seconds)) {
-        if (!body(user, runs + 1))
+    for (int32_t runs = 0; taken->count < MAX_RUNS; runs++) {
+        if (runs >= at_least && before - begin >= seconds)
+            break;
+        if (!body(user))
             return false;
         double now = cli_now_seconds();
-        us[runs++] = (now - before) * 1e6;
+        taken->us[taken->count++] = (now - before) * 1e6;
         before = now;
     }
-    qsort(us, (size_t)runs, sizeof *us, by_value);
-    *time = (bench_time){(us[(runs - 1) / 2] + us[runs / 2]) / 2, us[0], runs};
     return true;
+}
+
+bench_time bench_summary(double *us, int32_t runs)
+{
+    qsort(us, (size_t)runs, sizeof *us, by_value);
+    return (bench_time){(us[(runs - 1) / 2] + us[runs / 2]) / 2, us[0], runs};
+}
+
+bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time)
+{
+    static samples taken;
+    taken.count = 0;
+    if (!body(user) || !collect(&taken, seconds, MIN_RUNS, body, user))
+        return false;
+    *time = bench_summary(taken.us, taken.count);
+    return true;
+}
+
+bool bench_measure_under(bench *run, const char *what, bench_body *body, void *user,
+                         bench_time *time, bench_roof *roof)
+{
+    static samples taken;
+    taken.count = 0;
+    *roof = (bench_roof){0};
+    if (!body(user))
+        return bench_error(run);
+    for (int round = 0; round < ROUNDS; round++) {
+        bench_progress(run, "measuring %s, %d of %d", what, round + 1, ROUNDS);
+        if (!bench_raise_roof(run, roof))
+            return false;
+        if (!collect(&taken, (double)run->seconds / ROUNDS, 1, body, user))
+            return bench_error(run);
+    }
+    *time = bench_summary(taken.us, taken.count);
+    return bench_raise_roof(run, roof);
 }
 
 // A read is a slice of the memory, as long as a large matrix, so that on a shared machine it is disturbed
@@ -41,12 +77,11 @@ typedef struct probe {
     double products; // of a run, as its chains counted them
 } probe;
 
-static bool run_probe(void *user, int32_t i)
+static bool run_probe(void *user)
 {
     probe *p = user;
     weft_probe_result result;
     p->args.memory = p->run->memory + bench_next_copy(p->run, p->args.bytes) * p->args.bytes;
-    (void)i;
     if (weft_probe_run(p->run->context, &p->args, &result) != WEFT_OK)
         return false;
     p->products = (double)result.value;
@@ -84,8 +119,7 @@ static bool raise(bench *run, weft_probe_kind kind, double seconds, double *giga
 
 bool bench_raise_roof(bench *run, bench_roof *roof)
 {
-    bench_progress(run, "measuring the ceilings");
-    double seconds = run->seconds < 1 ? run->seconds / 4 : 0.25;
+    double seconds = (double)run->seconds / 8;
     return raise(run, WEFT_PROBE_READ, seconds, &roof->gbps) &&
            raise(run, WEFT_PROBE_FMA_F32, seconds / 8, &roof->fma_gflops) &&
            raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops);

@@ -20,6 +20,12 @@ bench_kernel bench_kernel_of(const bench *run, const char *description)
     return kernel;
 }
 
+float bench_value(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) * 0x1p-23f - 1;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+// weft bench attention: queries over a paged KV cache against the memory and the arithmetic.
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/bench.h"
+
+static const char help[] =
+    "usage: weft bench attention [options]\n"
+    "\n"
+    "Measures attention of BATCH sequences, each with S queries over L keys in a paged KV cache "
+    "whose\n"
+    "pages are in random order. One query is a step of generation: its time is that of reading "
+    "the\n"
+    "cache. Many are a prompt.\n"
+    "\n"
+    "  --dtype D           format of queries and results: f32\n"
+    "  --kv-dtype D,...    format of keys and values: f32, f16 (default), bf16\n"
+    "  --batch B,...       sequences (default 1)\n"
+    "  --q-len S,...       queries of a sequence (default 1)\n"
+    "  --kv-len L,...      keys of a sequence, its queries' own included (default 4096)\n"
+    "  --heads H           query heads (default 32)\n"
+    "  --kv-heads G        KV heads, a divisor of H (default 8)\n"
+    "  --head-dim D        elements of a head (default 128)\n"
+    "  --page-size P       keys per page (default 64)\n"
+    "  --mask M            causal (default), full or window:W (causal, the last W keys)\n"
+    "  --splits N          chunks that a sequence is split in; auto (default)\n" BENCH_COLD_HELP
+        BENCH_HELP "\n"
+    "Bytes are those of the keys and values that some query sees, read once, and of queries and\n"
+    "results. Operations are counted for the pairs that the mask lets through.\n"
+    "\n"
+    "Examples:\n"
+    "  weft bench attention --kv-len 1024,4096,16384 --heads 32 --kv-heads 8 --head-dim 128\n"
+    "  weft bench attention --q-len 512 --kv-len 512,4096 --kv-dtype bf16 --json\n";
+
+enum {
+    OPT_DTYPE = BENCH_OPT_FIRST,
+    OPT_BATCH,
+    OPT_Q_LEN,
+    OPT_KV_LEN,
+    OPT_HEADS,
+    OPT_KV_HEADS,
+    OPT_HEAD_DIM,
+    OPT_PAGE_SIZE,
+    OPT_MASK,
+    OPT_SPLITS,
+};
+
+static const bench_column columns[] = {
+    {"kv_dtype", "kv", -4, 0, 0},
+    {"batch", "batch", 5, 0, 0},
+    {"q_len", "q_len", 5, 0, 0},
+    {"kv_len", "kv_len", 7, 0, 0},
+    {"heads", "heads", 5, 0, 0},
+    {"kv_heads", "kv", 4, 0, 0},
+    {"head_dim", "dim", 4, 0, 0},
+    {"mask", "mask", -6, 0, 0},
+    {"variant", "kernel", -26, 0, 0},
+    {"us_median", "us median", 10, 1, 0},
+    {"us_min", "us min", 10, 1, 0},
+    {"gbps", "GB/s", 6, 1, 0},
+    {"gflops", "GFLOP/s", 8, 1, 0},
+    {"roof_gbps", "roof", 6, 1, 0},
+    {"roof_gflops", "roof", 8, 1, 0},
+    {"roof_fraction", "% roof", 6, 1, 100},
+    {"roof_fraction_best", "best", 6, 1, 100},
+    {0},
+};
+
+typedef struct request {
+    bench run;
+    weft_dtype dtype;
+    bench_formats kv_dtypes;
+    bench_list batches, q_lens, kv_lens;
+    int32_t heads, kv_heads, head_dim, page_size, window, splits;
+    weft_mask mask;
+} request;
+
+// One row of the result.
+typedef struct problem {
+    request *wish;
+    weft_dtype kv_dtype;
+    int32_t batch, q_len, kv_len, pages, copies;
+    int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
+    weft_plan *plan;
+    weft_attention_args args;
+    float *q, *out;
+    int32_t *numbers; // cu_q_lens, kv_lens, page_table
+    void *workspace;
+} problem;
+
+static bool parse_mask(request *wish, const char *text)
+{
+    const cli_command *self = wish->run.self;
+    wish->window = 0;
+    wish->mask = strcmp(text, "full") == 0 ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
+    if (strcmp(text, "full") == 0 || strcmp(text, "causal") == 0)
+        return true;
+    if (strncmp(text, "window:", 7) == 0)
+        return cli_int32(self, "--mask window", text + 7, 1, INT32_MAX, &wish->window);
+    if (strcmp(text, "tree") == 0)
+        cli_bad_usage(self, "--mask tree is not available in this version: use causal, full or "
+                            "window:W");
+    else
+        cli_bad_usage(self, "--mask must be causal, full or window:W, not '%s'", text);
+    return false;
+}
+
+static bool take_option(request *wish, int option)
+{
+    const cli_command *self = wish->run.self;
+    switch (option) {
+    case OPT_DTYPE: return cli_dtype(self, "--dtype", optarg, &wish->dtype);
+    case CLI_OPT_KV_DTYPE: return bench_parse_formats(self, "--kv-dtype", optarg, &wish->kv_dtypes);
+    case OPT_BATCH: return bench_parse_list(self, "--batch", optarg, 1, 65536, &wish->batches);
+    case OPT_Q_LEN: return bench_parse_list(self, "--q-len", optarg, 1, 1 << 20, &wish->q_lens);
+    case OPT_KV_LEN: return bench_parse_list(self, "--kv-len", optarg, 1, 1 << 24, &wish->kv_lens);
+    case OPT_HEADS: return cli_int32(self, "--heads", optarg, 1, 4096, &wish->heads);
+    case OPT_KV_HEADS: return cli_int32(self, "--kv-heads", optarg, 1, 4096, &wish->kv_heads);
+    case OPT_HEAD_DIM: return cli_int32(self, "--head-dim", optarg, 1, 4096, &wish->head_dim);
+    case OPT_PAGE_SIZE: return cli_int32(self, "--page-size", optarg, 1, 65536, &wish->page_size);
+    case OPT_MASK: return parse_mask(wish, optarg);
+    case OPT_SPLITS:
+        wish->splits = 0;
+        return strcmp(optarg, "auto") == 0 ||
+               cli_int32(self, "--splits", optarg, 1, 65536, &wish->splits);
+    default: return bench_option(&wish->run, option, optarg);
+    }
+}
+
+static int parse(request *wish, int argc, char **argv)
+{
+    static const struct option options[] = {{"dtype", required_argument, NULL, OPT_DTYPE},
+                                            {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},
+                                            {"batch", required_argument, NULL, OPT_BATCH},
+                                            {"q-len", required_argument, NULL, OPT_Q_LEN},
+                                            {"kv-len", required_argument, NULL, OPT_KV_LEN},
+                                            {"heads", required_argument, NULL, OPT_HEADS},
+                                            {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
+                                            {"head-dim", required_argument, NULL, OPT_HEAD_DIM},
+                                            {"page-size", required_argument, NULL, OPT_PAGE_SIZE},
+                                            {"mask", required_argument, NULL, OPT_MASK},
+                                            {"splits", required_argument, NULL, OPT_SPLITS},
+                                            BENCH_OPTIONS,
+                                            {0}};
+    const cli_command *self = wish->run.self;
+    int option, status;
+    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
+            return status;
+        else if (!take_option(wish, option))
+            return CLI_USAGE;
+    if (optind < argc)
+        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    return -1;
+}
+
+static const char *mask_name(const request *wish, char text[32])
+{
+    snprintf(text, 32, "window:%d", wish->window);
+    return wish->window ? text : wish->mask == WEFT_MASK_FULL ? "full" : "causal";
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+// Keys that some query of a sequence sees, and the pairs of query and key.
+static double seen_keys(const problem *p)
+{
+    double window = p->wish->window ? (double)p->wish->window + p->q_len - 1 : p->kv_len;
+    return smaller(p->kv_len, window);
+}
+
+static double seen_pairs(const problem *p)
+{
+    double pairs = 0;
+    for (int32_t i = 0; i < p->q_len; i++) {
+        double keys = p->wish->mask == WEFT_MASK_FULL ? p->kv_len : p->kv_len - p->q_len + i + 1;
+        pairs += p->wish->window ? smaller(keys, p->wish->window) : keys;
+    }
+    return pairs;
+}
+
+static int64_t elem_bytes(weft_dtype dtype)
+{
+    return weft_dtype_row_bytes(dtype, weft_dtype_block_elems(dtype));
+}
+
+// Values in [-1, 1) over the whole memory: pages differ, which is all that matters.
+static bool fill_cache(problem *p)
+{
+    enum { PATTERN = 1 << 16 };
+    bench *run = &p->wish->run;
+    static float values[PATTERN];
+    uint32_t state = 3;
+    for (int32_t i = 0; i < PATTERN; i++)
+        values[i] = bench_value(&state);
+    int64_t pattern_bytes = PATTERN * elem_bytes(p->kv_dtype);
+    char *pattern = malloc((size_t)pattern_bytes);
+    if (!pattern || weft_quantize_row(p->kv_dtype, values, PATTERN, pattern) != WEFT_OK) {
+        free(pattern);
+        cli_failed(run->self, "no cache can be filled with %s", weft_dtype_name(p->kv_dtype));
+        return false;
+    }
+    for (int64_t at = 0; at < run->memory_bytes; at += pattern_bytes) {
+        int64_t left = run->memory_bytes - at;
+        memcpy(run->memory + at, pattern, (size_t)(left < pattern_bytes ? left : pattern_bytes));
+    }
+    free(pattern);
+    return true;
+}
+
+// The page of every key, in an order that a long-running server would have.
+static void shuffle(int32_t *pages, int32_t count)
+{
+    uint32_t state = 11;
+    for (int32_t i = 0; i < count; i++)
+        pages[i] = i;
+    for (int32_t i = count - 1; i > 0; i--) {
+        state = state * 1664525u + 1013904223u;
+        int32_t other = (int32_t)((uint64_t)state * (uint64_t)(i + 1) >> 32), page = pages[i];
+        pages[i] = pages[other];
+        pages[other] = page;
+    }
+}
+
+static bool set_queries(problem *p)
+{
+    const request *wish = p->wish;
+    uint32_t state = 5;
+    size_t elems =
+        (size_t)p->batch * (size_t)p->q_len * (size_t)wish->heads * (size_t)wish->head_dim;
+    size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
+    p->q = malloc(elems * sizeof *p->q);
+    p->out = malloc(elems * sizeof *p->out);
+    p->workspace = aligned_alloc(64, (workspace_bytes + 64) / 64 * 64);
+    p->numbers = malloc(((size_t)p->batch * 2 + 1 + (size_t)p->pages) * sizeof *p->numbers);
+    if (!p->q || !p->out || !p->workspace || !p->numbers) {
+        cli_failed(wish->run.self, "no memory for the queries: measure a smaller --batch");
+        return false;
+    }
+    int32_t *cu_q_lens = p->numbers, *kv_lens = cu_q_lens + p->batch + 1;
+    for (int32_t s = 0; s <= p->batch; s++)
+        cu_q_lens[s] = s * p->q_len;
+    for (int32_t s = 0; s < p->batch; s++)
+        kv_lens[s] = p->kv_len;
+    shuffle(kv_lens + p->batch, p->pages);
+    for (size_t i = 0; i < elems; i++)
+        p->q[i] = bench_value(&state);
+    p->args = (weft_attention_args){.size = sizeof p->args,
+                                    .num_seqs = p->batch,
+                                    .q = p->q,
+                                    .out = p->out,
+                                    .pool = {.num_pages = p->pages},
+                                    .cu_q_lens = cu_q_lens,
+                                    .kv_lens = kv_lens,
+                                    .page_table = kv_lens + p->batch,
+                                    .page_table_stride = p->pages / p->batch,
+                                    .workspace = p->workspace,
+                                    .workspace_bytes = workspace_bytes};
+    return true;
+}
+
+static bool run_once(void *user)
+{
+    problem *p = user;
+    char *copy =
+        p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
+    p->args.pool.k = copy;
+    p->args.pool.v = copy + p->pool_bytes;
+    return weft_attention_run(p->plan, &p->args) == WEFT_OK;
+}
+
+static bool print_row(problem *p, const bench_time *time, const bench_roof *roof)
+{
+    request *wish = p->wish;
+    char mask[32];
+    bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
+    double queries = 2.0 * p->batch * p->q_len * wish->heads * wish->head_dim * sizeof(float);
+    double cache = 2.0 * p->batch * seen_keys(p) * wish->kv_heads * wish->head_dim *
+                   (double)elem_bytes(p->kv_dtype);
+    double flops = 4.0 * p->batch * seen_pairs(p) * wish->heads * wish->head_dim;
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
+        "s:i, s:I}",
+        "op", "attention", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
+        weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype), "kv_dtype",
+        weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len", p->kv_len,
+        "heads", wish->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim, "page_size",
+        wish->page_size, "mask", mask_name(wish, mask), "splits", wish->splits, "cold",
+        !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
+        (json_int_t)(p->copies * p->stride_bytes));
+    if (row)
+        bench_add_figures(row, time, cache + queries, flops, roof->gbps, roof->fma_gflops);
+    return bench_print(&wish->run, row, columns);
+}
+
+static bool make_plan(problem *p)
+{
+    request *wish = p->wish;
+    weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size},
+        .q_dtype = wish->dtype,
+        .num_q_heads = wish->heads,
+        .mask = wish->mask,
+        .window = wish->window,
+        .max_seqs = p->batch,
+        .max_q_tokens = p->batch * p->q_len,
+        .max_kv_len = p->kv_len,
+        .num_splits = wish->splits,
+        .variant = wish->run.variant};
+    return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
+           bench_error(&wish->run);
+}
+
+static bool measure(problem *p)
+{
+    request *wish = p->wish;
+    bench_time time;
+    bench_roof roof;
+    weft_kv_layout layout = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size};
+    int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
+    if (pages > INT32_MAX || (int64_t)p->batch * p->q_len > INT32_MAX) {
+        cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
+        return false;
+    }
+    if (!make_plan(p))
+        return false;
+    p->pages = (int32_t)pages;
+    p->pool_bytes = pages * weft_kv_page_bytes(&layout) / 2;
+    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))
+        return false;
+    p->copies = bench_copies(&wish->run, 2 * p->pool_bytes, &p->stride_bytes);
+    return fill_cache(p) && set_queries(p) &&
+           bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
+                               &roof) &&
+           print_row(p, &time, &roof);
+}
+
+// Every combination of the lists.
+static bool measure_all(request *wish)
+{
+    int32_t q_lens = wish->q_lens.count, kv_lens = wish->kv_lens.count;
+    int32_t all = wish->kv_dtypes.count * wish->batches.count * q_lens * kv_lens;
+    bool fine = bench_begin(&wish->run);
+    for (int32_t i = 0; fine && i < all; i++) {
+        int32_t batch = i / (q_lens * kv_lens) % wish->batches.count;
+        problem p = {.wish = wish,
+                     .kv_dtype =
+                         wish->kv_dtypes.values[i / (q_lens * kv_lens * wish->batches.count)],
+                     .batch = wish->batches.values[batch],
+                     .q_len = wish->q_lens.values[i / kv_lens % q_lens],
+                     .kv_len = wish->kv_lens.values[i % kv_lens]};
+        fine = measure(&p);
+        weft_plan_destroy(p.plan);
+        free(p.q);
+        free(p.out);
+        free(p.numbers);
+        free(p.workspace);
+    }
+    bench_end(&wish->run);
+    return fine;
+}
+
+static int attention_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.run = bench_default(self),
+                    .dtype = WEFT_F32,
+                    .kv_dtypes = {{WEFT_F16}, 1},
+                    .batches = {{1}, 1},
+                    .q_lens = {{1}, 1},
+                    .kv_lens = {{4096}, 1},
+                    .heads = 32,
+                    .kv_heads = 8,
+                    .head_dim = 128,
+                    .page_size = 64};
+    int status = parse(&wish, argc, argv);
+    if (status >= 0)
+        return status;
+    return measure_all(&wish) ? CLI_DONE : CLI_FAILED;
+}
+
+const cli_command bench_attention = {"bench attention", "attention over a paged KV cache", help,
+                                     attention_main};
