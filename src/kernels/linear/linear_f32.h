@@ -120,22 +120,4 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     }
 }
 
-#define WEFT__LINEAR_F32(weight, isa, bytes32)                                                     \
-    weft__linear_fn weft__linear_##weight##_f32_##isa;                                             \
-    void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
-                                           int64_t row1)                                           \
-    {                                                                                              \
-        const struct weft__f32_format format = {weft__f32_decode_##weight, bytes32};               \
-        WEFT__LINEAR_TILES(call, row0, row1, weft__f32_multiply_tile, format);                     \
-    }
-
-#define WEFT__LINEAR_F32_ALL(isa)                                                                  \
-    WEFT__LINEAR_F32(F32, isa, 128)                                                                \
-    WEFT__LINEAR_F32(F16, isa, 64)                                                                 \
-    WEFT__LINEAR_F32(BF16, isa, 64)                                                                \
-    WEFT__LINEAR_F32(Q8_0, isa, 34)                                                                \
-    WEFT__LINEAR_F32(Q4_0, isa, 18)                                                                \
-    WEFT__LINEAR_F32(Q4_K, isa, 18)                                                                \
-    WEFT__LINEAR_F32(Q6_K, isa, 27)
-
 #endif

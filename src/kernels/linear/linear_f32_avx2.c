@@ -9,6 +9,9 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(i & 1 ? _mm_srli_si128(half, 8) : half));
 }
 
+#define WEFT__F32_VECTORS 2
+
 #include "src/kernels/linear/linear_f32.h"
+#include "src/kernels/linear/linear_f32_gemm.h"
 
 WEFT__LINEAR_F32_ALL(avx2)

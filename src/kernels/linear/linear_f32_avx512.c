@@ -9,6 +9,9 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(half));
 }
 
+#define WEFT__F32_VECTORS 4
+
 #include "src/kernels/linear/linear_f32.h"
+#include "src/kernels/linear/linear_f32_gemm.h"
 
 WEFT__LINEAR_F32_ALL(avx512)
