@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+// Contexts: who does the work, who gives the memory, which instructions are allowed, and structs of
+// other versions.
+#define _GNU_SOURCE
+#include <math.h>
+#include <pthread.h>
+
+#include "tests/support/context_fixture.h"
+
+// An executor that does its tasks backwards, on the calling thread, and counts them.
+struct backwards {
+    int32_t loops, tasks;
+};
+
+static void run_backwards(void *user, int32_t count, weft_task_fn *task, void *work)
+{
+    struct backwards *counts = user;
+    counts->loops++;
+    counts->tasks += count;
+    for (int32_t i = count; i-- > 0;)
+        task(work, i, i % 3);
+}
+
+// An executor of threads that start and end with the loop.
+struct loop {
+    weft_task_fn *task;
+    void *work;
+    int32_t count, thread;
+};
+
+static void *every_third(void *opaque)
+{
+    struct loop *loop = opaque;
+    for (int32_t i = loop->thread; i < loop->count; i += 3)
+        loop->task(loop->work, i, loop->thread);
+    return NULL;
+}
+
+static void run_on_threads(void *user, int32_t count, weft_task_fn *task, void *work)
+{
+    pthread_t threads[3];
+    struct loop loops[3];
+    (void)user;
+    for (int32_t i = 0; i < 3; i++) {
+        loops[i] = (struct loop){task, work, count, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, every_third, &loops[i]), 0);
+    }
+    for (int32_t i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
+// A product and a normalisation that are large enough to be spread.
+static void compute(weft_context *context, float *product, float *normal)
+{
+    enum { ROWS = 96, COLS = 1024 };
+    static unsigned char weight[ROWS * COLS / 32 * 34];
+    static float x[ROWS * COLS];
+    weft_plan *plan;
+    for (int i = 0; i < ROWS * COLS; i++)
+        x[i] = sinf((float)i);
+    assert_int_equal(weft_quantize_row(WEFT_Q8_0, x, ROWS * COLS, weight), WEFT_OK);
+
+    weft_linear_desc linear = {.size = sizeof linear,
+                               .weight_dtype = WEFT_Q8_0,
+                               .rows = ROWS,
+                               .cols = COLS,
+                               .max_batch = 5};
+    assert_int_equal(weft_linear_plan(context, &linear, &plan), WEFT_OK);
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    void *workspace = aligned_alloc(64, bytes);
+    weft_linear_args linear_args = {.size = sizeof linear_args,
+                                    .batch = 5,
+                                    .weight = weight,
+                                    .x = x,
+                                    .y = product,
+                                    .workspace = workspace,
+                                    .workspace_bytes = bytes};
+    assert_int_equal(weft_linear_run(plan, &linear_args), WEFT_OK);
+    weft_plan_destroy(plan);
+    free(workspace);
+
+    weft_norm_desc norm = {.size = sizeof norm, .dim = COLS, .max_rows = ROWS};
+    assert_int_equal(weft_norm_plan(context, &norm, &plan), WEFT_OK);
+    weft_norm_args norm_args = {.size = sizeof norm_args, .rows = ROWS, .x = x, .y = normal};
+    assert_int_equal(weft_norm_run(plan, &norm_args), WEFT_OK);
+    weft_plan_destroy(plan);
+}
+
+// Whoever runs the tasks, in whatever order, on however many threads: the bits are the same.
+static void results_do_not_depend_on_the_executor(void **state)
+{
+    enum { PRODUCT = 5 * 96, NORMAL = 96 * 1024 };
+    static float product[2][PRODUCT], normal[2][NORMAL];
+    struct backwards counts = {0};
+    const weft_executor own = {&counts, 3, run_backwards}, threaded = {NULL, 3, run_on_threads};
+    const weft_context_desc descs[] = {
+        {.size = sizeof(weft_context_desc), .threads = 1},
+        {.size = sizeof(weft_context_desc), .threads = 7},
+        {.size = sizeof(weft_context_desc), .executor = &own},
+        {.size = sizeof(weft_context_desc), .executor = &threaded},
+    };
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        weft_context *context;
+        assert_int_equal(weft_context_create(&descs[i], &context), WEFT_OK);
+        assert_int_equal(weft_context_threads(context), i == 0 ? 1 : i == 1 ? 7 : 3);
+        compute(context, product[i > 0], normal[i > 0]);
+        assert_memory_equal(product[0], product[i > 0], sizeof product[0]);
+        assert_memory_equal(normal[0], normal[i > 0], sizeof normal[0]);
+        weft_context_destroy(context);
+    }
+    assert_true(counts.loops >= 2 && counts.tasks > counts.loops);
+}
+
+// Memory that counts, and that runs out when told to.
+struct accounts {
+    int taken, returned, left; // `left`: allocations until none is to be had; -1: plenty
+};
+
+static void *take(void *user, size_t bytes)
+{
+    struct accounts *accounts = user;
+    if (accounts->left == 0)
+        return NULL;
+    accounts->left -= accounts->left > 0;
+    accounts->taken++;
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    memset(memory, 0xee, bytes); // nobody may count on zeros
+    return memory;
+}
+
+static void give_back(void *user, void *memory)
+{
+    struct accounts *accounts = user;
+    accounts->returned += memory != NULL;
+    free(memory);
+}
+
+// One plan of every operation; returns how many could be made.
+static int plan_everything(weft_context *context)
+{
+    weft_plan *plans[7] = {NULL};
+    weft_status status[7];
+    int made = 0;
+    const weft_linear_desc linear = {
+        .size = sizeof linear, .weight_dtype = WEFT_Q4_K, .rows = 4, .cols = 256};
+    const weft_norm_desc norm = {.size = sizeof norm, .dim = 8};
+    const weft_rope_desc rope = {.size = sizeof rope, .num_heads = 1, .head_dim = 8};
+    const weft_activation_desc activation = {.size = sizeof activation, .dim = 8};
+    const weft_softmax_desc softmax = {.size = sizeof softmax, .dim = 8};
+    const weft_embedding_desc embedding = {
+        .size = sizeof embedding, .table_dtype = WEFT_F16, .rows = 4, .dim = 8};
+    const weft_sample_desc sample = {.size = sizeof sample, .vocab = 8};
+    status[0] = weft_linear_plan(context, &linear, &plans[0]);
+    status[1] = weft_norm_plan(context, &norm, &plans[1]);
+    status[2] = weft_rope_plan(context, &rope, &plans[2]);
+    status[3] = weft_activation_plan(context, &activation, &plans[3]);
+    status[4] = weft_softmax_plan(context, &softmax, &plans[4]);
+    status[5] = weft_embedding_plan(context, &embedding, &plans[5]);
+    status[6] = weft_sample_plan(context, &sample, &plans[6]);
+    for (int i = 0; i < 7; i++) {
+        made += status[i] == WEFT_OK;
+        if (status[i] != WEFT_OK) {
+            assert_int_equal(status[i], WEFT_ENOMEM);
+            assert_null(plans[i]);
+            assert_non_null(strstr(weft_error_text(context), "memory"));
+        }
+        weft_plan_destroy(plans[i]);
+    }
+    return made;
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    int made = -1;
+    for (int n = 0; made < 7; n++) {
+        struct accounts accounts = {.left = n};
+        const weft_allocator allocator = {&accounts, take, give_back};
+        const weft_context_desc desc = {.size = sizeof desc, .allocator = &allocator};
+        weft_context *context = (weft_context *)&accounts;
+        weft_status status = weft_context_create(&desc, &context);
+        if (status == WEFT_OK) {
+            made = plan_everything(context);
+            weft_context_destroy(context);
+        } else {
+            assert_int_equal(status, WEFT_ENOMEM);
+            assert_ptr_equal(context, &accounts); // untouched
+            assert_non_null(strstr(weft_error_text(NULL), "memory"));
+        }
+        assert_int_equal(accounts.taken, accounts.returned);
+        assert_true(n < 100);
+    }
+}
+
+static void refuses_descriptors(void **state)
+{
+    weft_context *context = NULL;
+    const weft_executor no_loop = {NULL, 2, NULL}, no_threads = {NULL, 0, run_backwards};
+    const weft_allocator no_release = {NULL, take, NULL};
+    const struct {
+        weft_context_desc desc;
+        weft_status status;
+        const char *words;
+    } bad[] = {
+        {{.threads = -1}, WEFT_EINVAL, "1024"},
+        {{.threads = 1025}, WEFT_EINVAL, "1024"},
+        {{.executor = &no_loop}, WEFT_EINVAL, "parallel_for"},
+        {{.executor = &no_threads}, WEFT_EINVAL, "threads"},
+        {{.allocator = &no_release}, WEFT_EINVAL, "release"},
+        {{.device = (weft_device)9}, WEFT_EINVAL, "device"},
+        {{.reserved = {[7] = 1}}, WEFT_EINVAL, "does not know"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_context_desc desc = bad[i].desc;
+        desc.size = sizeof desc;
+        assert_int_equal(weft_context_create(&desc, &context), bad[i].status);
+        assert_non_null(strstr(weft_error_text(NULL), bad[i].words));
+    }
+    assert_int_equal(weft_context_create(NULL, NULL), WEFT_EINVAL);
+    assert_null(context);
+    weft_context_destroy(NULL);
+    weft_plan_destroy(NULL);
+    assert_string_equal(weft_plan_describe(NULL), "");
+    assert_int_equal(weft_plan_workspace_bytes(NULL), 0);
+}
+
+// A descriptor of an older version is shorter, one of a newer version longer.
+static void structs_of_other_versions(void **state)
+{
+    struct {
+        weft_norm_desc known;
+        uint64_t newer;
+    } desc = {.known = {.dim = 8}};
+    weft_plan *plan = NULL;
+    desc.known.size = offsetof(weft_norm_desc, variant);
+    desc.known.variant = (const char *)1; // beyond the size: must not be read
+    assert_int_equal(weft_norm_plan(*state, &desc.known, &plan), WEFT_OK);
+    weft_plan_destroy(plan);
+    desc.known.variant = NULL;
+    desc.known.size = sizeof desc;
+    assert_int_equal(weft_norm_plan(*state, &desc.known, &plan), WEFT_OK);
+    weft_plan_destroy(plan);
+    plan = NULL;
+    desc.newer = 1;
+    assert_refused(*state, weft_norm_plan(*state, &desc.known, &plan), WEFT_EINVAL, "unknown");
+    desc.known.size = 0;
+    assert_refused(*state, weft_norm_plan(*state, &desc.known, &plan), WEFT_EINVAL, "size");
+    desc.known.size = UINT32_MAX;
+    assert_refused(*state, weft_norm_plan(*state, &desc.known, &plan), WEFT_EINVAL, "size");
+    assert_null(plan);
+}
+
+// The variable lowers the level, never raises it, and a typing error is not ignored.
+static void environment_lowers_the_instruction_set(void **state)
+{
+    weft_context *context = NULL;
+    char *kept = getenv("WEFT_CPU") ? strdup(getenv("WEFT_CPU")) : NULL;
+    (void)state;
+    const char *const levels[] = {"ref",        "avx2", "avx512", "avx512vnni",
+                                  "avx512bf16", "neon", "neondot"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        setenv("WEFT_CPU", levels[i], 1);
+        assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+        size_t got = 0;
+        while (strcmp(levels[got], weft_context_isa(context)) != 0)
+            got++;
+        assert_true(got <= i);
+        weft_kernel_info info;
+        for (int32_t n = 0; weft_kernel_at(context, n, &info); n++)
+            if (i == 0)
+                assert_int_equal(info.usable, strcmp(info.isa, "ref") == 0);
+        assert_false(weft_kernel_at(context, -1, &info));
+        weft_context_destroy(context);
+    }
+    context = NULL;
+    setenv("WEFT_CPU", "avx3", 1);
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error_text(NULL), "avx3"));
+    assert_null(context);
+    if (kept)
+        setenv("WEFT_CPU", kept, 1);
+    else
+        unsetenv("WEFT_CPU");
+    free(kept);
+}
+
+static void keep_line(void *user, const char *line)
+{
+    strncat(user, line, 200);
+}
+
+static void logs_what_was_chosen(void **state)
+{
+    char log[256] = "";
+    weft_context *context;
+    const weft_context_desc desc = {
+        .size = sizeof desc, .threads = 2, .log = keep_line, .log_user = log};
+    (void)state;
+    assert_int_equal(weft_context_create(&desc, &context), WEFT_OK);
+    assert_non_null(strstr(log, weft_context_isa(context)));
+    assert_non_null(strstr(log, "2 threads"));
+    assert_null(strchr(log, '\n'));
+    assert_string_equal(weft_error_text(context), "");
+    weft_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_do_not_depend_on_the_executor),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(refuses_descriptors),
+        cmocka_unit_test(structs_of_other_versions),
+        cmocka_unit_test(environment_lowers_the_instruction_set),
+        cmocka_unit_test(logs_what_was_chosen),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}
