@@ -4,17 +4,19 @@
 
 #include "cli/cli.h"
 
-extern const cli_command bench_device, bench_linear, bench_attention;
+extern const cli_command bench_device, bench_linear, bench_attention, bench_model;
 
-static const cli_command *const benches[] = {&bench_device, &bench_linear, &bench_attention};
+static const cli_command *const benches[] = {&bench_device, &bench_linear, &bench_attention,
+                                             &bench_model};
 enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
 static const char help[] =
-    "usage: weft bench device|linear|attention [options]\n"
+    "usage: weft bench device|linear|attention|model [options]\n"
     "\n"
     "  device      the ceilings: memory read, f32 multiply-adds, int8 dot products\n"
     "  linear      matrices of any format times one or more rows of activations\n"
     "  attention   queries over a paged KV cache\n"
+    "  model       a whole model: prompt and generation\n"
     "\n"
     "Everything is held against what the device can do at most, measured in the same run: a row "
     "says\n"
@@ -26,7 +28,8 @@ static const char help[] =
     "\n"
     "  weft bench device\n"
     "  weft bench linear --format q4_0,q8_0,f16 --rows 4096 --cols 14336 --batch 1\n"
-    "  weft bench attention --kv-len 16384 --heads 32 --kv-heads 8 --head-dim 128\n";
+    "  weft bench attention --kv-len 16384 --heads 32 --kv-heads 8 --head-dim 128\n"
+    "  weft bench model --shape llama-3.2-1b --format q4_0\n";
 
 static int bench_main(const cli_command *self, int argc, char **argv)
 {
@@ -38,7 +41,7 @@ static int bench_main(const cli_command *self, int argc, char **argv)
     for (int i = 0; i < BENCH_COUNT; i++)
         if (strcmp(strchr(benches[i]->name, ' ') + 1, name) == 0)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
-    return cli_bad_usage(self, "say what to measure: device, linear or attention");
+    return cli_bad_usage(self, "say what to measure: device, linear, attention or model");
 }
 
 const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,

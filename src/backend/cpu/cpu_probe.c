@@ -5,6 +5,9 @@
 #include "src/base/checked.h"
 #include "src/kernels/probe/probe_kernel.h"
 
+// Less is not worth another thread.
+enum { MIN_TASK_UNITS = 12 };
+
 struct share {
     const struct weft__probe_launch *launch;
     const weft_probe_args *args;
@@ -37,7 +40,9 @@ weft_status weft__cpu_submit_probe(const weft_context *context, const void *opaq
     share.length = share.repeat ? args->steps : args->bytes;
     if (!share.repeat) {
         int64_t units = args->bytes / WEFT_PROBE_UNIT_BYTES;
-        share.per_task = weft__ceil_div(units, 4 * tasks) * WEFT_PROBE_UNIT_BYTES;
+        int64_t task_units = weft__ceil_div(units, 4 * tasks);
+        task_units = task_units > MIN_TASK_UNITS ? task_units : MIN_TASK_UNITS;
+        share.per_task = task_units * WEFT_PROBE_UNIT_BYTES;
         tasks = weft__ceil_div(args->bytes, share.per_task);
     }
     weft__parallel_for(context, (int32_t)tasks, task, &share);

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+// weft bench model: a whole model, prompt and generation, against the memory and the arithmetic.
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/bench.h"
+
+static const char help[] =
+    "usage: weft bench model --shape NAME | --model FILE [options]\n"
+    "\n"
+    "Measures a whole model: how fast it reads a prompt (prefill) and writes text (decode), for "
+    "one\n"
+    "or more sequences at once. Weights of a --shape are made up in memory: speed does not depend "
+    "on\n"
+    "their values, so no file is needed.\n"
+    "\n"
+    "  --shape NAME        shape of a known model; --shape help lists them\n"
+    "  --model FILE        a GGUF file instead\n"
+    "  --format F          format of all matrices of a --shape (default q4_0)\n"
+    "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
+    "  --generate G        tokens to generate after it (default 64)\n"
+    "  --batch B           sequences (default 1)\n"
+    "  --kv-dtype D        format of the KV cache: f16 (default), bf16 or f32\n"
+    "  --chunk N           most tokens in one pass over the weights; default 512\n"
+    "  --exact             activations stay f32 against quantised weights\n"
+    "  --verbose           the kernel plans of the model as well\n" BENCH_HELP "\n"
+    "Of decode, a step is one token of every sequence; it reads all weights once and the KV cache "
+    "of\n"
+    "each sequence: bytes_per_token. The share of the roof is that of bytes per token times "
+    "tokens\n"
+    "per second in the measured read bandwidth; of prefill, that of the arithmetic if it is "
+    "nearer.\n"
+    "\n"
+    "Examples:\n"
+    "  weft bench model --shape llama-3.2-1b --format q4_0 --prompt 128 --generate 64\n"
+    "  weft bench model --model models/demo.gguf --batch 4 --json\n";
+
+enum {
+    OPT_SHAPE = BENCH_OPT_FIRST,
+    OPT_MODEL,
+    OPT_FORMAT,
+    OPT_PROMPT,
+    OPT_GENERATE,
+    OPT_BATCH,
+    OPT_VERBOSE,
+};
+
+enum { MAX_BATCH = 256, MAX_PREFILLS = 16 };
+
+static const bench_column columns[] = {
+    {"name", "model", -14, 0, 0},
+    {"format", "format", -6, 0, 0},
+    {"phase", "phase", -7, 0, 0},
+    {"batch", "batch", 5, 0, 0},
+    {"prompt", "prompt", 6, 0, 0},
+    {"tokens_per_second", "tokens/s", 9, 1, 0},
+    {"us_median", "us median", 11, 1, 0},
+    {"us_min", "us min", 11, 1, 0},
+    {"bytes_per_token", "MB/token", 8, 1, 1e-6},
+    {"gbps", "GB/s", 6, 1, 0},
+    {"gflops", "GFLOP/s", 8, 1, 0},
+    {"roof_gbps", "roof", 6, 1, 0},
+    {"roof_gflops", "roof", 8, 1, 0},
+    {"roof_fraction", "% roof", 6, 1, 100},
+    {"roof_fraction_best", "best", 6, 1, 100},
+    {0},
+};
+
+typedef struct request {
+    bench run;
+    const char *shape, *path;
+    weft_dtype format;
+    int32_t prompt, generate, batch;
+    bool verbose;
+    engine_options options;
+} request;
+
+typedef struct race {
+    request *wish;
+    engine_model *model;
+    engine_model_info info;
+    engine_session *sessions[MAX_BATCH];
+    engine_feed feeds[MAX_BATCH];
+    int32_t *ids; // [batch][prompt]
+    double *step_us;
+    engine_error err;
+} race;
+
+static bool take_option(request *wish, int option)
+{
+    const cli_command *self = wish->run.self;
+    switch (option) {
+    case OPT_SHAPE: wish->shape = optarg; return true;
+    case OPT_MODEL: wish->path = optarg; return true;
+    case OPT_FORMAT: return cli_dtype(self, "--format", optarg, &wish->format);
+    case OPT_PROMPT: return cli_int32(self, "--prompt", optarg, 1, 1 << 24, &wish->prompt);
+    case OPT_GENERATE: return cli_int32(self, "--generate", optarg, 1, 1 << 20, &wish->generate);
+    case OPT_BATCH: return cli_int32(self, "--batch", optarg, 1, MAX_BATCH, &wish->batch);
+    case OPT_VERBOSE: wish->verbose = true; return true;
+    case CLI_OPT_KV_DTYPE:
+    case CLI_OPT_CHUNK:
+    case CLI_OPT_EXACT: return cli_model_option(self, option, optarg, &wish->options);
+    default: return bench_option(&wish->run, option, optarg);
+    }
+}
+
+static int list_shapes(void)
+{
+    const char *shape;
+    for (int32_t n = 0; (shape = engine_shape_at(n)); n++)
+        puts(shape);
+    return CLI_DONE;
+}
+
+static int parse(request *wish, int argc, char **argv)
+{
+    static const struct option options[] = {{"shape", required_argument, NULL, OPT_SHAPE},
+                                            {"model", required_argument, NULL, OPT_MODEL},
+                                            {"format", required_argument, NULL, OPT_FORMAT},
+                                            {"prompt", required_argument, NULL, OPT_PROMPT},
+                                            {"generate", required_argument, NULL, OPT_GENERATE},
+                                            {"batch", required_argument, NULL, OPT_BATCH},
+                                            {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},
+                                            {"chunk", required_argument, NULL, CLI_OPT_CHUNK},
+                                            {"exact", no_argument, NULL, CLI_OPT_EXACT},
+                                            {"verbose", no_argument, NULL, OPT_VERBOSE},
+                                            BENCH_OPTIONS,
+                                            {0}};
+    const cli_command *self = wish->run.self;
+    int option, status;
+    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
+            return status;
+        else if (!take_option(wish, option))
+            return CLI_USAGE;
+    if (optind < argc)
+        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    if (wish->shape && strcmp(wish->shape, "help") == 0)
+        return list_shapes();
+    if (!wish->shape == !wish->path)
+        return cli_bad_usage(self, "give either --shape NAME or --model FILE");
+    if (wish->run.hot || wish->run.variant)
+        return cli_bad_usage(self, "--hot and --variant belong to single kernels");
+    if (wish->path && wish->format)
+        return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
+    if (!wish->format)
+        wish->format = WEFT_Q4_0;
+    wish->options.device = wish->run.device;
+    wish->options.threads = wish->run.threads;
+    wish->options.context_tokens = wish->prompt + wish->generate;
+    wish->options.max_sessions = wish->batch;
+    return -1;
+}
+
+static bool failed(race *r)
+{
+    cli_failed(r->wish->run.self, "%s", r->err.text[0] ? r->err.text : "out of memory");
+    return false;
+}
+
+static bool begin(race *r)
+{
+    request *wish = r->wish;
+    bench_progress(&wish->run, "preparing the model");
+    r->model = wish->path
+                   ? engine_model_open(wish->path, &wish->options, &r->err)
+                   : engine_model_synthesise(wish->shape, wish->format, &wish->options, &r->err);
+    if (!r->model)
+        return failed(r);
+    engine_model_describe(r->model, &r->info);
+    for (int32_t s = 0; s < wish->batch; s++)
+        if (!(r->sessions[s] = engine_session_open(r->model, &r->err)))
+            return failed(r);
+    size_t ids = (size_t)wish->batch * (size_t)wish->prompt;
+    r->ids = malloc(ids * sizeof *r->ids);
+    r->step_us = malloc((size_t)wish->generate * sizeof *r->step_us);
+    if (!r->ids || !r->step_us)
+        return failed(r);
+    uint32_t state = 1;
+    for (size_t i = 0; i < ids; i++) {
+        state = state * 1664525u + 1013904223u;
+        r->ids[i] = (int32_t)((uint64_t)state * (uint64_t)r->info.vocab >> 32);
+    }
+    return true;
+}
+
+static void end(race *r)
+{
+    for (int32_t s = 0; s < r->wish->batch; s++)
+        engine_session_close(r->sessions[s]);
+    engine_model_close(r->model);
+    free(r->ids);
+    free(r->step_us);
+}
+
+// Feeds `count` tokens to every session.
+static bool feed(race *r, int32_t count)
+{
+    for (int32_t s = 0; s < r->wish->batch; s++)
+        r->feeds[s] = (engine_feed){
+            .session = r->sessions[s], .ids = r->ids + s * r->wish->prompt, .count = count};
+    return engine_eval(r->model, r->feeds, r->wish->batch, NULL, NULL, &r->err) || failed(r);
+}
+
+// The whole prompt until the time is up, at least twice: the first time warms up.
+static bool prefill(race *r, bench_time *time, bench_roof *roof)
+{
+    request *wish = r->wish;
+    double us[MAX_PREFILLS], begun = 0;
+    int32_t runs = 0;
+    *roof = (bench_roof){0};
+    for (int32_t i = 0; i < MAX_PREFILLS + 1; i++) {
+        bench_progress(&wish->run, "prompt of %d tokens", wish->prompt * wish->batch);
+        for (int32_t s = 0; s < wish->batch; s++)
+            engine_session_truncate(r->sessions[s], 0);
+        double before = cli_now_seconds();
+        if (!feed(r, wish->prompt))
+            return false;
+        if (i == 0)
+            begun = cli_now_seconds();
+        else
+            us[runs++] = (cli_now_seconds() - before) * 1e6;
+        if (!bench_raise_roof(&wish->run, roof))
+            return false;
+        if (i > 0 && cli_now_seconds() - begun > (double)wish->run.seconds)
+            break;
+    }
+    *time = bench_summary(us, runs);
+    return true;
+}
+
+static bool decode(race *r, bench_time *time, bench_roof *roof)
+{
+    request *wish = r->wish;
+    int32_t between = (wish->generate + 3) / 4;
+    *roof = (bench_roof){0};
+    for (int32_t step = 0; step < wish->generate; step++) {
+        if (step % between == 0 && !bench_raise_roof(&wish->run, roof))
+            return false;
+        bench_progress(&wish->run, "token %d of %d", step + 1, wish->generate);
+        double before = cli_now_seconds();
+        if (!feed(r, 1))
+            return false;
+        r->step_us[step] = (cli_now_seconds() - before) * 1e6;
+    }
+    *time = bench_summary(r->step_us, wish->generate);
+    return bench_raise_roof(&wish->run, roof);
+}
+
+// Multiply-adds of `tokens` tokens that see `keys` keys each, twice; logits of one token a sequence.
+static double operations(const race *r, double tokens, double keys)
+{
+    const engine_model_info *m = &r->info;
+    double width = m->embedding_dim, q = (double)m->q_heads * m->head_dim,
+           kv = (double)m->kv_heads * m->head_dim;
+    double layer = width * (q + 2 * kv) + q * width + 3 * width * m->feed_forward_dim +
+                   2 * q * (m->window && m->window < keys ? m->window : keys);
+    return 2 * (tokens * m->layers * layer + r->wish->batch * width * m->vocab);
+}
+
+// The format that holds most of the weights.
+static const char *format_name(const race *r)
+{
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    const gguf_file *file = engine_model_file(r->model);
+    if (file && gguf_format_totals(file, totals) > 0)
+        return totals[0].type->name;
+    return weft_dtype_name(r->wish->format);
+}
+
+static json_t *plans(const race *r)
+{
+    json_t *list = json_array();
+    const char *plan;
+    for (int32_t n = 0; (plan = engine_model_plan_at(r->model, n)); n++)
+        json_array_append_new(list, json_string(plan));
+    return list;
+}
+
+static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
+{
+    request *wish = r->wish;
+    const engine_model_info *m = &r->info;
+    const char *format = format_name(r);
+    double tokens = (double)wish->batch * (generating ? 1 : wish->prompt);
+    // The median step of generation has half of what will be generated behind it.
+    double keys = generating ? wish->prompt + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
+    double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
+    double passes = (double)(((int64_t)tokens + m->chunk_tokens - 1) / m->chunk_tokens);
+    double bytes =
+        passes * (double)m->streamed_bytes + wish->batch * cached * (double)m->kv_bytes_per_token;
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
+        "op", "model", "device", "cpu", "isa", weft_context_isa(wish->run.context), "phase",
+        generating ? "decode" : "prefill", wish->shape ? "shape" : "model",
+        wish->shape ? wish->shape : wish->path, "name",
+        wish->shape  ? wish->shape
+        : m->name[0] ? m->name
+                     : m->architecture,
+        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", wish->batch,
+        "exact", wish->options.exact, "cold", !wish->run.hot, "threads",
+        weft_context_threads(wish->run.context), "tokens_per_second",
+        tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",
+        (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
+    weft_dtype dtype = weft_dtype_parse(format);
+    bool dots = weft_dtype_block_elems(dtype) > 1 && !wish->options.exact;
+    if (row)
+        bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
+                          dots ? roof->dot_gflops : roof->fma_gflops);
+    if (row && wish->verbose && generating && wish->run.json)
+        json_object_set_new(row, "plans", plans(r));
+    return bench_print(&wish->run, row, columns);
+}
+
+static void print_plans(const race *r)
+{
+    const char *plan;
+    puts("\nplans");
+    for (int32_t n = 0; (plan = engine_model_plan_at(r->model, n)); n++)
+        printf("  %s\n", plan);
+}
+
+static bool measure(race *r)
+{
+    request *wish = r->wish;
+    bench_time time = {0};
+    bench_roof roof;
+    if (!bench_begin(&wish->run) || !begin(r))
+        return false;
+    // A model that caches hold, at least in part, is held against reading as much from them.
+    int64_t bytes = bench_working_set(&wish->run, 1 << 20);
+    int64_t read_bytes = r->info.streamed_bytes + wish->batch *
+                                                      (int64_t)wish->options.context_tokens *
+                                                      r->info.kv_bytes_per_token;
+    wish->run.hot = read_bytes < bytes;
+    if (!bench_reserve(&wish->run, wish->run.hot ? read_bytes : bytes))
+        return false;
+    if (!prefill(r, &time, &roof) || !print_row(r, false, &time, &roof) ||
+        !decode(r, &time, &roof) || !print_row(r, true, &time, &roof))
+        return false;
+    if (wish->verbose && !wish->run.json)
+        print_plans(r);
+    return true;
+}
+
+static int model_main(const cli_command *self, int argc, char **argv)
+{
+    request wish = {.run = bench_default(self), .prompt = 128, .generate = 64, .batch = 1};
+    race r = {.wish = &wish};
+    int status = parse(&wish, argc, argv);
+    if (status >= 0)
+        return status;
+    bool fine = measure(&r);
+    end(&r);
+    bench_end(&wish.run);
+    return fine ? CLI_DONE : CLI_FAILED;
+}
+
+const cli_command bench_model = {"bench model", "a whole model", help, model_main};
