@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// How a linear layer is cut into tasks, and the workspace of its rounded activations.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/weft.h>
+
+#include "src/kernels/linear/linear_kernel.h"
+#include "src/plan/plan_linear.h"
+
+static struct weft__linear_launch split(int64_t rows, int64_t row_bytes, int32_t threads,
+                                        int32_t row_step)
+{
+    const struct weft__linear_kernel kernel = {.row_step = row_step};
+    struct weft__linear_launch launch = {.kernel = &kernel, .rows = rows};
+    weft__plan_linear_split(&launch, row_bytes, threads);
+    launch.kernel = NULL;
+    return launch;
+}
+
+static void tasks_are_whole_steps(void **state)
+{
+    (void)state;
+    const int64_t row_counts[] = {1, 15, 16, 17, 255, 256, 4096, 128256};
+    const int32_t steps[] = {1, 16, 32, 64}, threads[] = {1, 2, 3, 64, 1024};
+    for (size_t r = 0; r < 8; r++)
+        for (size_t s = 0; s < 4; s++)
+            for (size_t t = 0; t < 5; t++) {
+                struct weft__linear_launch launch =
+                    split(row_counts[r], 8064, threads[t], steps[s]);
+                assert_true(launch.rows_per_task >= 1 && launch.rows_per_batch_task >= 1);
+                assert_int_equal(launch.rows_per_task % steps[s], 0);
+                assert_int_equal(launch.rows_per_batch_task % steps[s], 0);
+                // No more than a thread's share, up to the step.
+                assert_true(launch.rows_per_task < row_counts[r] / threads[t] + 1 + steps[s]);
+            }
+}
+
+static void large_matrices_make_many_tasks(void **state)
+{
+    (void)state;
+    struct weft__linear_launch launch = split(4096, 8064, 2, 16);
+    int64_t tasks = 4096 / launch.rows_per_task;
+    assert_true(tasks >= 64); // a slow thread holds up the others by a hundredth
+    assert_true(launch.rows_per_task * 8064 >= 128 * 1024);
+}
+
+static void small_matrices_stay_on_one_thread(void **state)
+{
+    (void)state;
+    assert_true(split(256, 144, 2, 32).alone_rows >= 256);   // 36 KiB: two microseconds
+    assert_true(split(4096, 8064, 2, 32).alone_rows < 4096); // 33 MB
+    assert_true(split(4096, 8064, 1, 32).alone_rows == INT64_MAX);
+}
+
+static weft_status plan_bytes(weft_context *context, int64_t rows, int64_t cols, int32_t batch,
+                              size_t *bytes)
+{
+    weft_plan *plan;
+    weft_linear_desc desc = {.size = sizeof desc,
+                             .weight_dtype = WEFT_Q4_0,
+                             .rows = rows,
+                             .cols = cols,
+                             .max_batch = batch,
+                             .variant = "linear_Q4_0_q8_ref"};
+    weft_status status = weft_linear_plan(context, &desc, &plan);
+    if (status != WEFT_OK)
+        return status;
+    *bytes = weft_plan_workspace_bytes(plan);
+    weft_plan_destroy(plan);
+    return WEFT_OK;
+}
+
+static void workspace_holds_the_planes(void **state)
+{
+    (void)state;
+    weft_context *context;
+    size_t bytes = 0;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    assert_int_equal(plan_bytes(context, 1, 32, 1, &bytes), WEFT_OK);
+    assert_int_equal(bytes, 256 + 64 + 64); // padded to 256 columns, each plane to 64 bytes
+    assert_int_equal(plan_bytes(context, 1, 257 * 32, 3, &bytes), WEFT_OK);
+    assert_int_equal(bytes, 3 * 8448 + 3 * 264 * 4 + 32 + 3 * 264 * 4 + 32);
+    // Sizes that do not fit are refused.
+    assert_int_equal(plan_bytes(context, 1, INT64_MAX / 32 * 32, 1, &bytes), WEFT_EOVERFLOW);
+    assert_int_equal(plan_bytes(context, 1, (int64_t)1 << 50, INT32_MAX, &bytes), WEFT_EOVERFLOW);
+    weft_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tasks_are_whole_steps),
+        cmocka_unit_test(large_matrices_make_many_tasks),
+        cmocka_unit_test(small_matrices_stay_on_one_thread),
+        cmocka_unit_test(workspace_holds_the_planes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
