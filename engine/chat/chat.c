@@ -58,6 +58,9 @@ static bool encode_script(const chat_script *script, const tokenizer *tok, token
                           engine_error *err)
 {
     size_t plain = 0;
+    bool has_bos = script->count > 0 && script->parts[0].kind == CHAT_PART_BOS;
+    if (tokenizer_adds_bos(tok) && !has_bos && !tokenizer_ids_push(ids, tokenizer_bos(tok)))
+        return no_memory(err);
     for (size_t i = 0; i < script->count; i++) {
         const chat_part *part = &script->parts[i];
         int32_t id;

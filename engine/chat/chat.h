@@ -52,8 +52,8 @@ const char *chat_template_name(const chat_template *t);
 // True if the family knows a thinking toggle.
 bool chat_template_can_think(const chat_template *t);
 
-// Appends the conversation as ids, ready for the model: bos is there where the template has it, so
-// nothing need be added. Roles in an order that the family does not know, roles it does not have and an
+// Appends the conversation as ids, ready for the model: bos is there where the template writes it, and
+// first where the vocabulary adds it to any text, so nothing need be added. Roles in an order that the family does not know, roles it does not have and an
 // empty conversation are refused. On failure ids is as it was.
 bool chat_encode(const chat_template *t, const tokenizer *tok, const chat_message *messages,
                  size_t message_count, const chat_options *options, tokenizer_ids *ids,

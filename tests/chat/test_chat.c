@@ -16,6 +16,7 @@
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/tokenizer_builder.h"
 
 #define GOLDEN WEFT_TEST_GOLDEN
 
@@ -344,6 +345,30 @@ static void a_template_that_needs_bos_wants_a_vocabulary_with_bos(void **state)
     chat_template_free(t);
 }
 
+static void bos_comes_first_where_the_vocabulary_adds_it(void **state)
+{
+    (void)state;
+    tokenizer_builder b = builder_new(TOKENIZER_BYTE_LEVEL);
+    builder_bytes(&b);
+    b.spec.bos = b.spec.eos = builder_piece(&b, "<|endoftext|>", TOKENIZER_CONTROL, 0);
+    b.spec.add_bos = 1;
+    engine_error err = {{0}};
+    tokenizer *tok = builder_finish(&b, &err);
+    assert_non_null(tok);
+    static const char *const names[] = {"chatml", "llama-3", "llama-2"}; // the last two write it
+    const chat_message user = {"user", "a", 1};
+    for (int i = 0; i < 3; i++) {
+        chat_template *t = load_template(names[i]);
+        tokenizer_ids ids = {0};
+        assert_true(chat_encode(t, tok, &user, 1, NULL, &ids, &err));
+        assert_int_equal(ids.ids[0], 256);
+        assert_int_equal(count_id(&ids, 256), 1);
+        tokenizer_ids_free(&ids);
+        chat_template_free(t);
+    }
+    tokenizer_free(tok);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_file_with_template_is_recognised),
         cmocka_unit_test(bad_conversations_say_what_is_wrong),
         cmocka_unit_test(a_template_that_needs_bos_wants_a_vocabulary_with_bos),
+        cmocka_unit_test(bos_comes_first_where_the_vocabulary_adds_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
