@@ -14,12 +14,14 @@ target_compile_options(
             -Wwrite-strings
             -Wconversion
             -Wno-sign-conversion
-            -Wno-implicit-int-float-conversion
             -ffp-contract=off
             -fno-math-errno)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  # gcc does not know clang's name above; it says nothing about unknown -Wno- options.
   target_compile_options(weft_warnings INTERFACE -Wno-psabi)
+else()
+  # A loop that clang does not unroll, with a sanitizer in it for example, is no error.
+  target_compile_options(weft_warnings INTERFACE -Wno-implicit-int-float-conversion
+                                                 -Wno-pass-failed)
 endif()
 if(WEFT_WERROR)
   target_compile_options(weft_warnings INTERFACE -Werror)

@@ -36,8 +36,8 @@ static void write_tokenizer(gguf_writer *w)
                                                          "a",
                                                          "b",
                                                          "ab",
-                                                         "\xe2\x96\x81"
-                                                         "a"};
+                                                         ("\xe2\x96\x81"
+                                                          "a")};
     static const float scores[TINY_MODEL_VOCAB] = {0, 0, 0, -1, -2, -3, -4, -5};
     static const int32_t types[TINY_MODEL_VOCAB] = {2, 3, 3, 1, 1, 1, 1, 1};
     gguf_writer_string(w, "tokenizer.ggml.model", "llama");
