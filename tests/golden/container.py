@@ -5,6 +5,7 @@ The layout is the published one (u64 header length, JSON header, tensor data), w
 running a generator twice gives the same bytes. Every case is a name; its tensors are called
 "<case>.<tensor>", and its parameters stand as JSON text in "__metadata__" under the case's name.
 """
+
 import json
 
 import numpy as np

@@ -6,6 +6,7 @@ k and v are stored without pages, the sequences one after the other; the test de
 pages of `page_size` tokens. Cases without a soft-cap are also held against torch's own
 scaled_dot_product_attention.
 """
+
 import math
 import pathlib
 import sys

@@ -7,6 +7,7 @@
 Each format gets blocks of random bits (scales kept finite, subnormal and negative ones included)
 and, where the package can encode, blocks made from normally distributed numbers.
 """
+
 import pathlib
 import sys
 

@@ -17,6 +17,7 @@ mix(seed + (i + 1) * 0x9e3779b97f4a7c15).
 
 `scale` is chosen so that a tensor's standard deviation is about 2^scale.
 """
+
 import numpy as np
 
 LITERAL, NORM, F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K = range(9)

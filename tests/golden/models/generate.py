@@ -11,6 +11,7 @@ and the logits at some positions. Of many random prompts, the one with the wides
 first and second choice along the greedy path is taken, so that a rounding error cannot flip a token;
 paths that merely repeat a few tokens are passed over.
 """
+
 import math
 import os
 import pathlib
@@ -73,7 +74,9 @@ MODELS = {
     "qwen2": ["f32", "f16", "q4_k"],
     "qwen3": ["f32", "bf16", "mixed"],
 }
-KINDS = {n: getattr(fill, n.upper()) for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")}
+KINDS = {
+    n: getattr(fill, n.upper()) for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
+}
 
 
 def head_dim_of(config):
@@ -193,7 +196,9 @@ def load_weights(family, model, path):
         entry = stored[name]
         values = gguf.quants.dequantize(entry.data, entry.tensor_type).astype(np.float32)
         if arch == "llama" and ("q_proj" in hf_name or "k_proj" in hf_name):
-            heads = config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads
+            heads = (
+                config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads
+            )
             values, converted = unpermute(values, heads), values
             assert (permute(values, heads) == converted).all()
         tensor.copy_(torch.from_numpy(values.reshape(tensor.shape)))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Small complete vocabularies of 320 tokens, so that the golden models are whole GGUF files."""
+
 import gguf
 
 SIZE = 320

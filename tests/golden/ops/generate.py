@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Norms, activations, softmax (torch, in f64) and rotary embeddings (transformers' frequencies)."""
+
 import pathlib
 import sys
 
@@ -47,7 +48,9 @@ def norms(file):
 
 
 def activations(file):
-    edges = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 1e-6, -1e-6, 50, -50, 87, -87, 89, -89, 1e4, -1e4])
+    edges = torch.tensor(
+        [0.0, -0.0, 1e-30, -1e-30, 1e-6, -1e-6, 50, -50, 87, -87, 89, -89, 1e4, -1e4]
+    )
     x = torch.cat([torch.linspace(-20, 20, 321), normal(64), edges])[None]
     up = normal(*x.shape)
     functions = {
@@ -84,7 +87,13 @@ ROPES = {
     "rope_llama3": (64, 64, 500000.0, False, LLAMA3),
     "rope_llama3_interleaved": (128, 128, 500000.0, True, LLAMA3 | dict(factor=32.0)),
     "rope_yarn": (128, 128, 1e6, False, YARN),
-    "rope_yarn_betas": (64, 64, 10000.0, False, YARN | dict(factor=16.0, beta_fast=24.0, beta_slow=2.0)),
+    "rope_yarn_betas": (
+        64,
+        64,
+        10000.0,
+        False,
+        YARN | dict(factor=16.0, beta_fast=24.0, beta_slow=2.0),
+    ),
     "rope_yarn_attention_factor": (64, 64, 10000.0, True, YARN | dict(attention_factor=0.75)),
 }
 
@@ -121,7 +130,9 @@ def ropes(file):
         turned = rotate(x[..., :rotary_dim].double(), angles, attention_factor, interleaved)
         y = torch.cat([turned, x[..., rotary_dim:].double()], -1)
         params = {k: v for k, v in scaling.items() if k != "rope_type"}
-        params |= dict(head_dim=head_dim, rotary_dim=rotary_dim, base=base, scaling=scaling["rope_type"])
+        params |= dict(
+            head_dim=head_dim, rotary_dim=rotary_dim, base=base, scaling=scaling["rope_type"]
+        )
         params["interleaved"] = int(interleaved)
         params["expected_attention_factor"] = attention_factor
         file.add(name, params, x=x, y=y.float(), positions=positions.int(), frequencies=frequencies)
