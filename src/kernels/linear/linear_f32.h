@@ -75,16 +75,19 @@ struct weft__f32_tile {
 WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int rows, int cols,
                                  weft__f32_decode_fn *decode)
 {
+    vf32 w[WEFT__TILE_ROWS][WEFT__F32_PARTS];
     WEFT__UNROLL for (int r = 0; r < rows; r++)
     {
-        vf32 w[WEFT__F32_PARTS];
-        decode(t->w.first + r * t->w.stride, k, n, w);
-        WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
-            WEFT__UNROLL for (int c = 0; c < cols; c++)
+        decode(t->w.first + r * t->w.stride, k, n, w[r]);
+    }
+    WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        const float *at = t->x[c] + k + i * VF32_LANES;
+        vf32 x = n == 32 ? vf32_load(at) : vf32_load_n(at, weft__f32_part(n, i));
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            const float *at = t->x[c] + k + i * VF32_LANES;
-            vf32 x = n == 32 ? vf32_load(at) : vf32_load_n(at, weft__f32_part(n, i));
-            t->acc[r][c] = vf32_fma(w[i], x, t->acc[r][c]);
+            t->acc[r][c] = vf32_fma(w[r][i], x, t->acc[r][c]);
         }
     }
 }

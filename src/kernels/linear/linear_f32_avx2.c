@@ -9,6 +9,9 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(i & 1 ? _mm_srli_si128(half, 8) : half));
 }
 
+// Shapes that the registers hold.
+#define WEFT__F32_ROWS4   2
+#define WEFT__F32_WIDE    4
 #define WEFT__F32_VECTORS 2
 
 #include "src/kernels/linear/linear_f32.h"

@@ -149,7 +149,8 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
         if (call->batch > WEFT__FEW_ROWS && !call->batch_invariant)                                \
             weft__f32_gemm(call, row0, row1, weft__f32_decode_##weight);                           \
         else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, weft__f32_multiply_tile, format);                 \
+            WEFT__LINEAR_TILES(call, row0, row1, WEFT__F32_ROWS4, WEFT__F32_WIDE,                  \
+                               weft__f32_multiply_tile, format);                                   \
     }
 
 #define WEFT__LINEAR_F32_ALL(isa)                                                                  \

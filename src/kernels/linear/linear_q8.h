@@ -83,7 +83,7 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
                                           int64_t row1)                                            \
     {                                                                                              \
         const struct weft__q8_format format = {__VA_ARGS__};                                       \
-        WEFT__LINEAR_TILES(call, row0, row1, weft__q8_multiply_tile, format);                      \
+        WEFT__LINEAR_TILES(call, row0, row1, 2, 4, weft__q8_multiply_tile, format);                \
     }
 
 #define WEFT__LINEAR_Q8_ALL(isa)                                                                   \

@@ -199,10 +199,10 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
-        if (call->batch > WEFT__TILE_COLS && !call->batch_invariant)                               \
+        if (call->batch > 4 && !call->batch_invariant)                                             \
             weft__linear_gemm_##weight##_avx512vnni(call, row0, row1);                             \
         else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, multiply_tile, dot);                              \
+            WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \
     }
 
 LINEAR_VNNI(Q8_0, dot_q8_0)
