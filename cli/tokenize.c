@@ -17,12 +17,13 @@ static const char tokenize_help[] =
     "  --ids               print only the ids, as one list for `weft logits --tokens`\n"
     "  --json              one JSON object: {\"ids\": [...], \"pieces\": [...]}\n";
 
-static const char detokenize_help[] = "usage: weft detokenize MODEL IDS [options]\n"
-                                      "\n"
-                                      "Prints the text of a list of ids such as 1,2,3.\n"
-                                      "\n"
-                                      "  --special           show control tokens\n"
-                                      "  --json              one JSON object: {\"text\": ...}\n";
+static const char detokenize_help[] =
+    "usage: weft detokenize MODEL IDS [options]\n"
+    "\n"
+    "Prints the text of a list of ids such as 1,2,3: what weft tokenize was given.\n"
+    "\n"
+    "  --special           show control tokens\n"
+    "  --json              one JSON object: {\"text\": ...}\n";
 
 enum { OPT_SPECIAL = 1, OPT_NO_BOS, OPT_IDS, OPT_JSON };
 
@@ -188,8 +189,8 @@ static int detokenize_main(const cli_command *self, int argc, char **argv)
     tokenizer_text text = {0};
     engine_error err = {{0}};
     status = CLI_FAILED;
-    if (t && tokenizer_decode(t, ids, (size_t)count, wish.special ? TOKENIZER_SHOW_SPECIAL : 0,
-                              &text, &err))
+    unsigned flags = TOKENIZER_STRIP_SPACE_PREFIX | (wish.special ? TOKENIZER_SHOW_SPECIAL : 0u);
+    if (t && tokenizer_decode(t, ids, (size_t)count, flags, &text, &err))
         status = print_text(&wish, &text);
     else if (t)
         cli_failed(self, "%s", err.text);

@@ -54,7 +54,7 @@ static const bench_column columns[] = {
     {"heads", "heads", 5, 0, 0},
     {"kv_heads", "kv", 4, 0, 0},
     {"head_dim", "dim", 4, 0, 0},
-    {"mask", "mask", -6, 0, 0},
+    {"mask", "mask", -10, 0, 0},
     {"variant", "kernel", -26, 0, 0},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
@@ -323,7 +323,8 @@ static bool measure(problem *p)
     bench_roof roof;
     weft_kv_layout layout = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size};
     int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
-    if (pages > INT32_MAX || (int64_t)p->batch * p->q_len > INT32_MAX) {
+    if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
+        (int64_t)p->batch * p->q_len > INT32_MAX) {
         cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
         return false;
     }

@@ -14,7 +14,9 @@ static const char help[] =
     "on\n"
     "their values, so no file is needed.\n"
     "\n"
-    "  --shape NAME        shape of a known model; --shape help lists them\n"
+    "  --shape NAME        llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, mistral-7b, qwen2.5-0.5b,\n"
+    "                      qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,\n"
+    "                      smollm2-135m\n"
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
@@ -104,14 +106,6 @@ static bool take_option(request *wish, int option)
     }
 }
 
-static int list_shapes(void)
-{
-    const char *shape;
-    for (int32_t n = 0; (shape = engine_shape_at(n)); n++)
-        puts(shape);
-    return CLI_DONE;
-}
-
 static int parse(request *wish, int argc, char **argv)
 {
     static const struct option options[] = {{"shape", required_argument, NULL, OPT_SHAPE},
@@ -135,8 +129,6 @@ static int parse(request *wish, int argc, char **argv)
             return CLI_USAGE;
     if (optind < argc)
         return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
-    if (wish->shape && strcmp(wish->shape, "help") == 0)
-        return list_shapes();
     if (!wish->shape == !wish->path)
         return cli_bad_usage(self, "give either --shape NAME or --model FILE");
     if (wish->run.hot || wish->run.variant)

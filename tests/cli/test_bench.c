@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// weft bench: every benchmark runs on a small problem and prints the rows that scripts rely on.
+#define _XOPEN_SOURCE 700
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "tests/support/gguf_tiny_model.h"
+#include "tests/support/program.h"
+
+static char *folder;
+
+static int make_model(void **state)
+{
+    (void)state;
+    char path[256];
+    folder = folder_make();
+    snprintf(path, sizeof path, "%s/tiny.gguf", folder);
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .dim = 64});
+    return !gguf_writer_save(&w, path);
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    folder_remove(folder);
+    return 0;
+}
+
+#define MOST_ROWS 32
+
+// The rows that `weft bench` prints with these words; the caller releases them.
+static size_t rows_of(json_t *rows[MOST_ROWS], const char *const words[])
+{
+    const char *argv[32] = {WEFT_TEST_PROGRAM, "bench"};
+    int n = 2;
+    for (; words[n - 2]; n++)
+        argv[n] = words[n - 2];
+    argv[n++] = "--json";
+    argv[n++] = "--seconds";
+    argv[n++] = "0.002";
+    program_result result = program_run(folder, argv);
+    if (result.status != 0 || *result.err)
+        fail_msg("weft bench %s: exit status %d, error '%s'", words[0], result.status, result.err);
+    size_t count = 0;
+    for (char *line = strtok(result.out, "\n"); line; line = strtok(NULL, "\n")) {
+        assert_true(count < MOST_ROWS);
+        json_error_t error;
+        rows[count] = json_loads(line, 0, &error);
+        if (!rows[count])
+            fail_msg("no JSON object: %s: '%s'", error.text, line);
+        count++;
+    }
+    program_result_free(&result);
+    return count;
+}
+
+#define ROWS_OF(rows, ...) rows_of(rows, (const char *const[]){__VA_ARGS__, NULL})
+
+static void release(json_t *rows[MOST_ROWS], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        json_decref(rows[i]);
+}
+
+// `keys` are words separated by spaces.
+static void expect_keys(const json_t *row, const char *keys)
+{
+    char copy[512], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", keys);
+    for (char *key; (key = strtok_r(rest, " ", &rest));)
+        if (!json_object_get(row, key))
+            fail_msg("a row of '%s' has no %s", json_string_value(json_object_get(row, "op")), key);
+}
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+static const char *text(const json_t *row, const char *key)
+{
+    const char *value = json_string_value(json_object_get(row, key));
+    if (!value)
+        fail_msg("%s is no text", key);
+    return value;
+}
+
+// What every row of an operation has, and how its figures hang together.
+static void expect_figures(const json_t *row, const char *op)
+{
+    assert_string_equal(text(row, "op"), op);
+    expect_keys(row, "device isa cold threads");
+    double us = number(row, "us_median"), bytes = number(row, "bytes"),
+           flops = number(row, "flops");
+    assert_true(us > 0 && number(row, "us_min") <= us && bytes > 0 && flops > 0);
+    double gbps = bytes / us * 1e-3, gflops = flops / us * 1e-3;
+    assert_true(number(row, "gbps") > 0.999 * gbps && number(row, "gbps") < 1.001 * gbps);
+    assert_true(number(row, "gflops") > 0.999 * gflops && number(row, "gflops") < 1.001 * gflops);
+    double by_memory = gbps / number(row, "roof_gbps");
+    double by_arithmetic = gflops / number(row, "roof_gflops");
+    double nearer = by_memory > by_arithmetic ? by_memory : by_arithmetic;
+    assert_true(number(row, "roof_fraction") > 0.999 * nearer);
+    assert_true(number(row, "roof_fraction") < 1.001 * nearer);
+}
+
+static void device(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "device", "--working-set", "1", "--threads", "1");
+    assert_true(count >= 3);
+    for (size_t i = 0; i < count; i++) {
+        bool reads = strcmp(text(rows[i], "what"), "read") == 0;
+        expect_keys(rows[i], "op device isa variant cold us_median us_min bytes flops");
+        assert_true(number(rows[i], reads ? "gbps" : "gflops") > 0);
+        assert_int_equal(number(rows[i], "threads"), 1);
+    }
+    release(rows, count);
+}
+
+static void linear(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "linear", "--format", "q4_0,f16", "--rows", "96", "--cols", "64",
+                           "--batch", "1,3", "--working-set", "1");
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        int batch = i % 2 ? 3 : 1;
+        expect_figures(rows[i], "linear");
+        expect_keys(rows[i], "variant exact working_set_bytes");
+        assert_string_equal(text(rows[i], "format"), i < 2 ? "q4_0" : "f16");
+        assert_int_equal(number(rows[i], "rows"), 96);
+        assert_int_equal(number(rows[i], "cols"), 64);
+        assert_int_equal(number(rows[i], "batch"), batch);
+        assert_int_equal(number(rows[i], "flops"), 2 * 96 * 64 * batch);
+        assert_int_equal(number(rows[i], "bytes"),
+                         96 * (i < 2 ? 2 * 18 : 128) + batch * (96 + 64) * 4);
+        assert_true(json_is_true(json_object_get(rows[i], "cold")));
+    }
+    release(rows, count);
+}
+
+static void linear_of_one_kernel(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "linear", "--format", "q8_0", "--rows", "32", "--cols", "64",
+                           "--hot", "--exact", "--variant", "linear_Q8_0_f32_ref");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "linear");
+    assert_string_equal(text(rows[0], "variant"), "linear_Q8_0_f32_ref");
+    assert_string_equal(text(rows[0], "isa"), "ref");
+    assert_true(json_is_false(json_object_get(rows[0], "cold")));
+    assert_true(json_is_true(json_object_get(rows[0], "exact")));
+    release(rows, count);
+}
+
+static void attention(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count =
+        ROWS_OF(rows, "attention", "--dtype", "f32", "--kv-dtype", "f16,f32", "--batch", "2",
+                "--q-len", "1,5", "--kv-len", "40", "--heads", "4", "--kv-heads", "2", "--head-dim",
+                "16", "--page-size", "8", "--mask", "window:10", "--working-set", "1");
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        int q_len = i % 2 ? 5 : 1, elem_bytes = i < 2 ? 2 : 4, keys = 10 + q_len - 1;
+        expect_figures(rows[i], "attention");
+        expect_keys(rows[i], "variant dtype page_size splits working_set_bytes");
+        assert_string_equal(text(rows[i], "kv_dtype"), i < 2 ? "f16" : "f32");
+        assert_string_equal(text(rows[i], "mask"), "window:10");
+        assert_int_equal(number(rows[i], "q_len"), q_len);
+        assert_int_equal(number(rows[i], "kv_len"), 40);
+        assert_int_equal(number(rows[i], "heads"), 4);
+        assert_int_equal(number(rows[i], "kv_heads"), 2);
+        assert_int_equal(number(rows[i], "head_dim"), 16);
+        assert_int_equal(number(rows[i], "flops"), 4 * 2 * (q_len * 10) * 4 * 16);
+        assert_int_equal(number(rows[i], "bytes"),
+                         2 * 2 * keys * 2 * 16 * elem_bytes + 2 * 2 * q_len * 4 * 16 * 4);
+    }
+    release(rows, count);
+}
+
+static void attention_of_a_triangle(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "attention", "--q-len", "6", "--kv-len", "8", "--heads", "1",
+                           "--kv-heads", "1", "--head-dim", "8", "--mask", "causal", "--hot");
+    assert_int_equal(count, 1);
+    assert_int_equal(number(rows[0], "flops"), 4 * 8 * (3 + 4 + 5 + 6 + 7 + 8));
+    release(rows, count);
+    count =
+        ROWS_OF(rows, "attention", "--q-len", "6", "--kv-len", "8", "--heads", "1", "--kv-heads",
+                "1", "--head-dim", "8", "--mask", "full", "--splits", "2", "--hot");
+    assert_int_equal(count, 1);
+    assert_int_equal(number(rows[0], "flops"), 4 * 8 * 6 * 8);
+    release(rows, count);
+}
+
+static void model(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "model", "--model", "tiny.gguf", "--prompt", "6", "--generate",
+                           "4", "--batch", "3", "--verbose", "--working-set", "1");
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        expect_figures(rows[i], "model");
+        expect_keys(rows[i], "model format bytes_per_token streamed_bytes");
+        assert_string_equal(text(rows[i], "phase"), i ? "decode" : "prefill");
+        assert_int_equal(number(rows[i], "prompt"), 6);
+        assert_int_equal(number(rows[i], "generate"), 4);
+        assert_int_equal(number(rows[i], "batch"), 3);
+        double tokens = i ? 3 : 18, rate = tokens / number(rows[i], "us_median") * 1e6;
+        assert_true(number(rows[i], "tokens_per_second") > 0.999 * rate);
+        assert_true(number(rows[i], "tokens_per_second") < 1.001 * rate);
+    }
+    assert_true(json_array_size(json_object_get(rows[1], "plans")) > 3);
+    release(rows, count);
+}
+
+// People see a heading and aligned lines.
+static void table(void **state)
+{
+    (void)state;
+    program_result result =
+        program_run(folder, (const char *const[]){WEFT_TEST_PROGRAM, "bench", "linear", "--format",
+                                                  "all", "--rows", "16", "--cols", "256", "--hot",
+                                                  "--seconds", "0.002", NULL});
+    assert_int_equal(result.status, 0);
+    assert_string_equal(result.err, "");
+    size_t width = strcspn(result.out, "\n"), lines = 0;
+    for (char *line = result.out; *line; line += width + 1, lines++)
+        assert_int_equal(strcspn(line, "\n"), width);
+    assert_true(lines >= 8);
+    assert_non_null(strstr(result.out, "% roof"));
+    program_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device),
+        cmocka_unit_test(linear),
+        cmocka_unit_test(linear_of_one_kernel),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(attention_of_a_triangle),
+        cmocka_unit_test(model),
+        cmocka_unit_test(table),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// What the program's commands print: help, tokens and text, descriptions, a generation.
+#define _XOPEN_SOURCE 700
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "engine/engine.h"
+#include "tests/support/gguf_tiny_model.h"
+#include "tests/support/program.h"
+
+static char *folder;
+
+static int make_model(void **state)
+{
+    (void)state;
+    char path[256];
+    folder = folder_make();
+    snprintf(path, sizeof path, "%s/tiny.gguf", folder);
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .dim = 8});
+    return !gguf_writer_save(&w, path);
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    folder_remove(folder);
+    return 0;
+}
+
+// What the command prints; it must succeed in silence. The caller frees it.
+static char *output_of(const char *const words[])
+{
+    const char *argv[24] = {WEFT_TEST_PROGRAM};
+    for (int i = 0; words[i]; i++)
+        argv[i + 1] = words[i];
+    program_result result = program_run(folder, argv);
+    if (result.status != 0 || *result.err)
+        fail_msg("weft %s: exit status %d, error '%s'", words[0], result.status, result.err);
+    free(result.err);
+    return result.out;
+}
+
+#define OUTPUT_OF(...) output_of((const char *const[]){__VA_ARGS__, NULL})
+
+static json_t *json_of(char *output)
+{
+    json_error_t error;
+    json_t *object = json_loads(output, 0, &error);
+    if (!object)
+        fail_msg("no JSON object: %s: '%s'", error.text, output);
+    free(output);
+    return object;
+}
+
+#define JSON_OF(...) json_of(OUTPUT_OF(__VA_ARGS__))
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (!value)
+        fail_msg("%s is no text", key);
+    return value;
+}
+
+static json_int_t number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        fail_msg("%s is no whole number", key);
+    return json_integer_value(value);
+}
+
+// Every page of help is printed with exit status 0.
+static void help(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"run",        "chat",   "inspect", "tokenize",
+                                           "detokenize", "logits", "bench",   "info"};
+    static const char *const benches[] = {"device", "linear", "attention", "model"};
+    char *overview = OUTPUT_OF("--help");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        assert_non_null(strstr(overview, commands[i]));
+        char *page = OUTPUT_OF(commands[i], "--help"), *same = OUTPUT_OF(commands[i], "-h");
+        assert_memory_equal(page, "usage: weft ", strlen("usage: weft "));
+        assert_string_equal(page, same);
+        free(page);
+        free(same);
+    }
+    free(overview);
+    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
+        char *page = OUTPUT_OF("bench", benches[i], "--help");
+        assert_non_null(strstr(page, "Examples:"));
+        free(page);
+    }
+}
+
+static void help_lists_the_shapes(void **state)
+{
+    (void)state;
+    const char *shape;
+    char *page = OUTPUT_OF("bench", "model", "--help");
+    for (int32_t n = 0; (shape = engine_shape_at(n)); n++)
+        if (!strstr(page, shape))
+            fail_msg("weft bench model --help does not name %s", shape);
+    free(page);
+}
+
+static void version(void **state)
+{
+    (void)state;
+    char wanted[64], *output = OUTPUT_OF("--version");
+    snprintf(wanted, sizeof wanted, "weft %s\n", weft_version());
+    assert_string_equal(output, wanted);
+    free(output);
+}
+
+// Text to ids to text.
+static void tokens_there_and_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "ab", "b a", "abab a a b"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char *ids = OUTPUT_OF("tokenize", "tiny.gguf", texts[i], "--ids", "--no-bos");
+        ids[strcspn(ids, "\n")] = 0;
+        json_t *object = JSON_OF("tokenize", "tiny.gguf", texts[i], "--json", "--no-bos");
+        const json_t *list = json_object_get(object, "ids");
+        assert_int_equal(json_array_size(list), json_array_size(json_object_get(object, "pieces")));
+        const char *at = ids;
+        for (size_t n = 0; n < json_array_size(list); n++) {
+            char *end;
+            assert_int_equal(strtol(at, &end, 10), json_integer_value(json_array_get(list, n)));
+            at = end + (*end == ',');
+        }
+        json_decref(object);
+        object = JSON_OF("detokenize", "tiny.gguf", ids, "--json");
+        assert_string_equal(text(object, "text"), texts[i]);
+        json_decref(object);
+        char *plain = OUTPUT_OF("detokenize", "tiny.gguf", ids);
+        assert_memory_equal(plain, texts[i], strlen(texts[i]));
+        free(plain);
+        free(ids);
+    }
+}
+
+static void inspect_describes(void **state)
+{
+    (void)state;
+    json_t *object = JSON_OF("inspect", "tiny.gguf", "--json");
+    assert_int_equal(number(object, "gguf_version"), 3);
+    assert_int_equal(number(object, "tensors"), 11);
+    assert_true(json_is_true(json_object_get(object, "runs")));
+    const json_t *model = json_object_get(object, "model");
+    assert_string_equal(text(model, "architecture"), "llama");
+    assert_int_equal(number(model, "layers"), 1);
+    assert_int_equal(number(model, "embedding_dim"), 8);
+    assert_int_equal(number(model, "vocab"), TINY_MODEL_VOCAB);
+    assert_int_equal(number(model, "kv_bytes_per_token"), 2 * 8 * 2);
+    const json_t *formats = json_object_get(object, "formats");
+    assert_int_equal(json_array_size(formats), 1);
+    assert_string_equal(text(json_array_get(formats, 0), "format"), "f32");
+    json_decref(object);
+    char *page = OUTPUT_OF("inspect", "tiny.gguf");
+    assert_non_null(strstr(page, "llama"));
+    free(page);
+}
+
+static void info_describes(void **state)
+{
+    (void)state;
+    json_t *object = JSON_OF("info", "--json");
+    assert_string_equal(text(object, "version"), weft_version());
+    assert_true(number(object, "threads") >= 1);
+    assert_true(*text(object, "isa"));
+    json_decref(object);
+
+    char *lines = OUTPUT_OF("info", "--kernels", "--json");
+    int kernels = 0;
+    for (char *line = strtok(lines, "\n"); line; line = strtok(NULL, "\n"), kernels++) {
+        json_t *kernel = json_loads(line, 0, NULL);
+        assert_non_null(kernel);
+        assert_true(*text(kernel, "op") && *text(kernel, "kernel") && *text(kernel, "isa"));
+        assert_string_equal(text(kernel, "backend"), "cpu");
+        assert_true(json_is_boolean(json_object_get(kernel, "usable")));
+        json_decref(kernel);
+    }
+    assert_true(kernels > 20);
+    free(lines);
+}
+
+static void run_generates(void **state)
+{
+    (void)state;
+    json_t *object = JSON_OF("run", "tiny.gguf", "--raw", "-p", "ab", "-n", "5", "--temp", "0",
+                             "--ignore-end", "--json");
+    assert_string_equal(text(object, "finish"), "length");
+    assert_int_equal(number(object, "generated_tokens"), 5);
+    assert_true(number(object, "prompt_tokens") >= 2);
+    json_decref(object);
+
+    // A full context is an end, not a failure.
+    object = JSON_OF("run", "tiny.gguf", "--raw", "-p", "ab", "--ctx", "8", "--temp", "0",
+                     "--ignore-end", "--json");
+    assert_string_equal(text(object, "finish"), "context");
+    json_decref(object);
+
+    // The same seed, the same text.
+    char *one = OUTPUT_OF("run", "tiny.gguf", "--raw", "-p", "a", "-n", "20", "--seed", "7",
+                          "--quiet", "--ignore-end");
+    char *two = OUTPUT_OF("run", "tiny.gguf", "--raw", "-p", "a", "-n", "20", "--seed", "7",
+                          "--quiet", "--ignore-end");
+    assert_string_equal(one, two);
+    free(one);
+    free(two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help),
+        cmocka_unit_test(help_lists_the_shapes),
+        cmocka_unit_test(version),
+        cmocka_unit_test(tokens_there_and_back),
+        cmocka_unit_test(inspect_describes),
+        cmocka_unit_test(info_describes),
+        cmocka_unit_test(run_generates),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
