@@ -27,3 +27,8 @@ foreach(document README.md docs/benchmarks.md)
   weft_add_house_test(figures_${name} ${Python3_EXECUTABLE} tools/benchmark_table.py --check ${document}
                       ${WEFT_BENCHMARK_ROWS})
 endforeach()
+if(TARGET weft_cli)
+  weft_add_house_test(cli_contracts ${Python3_EXECUTABLE} tests/house/cli_contracts.py
+                      $<TARGET_FILE:weft_cli> $<TARGET_FILE:weft-check>
+                      ${PROJECT_BINARY_DIR}/contracts)
+endif()
