@@ -28,6 +28,16 @@ function(weft_isa_filter list)
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
+# The unrolled kernels take minutes to compile when every intrinsic carries its checks. Bounds are what
+# weft-check cannot see without a sanitizer, so AddressSanitizer stays; for ThreadSanitizer (kernels are
+# serial, the reference ones tell how tasks are split) and for fuzzing they are compiled plainly.
+set(WEFT_ISA_SANITIZE "")
+if(WEFT_SANITIZE MATCHES "fuzzer|thread")
+  set(WEFT_ISA_SANITIZE -fno-sanitize=all)
+elseif(WEFT_SANITIZE)
+  set(WEFT_ISA_SANITIZE -O1 -fno-sanitize=undefined)
+endif()
+
 # Gives every source the flags that its suffix asks for.
 function(weft_isa_flags)
   foreach(source ${ARGN})
@@ -35,7 +45,7 @@ function(weft_isa_flags)
       # A condition of its own: if() expands all of its words before it matches.
       set(isa ${CMAKE_MATCH_1})
       if(DEFINED WEFT_ISA_${isa})
-        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${isa}}")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${isa}};${WEFT_ISA_SANITIZE}")
       endif()
     endif()
   endforeach()
