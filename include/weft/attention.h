@@ -72,7 +72,8 @@ typedef struct weft_attention_args {
     const int32_t *cu_q_lens;  /**< [num_seqs + 1], first 0, non-decreasing */
     const int32_t *kv_lens;    /**< [num_seqs] */
     const int32_t *page_table; /**< [num_seqs][page_table_stride]; entries past a sequence's last
-                                    page are never read */
+                                    page are never read, nor are those of pages that lie wholly to
+                                    the left of what a window shows */
     int64_t page_table_stride; /**< entries from sequence to sequence */
     void *workspace;
     size_t workspace_bytes;

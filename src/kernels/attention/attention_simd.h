@@ -231,10 +231,15 @@ INLINE void direct_scores(const struct state *s, weft_dtype kv, int32_t row, int
     }
 }
 
+// Keys of the next block to be asked for: `count` of them from `first` on, none at or past `end`.
+struct ahead {
+    int32_t first, end, count;
+};
+
 // Few rows: `vectors` vectors of the values of 4 rows, from element `column` of the head. `rest` > 0:
 // one vector of which only so many elements exist.
 INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
-                          int32_t column, const int vectors, const int rest, int32_t ahead)
+                          int32_t column, const int vectors, const int rest, struct ahead ahead)
 {
     const struct weft__attention_call *call = s->call;
     const float *weight = s->weight + row * BLOCK;
@@ -246,11 +251,14 @@ INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int
     for (int v = 0; v < vectors; v++)
         sums[r * vectors + v] =
             vf32_mul(vf32_set1(s->shrink[row + r]), vf32_load(acc + r * s->width + v * VF32_LANES));
-    for (int32_t k = 0; k < n; k++) {
+    for (int32_t k = 0, due = 0; k < n; k++) {
         vf32 value[DIRECT_VECTORS];
         int64_t at = s->here[k] + column;
-        if (k < ahead)
-            prefetch_row(kv, call->pool.k, s->next[k], call->head_dim);
+        due += ahead.count;
+        if (due >= BLOCK && ahead.first < ahead.end) {
+            prefetch_row(kv, call->pool.k, s->next[ahead.first++], call->head_dim);
+            due -= BLOCK;
+        }
         VF32_UNROLL
         for (int v = 0; v < vectors; v++)
             value[v] = rest ? load_kv_n(kv, call->pool.v, at, rest)
@@ -273,17 +281,17 @@ INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int
 INLINE void direct_values_all(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
                               int32_t next_n)
 {
+    const int32_t pass = DIRECT_VECTORS * VF32_LANES;
     int32_t head_dim = s->call->head_dim, column = 0;
-    int32_t ahead = row == 0 ? next_n : 0; // prefetch once, in the first pass
-    for (; column + DIRECT_VECTORS * VF32_LANES <= head_dim;
-         column += DIRECT_VECTORS * VF32_LANES) {
+    // Every pass asks for its share of the next block's keys.
+    int32_t share = row == 0 ? (next_n * pass + head_dim - 1) / head_dim : 0;
+    struct ahead ahead = {0, row == 0 ? next_n : 0, share};
+    for (; column + pass <= head_dim; column += pass, ahead.first += share)
         direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, ahead);
-        ahead = 0;
-    }
-    for (; column + VF32_LANES <= head_dim; column += VF32_LANES, ahead = 0)
-        direct_values(s, kv, row, n, column, 1, 0, ahead);
+    for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
+        direct_values(s, kv, row, n, column, 1, 0, (struct ahead){0});
     if (column < head_dim)
-        direct_values(s, kv, row, n, column, 1, head_dim - column, ahead);
+        direct_values(s, kv, row, n, column, 1, head_dim - column, (struct ahead){0});
 }
 
 // Many rows: widens the block. Keys are transposed; columns past the n-th are zero.

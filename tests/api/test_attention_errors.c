@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// Attention and the KV cache at the door: bad descriptors and bad batches are refused by name, before
+// anything is written, and odd but legal ones run.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/weft.h>
+
+enum { DIM = 16, HEADS = 4, KV_HEADS = 2, PAGE = 4, PAGES = 3, TOKENS = 2, KEYS = 6 };
+
+struct fixture {
+    weft_context *context;
+    weft_plan *plan;
+    float q[TOKENS * HEADS * DIM], out[TOKENS * HEADS * DIM], lse[TOKENS * HEADS];
+    float k[PAGES * PAGE * KV_HEADS * DIM], v[PAGES * PAGE * KV_HEADS * DIM];
+    int32_t cu[2], kv_lens[1], table[2];
+    void *workspace;
+    weft_attention_args args;
+};
+
+static weft_attention_desc descriptor(void)
+{
+    return (weft_attention_desc){.size = sizeof(weft_attention_desc),
+                                 .kv = {WEFT_F32, KV_HEADS, DIM, PAGE},
+                                 .num_q_heads = HEADS,
+                                 .max_q_tokens = TOKENS,
+                                 .max_kv_len = KEYS};
+}
+
+static void open_fixture(struct fixture *f)
+{
+    weft_attention_desc desc = descriptor();
+    memset(f, 0, sizeof *f);
+    assert_int_equal(weft_context_create(NULL, &f->context), WEFT_OK);
+    assert_int_equal(weft_attention_plan(f->context, &desc, &f->plan), WEFT_OK);
+    for (size_t i = 0; i < sizeof f->out / sizeof *f->out; i++)
+        f->out[i] = 7;
+    f->cu[1] = TOKENS;
+    f->kv_lens[0] = KEYS;
+    f->table[0] = 2;
+    size_t bytes = weft_plan_workspace_bytes(f->plan);
+    f->workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    f->args = (weft_attention_args){.size = sizeof f->args,
+                                    .num_seqs = 1,
+                                    .q = f->q,
+                                    .out = f->out,
+                                    .lse = f->lse,
+                                    .pool = {.k = f->k, .v = f->v, .num_pages = PAGES},
+                                    .cu_q_lens = f->cu,
+                                    .kv_lens = f->kv_lens,
+                                    .page_table = f->table,
+                                    .page_table_stride = 2,
+                                    .workspace = f->workspace,
+                                    .workspace_bytes = bytes};
+}
+
+static void close_fixture(struct fixture *f)
+{
+    weft_plan_destroy(f->plan);
+    weft_context_destroy(f->context);
+    free(f->workspace);
+}
+
+// Refused with that status and a text that names the trouble; nothing written.
+static void refuses(struct fixture *f, weft_status status, const char *word)
+{
+    assert_int_equal(weft_attention_run(f->plan, &f->args), status);
+    if (!strstr(weft_error_text(f->context), word))
+        fail_msg("'%s' does not say '%s'", weft_error_text(f->context), word);
+    for (size_t i = 0; i < sizeof f->out / sizeof *f->out; i++)
+        assert_true(f->out[i] == 7);
+}
+
+#define REFUSES(status, word, ...)                                                                 \
+    do {                                                                                           \
+        struct fixture f;                                                                          \
+        open_fixture(&f);                                                                          \
+        __VA_ARGS__;                                                                               \
+        refuses(&f, status, word);                                                                 \
+        close_fixture(&f);                                                                         \
+    } while (0)
+
+static void refuses_bad_runs(void **state)
+{
+    (void)state;
+    REFUSES(WEFT_EINVAL, "num_seqs", f.args.num_seqs = 2);
+    REFUSES(WEFT_EINVAL, "num_seqs", f.args.num_seqs = -1);
+    REFUSES(WEFT_EINVAL, "NULL", f.args.q = NULL);
+    REFUSES(WEFT_EINVAL, "NULL", f.args.out = NULL);
+    REFUSES(WEFT_EINVAL, "NULL", f.args.cu_q_lens = NULL);
+    REFUSES(WEFT_EINVAL, "NULL", f.args.kv_lens = NULL);
+    REFUSES(WEFT_EINVAL, "NULL", f.args.page_table = NULL);
+    REFUSES(WEFT_EINVAL, "pool", f.args.pool.k = NULL);
+    REFUSES(WEFT_EINVAL, "num_pages", f.args.pool.num_pages = -1);
+    REFUSES(WEFT_EINVAL, "stride", f.args.q_token_stride = -64);
+    REFUSES(WEFT_EINVAL, "stride", f.args.out_head_stride = DIM - 1);
+    REFUSES(WEFT_EINVAL, "stride", f.args.pool.token_stride = 8);
+    REFUSES(WEFT_EOVERFLOW, "extent", f.args.pool.page_stride = INT64_MAX / 2);
+    REFUSES(WEFT_EINVAL, "cu_q_lens[0]", f.cu[0] = 1);
+    REFUSES(WEFT_EINVAL, "decreases", f.cu[1] = -1);
+    REFUSES(WEFT_EINVAL, "queries", f.cu[1] = TOKENS + 1);
+    REFUSES(WEFT_EINVAL, "kv_lens[0]", f.kv_lens[0] = -1);
+    REFUSES(WEFT_EINVAL, "kv_lens[0]", f.kv_lens[0] = KEYS + 1);
+    REFUSES(WEFT_EINVAL, "causal", f.kv_lens[0] = 1);
+    REFUSES(WEFT_EINVAL, "page 3", f.table[1] = PAGES);
+    REFUSES(WEFT_EINVAL, "page -1", f.table[0] = -1);
+    REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace = NULL);
+    REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace_bytes -= 1);
+    REFUSES(WEFT_EWORKSPACE, "aligned", f.args.workspace = (char *)f.workspace + 4);
+}
+
+static void runs_odd_but_legal_batches(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    f.args.num_seqs = 0;
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    f.args.num_seqs = 1;
+    f.cu[1] = 0; // no query
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    assert_true(f.out[0] == 7);
+    f.cu[1] = TOKENS;
+    f.kv_lens[0] = PAGE; // the second entry of the table is past the end
+    f.table[1] = INT32_MIN;
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    assert_true(f.out[0] == 0);
+    assert_true(fabsf(f.lse[HEADS] - logf(4)) < 1e-6f); // four equal scores
+    assert_true(fabsf(f.lse[0] - logf(3)) < 1e-6f);     // the first query sees three
+    close_fixture(&f);
+}
+
+static void a_row_that_sees_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    weft_plan *full;
+    weft_attention_desc desc = descriptor();
+    desc.mask = WEFT_MASK_FULL;
+    assert_int_equal(weft_attention_plan(f.context, &desc, &full), WEFT_OK);
+    f.kv_lens[0] = 0;
+    f.args.workspace_bytes = weft_plan_workspace_bytes(full);
+    f.args.workspace = aligned_alloc(64, (f.args.workspace_bytes + 63) / 64 * 64);
+    assert_int_equal(weft_attention_run(full, &f.args), WEFT_OK);
+    for (size_t i = 0; i < sizeof f.out / sizeof *f.out; i++)
+        assert_true(f.out[i] == 0);
+    for (size_t i = 0; i < TOKENS * HEADS; i++)
+        assert_true(isinf(f.lse[i]) && f.lse[i] < 0);
+    free(f.args.workspace);
+    weft_plan_destroy(full);
+    close_fixture(&f);
+}
+
+static void refuses_plan(weft_attention_desc desc, weft_status status, const char *word)
+{
+    weft_context *context;
+    weft_plan *plan = NULL;
+    const char *reason;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    assert_int_equal(weft_attention_plan(context, &desc, &plan), status);
+    assert_null(plan);
+    assert_false(weft_attention_supported(context, &desc, &reason));
+    if (!strstr(reason, word))
+        fail_msg("'%s' does not say '%s'", reason, word);
+    weft_context_destroy(context);
+}
+
+#define REFUSES_PLAN(status, word, ...)                                                            \
+    do {                                                                                           \
+        weft_attention_desc desc = descriptor();                                                   \
+        __VA_ARGS__;                                                                               \
+        refuses_plan(desc, status, word);                                                          \
+    } while (0)
+
+static void refuses_bad_descriptors(void **state)
+{
+    (void)state;
+    REFUSES_PLAN(WEFT_EINVAL, "size", desc.size = 4);
+    REFUSES_PLAN(WEFT_EINVAL, "flags", desc.flags = 1u << 31);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "f32", desc.q_dtype = WEFT_F16);
+    REFUSES_PLAN(WEFT_EINVAL, "dtype", desc.kv.dtype = (weft_dtype)99);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "q8_0", desc.kv.dtype = WEFT_Q8_0);
+    REFUSES_PLAN(WEFT_EINVAL, "head_dim", desc.kv.head_dim = 20);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "256", desc.kv.head_dim = 264);
+    REFUSES_PLAN(WEFT_EINVAL, "page_size", desc.kv.page_size = 0);
+    REFUSES_PLAN(WEFT_EINVAL, "num_q_heads", desc.num_q_heads = 3);
+    REFUSES_PLAN(WEFT_EINVAL, "num_q_heads", desc.num_q_heads = 0);
+    REFUSES_PLAN(WEFT_EINVAL, "window", desc.window = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "scale", desc.scale = INFINITY);
+    REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "num_splits", desc.num_splits = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "mask", desc.mask = (weft_mask)7);
+    REFUSES_PLAN(WEFT_EVARIANT, "no_such", desc.variant = "no_such_kernel");
+    REFUSES_PLAN(WEFT_EVARIANT, "attention_F16_ref", desc.variant = "attention_F16_ref");
+}
+
+static void appends_only_what_is_sound(void **state)
+{
+    (void)state;
+    weft_context *context;
+    weft_plan *plan = NULL;
+    float k[2 * KV_HEADS * DIM], pool_k[PAGES * PAGE * KV_HEADS * DIM] = {0},
+                                                                  pool_v[sizeof pool_k / 4];
+    int32_t slots[2] = {PAGES * PAGE - 1, -1}, positions[2] = {0, 1};
+    weft_rope_params rope = {0};
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++)
+        k[i] = 1;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    weft_kv_append_desc desc = {.size = sizeof desc,
+                                .max_tokens = 2,
+                                .layout = {WEFT_F32, KV_HEADS, DIM, PAGE},
+                                .rope = &rope};
+    assert_int_equal(weft_kv_page_bytes(&desc.layout), 2 * PAGE * KV_HEADS * DIM * 4);
+    rope.rotary_dim = DIM + 2;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error_text(context), "rotary_dim"));
+    rope.rotary_dim = 0;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_OK);
+    weft_kv_append_args args = {.size = sizeof args,
+                                .tokens = 2,
+                                .pool = {.k = pool_k, .v = pool_v, .num_pages = PAGES},
+                                .k = k,
+                                .v = k,
+                                .slots = slots,
+                                .positions = positions};
+    slots[1] = PAGES * PAGE;
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_EINVAL);
+    slots[1] = -2;
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_EINVAL);
+    slots[1] = -1;
+    positions[1] = -1;
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_EINVAL);
+    positions[1] = 1;
+    args.q = k; // the plan knows no query heads
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_EINVAL);
+    args.q = NULL;
+    args.tokens = 3;
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_EINVAL);
+    args.tokens = 2;
+    for (size_t i = 0; i < sizeof pool_k / sizeof *pool_k; i++)
+        assert_true(pool_k[i] == 0);
+    assert_int_equal(weft_kv_append_run(plan, &args), WEFT_OK);
+    assert_true(pool_k[((PAGES - 1) * KV_HEADS * PAGE + PAGE - 1) * DIM] == 1);
+    assert_true(pool_k[0] == 0);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    assert_int_equal(weft_kv_page_bytes(NULL), -1);
+    desc.layout.page_size = 0;
+    assert_int_equal(weft_kv_page_bytes(&desc.layout), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_bad_runs),           cmocka_unit_test(runs_odd_but_legal_batches),
+        cmocka_unit_test(a_row_that_sees_nothing),    cmocka_unit_test(refuses_bad_descriptors),
+        cmocka_unit_test(appends_only_what_is_sound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

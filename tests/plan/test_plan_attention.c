@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// How attention divides its work: every (row, key) exactly once, chunks and slots within their bounds,
+// at the boundaries of tiles, chunks and sequences.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "src/kernels/attention/attention_work.h"
+#include "src/plan/plan.h"
+#include "src/plan/plan_attention.h"
+
+enum { MOST_SEQS = 8 };
+
+struct batch {
+    int32_t seqs, cu[MOST_SEQS + 1], kv[MOST_SEQS];
+};
+
+static weft_plan *make_plan(int32_t threads, const weft_attention_desc *desc)
+{
+    static weft_context *context; // one per call; the test process ends soon
+    weft_plan *plan = NULL;
+    weft_context_desc context_desc = {.size = sizeof context_desc, .threads = threads};
+    assert_int_equal(weft_context_create(&context_desc, &context), WEFT_OK);
+    assert_int_equal(weft_attention_plan(context, desc, &plan), WEFT_OK);
+    return plan;
+}
+
+static void free_plan(weft_plan *plan)
+{
+    weft_context *context = plan->context;
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+}
+
+static weft_attention_desc descriptor(void)
+{
+    return (weft_attention_desc){
+        .size = sizeof(weft_attention_desc),
+        .kv = {WEFT_F16, 2, 64, 16},
+        .num_q_heads = 8,
+        .max_seqs = MOST_SEQS,
+        .max_q_tokens = 4096,
+        .max_kv_len = 100000,
+    };
+}
+
+// Walks all tasks and counts how often each tile's keys are covered.
+static struct weft__attention_totals verify(const weft_plan *plan, const struct batch *batch)
+{
+    const struct weft__attention_launch *launch = plan->launch;
+    struct weft__attention_work work[MOST_SEQS + 1];
+    struct weft__attention_totals totals =
+        weft__attention_divide(launch, batch->seqs, batch->cu, batch->kv, work);
+    int64_t keys = 0, wanted = 0, tokens = 0;
+    unsigned char *slots = calloc((size_t)launch->max_slots + 1, 1);
+    for (int32_t i = 0; i < totals.tasks; i++) {
+        struct weft__attention_place at =
+            weft__attention_task(launch, batch->seqs, batch->cu, batch->kv, work, i);
+        int32_t q_len = batch->cu[at.seq + 1] - batch->cu[at.seq];
+        assert_in_range(at.kv_head, 0, launch->kv.num_kv_heads - 1);
+        assert_in_range(at.tokens, 1, launch->tile_tokens);
+        assert_true(at.first_token + at.tokens <= q_len);
+        assert_true(at.key0 <= at.key1 && at.key1 <= batch->kv[at.seq]);
+        keys += (int64_t)(at.key1 - at.key0) * at.tokens;
+        tokens += at.chunk == 0 ? at.tokens : 0;
+        if (at.slot >= 0) {
+            assert_true(at.slot < launch->max_slots);
+            assert_int_equal(slots[at.slot]++, 0);
+        }
+    }
+    for (int32_t s = 0; s < batch->seqs; s++) {
+        int32_t q_len = batch->cu[s + 1] - batch->cu[s];
+        for (int32_t first = 0; first < q_len; first += launch->tile_tokens) {
+            int32_t n = q_len - first < launch->tile_tokens ? q_len - first : launch->tile_tokens;
+            struct weft__attention_span span =
+                weft__attention_union(launch->mask, launch->window, q_len, batch->kv[s], first, n);
+            wanted += (int64_t)(span.end - span.begin) * n;
+        }
+    }
+    assert_int_equal(keys, wanted * launch->kv.num_kv_heads);
+    assert_int_equal(tokens, (int64_t)batch->cu[batch->seqs] * launch->kv.num_kv_heads);
+    for (int32_t i = 0; i < totals.merges; i++) {
+        struct weft__attention_place at =
+            weft__attention_merge_task(launch, batch->seqs, batch->cu, batch->kv, work, i);
+        assert_true(at.chunks > 1);
+        for (int32_t c = 0; c < at.chunks; c++)
+            assert_int_equal(slots[at.slot + c]++, 1); // written once, merged once
+    }
+    free(slots);
+    return totals;
+}
+
+static void spans(void **state)
+{
+    (void)state;
+    struct weft__attention_span at = weft__attention_visible(WEFT_MASK_CAUSAL, 0, 3, 10, 0);
+    assert_true(at.begin == 0 && at.end == 8);
+    at = weft__attention_visible(WEFT_MASK_CAUSAL, 1, 3, 10, 2); // W = 1: only its own key
+    assert_true(at.begin == 9 && at.end == 10);
+    at = weft__attention_visible(WEFT_MASK_CAUSAL, 100, 3, 10, 2);
+    assert_true(at.begin == 0 && at.end == 10);
+    at = weft__attention_visible(WEFT_MASK_FULL, 4, 3, 10, 0);
+    assert_true(at.begin == 4 && at.end == 10);
+    at = weft__attention_visible(WEFT_MASK_FULL, 0, 12, 10, 0);
+    assert_true(at.begin == 0 && at.end == 10);
+    at = weft__attention_visible(WEFT_MASK_CAUSAL, 0, 0, 0, 0);
+    assert_true(at.begin == at.end);
+    at = weft__attention_union(WEFT_MASK_CAUSAL, 5, 4, 20, 1, 3);
+    assert_true(at.begin == 13 && at.end == 20);
+}
+
+static void covers_every_key_once(void **state)
+{
+    (void)state;
+    const int32_t threads[] = {1, 2, 3, 64}, splits[] = {0, 1, 2, 7}, windows[] = {0, 1, 300};
+    const struct batch batches[] = {
+        {1, {0, 1}, {1}},
+        {1, {0, 1}, {16384}},
+        {1, {0, 4096}, {4096}},
+        {1, {0, 25}, {90000}},
+        {5, {0, 0, 1, 1, 49, 50}, {0, 255, 17, 48, 70000}},
+        {8, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {1, 63, 64, 65, 255, 256, 257, 100000}},
+        {2, {0, 0, 0}, {0, 5}},
+    };
+    for (size_t t = 0; t < 4; t++)
+        for (size_t n = 0; n < 4; n++)
+            for (size_t w = 0; w < 3; w++)
+                for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+                    for (uint32_t flags = 0; flags < 2; flags++) {
+                        weft_attention_desc desc = descriptor();
+                        desc.num_splits = splits[n];
+                        desc.window = windows[w];
+                        desc.flags = flags;
+                        weft_plan *plan = make_plan(threads[t], &desc);
+                        verify(plan, &batches[b]);
+                        free_plan(plan);
+                    }
+}
+
+static void splits_for_the_threads(void **state)
+{
+    (void)state;
+    const struct batch decode = {1, {0, 1}, {65536}}, prefill = {1, {0, 4096}, {4096}};
+    weft_attention_desc desc = descriptor();
+    weft_plan *one = make_plan(1, &desc), *many = make_plan(16, &desc);
+    assert_int_equal(verify(one, &decode).tasks, 2); // a task per KV head, nothing to merge
+    assert_int_equal(verify(one, &decode).merges, 0);
+    int32_t tasks = verify(many, &decode).tasks;
+    assert_in_range(tasks, 128, 256);
+    assert_int_equal(verify(many, &decode).merges, 2);
+    assert_int_equal(verify(many, &prefill).merges, 0); // enough tiles as it is
+    free_plan(one);
+    free_plan(many);
+}
+
+// Batch-invariant: the chunks of a sequence are the same whatever else is in the batch.
+static void invariant_chunks(void **state)
+{
+    (void)state;
+    const struct batch alone = {1, {0, 1}, {5000}};
+    const struct batch among = {3, {0, 1, 2, 3}, {5000, 100000, 3}};
+    struct weft__attention_work a[MOST_SEQS + 1], b[MOST_SEQS + 1];
+    weft_attention_desc desc = descriptor();
+    desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
+    weft_plan *plan = make_plan(16, &desc);
+    weft__attention_divide(plan->launch, alone.seqs, alone.cu, alone.kv, a);
+    weft__attention_divide(plan->launch, among.seqs, among.cu, among.kv, b);
+    assert_int_equal(a[0].chunks, b[0].chunks);
+    assert_int_equal(b[2].chunks, 1);
+    assert_int_equal(b[1].chunks, 16);
+    free_plan(plan);
+}
+
+static void tiles_hold_whole_groups(void **state)
+{
+    (void)state;
+    weft_attention_desc desc = descriptor();
+    const int32_t heads[] = {2, 6, 14, 1024};
+    for (size_t i = 0; i < 4; i++) {
+        desc.num_q_heads = heads[i];
+        weft_plan *plan = make_plan(2, &desc);
+        const struct weft__attention_launch *launch = plan->launch;
+        int32_t group = heads[i] / 2, rows = launch->kernel->tile_rows;
+        assert_int_equal(launch->group_size, group);
+        assert_int_equal(launch->tile_tokens, rows / group > 0 ? rows / group : 1);
+        free_plan(plan);
+    }
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    weft_context *context;
+    weft_plan *plan = NULL;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    weft_attention_desc desc = descriptor();
+    desc.max_q_tokens = INT32_MAX;
+    desc.num_splits = INT32_MAX;
+    assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_EOVERFLOW);
+    assert_null(plan);
+    weft_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spans),
+        cmocka_unit_test(covers_every_key_once),
+        cmocka_unit_test(splits_for_the_threads),
+        cmocka_unit_test(invariant_chunks),
+        cmocka_unit_test(tiles_hold_whole_groups),
+        cmocka_unit_test(refuses_what_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
