@@ -18,8 +18,8 @@ typedef enum weft_activation_kind {
 typedef struct weft_activation_desc {
     uint32_t size;
     weft_activation_kind kind;
-    int64_t dim; /**< elements of a row of the result */
-    int32_t max_rows;
+    int64_t dim;      /**< elements of a row of the result */
+    int32_t max_rows; /**< 0 = 1 */
     int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
@@ -48,7 +48,8 @@ WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_acti
 /** Runs the plan.
  *
  *  Alias    y may be x or up (same strides)
- *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes
+ *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes;
+ *           f(-infinity) = 0, f(infinity) = infinity, NaN stays NaN
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim
  */
 WEFT_API weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *args);

@@ -12,10 +12,10 @@ extern "C" {
 typedef struct weft_embedding_desc {
     uint32_t size;
     weft_dtype table_dtype;
-    int64_t rows; /**< vocabulary */
-    int64_t dim;  /**< a whole number of blocks */
-    int32_t max_tokens;
-    float scale; /**< multiplies the result; 0 = 1 */
+    int64_t rows;       /**< vocabulary */
+    int64_t dim;        /**< a whole number of blocks */
+    int32_t max_tokens; /**< 0 = 1 */
+    float scale;        /**< multiplies the result; 0 = 1 */
     const char *variant;
     uint64_t reserved[8];
 } weft_embedding_desc;

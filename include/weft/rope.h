@@ -45,7 +45,7 @@ typedef struct weft_rope_desc {
     uint32_t size;
     int32_t num_heads;
     int32_t head_dim;
-    int32_t max_tokens;
+    int32_t max_tokens;    /**< 0 = 1 */
     weft_rope_params rope; /**< freq_factors are copied */
     const char *variant;
     uint64_t reserved[8];

@@ -11,7 +11,10 @@ extern "C" {
 
 /** What to do with one row of logits. The steps run in this order:
  *  penalties, then temperature 0: argmax (the lowest id wins a tie); else top-k, temperature, top-p,
- *  min-p, and a draw from what is left. All-zero means argmax without penalties. */
+ *  min-p, and a draw from what is left. Each cut counts only what the one before it left; among equal
+ *  logits the lower id is the likelier. The draw is that of the first token, in order of id, at which
+ *  the running sum of what is left exceeds u times the whole, u in [0, 1) made from seed and step by
+ *  Philox 4x32-10. All-zero means argmax without penalties. */
 typedef struct weft_sample_params {
     float temperature; /**< 0 = argmax */
     int32_t top_k;     /**< keep the k likeliest; 0 = all */
@@ -31,8 +34,8 @@ typedef struct weft_sample_params {
 
 typedef struct weft_sample_desc {
     uint32_t size;
-    int32_t max_rows;
-    int32_t vocab; /**< logits per row, >= 1 */
+    int32_t max_rows; /**< 0 = 1 */
+    int32_t vocab;    /**< logits per row, >= 1 */
     int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
@@ -64,7 +67,8 @@ WEFT_API weft_status weft_sample_plan(weft_context *context, const weft_sample_d
  *
  *  Alias    tokens and logprobs must not overlap anything else; rows may share a history
  *  Numerics probabilities in f32 with f64 sums; NaN logits count as -infinity; a row without any finite
- *           logit gives token 0
+ *           logit gives token 0 and
+ *           logprob -infinity
  *  Errors   WEFT_EINVAL for NULL pointers, rows outside 0..max_rows, parameters out of range
  *           (temperature or top_k negative, top_p or min_p outside [0, 1], values not finite), history
  *           ids outside the vocabulary; WEFT_EWORKSPACE

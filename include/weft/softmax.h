@@ -13,7 +13,7 @@ typedef struct weft_softmax_desc {
     uint32_t size;
     float scale; /**< multiplies x first; 0 = 1 */
     int64_t dim;
-    int32_t max_rows;
+    int32_t max_rows; /**< 0 = 1 */
     int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
@@ -38,7 +38,9 @@ WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax
 /** Runs the plan.
  *
  *  Alias    in place: x is input and output
- *  Numerics f32, three passes (maximum, sum, division); a row that is -infinity throughout gives 0
+ *  Numerics f32 exponentials with their sum in f64, relative error below (2 |z| + 8) * 2^-24 for
+ *           z = scale x_i - m, results below 2^-126 may become 0; a row that is -infinity throughout
+ *           gives 0, one with NaN or (after scaling) infinity gives NaN
  *  Errors   WEFT_EINVAL for NULL x, rows outside 0..max_rows, a stride below dim
  */
 WEFT_API weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *args);

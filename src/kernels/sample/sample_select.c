@@ -134,6 +134,18 @@ static float logit_of_weight(const struct row *row, double weight)
     return (float)(logit - 1e-5 * fabs(logit) - FLT_MIN);
 }
 
+// A weight that some tokens reach which together reach top-p: found by passes over the weights, as it
+// leaves far fewer candidates to quickselect than the least weight that could matter.
+static double nucleus_weight(const struct row *row)
+{
+    double goal = row->params->top_p * row->sum;
+    for (float weight = 0.25f; weight > 1e-9f; weight *= 0.25f)
+        if (row->passes->sum_from(row->scratch->weights, row->vocab, weight) >= goal)
+            return weight;
+    // Tokens that are rarer than this sum to less than 1 - p, all of them together.
+    return (1 - (double)row->params->top_p) * row->sum / row->vocab;
+}
+
 // No survivor has a lower logit.
 static float floor_logit(const struct row *row)
 {
@@ -149,9 +161,8 @@ static float floor_logit(const struct row *row)
         for (int32_t i = 1; i < params->top_k; i++)
             least = fminf(least, row->maxima[order[i]]);
     }
-    // Tokens that are rarer than this sum to less than 1 - p, all of them together.
     if (has_top_p(row) && !has_top_k(row))
-        least = logit_of_weight(row, (1 - (double)params->top_p) * row->sum / row->vocab);
+        least = logit_of_weight(row, nucleus_weight(row));
     if (params->min_p > 0)
         least = fmaxf(least, logit_of_weight(row, params->min_p));
     return least;
@@ -223,7 +234,7 @@ static int32_t draw_any(const struct row *row, double u)
     int32_t chosen = likeliest(row);
     for (int32_t block = 0; block < block_count(row); block++) {
         int32_t first = block * WEFT__SAMPLE_BLOCK, length = block_length(row, block);
-        double own = row->passes->sum(weights + first, length);
+        double own = row->passes->sum_from(weights + first, length, 0);
         if (sum + own <= target) {
             sum += own;
             continue;

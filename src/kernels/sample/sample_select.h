@@ -4,8 +4,9 @@
 //
 //   1. copy the logits, apply penalties, take the maximum of every block of 64 logits
 //   2. weights exp((logit - maximum) / temperature) of all tokens, if their sum matters
-//   3. a floor below which no survivor lies: the k-th largest block maximum for top-k, (1 - p) / vocab
-//      of the sum for top-p, min-p itself; candidates are gathered from the blocks that reach it
+//   3. a floor below which no survivor lies: the k-th largest block maximum for top-k, a weight that
+//      enough tokens reach for top-p, min-p itself; candidates are gathered from the blocks that reach
+//      it
 //   4. among the candidates, quickselect finds the prefix by count and by weight
 //   5. draw over the candidates in order of id
 //
@@ -25,7 +26,8 @@ struct weft__sample_passes {
     // weights[i] = exp((logits[i] - largest) * inverse); returns their sum.
     double (*weigh)(const float *logits, int32_t count, float largest, float inverse,
                     float *weights);
-    double (*sum)(const float *weights, int32_t count);
+    // Sum of the weights from `least` up.
+    double (*sum_from)(const float *weights, int32_t count, float least);
 };
 
 // The method, for a row. A kernel of the table adds its passes.
@@ -40,7 +42,7 @@ void weft__sample_select(const struct weft__sample_passes *passes, int32_t vocab
         int32_t vocab, const weft_sample_params *params, const float *logits,                      \
         const struct weft__sample_scratch *scratch, int32_t *token, float *logprob)                \
     {                                                                                              \
-        static const struct weft__sample_passes passes = {copy, largest, weigh, sum};              \
+        static const struct weft__sample_passes passes = {copy, largest, weigh, sum_from};         \
         weft__sample_select(&passes, vocab, params, logits, scratch, token, logprob);              \
     }
 

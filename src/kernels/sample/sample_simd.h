@@ -47,10 +47,13 @@ static double weigh(const float *logits, int32_t count, float shift, float inver
     return vf64_sum(total);
 }
 
-static double sum(const float *weights, int32_t count)
+static double sum_from(const float *weights, int32_t count, float least)
 {
     vf64 total = vf64_set1(0);
-    for (int32_t i = 0; i < count; i += VF32_LANES)
-        total = vf64_add(total, vf64_widen(vf32_load_n(weights + i, lanes_left(count, i))));
+    for (int32_t i = 0; i < count; i += VF32_LANES) {
+        vf32 w = vf32_load_n(weights + i, lanes_left(count, i));
+        w = vf32_select_less(w, vf32_set1(least), vf32_zero(), w);
+        total = vf64_add(total, vf64_widen(w));
+    }
     return vf64_sum(total);
 }
