@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// The model that is shipped: models/demo.gguf continues text as PyTorch does in f32 from the same
+// dequantised weights (tests/golden/demo).
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "engine/engine.h"
+
+enum { MOST_TOKENS = 256 };
+
+// Logits are about 10; two f32 engines differ by a few 1e-5, a wrong kernel by far more.
+static const float LOGIT_TOLERANCE = 2e-3f;
+
+static engine_model *model;
+static json_t *root, *cases;
+
+static int open_all(void **state)
+{
+    (void)state;
+    json_error_t json_err;
+    engine_error err = {""};
+    engine_options options = {.threads = 2, .kv_dtype = WEFT_F32, .exact = true};
+    root = json_load_file(WEFT_TEST_GOLDEN "/demo/greedy.json", 0, &json_err);
+    cases = json_object_get(root, "cases");
+    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &options, &err);
+    if (!model)
+        fprintf(stderr, "%s\n", err.text);
+    return model && json_array_size(cases) == 3 ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    engine_model_close(model);
+    json_decref(root);
+    return 0;
+}
+
+// Copies a list of ids to out[MOST_TOKENS] and returns their number.
+static int32_t read_ids(const json_t *list, int32_t *out)
+{
+    size_t count = json_array_size(list);
+    assert_in_range(count, 1, MOST_TOKENS);
+    for (size_t i = 0; i < count; i++)
+        out[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    return (int32_t)count;
+}
+
+static void encodes_prompts(void **state)
+{
+    (void)state;
+    size_t n;
+    json_t *c;
+    json_array_foreach(cases, n, c)
+    {
+        const char *prompt = json_string_value(json_object_get(c, "prompt"));
+        int32_t expected[MOST_TOKENS], count = read_ids(json_object_get(c, "ids"), expected);
+        tokenizer_ids ids = {0};
+        engine_error err = {""};
+        if (!tokenizer_encode(engine_model_tokenizer(model), prompt, strlen(prompt),
+                              TOKENIZER_PARSE_SPECIAL, &ids, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(ids.count, count);
+        assert_memory_equal(ids.ids, expected, (size_t)count * sizeof *expected);
+        tokenizer_ids_free(&ids);
+    }
+}
+
+// At one position: the token that PyTorch chose, and by how much it led.
+static void expect_choice(const float *logits, int32_t vocab, int32_t token, float margin)
+{
+    float best_other = -INFINITY;
+    for (int32_t i = 0; i < vocab; i++)
+        if (i != token && !(logits[i] <= best_other))
+            best_other = logits[i];
+    float lead = logits[token] - best_other;
+    if (!(fabsf(lead - margin) <= LOGIT_TOLERANCE))
+        fail_msg("token %d leads by %g, not by %g", token, (double)lead, (double)margin);
+}
+
+static void continues_as_pytorch_does(void **state)
+{
+    (void)state;
+    engine_model_info info;
+    engine_model_describe(model, &info);
+    float *logits = malloc((size_t)MOST_TOKENS * (size_t)info.vocab * sizeof *logits);
+    assert_non_null(logits);
+    size_t n;
+    json_t *c;
+    json_array_foreach(cases, n, c)
+    {
+        int32_t ids[2 * MOST_TOKENS];
+        int32_t prompt = read_ids(json_object_get(c, "ids"), ids);
+        int32_t added = read_ids(json_object_get(c, "greedy"), ids + prompt);
+        assert_in_range(prompt + added, 1, MOST_TOKENS);
+        engine_error err = {""};
+        engine_session *session = engine_session_open(model, &err);
+        assert_non_null(session);
+        engine_feed feed = {
+            .session = session, .ids = ids, .count = prompt + added, .logits = logits};
+        if (!engine_eval(model, &feed, 1, NULL, NULL, &err))
+            fail_msg("%s", err.text);
+        const json_t *margins = json_object_get(c, "margins");
+        for (int32_t i = 0; i < added; i++)
+            expect_choice(logits + (size_t)(prompt + i - 1) * (size_t)info.vocab, info.vocab,
+                          ids[prompt + i],
+                          (float)json_number_value(json_array_get(margins, (size_t)i)));
+        engine_session_close(session);
+    }
+    free(logits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encodes_prompts),
+        cmocka_unit_test(continues_as_pytorch_does),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
