@@ -116,7 +116,7 @@ bool merges_from_list(merge_table *table, const vocab *v, const tokenizer_spec *
     merge_text text = {0};
     bool ok = reserve(table, spec->merge_count, err);
     for (size_t i = 0; ok && i < spec->merge_count; i++) {
-        merge_rule rule;
+        merge_rule rule = {.id = TOKENIZER_NONE};
         ok = resolve(v, spec->merges[i], i, &text, &rule, err) && insert(table, rule, err);
     }
     free(text.data);
