@@ -17,7 +17,7 @@ TARGETS = [
     ({"op": "linear", "format": {"q4_0", "q8_0", "f16", "bf16"}, "batch": {1}}, 0.85),
     ({"op": "linear", "format": {"q4_k", "q6_k"}, "batch": {1}}, 0.75),
     ({"op": "attention", "q_len": {1}}, 0.80),
-    ({"op": "model"}, 0.75),
+    ({"op": "model", "phase": "decode"}, 0.75),
 ]
 
 
@@ -49,8 +49,9 @@ def shape_of(row):
                 f"{pick(row, 'head_dim', 'head-dim')}, {pick(row, 'q_len', 'q-len')} x {pick(row, 'kv_len', 'kv-len')}, "
                 f"batch {pick(row, 'batch', default=1)}")
     if op == "model":
-        return f"{pick(row, 'shape', 'model')}, {pick(row, 'phase', 'stage', default='')}".rstrip(", ")
-    return str(pick(row, "shape", "variant", default=""))
+        return (f"{pick(row, 'shape', 'model')}, {pick(row, 'phase')}: "
+                f"{number(row.get('tokens_per_second'))} tokens/s")
+    return str(pick(row, "what", "shape", default=""))
 
 
 def table(meta, rows):
