@@ -19,19 +19,20 @@ static const char help[] =
     "  --batch B,...       sequences (default 1)\n"
     "  --q-len S,...       queries of a sequence (default 1)\n"
     "  --kv-len L,...      keys of a sequence, its queries' own included (default 4096)\n"
-    "  --heads H           query heads (default 32)\n"
+    "  --heads H,...       query heads (default 32)\n"
     "  --kv-heads G        KV heads, a divisor of H (default 8)\n"
     "  --head-dim D        elements of a head (default 128)\n"
     "  --page-size P       keys per page (default 64)\n"
     "  --mask M            causal (default), full or window:W (causal, the last W keys)\n"
-    "  --splits N          chunks that a sequence is split in; auto (default)\n" BENCH_COLD_HELP
+    "  --splits N,...      chunks that a sequence is split in; auto (default)\n" BENCH_COLD_HELP
         BENCH_HELP "\n"
     "Bytes are those of the keys and values that some query sees, read once, and of queries and\n"
     "results. Operations are counted for the pairs that the mask lets through.\n"
     "\n"
     "Examples:\n"
     "  weft bench attention --kv-len 1024,4096,16384 --heads 32 --kv-heads 8 --head-dim 128\n"
-    "  weft bench attention --q-len 512 --kv-len 512,4096 --kv-dtype bf16 --json\n";
+    "  weft bench attention --q-len 512 --kv-len 512,4096 --kv-dtype bf16 --json\n"
+    "  weft bench attention --kv-len 16384 --splits 1,2,4,8,16\n";
 
 enum {
     OPT_DTYPE = BENCH_OPT_FIRST,
@@ -71,8 +72,8 @@ typedef struct request {
     bench run;
     weft_dtype dtype;
     bench_formats kv_dtypes;
-    bench_list batches, q_lens, kv_lens;
-    int32_t heads, kv_heads, head_dim, page_size, window, splits;
+    bench_list batches, q_lens, kv_lens, heads, splits;
+    int32_t kv_heads, head_dim, page_size, window;
     weft_mask mask;
 } request;
 
@@ -80,7 +81,7 @@ typedef struct request {
 typedef struct problem {
     request *wish;
     weft_dtype kv_dtype;
-    int32_t batch, q_len, kv_len, pages, copies;
+    int32_t batch, q_len, kv_len, heads, splits, pages, copies;
     int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
     weft_plan *plan;
     weft_attention_args args;
@@ -115,15 +116,15 @@ static bool take_option(request *wish, int option)
     case OPT_BATCH: return bench_parse_list(self, "--batch", optarg, 1, 65536, &wish->batches);
     case OPT_Q_LEN: return bench_parse_list(self, "--q-len", optarg, 1, 1 << 20, &wish->q_lens);
     case OPT_KV_LEN: return bench_parse_list(self, "--kv-len", optarg, 1, 1 << 24, &wish->kv_lens);
-    case OPT_HEADS: return cli_int32(self, "--heads", optarg, 1, 4096, &wish->heads);
+    case OPT_HEADS: return bench_parse_list(self, "--heads", optarg, 1, 4096, &wish->heads);
     case OPT_KV_HEADS: return cli_int32(self, "--kv-heads", optarg, 1, 4096, &wish->kv_heads);
     case OPT_HEAD_DIM: return cli_int32(self, "--head-dim", optarg, 1, 4096, &wish->head_dim);
     case OPT_PAGE_SIZE: return cli_int32(self, "--page-size", optarg, 1, 65536, &wish->page_size);
     case OPT_MASK: return parse_mask(wish, optarg);
     case OPT_SPLITS:
-        wish->splits = 0;
+        wish->splits = (bench_list){{0}, 1};
         return strcmp(optarg, "auto") == 0 ||
-               cli_int32(self, "--splits", optarg, 1, 65536, &wish->splits);
+               bench_parse_list(self, "--splits", optarg, 1, 65536, &wish->splits);
     default: return bench_option(&wish->run, option, optarg);
     }
 }
@@ -230,8 +231,7 @@ static bool set_queries(problem *p)
 {
     const request *wish = p->wish;
     uint32_t state = 5;
-    size_t elems =
-        (size_t)p->batch * (size_t)p->q_len * (size_t)wish->heads * (size_t)wish->head_dim;
+    size_t elems = (size_t)p->batch * (size_t)p->q_len * (size_t)p->heads * (size_t)wish->head_dim;
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
     p->q = malloc(elems * sizeof *p->q);
     p->out = malloc(elems * sizeof *p->out);
@@ -278,19 +278,19 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     request *wish = p->wish;
     char mask[32];
     bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
-    double queries = 2.0 * p->batch * p->q_len * wish->heads * wish->head_dim * sizeof(float);
+    double queries = 2.0 * p->batch * p->q_len * p->heads * wish->head_dim * sizeof(float);
     double cache = 2.0 * p->batch * seen_keys(p) * wish->kv_heads * wish->head_dim *
                    (double)elem_bytes(p->kv_dtype);
-    double flops = 4.0 * p->batch * seen_pairs(p) * wish->heads * wish->head_dim;
+    double flops = 4.0 * p->batch * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
         "s:i, s:I}",
         "op", "attention", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
         weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype), "kv_dtype",
         weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len", p->kv_len,
-        "heads", wish->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim, "page_size",
-        wish->page_size, "mask", mask_name(wish, mask), "splits", wish->splits, "cold",
-        !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
+        "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim, "page_size",
+        wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot,
+        "threads", weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, cache + queries, flops, roof->gbps, roof->fma_gflops);
@@ -304,13 +304,13 @@ static bool make_plan(problem *p)
         .size = sizeof desc,
         .kv = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size},
         .q_dtype = wish->dtype,
-        .num_q_heads = wish->heads,
+        .num_q_heads = p->heads,
         .mask = wish->mask,
         .window = wish->window,
         .max_seqs = p->batch,
         .max_q_tokens = p->batch * p->q_len,
         .max_kv_len = p->kv_len,
-        .num_splits = wish->splits,
+        .num_splits = p->splits,
         .variant = wish->run.variant};
     return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
            bench_error(&wish->run);
@@ -341,20 +341,28 @@ static bool measure(problem *p)
            print_row(p, &time, &roof);
 }
 
-// Every combination of the lists.
+static int32_t take(int32_t *at, const bench_list *list)
+{
+    int32_t value = list->values[*at % list->count];
+    *at /= list->count;
+    return value;
+}
+
+// Every combination of the lists; the last ones change fastest.
 static bool measure_all(request *wish)
 {
-    int32_t q_lens = wish->q_lens.count, kv_lens = wish->kv_lens.count;
-    int32_t all = wish->kv_dtypes.count * wish->batches.count * q_lens * kv_lens;
+    int32_t all = wish->kv_dtypes.count * wish->batches.count * wish->q_lens.count *
+                  wish->kv_lens.count * wish->heads.count * wish->splits.count;
     bool fine = bench_begin(&wish->run);
     for (int32_t i = 0; fine && i < all; i++) {
-        int32_t batch = i / (q_lens * kv_lens) % wish->batches.count;
-        problem p = {.wish = wish,
-                     .kv_dtype =
-                         wish->kv_dtypes.values[i / (q_lens * kv_lens * wish->batches.count)],
-                     .batch = wish->batches.values[batch],
-                     .q_len = wish->q_lens.values[i / kv_lens % q_lens],
-                     .kv_len = wish->kv_lens.values[i % kv_lens]};
+        int32_t at = i;
+        problem p = {.wish = wish};
+        p.splits = take(&at, &wish->splits);
+        p.heads = take(&at, &wish->heads);
+        p.kv_len = take(&at, &wish->kv_lens);
+        p.q_len = take(&at, &wish->q_lens);
+        p.batch = take(&at, &wish->batches);
+        p.kv_dtype = wish->kv_dtypes.values[at];
         fine = measure(&p);
         weft_plan_destroy(p.plan);
         free(p.q);
@@ -374,7 +382,8 @@ static int attention_main(const cli_command *self, int argc, char **argv)
                     .batches = {{1}, 1},
                     .q_lens = {{1}, 1},
                     .kv_lens = {{4096}, 1},
-                    .heads = 32,
+                    .heads = {{32}, 1},
+                    .splits = {{0}, 1},
                     .kv_heads = 8,
                     .head_dim = 128,
                     .page_size = 64};

@@ -205,8 +205,9 @@ static void attention_of_a_triangle(void **state)
     release(rows, count);
     count =
         ROWS_OF(rows, "attention", "--q-len", "6", "--kv-len", "8", "--heads", "1", "--kv-heads",
-                "1", "--head-dim", "8", "--mask", "full", "--splits", "2", "--hot");
-    assert_int_equal(count, 1);
+                "1", "--head-dim", "8", "--mask", "full", "--splits", "1,2", "--hot");
+    assert_int_equal(count, 2);
+    assert_int_equal(number(rows[1], "splits"), 2);
     assert_int_equal(number(rows[0], "flops"), 4 * 8 * 6 * 8);
     release(rows, count);
 }
