@@ -40,6 +40,12 @@ def number(value, digits=1):
     return f"{value:.{digits}f}" if isinstance(value, (int, float)) else "-"
 
 
+def share_of(row):
+    """Median share of the roof, and the best one where the row has it: the machine may be shared."""
+    shares = [row.get(key) for key in ("roof_fraction", "roof_fraction_best")]
+    return " / ".join(f"{share:.0%}" for share in shares if isinstance(share, (int, float))) or "-"
+
+
 def shape_of(row):
     op = row.get("op")
     if op == "linear":
@@ -56,7 +62,7 @@ def shape_of(row):
 
 def table(meta, rows):
     lines = [f"Measured {meta.get('date', '?')} on {meta.get('machine', '?')}, commit `{meta.get('commit', '?')}`.", "",
-             "| operation | format | shape | kernel | time, us | GB/s | GFLOP/s | of the roof | wanted |",
+             "| operation | format | shape | kernel | time, us | GB/s | GFLOP/s | of the roof: median / best | wanted |",
              "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         share, target = row.get("roof_fraction"), target_of(row)
@@ -65,8 +71,9 @@ def table(meta, rows):
             wanted = f"{target:.0%} {'met' if share >= target else '**missed**'}"
         lines.append(
             f"| {pick(row, 'op')} | {pick(row, 'format', 'kv_dtype', 'kv-dtype', 'dtype')} | {shape_of(row)} "
-            f"| {pick(row, 'variant', 'isa')} | {number(row.get('us_median'))} | {number(row.get('gbps'))} "
-            f"| {number(row.get('gflops'))} | {f'{share:.0%}' if isinstance(share, (int, float)) else '-'} | {wanted} |")
+            f"| {pick(row, 'variant', 'isa')} | {number(row.get('us_median'))} "
+            f"| {number(pick(row, 'gbps_best', 'gbps'))} | {number(pick(row, 'gflops_best', 'gflops'))} "
+            f"| {share_of(row)} | {wanted} |")
     commands = [row["command"] for row in rows if row.get("command")]
     if commands:
         lines += ["", "```sh", *dict.fromkeys(commands), "```"]
