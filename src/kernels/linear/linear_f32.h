@@ -70,6 +70,7 @@ struct weft__f32_tile {
     struct weft__linear_rows w;
     const float *x[WEFT__TILE_COLS];
     vf32 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+    vf32 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
 
 WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int rows, int cols,
@@ -92,10 +93,34 @@ WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int
     }
 }
 
+// Columns [k, end): a sum of its own, since in a single long one small products would drown.
+WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t end, int rows,
+                                  int cols, struct weft__f32_format format)
+{
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->acc[r][c] = vf32_zero();
+    }
+    for (; k + 32 <= end; k += 32) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch(&t->w, r, k / 32 * format.bytes32, format.bytes32);
+        }
+        weft__f32_step(t, k, 32, rows, cols, format.decode);
+    }
+    if (k < end)
+        weft__f32_step(t, k, (int)(end - k), rows, cols, format.decode);
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->total[r][c] = vf32_add(t->total[r][c], t->acc[r][c]);
+    }
+}
+
 WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, int64_t row,
                                           int rows, int32_t col, int cols,
                                           struct weft__f32_format format)
 {
+    enum { CHUNK = 1024 };
     struct weft__f32_tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -103,23 +128,15 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
         t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            t.acc[r][c] = vf32_zero();
+            t.total[r][c] = vf32_zero();
         }
     }
-    int64_t k = 0;
-    for (; k + 32 <= call->cols; k += 32) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            weft__linear_fetch(&t.w, r, k / 32 * format.bytes32, format.bytes32);
-        }
-        weft__f32_step(&t, k, 32, rows, cols, format.decode);
-    }
-    if (k < call->cols)
-        weft__f32_step(&t, k, (int)(call->cols - k), rows, cols, format.decode);
+    for (int64_t k = 0; k < call->cols; k += CHUNK)
+        weft__f32_chunk(&t, k, call->cols - k < CHUNK ? call->cols : k + CHUNK, rows, cols, format);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
     }
 }
 

@@ -57,7 +57,8 @@ WEFT__INLINE void weft__f32_decode_panel(struct weft__f32_panel *p,
     }
 }
 
-// A decoded panel by `cols` rows of X; those past the last repeat it.
+// A decoded panel by `cols` rows of X; those past the last repeat it. Each chunk has a sum of its own:
+// in a single long one small products would drown.
 WEFT__INLINE void weft__f32_multiply_chunk(struct weft__f32_panel *p,
                                            const struct weft__linear_call *call, int32_t col,
                                            int32_t last, int64_t at, int64_t k, int64_t columns,
@@ -70,7 +71,7 @@ WEFT__INLINE void weft__f32_multiply_chunk(struct weft__f32_panel *p,
         x[c] = call->x + (col + c < last ? col + c : last) * call->x_stride + k;
         WEFT__UNROLL for (int v = 0; v < WEFT__F32_VECTORS; v++)
         {
-            acc[c][v] = p->acc[at + c][v];
+            acc[c][v] = vf32_zero();
         }
         for (int64_t i = 0; i < columns; i += 16)
             __builtin_prefetch(x[c] + cols * call->x_stride + i);
@@ -87,7 +88,7 @@ WEFT__INLINE void weft__f32_multiply_chunk(struct weft__f32_panel *p,
     WEFT__UNROLL for (int c = 0; c < cols; c++)
         WEFT__UNROLL for (int v = 0; v < WEFT__F32_VECTORS; v++)
     {
-        p->acc[at + c][v] = acc[c][v];
+        p->acc[at + c][v] = vf32_add(p->acc[at + c][v], acc[c][v]);
     }
 }
 

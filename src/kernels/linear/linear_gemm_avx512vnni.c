@@ -223,6 +223,7 @@ WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, in
 }
 
 // A decoded panel by `cols` rows of X from `col` on; rows of X past the last repeat it.
+// Each chunk has a sum of its own: in a single long one small products would drown.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *acts, int32_t col,
                                  int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
                                  struct format f)
@@ -238,8 +239,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *ac
         q[c] = acts->q + start;
         scale[c] = acts->scale + start / 32;
         sum[c] = (const int32_t *)acts->sum + start / f.group;
-        acc[c][0] = p->acc[at + c][0];
-        acc[c][1] = p->acc[at + c][1];
+        acc[c][0] = acc[c][1] = _mm512_setzero_ps();
         for (int64_t i = 0; i < columns; i += 64)
             __builtin_prefetch(q[c] + cols * acts->stride + i);
     }
@@ -256,8 +256,8 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *ac
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        p->acc[at + c][0] = acc[c][0];
-        p->acc[at + c][1] = acc[c][1];
+        p->acc[at + c][0] = _mm512_add_ps(p->acc[at + c][0], acc[c][0]);
+        p->acc[at + c][1] = _mm512_add_ps(p->acc[at + c][1], acc[c][1]);
     }
 }
 

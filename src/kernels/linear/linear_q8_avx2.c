@@ -14,6 +14,9 @@ WEFT__INLINE vf32 weft__bytes32_dot(vf32 acc, weft__bytes32 w, weft__bytes32 x, 
     return _mm256_fmadd_ps(dots, scale, acc);
 }
 
+#include "src/kernels/linear/linear_gemm_avx2.h"
 #include "src/kernels/linear/linear_q8.h"
 
-WEFT__LINEAR_Q8_ALL(avx2)
+#define GEMM(weight) weft__linear_gemm_##weight##_avx2
+
+WEFT__LINEAR_Q8_ALL(avx2, GEMM)

@@ -11,4 +11,6 @@ WEFT__INLINE int32x4_t weft__dot16(int32x4_t acc, int8x16_t w, int8x16_t x)
 #include "src/kernels/linear/linear_dot_neon.h"
 #include "src/kernels/linear/linear_q8.h"
 
-WEFT__LINEAR_Q8_ALL(neon)
+#define NO_GEMM(weight) NULL
+
+WEFT__LINEAR_Q8_ALL(neon, NO_GEMM)

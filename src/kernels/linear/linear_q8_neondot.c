@@ -7,4 +7,6 @@
 #include "src/kernels/linear/linear_dot_neon.h"
 #include "src/kernels/linear/linear_q8.h"
 
-WEFT__LINEAR_Q8_ALL(neondot)
+#define NO_GEMM(weight) NULL
+
+WEFT__LINEAR_Q8_ALL(neondot, NO_GEMM)
