@@ -86,6 +86,7 @@ VIOLATIONS = [
     ("text", "src/base/later.c", SPDX + "// TO" + "DO: finish\n"),
     ("text", "src/base/dead.c", SPDX + "#if" + " 0\n#endif\n"),
     ("text", "docs/here.md", "see /ho" + "me/me/file\n"),
+    ("text", "docs/lost.md", "see [this](nowhere.md)\n"),
     ("length", "src/base/long.c", SPDX + "int a;\n" * 800),
     ("headers", "include/weft/alone.h", SPDX + "uint32_t a(void);\n"),
     ("headers", "include/weft/c_only.h", SPDX + "int a(int class);\n"),

@@ -63,6 +63,7 @@ VOCABULARY = [
 
 LEFT_OVERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|\bnot imple" r"mented\b|^\s*#\s*if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$})-])/(home|root|work|tmp|Users|mnt)/[A-Za-z]")
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 CODE = (".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".def", ".inc")
 C_CODE = (".c", ".h", ".cu", ".cuh", ".def", ".inc")
 FILE_WANTED, FILE_LIMIT = 500, 800
@@ -176,6 +177,9 @@ def rule_text(root, files):
                 yield Finding(path, number, "text", f"left-over: {line.strip()[:60]}")
             if MACHINE_PATH.search(line):
                 yield Finding(path, number, "text", f"absolute path of a machine: {line.strip()[:60]}")
+            for link in LINK.findall(line) if path.endswith(".md") else ():
+                if not os.path.exists(os.path.join(root, os.path.dirname(path), link)):
+                    yield Finding(path, number, "text", f"link to nothing: {link}")
 
 
 def function_spans(root, files):
