@@ -55,6 +55,7 @@ static const bench_column columns[] = {
     {"heads", "heads", 5, 0, 0},
     {"kv_heads", "kv", 4, 0, 0},
     {"head_dim", "dim", 4, 0, 0},
+    {"splits", "splits", 6, 0, 0},
     {"mask", "mask", -10, 0, 0},
     {"variant", "kernel", -26, 0, 0},
     {"us_median", "us median", 10, 1, 0},

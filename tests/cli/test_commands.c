@@ -122,15 +122,13 @@ static void version(void **state)
     free(output);
 }
 
-// Text to ids to text.
-static void tokens_there_and_back(void **state)
+// Texts to ids to texts.
+static void there_and_back(const char *model, const char *const *texts, size_t count)
 {
-    (void)state;
-    static const char *const texts[] = {"a", "ab", "b a", "abab a a b"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        char *ids = OUTPUT_OF("tokenize", "tiny.gguf", texts[i], "--ids", "--no-bos");
+    for (size_t i = 0; i < count; i++) {
+        char *ids = OUTPUT_OF("tokenize", model, texts[i], "--ids", "--no-bos");
         ids[strcspn(ids, "\n")] = 0;
-        json_t *object = JSON_OF("tokenize", "tiny.gguf", texts[i], "--json", "--no-bos");
+        json_t *object = JSON_OF("tokenize", model, texts[i], "--json", "--no-bos");
         const json_t *list = json_object_get(object, "ids");
         assert_int_equal(json_array_size(list), json_array_size(json_object_get(object, "pieces")));
         const char *at = ids;
@@ -140,14 +138,35 @@ static void tokens_there_and_back(void **state)
             at = end + (*end == ',');
         }
         json_decref(object);
-        object = JSON_OF("detokenize", "tiny.gguf", ids, "--json");
+        object = JSON_OF("detokenize", model, ids, "--json");
         assert_string_equal(text(object, "text"), texts[i]);
         json_decref(object);
-        char *plain = OUTPUT_OF("detokenize", "tiny.gguf", ids);
+        char *plain = OUTPUT_OF("detokenize", model, ids);
         assert_memory_equal(plain, texts[i], strlen(texts[i]));
         free(plain);
         free(ids);
     }
+}
+
+static void tokens_there_and_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "ab", "b a", "abab a a b"};
+    there_and_back("tiny.gguf", texts, sizeof texts / sizeof texts[0]);
+}
+
+// The demo model's vocabulary has every byte.
+static void any_text_there_and_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"Once upon a time", "  two  spaces\n\n\tand a tab ",
+                                        "caf\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x90\x89",
+                                        "int x = 42; // <b>"};
+    char *model = realpath("models/demo.gguf", NULL);
+    if (!model)
+        skip();
+    there_and_back(model, texts, sizeof texts / sizeof texts[0]);
+    free(model);
 }
 
 static void inspect_describes(void **state)
@@ -228,6 +247,7 @@ int main(void)
         cmocka_unit_test(help_lists_the_shapes),
         cmocka_unit_test(version),
         cmocka_unit_test(tokens_there_and_back),
+        cmocka_unit_test(any_text_there_and_back),
         cmocka_unit_test(inspect_describes),
         cmocka_unit_test(info_describes),
         cmocka_unit_test(run_generates),
