@@ -47,7 +47,11 @@ def main():
     flags = run("pkg-config", "--cflags", "--libs", "weft", env=environment).split()
     shared = os.path.join(scratch, "pc_shared")
     run("cc", "-std=c11", source, *flags, "-o", shared)
-    print("pc_shared", run(shared, env=environment))
+    printed = run(shared, env=environment)
+    print("pc_shared", printed)
+    version = run("pkg-config", "--modversion", "weft", env=environment)
+    if not printed.startswith(f"weft {version}:"):
+        sys.exit(f"install_consumers: pkg-config says version {version}, the library says '{printed}'")
     flags = run("pkg-config", "--static", "--cflags", "--libs", "weft", env=environment).split()
     static = os.path.join(scratch, "pc_static")
     run("cc", "-std=c11", source, *(f"-l:lib{flag[2:]}.a" if flag == "-lweft" else flag for flag in flags),
