@@ -5,7 +5,7 @@
 #include "src/kernels/rope/rope_kernel.h"
 
 // The angle in turns is reduced to the nearest quarter, |f| <= 1/8 turn; what is left is within reach of
-// the Taylor series (last terms 2^-31 and 2^-33). The quarter then says which function is which.
+// the Taylor series (what it leaves out is below 2^-28). No branch keeps the loop from becoming vectors.
 void weft__rope_angles(const struct weft__rope_frequencies *frequencies, int64_t position,
                        float *cosines, float *sines)
 {
@@ -16,15 +16,15 @@ void weft__rope_angles(const struct weft__rope_frequencies *frequencies, int64_t
         double quarters = (double)position * frequencies->turns[i] * 4;
         double nearest = (quarters + to_integer) - to_integer;
         double angle = (quarters - nearest) * (two_pi / 4), z = angle * angle;
-        double sine = 1 + z * (-1 / 6.0 + z * (1 / 120.0 + z * (-1 / 5040.0 + z / 362880)));
-        double cosine = 1 + z * (-1 / 2.0 + z * (1 / 24.0 + z * (-1 / 720.0 + z / 40320)));
+        double sine = z / 362880 - 1 / 5040.0;
+        double cosine = 1 / 40320.0 - z / 3628800;
+        sine = 1 + z * (-1 / 6.0 + z * (1 / 120.0 + z * sine));
+        cosine = 1 + z * (-1 / 2.0 + z * (1 / 24.0 + z * (-1 / 720.0 + z * cosine)));
         sine *= angle;
-        // nearest = 4 n + quarter, quarter in {-2, -1, 0, 1, 2}
+        // nearest = 4 n + quarter, quarter in {-2, -1, 0, 1, 2}: a turn by i^quarter = a + b i.
         double quarter = nearest - 4 * ((nearest * 0.25 + to_integer) - to_integer);
-        double across = quarter * quarter; // 0: as it is, 1: a quarter on, 4: half a turn
-        bool swapped = across == 1;
-        double sign = across == 4 ? -factor : swapped ? quarter * factor : factor;
-        cosines[i] = (float)((swapped ? -sine : cosine) * sign);
-        sines[i] = (float)((swapped ? cosine : sine) * sign);
+        double a = 1 - fabs(quarter), b = quarter * (2 - fabs(quarter));
+        cosines[i] = (float)((cosine * a - sine * b) * factor);
+        sines[i] = (float)((sine * a + cosine * b) * factor);
     }
 }
