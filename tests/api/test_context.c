@@ -136,11 +136,13 @@ static void give_back(void *user, void *memory)
     free(memory);
 }
 
+enum { OPERATIONS = 9 };
+
 // One plan of every operation; returns how many could be made.
 static int plan_everything(weft_context *context)
 {
-    weft_plan *plans[7] = {NULL};
-    weft_status status[7];
+    weft_plan *plans[OPERATIONS] = {NULL};
+    weft_status status[OPERATIONS];
     int made = 0;
     const weft_linear_desc linear = {
         .size = sizeof linear, .weight_dtype = WEFT_Q4_K, .rows = 4, .cols = 256};
@@ -151,6 +153,12 @@ static int plan_everything(weft_context *context)
     const weft_embedding_desc embedding = {
         .size = sizeof embedding, .table_dtype = WEFT_F16, .rows = 4, .dim = 8};
     const weft_sample_desc sample = {.size = sizeof sample, .vocab = 8};
+    const weft_kv_layout layout = {WEFT_F16, 1, 8, 4};
+    const weft_rope_params turn = {.base = 10000};
+    const weft_attention_desc attention = {
+        .size = sizeof attention, .kv = layout, .num_q_heads = 2, .max_kv_len = 16};
+    const weft_kv_append_desc append = {
+        .size = sizeof append, .max_tokens = 2, .layout = layout, .rope = &turn};
     status[0] = weft_linear_plan(context, &linear, &plans[0]);
     status[1] = weft_norm_plan(context, &norm, &plans[1]);
     status[2] = weft_rope_plan(context, &rope, &plans[2]);
@@ -158,7 +166,9 @@ static int plan_everything(weft_context *context)
     status[4] = weft_softmax_plan(context, &softmax, &plans[4]);
     status[5] = weft_embedding_plan(context, &embedding, &plans[5]);
     status[6] = weft_sample_plan(context, &sample, &plans[6]);
-    for (int i = 0; i < 7; i++) {
+    status[7] = weft_attention_plan(context, &attention, &plans[7]);
+    status[8] = weft_kv_append_plan(context, &append, &plans[8]);
+    for (int i = 0; i < OPERATIONS; i++) {
         made += status[i] == WEFT_OK;
         if (status[i] != WEFT_OK) {
             assert_int_equal(status[i], WEFT_ENOMEM);
@@ -170,17 +180,28 @@ static int plan_everything(weft_context *context)
     return made;
 }
 
+// A plan that fails late gives back what it took.
+static void refuse_a_variant(weft_context *context)
+{
+    weft_plan *plan = NULL;
+    const weft_softmax_desc desc = {.size = sizeof desc, .dim = 8, .variant = "none_of_ours"};
+    weft_status status = weft_softmax_plan(context, &desc, &plan);
+    assert_true(status == WEFT_EVARIANT || status == WEFT_ENOMEM);
+    assert_null(plan);
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     int made = -1;
-    for (int n = 0; made < 7; n++) {
+    for (int n = 0; made < OPERATIONS; n++) {
         struct accounts accounts = {.left = n};
         const weft_allocator allocator = {&accounts, take, give_back};
         const weft_context_desc desc = {.size = sizeof desc, .allocator = &allocator};
         weft_context *context = (weft_context *)&accounts;
         weft_status status = weft_context_create(&desc, &context);
         if (status == WEFT_OK) {
+            refuse_a_variant(context);
             made = plan_everything(context);
             weft_context_destroy(context);
         } else {
