@@ -73,9 +73,10 @@ WEFT__INLINE void weft__f32_multiply_chunk(struct weft__f32_panel *p,
         {
             acc[c][v] = vf32_zero();
         }
+    }
+    for (int c = 0; c < cols; c++)
         for (int64_t i = 0; i < columns; i += 16)
             __builtin_prefetch(x[c] + cols * call->x_stride + i);
-    }
     for (int64_t i = 0; i < columns; i++)
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {

@@ -240,9 +240,10 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *ac
         scale[c] = acts->scale + start / 32;
         sum[c] = (const int32_t *)acts->sum + start / f.group;
         acc[c][0] = acc[c][1] = _mm512_setzero_ps();
+    }
+    for (int c = 0; c < cols; c++)
         for (int64_t i = 0; i < columns; i += 64)
             __builtin_prefetch(q[c] + cols * acts->stride + i);
-    }
     for (int64_t i = 0; i < columns; i += 128) {
         WEFT__UNROLL for (int g = 0; g < 128 / f.group; g++)
         {
