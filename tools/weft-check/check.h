@@ -26,6 +26,8 @@ struct check_case {
     uint64_t state;                    // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far
+    double
+        distance; // of kernels that round their input: from the exact result, as the check defines
     char note[256], failure[512];
     struct check_memory *memory;
 };

@@ -43,6 +43,8 @@ static const char usage[] =
     "part-filled pages, guard pages behind every buffer, canaries round every result. The verdict "
     "is\n"
     "per element: |result - reference| <= bound; `worst` is the largest error over its bound.\n"
+    "A kernel that rounds its input is held against a reference that rounds likewise; `distance`\n"
+    "tells how far from exact it comes (linear: |error| over sum |w||x|).\n"
     "\n"
     "  --op OP          only this operation: linear, attention, kv, norm, rope, ...\n"
     "  --backend B      cpu (default)\n"
@@ -79,16 +81,19 @@ static void print_failure(const struct check_case *c)
 }
 
 static void print_kernel(const struct options *options, const struct weft__kernel *row,
-                         const struct tally *tally, double worst)
+                         const struct tally *tally, double worst, double distance)
 {
     const char *isa = weft__cpu_isa_name(1u << row->isa);
     if (options->json)
         printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"passed\":%ld,\"failed\":%ld,"
-               "\"worst\":%.4g}\n",
-               row->op, row->name, isa, tally->passed, tally->failed, isinf(worst) ? 1e30 : worst);
+               "\"worst\":%.4g,\"distance\":%.4g}\n",
+               row->op, row->name, isa, tally->passed, tally->failed, isinf(worst) ? 1e30 : worst,
+               distance);
     else
-        printf("%-11s %-40s %-11s %6ld cases  worst %8.4f  %s\n", row->op, row->name, isa,
+        printf("%-11s %-40s %-11s %6ld cases  worst %8.4f  %s", row->op, row->name, isa,
                tally->passed + tally->failed, worst, tally->failed ? "FAILED" : "ok");
+    if (!options->json)
+        printf(distance > 0 ? "  distance %.2g\n" : "\n", distance);
     fflush(stdout);
 }
 
@@ -97,7 +102,7 @@ static struct tally check_kernel(const struct options *options, const struct wef
                                  check_fn *check, weft_context *const contexts[3])
 {
     struct tally tally = {0};
-    double worst = 0;
+    double worst = 0, distance = 0;
     for (int i = 0; i < options->cases; i++) {
         struct check_case c = {.context = contexts[(options->seed + (uint64_t)i) % 3],
                                .kernel = row,
@@ -116,9 +121,10 @@ static struct tally check_kernel(const struct options *options, const struct wef
         tally.failed += c.failed;
         tally.passed += !c.failed;
         worst = fmax(worst, c.worst);
+        distance = fmax(distance, c.distance);
     }
     if (tally.passed + tally.failed)
-        print_kernel(options, row, &tally, worst);
+        print_kernel(options, row, &tally, worst, distance);
     return tally;
 }
 

@@ -6,6 +6,7 @@
 // minimum is the sum of the magnitudes of its two terms, plus the roundings of alpha, bias and
 // residual, plus what scales near the subnormals lose.
 #include <math.h>
+#include <stdio.h>
 
 #include "src/formats/q4_0.h"
 #include "src/formats/q4_k.h"
@@ -174,6 +175,23 @@ static void check_invariance(struct check_case *c, const struct problem *p, cons
         check_fail(c, "row %d of the batch differs from the same row alone", m);
 }
 
+// How far rounding the activations takes row 0 of the batch from the exact result, over sum |w||x|.
+static void measure_distance(struct check_case *c, const struct problem *p, const float *got)
+{
+    char exact[64];
+    struct problem q = *p;
+    double alpha = p->args.alpha != 0 ? fabs(p->args.alpha) : 1;
+    const char *isa = strrchr(c->kernel->name, '_');
+    snprintf(exact, sizeof exact, "%.*sf32_ref", (int)(isa - c->kernel->name) - 2, c->kernel->name);
+    q.desc.flags |= WEFT_LINEAR_EXACT;
+    const float *want = run(c, q, exact, 0, 1);
+    for (int64_t row = 0; row < p->desc.rows && !c->failed; row++) {
+        double sum = alpha * sum_of_products(&q, row, 0);
+        if (sum > 1e-20)
+            c->distance = fmax(c->distance, fabs((double)got[row] - want[row]) / sum);
+    }
+}
+
 check_fn weft__linear_check;
 void weft__linear_check(struct check_case *c)
 {
@@ -193,4 +211,6 @@ void weft__linear_check(struct check_case *c)
         }
     if (p.desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
         check_invariance(c, &p, got);
+    if (kernel->acts == WEFT__ACTS_q8 && c->index % 4 == 0)
+        measure_distance(c, &p, got);
 }
