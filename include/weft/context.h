@@ -101,7 +101,7 @@ WEFT_API int32_t weft_context_threads(const weft_context *context);
 WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
 
 /** One line that names the kernel chosen and how its work is split, e.g.
- *  "linear q4_0 4096x14336 batch<=1: linear_Q4_0_q8_avx512vnni, 32 rows per task".
+ *  "linear q4_0 4096x14336 batch<=1: linear_q4_0_q8_avx512vnni, 32 rows per task".
  *  Valid as long as the plan. */
 WEFT_API const char *weft_plan_describe(const weft_plan *plan);
 

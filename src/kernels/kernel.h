@@ -41,6 +41,15 @@ enum weft__isa {
 #define WEFT__UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// Formats as names of kernels have them; what weft_dtype_name() says, for the preprocessor.
+#define WEFT__NAME_F32  "f32"
+#define WEFT__NAME_F16  "f16"
+#define WEFT__NAME_BF16 "bf16"
+#define WEFT__NAME_Q8_0 "q8_0"
+#define WEFT__NAME_Q4_0 "q4_0"
+#define WEFT__NAME_Q4_K "q4_k"
+#define WEFT__NAME_Q6_K "q6_k"
+
 struct weft__kernel {
     const char *op;
     const char *name;

@@ -199,7 +199,7 @@ static void refuses_bad_descriptors(void **state)
     REFUSES_PLAN(WEFT_EINVAL, "num_splits", desc.num_splits = -1);
     REFUSES_PLAN(WEFT_EINVAL, "mask", desc.mask = (weft_mask)7);
     REFUSES_PLAN(WEFT_EVARIANT, "no_such", desc.variant = "no_such_kernel");
-    REFUSES_PLAN(WEFT_EVARIANT, "attention_F16_ref", desc.variant = "attention_F16_ref");
+    REFUSES_PLAN(WEFT_EVARIANT, "attention_f16_ref", desc.variant = "attention_f16_ref");
 }
 
 static void appends_only_what_is_sound(void **state)

@@ -157,10 +157,10 @@ static void linear_of_one_kernel(void **state)
     (void)state;
     json_t *rows[MOST_ROWS];
     size_t count = ROWS_OF(rows, "linear", "--format", "q8_0", "--rows", "32", "--cols", "64",
-                           "--hot", "--exact", "--variant", "linear_Q8_0_f32_ref");
+                           "--hot", "--exact", "--variant", "linear_q8_0_f32_ref");
     assert_int_equal(count, 1);
     expect_figures(rows[0], "linear");
-    assert_string_equal(text(rows[0], "variant"), "linear_Q8_0_f32_ref");
+    assert_string_equal(text(rows[0], "variant"), "linear_q8_0_f32_ref");
     assert_string_equal(text(rows[0], "isa"), "ref");
     assert_true(json_is_false(json_object_get(rows[0], "cold")));
     assert_true(json_is_true(json_object_get(rows[0], "exact")));

@@ -67,7 +67,7 @@ static weft_status plan_bytes(weft_context *context, int64_t rows, int64_t cols,
                              .rows = rows,
                              .cols = cols,
                              .max_batch = batch,
-                             .variant = "linear_Q4_0_q8_ref"};
+                             .variant = "linear_q4_0_q8_ref"};
     weft_status status = weft_linear_plan(context, &desc, &plan);
     if (status != WEFT_OK)
         return status;

@@ -35,7 +35,7 @@ ROOMS = [
     ("kernels", "src/kernels/", ("src/kernels/cpu/", "src/kernels/cuda/", "src/formats/", "src/base/")),
     ("formats", "src/formats/", ("src/base/",)),
     ("base", "src/base/", ()),
-    ("tools", "tools/", ("src/", "engine/")),
+    ("tools", "tools/", ("src/", "engine/", "cli/")),
 ]
 # Operations that are made of another one, so that its folder is below theirs.
 COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",)}

@@ -13,6 +13,7 @@
 
 #include "src/backend/backend.h"
 #include "src/backend/cpu/cpu.h"
+#include "tools/weft-check/bench.h"
 #include "tools/weft-check/check.h"
 #include "tools/weft-check/check_case.h"
 
@@ -29,7 +30,7 @@ struct options {
     weft_dtype format;
     int cases;
     uint64_t seed;
-    bool json, list;
+    bool json, list, bench;
 };
 
 struct tally {
@@ -55,6 +56,9 @@ static const char usage[] =
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
     "                   own, replay it with --seed S --cases 1 --variant V\n"
     "  --list           list the kernels that would be checked\n"
+    "  --bench          measure instead of checking: every kernel of linear and attention against "
+    "the\n"
+    "                   ceilings of this machine, as weft bench does\n"
     "  --json           one JSON object per kernel\n"
     "\n"
     "The last line is \"N passed, N failed\" (problems); the exit status is 0 only if none "
@@ -158,6 +162,11 @@ static bool check_level(const struct options *options, enum weft__isa isa, struc
                 printf("%-11s %s\n", row->op, row->name);
                 continue;
             }
+            if (options->bench) {
+                if (check_bench(row, options->json) != 0)
+                    return false;
+                continue;
+            }
             struct tally tally = check_kernel(options, row, checks[op], contexts);
             total->passed += tally.passed;
             total->failed += tally.failed;
@@ -178,6 +187,7 @@ static int parse_option(int option, struct options *options)
     case 'v': options->variant = optarg; return -1;
     case 'j': options->json = true; return -1;
     case 'l': options->list = true; return -1;
+    case 'm': options->bench = true; return -1;
     case 's': options->seed = strtoull(optarg, NULL, 0); return -1;
     case 'n':
         options->cases = atoi(optarg);
@@ -192,17 +202,10 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"op", 1, 0, 'o'},
-                                                 {"backend", 1, 0, 'b'},
-                                                 {"format", 1, 0, 'f'},
-                                                 {"isa", 1, 0, 'i'},
-                                                 {"variant", 1, 0, 'v'},
-                                                 {"cases", 1, 0, 'n'},
-                                                 {"seed", 1, 0, 's'},
-                                                 {"json", 0, 0, 'j'},
-                                                 {"list", 0, 0, 'l'},
-                                                 {"help", 0, 0, 'h'},
-                                                 {0}};
+    static const struct option long_options[] = {
+        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'}, {"isa", 1, 0, 'i'},
+        {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},   {"seed", 1, 0, 's'},   {"json", 0, 0, 'j'},
+        {"bench", 0, 0, 'm'},   {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},   {0}};
     struct options options = {.cases = 100, .backend = "cpu", .seed = (uint64_t)time(NULL)};
     struct tally total = {0};
     int option;
@@ -225,7 +228,7 @@ int main(int argc, char **argv)
     for (enum weft__isa isa = 0; isa < WEFT__ISA_COUNT; isa++)
         if (mask >> isa & 1 && !check_level(&options, isa, &total))
             return 1;
-    if (options.list)
+    if (options.list || options.bench)
         return 0;
     printf("%ld passed, %ld failed\n", total.passed, total.failed);
     if (total.passed + total.failed == 0)
