@@ -9,7 +9,7 @@
 
 static const struct weft__attention_kernel rows[] = {
 #define X(kv, isa, tile_rows)                                                                      \
-    {{"attention", "attention_" WEFT__NAME_##kv "_" #isa, WEFT__ISA_##isa},                                    \
+    {{"attention", "attention_" WEFT__NAME_##kv "_" #isa, WEFT__ISA_##isa},                        \
      WEFT_##kv,                                                                                    \
      tile_rows,                                                                                    \
      weft__attention_##kv##_##isa,                                                                 \

@@ -7,7 +7,7 @@
 
 static const struct weft__embedding_kernel rows[] = {
 #define X(format, isa)                                                                             \
-    {{"embedding", "embedding_" WEFT__NAME_##format "_" #isa, WEFT__ISA_##isa},                                \
+    {{"embedding", "embedding_" WEFT__NAME_##format "_" #isa, WEFT__ISA_##isa},                    \
      WEFT_##format,                                                                                \
      weft__embedding_##format##_##isa},
 #include "src/kernels/embedding/embedding.def"

@@ -6,7 +6,8 @@
 #undef X
 
 static const struct weft__kv_kernel rows[] = {
-#define X(kv, isa) {{"kv", "kv_" WEFT__NAME_##kv "_" #isa, WEFT__ISA_##isa}, WEFT_##kv, weft__kv_##kv##_##isa},
+#define X(kv, isa)                                                                                 \
+    {{"kv", "kv_" WEFT__NAME_##kv "_" #isa, WEFT__ISA_##isa}, WEFT_##kv, weft__kv_##kv##_##isa},
 #include "src/kernels/kv/kv.def"
 #undef X
 };

@@ -39,7 +39,7 @@ static const struct weft__q8_layout weft__q8_layout_vnni_q6_k = {{0, 1, 2, 3, 4,
 
 static const struct weft__linear_kernel rows[] = {
 #define X(weight, acts, isa, row_step, quantizer, layout)                                          \
-    {{"linear", "linear_" WEFT__NAME_##weight "_" #acts "_" #isa, WEFT__ISA_##isa},                            \
+    {{"linear", "linear_" WEFT__NAME_##weight "_" #acts "_" #isa, WEFT__ISA_##isa},                \
      WEFT_##weight,                                                                                \
      WEFT__ACTS_##acts,                                                                            \
      row_step,                                                                                     \
