@@ -5,7 +5,7 @@ set(WEFT_ISA_avx2 -mavx2 -mfma -mf16c -mno-avx512f)
 set(WEFT_ISA_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512cd
                     -mno-avx512vnni -mno-avx512vbmi)
 set(WEFT_ISA_avx512vnni -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512cd
-                        -mavx512vnni -mavx512vbmi)
+                        -mavx512vnni -mavx512vbmi -mgfni)
 set(WEFT_ISA_avx512bf16 ${WEFT_ISA_avx512vnni} -mavx512bf16)
 set(WEFT_ISA_neon "")
 set(WEFT_ISA_neondot -march=armv8.2-a+dotprod)

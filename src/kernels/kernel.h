@@ -14,7 +14,7 @@
 // Instruction sets are bundles; each x86 level includes the ones before it.
 //   avx2        AVX2 FMA F16C
 //   avx512      + AVX-512 F BW VL DQ CD
-//   avx512vnni  + AVX-512 VNNI VBMI (Ice Lake, Zen 4)
+//   avx512vnni  + AVX-512 VNNI VBMI, GFNI (Ice Lake, Zen 4)
 //   avx512bf16  + AVX-512 BF16 (Sapphire Rapids, Zen 4)
 //   neon        Advanced SIMD of AArch64 with half-precision conversion
 //   neondot     + DotProd

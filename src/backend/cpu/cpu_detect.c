@@ -41,7 +41,7 @@ uint32_t weft__cpu_isa_mask(void)
         !has(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ | bit_AVX512CD))
         return mask;
     mask |= WEFT__BIT(avx512);
-    if (!has(c7, bit_AVX512VNNI | bit_AVX512VBMI))
+    if (!has(c7, bit_AVX512VNNI | bit_AVX512VBMI | bit_GFNI))
         return mask;
     mask |= WEFT__BIT(avx512vnni);
     if (has(a71, 1u << 5)) // AVX512_BF16

@@ -31,17 +31,28 @@ struct weft__vnni_blocks4 {
 
 typedef void weft__vnni_unpack_fn(const unsigned char *blocks, struct weft__vnni_blocks4 *out);
 
-// w = nibble, 8 more than the weight.
+// The high nibble of every byte: one affine map over GF(2) instead of a shift and a mask.
+WEFT__INLINE __m512i weft__vnni_high_nibbles(__m512i bytes)
+{
+    return _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(0x1020408000000000), 0);
+}
+
+// w = nibble, 8 more than the weight. The four blocks are 72 bytes: the nibbles of three lie in the first
+// 64, those of the fourth in the last 16.
 WEFT__INLINE void weft__vnni_unpack_q4_0(const unsigned char *p, struct weft__vnni_blocks4 *out)
 {
-    __m512i nibble = _mm512_set1_epi8(15);
-    __m512i q = weft__vnni_load4(p + 2, p + 20, p + 38, p + 56);
-    out->w[0] = _mm512_and_si512(q, nibble);
-    out->w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), nibble);
+    const __m512i byte = _mm512_set_epi8(
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43,
+        42, 41, 40, 39, 38, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 17, 16,
+        15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2);
     // The scales are words 0, 9, 18 and 27.
     const __m512i word = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 27, 27,
                                           27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
-    __m512i d = _mm512_permutexvar_epi16(word, _mm512_loadu_si512(p));
+    __m512i first = _mm512_loadu_si512(p);
+    __m512i q = _mm512_mask_loadu_epi32(_mm512_permutexvar_epi8(byte, first), 0xf000, p + 8);
+    out->w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+    out->w[1] = weft__vnni_high_nibbles(q);
+    __m512i d = _mm512_permutexvar_epi16(word, first);
     out->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(d));
 }
 
@@ -64,7 +75,7 @@ WEFT__INLINE void weft__vnni_unpack_q4_k(const unsigned char *q, __m512i w[2])
 {
     __m512i nibble = _mm512_set1_epi8(15), bytes = _mm512_loadu_si512(q);
     w[0] = _mm512_and_si512(bytes, nibble);
-    w[1] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+    w[1] = weft__vnni_high_nibbles(bytes);
 }
 
 // d * sc of the 8 groups of a q4_k block, then dmin * m.
