@@ -58,12 +58,17 @@ WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int6
 }
 
 WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int cols,
-                              weft__vnni_unpack_fn *unpack, int block_bytes)
+                              weft__vnni_unpack_fn *unpack, int block_bytes, bool far)
 {
     int64_t k = 0, offset = 0;
     for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
-            weft__linear_fetch(&t->w, r, offset, 4 * block_bytes);
+        {
+            if (far) // not by a pointer to the function: gcc drops calls that only prefetch
+                weft__linear_fetch_far(&t->w, r, offset, 4 * block_bytes);
+            else
+                weft__linear_fetch(&t->w, r, offset, 4 * block_bytes);
+        }
         step_blocks4(t, t->w.first + offset, t->w.stride, k, rows, cols, unpack);
     }
     if (k == columns)
@@ -78,12 +83,12 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int col
 
 WEFT__INLINE void dot_q4_0(struct tile *t, int64_t columns, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q4_0, 18);
+    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q4_0, 18, true);
 }
 
 WEFT__INLINE void dot_q8_0(struct tile *t, int64_t columns, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q8_0, 34);
+    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q8_0, 34, false);
 }
 
 WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
@@ -95,7 +100,7 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
-            weft__linear_fetch(&t->w, r, offset, 144);
+            weft__linear_fetch_far(&t->w, r, offset, 144);
             __m512 scales = weft__vnni_scales_q4_k(block);
             __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -140,7 +145,7 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
-            weft__linear_fetch(&t->w, r, offset, 210);
+            weft__linear_fetch_far(&t->w, r, offset, 210);
             __m512 scales = weft__vnni_scales_q6_k(block);
             __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)

@@ -29,14 +29,33 @@ WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__li
 // Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so fetch what row
 // r needs WEFT__AHEAD_BYTES from now, across its end into the tile that comes next. A prefetch never
 // faults.
+WEFT__INLINE const unsigned char *weft__linear_ahead(const struct weft__linear_rows *w, int r,
+                                                     int64_t offset)
+{
+    int64_t skip = offset >= w->turn ? w->skip : 0;
+    return w->first + r * w->stride + offset + skip + WEFT__AHEAD_BYTES;
+}
+
+// Into the nearest cache: for kernels that mostly wait for memory.
 WEFT__INLINE void weft__linear_fetch(const struct weft__linear_rows *w, int r, int64_t offset,
                                      int bytes)
 {
-    int64_t skip = offset >= w->turn ? w->skip : 0;
-    const unsigned char *ahead = w->first + r * w->stride + offset + skip + WEFT__AHEAD_BYTES;
+    const unsigned char *ahead = weft__linear_ahead(w, r, offset);
     WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
     {
-        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + i, 0, 3);
+    }
+}
+
+// Into the second cache: for kernels whose arithmetic takes nearly as long as memory, which the few
+// requests that the first cache can have open would hold up (NOTES.md).
+WEFT__INLINE void weft__linear_fetch_far(const struct weft__linear_rows *w, int r, int64_t offset,
+                                         int bytes)
+{
+    const unsigned char *ahead = weft__linear_ahead(w, r, offset);
+    WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
+    {
+        __builtin_prefetch(ahead + i, 0, 2);
     }
 }
 
