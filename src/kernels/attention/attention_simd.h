@@ -175,12 +175,35 @@ INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
                           : vf32_load_bf16_n((const uint16_t *)pool + at, n);
 }
 
-INLINE void prefetch_row(weft_dtype kv, const void *pool, int64_t at, int32_t head_dim)
+// Cache lines to be asked for: those of the rows at[0 .. count) of a pool, in order of use.
+struct ahead {
+    const char *pool;
+    const int64_t *at, *end;     // the next rows
+    const char *line, *line_end; // of the row under way
+    int64_t size, row_bytes;
+};
+
+INLINE struct ahead rows_ahead(weft_dtype kv, const void *pool, const int64_t *at, int32_t count,
+                               int32_t head_dim)
 {
     int64_t size = kv == WEFT_F32 ? 4 : 2;
-    const char *row = (const char *)pool + at * size;
-    for (int64_t i = 0; i < head_dim * size; i += 64)
-        __builtin_prefetch(row + i, 0, 2);
+    return (struct ahead){pool, at, at + count, NULL, NULL, size, head_dim * size};
+}
+
+// Asks for the next `lines`. A few at a time between the products: the line buffers of a core are few, and
+// a burst of requests would keep the loads behind it waiting.
+INLINE void ask(struct ahead *ahead, int64_t lines)
+{
+    for (int64_t l = 0; l < lines; l++) {
+        if (ahead->line >= ahead->line_end) {
+            if (ahead->at == ahead->end)
+                return;
+            ahead->line = ahead->pool + *ahead->at++ * ahead->size;
+            ahead->line_end = ahead->line + ahead->row_bytes;
+        }
+        __builtin_prefetch(ahead->line, 0, 2);
+        ahead->line += 64;
+    }
 }
 
 // Few rows: scores of 4 rows against the n keys of the block.
@@ -198,19 +221,20 @@ INLINE void direct_scores(const struct state *s, weft_dtype kv, int32_t row, int
             sums[i] = vf32_zero();
         // Past the end of the block the last key again: its scores are masked.
         VF32_UNROLL
-        for (int j = 0; j < DIRECT_KEYS; j++) {
+        for (int j = 0; j < DIRECT_KEYS; j++)
             at[j] = s->here[k + j < n ? k + j : n - 1];
-            if (row == 0)
-                prefetch_row(kv, call->pool.v, at[j], call->head_dim);
-        }
-        for (int32_t i = 0; i < full; i += VF32_LANES)
+        struct ahead values =
+            rows_ahead(kv, call->pool.v, at, row == 0 ? DIRECT_KEYS : 0, call->head_dim);
+        for (int32_t i = 0; i < full; i += VF32_LANES) {
             VF32_UNROLL
-        for (int j = 0; j < DIRECT_KEYS; j++) {
-            vf32 key = load_kv(kv, call->pool.k, at[j] + i);
-            VF32_UNROLL
-            for (int r = 0; r < QUAD; r++)
-                sums[r * DIRECT_KEYS + j] =
-                    vf32_fma(vf32_load(q + r * s->width + i), key, sums[r * DIRECT_KEYS + j]);
+            for (int j = 0; j < DIRECT_KEYS; j++) {
+                vf32 key = load_kv(kv, call->pool.k, at[j] + i);
+                VF32_UNROLL
+                for (int r = 0; r < QUAD; r++)
+                    sums[r * DIRECT_KEYS + j] =
+                        vf32_fma(vf32_load(q + r * s->width + i), key, sums[r * DIRECT_KEYS + j]);
+            }
+            ask(&values, DIRECT_KEYS * VF32_LANES * values.size / 64);
         }
         if (rest)
             VF32_UNROLL
@@ -231,15 +255,10 @@ INLINE void direct_scores(const struct state *s, weft_dtype kv, int32_t row, int
     }
 }
 
-// Keys of the next block to be asked for: `count` of them from `first` on, none at or past `end`.
-struct ahead {
-    int32_t first, end, count;
-};
-
 // Few rows: `vectors` vectors of the values of 4 rows, from element `column` of the head. `rest` > 0:
 // one vector of which only so many elements exist.
 INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
-                          int32_t column, const int vectors, const int rest, struct ahead ahead)
+                          int32_t column, const int vectors, const int rest, struct ahead *ahead)
 {
     const struct weft__attention_call *call = s->call;
     const float *weight = s->weight + row * BLOCK;
@@ -251,14 +270,9 @@ INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int
     for (int v = 0; v < vectors; v++)
         sums[r * vectors + v] =
             vf32_mul(vf32_set1(s->shrink[row + r]), vf32_load(acc + r * s->width + v * VF32_LANES));
-    for (int32_t k = 0, due = 0; k < n; k++) {
+    for (int32_t k = 0; k < n; k++) {
         vf32 value[DIRECT_VECTORS];
         int64_t at = s->here[k] + column;
-        due += ahead.count;
-        if (due >= BLOCK && ahead.first < ahead.end) {
-            prefetch_row(kv, call->pool.k, s->next[ahead.first++], call->head_dim);
-            due -= BLOCK;
-        }
         VF32_UNROLL
         for (int v = 0; v < vectors; v++)
             value[v] = rest ? load_kv_n(kv, call->pool.v, at, rest)
@@ -270,6 +284,7 @@ INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int
             for (int v = 0; v < vectors; v++)
                 sums[r * vectors + v] = vf32_fma(p, value[v], sums[r * vectors + v]);
         }
+        ask(ahead, vectors * VF32_LANES * ahead->size / 64);
     }
     VF32_UNROLL
     for (int r = 0; r < QUAD; r++)
@@ -284,14 +299,13 @@ INLINE void direct_values_all(const struct state *s, weft_dtype kv, int32_t row,
     const int32_t pass = DIRECT_VECTORS * VF32_LANES;
     int32_t head_dim = s->call->head_dim, column = 0;
     // Every pass asks for its share of the next block's keys.
-    int32_t share = row == 0 ? (next_n * pass + head_dim - 1) / head_dim : 0;
-    struct ahead ahead = {0, row == 0 ? next_n : 0, share};
-    for (; column + pass <= head_dim; column += pass, ahead.first += share)
-        direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, ahead);
+    struct ahead keys = rows_ahead(kv, s->call->pool.k, s->next, row == 0 ? next_n : 0, head_dim);
+    for (; column + pass <= head_dim; column += pass)
+        direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, &keys);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        direct_values(s, kv, row, n, column, 1, 0, (struct ahead){0});
+        direct_values(s, kv, row, n, column, 1, 0, &keys);
     if (column < head_dim)
-        direct_values(s, kv, row, n, column, 1, head_dim - column, (struct ahead){0});
+        direct_values(s, kv, row, n, column, 1, head_dim - column, &keys);
 }
 
 // Many rows: widens the block. Keys are transposed; columns past the n-th are zero.
