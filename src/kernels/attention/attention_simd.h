@@ -293,19 +293,18 @@ INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int
         vf32_store(acc + r * s->width + v * VF32_LANES, sums[r * vectors + v]);
 }
 
+// Every pass over the values asks for its share of the next block's keys.
 INLINE void direct_values_all(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
-                              int32_t next_n)
+                              struct ahead *ahead)
 {
     const int32_t pass = DIRECT_VECTORS * VF32_LANES;
     int32_t head_dim = s->call->head_dim, column = 0;
-    // Every pass asks for its share of the next block's keys.
-    struct ahead keys = rows_ahead(kv, s->call->pool.k, s->next, row == 0 ? next_n : 0, head_dim);
     for (; column + pass <= head_dim; column += pass)
-        direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, &keys);
+        direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, ahead);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        direct_values(s, kv, row, n, column, 1, 0, &keys);
+        direct_values(s, kv, row, n, column, 1, 0, ahead);
     if (column < head_dim)
-        direct_values(s, kv, row, n, column, 1, head_dim - column, &keys);
+        direct_values(s, kv, row, n, column, 1, head_dim - column, ahead);
 }
 
 // Many rows: widens the block. Keys are transposed; columns past the n-th are zero.
@@ -430,9 +429,11 @@ INLINE void weigh_row(const struct state *s, int32_t row, int32_t begin, int32_t
     s->largest[row] = largest;
 }
 
-static void weigh(const struct state *s, int32_t first_key, int32_t n)
+INLINE void weigh(const struct state *s, int32_t first_key, int32_t n, struct ahead *ahead)
 {
+    enum { LINES_A_ROW = 8 };
     for (int32_t row = 0; row < s->rows; row++) {
+        ask(ahead, LINES_A_ROW);
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
@@ -468,10 +469,11 @@ INLINE void attend(const struct weft__attention_call *call, const struct weft__a
                 direct_scores(&s, kv, row, n);
             else
                 panel_scores(&s, row);
-        weigh(&s, key, n);
+        struct ahead keys = rows_ahead(kv, call->pool.k, s.next, few ? next_n : 0, call->head_dim);
+        weigh(&s, key, n, &keys);
         for (int32_t row = 0; row < rows; row += step)
             if (few)
-                direct_values_all(&s, kv, row, n, next_n);
+                direct_values_all(&s, kv, row, n, &keys);
             else
                 panel_values(&s, row, n);
         int64_t *swap = s.here;
