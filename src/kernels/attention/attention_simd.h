@@ -19,6 +19,7 @@
 
 #include <math.h>
 
+#include "src/kernels/attention/attention_ahead.h"
 #include "src/kernels/attention/attention_kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -173,37 +174,6 @@ INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
         return vf32_load_n((const float *)pool + at, n);
     return kv == WEFT_F16 ? vf32_load_f16_n((const uint16_t *)pool + at, n)
                           : vf32_load_bf16_n((const uint16_t *)pool + at, n);
-}
-
-// Cache lines to be asked for: those of the rows at[0 .. count) of a pool, in order of use.
-struct ahead {
-    const char *pool;
-    const int64_t *at, *end;     // the next rows
-    const char *line, *line_end; // of the row under way
-    int64_t size, row_bytes;
-};
-
-INLINE struct ahead rows_ahead(weft_dtype kv, const void *pool, const int64_t *at, int32_t count,
-                               int32_t head_dim)
-{
-    int64_t size = kv == WEFT_F32 ? 4 : 2;
-    return (struct ahead){pool, at, at + count, NULL, NULL, size, head_dim * size};
-}
-
-// Asks for the next `lines`. A few at a time between the products: the line buffers of a core are few, and
-// a burst of requests would keep the loads behind it waiting.
-INLINE void ask(struct ahead *ahead, int64_t lines)
-{
-    for (int64_t l = 0; l < lines; l++) {
-        if (ahead->line >= ahead->line_end) {
-            if (ahead->at == ahead->end)
-                return;
-            ahead->line = ahead->pool + *ahead->at++ * ahead->size;
-            ahead->line_end = ahead->line + ahead->row_bytes;
-        }
-        __builtin_prefetch(ahead->line, 0, 2);
-        ahead->line += 64;
-    }
 }
 
 // Few rows: scores of 4 rows against the n keys of the block.
