@@ -3,15 +3,13 @@
 // (src/kernels/cpu/<isa>.h), sets the sizes of the register blocks and includes this; then ATTENTION()
 // makes the functions of the table.
 //
-//      DIRECT_KEYS     keys at a time in the scores of few rows: 4 rows x DIRECT_KEYS sums in registers
-//      DIRECT_VECTORS  vectors of the head at a time in the weighted values of few rows
+//      DIRECT_SUMS     vectors of sums that few rows keep in registers
+//      DIRECT_GROUP    keys between two changes from scores to values of few rows
 //      PANEL_VECTORS   columns of the register block of many rows: PANEL_ROWS x PANEL_VECTORS vectors
 //
 // Keys are visited in blocks of 64 with an online softmax: scores of a block, weights and the new
-// (largest, sum), accumulated values. Two ways to do the products:
-//
-//   few rows   (decode)   keys and values are read in place, each once for 4 rows: memory is what counts
-//   many rows  (prefill)  the block is first widened to f32, keys transposed, and multiplied in panels
+// (largest, sum), accumulated values. There are two ways to do the products, attention_few.h for decode
+// and attention_many.h for prefill.
 //
 // See NOTES.md for what was measured.
 #ifndef WEFT_KERNELS_ATTENTION_SIMD_H
@@ -19,7 +17,6 @@
 
 #include <math.h>
 
-#include "src/kernels/attention/attention_ahead.h"
 #include "src/kernels/attention/attention_kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -27,10 +24,9 @@
 enum {
     BLOCK = 64, // keys; scores of a row are [BLOCK]
     BLOCK_VECTORS = BLOCK / VF32_LANES,
-    QUAD = 4,
     FEW_ROWS = 8,
     PANEL_ROWS = 6,
-    ROW_STEP = 12, // rows of the scratch are a multiple of QUAD and PANEL_ROWS
+    ROW_STEP = 24, // rows of the scratch are a multiple of FEW_ROWS and PANEL_ROWS
 };
 
 static const float LOG2E = 1.44269504088896340736f;
@@ -42,12 +38,13 @@ struct state {
     int32_t rows, width;
     float *q;                      // [rows][width], times the scale
     float *acc;                    // [rows][width]
-    float *weight;                 // [rows][BLOCK]: scores, then weights
+    float *weight;                 // [rows][BLOCK]
+    float *scores;                 // [rows][BLOCK]: few rows score the next block in the meantime
     float *keys;                   // [width][BLOCK]
     float *values;                 // [BLOCK][width]
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
     int32_t *begin, *end;          // [rows]: the keys a row sees
-    int64_t *here, *next;          // [BLOCK]: where the keys of this block and the next one lie
+    int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
 };
 
 // Walks a sequence's keys through its pages.
@@ -62,11 +59,16 @@ static inline int64_t scratch_rows(int32_t rows)
     return ((int64_t)rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
 }
 
+INLINE int32_t padded_width(int32_t head_dim)
+{
+    return (head_dim + VF32_LANES - 1) / VF32_LANES * VF32_LANES;
+}
+
 static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim)
 {
-    int64_t width = (head_dim + VF32_LANES - 1) / VF32_LANES * VF32_LANES;
-    int64_t floats = scratch_rows(rows) * (2 * width + BLOCK + 3 + 2) + 2 * width * BLOCK;
-    return floats * 4 + 2 * BLOCK * (int64_t)sizeof(int64_t) + 64;
+    int64_t width = padded_width(head_dim);
+    int64_t floats = scratch_rows(rows) * (2 * width + 2 * BLOCK + 3 + 2) + 2 * width * BLOCK;
+    return floats * 4 + 3 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
 static float *take(unsigned char **at, int64_t floats)
@@ -82,14 +84,14 @@ static struct state lay_out(const struct weft__attention_call *call,
     unsigned char *at = tile->scratch;
     struct state s = {.call = call, .tile = tile, .rows = tile->tokens * call->group_size};
     int64_t rows = scratch_rows(s.rows);
-    s.width = (call->head_dim + VF32_LANES - 1) / VF32_LANES * VF32_LANES;
-    s.here = (int64_t *)(void *)take(&at, 2 * BLOCK);
-    s.next = (int64_t *)(void *)take(&at, 2 * BLOCK);
+    s.width = padded_width(call->head_dim);
+    s.at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
     s.keys = take(&at, (int64_t)s.width * BLOCK);
     s.values = take(&at, (int64_t)s.width * BLOCK);
     s.q = take(&at, rows * s.width);
     s.acc = take(&at, rows * s.width);
     s.weight = take(&at, rows * BLOCK);
+    s.scores = take(&at, rows * BLOCK);
     s.largest = take(&at, rows);
     s.sum = take(&at, rows);
     s.shrink = take(&at, rows);
@@ -176,198 +178,9 @@ INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
                           : vf32_load_bf16_n((const uint16_t *)pool + at, n);
 }
 
-// Few rows: scores of 4 rows against the n keys of the block.
-INLINE void direct_scores(const struct state *s, weft_dtype kv, int32_t row, int32_t n)
-{
-    const struct weft__attention_call *call = s->call;
-    const float *q = s->q + (int64_t)row * s->width;
-    int32_t full = call->head_dim / VF32_LANES * VF32_LANES, rest = call->head_dim - full;
-    for (int32_t k = 0; k < n; k += DIRECT_KEYS) {
-        vf32 sums[QUAD * DIRECT_KEYS];
-        int64_t at[DIRECT_KEYS];
-        float scores[QUAD * DIRECT_KEYS];
-        VF32_UNROLL
-        for (int i = 0; i < QUAD * DIRECT_KEYS; i++)
-            sums[i] = vf32_zero();
-        // Past the end of the block the last key again: its scores are masked.
-        VF32_UNROLL
-        for (int j = 0; j < DIRECT_KEYS; j++)
-            at[j] = s->here[k + j < n ? k + j : n - 1];
-        struct ahead values =
-            rows_ahead(kv, call->pool.v, at, row == 0 ? DIRECT_KEYS : 0, call->head_dim);
-        for (int32_t i = 0; i < full; i += VF32_LANES) {
-            VF32_UNROLL
-            for (int j = 0; j < DIRECT_KEYS; j++) {
-                vf32 key = load_kv(kv, call->pool.k, at[j] + i);
-                VF32_UNROLL
-                for (int r = 0; r < QUAD; r++)
-                    sums[r * DIRECT_KEYS + j] =
-                        vf32_fma(vf32_load(q + r * s->width + i), key, sums[r * DIRECT_KEYS + j]);
-            }
-            ask(&values, DIRECT_KEYS * VF32_LANES * values.size / 64);
-        }
-        if (rest)
-            VF32_UNROLL
-        for (int j = 0; j < DIRECT_KEYS; j++) {
-            vf32 key = load_kv_n(kv, call->pool.k, at[j] + full, rest);
-            VF32_UNROLL
-            for (int r = 0; r < QUAD; r++)
-                sums[r * DIRECT_KEYS + j] =
-                    vf32_fma(vf32_load(q + r * s->width + full), key, sums[r * DIRECT_KEYS + j]);
-        }
-        VF32_UNROLL
-        for (int i = 0; i < QUAD * DIRECT_KEYS; i += VF32_LANES)
-            vf32_store(scores + i, vf32_sums(sums + i));
-        VF32_UNROLL
-        for (int r = 0; r < QUAD; r++)
-            memcpy(s->weight + (row + r) * BLOCK + k, scores + r * DIRECT_KEYS,
-                   DIRECT_KEYS * sizeof *scores);
-    }
-}
-
-// Few rows: `vectors` vectors of the values of 4 rows, from element `column` of the head. `rest` > 0:
-// one vector of which only so many elements exist.
-INLINE void direct_values(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
-                          int32_t column, const int vectors, const int rest, struct ahead *ahead)
-{
-    const struct weft__attention_call *call = s->call;
-    const float *weight = s->weight + row * BLOCK;
-    float *acc = s->acc + (int64_t)row * s->width + column;
-    vf32 sums[QUAD * DIRECT_VECTORS];
-    VF32_UNROLL
-    for (int r = 0; r < QUAD; r++)
-        VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        sums[r * vectors + v] =
-            vf32_mul(vf32_set1(s->shrink[row + r]), vf32_load(acc + r * s->width + v * VF32_LANES));
-    for (int32_t k = 0; k < n; k++) {
-        vf32 value[DIRECT_VECTORS];
-        int64_t at = s->here[k] + column;
-        VF32_UNROLL
-        for (int v = 0; v < vectors; v++)
-            value[v] = rest ? load_kv_n(kv, call->pool.v, at, rest)
-                            : load_kv(kv, call->pool.v, at + v * VF32_LANES);
-        VF32_UNROLL
-        for (int r = 0; r < QUAD; r++) {
-            vf32 p = vf32_set1(weight[r * BLOCK + k]);
-            VF32_UNROLL
-            for (int v = 0; v < vectors; v++)
-                sums[r * vectors + v] = vf32_fma(p, value[v], sums[r * vectors + v]);
-        }
-        ask(ahead, vectors * VF32_LANES * ahead->size / 64);
-    }
-    VF32_UNROLL
-    for (int r = 0; r < QUAD; r++)
-        VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        vf32_store(acc + r * s->width + v * VF32_LANES, sums[r * vectors + v]);
-}
-
-// Every pass over the values asks for its share of the next block's keys.
-INLINE void direct_values_all(const struct state *s, weft_dtype kv, int32_t row, int32_t n,
-                              struct ahead *ahead)
-{
-    const int32_t pass = DIRECT_VECTORS * VF32_LANES;
-    int32_t head_dim = s->call->head_dim, column = 0;
-    for (; column + pass <= head_dim; column += pass)
-        direct_values(s, kv, row, n, column, DIRECT_VECTORS, 0, ahead);
-    for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        direct_values(s, kv, row, n, column, 1, 0, ahead);
-    if (column < head_dim)
-        direct_values(s, kv, row, n, column, 1, head_dim - column, ahead);
-}
-
-// Many rows: widens the block. Keys are transposed; columns past the n-th are zero.
-INLINE void pack_keys(const struct state *s, weft_dtype kv, int32_t n)
-{
-    const struct weft__attention_call *call = s->call;
-    for (int32_t k = 0; k < BLOCK; k += VF32_LANES)
-        for (int32_t i = 0; i < call->head_dim; i += VF32_LANES) {
-            int32_t rest = call->head_dim - i;
-            vf32 square[VF32_LANES];
-            VF32_UNROLL
-            for (int j = 0; j < VF32_LANES; j++) {
-                if (k + j >= n)
-                    square[j] = vf32_zero();
-                else if (rest < VF32_LANES)
-                    square[j] = load_kv_n(kv, call->pool.k, s->here[k + j] + i, rest);
-                else
-                    square[j] = load_kv(kv, call->pool.k, s->here[k + j] + i);
-            }
-            vf32_transpose(square);
-            VF32_UNROLL
-            for (int j = 0; j < VF32_LANES; j++)
-                vf32_store(s->keys + (int64_t)(i + j) * BLOCK + k, square[j]);
-        }
-}
-
-INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
-{
-    const struct weft__attention_call *call = s->call;
-    for (int32_t k = 0; k < n; k++) {
-        float *to = s->values + (int64_t)k * s->width;
-        int32_t i = 0;
-        for (; i + VF32_LANES <= call->head_dim; i += VF32_LANES)
-            vf32_store(to + i, load_kv(kv, call->pool.v, s->here[k] + i));
-        if (i < call->head_dim)
-            vf32_store(to + i, load_kv_n(kv, call->pool.v, s->here[k] + i, call->head_dim - i));
-    }
-}
-
-// c[PANEL_ROWS][vectors] = c * shrink + a[PANEL_ROWS][depth] b[depth][vectors]; shrink NULL: c = a b.
-INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
-                  int64_t c_stride, int32_t depth, const int vectors, const float *shrink)
-{
-    vf32 sums[PANEL_ROWS * PANEL_VECTORS];
-    VF32_UNROLL
-    for (int r = 0; r < PANEL_ROWS; r++)
-        VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        sums[r * vectors + v] =
-            shrink ? vf32_mul(vf32_set1(shrink[r]), vf32_load(c + r * c_stride + v * VF32_LANES))
-                   : vf32_zero();
-    for (int32_t i = 0; i < depth; i++) {
-        vf32 row[PANEL_VECTORS];
-        VF32_UNROLL
-        for (int v = 0; v < vectors; v++)
-            row[v] = vf32_load(b + i * b_stride + v * VF32_LANES);
-        VF32_UNROLL
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            vf32 x = vf32_set1(a[r * a_stride + i]);
-            VF32_UNROLL
-            for (int v = 0; v < vectors; v++)
-                sums[r * vectors + v] = vf32_fma(x, row[v], sums[r * vectors + v]);
-        }
-    }
-    VF32_UNROLL
-    for (int r = 0; r < PANEL_ROWS; r++)
-        VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        vf32_store(c + r * c_stride + v * VF32_LANES, sums[r * vectors + v]);
-}
-
-static void panel_scores(const struct state *s, int32_t row)
-{
-    for (int32_t k = 0; k < BLOCK; k += PANEL_VECTORS * VF32_LANES)
-        panel(s->q + (int64_t)row * s->width, s->width, s->keys + k, BLOCK,
-              s->weight + row * BLOCK + k, BLOCK, s->call->head_dim, PANEL_VECTORS, NULL);
-}
-
-static void panel_values(const struct state *s, int32_t row, int32_t n)
-{
-    const float *weight = s->weight + row * BLOCK, *shrink = s->shrink + row;
-    float *acc = s->acc + (int64_t)row * s->width;
-    int32_t i = 0;
-    for (; i + PANEL_VECTORS * VF32_LANES <= s->width; i += PANEL_VECTORS * VF32_LANES)
-        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, PANEL_VECTORS, shrink);
-    for (; i < s->width; i += VF32_LANES)
-        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, 1, shrink);
-}
-
 // Scores to weights: the online softmax of one row. Keys [begin, end) of the block count.
-INLINE void weigh_row(const struct state *s, int32_t row, int32_t begin, int32_t end)
+INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t begin, int32_t end)
 {
-    float *weight = s->weight + row * BLOCK;
     vf32 x[BLOCK_VECTORS], top = vf32_set1(-INFINITY), total = vf32_zero();
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
@@ -399,58 +212,33 @@ INLINE void weigh_row(const struct state *s, int32_t row, int32_t begin, int32_t
     s->largest[row] = largest;
 }
 
-INLINE void weigh(const struct state *s, int32_t first_key, int32_t n, struct ahead *ahead)
+// Scores of a block of n keys to weights, all rows.
+INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32_t n)
 {
-    enum { LINES_A_ROW = 8 };
-    for (int32_t row = 0; row < s->rows; row++) {
-        ask(ahead, LINES_A_ROW);
+    for (int32_t row = 0; row < s->rows; row++, weight += BLOCK) {
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
         if (begin < end) {
-            weigh_row(s, row, begin, end);
+            weigh_row(s, weight, row, begin, end);
             continue;
         }
-        memset(s->weight + row * BLOCK, 0, BLOCK * sizeof *s->weight);
+        memset(weight, 0, BLOCK * sizeof *weight);
         s->shrink[row] = 1;
     }
 }
+
+#include "src/kernels/attention/attention_few.h"
+#include "src/kernels/attention/attention_many.h"
 
 INLINE void attend(const struct weft__attention_call *call, const struct weft__attention_tile *tile,
                    weft_dtype kv)
 {
     struct state s = lay_out(call, tile);
-    bool few = s.rows <= FEW_ROWS;
-    int32_t step = few ? QUAD : PANEL_ROWS, rows = (s.rows + step - 1) / step * step;
-    start_rows(&s, rows);
-    struct cursor cursor = cursor_at(call, tile);
-    int32_t left = tile->key1 - tile->key0, n = left < BLOCK ? left : BLOCK;
-    walk(&cursor, n, s.here);
-    for (int32_t key = tile->key0; n > 0; key += BLOCK) {
-        left -= n;
-        int32_t next_n = left < BLOCK ? left : BLOCK;
-        walk(&cursor, next_n, s.next);
-        if (!few) {
-            pack_keys(&s, kv, n);
-            pack_values(&s, kv, n);
-        }
-        for (int32_t row = 0; row < rows; row += step)
-            if (few)
-                direct_scores(&s, kv, row, n);
-            else
-                panel_scores(&s, row);
-        struct ahead keys = rows_ahead(kv, call->pool.k, s.next, few ? next_n : 0, call->head_dim);
-        weigh(&s, key, n, &keys);
-        for (int32_t row = 0; row < rows; row += step)
-            if (few)
-                direct_values_all(&s, kv, row, n, &keys);
-            else
-                panel_values(&s, row, n);
-        int64_t *swap = s.here;
-        s.here = s.next;
-        s.next = swap;
-        n = next_n;
-    }
+    if (s.rows <= FEW_ROWS)
+        attend_few(&s, kv);
+    else
+        attend_many(&s, kv);
     for (int32_t row = 0; row < s.rows; row++)
         weft__attention_finish(call, tile, row, s.largest[row], s.sum[row],
                                s.acc + (int64_t)row * s.width);

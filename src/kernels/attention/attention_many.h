@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// Attention of many rows (prefill): a block of keys and values is widened to f32, the keys transposed, and
+// both products are panels of PANEL_ROWS x PANEL_VECTORS sums in registers. Part of attention_simd.h.
+#ifndef WEFT_KERNELS_ATTENTION_MANY_H
+#define WEFT_KERNELS_ATTENTION_MANY_H
+
+// Widens the block. Keys are transposed; columns past the n-th are zero.
+INLINE void pack_keys(const struct state *s, weft_dtype kv, int32_t n)
+{
+    const struct weft__attention_call *call = s->call;
+    for (int32_t k = 0; k < BLOCK; k += VF32_LANES)
+        for (int32_t i = 0; i < call->head_dim; i += VF32_LANES) {
+            int32_t rest = call->head_dim - i;
+            vf32 square[VF32_LANES];
+            VF32_UNROLL
+            for (int j = 0; j < VF32_LANES; j++) {
+                if (k + j >= n)
+                    square[j] = vf32_zero();
+                else if (rest < VF32_LANES)
+                    square[j] = load_kv_n(kv, call->pool.k, s->at[k + j] + i, rest);
+                else
+                    square[j] = load_kv(kv, call->pool.k, s->at[k + j] + i);
+            }
+            vf32_transpose(square);
+            VF32_UNROLL
+            for (int j = 0; j < VF32_LANES; j++)
+                vf32_store(s->keys + (int64_t)(i + j) * BLOCK + k, square[j]);
+        }
+}
+
+INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
+{
+    const struct weft__attention_call *call = s->call;
+    for (int32_t k = 0; k < n; k++) {
+        float *to = s->values + (int64_t)k * s->width;
+        int32_t i = 0;
+        for (; i + VF32_LANES <= call->head_dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(kv, call->pool.v, s->at[k] + i));
+        if (i < call->head_dim)
+            vf32_store(to + i, load_kv_n(kv, call->pool.v, s->at[k] + i, call->head_dim - i));
+    }
+}
+
+// c[PANEL_ROWS][vectors] = c * shrink + a[PANEL_ROWS][depth] b[depth][vectors]; shrink NULL: c = a b.
+INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
+                  int64_t c_stride, int32_t depth, const int vectors, const float *shrink)
+{
+    vf32 sums[PANEL_ROWS * PANEL_VECTORS];
+    VF32_UNROLL
+    for (int r = 0; r < PANEL_ROWS; r++)
+        VF32_UNROLL
+    for (int v = 0; v < vectors; v++)
+        sums[r * vectors + v] =
+            shrink ? vf32_mul(vf32_set1(shrink[r]), vf32_load(c + r * c_stride + v * VF32_LANES))
+                   : vf32_zero();
+    for (int32_t i = 0; i < depth; i++) {
+        vf32 row[PANEL_VECTORS];
+        VF32_UNROLL
+        for (int v = 0; v < vectors; v++)
+            row[v] = vf32_load(b + i * b_stride + v * VF32_LANES);
+        VF32_UNROLL
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            vf32 x = vf32_set1(a[r * a_stride + i]);
+            VF32_UNROLL
+            for (int v = 0; v < vectors; v++)
+                sums[r * vectors + v] = vf32_fma(x, row[v], sums[r * vectors + v]);
+        }
+    }
+    VF32_UNROLL
+    for (int r = 0; r < PANEL_ROWS; r++)
+        VF32_UNROLL
+    for (int v = 0; v < vectors; v++)
+        vf32_store(c + r * c_stride + v * VF32_LANES, sums[r * vectors + v]);
+}
+
+static void panel_scores(const struct state *s, int32_t row)
+{
+    for (int32_t k = 0; k < BLOCK; k += PANEL_VECTORS * VF32_LANES)
+        panel(s->q + (int64_t)row * s->width, s->width, s->keys + k, BLOCK,
+              s->weight + row * BLOCK + k, BLOCK, s->call->head_dim, PANEL_VECTORS, NULL);
+}
+
+static void panel_values(const struct state *s, int32_t row, int32_t n)
+{
+    const float *weight = s->weight + row * BLOCK, *shrink = s->shrink + row;
+    float *acc = s->acc + (int64_t)row * s->width;
+    int32_t i = 0;
+    for (; i + PANEL_VECTORS * VF32_LANES <= s->width; i += PANEL_VECTORS * VF32_LANES)
+        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, PANEL_VECTORS, shrink);
+    for (; i < s->width; i += VF32_LANES)
+        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, 1, shrink);
+}
+
+INLINE void attend_many(struct state *s, weft_dtype kv)
+{
+    const struct weft__attention_tile *tile = s->tile;
+    struct cursor cursor = cursor_at(s->call, tile);
+    start_rows(s, (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
+    for (int32_t key = tile->key0; key < tile->key1; key += BLOCK) {
+        int32_t n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+        walk(&cursor, n, s->at);
+        pack_keys(s, kv, n);
+        pack_values(s, kv, n);
+        for (int32_t row = 0; row < s->rows; row += PANEL_ROWS)
+            panel_scores(s, row);
+        weigh(s, s->weight, key, n);
+        for (int32_t row = 0; row < s->rows; row += PANEL_ROWS)
+            panel_values(s, row, n);
+    }
+}
+
+#endif
