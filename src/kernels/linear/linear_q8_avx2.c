@@ -1,22 +1,323 @@
 // SPDX-License-Identifier: MIT
+// Quantised weights by 8-bit activations for a few rows of X (decode, small batches), with AVX2. The lanes of
+// a register lie along the columns of W in the order of the weights, and several rows of W share each load
+// of x. NOTES.md has the reasons and figures.
+//
+// vpmaddubsw wants one unsigned operand and saturates at 16 bits: nibbles and six-bit weights go as they are
+// (2 * 63 * 127 < 2^15) and their offset comes back through the sums of the activations; the signs of q8_0
+// move to x (2 * 128 * 127 < 2^15). Scales of several groups are made at once, pass through memory and come
+// back as broadcasts, which cost no arithmetic port.
 #include "src/kernels/cpu/avx2.h"
-#include "src/kernels/linear/linear_bytes_avx2.h"
+#include "src/kernels/linear/linear_gemm_avx2.h"
+#include "src/kernels/linear/linear_rows.h"
 
-// acc + scaled dot products. Signs move from w to x, since vpmaddubsw wants one unsigned operand;
-// |w| <= 128 and |x| <= 127 keep its 16-bit sums from saturating.
-WEFT__INLINE vf32 weft__bytes32_dot(vf32 acc, weft__bytes32 w, weft__bytes32 x, float first,
-                                    float second, bool two_scales)
+// A few rows of W by a few rows of X.
+struct tile {
+    struct weft__linear_rows w;
+    const int8_t *q[WEFT__TILE_COLS];
+    const float *scale[WEFT__TILE_COLS];
+    const int32_t *sum[WEFT__TILE_COLS]; // or float
+    __m256 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+};
+
+WEFT__INLINE __m256i load32(const void *p)
 {
-    __m256i words = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-    vf32 dots = _mm256_cvtepi32_ps(_mm256_madd_epi16(words, _mm256_set1_epi16(1)));
-    vf32 scale = two_scales ? _mm256_set_m128(_mm_set1_ps(second), _mm_set1_ps(first))
-                            : _mm256_set1_ps(first);
-    return _mm256_fmadd_ps(dots, scale, acc);
+    return _mm256_loadu_si256((const __m256i *)p);
 }
 
-#include "src/kernels/linear/linear_gemm_avx2.h"
-#include "src/kernels/linear/linear_q8.h"
+WEFT__INLINE uint16_t load_half(const unsigned char *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return half;
+}
 
-#define GEMM(weight) weft__linear_gemm_##weight##_avx2
+WEFT__INLINE __m256i low_nibbles(__m256i bytes)
+{
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
 
-WEFT__LINEAR_Q8_ALL(avx2, GEMM)
+WEFT__INLINE __m256i high_nibbles(__m256i bytes)
+{
+    return low_nibbles(_mm256_srli_epi16(bytes, 4));
+}
+
+// acc + scale * (w . x), 32 products in 8 lanes; `factors` are 1 or one scale for each half.
+WEFT__INLINE __m256 add_dot(__m256 acc, __m256i w, __m256i x, __m256i factors, const float *scale)
+{
+    __m256i dot = _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), factors);
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(scale), acc);
+}
+
+// The scales of four blocks.
+WEFT__INLINE __m128 scales_of_blocks4(const unsigned char *blocks, int block_bytes)
+{
+    __m128i halves = _mm_cvtsi32_si128(load_half(blocks));
+    halves = _mm_insert_epi16(halves, load_half(blocks + block_bytes), 1);
+    halves = _mm_insert_epi16(halves, load_half(blocks + 2 * block_bytes), 2);
+    halves = _mm_insert_epi16(halves, load_half(blocks + 3 * block_bytes), 3);
+    return _mm_cvtph_ps(halves);
+}
+
+// One step of 128 columns; the blocks of row r are at blocks + r * stride.
+typedef void step4_fn(struct tile *t, const unsigned char *blocks, int64_t stride, int64_t k,
+                      int rows, int cols);
+
+WEFT__INLINE void step4_q4_0(struct tile *t, const unsigned char *blocks, int64_t stride, int64_t k,
+                             int rows, int cols)
+{
+    const __m256i ones = _mm256_set1_epi16(1), halves = _mm256_setr_epi64x(0, 0, 4, 4);
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        const unsigned char *p = blocks + r * stride;
+        __m128 d = scales_of_blocks4(p, 18);
+        __m256i w[4];
+        WEFT__UNROLL for (int b = 0; b < 4; b++)
+        {
+            __m128i q = _mm_loadu_si128((const __m128i *)(p + 18 * b + 2));
+            w[b] = low_nibbles(_mm256_srlv_epi64(_mm256_broadcastsi128_si256(q), halves));
+        }
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            float scale[4];
+            __m128 both = _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32));
+            __m128i offset = _mm_loadu_si128((const __m128i *)(t->sum[c] + k / 32));
+            _mm_storeu_ps(scale, both);
+            t->acc[r][c] =
+                _mm256_fmadd_ps(_mm256_zextps128_ps256(both),
+                                _mm256_zextps128_ps256(_mm_cvtepi32_ps(offset)), t->acc[r][c]);
+            WEFT__UNROLL for (int b = 0; b < 4; b++)
+            {
+                t->acc[r][c] =
+                    add_dot(t->acc[r][c], w[b], load32(t->q[c] + k + 32 * b), ones, scale + b);
+            }
+        }
+    }
+}
+
+WEFT__INLINE void step4_q8_0(struct tile *t, const unsigned char *blocks, int64_t stride, int64_t k,
+                             int rows, int cols)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        const unsigned char *p = blocks + r * stride;
+        __m128 d = scales_of_blocks4(p, 34);
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            float scale[4];
+            _mm_storeu_ps(scale, _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32)));
+            WEFT__UNROLL for (int b = 0; b < 4; b++)
+            {
+                __m256i w = load32(p + 34 * b + 2);
+                __m256i x = _mm256_sign_epi8(load32(t->q[c] + k + 32 * b), w);
+                t->acc[r][c] = add_dot(t->acc[r][c], _mm256_abs_epi8(w), x, ones, scale + b);
+            }
+        }
+    }
+}
+
+WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int cols, step4_fn *step,
+                              int block_bytes)
+{
+    int64_t k = 0, offset = 0;
+    for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch_far(&t->w, r, offset, 4 * block_bytes);
+        }
+        step(t, t->w.first + offset, t->w.stride, k, rows, cols);
+    }
+    if (k == columns)
+        return;
+    // Fewer than four blocks are left: the missing ones have scale zero.
+    unsigned char tail[WEFT__TILE_ROWS][4 * 34] = {{0}};
+    for (int r = 0; r < rows; r++)
+        memcpy(tail[r], t->w.first + r * t->w.stride + offset,
+               (size_t)((columns - k) / 32 * block_bytes));
+    step(t, tail[0], sizeof tail[0], k, rows, cols);
+}
+
+WEFT__INLINE void dot_q4_0(struct tile *t, int64_t columns, int rows, int cols)
+{
+    dot_blocks4(t, columns, rows, cols, step4_q4_0, 18);
+}
+
+WEFT__INLINE void dot_q8_0(struct tile *t, int64_t columns, int rows, int cols)
+{
+    dot_blocks4(t, columns, rows, cols, step4_q8_0, 34);
+}
+
+// d * sc and dmin * m of the 8 groups of a q4_k block.
+WEFT__INLINE void scales_q4_k(const unsigned char *block, __m256 *scale, __m256 *minimum)
+{
+    __m128i head = _mm_loadu_si128((const __m128i *)block);
+    // Bytes of the block: 4..7 sc and the tops of sc 4..7, 8..11 m likewise, 12..15 the low nibbles.
+    __m128i low = _mm_shuffle_epi32(head, _MM_SHUFFLE(3, 2, 3, 1));
+    low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
+    low = _mm_and_si128(low, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
+    __m128i high = _mm_shuffle_epi32(head, _MM_SHUFFLE(2, 2, 1, 1));
+    high = _mm_and_si128(_mm_srli_epi32(high, 2), _mm_setr_epi32(0, 0x30303030, 0, 0x30303030));
+    __m128i six_bits = _mm_or_si128(low, high);
+    __m128 d = _mm_cvtph_ps(head);
+    __m256 sc = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(six_bits));
+    __m256 m = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(six_bits, six_bits)));
+    *scale = _mm256_mul_ps(sc, _mm256_broadcastss_ps(d));
+    *minimum = _mm256_mul_ps(m, _mm256_broadcastss_ps(_mm_movehdup_ps(d)));
+}
+
+WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, int64_t k, int cols)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    float scale[WEFT__TILE_COLS][8];
+    __m256 sc, m;
+    scales_q4_k(block, &sc, &m);
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        const float *sum = (const float *)(const void *)t->sum[c];
+        _mm256_storeu_ps(scale[c], _mm256_mul_ps(sc, _mm256_loadu_ps(t->scale[c] + k / 32)));
+        t->acc[r][c] = _mm256_fnmadd_ps(m, _mm256_loadu_ps(sum + k / 32), t->acc[r][c]);
+    }
+    WEFT__UNROLL for (int n = 0; n < 4; n++)
+    {
+        __m256i bytes = load32(block + 16 + 32 * n);
+        __m256i w[2] = {low_nibbles(bytes), high_nibbles(bytes)};
+        WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int i = 0; i < 2; i++)
+        {
+            t->acc[r][c] = add_dot(t->acc[r][c], w[i], load32(t->q[c] + k + 64 * n + 32 * i), ones,
+                                   scale[c] + 2 * n + i);
+        }
+    }
+}
+
+// The offset of the weights in the sum of a block: sc times the scaled sums of x, without d.
+WEFT__INLINE __m256 offsets_q6_k(const struct tile *t, int c, int64_t k, const __m256 sc[2])
+{
+    const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    __m256 x = _mm256_loadu_ps(t->scale[c] + k / 32), offsets = _mm256_setzero_ps();
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        __m256 sum = _mm256_cvtepi32_ps(load32(t->sum[c] + k / 16 + 8 * i));
+        __m256i lane = _mm256_add_epi32(twice, _mm256_set1_epi32(4 * i));
+        __m256 scaled = _mm256_mul_ps(sum, _mm256_permutevar8x32_ps(x, lane));
+        offsets = _mm256_fmadd_ps(scaled, sc[i], offsets);
+    }
+    return offsets;
+}
+
+// The 128 columns of half n of a q6_k block: 32 more than the weights, groups of 32.
+WEFT__INLINE void unpack_q6_k(const unsigned char *block, int n, __m256i w[4])
+{
+    const __m256i two_bits = _mm256_set1_epi8(0x30);
+    __m256i first = load32(block + 64 * n), second = load32(block + 64 * n + 32);
+    __m256i top = load32(block + 128 + 32 * n);
+    w[0] = _mm256_and_si256(_mm256_slli_epi16(top, 4), two_bits);
+    w[1] = _mm256_and_si256(_mm256_slli_epi16(top, 2), two_bits);
+    w[2] = _mm256_and_si256(top, two_bits);
+    w[3] = _mm256_and_si256(_mm256_srli_epi16(top, 2), two_bits);
+    w[0] = _mm256_or_si256(w[0], low_nibbles(first));
+    w[1] = _mm256_or_si256(w[1], low_nibbles(second));
+    w[2] = _mm256_or_si256(w[2], high_nibbles(first));
+    w[3] = _mm256_or_si256(w[3], high_nibbles(second));
+}
+
+WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, int64_t k, int cols)
+{
+    // Scales of even sixteens in the low half, of odd ones in the high half.
+    const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 192));
+    __m256i factors = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, even_odd));
+    __m256 sc[2] = {
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes))),
+    };
+    __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)load_half(block + 208)));
+    float scale[WEFT__TILE_COLS][8];
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, _mm256_loadu_ps(t->scale[c] + k / 32)));
+        t->acc[r][c] = _mm256_fmadd_ps(d, offsets_q6_k(t, c, k, sc), t->acc[r][c]);
+    }
+    WEFT__UNROLL for (int n = 0; n < 2; n++)
+    {
+        __m256i w[4];
+        unpack_q6_k(block, n, w);
+        WEFT__UNROLL for (int g = 0; g < 4; g++)
+        {
+            int j = 4 * n + g;
+            __m256i pair = _mm256_set1_epi16((short)((2 * j + 1) << 8 | 2 * j));
+            __m256i pairs = _mm256_shuffle_epi8(factors, pair);
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                t->acc[r][c] =
+                    add_dot(t->acc[r][c], w[g], load32(t->q[c] + k + 32 * j), pairs, scale[c] + j);
+            }
+        }
+    }
+}
+
+typedef void step_fn(struct tile *t, int r, const unsigned char *block, int64_t k, int cols);
+
+WEFT__INLINE void dot_blocks256(struct tile *t, int64_t columns, int rows, int cols, step_fn *step,
+                                int block_bytes)
+{
+    for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += block_bytes)
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
+            step(t, r, t->w.first + r * t->w.stride + offset, k, cols);
+        }
+}
+
+WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
+{
+    dot_blocks256(t, columns, rows, cols, step_q4_k, 144);
+}
+
+WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
+{
+    dot_blocks256(t, columns, rows, cols, step_q6_k, 210);
+}
+
+typedef void dot_fn(struct tile *t, int64_t columns, int rows, int cols);
+
+WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
+                                int32_t col, int cols, dot_fn *dot)
+{
+    const struct weft__q8_acts *acts = &call->acts;
+    struct tile t;
+    t.w = weft__linear_rows_at(call, row, rows);
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        int64_t m = weft__linear_tile_col(call, col, c);
+        t.q[c] = acts->q + m * acts->stride;
+        t.scale[c] = acts->scale + m * acts->stride / 32;
+        t.sum[c] = (const int32_t *)acts->sum + m * acts->stride / acts->layout->sum_elems;
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            t.acc[r][c] = _mm256_setzero_ps();
+        }
+    }
+    dot(&t, call->cols, rows, cols);
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (col + c < call->batch)
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
+    }
+}
+
+#define LINEAR_AVX2(weight, dot)                                                                   \
+    weft__linear_fn weft__linear_##weight##_q8_avx2;                                               \
+    void weft__linear_##weight##_q8_avx2(const struct weft__linear_call *call, int64_t row0,       \
+                                         int64_t row1)                                             \
+    {                                                                                              \
+        if (call->batch > WEFT__FEW_ROWS && !call->batch_invariant)                                \
+            weft__linear_gemm_##weight##_avx2(call, row0, row1);                                   \
+        else                                                                                       \
+            WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \
+    }
+
+LINEAR_AVX2(Q8_0, dot_q8_0)
+LINEAR_AVX2(Q4_0, dot_q4_0)
+LINEAR_AVX2(Q4_K, dot_q4_k)
+LINEAR_AVX2(Q6_K, dot_q6_k)

@@ -16,7 +16,7 @@ static const struct weft__q8_layout weft__q8_layout_plain = {{0, 1, 2, 3, 4, 5, 
 // out the offset.
 //      q8_0, q4_0   first halves of four blocks, then second halves
 //      q4_k         low nibbles of 64 bytes: groups 0 and 2; high nibbles: groups 1 and 3
-// The AVX2 tiles need no sums, the panels do.
+// AVX2 keeps the columns in order and takes the offset out in the same way.
 #ifdef WEFT__X86
 static const struct weft__q8_layout weft__q8_layout_avx2_q4_0 = {{0, 1, 2, 3, 4, 5, 6, 7}, 32, -8};
 static const struct weft__q8_layout weft__q8_layout_avx2_q6_k = {{0, 1, 2, 3, 4, 5, 6, 7}, 16, -32};
