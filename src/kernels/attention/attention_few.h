@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// Attention of few rows (decode): keys and values are read in place, each once for all rows, and memory is what
-// counts. Part of attention_simd.h.
+// Attention of few rows (decode): keys and values are read in place, each once for all rows, and
+// memory is what counts. Part of attention_simd.h.
 //
-// Scores run one block ahead of values, a group of keys at a time, so that arithmetic and requests to memory
-// are spread evenly. The window says where the rows of three blocks lie:
+// Scores run one block ahead of values, a group of keys at a time, so that arithmetic and requests
+// to memory are spread evenly. The window says where the rows of three blocks lie:
 //
 //      at:   |  block b - 1: values  |  block b: keys  |  block b + 1  |
 //               ^ group                 ^ group
 //               |<- near ->|            |<- near ->|      asked for from the L2 cache, for L1
 //               |<------- BLOCK ------->|<------ BLOCK ---->|  asked for from memory, for L2
 //
-// so a line is in L2 when `near` asks for it, and in L1 when it is read. NOTES.md has the measurements.
+// so a line is in L2 when `near` asks for it, and in L1 when it is read. NOTES.md has the
+// measurements.
 #ifndef WEFT_KERNELS_ATTENTION_FEW_H
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
 enum { LINE = 64, NEAR_BYTES = 4096 };
 
-// What the loops are unrolled for. Both products keep DIRECT_SUMS sums in registers: rows x keys of the scores,
-// rows x vectors of the head of the results.
+// What the loops are unrolled for. Both products keep DIRECT_SUMS sums in registers: rows x keys of
+// the scores, rows x vectors of the head of the results.
 struct shape {
     weft_dtype kv;
     int rows, batch; // FEW_ROWS or half of it; batch: keys, and vectors, for the sums to be full
@@ -51,7 +52,8 @@ INLINE void ask(const struct group *g, int j, int32_t column, int size)
     __builtin_prefetch((const char *)g->pool + (g->far[j] + column) * size, 0, 2);
 }
 
-// sums[row][key] += q[row] * key for one vector of the head, of which `rest` elements exist if it is not 0.
+// sums[row][key] += q[row] * key for one vector of the head, of which `rest` elements exist if it
+// is not 0.
 INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int32_t column,
                          const int rest, vf32 *sums)
 {
@@ -149,8 +151,8 @@ INLINE void add_values(struct shape shape, const struct group *g, const float *w
         add_columns(shape, g, weight, acc, column, keys, 1, head_dim - column);
 }
 
-// Scores of the keys k .. k + DIRECT_GROUP of block b, of which there are n. Those past the n-th are rows that
-// exist: their scores are masked.
+// Scores of the keys k .. k + DIRECT_GROUP of block b, of which there are n. Those past the n-th
+// are rows that exist: their scores are masked.
 INLINE void score_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
 {
     for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += shape.batch) {
@@ -186,7 +188,8 @@ static void shrink_results(const struct state *s)
     }
 }
 
-// Where the rows of a block lie; past the n-th, the last one that there is, so that every row exists.
+// Where the rows of a block lie; past the n-th, the last one that there is, so that every row
+// exists.
 static void fill_block(struct cursor *cursor, int64_t *at, int32_t n, int64_t last)
 {
     walk(cursor, n, at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Attention of many rows (prefill): a block of keys and values is widened to f32, the keys transposed, and
-// both products are panels of PANEL_ROWS x PANEL_VECTORS sums in registers. Part of attention_simd.h.
+// Attention of many rows (prefill): a block of keys and values is widened to f32, the keys
+// transposed, and both products are panels of PANEL_ROWS x PANEL_VECTORS sums in registers. Part of
+// attention_simd.h.
 #ifndef WEFT_KERNELS_ATTENTION_MANY_H
 #define WEFT_KERNELS_ATTENTION_MANY_H
 
@@ -41,7 +42,8 @@ INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
     }
 }
 
-// c[PANEL_ROWS][vectors] = c * shrink + a[PANEL_ROWS][depth] b[depth][vectors]; shrink NULL: c = a b.
+// c[PANEL_ROWS][vectors] = c * shrink + a[PANEL_ROWS][depth] b[depth][vectors]
+// shrink NULL: c = a b
 INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
                   int64_t c_stride, int32_t depth, const int vectors, const float *shrink)
 {

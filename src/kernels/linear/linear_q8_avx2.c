@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Quantised weights by 8-bit activations for a few rows of X (decode, small batches), with AVX2. The lanes of
-// a register lie along the columns of W in the order of the weights, and several rows of W share each load
-// of x. NOTES.md has the reasons and figures.
+// Quantised weights by 8-bit activations for a few rows of X (decode, small batches), with AVX2.
+// The lanes of a register lie along the columns of W in the order of the weights, and several rows
+// of W share each load of x. NOTES.md has the reasons and figures.
 //
-// vpmaddubsw wants one unsigned operand and saturates at 16 bits: nibbles and six-bit weights go as they are
-// (2 * 63 * 127 < 2^15) and their offset comes back through the sums of the activations; the signs of q8_0
-// move to x (2 * 128 * 127 < 2^15). Scales of several groups are made at once, pass through memory and come
-// back as broadcasts, which cost no arithmetic port.
+// vpmaddubsw wants one unsigned operand and saturates at 16 bits: nibbles and six-bit weights go as
+// they are (2 * 63 * 127 < 2^15) and their offset comes back through the sums of the activations;
+// the signs of q8_0 move to x (2 * 128 * 127 < 2^15). Scales of several groups are made at once,
+// pass through memory and come back as broadcasts, which cost no arithmetic port.
 #include "src/kernels/cpu/avx2.h"
 #include "src/kernels/linear/linear_gemm_avx2.h"
 #include "src/kernels/linear/linear_rows.h"
@@ -152,7 +152,8 @@ WEFT__INLINE void dot_q8_0(struct tile *t, int64_t columns, int rows, int cols)
 WEFT__INLINE void scales_q4_k(const unsigned char *block, __m256 *scale, __m256 *minimum)
 {
     __m128i head = _mm_loadu_si128((const __m128i *)block);
-    // Bytes of the block: 4..7 sc and the tops of sc 4..7, 8..11 m likewise, 12..15 the low nibbles.
+    // Bytes of the block: 4..7 sc and the tops of sc 4..7, 8..11 m likewise, 12..15 the low
+    // nibbles.
     __m128i low = _mm_shuffle_epi32(head, _MM_SHUFFLE(3, 2, 3, 1));
     low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
     low = _mm_and_si128(low, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
