@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -56,7 +57,7 @@ void engine_model_close(engine_model *model);
 
 typedef struct engine_model_info {
     const char *architecture; // "llama", "qwen2", ...
-    const char *name;         // general.name, or "" if the file has none
+    const char *name;         // general.name made printable, or "" if the file has none
     int32_t layers, embedding_dim, q_heads, kv_heads, head_dim, feed_forward_dim, vocab;
     int32_t trained_context; // tokens
     int32_t window;          // sliding-window attention, in keys; 0: none
@@ -147,7 +148,8 @@ typedef struct engine_generation {
     engine_sampling sampling;
     const char *const *stops; // stop strings, NULL-terminated list; NULL: none
     bool ignore_end;          // go on past the model's end token
-    // Receives text as it comes, whole UTF-8 characters, never part of a stop string; false stops.
+    // Called after every token with the text that has become certain, whole UTF-8 characters, never part
+    // of a stop string; often none. False stops.
     bool (*write)(void *user, const char *text, size_t bytes);
     engine_progress_fn *progress; // of the prompt
     void *user;

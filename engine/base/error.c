@@ -3,16 +3,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-// Names from hostile files end up in these texts; none of them may steer the reader's terminal.
-static void blank_control_bytes(char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte < 0x20 || byte == 0x7f)
-            *text = '?';
-    }
-}
+#include "engine/base/text.h"
+
+enum { MAX_CONTEXT_BYTES = 200 }; // so that a long path leaves room for what is wrong with it
 
 bool engine_fail(engine_error *err, const char *format, ...)
 {
@@ -22,7 +17,7 @@ bool engine_fail(engine_error *err, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(err->text, sizeof(err->text), format, arguments);
     va_end(arguments);
-    blank_control_bytes(err->text);
+    text_make_printable(err->text);
     return false;
 }
 
@@ -31,5 +26,8 @@ bool engine_fail_in(engine_error *err, const char *context)
     if (err == NULL)
         return false;
     engine_error inner = *err;
+    size_t bytes = strlen(context);
+    if (bytes > MAX_CONTEXT_BYTES)
+        return engine_fail(err, "...%s: %s", context + (bytes - MAX_CONTEXT_BYTES), inner.text);
     return engine_fail(err, "%s: %s", context, inner.text);
 }

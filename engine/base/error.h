@@ -18,10 +18,10 @@ typedef struct engine_error {
 #define ENGINE_PRINTF(format_index, first_index)
 #endif
 
-// Writes the text (cut to fit, control bytes replaced by '?') and returns false.
+// Writes the text (cut to fit, made printable: base/text.h) and returns false.
 bool engine_fail(engine_error *err, const char *format, ...) ENGINE_PRINTF(2, 3);
 
-// Puts "context: " before a text that is already there and returns false.
+// Puts "context: " before a text that is already there and returns false; of a long context only the end.
 bool engine_fail_in(engine_error *err, const char *context);
 
 #endif

@@ -26,31 +26,29 @@ static const char *cure_for(int error)
     }
 }
 
-static bool fail_with_errno(engine_error *err, const char *path, const char *action)
+static bool fail_with_errno(engine_error *err, const char *action)
 {
     int error = errno;
-    return engine_fail(err, "%s: cannot %s: %s; %s", path, action, strerror(error),
-                       cure_for(error));
+    return engine_fail(err, "cannot %s: %s; %s", action, strerror(error), cure_for(error));
 }
 
-static bool map_descriptor(file_map *map, int descriptor, const char *path, engine_error *err)
+static bool map_descriptor(file_map *map, int descriptor, engine_error *err)
 {
     struct stat status;
     if (fstat(descriptor, &status) != 0)
-        return fail_with_errno(err, path, "examine");
+        return fail_with_errno(err, "examine");
     if (S_ISDIR(status.st_mode))
-        return engine_fail(err, "%s: is a directory; name a file inside it", path);
+        return engine_fail(err, "is a directory; name a file inside it");
     if (!S_ISREG(status.st_mode))
-        return engine_fail(err, "%s: is not a regular file and cannot be mapped; copy it to disk",
-                           path);
+        return engine_fail(err, "is not a regular file and cannot be mapped; copy it to disk");
     if (status.st_size <= 0)
-        return engine_fail(err, "%s: is empty; download or write it again", path);
+        return engine_fail(err, "is empty; download or write it again");
     size_t size_bytes;
     if (!checked_size((uint64_t)status.st_size, &size_bytes))
-        return engine_fail(err, "%s: is too large for this machine's address space", path);
+        return engine_fail(err, "is too large for this machine's address space");
     void *data = mmap(NULL, size_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (data == MAP_FAILED)
-        return fail_with_errno(err, path, "map");
+        return fail_with_errno(err, "map");
     *map = (file_map){.data = data, .size_bytes = size_bytes};
     return true;
 }
@@ -59,11 +57,11 @@ bool file_map_open(file_map *map, const char *path, engine_error *err)
 {
     // O_NONBLOCK: opening a pipe must lead to an error, not wait for a writer.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-        return fail_with_errno(err, path, "open");
-    bool mapped = map_descriptor(map, descriptor, path, err);
-    close(descriptor);
-    return mapped;
+    bool mapped =
+        descriptor >= 0 ? map_descriptor(map, descriptor, err) : fail_with_errno(err, "open");
+    if (descriptor >= 0)
+        close(descriptor);
+    return mapped || engine_fail_in(err, path);
 }
 
 void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes)

@@ -115,8 +115,8 @@ const gguf_entry *gguf_entry_at(const gguf_file *file, size_t index);
 // NULL if the file has no such key.
 const gguf_entry *gguf_find(const gguf_file *file, const char *key);
 
-// The value as a person reads it, cut to fit and NUL-terminated: numbers, text with control bytes
-// replaced by '?', "3 x u32" for arrays. Returns text. size_bytes > 0.
+// The value as a person reads it, cut to fit and NUL-terminated: numbers, text made printable
+// (base/text.h), "3 x u32" for arrays. Returns text. size_bytes > 0.
 const char *gguf_value_text(const gguf_entry *entry, char *text, size_t size_bytes);
 
 typedef enum gguf_lookup {

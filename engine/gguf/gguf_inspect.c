@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/base/text.h"
 #include "engine/gguf/gguf_file.h"
 
 static void string_text(gguf_string string, char *text, size_t size_bytes)
 {
     size_t length = string.size_bytes < size_bytes - 1 ? string.size_bytes : size_bytes - 1;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)string.data[i];
-        text[i] = byte < 0x20 || byte == 0x7f ? '?' : string.data[i];
-    }
+    for (size_t i = 0; i < length; i++)
+        text[i] = string.data[i] ? string.data[i] : '?';
     text[length] = '\0';
+    text_make_printable(text);
 }
 
 const char *gguf_value_text(const gguf_entry *entry, char *text, size_t size_bytes)

@@ -5,6 +5,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
 #include "engine/base/cursor.h"
+#include "engine/base/text.h"
 #include "engine/gguf/gguf_file.h"
 
 #define DAMAGED "the file is damaged: download or convert it again"
@@ -116,14 +117,8 @@ static bool read_string(parser *p, gguf_string *string)
 // Names appear in messages and serve as identifiers, so they are held to be printable.
 static bool is_clean_name(gguf_string name, size_t max_bytes)
 {
-    if (name.size_bytes == 0 || name.size_bytes > max_bytes)
-        return false;
-    for (size_t i = 0; i < name.size_bytes; i++) {
-        unsigned char byte = (unsigned char)name.data[i];
-        if (byte < 0x20 || byte == 0x7f)
-            return false;
-    }
-    return true;
+    return name.size_bytes > 0 && name.size_bytes <= max_bytes &&
+           text_is_printable(name.data, name.size_bytes);
 }
 
 static size_t min_element_bytes(gguf_value_type type)
@@ -198,7 +193,7 @@ static bool parse_entry(parser *p, size_t index)
     if (!is_clean_name(entry->key, GGUF_MAX_KEY_BYTES))
         return engine_fail(p->err,
                            "metadata key %zu is empty, longer than %d bytes or holds "
-                           "control characters; %s",
+                           "control characters or bytes that are not UTF-8; %s",
                            index, GGUF_MAX_KEY_BYTES, DAMAGED);
     entry->type = (gguf_value_type)cursor_u32(&p->in);
     if (!read_value(p, entry))
@@ -249,7 +244,7 @@ static bool read_tensor_name(parser *p, gguf_tensor *tensor, size_t index)
     if (!is_clean_name(name, GGUF_MAX_NAME_BYTES))
         return engine_fail(p->err,
                            "the name of tensor %zu is empty, longer than %d bytes or holds "
-                           "control characters; %s",
+                           "control characters or bytes that are not UTF-8; %s",
                            index, GGUF_MAX_NAME_BYTES, DAMAGED);
     memcpy(tensor->name, name.data, name.size_bytes); // the rest is zero
     if (!name_table_insert(&p->file->tensor_names, tensor->name, name.size_bytes, index))

@@ -158,8 +158,7 @@ static bool load(engine_model *model, const char *path, engine_error *err)
     if (!model->file)
         return false;
     if (gguf_get_string(model->file, "general.name", &name) == GGUF_FOUND)
-        snprintf(model->name, sizeof model->name, "%.*s",
-                 (int)(name.size_bytes < 127 ? name.size_bytes : 127), name.data);
+        gguf_value_text(gguf_find(model->file, "general.name"), model->name, sizeof model->name);
     if (!model_config_read(&model->config, model->file, err) ||
         !model_weights_bind(&model->weights, &model->config, model->file, err))
         return engine_fail_in(err, path);

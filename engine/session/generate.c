@@ -27,6 +27,7 @@ typedef struct generator {
     tokenizer_decoder decoder;
     tokenizer_text piece;
     stop_filter filter;
+    bool wrote; // for the last token
     bool done;
 } generator;
 
@@ -36,13 +37,19 @@ static void end(generator *g, engine_finish finish)
     g->done = true;
 }
 
+static void write_text(generator *g, const char *text, size_t bytes)
+{
+    g->wrote = true;
+    if (g->wish->write && !g->wish->write(g->wish->user, text, bytes))
+        end(g, ENGINE_FINISH_CANCEL);
+}
+
 // Hands on what the filter lets go.
 static void release(generator *g)
 {
     stop_filter *filter = &g->filter;
-    if (filter->release_bytes > 0 && g->wish->write &&
-        !g->wish->write(g->wish->user, filter->held.data, filter->release_bytes))
-        end(g, ENGINE_FINISH_CANCEL);
+    if (filter->release_bytes > 0)
+        write_text(g, filter->held.data, filter->release_bytes);
     stop_filter_released(filter);
 }
 
@@ -73,10 +80,13 @@ static bool next_token(generator *g, int32_t *token, engine_error *err)
         return true;
     }
     g->result->generated_tokens++;
+    g->wrote = false;
     // A matrix may have more rows than the tokenizer has pieces; such ids have no text.
     if (t && (size_t)*token < tokenizer_size(t) &&
         (!tokenizer_decoder_feed(&g->decoder, *token, &g->piece, err) || !emit(g, err)))
         return false;
+    if (!g->wrote && !g->done)
+        write_text(g, "", 0);
     if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
         end(g, ENGINE_FINISH_LENGTH);
     return true;
@@ -101,7 +111,8 @@ static bool generate(generator *g, engine_error *err)
             return false;
     }
     g->result->generation_seconds = now_seconds() - started;
-    if (!g->filter.stopped && session->model->tokenizer) {
+    bool flush = !g->filter.stopped && g->result->finish != ENGINE_FINISH_CANCEL;
+    if (flush && session->model->tokenizer) {
         if (!tokenizer_decoder_finish(&g->decoder, &g->piece, err) || !emit(g, err))
             return false;
         stop_filter_end(&g->filter);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +126,12 @@ bool engine_sample(engine_session *session, const engine_sampling *sampling, int
                              .tokens = token,
                              .workspace = model->sampler_workspace,
                              .workspace_bytes = weft_plan_workspace_bytes(model->sampler)};
-    if (weft_sample_run(model->sampler, &args) == WEFT_OK)
+    if (weft_sample_run(model->sampler, &args) != WEFT_OK)
+        return engine_fail(err, "sampling failed: %s", weft_error_text(model->context));
+    // The sampler takes NaN for impossible and chooses such a token only if there is no other.
+    if (isfinite(session->logits[*token]))
         return true;
-    return engine_fail(err, "sampling failed: %s", weft_error_text(model->context));
+    return engine_fail(err,
+                       "the logits of this model are not finite numbers: its file is damaged or "
+                       "was converted badly, get another");
 }

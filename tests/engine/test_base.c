@@ -20,6 +20,7 @@
 #include "engine/base/cursor.h"
 #include "engine/base/error.h"
 #include "engine/base/file_map.h"
+#include "engine/base/text.h"
 
 static void errors_are_one_clean_line(void **state)
 {
@@ -57,6 +58,45 @@ static void checked_arithmetic_refuses_wrapping(void **state)
     assert_false(checked_round_up(SIZE_MAX - 5, 32, &result));
     assert_true(is_power_of_two(1) && is_power_of_two(64));
     assert_false(is_power_of_two(0) || is_power_of_two(48));
+}
+
+static void texts_are_made_printable(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to;
+    } cases[] = {{"", ""},
+                 {"caf\xc3\xa9 \xe6\x97\xa5", "caf\xc3\xa9 \xe6\x97\xa5"},
+                 {"a\x1b[31mb\n\x7f", "a?[31mb??"},
+                 {"\xff\xfe\x9b", "???"},
+                 {"\xc2\x9b"
+                  "2J",
+                  "??2J"},                // CSI in one character
+                 {"\xe6\x97", "??"},      // cut short
+                 {"\xed\xa0\x80", "???"}, // half of a surrogate pair
+                 {"\xc0\xaf", "??"}};     // longer than need be
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", cases[i].from);
+        bool same = strcmp(cases[i].from, cases[i].to) == 0;
+        assert_int_equal(text_is_printable(text, strlen(text)), same);
+        text_make_printable(text);
+        assert_string_equal(text, cases[i].to);
+        assert_true(text_is_printable(text, strlen(text)));
+    }
+}
+
+// However long a path is, what is wrong with the file is said.
+static void long_contexts_leave_room(void **state)
+{
+    (void)state;
+    char path[5000];
+    engine_error err = {""};
+    memset(path, 'a', sizeof path);
+    snprintf(path + sizeof path - 12, 12, "/model.gguf");
+    engine_fail(&err, "is damaged; download it again");
+    engine_fail_in(&err, path);
+    assert_non_null(strstr(err.text, "/model.gguf: is damaged; download it again"));
 }
 
 static void allocation_is_zeroed_and_checked(void **state)
@@ -216,6 +256,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_one_clean_line),
         cmocka_unit_test(checked_arithmetic_refuses_wrapping),
+        cmocka_unit_test(texts_are_made_printable),
+        cmocka_unit_test(long_contexts_leave_room),
         cmocka_unit_test(allocation_is_zeroed_and_checked),
         cmocka_unit_test(cursor_reads_little_endian_at_any_position),
         cmocka_unit_test(cursor_stays_failed),

@@ -171,6 +171,25 @@ static void contradictions_are_refused(void **state)
     refuse_writer(&w, "unknown");
 }
 
+// A model that computes NaN must not pass for one that has nothing to say.
+static void logits_that_are_no_numbers_are_refused(void **state)
+{
+    (void)state;
+    engine_model *model =
+        open_shape(&(gguf_tiny_shape){.architecture = "llama", .dim = 8, .norms_are_nan = true});
+    const float temperatures[] = {0, 1};
+    for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
+        engine_error err = {""};
+        engine_result result;
+        engine_session *session = engine_session_open(model, &err);
+        engine_generation wish = {.max_tokens = 3, .sampling.params.temperature = temperatures[i]};
+        assert_false(engine_generate(session, (int32_t[]){1, 4}, 2, &wish, &result, &err));
+        check_refusal(&err, "not finite numbers");
+        engine_session_close(session);
+    }
+    engine_model_close(model);
+}
+
 static void impossible_options_are_refused(void **state)
 {
     (void)state;
@@ -231,6 +250,7 @@ int main(void)
         cmocka_unit_test(formats_without_kernels_are_refused),
         cmocka_unit_test(incomplete_models_are_refused),
         cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(logits_that_are_no_numbers_are_refused),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(impossible_tokens_are_refused),
     };

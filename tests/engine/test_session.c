@@ -230,6 +230,34 @@ static void ends_for_the_reason_it_says(void **state)
     engine_model_close(model);
 }
 
+static bool refuse_text(void *user, const char *text, size_t bytes)
+{
+    (void)user, (void)text, (void)bytes;
+    return false;
+}
+
+// The caller is asked after every token, also while all text is held back.
+static void ends_when_nothing_is_written(void **state)
+{
+    (void)state;
+    engine_model *model = open_model(1);
+    engine_session *session = open_session(model);
+    listener all = {.most = 0};
+    engine_generation wish = {.max_tokens = 8, .ignore_end = true};
+    generate(session, wish, &all);
+    char stop[sizeof all.text + 1];
+    snprintf(stop, sizeof stop, "%s#", all.text);
+    wish.stops = (const char *const[]){stop, NULL};
+    wish.write = refuse_text;
+    engine_result result;
+    engine_error err = {""};
+    assert_true(engine_generate(session, tokens, PROMPT, &wish, &result, &err));
+    assert_int_equal(result.finish, ENGINE_FINISH_CANCEL);
+    assert_int_equal(result.generated_tokens, 1);
+    engine_session_close(session);
+    engine_model_close(model);
+}
+
 static void repeats_with_its_seed(void **state)
 {
     (void)state;
@@ -277,6 +305,7 @@ int main(void)
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(ends_when_the_context_is_full),
         cmocka_unit_test(ends_for_the_reason_it_says),
+        cmocka_unit_test(ends_when_nothing_is_written),
         cmocka_unit_test(repeats_with_its_seed),
         cmocka_unit_test(stops_between_passes),
     };

@@ -161,6 +161,9 @@ static void bad_keys_are_refused(void **state)
     gguf_writer_u32(&w, "bad\nkey", 1);
     refuse(&w, "control characters");
     w = gguf_writer_new();
+    gguf_writer_u32(&w, "bad\xff", 1);
+    refuse(&w, "not UTF-8");
+    w = gguf_writer_new();
     char *longest = malloc(GGUF_MAX_KEY_BYTES + 2);
     memset(longest, 'k', GGUF_MAX_KEY_BYTES + 1);
     longest[GGUF_MAX_KEY_BYTES + 1] = '\0';
@@ -204,6 +207,9 @@ static void bad_tensor_names_are_refused(void **state)
     refuse(&w, "tensor 0 is empty");
     w = gguf_writer_new();
     gguf_writer_tensor(&w, "esc\x1b[2J", F32, 1, shape, NULL, 16);
+    refuse(&w, "control characters");
+    w = gguf_writer_new();
+    gguf_writer_tensor(&w, "csi\xc2\x9b", F32, 1, shape, NULL, 16);
     refuse(&w, "control characters");
     char name[GGUF_MAX_NAME_BYTES + 2];
     memset(name, 'n', sizeof(name) - 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/support/gguf_tiny_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +61,7 @@ static void write_matrix(gguf_writer *w, const gguf_tiny_shape *shape, const cha
 static void write_norm(gguf_writer *w, const gguf_tiny_shape *shape, const char *name)
 {
     const uint16_t half_one = 0x3c00;
-    const float one = 1;
+    const float one = shape->norms_are_nan ? (float)NAN : 1;
     byte_buffer ones = {0};
     for (int64_t i = 0; i < shape->dim; i++)
         buffer_bytes(&ones, shape->norms_in_f16 ? (const void *)&half_one : &one,

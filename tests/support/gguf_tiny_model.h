@@ -11,6 +11,7 @@ typedef struct gguf_tiny_shape {
     uint32_t matrix_type;     // ggml id: 0 f32, 1 f16, 2 q4_0, ...
     int64_t dim;              // of embeddings, of the one head and of the feed-forward part
     bool norms_in_f16;        // stored with a second dimension of 1
+    bool norms_are_nan;       // not with norms_in_f16
 } gguf_tiny_shape;
 
 // The smallest model that the engine runs: one layer, one head, a vocabulary of TINY_MODEL_VOCAB pieces,
