@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // weft chat: a conversation. Every turn renders all of it; the session evaluates only what is new.
 #define _POSIX_C_SOURCE 200809L
-#include <editline/readline.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,14 +11,16 @@
 static const char help[] =
     "usage: weft chat MODEL [options]\n"
     "\n"
-    "A conversation with the model, line by line. Ctrl-C stops an answer, Ctrl-D ends.\n"
+    "A conversation with the model, line by line. Ctrl-C stops an answer or discards a line, "
+    "Ctrl-D\n"
+    "ends.\n"
     "\n"
     "  /reset     forget the conversation\n"
     "  /stats     show or hide the figures after each answer\n"
     "  /help      these commands\n"
     "  /quit      end\n"
     "\n"
-    "  -n, --tokens N      most tokens of an answer; default: until the model ends\n"
+    "  -n, --tokens N      most tokens of an answer; 0 (default): until the model ends\n"
     "\n"
     "sampling:\n" CLI_SAMPLING_HELP "\n"
     "model:\n" CLI_MODEL_HELP;
@@ -27,7 +29,8 @@ typedef struct conversation {
     const cli_command *self;
     const char *model_path;
     int32_t tokens;
-    bool stats, terminal;
+    int status; // to exit with
+    bool stats;
     engine_options options;
     cli_sampling sampling;
     engine_model *model;
@@ -37,6 +40,7 @@ typedef struct conversation {
     size_t message_count, message_room;
     tokenizer_text answer;
     cli_progress progress;
+    cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
 
 static int parse(conversation *c, int argc, char **argv)
@@ -99,9 +103,8 @@ static bool output(void *user, const char *text, size_t bytes)
 {
     conversation *c = user;
     cli_progress_clear(&c->progress);
-    fwrite(text, 1, bytes, stdout);
-    fflush(stdout);
-    return tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
+    bool fine = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    return fine && tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
 }
 
 static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -146,12 +149,8 @@ static bool answer(conversation *c, engine_error *err)
 // The next line, without its end; NULL at the end of input. The caller frees it.
 static char *next_line(const conversation *c)
 {
-    if (c->terminal) {
-        char *line = readline("> ");
-        if (line && *line)
-            add_history(line);
-        return line;
-    }
+    if (c->lines)
+        return cli_line_editor_read(c->lines);
     char *line = NULL;
     size_t room = 0;
     ssize_t bytes = getline(&line, &room, stdin);
@@ -178,30 +177,37 @@ static bool obey(conversation *c, const char *line)
     return true;
 }
 
-static int converse(conversation *c)
+// Answers a message; false if the conversation cannot go on. At a terminal it can after any failure but
+// that of standard output, of which main tells.
+static bool reply(conversation *c, const char *line)
 {
     engine_error err = {{0}};
+    size_t before = c->message_count;
+    if (add_message(c, "user", line, strlen(line)) && answer(c, &err))
+        return !ferror(stdout);
+    drop_messages(c, before);
+    int status = cli_failed(c->self, "%s", err.text[0] ? err.text : "out of memory");
+    c->status = c->lines ? CLI_DONE : status;
+    return c->lines != NULL;
+}
+
+static int converse(conversation *c)
+{
     char *line;
     if (!start_over(c))
         return cli_failed(c->self, "out of memory");
-    for (bool go_on = true; go_on && (line = next_line(c)); free(line)) {
-        size_t before = c->message_count;
-        if (line[0] == '/') {
+    for (bool go_on = true; go_on; free(line)) {
+        line = next_line(c);
+        if (!line && ferror(stdin) && !cli_interrupted())
+            return cli_failed(c->self, "standard input cannot be read: %s", strerror(errno));
+        if (!line)
+            break;
+        if (line[0] == '/')
             go_on = obey(c, line);
-            continue;
-        }
-        if (!*line)
-            continue;
-        if (!add_message(c, "user", line, strlen(line)) || !answer(c, &err)) {
-            drop_messages(c, before);
-            cli_failed(c->self, "%s", err.text[0] ? err.text : "out of memory");
-            if (!c->terminal) {
-                free(line);
-                return CLI_FAILED;
-            }
-        }
+        else if (*line)
+            go_on = reply(c, line);
     }
-    return CLI_DONE;
+    return c->status;
 }
 
 static int open_and_converse(conversation *c)
@@ -214,18 +220,22 @@ static int open_and_converse(conversation *c)
         c->session = engine_session_open(c->model, &err);
     if (!c->session)
         return cli_failed(c->self, "%s", err.text);
-    if (c->terminal)
+    if (isatty(STDIN_FILENO)) {
+        c->lines = cli_line_editor_open();
+        if (!c->lines)
+            return cli_failed(c->self, "out of memory");
         fprintf(stderr, "Type a message; /help lists commands, Ctrl-D ends.\n");
+    }
     return converse(c);
 }
 
 static int chat_main(const cli_command *self, int argc, char **argv)
 {
-    conversation c = {
-        .self = self, .sampling = cli_sampling_default(), .terminal = isatty(STDIN_FILENO)};
+    conversation c = {.self = self, .sampling = cli_sampling_default()};
     int status = parse(&c, argc, argv);
     if (status < 0)
         status = open_and_converse(&c);
+    cli_line_editor_close(c.lines);
     drop_messages(&c, 0);
     free(c.messages);
     tokenizer_text_free(&c.answer);

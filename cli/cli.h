@@ -6,6 +6,7 @@
 // cli_<name> and is listed in main.c.
 
 #include <getopt.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -94,6 +95,20 @@ const char *cli_operand(const cli_command *self, int argc, char **argv, const ch
 // A whole file, or standard input for "-", NUL-terminated; NULL with a message. The caller frees it.
 char *cli_read_file(const cli_command *self, const char *path, size_t *bytes);
 
+// Lines typed at a terminal, with editing and a history; NULL when memory is short. Reading returns the
+// next line without its end, which the caller frees, or NULL at the end of input; Ctrl-C discards a line.
+typedef struct cli_line_editor cli_line_editor;
+cli_line_editor *cli_line_editor_open(void);
+void cli_line_editor_close(cli_line_editor *lines); // may be NULL
+char *cli_line_editor_read(cli_line_editor *lines);
+
+// Text from the command line as JSON, made printable; NULL when memory is short.
+json_t *cli_json_text(const char *text);
+
+// Prints an object on a line of its own and takes it over; NULL is a lack of memory. Returns the exit
+// status.
+int cli_print_json(const cli_command *self, json_t *object);
+
 // Progress on standard error, only if that is a terminal: an engine_progress_fn whose user is a
 // cli_progress. cli_progress_clear wipes the line.
 typedef struct cli_progress {
@@ -178,6 +193,9 @@ cli_sampling cli_sampling_default(void);
 // Takes one of CLI_SAMPLING_OPTIONS; false (with a message) if its value is bad.
 bool cli_sampling_option(const cli_command *self, int option, const char *value,
                          cli_sampling *sampling);
+
+// Tokens per second after the first one, which belongs to the prompt; 0 if there was no other.
+double cli_generation_rate(const engine_result *result);
 
 // The line of figures after a generation, on standard error.
 void cli_print_result(const engine_result *result, const engine_model *model);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // weft info: what this program can use on this machine.
-#include <jansson.h>
-
 #include "cli/cli.h"
 
 static const char help[] =
@@ -53,12 +51,7 @@ static int print_summary(const cli_command *self, const weft_context *context, b
     json_t *object = json_pack("{s:s, s:s, s:i, s:b, s:s}", "version", weft_version(), "isa",
                                weft_context_isa(context), "threads", weft_context_threads(context),
                                "gpu", missing == NULL, "gpu_missing", missing ? missing : "");
-    if (!object)
-        return cli_failed(self, "out of memory");
-    json_dumpf(object, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(object);
-    return CLI_DONE;
+    return cli_print_json(self, object);
 }
 
 static int info_main(const cli_command *self, int argc, char **argv)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft inspect: what a model file holds and what running it takes.
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -14,11 +13,12 @@ static const char help[] =
     "\n"
     "  --tensors           list every tensor\n"
     "  --keys              list every metadata key\n"
-    "  --json              one JSON object\n"
+    "  --json              one JSON object; the lists are its tensor_list and key_list\n"
     "\n"
     "model:\n" CLI_MODEL_HELP;
 
 enum { OPT_TENSORS = 1, OPT_KEYS, OPT_JSON };
+enum { KEY_TEXT_BYTES = 128 }; // of a value that is shown
 
 typedef struct request {
     const cli_command *self;
@@ -82,6 +82,20 @@ static json_t *tensors_json(const gguf_file *file)
     return list;
 }
 
+static json_t *keys_json(const gguf_file *file)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < gguf_key_count(file); i++) {
+        char text[KEY_TEXT_BYTES];
+        const gguf_entry *entry = gguf_entry_at(file, i);
+        json_array_append_new(list, json_pack("{s:s%, s:s, s:s}", "key", entry->key.data,
+                                              entry->key.size_bytes, "type",
+                                              gguf_value_type_name(entry->type), "value",
+                                              gguf_value_text(entry, text, sizeof text)));
+    }
+    return list;
+}
+
 static json_t *model_json(const engine_model_info *info)
 {
     return json_pack(
@@ -101,20 +115,17 @@ static int print_json(const request *wish, const gguf_file *file, const engine_m
                       const char *why)
 {
     json_t *object =
-        json_pack("{s:s, s:i, s:I, s:I, s:o, s:b, s:s}", "file", wish->path, "gguf_version",
-                  (int)gguf_version(file), "file_bytes", (json_int_t)gguf_size_bytes(file),
-                  "tensors", (json_int_t)gguf_tensor_count(file), "formats", formats_json(file),
-                  "runs", info != NULL, "why_not", why);
+        json_pack("{s:o, s:i, s:I, s:I, s:o, s:b, s:s}", "file", cli_json_text(wish->path),
+                  "gguf_version", (int)gguf_version(file), "file_bytes",
+                  (json_int_t)gguf_size_bytes(file), "tensors", (json_int_t)gguf_tensor_count(file),
+                  "formats", formats_json(file), "runs", info != NULL, "why_not", why);
     if (object && info)
         json_object_set_new(object, "model", model_json(info));
     if (object && wish->tensors)
         json_object_set_new(object, "tensor_list", tensors_json(file));
-    if (!object)
-        return cli_failed(wish->self, "out of memory");
-    json_dumpf(object, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(object);
-    return CLI_DONE;
+    if (object && wish->keys)
+        json_object_set_new(object, "key_list", keys_json(file));
+    return cli_print_json(wish->self, object);
 }
 
 static void print_model(const engine_model_info *info)
@@ -162,7 +173,7 @@ static void print_keys(const gguf_file *file)
 {
     putchar('\n');
     for (size_t i = 0; i < gguf_key_count(file); i++) {
-        char text[128];
+        char text[KEY_TEXT_BYTES];
         const gguf_entry *entry = gguf_entry_at(file, i);
         gguf_value_text(entry, text, sizeof text);
         printf("%-44.*s %s\n", (int)entry->key.size_bytes, entry->key.data, text);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <errno.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -32,20 +33,31 @@ static void print_overview(FILE *to)
         to);
 }
 
+// What was printed must have arrived: a full disk is a failure like any other.
+static int settle_output(const char *name, int status)
+{
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != CLI_DONE)
+        return status;
+    fprintf(stderr, "weft%s%s: standard output cannot be written%s%s\n", *name ? " " : "", name,
+            errno ? ": " : "", errno ? strerror(errno) : "");
+    return CLI_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_overview(stdout);
-        return CLI_DONE;
+        return settle_output("", CLI_DONE);
     }
     if (strcmp(name, "--version") == 0) {
         printf("weft %s\n", weft_version());
-        return CLI_DONE;
+        return settle_output("", CLI_DONE);
     }
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i]->name, name) == 0)
-            return commands[i]->run(commands[i], argc - 1, argv + 1);
+            return settle_output(name, commands[i]->run(commands[i], argc - 1, argv + 1));
     if (!*name)
         print_overview(stderr);
     else

@@ -6,6 +6,20 @@
 
 #include "cli/cli.h"
 
+// Words what getopt_long did not understand. For an option that it knows, optopt is its number.
+static int bad_option(const cli_command *self, const char *word, const struct option *options)
+{
+    if (optopt > ' ' && optopt <= '~')
+        return cli_bad_usage(self, "unknown option -%c", optopt);
+    size_t length = strcspn(word, "=");
+    if (optopt != 0)
+        return cli_bad_usage(self, "%.*s takes no value", (int)length, word);
+    for (const struct option *option = options; length > 2 && option->name; option++)
+        if (strncmp(option->name, word + 2, length - 2) == 0)
+            return cli_bad_usage(self, "%.*s may be more than one option", (int)length, word);
+    return cli_bad_usage(self, "unknown option %s", word);
+}
+
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status)
 {
@@ -19,7 +33,7 @@ int cli_next_option(const cli_command *self, int argc, char **argv, const struct
     if (option == ':')
         *status = cli_bad_usage(self, "%s needs a value", argv[optind - 1]);
     else if (option == '?')
-        *status = cli_bad_usage(self, "unknown option %s", argv[optind - 1]);
+        *status = bad_option(self, argv[optind - 1], options);
     else
         return option;
     return CLI_OPTIONS_BAD;

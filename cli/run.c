@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft run: one prompt, one answer.
 #define _POSIX_C_SOURCE 200809L
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,8 +17,9 @@ static const char help[] =
     "\n"
     "  -p, --prompt TEXT   the prompt\n"
     "  -f, --file FILE     read the prompt from FILE; - is standard input\n"
-    "  -n, --tokens N      most tokens to write; default: until the model ends or the context is "
-    "full\n"
+    "  -n, --tokens N      most tokens to write; 0 (default): until the model ends or the context "
+    "is\n"
+    "                      full\n"
     "  --raw               no chat template: continue the prompt\n"
     "  --quiet             no figures at the end\n"
     "  --json              one JSON object with text and figures instead\n"
@@ -177,22 +177,17 @@ static int print_json(const run_state *run)
 {
     const engine_result *result = &run->result;
     double prompt_seconds = result->prompt_seconds, seconds = result->generation_seconds;
-    json_t *object = json_pack(
-        "{s:s%, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I}", "text",
-        run->text.data ? run->text.data : "", run->text.size_bytes, "finish",
-        engine_finish_name(result->finish), "prompt_tokens", result->prompt_tokens,
-        "generated_tokens", result->generated_tokens, "prompt_tokens_per_second",
-        prompt_seconds > 0 ? result->prompt_tokens / prompt_seconds : 0.0,
-        "generated_tokens_per_second", seconds > 0 ? (result->generated_tokens - 1) / seconds : 0.0,
-        "first_token_seconds", result->first_token_seconds, "total_seconds",
-        prompt_seconds + seconds, "seed", (json_int_t)run->wish->sampling.sampling.params.seed,
-        "peak_memory_bytes", (json_int_t)cli_peak_memory_bytes());
-    if (!object)
-        return cli_failed(run->wish->self, "out of memory");
-    json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    putchar('\n');
-    json_decref(object);
-    return CLI_DONE;
+    json_t *object =
+        json_pack("{s:s%, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I}", "text",
+                  run->text.data ? run->text.data : "", run->text.size_bytes, "finish",
+                  engine_finish_name(result->finish), "prompt_tokens", result->prompt_tokens,
+                  "generated_tokens", result->generated_tokens, "prompt_tokens_per_second",
+                  prompt_seconds > 0 ? result->prompt_tokens / prompt_seconds : 0.0,
+                  "generated_tokens_per_second", cli_generation_rate(result), "first_token_seconds",
+                  result->first_token_seconds, "total_seconds", prompt_seconds + seconds, "seed",
+                  (json_int_t)run->wish->sampling.sampling.params.seed, "peak_memory_bytes",
+                  (json_int_t)cli_peak_memory_bytes());
+    return cli_print_json(run->wish->self, object);
 }
 
 static int report(const run_state *run)

@@ -69,16 +69,23 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
     }
 }
 
+double cli_generation_rate(const engine_result *result)
+{
+    if (result->generated_tokens < 2 || result->generation_seconds <= 0)
+        return 0;
+    return (result->generated_tokens - 1) / result->generation_seconds;
+}
+
 void cli_print_result(const engine_result *result, const engine_model *model)
 {
     engine_model_info info;
     engine_model_describe(model, &info);
-    double prompt = result->prompt_seconds, seconds = result->generation_seconds;
+    double prompt = result->prompt_seconds;
     fprintf(stderr,
             "\n[prompt %d tokens, %.1f tok/s | generated %d tokens, %.1f tok/s (%s) | first token "
             "after %.0f ms | memory %s, weights %s]\n",
             result->prompt_tokens, prompt > 0 ? result->prompt_tokens / prompt : 0,
-            result->generated_tokens, seconds > 0 ? (result->generated_tokens - 1) / seconds : 0,
+            result->generated_tokens, cli_generation_rate(result),
             engine_finish_name(result->finish), result->first_token_seconds * 1e3,
             cli_bytes(cli_peak_memory_bytes()), cli_bytes(info.weight_bytes));
 }

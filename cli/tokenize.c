@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // weft tokenize and weft detokenize: text to ids and back.
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +26,18 @@ static const char detokenize_help[] =
 
 enum { OPT_SPECIAL = 1, OPT_NO_BOS, OPT_IDS, OPT_JSON };
 
-static const struct option options[] = {{"file", required_argument, NULL, 'f'},
-                                        {"special", no_argument, NULL, OPT_SPECIAL},
-                                        {"no-bos", no_argument, NULL, OPT_NO_BOS},
-                                        {"ids", no_argument, NULL, OPT_IDS},
-                                        {"json", no_argument, NULL, OPT_JSON},
-                                        {"help", no_argument, NULL, CLI_OPT_HELP},
-                                        {0}};
+static const struct option tokenize_options[] = {{"file", required_argument, NULL, 'f'},
+                                                 {"special", no_argument, NULL, OPT_SPECIAL},
+                                                 {"no-bos", no_argument, NULL, OPT_NO_BOS},
+                                                 {"ids", no_argument, NULL, OPT_IDS},
+                                                 {"json", no_argument, NULL, OPT_JSON},
+                                                 {"help", no_argument, NULL, CLI_OPT_HELP},
+                                                 {0}};
+
+static const struct option detokenize_options[] = {{"special", no_argument, NULL, OPT_SPECIAL},
+                                                   {"json", no_argument, NULL, OPT_JSON},
+                                                   {"help", no_argument, NULL, CLI_OPT_HELP},
+                                                   {0}};
 
 typedef struct request {
     const cli_command *self;
@@ -42,7 +46,8 @@ typedef struct request {
 } request;
 
 // Returns -1 to go on, or an exit status.
-static int parse(request *wish, int argc, char **argv, const char *operand)
+static int parse(request *wish, int argc, char **argv, const struct option *options,
+                 const char *operand)
 {
     int option, status;
     while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
@@ -89,17 +94,14 @@ static json_t *piece_json(const tokenizer *t, int32_t id)
     return value ? value : json_string("");
 }
 
-static void print_json(const tokenizer *t, const tokenizer_ids *list)
+static int print_json(const request *wish, const tokenizer *t, const tokenizer_ids *list)
 {
     json_t *ids = json_array(), *pieces = json_array();
     for (size_t i = 0; i < list->count; i++) {
         json_array_append_new(ids, json_integer(list->ids[i]));
         json_array_append_new(pieces, piece_json(t, list->ids[i]));
     }
-    json_t *object = json_pack("{s:o, s:o}", "ids", ids, "pieces", pieces);
-    json_dumpf(object, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(object);
+    return cli_print_json(wish->self, json_pack("{s:o, s:o}", "ids", ids, "pieces", pieces));
 }
 
 static void print_lines(const tokenizer *t, const tokenizer_ids *list)
@@ -123,6 +125,17 @@ static void print_ids(const tokenizer_ids *list)
     putchar('\n');
 }
 
+static int print_tokens(const request *wish, const tokenizer *t, const tokenizer_ids *list)
+{
+    if (wish->json)
+        return print_json(wish, t, list);
+    if (wish->ids)
+        print_ids(list);
+    else
+        print_lines(t, list);
+    return CLI_DONE;
+}
+
 static int tokenize_text(const request *wish, const tokenizer *t, const char *text, size_t bytes)
 {
     tokenizer_ids list = {0};
@@ -130,20 +143,15 @@ static int tokenize_text(const request *wish, const tokenizer *t, const char *te
     unsigned flags = (wish->no_bos ? 0u : TOKENIZER_ADD_SPECIAL) |
                      (wish->special ? TOKENIZER_PARSE_SPECIAL : 0u);
     bool fine = tokenizer_encode(t, text, bytes, flags, &list, &err);
-    if (fine && wish->json)
-        print_json(t, &list);
-    else if (fine && wish->ids)
-        print_ids(&list);
-    else if (fine)
-        print_lines(t, &list);
+    int status = fine ? print_tokens(wish, t, &list) : cli_failed(wish->self, "%s", err.text);
     tokenizer_ids_free(&list);
-    return fine ? CLI_DONE : cli_failed(wish->self, "%s", err.text);
+    return status;
 }
 
 static int tokenize_main(const cli_command *self, int argc, char **argv)
 {
     request wish = {.self = self};
-    int status = parse(&wish, argc, argv, "TEXT");
+    int status = parse(&wish, argc, argv, tokenize_options, "TEXT");
     if (status >= 0)
         return status;
     tokenizer *t = open_tokenizer(&wish);
@@ -163,13 +171,9 @@ static int tokenize_main(const cli_command *self, int argc, char **argv)
 static int print_text(const request *wish, const tokenizer_text *text)
 {
     const char *data = text->data ? text->data : "";
-    if (wish->json) {
-        json_t *object = json_pack("{s:s%}", "text", data, text->size_bytes);
-        json_dumpf(object, stdout, JSON_COMPACT);
-        json_decref(object);
-    } else {
-        fwrite(data, 1, text->size_bytes, stdout);
-    }
+    if (wish->json)
+        return cli_print_json(wish->self, json_pack("{s:s%}", "text", data, text->size_bytes));
+    fwrite(data, 1, text->size_bytes, stdout);
     putchar('\n');
     return CLI_DONE;
 }
@@ -178,7 +182,7 @@ static int detokenize_main(const cli_command *self, int argc, char **argv)
 {
     request wish = {.self = self};
     int32_t *ids, count;
-    int status = parse(&wish, argc, argv, "IDS");
+    int status = parse(&wish, argc, argv, detokenize_options, "IDS");
     if (status >= 0)
         return status;
     if (!wish.text)

@@ -191,6 +191,32 @@ static void inspect_describes(void **state)
     free(page);
 }
 
+// Whatever a file says of itself, the answer is JSON and steers no terminal.
+static void inspect_shows_odd_names(void **state)
+{
+    (void)state;
+    char path[256], name[400] = "\x1b[2J\xff";
+    snprintf(path, sizeof path, "%s/odd.gguf", folder);
+    while (strlen(name) < 390)
+        strcat(name, "\xe6\x97\xa5");
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .dim = 8});
+    gguf_writer_string(&w, "general.name", name);
+    assert_true(gguf_writer_save(&w, path));
+    json_t *object = JSON_OF("inspect", "odd.gguf", "--json", "--tensors", "--keys");
+    const char *shown = text(json_object_get(object, "model"), "name");
+    assert_memory_equal(shown, "?[2J?\xe6\x97\xa5", 8);
+    assert_int_equal(json_array_size(json_object_get(object, "tensor_list")), 11);
+    const json_t *keys = json_object_get(object, "key_list");
+    const json_t *key = json_array_get(keys, json_array_size(keys) - 1);
+    assert_string_equal(text(key, "key"), "general.name");
+    assert_string_equal(text(key, "type"), "string");
+    assert_memory_equal(text(key, "value"), shown, 8);
+    json_decref(object);
+    char *page = OUTPUT_OF("inspect", "odd.gguf", "--keys");
+    assert_null(strchr(page, '\x1b'));
+    free(page);
+}
+
 static void info_describes(void **state)
 {
     (void)state;
@@ -230,6 +256,20 @@ static void run_generates(void **state)
     assert_string_equal(text(object, "finish"), "context");
     json_decref(object);
 
+    // All logits are 0, so that some seed ends the text at once: no rate then, rather than a negative one.
+    json_int_t tokens = 1;
+    for (int seed = 1; tokens > 0; seed++) {
+        char word[8];
+        snprintf(word, sizeof word, "%d", seed);
+        assert_true(seed < 100);
+        object =
+            JSON_OF("run", "tiny.gguf", "--raw", "-p", "ab", "-n", "1", "--seed", word, "--json");
+        tokens = number(object, "generated_tokens");
+        const json_t *rate = json_object_get(object, "generated_tokens_per_second");
+        assert_true(json_number_value(rate) >= 0);
+        json_decref(object);
+    }
+
     // The same seed, the same text.
     char *one = OUTPUT_OF("run", "tiny.gguf", "--raw", "-p", "a", "-n", "20", "--seed", "7",
                           "--quiet", "--ignore-end");
@@ -249,6 +289,7 @@ int main(void)
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(any_text_there_and_back),
         cmocka_unit_test(inspect_describes),
+        cmocka_unit_test(inspect_shows_odd_names),
         cmocka_unit_test(info_describes),
         cmocka_unit_test(run_generates),
     };

@@ -221,9 +221,46 @@ static void wrong_words(void **state)
         REFUSE(2, "see weft", commands[i], "fine.gguf", "more", "and more");
     }
     REFUSE(2, "needs a value", "run", "fine.gguf", "-p");
+    REFUSE(2, "-x", "run", "fine.gguf", "-xy", "-p", "a");
+    REFUSE(2, "--raw takes no value", "run", "fine.gguf", "--raw=3", "-p", "a");
+    REFUSE(2, "--to may be more than one", "run", "fine.gguf", "--to", "3", "-p", "a");
+    REFUSE(2, "--no-bos", "detokenize", "fine.gguf", "1", "--no-bos");
+    REFUSE(2, "--ids", "detokenize", "fine.gguf", "1", "--ids");
     REFUSE(2, "frobnicate", "frobnicate");
     REFUSE(2, "extra", "info", "extra");
     REFUSE(2, "--bogus", "info", "--bogus");
+}
+
+// Output that does not arrive is a failure of every command.
+static void full_disks(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "--help",
+        "--version",
+        "run --help",
+        "run fine.gguf --raw -p a -n 2 --quiet",
+        "run fine.gguf --raw -p a -n 2 --json",
+        "inspect fine.gguf",
+        "inspect fine.gguf --json",
+        "tokenize fine.gguf a",
+        "tokenize fine.gguf a --json",
+        "detokenize fine.gguf 4",
+        "info",
+        "info --kernels --json",
+        "bench linear --rows 8 --cols 32 --hot --seconds 0.001",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[512];
+        snprintf(line, sizeof line, "%s %s >/dev/full", WEFT_TEST_PROGRAM, lines[i]);
+        program_result result =
+            program_run(folder, (const char *const[]){"/bin/sh", "-c", line, NULL});
+        const char *newline = strchr(result.err, '\n');
+        if (result.status != 1 || !strstr(result.err, "standard output cannot be written") ||
+            !newline || newline[1])
+            fail_msg("weft %s: exit status %d, error '%s'", lines[i], result.status, result.err);
+        program_result_free(&result);
+    }
 }
 
 static void benchmarks(void **state)
@@ -258,7 +295,7 @@ int main(void)
         cmocka_unit_test(damaged_files),      cmocka_unit_test(files_of_others),
         cmocka_unit_test(unreadable_file),    cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(prompts_and_tokens), cmocka_unit_test(wrong_words),
-        cmocka_unit_test(benchmarks),
+        cmocka_unit_test(full_disks),         cmocka_unit_test(benchmarks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
