@@ -96,8 +96,9 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *  Align    natural alignment of each element type; workspace 64 bytes
  *  Alias    out and lse must not overlap anything else; the pools are only read
  *  Numerics scores, statistics and accumulation in f32; fixed order: two runs agree to the bit. A
- *           query that sees no key gives 0 and LSE -infinity. Whatever lies in a page beyond
- *           kv_len, NaN included, has no influence
+ *           query that sees no key, or only scores of -infinity, gives 0 and LSE -infinity. What
+ *           lies in a page beyond kv_len, NaN included, has no influence, nor has a key or value on
+ *           a query that does not see it
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool; WEFT_EWORKSPACE. Checked before anything is written

@@ -162,18 +162,37 @@ INLINE void score_group(const struct state *s, struct shape shape, int32_t k, in
     }
 }
 
-// The same for the values of block b - 1, of which there are n.
-INLINE void value_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
+// A value that not all rows see, to those that do.
+static __attribute__((noinline)) void add_value(const struct state *s, struct shape shape,
+                                                const struct group *g, const float *weight,
+                                                int32_t key)
+{
+    shape.rows = shape.batch = 1;
+    for (int32_t row = 0; row < s->rows; row++)
+        if (sees(s, row, key))
+            add_values(shape, g, weight + row * BLOCK, s->acc + (int64_t)row * s->width, 1);
+}
+
+// The same for the values of block b - 1, which begins at key `first` and has n. `common` are the keys
+// that all rows see.
+INLINE void value_group(const struct state *s, struct shape shape,
+                        struct weft__attention_span common, int32_t first, int32_t k, int32_t n)
 {
     const int64_t *at = s->at + k;
     const float *weight = s->weight + k;
     struct group g = {s->call->pool.v, at, at + shape.near, at + BLOCK};
-    if (k + DIRECT_GROUP <= n) {
+    int32_t key = first + k;
+    if (common.begin <= key && common.end - key >= DIRECT_GROUP && n - k >= DIRECT_GROUP) {
         add_values(shape, &g, weight, s->acc, DIRECT_GROUP);
         return;
     }
-    for (; k < n; k++, g.at++, g.near++, g.far++, weight++)
-        add_values(shape, &g, weight, s->acc, 1);
+    for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k++, key++) {
+        if (common.begin <= key && key < common.end)
+            add_values(shape, &g, weight, s->acc, 1);
+        else
+            add_value(s, shape, &g, weight, key);
+        g.at++, g.near++, g.far++, weight++;
+    }
 }
 
 // A new largest score makes the earlier results smaller.
@@ -203,15 +222,16 @@ INLINE void attend_shape(struct state *s, struct shape shape)
     const struct weft__attention_tile *tile = s->tile;
     int32_t left = tile->key1 - tile->key0;
     int32_t before = 0, n = left < BLOCK ? left : BLOCK; // keys of the blocks b - 1 and b
+    const struct weft__attention_span common = seen_by_all(s, 0, s->rows);
     struct cursor cursor = cursor_at(s->call, tile);
     fill_block(&cursor, s->at + BLOCK, n, 0);
-    for (int32_t key = tile->key0; before + n > 0; key += BLOCK) {
+    for (int32_t key = tile->key0; before + n > 0; key += before) {
         left -= n;
         int32_t after = left < BLOCK ? left : BLOCK;
         fill_block(&cursor, s->at + 2 * BLOCK, after, s->at[2 * BLOCK - 1]);
         for (int32_t k = 0; k < before || k < n; k += DIRECT_GROUP) {
             score_group(s, shape, k, n);
-            value_group(s, shape, k, before);
+            value_group(s, shape, common, key - before, k, before);
         }
         weigh(s, s->scores, key, n);
         shrink_results(s);

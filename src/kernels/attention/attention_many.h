@@ -82,15 +82,42 @@ static void panel_scores(const struct state *s, int32_t row)
               s->weight + row * BLOCK + k, BLOCK, s->call->head_dim, PANEL_VECTORS, NULL);
 }
 
-static void panel_values(const struct state *s, int32_t row, int32_t n)
+// Adds value k of the block, which is key `key`, to those rows of a panel that see it.
+static void add_packed_value(const struct state *s, int32_t row, int32_t rows, int32_t k,
+                             int32_t key)
 {
-    const float *weight = s->weight + row * BLOCK, *shrink = s->shrink + row;
+    const float *value = s->values + (int64_t)k * s->width;
+    for (int32_t r = row; r < row + rows; r++) {
+        vf32 weight = vf32_set1(s->weight[r * BLOCK + k]);
+        float *acc = s->acc + (int64_t)r * s->width;
+        for (int32_t i = 0; i < s->width && sees(s, r, key); i += VF32_LANES)
+            vf32_store(acc + i, vf32_fma(weight, vf32_load(value + i), vf32_load(acc + i)));
+    }
+}
+
+// Adds the values of a block that begins at key `first` and has n: in panels what all rows of the panel
+// see, the others one by one.
+static void panel_values(const struct state *s, int32_t row, int32_t first, int32_t n)
+{
+    int32_t rows = s->rows - row < PANEL_ROWS ? s->rows - row : PANEL_ROWS;
+    const struct weft__attention_span seen = seen_by_all(s, row, rows);
+    int32_t begin = seen.begin > first ? seen.begin - first : 0;
+    int32_t end = seen.end - first < n ? seen.end - first : n;
+    if (begin >= end)
+        begin = end = 0;
+    const float *weight = s->weight + row * BLOCK + begin, *shrink = s->shrink + row;
+    const float *values = s->values + (int64_t)begin * s->width;
     float *acc = s->acc + (int64_t)row * s->width;
     int32_t i = 0;
     for (; i + PANEL_VECTORS * VF32_LANES <= s->width; i += PANEL_VECTORS * VF32_LANES)
-        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, PANEL_VECTORS, shrink);
+        panel(weight, BLOCK, values + i, s->width, acc + i, s->width, end - begin, PANEL_VECTORS,
+              shrink);
     for (; i < s->width; i += VF32_LANES)
-        panel(weight, BLOCK, s->values + i, s->width, acc + i, s->width, n, 1, shrink);
+        panel(weight, BLOCK, values + i, s->width, acc + i, s->width, end - begin, 1, shrink);
+    for (int32_t k = 0; k < begin; k++)
+        add_packed_value(s, row, rows, k, first + k);
+    for (int32_t k = end; k < n; k++)
+        add_packed_value(s, row, rows, k, first + k);
 }
 
 INLINE void attend_many(struct state *s, weft_dtype kv)
@@ -98,8 +125,8 @@ INLINE void attend_many(struct state *s, weft_dtype kv)
     const struct weft__attention_tile *tile = s->tile;
     struct cursor cursor = cursor_at(s->call, tile);
     start_rows(s, (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
-    for (int32_t key = tile->key0; key < tile->key1; key += BLOCK) {
-        int32_t n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+    for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
+        n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
         walk(&cursor, n, s->at);
         pack_keys(s, kv, n);
         pack_values(s, kv, n);
@@ -107,7 +134,7 @@ INLINE void attend_many(struct state *s, weft_dtype kv)
             panel_scores(s, row);
         weigh(s, s->weight, key, n);
         for (int32_t row = 0; row < s->rows; row += PANEL_ROWS)
-            panel_values(s, row, n);
+            panel_values(s, row, key, n);
     }
 }
 

@@ -55,9 +55,10 @@ static void row(const struct weft__attention_call *call, const struct weft__atte
         largest = fmax(largest,
                        score(call, q, weft__attention_slot(call, pages, tile->kv_head, t), load));
     largest = (float)largest; // the state keeps it as a float: weigh against what it says
+    double from = largest == -INFINITY ? 0 : largest;
     for (int32_t t = begin; t < end; t++) {
         int64_t at = weft__attention_slot(call, pages, tile->kv_head, t);
-        double weight = exp2(score(call, q, at, load) - largest);
+        double weight = exp2(score(call, q, at, load) - from);
         sum += weight;
         for (int32_t i = 0; i < call->head_dim; i++)
             acc[i] += weight * load(call->pool.v, at + i);

@@ -129,6 +129,23 @@ static void start_rows(struct state *s, int32_t padded)
     }
 }
 
+// The keys that each of `rows` rows from `row` on sees. What the others hold must not be multiplied by
+// a weight of 0: 0 * infinity is NaN, and a row owes nothing to keys that it does not see.
+static struct weft__attention_span seen_by_all(const struct state *s, int32_t row, int32_t rows)
+{
+    struct weft__attention_span seen = {s->begin[row], s->end[row]};
+    for (int32_t r = row + 1; r < row + rows; r++) {
+        seen.begin = s->begin[r] > seen.begin ? s->begin[r] : seen.begin;
+        seen.end = s->end[r] < seen.end ? s->end[r] : seen.end;
+    }
+    return seen;
+}
+
+static inline bool sees(const struct state *s, int32_t row, int32_t key)
+{
+    return s->begin[row] <= key && key < s->end[row];
+}
+
 static struct cursor cursor_at(const struct weft__attention_call *call,
                                const struct weft__attention_tile *tile)
 {

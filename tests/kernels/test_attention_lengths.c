@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// Decode against every length from 1 to 130 keys, in pages of odd sizes: blocks of keys that are whole,
+// begun, or end with a page. Buffers are no longer than they must be, for AddressSanitizer; what no
+// query sees holds NaN, in the pool and in the page table what would be outside the pool.
+#include <math.h>
+
+#include "src/base/half.h"
+#include "tests/support/context_fixture.h"
+
+enum { KV_HEADS = 2, MOST_KEYS = 130 };
+
+struct decode {
+    int32_t head_dim, page_size, kv_len, tokens, group, window;
+    int64_t row, elems; // head_dim and a gap, elements of a pool
+    int32_t pages;
+    uint16_t *k, *v;
+    int32_t *table;
+    float *q, *out, *lse, *want, *want_lse;
+};
+
+static float wave(int64_t i)
+{
+    return sinf((float)(i * 7919 % 10007));
+}
+
+static void *exactly(int64_t count, size_t bytes)
+{
+    return malloc((size_t)count * bytes);
+}
+
+// Slots lie one after the other, the heads of a token together.
+static void fill_pool(struct decode *d)
+{
+    int32_t seen = d->window ? d->kv_len - d->tokens - d->window + 1 : 0;
+    for (int64_t i = 0; i < d->elems; i++)
+        d->k[i] = d->v[i] = 0x7e00;
+    for (int32_t page = 0; page * d->page_size < d->kv_len; page++)
+        d->table[page] = (page + 1) * d->page_size <= seen ? INT32_MIN : d->pages - 1 - page;
+    for (int32_t t = seen < 0 ? 0 : seen; t < d->kv_len; t++)
+        for (int64_t i = 0; i < KV_HEADS * d->head_dim; i++) {
+            int64_t slot = (int64_t)d->table[t / d->page_size] * d->page_size + t % d->page_size;
+            int64_t at = (slot * KV_HEADS + i / d->head_dim) * d->row + i % d->head_dim;
+            d->k[at] = weft__f16_from_f32(wave(i + 31 * t));
+            d->v[at] = weft__f16_from_f32(wave(i + 57 * t + 1));
+        }
+}
+
+static void make(struct decode *d)
+{
+    int64_t rows = (int64_t)d->tokens * d->group * KV_HEADS, elems = rows * d->head_dim;
+    int32_t used = (d->kv_len + d->page_size - 1) / d->page_size;
+    d->row = d->head_dim + 8;
+    d->pages = used + 1;
+    d->elems = (int64_t)d->pages * d->page_size * KV_HEADS * d->row - 8;
+    d->k = exactly(d->elems, sizeof *d->k);
+    d->v = exactly(d->elems, sizeof *d->v);
+    d->table = exactly(used, sizeof *d->table);
+    d->q = exactly(elems, sizeof *d->q);
+    d->out = exactly(elems, sizeof *d->out);
+    d->want = exactly(elems, sizeof *d->want);
+    d->lse = exactly(rows, sizeof *d->lse);
+    d->want_lse = exactly(rows, sizeof *d->want_lse);
+    for (int64_t i = 0; i < elems; i++)
+        d->q[i] = 2 * wave(i + 5);
+    fill_pool(d);
+}
+
+static void run(weft_context *context, const struct decode *d, const char *variant, float *out,
+                float *lse)
+{
+    weft_plan *plan;
+    const int32_t cu[2] = {0, d->tokens};
+    const weft_attention_desc desc = {.size = sizeof desc,
+                                      .kv = {WEFT_F16, KV_HEADS, d->head_dim, d->page_size},
+                                      .num_q_heads = KV_HEADS * d->group,
+                                      .window = d->window,
+                                      .max_q_tokens = d->tokens,
+                                      .max_kv_len = d->kv_len,
+                                      .variant = variant};
+    assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_OK);
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    void *workspace = aligned_alloc(64, bytes);
+    memset(workspace, 0xff, bytes);
+    const weft_attention_args args = {.size = sizeof args,
+                                      .num_seqs = 1,
+                                      .q = d->q,
+                                      .out = out,
+                                      .lse = lse,
+                                      .pool = {.k = d->k,
+                                               .v = d->v,
+                                               .num_pages = d->pages,
+                                               .token_stride = KV_HEADS * d->row,
+                                               .head_stride = d->row,
+                                               .page_stride = d->page_size * KV_HEADS * d->row},
+                                      .cu_q_lens = cu,
+                                      .kv_lens = &d->kv_len,
+                                      .page_table = d->table,
+                                      .workspace = workspace,
+                                      .workspace_bytes = bytes};
+    assert_int_equal(weft_attention_run(plan, &args), WEFT_OK);
+    weft_plan_destroy(plan);
+    free(workspace);
+}
+
+static void close_to(const struct decode *d, const float *got, const float *want, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabsf(got[i] - want[i]) < 2e-5f))
+            fail_msg("head_dim %d page %d, %d keys, %d x %d rows, window %d: [%d] %g, not %g",
+                     d->head_dim, d->page_size, d->kv_len, d->tokens, d->group, d->window, (int)i,
+                     got[i], want[i]);
+}
+
+static void try(weft_context *context, struct decode d)
+{
+    int64_t rows = (int64_t)d.tokens * d.group * KV_HEADS;
+    make(&d);
+    run(context, &d, NULL, d.out, d.lse);
+    run(context, &d, "attention_f16_ref", d.want, d.want_lse);
+    close_to(&d, d.out, d.want, rows * d.head_dim);
+    close_to(&d, d.lse, d.want_lse, rows);
+    void *all[] = {d.k, d.v, d.table, d.q, d.out, d.want, d.lse, d.want_lse};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void every_length_in_every_page(void **state)
+{
+    static const int32_t dims[] = {64, 128, 80, 8}, page_sizes[] = {1, 3, 64, 100};
+    for (int32_t n = 0, kv_len = 1; kv_len <= MOST_KEYS; kv_len++)
+        for (int i = 0; i < 4; i++, n++) {
+            struct decode d = {.head_dim = dims[(n + n / 4) % 4],
+                               .page_size = page_sizes[i],
+                               .kv_len = kv_len,
+                               .tokens = 1 + n / 2 % 2,
+                               .group = 1 + n / 3 % 4,
+                               .window = n % 5 == 0 ? 1 + n / 7 % kv_len : 0};
+            d.tokens = d.tokens < kv_len ? d.tokens : kv_len;
+            try(*state, d);
+        }
+}
+
+// 1 to 8 rows and more, by tokens and by heads.
+static void every_number_of_rows(void **state)
+{
+    for (int32_t n = 0; n < 12 * 3; n++)
+        for (int by_tokens = 0; by_tokens < 2; by_tokens++) {
+            struct decode d = {.head_dim = n % 3 ? 64 * (n % 3) : 24,
+                               .page_size = 3,
+                               .kv_len = 77,
+                               .tokens = by_tokens ? 1 + n / 3 : 1,
+                               .group = by_tokens ? 1 : 1 + n / 3};
+            try(*state, d);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_length_in_every_page),
+        cmocka_unit_test(every_number_of_rows),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}
