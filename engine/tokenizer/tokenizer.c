@@ -114,6 +114,11 @@ static void copy_choices(tokenizer *t, const tokenizer_spec *spec)
     t->remove_extra_whitespaces = sentencepiece && spec->remove_extra_whitespaces;
     t->words_begin_with_space = sentencepiece && !any_space_inside(&t->vocab);
     t->unknown = spec->unknown;
+    // Converters name <|endoftext|> as the unknown piece of vocabularies that have none; text must not
+    // become it.
+    if (!sentencepiece && t->unknown != TOKENIZER_NONE &&
+        (t->ends[t->unknown] || t->unknown == spec->bos))
+        t->unknown = TOKENIZER_NONE;
     for (size_t id = 0; id < t->vocab.count && sentencepiece && t->unknown == TOKENIZER_NONE;
          id++) {
         if (t->vocab.types[id] == TOKENIZER_UNKNOWN)

@@ -72,10 +72,11 @@ typedef struct tokenizer_spec {
 
 tokenizer_spec tokenizer_spec_default(tokenizer_kind kind);
 
-// Checks the vocabulary and builds a tokenizer. Refused, with a text: no pieces; empty, over-long or
-// duplicate pieces that encoding could meet; types, ids or scores out of range; merges that are not two
-// pieces of the vocabulary whose joint text is a piece; byte pieces that are not exactly "<0xHH>"; an
-// unknown pre-tokenizer; a SentencePiece vocabulary with neither byte pieces nor an unknown piece.
+// Checks the vocabulary and builds a tokenizer. Refused, with a text: no pieces; empty or over-long
+// pieces; two normal or two special pieces of the same text; types, ids or scores out of range; merges
+// that are not two pieces of the vocabulary whose joint text is a piece; byte pieces that are not exactly
+// "<0xHH>"; an unknown pre-tokenizer; a SentencePiece vocabulary with neither byte pieces nor an unknown
+// piece.
 tokenizer *tokenizer_create(const tokenizer_spec *spec, engine_error *err);
 
 // From the tokenizer.ggml.* keys of a model file.
@@ -95,7 +96,7 @@ int32_t tokenizer_bos(const tokenizer *t);
 int32_t tokenizer_eos(const tokenizer *t);
 int32_t tokenizer_eot(const tokenizer *t);
 int32_t tokenizer_padding(const tokenizer *t);
-int32_t tokenizer_unknown(const tokenizer *t);
+int32_t tokenizer_unknown(const tokenizer *t); // never the bos or an end of a byte-level vocabulary
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_adds_eos(const tokenizer *t);
 

@@ -216,6 +216,26 @@ static bool allocate(vocab *v, const tokenizer_spec *spec, engine_error *err)
     return true;
 }
 
+// Of a normal and a user-defined piece with the same text the normal one is found: merges are about it, and
+// the user-defined one is cut out of text before any merge. Added tokens of real models repeat pieces.
+static bool make_findable(vocab *v, size_t id, engine_error *err)
+{
+    tokenizer_bytes piece = vocab_piece(v, (int32_t)id);
+    size_t slot = find_slot(v, piece.data, piece.size_bytes);
+    if (v->slots[slot] != 0) {
+        size_t other = v->slots[slot] - 1;
+        if (v->types[other] == v->types[id])
+            return engine_fail(err,
+                               "tokenizer: pieces %zu and %zu are the same text; the file is "
+                               "damaged",
+                               other, id);
+        if (v->types[other] == TOKENIZER_NORMAL)
+            return true;
+    }
+    v->slots[slot] = (uint32_t)id + 1;
+    return true;
+}
+
 bool vocab_build(vocab *v, const tokenizer_spec *spec, engine_error *err)
 {
     if (spec->piece_count == 0 || !spec->pieces)
@@ -243,14 +263,9 @@ bool vocab_build(vocab *v, const tokenizer_spec *spec, engine_error *err)
             return false;
         if (!matchable)
             continue;
+        if (!make_findable(v, id, err))
+            return false;
         tokenizer_bytes piece = vocab_piece(v, (int32_t)id);
-        size_t slot = find_slot(v, piece.data, piece.size_bytes);
-        if (v->slots[slot] != 0)
-            return engine_fail(err,
-                               "tokenizer: pieces %u and %zu are the same text; the file is "
-                               "damaged",
-                               v->slots[slot] - 1, id);
-        v->slots[slot] = (uint32_t)id + 1;
         if (spec->kind == TOKENIZER_BYTE_LEVEL && piece.size_bytes == 1 &&
             v->types[id] == TOKENIZER_NORMAL)
             v->byte_ids[(unsigned char)piece.data[0]] = (int32_t)id;

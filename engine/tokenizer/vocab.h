@@ -28,7 +28,7 @@ static inline tokenizer_bytes vocab_piece(const vocab *v, int32_t id)
     return (tokenizer_bytes){v->bytes + start, v->starts[id + 1] - start};
 }
 
-// The normal or user-defined piece with these bytes, or TOKENIZER_NONE.
+// The normal piece with these bytes, else the user-defined one, or TOKENIZER_NONE.
 int32_t vocab_find(const vocab *v, const char *text, size_t text_bytes);
 
 // The bytes that a byte-level piece is written for, at most text_bytes of them; false if a character of

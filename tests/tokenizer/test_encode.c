@@ -193,6 +193,30 @@ static void user_defined_pieces_are_found_always_and_the_longest_wins(void **sta
     tokenizer_free(t);
 }
 
+// As in the vocabularies of GPT-NeoX and DeepSeek, whose added tokens repeat pieces.
+static void a_user_defined_piece_may_repeat_a_normal_one(void **state)
+{
+    (void)state;
+    for (int32_t added = 256; added < 258; added++) {
+        tokenizer_builder b = builder_new(TOKENIZER_BYTE_LEVEL);
+        builder_bytes(&b);
+        if (added == 256)
+            builder_piece(&b, "ab", TOKENIZER_USER_DEFINED, 0);
+        builder_join(&b, "a", "b");
+        if (added == 257)
+            builder_piece(&b, "ab", TOKENIZER_USER_DEFINED, 0);
+        builder_join(&b, "c", "ab");                       // 258
+        builder_piece(&b, "z", TOKENIZER_USER_DEFINED, 0); // 259
+        builder_join(&b, "z", "y");                        // 260
+        tokenizer *t = finish(&b);
+        expect_ids(t, "ab", 0, IDS(added));
+        expect_ids(t, "cab", 0, IDS('c', added));
+        expect_ids(t, "zy", 0, IDS(259, 'y'));
+        assert_int_equal(tokenizer_find_special(t, "ab", 2), added);
+        tokenizer_free(t);
+    }
+}
+
 static void a_merge_cannot_make_a_control_piece(void **state)
 {
     (void)state;
@@ -288,6 +312,17 @@ static void equal_scores_join_from_the_left(void **state)
     tokenizer_free(t);
 }
 
+static void expect_refused(const tokenizer *t, const char *text, const char *reason)
+{
+    tokenizer_ids list = {0};
+    engine_error err = {{0}};
+    assert_true(tokenizer_ids_push(&list, 5));
+    assert_false(tokenizer_encode(t, text, strlen(text), 0, &list, &err));
+    assert_non_null(strstr(err.text, reason));
+    assert_int_equal(list.count, 1);
+    tokenizer_ids_free(&list);
+}
+
 static void a_byte_without_piece_is_unknown_or_refused(void **state)
 {
     (void)state;
@@ -297,17 +332,26 @@ static void a_byte_without_piece_is_unknown_or_refused(void **state)
         builder_piece(&b, "<unk>", TOKENIZER_UNKNOWN, 0);
         b.spec.unknown = with_unknown ? 1 : TOKENIZER_NONE;
         tokenizer *t = finish(&b);
-        if (with_unknown) {
+        if (with_unknown)
             expect_ids(t, "aza", 0, IDS(0, 1, 0));
-        } else {
-            tokenizer_ids list = {0};
-            engine_error err = {{0}};
-            assert_true(tokenizer_ids_push(&list, 5));
-            assert_false(tokenizer_encode(t, "aza", 3, 0, &list, &err));
-            assert_non_null(strstr(err.text, "0x7A"));
-            assert_int_equal(list.count, 1);
-            tokenizer_ids_free(&list);
-        }
+        else
+            expect_refused(t, "aza", "0x7A");
+        tokenizer_free(t);
+    }
+}
+
+// As in the files of StarCoder, which lack some bytes and name <|endoftext|> as unknown.
+static void unknown_text_does_not_begin_or_end_one(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        tokenizer_builder b = builder_new(TOKENIZER_BYTE_LEVEL);
+        builder_piece(&b, "a", TOKENIZER_NORMAL, 0);
+        builder_piece(&b, which == 2 ? "<|endoftext|>" : "<s>", TOKENIZER_CONTROL, 0);
+        b.spec.unknown = 1;
+        *(which == 0 ? &b.spec.bos : &b.spec.eos) = which < 2 ? 1 : TOKENIZER_NONE;
+        tokenizer *t = finish(&b);
+        expect_refused(t, "aza", "0x7A");
         tokenizer_free(t);
     }
 }
@@ -438,12 +482,14 @@ int main(void)
         cmocka_unit_test(invalid_bytes_become_byte_pieces),
         cmocka_unit_test(control_pieces_are_found_on_request_only),
         cmocka_unit_test(user_defined_pieces_are_found_always_and_the_longest_wins),
+        cmocka_unit_test(a_user_defined_piece_may_repeat_a_normal_one),
         cmocka_unit_test(a_merge_cannot_make_a_control_piece),
         cmocka_unit_test(whole_words_come_first_for_llama3_only),
         cmocka_unit_test(bos_and_eos_are_added_where_the_model_wants_them),
         cmocka_unit_test(spaces_as_sentencepiece_sees_them),
         cmocka_unit_test(equal_scores_join_from_the_left),
         cmocka_unit_test(a_byte_without_piece_is_unknown_or_refused),
+        cmocka_unit_test(unknown_text_does_not_begin_or_end_one),
         cmocka_unit_test(ends_of_generation_are_known),
         cmocka_unit_test(long_words_join_like_short_ones),
         cmocka_unit_test(hostile_lengths_take_no_hostile_time),
