@@ -12,25 +12,26 @@
 
 // --- options ------------------------------------------------------------------------------------------
 
-enum {
-    BENCH_OPT_JSON = 1,
-    BENCH_OPT_HOT,
-    BENCH_OPT_SECONDS,
-    BENCH_OPT_WORKING_SET,
-    BENCH_OPT_VARIANT,
-    BENCH_OPT_FIRST, // benchmarks number their own options from here
-};
+// What an option's value is, and so the type of the member of the request that it sets.
+typedef enum bench_option_kind {
+    BENCH_FLAG,    // bool
+    BENCH_TEXT,    // const char *
+    BENCH_INT,     // int32_t
+    BENCH_LIST,    // bench_list
+    BENCH_DTYPE,   // weft_dtype
+    BENCH_FORMATS, // bench_formats
+    BENCH_ENGINE,  // one of CLI_MODEL_OPTIONS, into the run's engine_options
+    BENCH_OTHER,   // what `take` makes of it
+} bench_option_kind;
 
-#define BENCH_OPTIONS                                                                              \
-    {"json", no_argument, NULL, BENCH_OPT_JSON}, {"hot", no_argument, NULL, BENCH_OPT_HOT},        \
-        {"seconds", required_argument, NULL, BENCH_OPT_SECONDS},                                   \
-        {"working-set", required_argument, NULL, BENCH_OPT_WORKING_SET},                           \
-        {"variant", required_argument, NULL, BENCH_OPT_VARIANT},                                   \
-        {"threads", required_argument, NULL, CLI_OPT_THREADS},                                     \
-        {"device", required_argument, NULL, CLI_OPT_DEVICE},                                       \
-    {                                                                                              \
-        "help", no_argument, NULL, CLI_OPT_HELP                                                    \
-    }
+typedef struct bench_option {
+    const char *name; // without its dashes; NULL ends a table
+    bench_option_kind kind;
+    size_t offset;                                  // of the member in the request
+    int32_t low, high;                              // of an int or the numbers of a list
+    int engine_option;                              // CLI_OPT_...
+    bool (*take)(void *request, const char *value); // false with a message
+} bench_option;
 
 #define BENCH_HELP                                                                                 \
     "  --threads T         threads; default one per core\n"                                        \
@@ -55,17 +56,15 @@ typedef struct bench_list {
     int32_t count;
 } bench_list;
 
-bool bench_parse_list(const cli_command *self, const char *option, const char *text, int32_t low,
-                      int32_t high, bench_list *list);
-
 // Formats such as "q4_0,q8_0", or "all".
 typedef struct bench_formats {
     weft_dtype values[BENCH_MAX_LIST];
     int32_t count;
 } bench_formats;
 
-bool bench_parse_formats(const cli_command *self, const char *option, const char *text,
-                         bench_formats *formats);
+// For a `take` of an option that is a list of numbers or something else.
+bool bench_parse_list(const cli_command *self, const char *option, const char *text, int32_t low,
+                      int32_t high, bench_list *list);
 
 // --- a run --------------------------------------------------------------------------------------------
 
@@ -75,8 +74,7 @@ typedef struct bench {
     float seconds;
     int32_t working_set_mib; // 0: chosen
     const char *variant;
-    int32_t threads;
-    weft_device device;
+    engine_options options; // threads and device; the rest for whole models
     // Set by bench_begin.
     weft_context *context;
     char *memory;         // what is rotated over, huge pages where the system gives them
@@ -88,8 +86,9 @@ typedef struct bench {
 
 bench bench_default(const cli_command *self);
 
-// Takes one of BENCH_OPTIONS; false (with a message) if its value is bad.
-bool bench_option(bench *run, int option, const char *value);
+// Reads a command line into a request, whose first member is the bench: the options of BENCH_HELP,
+// --hot, --variant and those of `own`. Returns -1 to go on, or an exit status.
+int bench_parse(bench *request, const bench_option *own, int argc, char **argv);
 
 // Creates the context; false with a message.
 bool bench_begin(bench *run);

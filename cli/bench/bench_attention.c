@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft bench attention: queries over a paged KV cache against the memory and the arithmetic.
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,19 +34,6 @@ static const char help[] =
     "  weft bench attention --kv-len 1024,4096,16384 --heads 32 --kv-heads 8 --head-dim 128\n"
     "  weft bench attention --q-len 512 --kv-len 512,4096 --kv-dtype bf16 --json\n"
     "  weft bench attention --kv-len 16384 --splits 1,2,4,8,16\n";
-
-enum {
-    OPT_DTYPE = BENCH_OPT_FIRST,
-    OPT_BATCH,
-    OPT_Q_LEN,
-    OPT_KV_LEN,
-    OPT_HEADS,
-    OPT_KV_HEADS,
-    OPT_HEAD_DIM,
-    OPT_PAGE_SIZE,
-    OPT_MASK,
-    OPT_SPLITS,
-};
 
 static const bench_column columns[] = {
     {"kv_dtype", "kv", -4, 0, 0},
@@ -91,8 +79,9 @@ typedef struct problem {
     void *workspace;
 } problem;
 
-static bool parse_mask(request *wish, const char *text)
+static bool take_mask(void *to, const char *text)
 {
+    request *wish = to;
     const cli_command *self = wish->run.self;
     wish->window = 0;
     wish->mask = strcmp(text, "full") == 0 ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
@@ -108,54 +97,28 @@ static bool parse_mask(request *wish, const char *text)
     return false;
 }
 
-static bool take_option(request *wish, int option)
+static bool take_splits(void *to, const char *text)
 {
-    const cli_command *self = wish->run.self;
-    switch (option) {
-    case OPT_DTYPE: return cli_dtype(self, "--dtype", optarg, &wish->dtype);
-    case CLI_OPT_KV_DTYPE: return bench_parse_formats(self, "--kv-dtype", optarg, &wish->kv_dtypes);
-    case OPT_BATCH: return bench_parse_list(self, "--batch", optarg, 1, 65536, &wish->batches);
-    case OPT_Q_LEN: return bench_parse_list(self, "--q-len", optarg, 1, 1 << 20, &wish->q_lens);
-    case OPT_KV_LEN: return bench_parse_list(self, "--kv-len", optarg, 1, 1 << 24, &wish->kv_lens);
-    case OPT_HEADS: return bench_parse_list(self, "--heads", optarg, 1, 4096, &wish->heads);
-    case OPT_KV_HEADS: return cli_int32(self, "--kv-heads", optarg, 1, 4096, &wish->kv_heads);
-    case OPT_HEAD_DIM: return cli_int32(self, "--head-dim", optarg, 1, 4096, &wish->head_dim);
-    case OPT_PAGE_SIZE: return cli_int32(self, "--page-size", optarg, 1, 65536, &wish->page_size);
-    case OPT_MASK: return parse_mask(wish, optarg);
-    case OPT_SPLITS:
-        wish->splits = (bench_list){{0}, 1};
-        return strcmp(optarg, "auto") == 0 ||
-               bench_parse_list(self, "--splits", optarg, 1, 65536, &wish->splits);
-    default: return bench_option(&wish->run, option, optarg);
-    }
+    request *wish = to;
+    wish->splits = (bench_list){{0}, 1};
+    return strcmp(text, "auto") == 0 ||
+           bench_parse_list(wish->run.self, "--splits", text, 1, 65536, &wish->splits);
 }
 
-static int parse(request *wish, int argc, char **argv)
-{
-    static const struct option options[] = {{"dtype", required_argument, NULL, OPT_DTYPE},
-                                            {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},
-                                            {"batch", required_argument, NULL, OPT_BATCH},
-                                            {"q-len", required_argument, NULL, OPT_Q_LEN},
-                                            {"kv-len", required_argument, NULL, OPT_KV_LEN},
-                                            {"heads", required_argument, NULL, OPT_HEADS},
-                                            {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
-                                            {"head-dim", required_argument, NULL, OPT_HEAD_DIM},
-                                            {"page-size", required_argument, NULL, OPT_PAGE_SIZE},
-                                            {"mask", required_argument, NULL, OPT_MASK},
-                                            {"splits", required_argument, NULL, OPT_SPLITS},
-                                            BENCH_OPTIONS,
-                                            {0}};
-    const cli_command *self = wish->run.self;
-    int option, status;
-    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
-    if (optind < argc)
-        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
-    return -1;
-}
+static const bench_option options[] = {
+    {"dtype", BENCH_DTYPE, .offset = offsetof(request, dtype)},
+    {"kv-dtype", BENCH_FORMATS, .offset = offsetof(request, kv_dtypes)},
+    {"batch", BENCH_LIST, .offset = offsetof(request, batches), .low = 1, .high = 65536},
+    {"q-len", BENCH_LIST, .offset = offsetof(request, q_lens), .low = 1, .high = 1 << 20},
+    {"kv-len", BENCH_LIST, .offset = offsetof(request, kv_lens), .low = 1, .high = 1 << 24},
+    {"heads", BENCH_LIST, .offset = offsetof(request, heads), .low = 1, .high = 4096},
+    {"kv-heads", BENCH_INT, .offset = offsetof(request, kv_heads), .low = 1, .high = 4096},
+    {"head-dim", BENCH_INT, .offset = offsetof(request, head_dim), .low = 1, .high = 4096},
+    {"page-size", BENCH_INT, .offset = offsetof(request, page_size), .low = 1, .high = 65536},
+    {"mask", .kind = BENCH_OTHER, .take = take_mask},
+    {"splits", .kind = BENCH_OTHER, .take = take_splits},
+    {0},
+};
 
 static const char *mask_name(const request *wish, char text[32])
 {
@@ -388,7 +351,7 @@ static int attention_main(const cli_command *self, int argc, char **argv)
                     .kv_heads = 8,
                     .head_dim = 128,
                     .page_size = 64};
-    int status = parse(&wish, argc, argv);
+    int status = bench_parse(&wish.run, options, argc, argv);
     if (status >= 0)
         return status;
     return measure_all(&wish) ? CLI_DONE : CLI_FAILED;

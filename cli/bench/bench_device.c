@@ -80,16 +80,11 @@ static int execute(bench *run)
 
 static int device_main(const cli_command *self, int argc, char **argv)
 {
-    static const struct option options[] = {BENCH_OPTIONS, {0}};
+    static const bench_option none[] = {{0}};
     bench run = bench_default(self);
-    int option, status;
-    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!bench_option(&run, option, optarg))
-            return CLI_USAGE;
-    if (optind < argc)
-        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    int status = bench_parse(&run, none, argc, argv);
+    if (status >= 0)
+        return status;
     status = execute(&run);
     bench_end(&run);
     return status;

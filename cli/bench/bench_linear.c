@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft bench linear: Y = X W^T against the memory and the arithmetic of the device.
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +29,6 @@ static const char help[] =
     "  weft bench linear --format q4_k --rows 4096 --cols 4096 --batch 1,2,4,8,16 --json\n"
     "  weft bench linear --format q4_0 --variant linear_q4_0_q8_ref\n";
 
-enum { OPT_FORMAT = BENCH_OPT_FIRST, OPT_ROWS, OPT_COLS, OPT_BATCH, OPT_EXACT };
-
 static const bench_column columns[] = {
     {"format", "format", -6, 0, 0},
     {"rows", "rows", 6, 0, 0},
@@ -55,6 +54,15 @@ typedef struct request {
     bool exact;
 } request;
 
+static const bench_option options[] = {
+    {"format", BENCH_FORMATS, .offset = offsetof(request, formats)},
+    {"rows", BENCH_INT, .offset = offsetof(request, rows), .low = 1, .high = 1 << 28},
+    {"cols", BENCH_INT, .offset = offsetof(request, cols), .low = 1, .high = 1 << 28},
+    {"batch", BENCH_LIST, .offset = offsetof(request, batches), .low = 1, .high = 65536},
+    {"exact", BENCH_FLAG, .offset = offsetof(request, exact)},
+    {0},
+};
+
 // One row of the result.
 typedef struct problem {
     request *wish;
@@ -65,37 +73,12 @@ typedef struct problem {
     weft_linear_args args;
 } problem;
 
-static bool take_option(request *wish, int option)
-{
-    const cli_command *self = wish->run.self;
-    switch (option) {
-    case OPT_FORMAT: return bench_parse_formats(self, "--format", optarg, &wish->formats);
-    case OPT_ROWS: return cli_int32(self, "--rows", optarg, 1, 1 << 28, &wish->rows);
-    case OPT_COLS: return cli_int32(self, "--cols", optarg, 1, 1 << 28, &wish->cols);
-    case OPT_BATCH: return bench_parse_list(self, "--batch", optarg, 1, 65536, &wish->batches);
-    case OPT_EXACT: wish->exact = true; return true;
-    default: return bench_option(&wish->run, option, optarg);
-    }
-}
-
 static int parse(request *wish, int argc, char **argv)
 {
-    static const struct option options[] = {{"format", required_argument, NULL, OPT_FORMAT},
-                                            {"rows", required_argument, NULL, OPT_ROWS},
-                                            {"cols", required_argument, NULL, OPT_COLS},
-                                            {"batch", required_argument, NULL, OPT_BATCH},
-                                            {"exact", no_argument, NULL, OPT_EXACT},
-                                            BENCH_OPTIONS,
-                                            {0}};
     const cli_command *self = wish->run.self;
-    int option, status;
-    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
-    if (optind < argc)
-        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    int status = bench_parse(&wish->run, options, argc, argv);
+    if (status >= 0)
+        return status;
     for (int32_t i = 0; i < wish->formats.count; i++)
         if (wish->cols % weft_dtype_block_elems(wish->formats.values[i]) != 0)
             return cli_bad_usage(self, "--cols %d is no whole number of %s blocks of %d",

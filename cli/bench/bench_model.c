@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft bench model: a whole model, prompt and generation, against the memory and the arithmetic.
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,16 +38,6 @@ static const char help[] =
     "  weft bench model --shape llama-3.2-1b --format q4_0 --prompt 128 --generate 64\n"
     "  weft bench model --model models/demo.gguf --batch 4 --json\n";
 
-enum {
-    OPT_SHAPE = BENCH_OPT_FIRST,
-    OPT_MODEL,
-    OPT_FORMAT,
-    OPT_PROMPT,
-    OPT_GENERATE,
-    OPT_BATCH,
-    OPT_VERBOSE,
-};
-
 enum { MAX_BATCH = 256, MAX_PREFILLS = 16 };
 
 static const bench_column columns[] = {
@@ -74,8 +65,21 @@ typedef struct request {
     weft_dtype format;
     int32_t prompt, generate, batch;
     bool verbose;
-    engine_options options;
 } request;
+
+static const bench_option options[] = {
+    {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
+    {"model", BENCH_TEXT, .offset = offsetof(request, path)},
+    {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
+    {"prompt", BENCH_INT, .offset = offsetof(request, prompt), .low = 1, .high = 1 << 24},
+    {"generate", BENCH_INT, .offset = offsetof(request, generate), .low = 1, .high = 1 << 20},
+    {"batch", BENCH_INT, .offset = offsetof(request, batch), .low = 1, .high = MAX_BATCH},
+    {"kv-dtype", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_KV_DTYPE},
+    {"chunk", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_CHUNK},
+    {"exact", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_EXACT},
+    {"verbose", BENCH_FLAG, .offset = offsetof(request, verbose)},
+    {0},
+};
 
 typedef struct race {
     request *wish;
@@ -88,47 +92,12 @@ typedef struct race {
     engine_error err;
 } race;
 
-static bool take_option(request *wish, int option)
-{
-    const cli_command *self = wish->run.self;
-    switch (option) {
-    case OPT_SHAPE: wish->shape = optarg; return true;
-    case OPT_MODEL: wish->path = optarg; return true;
-    case OPT_FORMAT: return cli_dtype(self, "--format", optarg, &wish->format);
-    case OPT_PROMPT: return cli_int32(self, "--prompt", optarg, 1, 1 << 24, &wish->prompt);
-    case OPT_GENERATE: return cli_int32(self, "--generate", optarg, 1, 1 << 20, &wish->generate);
-    case OPT_BATCH: return cli_int32(self, "--batch", optarg, 1, MAX_BATCH, &wish->batch);
-    case OPT_VERBOSE: wish->verbose = true; return true;
-    case CLI_OPT_KV_DTYPE:
-    case CLI_OPT_CHUNK:
-    case CLI_OPT_EXACT: return cli_model_option(self, option, optarg, &wish->options);
-    default: return bench_option(&wish->run, option, optarg);
-    }
-}
-
 static int parse(request *wish, int argc, char **argv)
 {
-    static const struct option options[] = {{"shape", required_argument, NULL, OPT_SHAPE},
-                                            {"model", required_argument, NULL, OPT_MODEL},
-                                            {"format", required_argument, NULL, OPT_FORMAT},
-                                            {"prompt", required_argument, NULL, OPT_PROMPT},
-                                            {"generate", required_argument, NULL, OPT_GENERATE},
-                                            {"batch", required_argument, NULL, OPT_BATCH},
-                                            {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},
-                                            {"chunk", required_argument, NULL, CLI_OPT_CHUNK},
-                                            {"exact", no_argument, NULL, CLI_OPT_EXACT},
-                                            {"verbose", no_argument, NULL, OPT_VERBOSE},
-                                            BENCH_OPTIONS,
-                                            {0}};
     const cli_command *self = wish->run.self;
-    int option, status;
-    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
-    if (optind < argc)
-        return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    int status = bench_parse(&wish->run, options, argc, argv);
+    if (status >= 0)
+        return status;
     if (!wish->shape == !wish->path)
         return cli_bad_usage(self, "give either --shape NAME or --model FILE");
     if (wish->run.hot || wish->run.variant)
@@ -137,10 +106,8 @@ static int parse(request *wish, int argc, char **argv)
         return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
     if (!wish->format)
         wish->format = WEFT_Q4_0;
-    wish->options.device = wish->run.device;
-    wish->options.threads = wish->run.threads;
-    wish->options.context_tokens = wish->prompt + wish->generate;
-    wish->options.max_sessions = wish->batch;
+    wish->run.options.context_tokens = wish->prompt + wish->generate;
+    wish->run.options.max_sessions = wish->batch;
     return -1;
 }
 
@@ -154,9 +121,9 @@ static bool begin(race *r)
 {
     request *wish = r->wish;
     bench_progress(&wish->run, "preparing the model");
-    r->model = wish->path
-                   ? engine_model_open(wish->path, &wish->options, &r->err)
-                   : engine_model_synthesise(wish->shape, wish->format, &wish->options, &r->err);
+    r->model = wish->path ? engine_model_open(wish->path, &wish->run.options, &r->err)
+                          : engine_model_synthesise(wish->shape, wish->format, &wish->run.options,
+                                                    &r->err);
     if (!r->model)
         return failed(r);
     engine_model_describe(r->model, &r->info);
@@ -290,12 +257,12 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         : m->name[0] ? m->name
                      : m->architecture,
         "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", wish->batch,
-        "exact", wish->options.exact, "cold", !wish->run.hot, "threads",
+        "exact", wish->run.options.exact, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "tokens_per_second",
         tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",
         (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
     weft_dtype dtype = weft_dtype_parse(format);
-    bool dots = weft_dtype_block_elems(dtype) > 1 && !wish->options.exact;
+    bool dots = weft_dtype_block_elems(dtype) > 1 && !wish->run.options.exact;
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
                           dots ? roof->dot_gflops : roof->fma_gflops);
@@ -322,7 +289,7 @@ static bool measure(race *r)
     // A model that caches hold, at least in part, is held against reading as much from them.
     int64_t bytes = bench_working_set(&wish->run, 1 << 20);
     int64_t read_bytes = r->info.streamed_bytes + wish->batch *
-                                                      (int64_t)wish->options.context_tokens *
+                                                      (int64_t)wish->run.options.context_tokens *
                                                       r->info.kv_bytes_per_token;
     wish->run.hot = read_bytes < bytes;
     if (!bench_reserve(&wish->run, wish->run.hot ? read_bytes : bytes))

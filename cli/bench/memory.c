@@ -35,7 +35,8 @@ bool bench_error(const bench *run)
 
 bool bench_begin(bench *run)
 {
-    weft_context_desc desc = {.size = sizeof desc, .device = run->device, .threads = run->threads};
+    weft_context_desc desc = {
+        .size = sizeof desc, .device = run->options.device, .threads = run->options.threads};
     return weft_context_create(&desc, &run->context) == WEFT_OK || bench_error(run);
 }
 
