@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "engine/base/error.h"
+#include "engine/base/system_memory.h"
 #include "engine/base/text.h"
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
@@ -45,7 +46,7 @@ engine_model *engine_model_open(const char *path, const engine_options *options,
 
 // A model of a known shape ("llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", ...) with weights made up in
 // memory, all matrices in `format`: for measuring, since speed does not depend on the values. It has no
-// tokenizer.
+// tokenizer. Refused before anything is made if weights and KV pool exceed the available memory.
 engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
                                       const engine_options *options, engine_error *err);
 

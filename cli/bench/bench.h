@@ -97,6 +97,10 @@ void bench_end(bench *run);
 // How much memory to rotate over for a problem of problem_bytes: that much alone when hot.
 int64_t bench_working_set(const bench *run, int64_t problem_bytes);
 
+// Refuses what the memory of this machine would not hold, with a message: a system that promises more than
+// it has would end the program later.
+bool bench_fits(const bench *run, double bytes);
+
 // Makes run->memory `bytes` long, rounded up, all of it touched; false with a message.
 bool bench_reserve(bench *run, int64_t bytes);
 

@@ -197,6 +197,8 @@ static bool set_queries(problem *p)
     uint32_t state = 5;
     size_t elems = (size_t)p->batch * (size_t)p->q_len * (size_t)p->heads * (size_t)wish->head_dim;
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
+    if (!bench_fits(&wish->run, 2.0 * (double)elems * sizeof(float)))
+        return false;
     p->q = malloc(elems * sizeof *p->q);
     p->out = malloc(elems * sizeof *p->out);
     p->workspace = aligned_alloc(64, (workspace_bytes + 64) / 64 * 64);

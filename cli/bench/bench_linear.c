@@ -92,6 +92,8 @@ static bool set_activations(problem *p)
     uint32_t state = 1;
     size_t x_elems = (size_t)p->batch * (size_t)p->wish->cols;
     size_t y_elems = (size_t)p->batch * (size_t)p->wish->rows;
+    if (!bench_fits(&p->wish->run, ((double)x_elems + (double)y_elems) * sizeof(float)))
+        return false;
     float *x = malloc(x_elems * sizeof *x), *y = malloc(y_elems * sizeof *y);
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
     void *workspace = aligned_alloc(64, (workspace_bytes + 64) / 64 * 64);

@@ -127,6 +127,8 @@ static bool begin(race *r)
     if (!r->model)
         return failed(r);
     engine_model_describe(r->model, &r->info);
+    if (!bench_fits(&wish->run, (double)r->info.kv_pool_bytes + (double)r->info.buffer_bytes))
+        return false;
     for (int32_t s = 0; s < wish->batch; s++)
         if (!(r->sessions[s] = engine_session_open(r->model, &r->err)))
             return failed(r);

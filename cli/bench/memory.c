@@ -61,11 +61,16 @@ int64_t bench_working_set(const bench *run, int64_t problem_bytes)
     return wanted > problem_bytes ? wanted : problem_bytes;
 }
 
-static bool no_memory(const bench *run, int64_t bytes)
+static bool no_memory(const bench *run, double bytes)
 {
     cli_failed(run->self, "no %s of memory: measure less with --working-set or smaller sizes",
-               cli_bytes(bytes));
+               cli_bytes(bytes < 9e18 ? (int64_t)bytes : INT64_MAX));
     return false;
+}
+
+bool bench_fits(const bench *run, double bytes)
+{
+    return bytes <= 0.75 * (double)system_memory_available() || no_memory(run, bytes);
 }
 
 bool bench_reserve(bench *run, int64_t bytes)
@@ -73,18 +78,17 @@ bool bench_reserve(bench *run, int64_t bytes)
     bytes = (bytes + WEFT_PROBE_UNIT_BYTES - 1) / WEFT_PROBE_UNIT_BYTES * WEFT_PROBE_UNIT_BYTES;
     if (bytes == run->memory_bytes)
         return true;
-    // A system that promises more than it has would end the program later.
-    if (bytes > (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 4 * 3)
-        return no_memory(run, bytes);
     if (run->memory)
         munmap(run->memory, (size_t)run->memory_bytes);
     run->memory = NULL;
     run->memory_bytes = run->next_byte = 0;
+    if (!bench_fits(run, (double)bytes))
+        return false;
     bench_progress(run, "preparing %s of memory", cli_bytes(bytes));
     void *memory =
         mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return no_memory(run, bytes);
+        return no_memory(run, (double)bytes);
     madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
     memset(memory, 1, (size_t)bytes); // pages of zeros would all be one page
     run->memory = memory;

@@ -8,6 +8,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
+#include "engine/base/system_memory.h"
 #include "engine/model/weights.h"
 
 // A piece of the one mapping that holds all synthetic tensors.
@@ -90,8 +91,22 @@ static int64_t count_parameters(const model_config *config, const model_weights 
     return total;
 }
 
+// A system that promises more memory than it has would end the program later, in the middle of its work.
+static bool fits(size_t weight_bytes, int64_t beside_bytes, engine_error *err)
+{
+    double wanted = (double)weight_bytes + (double)beside_bytes;
+    double available = (double)system_memory_available();
+    if (wanted <= available)
+        return true;
+    return engine_fail(
+        err,
+        "%.1f GB of weights and a KV cache of %.1f GB do not fit into the %.1f GB of "
+        "memory that are available: choose a smaller shape, format or context",
+        (double)weight_bytes * 1e-9, (double)beside_bytes * 1e-9, available * 1e-9);
+}
+
 bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
-                              engine_error *err)
+                              int64_t beside_bytes, engine_error *err)
 {
     memset(weights, 0, sizeof *weights);
     weights->layers = engine_alloc((size_t)config->layers, sizeof *weights->layers);
@@ -103,6 +118,8 @@ bool model_weights_synthesise(model_weights *weights, const model_config *config
                            "a matrix of this shape is no whole number of %s blocks: choose "
                            "another --format",
                            weft_dtype_name(format));
+    if (!fits(a.bytes, beside_bytes, err))
+        return false;
     a.at = mmap(NULL, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (a.at == MAP_FAILED)
         return engine_fail(err, "not enough memory for %zu bytes of weights", a.bytes);

@@ -37,9 +37,10 @@ const model_tensor *model_output_matrix(const model_weights *weights);
 bool model_weights_bind(model_weights *weights, const model_config *config, const gguf_file *file,
                         engine_error *err);
 
-// Makes weights up: every matrix in `format`, valid blocks of small random values.
+// Makes weights up: every matrix in `format`, valid blocks of small random values. Refused if the memory
+// that is available does not hold them and beside_bytes more.
 bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
-                              engine_error *err);
+                              int64_t beside_bytes, engine_error *err);
 
 void model_weights_free(model_weights *weights);
 

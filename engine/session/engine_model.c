@@ -125,11 +125,10 @@ static bool open_arrays(engine_model *model, engine_error *err)
                        model->options.chunk_tokens);
 }
 
-// Everything that follows once config and weights are there.
+// Everything that follows once weights and pool are there.
 static bool finish(engine_model *model, engine_error *err)
 {
-    return open_pool(model, err) && open_runner(model, err) && open_sampler(model, err) &&
-           open_arrays(model, err);
+    return open_runner(model, err) && open_sampler(model, err) && open_arrays(model, err);
 }
 
 static engine_model *start(const engine_options *options, engine_error *err)
@@ -171,7 +170,7 @@ static bool load(engine_model *model, const char *path, engine_error *err)
         return engine_fail_in(err, path);
     }
     settle_options(&model->options, &model->config);
-    return finish(model, err);
+    return open_pool(model, err) && finish(model, err);
 }
 
 engine_model *engine_model_open(const char *path, const engine_options *options, engine_error *err)
@@ -189,7 +188,9 @@ static bool synthesise(engine_model *model, const char *shape, weft_dtype format
     if (!model_shape_config(&model->config, shape, err))
         return false;
     settle_options(&model->options, &model->config);
-    return model_weights_synthesise(&model->weights, &model->config, format, err) &&
+    return open_pool(model, err) &&
+           model_weights_synthesise(&model->weights, &model->config, format,
+                                    page_pool_bytes(model->pool), err) &&
            finish(model, err);
 }
 

@@ -82,13 +82,13 @@ static int remove_files(void **state)
     return 0;
 }
 
-// Runs `weft` with these words (at most 15, NULL-terminated) and expects a refusal that holds `fragment`.
+// Runs `weft` with these words (at most 20, NULL-terminated) and expects a refusal that holds `fragment`.
 static void refuse(int status, const char *fragment, const char *const words[])
 {
-    const char *argv[17] = {WEFT_TEST_PROGRAM};
+    const char *argv[22] = {WEFT_TEST_PROGRAM};
     char line[512] = "weft";
     for (int i = 0; words[i]; i++) {
-        assert_true(i < 15);
+        assert_true(i < 20);
         argv[i + 1] = words[i];
         size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, " %.40s", words[i]);
@@ -286,6 +286,11 @@ static void benchmarks(void **state)
     REFUSE(2, "--shape", "bench", "model");
     REFUSE(2, "--shape", "bench", "model", "--shape", "llama-3.2-1b", "--model", "fine.gguf");
     REFUSE(2, "--format", "bench", "model", "--model", "fine.gguf", "--format", "q4_0");
+    // More than any machine has: 46 TB of keys and values, 500 TB of queries.
+    REFUSE(1, "weights and a KV cache", "bench", "model", "--shape", "smollm2-135m", "--prompt",
+           "16777216", "--batch", "120");
+    REFUSE(1, "TB of memory", "bench", "attention", "--mask", "full", "--kv-len", "1", "--batch",
+           "1000", "--q-len", "1000000", "--heads", "512", "--kv-heads", "1");
     REFUSE(1, "llama-9", "bench", "model", "--shape", "llama-9");
 }
 

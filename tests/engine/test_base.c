@@ -20,6 +20,7 @@
 #include "engine/base/cursor.h"
 #include "engine/base/error.h"
 #include "engine/base/file_map.h"
+#include "engine/base/system_memory.h"
 #include "engine/base/text.h"
 
 static void errors_are_one_clean_line(void **state)
@@ -84,6 +85,14 @@ static void texts_are_made_printable(void **state)
         assert_string_equal(text, cases[i].to);
         assert_true(text_is_printable(text, strlen(text)));
     }
+}
+
+static void memory_is_known(void **state)
+{
+    (void)state;
+    int64_t all = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    assert_true(system_memory_available() > 1 << 20);
+    assert_true(system_memory_available() < all);
 }
 
 // However long a path is, what is wrong with the file is said.
@@ -257,6 +266,7 @@ int main(void)
         cmocka_unit_test(errors_are_one_clean_line),
         cmocka_unit_test(checked_arithmetic_refuses_wrapping),
         cmocka_unit_test(texts_are_made_printable),
+        cmocka_unit_test(memory_is_known),
         cmocka_unit_test(long_contexts_leave_room),
         cmocka_unit_test(allocation_is_zeroed_and_checked),
         cmocka_unit_test(cursor_reads_little_endian_at_any_position),
