@@ -8,6 +8,8 @@
 #define SPACES                 "[" WS "]+"
 #define CONTRACTIONS           "'s|'t|'re|'ve|'m|'ll|'d"
 #define LETTERS_AND_ONE_BEFORE "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define UPPER                  "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER                  "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define SYMBOLS                " ?[^" WS "\\p{L}\\p{N}]+"
 #define LINE_ENDS              "[" WS "]*[\\r\\n]+"
 #define SPACES_BUT_LAST        SPACES "(?![^" WS "])" // leaves one space to the word that follows
@@ -25,6 +27,15 @@ static const pretokenizer_rules RULES[] = {
         .pattern = "(?i:" CONTRACTIONS ")|" LETTERS_AND_ONE_BEFORE "|\\p{N}|" SYMBOLS
                    "[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES,
         .compose = true,
+    },
+    {
+        // A word is upper case, then lower case; what has no case is both: "isHTTPOk" is is, HTTPOk.
+        .name = "tekken",
+        .pattern = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|"
+                   "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*|\\p{N}|" SYMBOLS
+                   "[\\r\\n/]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES,
+        .whole_pieces = true,
+        .adds_bos = true,
     },
     {
         .name = "gpt-2",
@@ -64,7 +75,7 @@ static const pretokenizer_rules *find_rules(const char *name)
 
 bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
 {
-    static const char known[] = "weft knows llama-bpe, qwen2, gpt-2 and smollm";
+    static const char known[] = "weft knows llama-bpe, qwen2, tekken, gpt-2 and smollm";
     if (!name || name[0] == '\0')
         return engine_fail(err,
                            "tokenizer: the file does not say how text is cut into words "

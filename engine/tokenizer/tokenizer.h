@@ -56,8 +56,7 @@ enum {
 // tokenizer_create. Start from tokenizer_spec_default.
 typedef struct tokenizer_spec {
     tokenizer_kind kind;
-    const char
-        *pre; // pre-tokenizer of a byte-level vocabulary: "llama-bpe", "qwen2", "gpt-2", "smollm"
+    const char *pre; // byte-level: "llama-bpe", "qwen2", "tekken", "gpt-2" or "smollm"
     const tokenizer_bytes *pieces;
     size_t piece_count;
     const float *scores;  // [piece_count]; SentencePiece needs it

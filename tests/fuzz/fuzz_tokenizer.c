@@ -76,7 +76,7 @@ static void check_text(const tokenizer *t, const char *text, size_t text_bytes, 
 
 // --- fixed vocabularies -----------------------------------------------------------------------------
 
-enum { FIXED_COUNT = 6 };
+enum { FIXED_COUNT = 7 };
 
 static void add_pieces(tokenizer_builder *b)
 {
@@ -123,13 +123,14 @@ static void add_pieces(tokenizer_builder *b)
 
 static const tokenizer *fixed(size_t index)
 {
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm", "qwen2"};
+    static const char *const pres[FIXED_COUNT] = {"gpt-2", "llama-bpe", "smollm", "qwen2",
+                                                  "",      "",          "tekken"};
     static tokenizer *made[FIXED_COUNT];
     if (!made[index]) {
         tokenizer_builder b =
-            builder_new(index < 4 ? TOKENIZER_BYTE_LEVEL : TOKENIZER_SENTENCEPIECE);
+            builder_new(pres[index][0] ? TOKENIZER_BYTE_LEVEL : TOKENIZER_SENTENCEPIECE);
         add_pieces(&b);
-        b.spec.pre = index < 4 ? pres[index] : "";
+        b.spec.pre = pres[index];
         b.spec.add_space_prefix = index == 4;
         if (index == 5) // in this one words cannot be cut at spaces
             builder_piece(&b,
@@ -145,7 +146,7 @@ static const tokenizer *fixed(size_t index)
 static void fuzz_text(unsigned choice, const char *text, size_t text_bytes)
 {
     size_t index = choice % FIXED_COUNT;
-    check_text(fixed(index), text, text_bytes, choice / FIXED_COUNT % 4, index < 3);
+    check_text(fixed(index), text, text_bytes, choice / FIXED_COUNT % 4, index < 3 || index == 6);
 }
 
 // --- vocabularies from the input --------------------------------------------------------------------
@@ -194,12 +195,13 @@ static void add_merge(tokenizer_builder *b, input *in)
 
 static void fuzz_vocabulary(input in)
 {
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm", "qwen2", "default"};
+    static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm",
+                                       "qwen2", "default",   "tekken"};
     unsigned choice = take(&in);
     tokenizer_builder b = builder_new(choice & 1 ? TOKENIZER_SENTENCEPIECE : TOKENIZER_BYTE_LEVEL);
     if (choice & 2)
         builder_bytes(&b);
-    b.spec.pre = pres[take(&in) % 5];
+    b.spec.pre = pres[take(&in) % 6];
     b.spec.add_space_prefix = choice & 4;
     b.spec.remove_extra_whitespaces = choice & 8;
     b.spec.bos = (int32_t)take(&in) - 1;

@@ -119,9 +119,9 @@ static void random_text(unsigned *seed, unsigned char *text, size_t text_bytes)
 static void any_bytes_come_back(void **state)
 {
     (void)state;
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm"};
+    static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm", "tekken"};
     unsigned seed = 7;
-    for (size_t p = 0; p < 3; p++) {
+    for (size_t p = 0; p < 4; p++) {
         tokenizer *t = small_byte_level(pres[p]);
         for (size_t n = 0; n < 400; n++) {
             unsigned char text[64];
@@ -404,15 +404,15 @@ static void hostile_lengths_take_no_hostile_time(void **state)
 {
     (void)state;
     const size_t size_bytes = 1 << 20;
-    static const char *const units[] = {" ", "a", "\n ", "'", "\xcc\x81\xcc\xa3", "\xff", "1"};
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
+    static const char *const units[] = {" ", "a", "\n ", "'", "\xcc\x81\xcc\xa3", "\xff", "1", "A"};
+    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"};
     char *text = malloc(size_bytes);
     assert_non_null(text);
     for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
         size_t unit_bytes = strlen(units[u]);
         for (size_t i = 0; i < size_bytes; i++)
             text[i] = units[u][i % unit_bytes];
-        for (size_t p = 0; p < 4; p++) {
+        for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
             tokenizer *t = small_byte_level(pres[p]);
             tokenizer_ids list = encode_bytes(t, text, size_bytes, 0);
             assert_true(list.count >= size_bytes / 4);

@@ -180,12 +180,19 @@ static void byte_level_llama3(void **state)
     check_vocabulary("llama-bpe", true);
 }
 
+static void byte_level_tekken(void **state)
+{
+    (void)state;
+    check_vocabulary("tekken", true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentencepiece_with_bytes), cmocka_unit_test(sentencepiece_without_bytes),
         cmocka_unit_test(byte_level_gpt2),          cmocka_unit_test(byte_level_smollm),
         cmocka_unit_test(byte_level_qwen2),         cmocka_unit_test(byte_level_llama3),
+        cmocka_unit_test(byte_level_tekken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,8 @@ def main():
     train_byte_level("llama-bpe", 2500, ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
                                          "<|eot_id|>"] + reserved, unmergeable=["Ġuseword", "Number", "Ġxxxx", "ĠÃ©tre"],
                      bos="<|begin_of_text|>", eos="<|eot_id|>")
+    train_byte_level("tekken", 2500, ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"], unmergeable=["Ġuseword", "Number", "Ġxxxx", "ĠÃ©tre"],
+                     bos="<s>", eos="</s>")
     pairs = texts.test_texts(4, plain=4400, with_specials=800)
     out = bytearray()
     for text, parse in pairs:

@@ -12,6 +12,10 @@ CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + TAIL
 QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + TAIL
+UPPER, LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*|\p{{N}}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+WHOLE_PIECES = ("llama-bpe", "tekken")  # a word that is a piece is not split
 
 
 def split_then_bytes(pattern):
@@ -26,6 +30,7 @@ def pre_tokenizer(name):
     return {
         "llama-bpe": lambda: split_then_bytes(LLAMA3),
         "qwen2": lambda: split_then_bytes(QWEN2),
+        "tekken": lambda: split_then_bytes(TEKKEN),
         "gpt-2": lambda: by_regex,
         "smollm": lambda: pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(individual_digits=True), by_regex]),
@@ -68,7 +73,7 @@ def load(path):
     else:
         pre = field(reader, "pre")
         merges = [tuple(merge.split(" ")) for merge in field(reader, "merges")]
-        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=pre == "llama-bpe"))
+        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=pre in WHOLE_PIECES))
         if pre == "qwen2":
             tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizer(pre)
