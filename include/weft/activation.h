@@ -50,7 +50,8 @@ WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_acti
  *  Alias    y may be x or up (same strides)
  *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes;
  *           f(-infinity) = 0, f(infinity) = infinity, NaN stays NaN
- *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim
+ *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim (also of an `up`
+ *           that is NULL)
  */
 WEFT_API weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *args);
 

@@ -45,7 +45,7 @@ typedef struct weft_attention_desc {
                                WEFT_MASK_FULL the limit counts from the causal diagonal, to the left */
     float scale;          /**< multiplies q.k; 0 = 1 / sqrt(head_dim) */
     float softcap;        /**< c: scores become c * tanh(score / c) after the scale and before the
-                               mask; 0 = none */
+                               mask; 1e-30 to 1e30, 0 = none */
     int32_t max_seqs;     /**< bounds of every run; 0 = 1 */
     int32_t max_q_tokens; /**< queries of all sequences together; 0 = max_seqs */
     int32_t max_kv_len;   /**< longest sequence, in keys */
@@ -60,8 +60,8 @@ typedef struct weft_attention_args {
     uint32_t size;
     int32_t num_seqs; /**< 0..max_seqs */
     const float *q;
-    int64_t q_token_stride; /**< elements; 0 = packed */
-    int64_t q_head_stride;  /**< elements; 0 = packed */
+    int64_t q_token_stride; /**< elements, at least head_dim; 0 = packed */
+    int64_t q_head_stride;  /**< elements, at least head_dim; 0 = packed */
     float *out;
     int64_t out_token_stride;
     int64_t out_head_stride;
@@ -73,8 +73,9 @@ typedef struct weft_attention_args {
     const int32_t *kv_lens;    /**< [num_seqs] */
     const int32_t *page_table; /**< [num_seqs][page_table_stride]; entries past a sequence's last
                                     page are never read, nor are those of pages that lie wholly to
-                                    the left of what a window shows */
-    int64_t page_table_stride; /**< entries from sequence to sequence */
+                                    the left of what a window shows; NULL if no query sees a key */
+    int64_t
+        page_table_stride; /**< entries from sequence to sequence; 0 = all have the same pages */
     void *workspace;
     size_t workspace_bytes;
     uint64_t reserved[8];
@@ -101,7 +102,8 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *           a query that does not see it
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
- *           pool; WEFT_EWORKSPACE. Checked before anything is written
+ *           pool; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked
+ *           before anything is written
  */
 WEFT_API weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *args);
 

@@ -15,7 +15,23 @@
  *      weft_context_destroy(ctx);
  *
  *  Descriptors are plain structs: the first member is the struct's size, all-zero members mean the
- *  default, and new members are only ever taken from the reserved tail.
+ *  default, and new members are only ever taken from the reserved tail, which must be zero. Members
+ *  named reserved0 are padding.
+ *
+ *  What holds for every operation, unless its header says otherwise:
+ *
+ *  Owner    the caller owns every buffer and keeps it until the run returns; descriptors are copied.
+ *           Plans are freed with weft_plan_destroy()
+ *  Align    a buffer as its elements (f32 and int32_t: 4 bytes, f16, bf16 and blocks: 2), a workspace
+ *           to 64 bytes; a run refuses others
+ *  Alias    a result overlaps nothing else that the run is given; overlaps are not looked for
+ *  Threads  several threads may make and run plans of one context at a time, also run the same plan,
+ *           each with a workspace and results of its own, if executor, allocator and log may be
+ *           called so (the default ones may)
+ *  Errors   WEFT_EINVAL for NULL, a struct without its size, members that this version does not know,
+ *           a stride shorter than its row or longer than memory, a buffer that is not aligned.
+ *           Everything is checked before anything is written; with a context or plan there is a
+ *           text. NULL for the context or plan itself is WEFT_EINVAL
  */
 #ifndef WEFT_CONTEXT_H
 #define WEFT_CONTEXT_H
@@ -40,7 +56,7 @@ typedef enum weft_device {
  *  number in [0, executor threads) that no two tasks running at the same time share. */
 typedef void weft_task_fn(void *work, int32_t index, int32_t thread);
 
-/** Runs CPU work on the host's own threads instead of OpenMP.
+/** Runs CPU work on the host's own threads instead of OpenMP. `threads` is 1 to 1024.
  *
  *  parallel_for must call task(work, i, thread) exactly once for every i in [0, count), on any
  *  threads in any order, and return when all calls have returned. It may be called with count 1.
@@ -75,8 +91,9 @@ typedef struct weft_context_desc {
 /** Makes a context.
  *
  *  desc     NULL or all-zero: CPU, one thread per core, OpenMP
- *  Owner    the caller: weft_context_destroy(), after all plans of the context
- *  Threads  a context and its plans may be used by one thread at a time
+ *  Owner    the caller: weft_context_destroy(), after all plans of the context and when no call with
+ *           either is under way
+ *  Threads  any
  *  Errors   WEFT_EINVAL for a bad descriptor, WEFT_EUNSUPPORTED for a device this build or machine
  *           has not, WEFT_ENOMEM. The environment variable WEFT_CPU=ref|avx2|avx512|avx512vnni|
  *           avx512bf16|neon|neondot lowers the instruction set; an unknown value is WEFT_EINVAL
@@ -88,21 +105,21 @@ WEFT_API void weft_context_destroy(weft_context *context);
 
 /** The sentence that explains the last failure of a call that was given this context, or of a plan
  *  made from it; "" when there was none. With NULL: of the last weft_context_create() that failed
- *  on this thread. Valid until the next failure. */
+ *  on this thread. Valid until the next failure, on whichever thread. */
 WEFT_API const char *weft_error_text(const weft_context *context);
 
-/** Name of the instruction set that kernels of this context may use, e.g. "avx512vnni". */
+/** Name of the instruction set that kernels of this context may use, e.g. "avx512vnni"; "" for NULL. */
 WEFT_API const char *weft_context_isa(const weft_context *context);
 
-/** Number of threads that run the context's work. */
+/** Number of threads that run the context's work; 0 for NULL. */
 WEFT_API int32_t weft_context_threads(const weft_context *context);
 
-/** Bytes of workspace that any run of the plan needs at most; 0 if none. */
+/** Bytes of workspace that every run of the plan must be given; 0 if none, or for NULL. */
 WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
 
 /** One line that names the kernel chosen and how its work is split, e.g.
  *  "linear q4_0 4096x14336 batch<=1: linear_q4_0_q8_avx512vnni, 32 rows per task".
- *  Valid as long as the plan. */
+ *  Valid as long as the plan; "" for NULL. */
 WEFT_API const char *weft_plan_describe(const weft_plan *plan);
 
 /** Frees a plan. NULL is allowed. */
@@ -117,7 +134,7 @@ typedef struct weft_kernel_info {
     bool usable;         /**< this context's device has what it needs */
 } weft_kernel_info;
 
-/** The n-th kernel, n = 0, 1, ...; false past the last. */
+/** The n-th kernel, n = 0, 1, ...; false past the last, and for NULL. */
 WEFT_API bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *out);
 
 #ifdef __cplusplus

@@ -34,7 +34,8 @@ typedef struct weft_embedding_args {
 /** Plans y[i] = scale * table[ids[i]].
  *
  *  Numerics the block's decoding is bit-exact to its specification (src/formats/)
- *  Errors   WEFT_EINVAL shape, WEFT_EUNSUPPORTED format, WEFT_EVARIANT, WEFT_ENOMEM
+ *  Errors   WEFT_EINVAL for a shape, a format that is none, a scale that is not finite; WEFT_EOVERFLOW
+ *           if the table's bytes do not fit; WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_ENOMEM
  *  Source   the format's specification, named in its header in src/formats/
  */
 WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *desc,

@@ -29,9 +29,9 @@ typedef struct weft_kv_pool {
     void *k;
     void *v;
     int64_t num_pages;
-    int64_t page_stride;  /**< elements; 0 = packed */
-    int64_t head_stride;  /**< elements; 0 = packed */
-    int64_t token_stride; /**< elements; 0 = packed */
+    int64_t page_stride;  /**< elements, at least head_dim; 0 = packed */
+    int64_t head_stride;  /**< elements, at least head_dim; 0 = packed */
+    int64_t token_stride; /**< elements, at least head_dim; 0 = packed */
 } weft_kv_pool;
 
 /** Shape and format of a pool. */
@@ -47,7 +47,7 @@ WEFT_API int64_t weft_kv_page_bytes(const weft_kv_layout *layout);
 
 typedef struct weft_kv_append_desc {
     uint32_t size;
-    int32_t max_tokens;
+    int32_t max_tokens; /**< 0 = 1 */
     weft_kv_layout layout;
     /** Rotate the keys (and `q`, if a run gives one) before they are stored; NULL = no rotation.
      *  Copied, and so are its frequency factors. */
@@ -68,7 +68,8 @@ typedef struct weft_kv_append_args {
     int64_t v_token_stride;
     float *q; /**< [tokens][num_q_heads][head_dim], rotated in place; NULL = none */
     int64_t q_token_stride;
-    /** Where token i goes: page * page_size + slot; -1 = nowhere (padding). [tokens] */
+    /** Where token i goes: page * page_size + slot; -1 = nowhere (padding). [tokens]. A slot that is
+     *  named twice holds either token, or parts of both */
     const int32_t *slots;
     const int32_t *positions; /**< [tokens], read only with rope */
     uint64_t reserved[8];
@@ -88,7 +89,8 @@ WEFT_API weft_status weft_kv_append_plan(weft_context *context, const weft_kv_ap
  *  Alias    q, k, v and the pool must not overlap
  *  Numerics the rotation is computed in f32
  *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, a slot outside the pool
- *           (other than -1) or a negative position; checked before anything is written
+ *           (other than -1) or a negative position, WEFT_EOVERFLOW for a pool that is longer than
+ *           memory; checked before anything is written
  */
 WEFT_API weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args *args);
 

@@ -56,7 +56,7 @@ typedef struct weft_linear_args {
  *           cols % weft_dtype_block_elems(weight_dtype) == 0; rows and cols >= 1
  *  Owner    the caller frees the plan with weft_plan_destroy()
  *  Errors   WEFT_EINVAL shape or flags, WEFT_EUNSUPPORTED format (weft_linear_supported() words it),
- *           WEFT_EVARIANT, WEFT_EOVERFLOW, WEFT_ENOMEM; text in weft_error_text(context)
+ *           WEFT_EVARIANT, WEFT_EOVERFLOW if the bytes of W do not fit, WEFT_ENOMEM; text in weft_error_text(context)
  *  Source   src/kernels/linear/NOTES.md
  */
 WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *desc,
@@ -72,15 +72,15 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           the activations the kernel uses (see WEFT_LINEAR_EXACT); for q4_k, whose weights are
  *           differences, |w| is the sum of the magnitudes of both terms. A NaN or infinity in a
  *           group of 32 activations makes its row of Y NaN when activations are rounded
- *  Threads  a plan may be shared by threads that use different workspaces, if the context's
- *           executor allows concurrent parallel_for calls (OpenMP does)
- *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, strides below the row length;
- *           WEFT_EWORKSPACE. Nothing is written then
+ *  Threads  as context.h says: a plan may be shared by threads that use different workspaces
+ *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, strides below the row length
+ *           (also of a residual that is NULL), an alpha that is not finite; WEFT_EWORKSPACE. Nothing
+ *           is written then
  */
 WEFT_API weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *args);
 
-/** Can this context run the descriptor? `reason` (may be NULL) receives a sentence when not,
- *  valid like weft_error_text(). */
+/** Can this context run the descriptor? `reason` (may be NULL) receives a sentence when not, valid like
+ *  weft_error_text(), and "" when it can. */
 WEFT_API bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc,
                                     const char **reason);
 

@@ -19,6 +19,32 @@ bool weft__api_read(void *to, uint32_t to_bytes, const void *from)
     return true;
 }
 
+weft_status weft__api_desc(weft_context *context, enum weft__op op, void *copy, uint32_t copy_bytes,
+                           const void *desc, weft_plan *const *out)
+{
+    if (!context)
+        return WEFT_EINVAL;
+    const char *name = context->backend->tables[op]->op;
+    if (!out)
+        return weft__fail(context, WEFT_EINVAL, "%s: no place for the plan: out is NULL", name);
+    if (!weft__api_read(copy, copy_bytes, desc))
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "%s: the descriptor is NULL, lacks its size (.size = sizeof desc) or sets "
+            "members unknown to this version",
+            name);
+    return WEFT_OK;
+}
+
+weft_status weft__api_most(weft_context *context, enum weft__op op, const char *what, int32_t *most)
+{
+    if (*most < 0)
+        return weft__fail(context, WEFT_EINVAL, "%s: %s=%d is negative",
+                          context->backend->tables[op]->op, what, *most);
+    *most = *most ? *most : 1;
+    return WEFT_OK;
+}
+
 weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, uint32_t copy_bytes,
                            const void *args)
 {
@@ -29,7 +55,9 @@ weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, 
                           plan->context->backend->tables[plan->op]->op);
     if (!weft__api_read(copy, copy_bytes, args))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "args is NULL, has no size, or sets members this version does not know");
+                          "%s: args is NULL, lacks its size (.size = sizeof args) or sets members "
+                          "unknown to this version",
+                          plan->context->backend->tables[op]->op);
     return WEFT_OK;
 }
 
@@ -69,9 +97,33 @@ weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t cou
                       plan->context->backend->tables[plan->op]->op, what, count, most);
 }
 
-bool weft__api_stride(int64_t *stride, int64_t packed)
+bool weft__api_stride(int64_t *stride, int64_t packed, int64_t row, int64_t count)
 {
+    const int64_t most_elems = INT64_MAX / 16; // two such distances and 4-byte elements
     if (*stride == 0)
         *stride = packed;
-    return *stride >= packed;
+    return *stride >= row && *stride <= most_elems / (count > 1 ? count : 1);
+}
+
+weft_status weft__api_aligned(const weft_plan *plan, uintptr_t addresses, size_t bytes)
+{
+    if (addresses % bytes == 0)
+        return WEFT_OK;
+    return weft__fail(plan->context, WEFT_EINVAL,
+                      "%s: a buffer is not aligned to its elements of %zu bytes",
+                      plan->context->backend->tables[plan->op]->op, bytes);
+}
+
+size_t weft__api_alignment(weft_dtype dtype)
+{
+    return dtype == WEFT_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+bool weft__api_supported(const weft_context *context, weft_status status, weft_plan *plan,
+                         const char **reason)
+{
+    weft_plan_destroy(plan);
+    if (reason)
+        *reason = status == WEFT_OK ? "" : context ? weft_error_text(context) : "context is NULL";
+    return status == WEFT_OK;
 }

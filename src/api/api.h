@@ -3,6 +3,8 @@
 #ifndef WEFT_API_API_H
 #define WEFT_API_API_H
 
+#include <weft/types.h>
+
 #include "src/plan/plan.h"
 
 // Copies a caller's struct whose first member is its size. A smaller (older) one is extended with
@@ -21,6 +23,14 @@ bool weft__api_read(void *to, uint32_t to_bytes, const void *from);
             return weft__status;                                                                   \
     } while (0)
 
+// The first step of every plan: WEFT_OK if there is a place for it and the descriptor could be read.
+weft_status weft__api_desc(weft_context *context, enum weft__op op, void *copy, uint32_t copy_bytes,
+                           const void *desc, weft_plan *const *out);
+
+// A bound of a descriptor, most rows (tokens, batch) of a run: 0 becomes 1, WEFT_OK unless negative.
+weft_status weft__api_most(weft_context *context, enum weft__op op, const char *what,
+                           int32_t *most);
+
 // WEFT_OK if the plan is one of `op` and `args` could be read into `copy`.
 weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, uint32_t copy_bytes,
                            const void *args);
@@ -35,7 +45,18 @@ weft_status weft__api_plan(weft_context *context, enum weft__op op, size_t launc
 // WEFT_OK if a run's number of rows (tokens, batch) is one that the plan was made for.
 weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most);
 
-// A stride of 0 becomes the packed one; false if it is shorter than a row.
-bool weft__api_stride(int64_t *stride, int64_t packed);
+// A stride of 0 becomes the packed one; false if it is shorter than the row, or if `count` of them are
+// more than an address can say.
+bool weft__api_stride(int64_t *stride, int64_t packed, int64_t row, int64_t count);
+
+// WEFT_OK if addresses, or'ed together with whatever else must be, are multiples of `bytes`.
+weft_status weft__api_aligned(const weft_plan *plan, uintptr_t addresses, size_t bytes);
+
+// Alignment of the elements or blocks of a format.
+size_t weft__api_alignment(weft_dtype dtype);
+
+// Ends a weft_<op>_supported(): frees the plan and says why there is none.
+bool weft__api_supported(const weft_context *context, weft_status status, weft_plan *plan,
+                         const char **reason);
 
 #endif

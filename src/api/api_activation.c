@@ -5,28 +5,22 @@
 #include "src/kernels/activation/activation_kernel.h"
 #include "src/plan/plan_activation.h"
 
-static weft_status check_desc(weft_context *context, weft_activation_desc *desc,
-                              const weft_activation_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL,
-                          "activation: bad descriptor size or unknown members");
     if ((unsigned)desc->kind > WEFT_ACTIVATION_GELU_TANH)
         return weft__fail(context, WEFT_EINVAL, "activation: unknown kind %d", (int)desc->kind);
-    if (desc->dim < 1 || desc->max_rows < 0)
-        return weft__fail(context, WEFT_EINVAL, "activation: dim and max_rows must be positive");
-    if (desc->max_rows == 0)
-        desc->max_rows = 1;
-    return WEFT_OK;
+    if (desc->dim < 1)
+        return weft__fail(context, WEFT_EINVAL, "activation: dim must be positive");
+    return weft__api_most(context, WEFT__OP_activation, "max_rows", &desc->max_rows);
 }
 
 weft_status weft_activation_plan(weft_context *context, const weft_activation_desc *user_desc,
                                  weft_plan **out)
 {
     weft_activation_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(
+        weft__api_desc(context, WEFT__OP_activation, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_activation, sizeof(struct weft__activation_launch),
                           weft__plan_activation, &desc, out);
 }
@@ -41,10 +35,13 @@ weft_status weft_activation_run(const weft_plan *plan, const weft_activation_arg
         return WEFT_OK;
     if (!args.x || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL, "activation: x and y must not be NULL");
-    if (!weft__api_stride(&args.x_stride, launch->dim) ||
-        !weft__api_stride(&args.up_stride, launch->dim) ||
-        !weft__api_stride(&args.y_stride, launch->dim))
+    int64_t dim = launch->dim;
+    if (!weft__api_stride(&args.x_stride, dim, dim, args.rows) ||
+        !weft__api_stride(&args.up_stride, dim, dim, args.rows) ||
+        !weft__api_stride(&args.y_stride, dim, dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "activation: a stride is shorter than its row");
+                          "activation: a stride is shorter than its row, or too long");
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.up | (uintptr_t)args.y,
+                                sizeof(float)));
     return plan->context->backend->submit[WEFT__OP_activation](plan->context, launch, &args);
 }

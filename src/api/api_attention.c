@@ -16,13 +16,12 @@ static weft_status check_numbers(weft_context *context, const weft_attention_des
         return weft__fail(context, WEFT_EINVAL, "attention: window=%d is negative", desc->window);
     if (!isfinite(desc->scale))
         return weft__fail(context, WEFT_EINVAL, "attention: scale is not finite");
-    if (!isfinite(desc->softcap) || desc->softcap < 0)
-        return weft__fail(context, WEFT_EINVAL, "attention: softcap must be positive, or 0");
-    if (desc->max_seqs < 0 || desc->max_q_tokens < 0 || desc->max_kv_len < 0 ||
-        desc->num_splits < 0)
-        return weft__fail(context, WEFT_EINVAL,
-                          "attention: max_seqs, max_q_tokens, max_kv_len and num_splits must not "
-                          "be negative");
+    if (desc->softcap != 0 && !(desc->softcap >= 1e-30f && desc->softcap <= 1e30f))
+        return weft__fail(context, WEFT_EINVAL, "attention: softcap must be 1e-30 to 1e30, or 0");
+    if (desc->max_q_tokens < 0 || desc->max_kv_len < 0 || desc->num_splits < 0)
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "attention: max_q_tokens, max_kv_len and num_splits must not be negative");
     if (desc->num_q_heads < 1 || desc->num_q_heads % desc->kv.num_kv_heads != 0)
         return weft__fail(context, WEFT_EINVAL,
                           "attention: num_q_heads=%d is no multiple of num_kv_heads=%d",
@@ -30,13 +29,9 @@ static weft_status check_numbers(weft_context *context, const weft_attention_des
     return WEFT_OK;
 }
 
-static weft_status check_desc(weft_context *context, weft_attention_desc *desc,
-                              const weft_attention_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_attention_desc *desc)
 {
     const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT;
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL,
-                          "attention: bad descriptor size or unknown members");
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
@@ -45,8 +40,7 @@ static weft_status check_desc(weft_context *context, weft_attention_desc *desc,
         return weft__fail(context, WEFT_EUNSUPPORTED, "attention: q and out must be f32");
     WEFT__TRY(weft__api_check_layout(context, "attention", &desc->kv));
     WEFT__TRY(check_numbers(context, desc));
-    if (desc->max_seqs == 0)
-        desc->max_seqs = 1;
+    WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
         desc->max_q_tokens = desc->max_seqs;
     return WEFT_OK;
@@ -56,9 +50,9 @@ weft_status weft_attention_plan(weft_context *context, const weft_attention_desc
                                 weft_plan **out)
 {
     weft_attention_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(
+        weft__api_desc(context, WEFT__OP_attention, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_attention, sizeof(struct weft__attention_launch),
                           weft__plan_attention, &desc, out);
 }
@@ -114,6 +108,9 @@ static weft_status check_pages(const weft_plan *plan, const weft_attention_args 
             weft__attention_union(launch->mask, launch->window, q_len, args->kv_lens[s], 0, q_len);
         if (seen.begin >= seen.end)
             continue;
+        if (!args->page_table)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: sequence %d has keys, so page_table must not be NULL", s);
         const int32_t *pages = args->page_table + s * args->page_table_stride;
         uint32_t largest =
             largest_page(pages, seen.begin / page_size, weft__ceil_div(seen.end, page_size));
@@ -129,13 +126,22 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
 {
     const struct weft__attention_launch *launch = plan->launch;
     int64_t row = launch->kv.head_dim, packed = row * launch->num_q_heads;
-    if (!weft__api_settle_stride(&args->q_head_stride, row, row) ||
-        !weft__api_settle_stride(&args->q_token_stride, packed, row) ||
-        !weft__api_settle_stride(&args->out_head_stride, row, row) ||
-        !weft__api_settle_stride(&args->out_token_stride, packed, row))
+    int64_t tokens = launch->max_q_tokens, heads = launch->num_q_heads;
+    if (!weft__api_stride(&args->q_head_stride, row, row, heads) ||
+        !weft__api_stride(&args->q_token_stride, packed, row, tokens) ||
+        !weft__api_stride(&args->out_head_stride, row, row, heads) ||
+        !weft__api_stride(&args->out_token_stride, packed, row, tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "attention: a stride of q or out is shorter than head_dim");
-    return WEFT_OK;
+                          "attention: a stride of q or out is shorter than head_dim, or too long");
+    if (!weft__api_stride(&args->page_table_stride, 0, 0, args->num_seqs))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: page_table_stride=%lld is negative, or too long",
+                          (long long)args->page_table_stride);
+    return weft__api_aligned(plan,
+                             (uintptr_t)args->q | (uintptr_t)args->out | (uintptr_t)args->lse |
+                                 (uintptr_t)args->cu_q_lens | (uintptr_t)args->kv_lens |
+                                 (uintptr_t)args->page_table,
+                             sizeof(float));
 }
 
 weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *user_args)
@@ -146,13 +152,17 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
     WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, launch->max_seqs));
     if (args.num_seqs == 0)
         return WEFT_OK;
-    if (!args.q || !args.out || !args.cu_q_lens || !args.kv_lens || !args.page_table)
+    if (!args.q || !args.out || !args.cu_q_lens || !args.kv_lens)
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "attention: q, out, cu_q_lens, kv_lens and page_table must not be NULL");
+                          "attention: q, out, cu_q_lens and kv_lens must not be NULL");
     WEFT__TRY(settle_strides(plan, &args));
-    WEFT__TRY(weft__api_settle_pool(plan->context, "attention", &launch->kv, &args.pool));
+    WEFT__TRY(weft__api_settle_pool(plan, &launch->kv, &args.pool));
     WEFT__TRY(check_lengths(plan, &args));
     WEFT__TRY(check_pages(plan, &args));
+    if (!args.page_table) { // there are no keys: any row of no pages will do
+        args.page_table = args.kv_lens;
+        args.page_table_stride = 0;
+    }
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
     return plan->context->backend->submit[WEFT__OP_attention](plan->context, launch, &args);
 }
@@ -162,8 +172,5 @@ bool weft_attention_supported(weft_context *context, const weft_attention_desc *
 {
     weft_plan *plan = NULL;
     weft_status status = weft_attention_plan(context, desc, &plan);
-    weft_plan_destroy(plan);
-    if (reason)
-        *reason = status == WEFT_OK ? "" : weft_error_text(context);
-    return status == WEFT_OK;
+    return weft__api_supported(context, status, plan, reason);
 }

@@ -90,6 +90,7 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     if (!context)
         return creation_fail(WEFT_ENOMEM, "%s", "no memory for a context");
     memset(context, 0, sizeof *context);
+    atomic_flag_clear(&context->error_lock);
     context->backend = backend;
     context->allocator = allocator;
     context->isa_mask = isa_mask;
@@ -119,12 +120,12 @@ const char *weft_error_text(const weft_context *context)
 
 const char *weft_context_isa(const weft_context *context)
 {
-    return weft__cpu_isa_name(context->isa_mask);
+    return context ? weft__cpu_isa_name(context->isa_mask) : "";
 }
 
 int32_t weft_context_threads(const weft_context *context)
 {
-    return context->threads;
+    return context ? context->threads : 0;
 }
 
 size_t weft_plan_workspace_bytes(const weft_plan *plan)

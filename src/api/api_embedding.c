@@ -9,38 +9,34 @@
 #include "src/kernels/embedding/embedding_kernel.h"
 #include "src/plan/plan_embedding.h"
 
-static weft_status check_desc(weft_context *context, weft_embedding_desc *desc,
-                              const weft_embedding_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL,
-                          "embedding: bad descriptor size or unknown members");
     if (weft_dtype_block_elems(desc->table_dtype) == 0)
         return weft__fail(context, WEFT_EINVAL, "embedding: table_dtype %d is no format",
                           (int)desc->table_dtype);
-    if (desc->rows < 1 || desc->dim < 1 || desc->max_tokens < 0)
-        return weft__fail(context, WEFT_EINVAL,
-                          "embedding: rows, dim and max_tokens must be positive");
-    if (weft_dtype_row_bytes(desc->table_dtype, desc->dim) < 0)
+    if (desc->rows < 1 || desc->dim < 1)
+        return weft__fail(context, WEFT_EINVAL, "embedding: rows and dim must be positive");
+    if (desc->dim % weft_dtype_block_elems(desc->table_dtype) != 0)
         return weft__fail(context, WEFT_EINVAL,
                           "embedding: dim=%lld is no whole number of %s blocks",
                           (long long)desc->dim, weft_dtype_name(desc->table_dtype));
+    int64_t row = weft_dtype_row_bytes(desc->table_dtype, desc->dim), bytes;
+    if (row < 0 || !weft__mul_i64(row, desc->rows, &bytes))
+        return weft__fail(context, WEFT_EOVERFLOW, "embedding: the table's bytes do not fit");
     if (!isfinite(desc->scale))
         return weft__fail(context, WEFT_EINVAL, "embedding: scale is not finite");
-    if (desc->max_tokens == 0)
-        desc->max_tokens = 1;
     if (desc->scale == 0)
         desc->scale = 1;
-    return WEFT_OK;
+    return weft__api_most(context, WEFT__OP_embedding, "max_tokens", &desc->max_tokens);
 }
 
 weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *user_desc,
                                 weft_plan **out)
 {
     weft_embedding_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(
+        weft__api_desc(context, WEFT__OP_embedding, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_embedding, sizeof(struct weft__embedding_launch),
                           weft__plan_embedding, &desc, out);
 }
@@ -56,11 +52,15 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
     if (!args.table || !args.ids || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "embedding: table, ids and y must not be NULL");
-    if (!weft__api_stride(&args.table_stride_bytes,
-                          weft_dtype_row_bytes(launch->kernel->format, launch->dim)) ||
-        !weft__api_stride(&args.y_stride, launch->dim))
+    weft_dtype format = launch->kernel->format;
+    int64_t row = weft_dtype_row_bytes(format, launch->dim);
+    if (!weft__api_stride(&args.table_stride_bytes, row, row, launch->rows) ||
+        !weft__api_stride(&args.y_stride, launch->dim, launch->dim, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "embedding: a stride is shorter than its row");
+                          "embedding: a stride is shorter than its row, or too long");
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids | (uintptr_t)args.y, sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
+                                weft__api_alignment(format)));
     for (int32_t i = 0; i < args.tokens; i++)
         if (args.ids[i] < 0 || args.ids[i] >= launch->rows)
             return weft__fail(plan->context, WEFT_EINVAL,

@@ -5,26 +5,20 @@
 #include "src/kernels/kv/kv_kernel.h"
 #include "src/plan/plan_kv.h"
 
-static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc,
-                              const weft_kv_append_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL, "kv: bad descriptor size or unknown members");
     WEFT__TRY(weft__api_check_layout(context, "kv", &desc->layout));
-    if (desc->max_tokens < 1)
-        return weft__fail(context, WEFT_EINVAL, "kv: max_tokens must be positive");
     if (desc->num_q_heads < 0)
         return weft__fail(context, WEFT_EINVAL, "kv: num_q_heads is negative");
-    return WEFT_OK;
+    return weft__api_most(context, WEFT__OP_kv, "max_tokens", &desc->max_tokens);
 }
 
 weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc *user_desc,
                                 weft_plan **out)
 {
     weft_kv_append_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(weft__api_desc(context, WEFT__OP_kv, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_kv, sizeof(struct weft__kv_launch), weft__plan_kv,
                           &desc, out);
 }
@@ -61,13 +55,18 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
                           "kv: k, v, slots and, with rope, positions must not be NULL");
     if (args.q && launch->num_q_heads == 0)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
-    int64_t packed = (int64_t)launch->layout.num_kv_heads * launch->layout.head_dim;
-    if (!weft__api_stride(&args.k_token_stride, packed) ||
-        !weft__api_stride(&args.v_token_stride, packed) ||
-        !weft__api_stride(&args.q_token_stride,
-                          (int64_t)launch->num_q_heads * launch->layout.head_dim))
-        return weft__fail(plan->context, WEFT_EINVAL, "kv: a stride is shorter than its row");
-    WEFT__TRY(weft__api_settle_pool(plan->context, "kv", &launch->layout, &args.pool));
+    int64_t row = (int64_t)launch->layout.num_kv_heads * launch->layout.head_dim;
+    int64_t q_row = (int64_t)launch->num_q_heads * launch->layout.head_dim;
+    if (!weft__api_stride(&args.k_token_stride, row, row, args.tokens) ||
+        !weft__api_stride(&args.v_token_stride, row, row, args.tokens) ||
+        !weft__api_stride(&args.q_token_stride, q_row, q_row, args.tokens))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "kv: a stride is shorter than its row, or too long");
+    WEFT__TRY(weft__api_aligned(plan,
+                                (uintptr_t)args.k | (uintptr_t)args.v | (uintptr_t)args.q |
+                                    (uintptr_t)args.slots | (uintptr_t)args.positions,
+                                sizeof(float)));
+    WEFT__TRY(weft__api_settle_pool(plan, &launch->layout, &args.pool));
     WEFT__TRY(check_tokens(plan, &args));
     return plan->context->backend->submit[WEFT__OP_kv](plan->context, launch, &args);
 }

@@ -4,15 +4,13 @@
 #include <weft/linear.h>
 
 #include "src/api/api.h"
+#include "src/base/checked.h"
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/plan/plan_linear.h"
 
-static weft_status check_desc(weft_context *context, weft_linear_desc *desc,
-                              const weft_linear_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_linear_desc *desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT;
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL, "linear: bad descriptor size or unknown members");
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "linear: unknown flags 0x%x", desc->flags & ~known);
     int32_t block = weft_dtype_block_elems(desc->weight_dtype);
@@ -22,27 +20,46 @@ static weft_status check_desc(weft_context *context, weft_linear_desc *desc,
     if ((desc->x_dtype && desc->x_dtype != WEFT_F32) ||
         (desc->y_dtype && desc->y_dtype != WEFT_F32))
         return weft__fail(context, WEFT_EUNSUPPORTED, "linear: x and y must be f32");
-    if (desc->rows < 1 || desc->cols < 1 || desc->max_batch < 0)
-        return weft__fail(context, WEFT_EINVAL,
-                          "linear: rows, cols and max_batch must be positive");
+    if (desc->rows < 1 || desc->cols < 1)
+        return weft__fail(context, WEFT_EINVAL, "linear: rows and cols must be positive");
     if (desc->cols % block != 0)
         return weft__fail(context, WEFT_EINVAL,
                           "linear: cols=%lld is no whole number of %s blocks of %d",
                           (long long)desc->cols, weft_dtype_name(desc->weight_dtype), block);
-    if (desc->max_batch == 0)
-        desc->max_batch = 1;
-    return WEFT_OK;
+    int64_t row = weft_dtype_row_bytes(desc->weight_dtype, desc->cols), bytes;
+    if (row < 0 || !weft__mul_i64(row, desc->rows, &bytes))
+        return weft__fail(context, WEFT_EOVERFLOW, "linear: the bytes of W do not fit");
+    return weft__api_most(context, WEFT__OP_linear, "max_batch", &desc->max_batch);
 }
 
 weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user_desc,
                              weft_plan **out)
 {
     weft_linear_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(weft__api_desc(context, WEFT__OP_linear, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_linear, sizeof(struct weft__linear_launch),
                           weft__plan_linear, &desc, out);
+}
+
+static weft_status settle_strides(const weft_plan *plan, weft_linear_args *args)
+{
+    const struct weft__linear_launch *launch = plan->launch;
+    weft_dtype format = launch->kernel->weight;
+    int64_t row = weft_dtype_row_bytes(format, launch->cols);
+    if (!weft__api_stride(&args->weight_stride_bytes, row, row, launch->rows) ||
+        !weft__api_stride(&args->x_stride, launch->cols, launch->cols, args->batch) ||
+        !weft__api_stride(&args->y_stride, launch->rows, launch->rows, args->batch) ||
+        !weft__api_stride(&args->residual_stride, launch->rows, launch->rows, args->batch))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "linear: a stride is shorter than its row, or too long");
+    WEFT__TRY(weft__api_aligned(plan,
+                                (uintptr_t)args->weight | (uintptr_t)args->weight_stride_bytes,
+                                weft__api_alignment(format)));
+    return weft__api_aligned(plan,
+                             (uintptr_t)args->x | (uintptr_t)args->y | (uintptr_t)args->bias |
+                                 (uintptr_t)args->residual,
+                             sizeof(float));
 }
 
 weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_args)
@@ -55,12 +72,7 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
         return WEFT_OK;
     if (!args.weight || !args.x || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL, "linear: weight, x and y must not be NULL");
-    if (!weft__api_stride(&args.weight_stride_bytes,
-                          weft_dtype_row_bytes(launch->kernel->weight, launch->cols)) ||
-        !weft__api_stride(&args.x_stride, launch->cols) ||
-        !weft__api_stride(&args.y_stride, launch->rows) ||
-        !weft__api_stride(&args.residual_stride, launch->rows))
-        return weft__fail(plan->context, WEFT_EINVAL, "linear: a stride is shorter than its row");
+    WEFT__TRY(settle_strides(plan, &args));
     if (!isfinite(args.alpha))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: alpha is not finite");
     if (args.alpha == 0)
@@ -73,8 +85,5 @@ bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc, 
 {
     weft_plan *plan = NULL;
     weft_status status = weft_linear_plan(context, desc, &plan);
-    weft_plan_destroy(plan);
-    if (reason)
-        *reason = status == WEFT_OK ? "" : weft_error_text(context);
-    return status == WEFT_OK;
+    return weft__api_supported(context, status, plan, reason);
 }

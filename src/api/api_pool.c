@@ -41,24 +41,28 @@ weft_status weft__api_check_layout(weft_context *context, const char *op,
     return WEFT_OK;
 }
 
-weft_status weft__api_settle_pool(weft_context *context, const char *op,
-                                  const weft_kv_layout *layout, weft_kv_pool *pool)
+weft_status weft__api_settle_pool(const weft_plan *plan, const weft_kv_layout *layout,
+                                  weft_kv_pool *pool)
 {
+    weft_context *context = plan->context;
+    const char *op = context->backend->tables[plan->op]->op;
     int64_t row = layout->head_dim, head = row * layout->page_size, span;
     if (!pool->k || !pool->v)
         return weft__fail(context, WEFT_EINVAL, "%s: pool.k and pool.v must not be NULL", op);
     if (pool->num_pages < 0)
         return weft__fail(context, WEFT_EINVAL, "%s: pool.num_pages is negative", op);
-    if (!weft__api_settle_stride(&pool->token_stride, row, row) ||
-        !weft__api_settle_stride(&pool->head_stride, head, row) ||
-        !weft__api_settle_stride(&pool->page_stride, head * layout->num_kv_heads, row))
-        return weft__fail(context, WEFT_EINVAL, "%s: a pool stride is shorter than head_dim", op);
+    if (!weft__api_stride(&pool->token_stride, row, row, 1) ||
+        !weft__api_stride(&pool->head_stride, head, row, 1) ||
+        !weft__api_stride(&pool->page_stride, head * layout->num_kv_heads, row, 1))
+        return weft__fail(context, WEFT_EINVAL,
+                          "%s: a pool stride is shorter than head_dim, or too long", op);
     int64_t pages, heads, tokens;
     if (!weft__mul_i64(pool->num_pages, pool->page_stride, &pages) ||
         !weft__mul_i64(layout->num_kv_heads, pool->head_stride, &heads) ||
         !weft__mul_i64(layout->page_size, pool->token_stride, &tokens) ||
         !weft__add_i64(pages, heads, &span) || !weft__add_i64(span, tokens, &span) ||
-        span > INT64_MAX / 8)
+        span > INT64_MAX / 16)
         return weft__fail(context, WEFT_EOVERFLOW, "%s: the pool's extent does not fit", op);
-    return WEFT_OK;
+    return weft__api_aligned(plan, (uintptr_t)pool->k | (uintptr_t)pool->v,
+                             weft__api_alignment(layout->dtype));
 }

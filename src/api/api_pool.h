@@ -12,15 +12,7 @@ weft_status weft__api_check_layout(weft_context *context, const char *op,
                                    const weft_kv_layout *layout);
 
 // Strides of 0 become packed ones. WEFT_OK if the pool's members make sense for the layout.
-weft_status weft__api_settle_pool(weft_context *context, const char *op,
-                                  const weft_kv_layout *layout, weft_kv_pool *pool);
-
-// A stride of 0 becomes `packed`; false if it is shorter than the row.
-static inline bool weft__api_settle_stride(int64_t *stride, int64_t packed, int64_t row)
-{
-    if (*stride == 0)
-        *stride = packed;
-    return *stride >= row;
-}
+weft_status weft__api_settle_pool(const weft_plan *plan, const weft_kv_layout *layout,
+                                  weft_kv_pool *pool);
 
 #endif

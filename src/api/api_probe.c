@@ -35,10 +35,14 @@ weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_ar
     weft_probe_args args;
     weft_status status = WEFT_OK;
     uint64_t value = 0;
-    if (!context || !out)
+    if (!context)
         return WEFT_EINVAL;
-    if (!weft__api_read(&args, sizeof args, user_args))
-        return weft__fail(context, WEFT_EINVAL, "probe: bad argument size or unknown members");
+    if (!out)
+        return weft__fail(context, WEFT_EINVAL, "probe: out is NULL");
+    if (!weft__api_read(&args, WEFT__KNOWN(&args), user_args))
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "probe: args is NULL, lacks its size or sets members unknown to this version");
     WEFT__TRY(check_args(context, &args));
     // The only operation without a plan: what a plan would keep is one pointer.
     weft_plan plan = {.context = context, .op = WEFT__OP_probe};

@@ -8,25 +8,18 @@
 #include "src/kernels/rope/rope_kernel.h"
 #include "src/plan/plan_rope.h"
 
-static weft_status check_desc(weft_context *context, weft_rope_desc *desc,
-                              const weft_rope_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_rope_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL, "rope: bad descriptor size or unknown members");
-    if (desc->num_heads < 1 || desc->head_dim < 1 || desc->max_tokens < 0)
-        return weft__fail(context, WEFT_EINVAL,
-                          "rope: num_heads, head_dim and max_tokens must be positive");
-    if (desc->max_tokens == 0)
-        desc->max_tokens = 1;
-    return WEFT_OK;
+    if (desc->num_heads < 1 || desc->head_dim < 1)
+        return weft__fail(context, WEFT_EINVAL, "rope: num_heads and head_dim must be positive");
+    return weft__api_most(context, WEFT__OP_rope, "max_tokens", &desc->max_tokens);
 }
 
 weft_status weft_rope_plan(weft_context *context, const weft_rope_desc *user_desc, weft_plan **out)
 {
     weft_rope_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(weft__api_desc(context, WEFT__OP_rope, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_rope, sizeof(struct weft__rope_launch), weft__plan_rope,
                           &desc, out);
 }
@@ -41,9 +34,12 @@ weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args
         return WEFT_OK;
     if (!args.x || !args.positions)
         return weft__fail(plan->context, WEFT_EINVAL, "rope: x and positions must not be NULL");
-    if (!weft__api_stride(&args.token_stride, (int64_t)launch->num_heads * launch->head_dim))
+    int64_t token = (int64_t)launch->num_heads * launch->head_dim;
+    if (!weft__api_stride(&args.token_stride, token, token, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "rope: token_stride is shorter than the heads of a token");
+                          "rope: token_stride is shorter than the heads of a token, or too long");
+    WEFT__TRY(
+        weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.positions, sizeof(float)));
     for (int32_t i = 0; i < args.tokens; i++)
         if (args.positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "rope: positions[%d] = %d is negative", i,

@@ -7,25 +7,19 @@
 #include "src/kernels/sample/sample_kernel.h"
 #include "src/plan/plan_sample.h"
 
-static weft_status check_desc(weft_context *context, weft_sample_desc *desc,
-                              const weft_sample_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_sample_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL, "sample: bad descriptor size or unknown members");
-    if (desc->vocab < 1 || desc->max_rows < 0)
-        return weft__fail(context, WEFT_EINVAL, "sample: vocab and max_rows must be positive");
-    if (desc->max_rows == 0)
-        desc->max_rows = 1;
-    return WEFT_OK;
+    if (desc->vocab < 1)
+        return weft__fail(context, WEFT_EINVAL, "sample: vocab must be positive");
+    return weft__api_most(context, WEFT__OP_sample, "max_rows", &desc->max_rows);
 }
 
 weft_status weft_sample_plan(weft_context *context, const weft_sample_desc *user_desc,
                              weft_plan **out)
 {
     weft_sample_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(weft__api_desc(context, WEFT__OP_sample, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_sample, sizeof(struct weft__sample_launch),
                           weft__plan_sample, &desc, out);
 }
@@ -45,6 +39,8 @@ static const char *check_params(const weft_sample_params *params, int32_t vocab)
         return "frequency_penalty and presence_penalty must be finite";
     if (params->history_len < 0 || (params->history_len > 0 && !params->history))
         return "history_len needs a history";
+    if ((uintptr_t)params->history % sizeof(int32_t) != 0)
+        return "the history is not aligned to 4 bytes";
     for (int64_t i = 0; i < params->history_len; i++)
         if (params->history[i] < 0 || params->history[i] >= vocab)
             return "a token of the history is outside the vocabulary";
@@ -62,8 +58,13 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
     if (!args.logits || !args.params || !args.tokens)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "sample: logits, params and tokens must not be NULL");
-    if (!weft__api_stride(&args.logits_stride, launch->vocab))
-        return weft__fail(plan->context, WEFT_EINVAL, "sample: the stride is shorter than a row");
+    if (!weft__api_stride(&args.logits_stride, launch->vocab, launch->vocab, args.rows))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "sample: the stride is shorter than a row, or too long");
+    WEFT__TRY(weft__api_aligned(
+        plan, (uintptr_t)args.logits | (uintptr_t)args.tokens | (uintptr_t)args.logprobs,
+        sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params, _Alignof(weft_sample_params)));
     for (int32_t i = 0; i < args.rows; i++) {
         const char *wrong = check_params(&args.params[i], launch->vocab);
         if (wrong)

@@ -7,29 +7,23 @@
 #include "src/kernels/softmax/softmax_kernel.h"
 #include "src/plan/plan_softmax.h"
 
-static weft_status check_desc(weft_context *context, weft_softmax_desc *desc,
-                              const weft_softmax_desc *user_desc)
+static weft_status check_desc(weft_context *context, weft_softmax_desc *desc)
 {
-    if (!weft__api_read(desc, WEFT__KNOWN(desc), user_desc))
-        return weft__fail(context, WEFT_EINVAL, "softmax: bad descriptor size or unknown members");
-    if (desc->dim < 1 || desc->max_rows < 0)
-        return weft__fail(context, WEFT_EINVAL, "softmax: dim and max_rows must be positive");
+    if (desc->dim < 1)
+        return weft__fail(context, WEFT_EINVAL, "softmax: dim must be positive");
     if (!isfinite(desc->scale))
         return weft__fail(context, WEFT_EINVAL, "softmax: scale is not finite");
-    if (desc->max_rows == 0)
-        desc->max_rows = 1;
     if (desc->scale == 0)
         desc->scale = 1;
-    return WEFT_OK;
+    return weft__api_most(context, WEFT__OP_softmax, "max_rows", &desc->max_rows);
 }
 
 weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *user_desc,
                               weft_plan **out)
 {
     weft_softmax_desc desc;
-    if (!context || !out)
-        return WEFT_EINVAL;
-    WEFT__TRY(check_desc(context, &desc, user_desc));
+    WEFT__TRY(weft__api_desc(context, WEFT__OP_softmax, &desc, WEFT__KNOWN(&desc), user_desc, out));
+    WEFT__TRY(check_desc(context, &desc));
     return weft__api_plan(context, WEFT__OP_softmax, sizeof(struct weft__softmax_launch),
                           weft__plan_softmax, &desc, out);
 }
@@ -44,7 +38,9 @@ weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *use
         return WEFT_OK;
     if (!args.x)
         return weft__fail(plan->context, WEFT_EINVAL, "softmax: x must not be NULL");
-    if (!weft__api_stride(&args.x_stride, launch->dim))
-        return weft__fail(plan->context, WEFT_EINVAL, "softmax: the stride is shorter than a row");
+    if (!weft__api_stride(&args.x_stride, launch->dim, launch->dim, args.rows))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "softmax: the stride is shorter than a row, or too long");
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, sizeof(float)));
     return plan->context->backend->submit[WEFT__OP_softmax](plan->context, launch, &args);
 }

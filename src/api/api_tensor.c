@@ -92,8 +92,9 @@ weft_status weft_tensor_from_dlpack(const void *dltensor, weft_tensor *out)
     if (from->device.type != DL_CPU || dtype == WEFT_DTYPE_NONE)
         return WEFT_EUNSUPPORTED;
     weft_tensor tensor;
-    weft_status status = weft_tensor_packed(dtype, from->ndim, from->shape,
-                                            (char *)from->data + from->byte_offset, &tensor);
+    weft_status status =
+        weft_tensor_packed(dtype, from->ndim, from->shape,
+                           (void *)((uintptr_t)from->data + from->byte_offset), &tensor);
     if (status != WEFT_OK)
         return status;
     for (int32_t i = 0; from->strides && i < from->ndim; i++)

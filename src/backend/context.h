@@ -3,6 +3,8 @@
 #ifndef WEFT_BACKEND_CONTEXT_H
 #define WEFT_BACKEND_CONTEXT_H
 
+#include <stdatomic.h>
+
 #include <weft/context.h>
 
 #include "src/backend/backend.h"
@@ -15,6 +17,7 @@ struct weft_context {
     void *log_user;
     uint32_t isa_mask;
     int32_t threads;
+    atomic_flag error_lock; // runs of several threads may fail at once
     char error[512];
 };
 

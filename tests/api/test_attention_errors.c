@@ -102,7 +102,14 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "stride", f.args.q_token_stride = -64);
     REFUSES(WEFT_EINVAL, "stride", f.args.out_head_stride = DIM - 1);
     REFUSES(WEFT_EINVAL, "stride", f.args.pool.token_stride = 8);
-    REFUSES(WEFT_EOVERFLOW, "extent", f.args.pool.page_stride = INT64_MAX / 2);
+    REFUSES(WEFT_EOVERFLOW, "extent", f.args.pool.page_stride = INT64_MAX / 32);
+    REFUSES(WEFT_EINVAL, "too long", f.args.pool.page_stride = INT64_MAX / 2);
+    REFUSES(WEFT_EINVAL, "too long", f.args.q_token_stride = INT64_MAX);
+    REFUSES(WEFT_EINVAL, "page_table_stride", f.args.page_table_stride = -1);
+    REFUSES(WEFT_EINVAL, "page_table_stride", f.args.page_table_stride = INT64_MAX);
+    REFUSES(WEFT_EINVAL, "aligned", f.args.q = (float *)((uintptr_t)f.q + 2));
+    REFUSES(WEFT_EINVAL, "aligned", f.args.pool.v = (char *)f.v + 2);
+    REFUSES(WEFT_EINVAL, "aligned", f.args.page_table = (int32_t *)((uintptr_t)f.table + 1));
     REFUSES(WEFT_EINVAL, "cu_q_lens[0]", f.cu[0] = 1);
     REFUSES(WEFT_EINVAL, "decreases", f.cu[1] = -1);
     REFUSES(WEFT_EINVAL, "queries", f.cu[1] = TOKENS + 1);
@@ -147,6 +154,7 @@ static void a_row_that_sees_nothing(void **state)
     desc.mask = WEFT_MASK_FULL;
     assert_int_equal(weft_attention_plan(f.context, &desc, &full), WEFT_OK);
     f.kv_lens[0] = 0;
+    f.args.page_table = NULL; // no key, no page
     f.args.workspace_bytes = weft_plan_workspace_bytes(full);
     f.args.workspace = aligned_alloc(64, (f.args.workspace_bytes + 63) / 64 * 64);
     assert_int_equal(weft_attention_run(full, &f.args), WEFT_OK);
@@ -196,6 +204,8 @@ static void refuses_bad_descriptors(void **state)
     REFUSES_PLAN(WEFT_EINVAL, "window", desc.window = -1);
     REFUSES_PLAN(WEFT_EINVAL, "scale", desc.scale = INFINITY);
     REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = 1e-40f); // scores over it would be infinite
+    REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = 3e38f);
     REFUSES_PLAN(WEFT_EINVAL, "num_splits", desc.num_splits = -1);
     REFUSES_PLAN(WEFT_EINVAL, "mask", desc.mask = (weft_mask)7);
     REFUSES_PLAN(WEFT_EVARIANT, "no_such", desc.variant = "no_such_kernel");

@@ -112,6 +112,65 @@ static void results_do_not_depend_on_the_executor(void **state)
     assert_true(counts.loops >= 2 && counts.tasks > counts.loops);
 }
 
+// One plan, several threads: each has a workspace of its own, and some are refused meanwhile.
+struct sharer {
+    const weft_plan *plan;
+    weft_context *context;
+    weft_sample_args args;
+    int32_t token;
+    int failures;
+};
+
+static void *share_plan(void *opaque)
+{
+    struct sharer *sharer = opaque;
+    weft_sample_args bad = sharer->args;
+    bad.rows = 1000;
+    for (int i = 0; i < 100; i++) {
+        sharer->failures += weft_sample_run(sharer->plan, &sharer->args) != WEFT_OK;
+        sharer->failures += weft_sample_run(sharer->plan, &bad) != WEFT_EINVAL;
+        weft_plan *own = NULL; // plans of the context may be made at the same time
+        const weft_softmax_desc desc = {.size = sizeof desc, .dim = 8};
+        sharer->failures += weft_softmax_plan(sharer->context, &desc, &own) != WEFT_OK;
+        weft_plan_destroy(own);
+    }
+    return NULL;
+}
+
+static void threads_share_a_plan(void **state)
+{
+    enum { SHARERS = 4, VOCAB = 1000 };
+    static float logits[VOCAB];
+    struct sharer sharers[SHARERS];
+    pthread_t threads[SHARERS];
+    weft_plan *plan;
+    const weft_sample_desc desc = {.size = sizeof desc, .vocab = VOCAB};
+    const weft_sample_params params = {.temperature = 1, .top_p = 0.9f, .seed = 3};
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = 5 * sinf((float)i);
+    assert_int_equal(weft_sample_plan(*state, &desc, &plan), WEFT_OK);
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    for (int i = 0; i < SHARERS; i++) {
+        sharers[i] = (struct sharer){.plan = plan, .context = *state};
+        sharers[i].args = (weft_sample_args){.size = sizeof(weft_sample_args),
+                                             .rows = 1,
+                                             .logits = logits,
+                                             .params = &params,
+                                             .tokens = &sharers[i].token,
+                                             .workspace = aligned_alloc(64, bytes),
+                                             .workspace_bytes = bytes};
+        assert_int_equal(pthread_create(&threads[i], NULL, share_plan, &sharers[i]), 0);
+    }
+    for (int i = 0; i < SHARERS; i++) {
+        pthread_join(threads[i], NULL);
+        free(sharers[i].args.workspace);
+        assert_int_equal(sharers[i].failures, 0);
+        assert_int_equal(sharers[i].token, sharers[0].token);
+    }
+    assert_non_null(strstr(weft_error_text(*state), "rows=1000"));
+    weft_plan_destroy(plan);
+}
+
 // Memory that counts, and that runs out when told to.
 struct accounts {
     int taken, returned, left; // `left`: allocations until none is to be had; -1: plenty
@@ -331,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_do_not_depend_on_the_executor),
+        cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(refuses_descriptors),
         cmocka_unit_test(structs_of_other_versions),
