@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // weft logits: what the model computes, for comparing with other implementations.
+#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 
@@ -85,13 +87,23 @@ static bool evaluate(const request *wish, engine_model *model, size_t vocab, flo
     return fine;
 }
 
+// All of the file or none of it.
 static bool write_file(const char *path, const float *logits, size_t count, engine_error *err)
 {
+    struct stat status;
     FILE *file = fopen(path, "wb");
-    bool fine = file && fwrite(logits, sizeof *logits, count, file) == count;
-    if (file && fclose(file) != 0)
+    bool fine = file && fwrite(logits, sizeof *logits, count, file) == count && fflush(file) == 0;
+    int error = errno;
+    if (file && !fine && fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode))
+        remove(path);
+    if (file && fclose(file) != 0 && fine) {
         fine = false;
-    return fine || engine_fail(err, "%s cannot be written: %s", path, strerror(errno));
+        error = errno;
+    }
+    if (fine)
+        return true;
+    engine_fail(err, "cannot be written: %s; choose another place with --out", strerror(error));
+    return engine_fail_in(err, path);
 }
 
 static int execute(request *wish)

@@ -94,6 +94,10 @@ static int parse(request *wish, int argc, char **argv)
         return CLI_USAGE;
     if (wish->prompt && wish->file)
         return cli_bad_usage(wish->self, "give the prompt with -p or with -f, not both");
+    if (wish->raw && (wish->sampling.system || wish->sampling.thinking))
+        return cli_bad_usage(wish->self,
+                             "--system and --thinking belong to the chat template, which "
+                             "--raw leaves out");
     return -1;
 }
 

@@ -11,6 +11,8 @@
 
 #include "cli/cli.h"
 
+enum { MOST_BYTES = 1 << 28 }; // of a text: endless files such as /dev/zero must end too
+
 char *cli_read_file(const cli_command *self, const char *path, size_t *bytes)
 {
     bool standard = strcmp(path, "-") == 0;
@@ -25,17 +27,21 @@ char *cli_read_file(const cli_command *self, const char *path, size_t *bytes)
         used += fread(text + used, 1, room - 1 - used, file);
         if (used < room - 1)
             break;
-        char *larger = realloc(text, room *= 2);
+        char *larger = room < MOST_BYTES ? realloc(text, room *= 2) : NULL;
         if (!larger)
             free(text);
         text = larger;
     }
-    bool broken = ferror(file);
+    const char *why = room < MOST_BYTES ? "out of memory" : "it has more than 256 MiB";
+    if (ferror(file))
+        why = strerror(errno);
+    else if (text)
+        why = NULL;
     if (!standard)
         fclose(file);
-    if (!text || broken) {
+    if (why) {
         free(text);
-        cli_failed(self, "%s cannot be read: %s", path, broken ? strerror(errno) : "out of memory");
+        cli_failed(self, "%s cannot be read: %s", path, why);
         return NULL;
     }
     text[used] = 0;

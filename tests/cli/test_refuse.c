@@ -200,7 +200,10 @@ static void prompts_and_tokens(void **state)
     REFUSE(1, "--ctx", "run", "fine.gguf", "--raw", "-p", text);
     REFUSE(1, "--ctx", "run", "fine.gguf", "--raw", "-p", "abab", "--ctx", "2");
     REFUSE(2, "not both", "run", "fine.gguf", "-p", "a", "-f", "b");
+    REFUSE(2, "--raw", "run", "fine.gguf", "-p", "a", "--raw", "--system", "Be brief.");
+    REFUSE(2, "--raw", "run", "fine.gguf", "-p", "a", "--raw", "--thinking", "off");
     REFUSE(1, "nowhere.txt", "run", "fine.gguf", "-f", "nowhere.txt");
+    REFUSE(1, "256 MiB", "tokenize", "fine.gguf", "-f", "/dev/zero");
     REFUSE(1, "outside the vocabulary", "logits", "fine.gguf", "--tokens", "1,8", "--out", "o.bin");
     REFUSE(2, "--tokens", "logits", "fine.gguf", "--tokens", "1,-2", "--out", "o.bin");
     REFUSE(2, "--tokens", "logits", "fine.gguf", "--tokens", "", "--out", "o.bin");
@@ -208,6 +211,24 @@ static void prompts_and_tokens(void **state)
     REFUSE(1, "nowhere/o.bin", "logits", "fine.gguf", "--tokens", "1", "--out", "nowhere/o.bin");
     REFUSE(1, "8 is no token", "detokenize", "fine.gguf", "1,8");
     REFUSE(2, "IDS", "detokenize", "fine.gguf", "one");
+}
+
+// A disk that fills up while the logits are written: what is there of the file must go.
+static void half_a_file(void **state)
+{
+    (void)state;
+    char line[512];
+    snprintf(
+        line, sizeof line,
+        "trap '' XFSZ; ulimit -f 1; exec %s logits fine.gguf --out half.bin --ctx 512 --tokens "
+        "$(printf '1%%.0s,' $(seq 400))1",
+        WEFT_TEST_PROGRAM);
+    int before = folder_count(folder);
+    program_result result = program_run(folder, (const char *const[]){"/bin/sh", "-c", line, NULL});
+    assert_int_equal(result.status, 1);
+    assert_non_null(strstr(result.err, "half.bin: cannot be written: File too large"));
+    assert_int_equal(folder_count(folder), before);
+    program_result_free(&result);
 }
 
 static void wrong_words(void **state)
@@ -300,7 +321,8 @@ int main(void)
         cmocka_unit_test(damaged_files),      cmocka_unit_test(files_of_others),
         cmocka_unit_test(unreadable_file),    cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(prompts_and_tokens), cmocka_unit_test(wrong_words),
-        cmocka_unit_test(full_disks),         cmocka_unit_test(benchmarks),
+        cmocka_unit_test(half_a_file),        cmocka_unit_test(full_disks),
+        cmocka_unit_test(benchmarks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
