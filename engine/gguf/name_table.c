@@ -24,10 +24,12 @@ void name_table_free(name_table *table)
     *table = (name_table){0};
 }
 
-// The slot that holds the name, or the free one where it belongs.
+// The slot that holds the name, or the free one where it belongs. The seed, an address, is different in
+// every run: nobody can make a file whose names all want the same slot.
 static name_slot *slot_of(const name_table *table, const char *name, size_t name_bytes)
 {
-    size_t position = (size_t)XXH3_64bits(name, name_bytes) & table->mask;
+    uint64_t seed = (uintptr_t)table->slots;
+    size_t position = (size_t)XXH3_64bits_withSeed(name, name_bytes, seed) & table->mask;
     for (;; position = (position + 1) & table->mask) {
         name_slot *slot = &table->slots[position];
         if (slot->name == NULL)

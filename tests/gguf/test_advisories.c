@@ -5,11 +5,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "engine/gguf/name_table.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/refusal.h"
 
@@ -225,6 +230,29 @@ static void advisory_tensor_beyond_the_file(void **state)
     refuse(&w, "tensor 't' lies beyond the end of the file");
 }
 
+// Names chosen to have hashes that all end alike would take time in the square of their number.
+static void advisory_names_that_collide(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000, SLOTS = 2048 };
+    static char names[COUNT][24];
+    name_table table;
+    assert_true(name_table_init(&table, COUNT));
+    assert_int_equal(table.mask, SLOTS - 1);
+    for (int count = 0, number = 0; count < COUNT; number++) {
+        size_t bytes = (size_t)snprintf(names[count], sizeof names[count], "blk.%d.x", number);
+        if (XXH3_64bits(names[count], bytes) % SLOTS != 0)
+            continue;
+        assert_true(name_table_insert(&table, names[count], bytes, (size_t)count));
+        count++;
+    }
+    int together = 0; // slots in use at the beginning, where all of them would want to be
+    for (int i = 0; i < COUNT; i++)
+        together += table.slots[i].name != NULL;
+    assert_true(together < COUNT * 3 / 4);
+    name_table_free(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +265,7 @@ int main(void)
         cmocka_unit_test(advisory_unknown_element_type),
         cmocka_unit_test(advisory_alignment_out_of_bounds),
         cmocka_unit_test(advisory_tensor_beyond_the_file),
+        cmocka_unit_test(advisory_names_that_collide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
