@@ -63,6 +63,23 @@ static void draw_params(struct check_case *c, weft_sample_params *params, int32_
     params->history = history;
 }
 
+// Half of the tokens are just likely enough for min-p, half just not: a cut that is off by more than
+// 2^-8 keeps others, and the draw meets another token.
+static void fill_border(struct check_case *c, float *logits, weft_sample_params *params,
+                        int32_t vocab)
+{
+    params->temperature = check_uniform(c, 0.5f, 2);
+    params->min_p = check_uniform(c, 0.01f, 0.5f);
+    params->top_k = 0;
+    params->top_p = 0;
+    params->history_len = 0;
+    for (int32_t i = 0; i < vocab; i++) {
+        double side = check_range(c, 0, 1) ? 1 + 0x1p-8 : 1 - 0x1p-8;
+        logits[i] = (float)(params->temperature * log(params->min_p * side));
+    }
+    logits[check_range(c, 0, vocab - 1)] = 0;
+}
+
 static struct problem draw(struct check_case *c)
 {
     struct problem p = {.desc = {.size = sizeof p.desc}, .args = {.size = sizeof p.args}};
@@ -75,6 +92,8 @@ static struct problem draw(struct check_case *c)
     for (int32_t row = 0; row < p.args.rows; row++) {
         fill_logits(c, logits + row * p.args.logits_stride, p.desc.vocab);
         draw_params(c, &params[row], p.desc.vocab);
+        if (check_range(c, 0, 7) == 0)
+            fill_border(c, logits + row * p.args.logits_stride, &params[row], p.desc.vocab);
     }
     p.args.logits = logits;
     p.args.params = params;
