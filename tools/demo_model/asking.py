@@ -13,7 +13,7 @@ ASK_LEAD = (
 
 
 def free_name(rng, gender, human, held_out):
-    """A name as a reader might choose it; half of the held-out ones never occur in training."""
+    """A name as a reader might choose it; one in eight of the held-out ones never occurs in training."""
     helper = plots.Story(rng, held_out)
     while True:
         name = helper.coined().capitalize() if rng.random() < 0.3 else helper.name(gender, human)

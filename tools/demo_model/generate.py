@@ -3,8 +3,8 @@
 """Writes documents of the demo model's world, one JSON object per line.
 
 Document number i of a split is a function of (split, i) alone. The held-out split has seeds of
-its own, half of the names its readers ask for never occur in training, and a training document
-that equals a held-out one is dropped.
+its own, one in eight of the names its readers ask for never occurs in training, and a training
+document that equals a held-out one is dropped.
 """
 
 import argparse
