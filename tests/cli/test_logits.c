@@ -2,21 +2,18 @@
 // The program: `weft logits` writes what transformers computes.
 #define _XOPEN_SOURCE 700
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/support/golden_model.h"
-
-extern char **environ;
+#include "tests/support/program.h"
 
 static char model_path[] = P_tmpdir "/weft-model-XXXXXX";
 static char out_path[] = P_tmpdir "/weft-logits-XXXXXX";
@@ -50,14 +47,12 @@ static char *token_list(const golden *file)
     return list;
 }
 
-static int run_program(const char *const argv[])
+static void run_program(const char *const words[])
 {
-    pid_t child;
-    int status = 0;
-    assert_int_equal(
-        posix_spawn(&child, WEFT_TEST_PROGRAM, NULL, NULL, (char *const *)argv, environ), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    program_result result = program_run(".", words);
+    if (result.status != 0)
+        fail_msg("weft logits: exit status %d, error '%s'", result.status, result.err);
+    program_result_free(&result);
 }
 
 static float *read_logits(const golden *file)
@@ -80,9 +75,10 @@ static void expect_golden(const char *name, const char *one, const char *two, fl
     golden *file = golden_open(path);
     assert_true(golden_model_write(file, model_path));
     char *tokens = token_list(file);
-    const char *argv[] = {"weft",    "logits",    model_path, "--tokens", tokens, "--out", out_path,
-                          "--exact", "--threads", "2",        one,        two,    NULL};
-    assert_int_equal(run_program(argv), 0);
+    const char *argv[] = {
+        WEFT_TEST_PROGRAM, "logits",    model_path, "--tokens", tokens, "--out", out_path,
+        "--exact",         "--threads", "2",        one,        two,    NULL};
+    run_program(argv);
     float *logits = read_logits(file);
     float allowed = bound * (float)golden_number(file, "model", "max_abs_logit", 0);
     float distance = golden_model_distance(file, logits);

@@ -30,11 +30,25 @@ static char *read_all(FILE *file)
     return text;
 }
 
+enum { MOST_WORDS = 64 };
+
+// In a cross build, the words that start a program of the target: each is followed by a comma.
+#ifndef WEFT_TEST_EMULATOR
+#define WEFT_TEST_EMULATOR
+#endif
+
 static void become(const char *folder, const char *const words[], int out, int err)
 {
+    const char *command[MOST_WORDS + 1] = {WEFT_TEST_EMULATOR NULL};
+    int count = 0;
+    while (command[count])
+        count++;
+    for (; *words && count < MOST_WORDS; words++)
+        command[count++] = *words;
     int in = open("/dev/null", O_RDONLY);
-    if (in >= 0 && dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2 && chdir(folder) == 0)
-        execv(words[0], (char *const *)words);
+    if (!*words && in >= 0 && dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2 &&
+        chdir(folder) == 0)
+        execvp(command[0], (char *const *)command);
     _exit(127);
 }
 

@@ -11,7 +11,8 @@ typedef struct program_result {
     char *out, *err;
 } program_result;
 
-// words[0] is the program, NULL ends the list; standard input is empty, `folder` the working directory.
+// words[0] is the program, NULL ends the list; standard input is empty, `folder` the working directory. In a
+// cross build the program runs under the emulator that runs the tests.
 // Fails the cmocka test if it cannot be started.
 program_result program_run(const char *folder, const char *const words[]);
 void program_result_free(program_result *result);
