@@ -53,7 +53,9 @@ static bool resolve(const tokenizer *tok, const chat_script *script, const chat_
 }
 
 // Plain text stands together in the script between two control tokens, and is encoded together: so the
-// ids are those of the whole rendered text, but for what only looks like a control token.
+// ids are those of the whole rendered text, but for what only looks like a control token. Where the
+// template writes a space behind a control token ("[INST] "), that is the space that SentencePiece puts in
+// front of text, as the models saw it.
 static bool encode_script(const chat_script *script, const tokenizer *tok, tokenizer_ids *ids,
                           engine_error *err)
 {
@@ -68,14 +70,15 @@ static bool encode_script(const chat_script *script, const tokenizer *tok, token
             return false;
         if (id == TOKENIZER_NONE)
             continue;
-        if (!tokenizer_encode(tok, script->text.data + plain, part->start - plain, 0, ids, err))
+        if (!tokenizer_encode(tok, script->text.data + plain, part->start - plain,
+                              TOKENIZER_SPACE_IS_PREFIX, ids, err))
             return false;
         if (!tokenizer_ids_push(ids, id))
             return no_memory(err);
         plain = part->start + part->size_bytes;
     }
-    return tokenizer_encode(tok, script->text.data + plain, script->text.size_bytes - plain, 0, ids,
-                            err);
+    return tokenizer_encode(tok, script->text.data + plain, script->text.size_bytes - plain,
+                            TOKENIZER_SPACE_IS_PREFIX, ids, err);
 }
 
 bool chat_encode(const chat_template *t, const tokenizer *tok, const chat_message *messages,

@@ -91,7 +91,7 @@ bool tokenizer_encode(const tokenizer *t, const char *text, size_t text_bytes, u
                            "tokenizer: a text of %zu bytes is more than the limit of %d; encode "
                            "it in parts",
                            text_bytes, TOKENIZER_MAX_TEXT_BYTES);
-    encode_work work = {.t = t, .list = list, .err = err};
+    encode_work work = {.t = t, .flags = flags, .list = list, .err = err};
     size_t count = list->count;
     bool ok = true;
     if (t->kind == TOKENIZER_BYTE_LEVEL) {

@@ -13,6 +13,10 @@ static bool prepare(encode_work *work, const char *text, size_t text_bytes)
     out->size_bytes = 0;
     if (t->add_space_prefix && !tokenizer_text_append(out, " ", 1))
         return false;
+    if (t->add_space_prefix && work->flags & TOKENIZER_SPACE_IS_PREFIX && text[0] == ' ') {
+        text++;
+        text_bytes--;
+    }
     size_t prefix = out->size_bytes;
     for (size_t i = 0; i < text_bytes;) {
         size_t plain = i;

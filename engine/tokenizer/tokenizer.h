@@ -129,6 +129,8 @@ enum {
     TOKENIZER_ADD_SPECIAL = 1, // bos and eos, where the model wants them
     TOKENIZER_PARSE_SPECIAL =
         2, // control pieces in the text become their ids; never for text of others
+    TOKENIZER_SPACE_IS_PREFIX =
+        4, // a space that the text begins with is the one that add_space_prefix asks for
 };
 
 // Appends the ids of text to list; flags are of the enum above. On failure (memory, a text that is too

@@ -27,6 +27,7 @@ struct tokenizer {
 // Memory of one call of tokenizer_encode.
 typedef struct encode_work {
     const tokenizer *t;
+    unsigned flags;
     tokenizer_ids *list;
     engine_error *err;
     bpe_work bpe;

@@ -369,6 +369,41 @@ static void bos_comes_first_where_the_vocabulary_adds_it(void **state)
     tokenizer_free(tok);
 }
 
+// "[INST] a" is [INST] and " a", as Mistral's own encoder has it, not [INST], " " and " a".
+static void the_space_of_a_template_is_the_one_in_front_of_text(void **state)
+{
+    (void)state;
+    for (int prefix = 0; prefix < 2; prefix++) {
+        tokenizer_builder b = builder_new(TOKENIZER_SENTENCEPIECE);
+        builder_bytes(&b);
+        b.spec.bos = builder_piece(&b, "<s>", TOKENIZER_CONTROL, 0); // 256
+        b.spec.eos = builder_piece(&b, "</s>", TOKENIZER_CONTROL, 0);
+        builder_piece(&b, "[INST]", TOKENIZER_CONTROL, 0);       // 258
+        builder_piece(&b, "[/INST]", TOKENIZER_CONTROL, 0);      // 259
+        builder_piece(&b, "a", TOKENIZER_NORMAL, -3);            // 260
+        builder_piece(&b, "\xe2\x96\x81", TOKENIZER_NORMAL, -2); // 261
+        builder_piece(&b,
+                      "\xe2\x96\x81"
+                      "a",
+                      TOKENIZER_NORMAL, -1); // 262
+        b.spec.add_space_prefix = prefix;
+        engine_error err = {{0}};
+        tokenizer *tok = builder_finish(&b, &err);
+        assert_non_null(tok);
+        chat_template *t = load_template("mistral-v3");
+        const chat_message messages[] = {
+            {"user", "a", 1}, {"assistant", "a", 1}, {"user", " a", 2}};
+        static const int32_t expected[] = {256, 258, 262, 259, 262, 257, 258, 261, 262, 259};
+        tokenizer_ids ids = {0};
+        assert_true(chat_encode(t, tok, messages, 3, NULL, &ids, &err));
+        assert_int_equal(ids.count, sizeof expected / sizeof expected[0]);
+        assert_memory_equal(ids.ids, expected, sizeof expected);
+        tokenizer_ids_free(&ids);
+        chat_template_free(t);
+        tokenizer_free(tok);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +416,7 @@ int main(void)
         cmocka_unit_test(bad_conversations_say_what_is_wrong),
         cmocka_unit_test(a_template_that_needs_bos_wants_a_vocabulary_with_bos),
         cmocka_unit_test(bos_comes_first_where_the_vocabulary_adds_it),
+        cmocka_unit_test(the_space_of_a_template_is_the_one_in_front_of_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

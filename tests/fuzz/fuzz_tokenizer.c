@@ -146,7 +146,7 @@ static const tokenizer *fixed(size_t index)
 static void fuzz_text(unsigned choice, const char *text, size_t text_bytes)
 {
     size_t index = choice % FIXED_COUNT;
-    check_text(fixed(index), text, text_bytes, choice / FIXED_COUNT % 4, index < 3 || index == 6);
+    check_text(fixed(index), text, text_bytes, choice / FIXED_COUNT % 8, index < 3 || index == 6);
 }
 
 // --- vocabularies from the input --------------------------------------------------------------------

@@ -15,6 +15,11 @@ from transformers import PreTrainedTokenizerFast
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tokenizer"))
 import oracle  # noqa: E402
+from tokenizers import Regex, normalizers  # noqa: E402
+
+# The space that a template writes behind a control token is the one that SentencePiece puts in front of text: the ids are then those
+# of mistral-common, which encodes each message by itself.
+ONE_SPACE_IN_FRONT = normalizers.Sequence([normalizers.Replace(Regex(r"\A "), ""), normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
 
 # vocabulary, bos, eos
 TOKENS = {
@@ -84,7 +89,10 @@ def main():
     cases = []
     for path in sorted(HERE.glob("*.jinja")):
         vocabulary, bos, eos = tokens_of(path.stem)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=oracle.load(HERE.parent / "tokenizer" / f"{vocabulary}.gguf"),
+        model = oracle.load(HERE.parent / "tokenizer" / f"{vocabulary}.gguf")
+        if vocabulary == "llama":
+            model.normalizer = ONE_SPACE_IN_FRONT
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=model,
                                             bos_token=bos, eos_token=eos, chat_template=path.read_text().rstrip("\n"))
         for messages in CONVERSATIONS:
             for prompt in (False, True):
