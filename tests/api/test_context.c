@@ -112,6 +112,86 @@ static void results_do_not_depend_on_the_executor(void **state)
     assert_true(counts.loops >= 2 && counts.tasks > counts.loops);
 }
 
+enum { SEQS = 3, KEYS = 700, HEADS = 4, DIM = 16, LOGITS = 20000, DRAWS = 4 };
+
+struct results {
+    float out[SEQS * HEADS * DIM];
+    int32_t tokens[DRAWS];
+};
+
+// Decode that is split in chunks of keys, and sampling: both give each thread scratch of its own.
+static void compute_with_scratch(weft_context *context, struct results *results)
+{
+    static float keys[KEYS * 2 * DIM], logits[DRAWS * LOGITS];
+    const int32_t cu[SEQS + 1] = {0, 1, 2, 3}, kv_lens[SEQS] = {KEYS, KEYS / 2, 1}, table[1] = {0};
+    weft_sample_params params[DRAWS];
+    weft_plan *plan;
+    for (int i = 0; i < KEYS * 2 * DIM; i++)
+        keys[i] = sinf((float)i);
+    for (int i = 0; i < DRAWS * LOGITS; i++)
+        logits[i] = 4 * sinf((float)i);
+    for (int i = 0; i < DRAWS; i++)
+        params[i] = (weft_sample_params){.temperature = 1, .top_p = 0.8f, .seed = (uint64_t)i};
+    const weft_attention_desc attention = {.size = sizeof attention,
+                                           .kv = {WEFT_F32, 2, DIM, KEYS},
+                                           .num_q_heads = HEADS,
+                                           .max_seqs = SEQS,
+                                           .max_kv_len = KEYS};
+    assert_int_equal(weft_attention_plan(context, &attention, &plan), WEFT_OK);
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    void *workspace = aligned_alloc(64, bytes);
+    const weft_attention_args attention_args = {.size = sizeof attention_args,
+                                                .num_seqs = SEQS,
+                                                .q = keys,
+                                                .out = results->out,
+                                                .pool = {.k = keys, .v = keys, .num_pages = 1},
+                                                .cu_q_lens = cu,
+                                                .kv_lens = kv_lens,
+                                                .page_table = table,
+                                                .workspace = workspace,
+                                                .workspace_bytes = bytes};
+    assert_int_equal(weft_attention_run(plan, &attention_args), WEFT_OK);
+    weft_plan_destroy(plan);
+    free(workspace);
+
+    const weft_sample_desc sample = {.size = sizeof sample, .vocab = LOGITS, .max_rows = DRAWS};
+    assert_int_equal(weft_sample_plan(context, &sample, &plan), WEFT_OK);
+    bytes = weft_plan_workspace_bytes(plan);
+    workspace = aligned_alloc(64, bytes);
+    const weft_sample_args sample_args = {.size = sizeof sample_args,
+                                          .rows = DRAWS,
+                                          .logits = logits,
+                                          .params = params,
+                                          .tokens = results->tokens,
+                                          .workspace = workspace,
+                                          .workspace_bytes = bytes};
+    assert_int_equal(weft_sample_run(plan, &sample_args), WEFT_OK);
+    weft_plan_destroy(plan);
+    free(workspace);
+}
+
+// The order of tasks, and the thread that does one, do not matter.
+static void scratch_goes_with_the_thread(void **state)
+{
+    static struct results results[3];
+    struct backwards counts = {0};
+    const weft_executor own = {&counts, 3, run_backwards}, threaded = {NULL, 3, run_on_threads};
+    const weft_context_desc descs[] = {
+        {.size = sizeof(weft_context_desc), .threads = 3},
+        {.size = sizeof(weft_context_desc), .executor = &own},
+        {.size = sizeof(weft_context_desc), .executor = &threaded},
+    };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        weft_context *context;
+        assert_int_equal(weft_context_create(&descs[i], &context), WEFT_OK);
+        compute_with_scratch(context, &results[i]);
+        assert_memory_equal(&results[0], &results[i], sizeof results[0]);
+        weft_context_destroy(context);
+    }
+    assert_true(counts.loops >= 3); // chunks, merges, rows
+}
+
 // One plan, several threads: each has a workspace of its own, and some are refused meanwhile.
 struct sharer {
     const weft_plan *plan;
@@ -390,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_do_not_depend_on_the_executor),
+        cmocka_unit_test(scratch_goes_with_the_thread),
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(refuses_descriptors),
