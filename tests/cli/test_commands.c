@@ -259,7 +259,7 @@ static void run_generates(void **state)
     // All logits are 0, so that some seed ends the text at once: no rate then, rather than a negative one.
     json_int_t tokens = 1;
     for (int seed = 1; tokens > 0; seed++) {
-        char word[8];
+        char word[12];
         snprintf(word, sizeof word, "%d", seed);
         assert_true(seed < 100);
         object =
