@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,21 @@ static int32_t usable_cores(void)
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
+// Workers take no signals but those of their own faults: a handler then runs in a thread of the program,
+// which may look at its flag without a lock.
+static int start_worker(struct worker *worker)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int status = pthread_create(&worker->thread, NULL, work_until_closed, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 thread_pool *thread_pool_create(int32_t threads, engine_error *err)
 {
     if (threads == 0)
@@ -148,7 +164,7 @@ thread_pool *thread_pool_create(int32_t threads, engine_error *err)
     for (int32_t i = 0; i < threads - 1; i++) {
         struct worker *worker = &pool->workers[i];
         *worker = (struct worker){.pool = pool, .number = i + 1};
-        if (pthread_create(&worker->thread, NULL, work_until_closed, worker) != 0) {
+        if (start_worker(worker) != 0) {
             thread_pool_free(pool);
             engine_fail(err, "the system allows only %d threads: choose fewer (--threads)", i + 1);
             return NULL;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The thread pool: every task once, never two at a time with one thread number, loop after loop.
+#define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -70,11 +72,43 @@ static void opens_and_closes(void **state)
     thread_pool_free(pool);
 }
 
+typedef struct masks {
+    _Atomic int32_t here; // threads that are in their task
+    _Atomic bool takes_interrupts[2];
+} masks;
+
+// Waits for the other thread, so that each does one of the two tasks.
+static void look_at_mask(void *work, int32_t index, int32_t thread)
+{
+    masks *m = work;
+    sigset_t blocked;
+    (void)index;
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    atomic_store(&m->takes_interrupts[thread], !sigismember(&blocked, SIGINT));
+    atomic_fetch_add(&m->here, 1);
+    while (atomic_load(&m->here) < 2)
+        continue;
+}
+
+static void workers_take_no_signals(void **state)
+{
+    (void)state;
+    thread_pool *pool = thread_pool_create(2, NULL);
+    assert_non_null(pool);
+    weft_executor executor = thread_pool_executor(pool);
+    masks m = {0};
+    executor.parallel_for(executor.user, 2, look_at_mask, &m);
+    assert_true(atomic_load(&m.takes_interrupts[0]));
+    assert_false(atomic_load(&m.takes_interrupts[1]));
+    thread_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_every_task_once),
         cmocka_unit_test(opens_and_closes),
+        cmocka_unit_test(workers_take_no_signals),
     };
     return cmocka_run_group_tests_name("thread_pool", tests, NULL, NULL);
 }
