@@ -4,6 +4,7 @@
 
 A file of rows (docs/benchmarks/*.jsonl, made by scripts/bench) starts with an object
 {"machine": ..., "date": ..., "commit": ...}; each further line is a row, with the command that gave it.
+A row that was measured several times is shown as its median: the time of the middle one.
 The tables stand between the two marker lines of a document; everything else in it is left alone.
 
 usage: benchmark_table.py [--check] DOCUMENT.md ROWS.jsonl...
@@ -43,7 +44,7 @@ def number(value, digits=1):
 def share_of(row):
     """Median share of the roof, and the best one where the row has it: the machine may be shared."""
     shares = [row.get(key) for key in ("roof_fraction", "roof_fraction_best")]
-    return " / ".join(f"{share:.0%}" for share in shares if isinstance(share, (int, float))) or "-"
+    return " / ".join(f"{share:.1%}" for share in shares if isinstance(share, (int, float))) or "-"
 
 
 def shape_of(row):
@@ -60,7 +61,26 @@ def shape_of(row):
     return str(pick(row, "what", "shape", default=""))
 
 
+def typical(rows):
+    """One row of each kind: the middle one by share of the roof, else by time; of two, the worse."""
+    kinds = {}
+    for row in rows:
+        kind = (row.get("command"), shape_kind(row), row.get("phase"), row.get("variant"))
+        kinds.setdefault(kind, []).append(row)
+    return [sorted(same, key=rank)[(len(same) - 1) // 2] for same in kinds.values()]
+
+
+def shape_kind(row):
+    return tuple(row.get(key) for key in ("op", "what", "format", "kv_dtype", "rows", "cols", "batch", "kv_len"))
+
+
+def rank(row):
+    share = row.get("roof_fraction")
+    return share if isinstance(share, (int, float)) else -row.get("us_median", 0)
+
+
 def table(meta, rows):
+    rows = typical(rows)
     lines = [f"Measured {meta.get('date', '?')} on {meta.get('machine', '?')}, commit `{meta.get('commit', '?')}`.", "",
              "| operation | format | shape | kernel | time, us | GB/s | GFLOP/s | of the roof: median / best | wanted |",
              "|---|---|---|---|---|---|---|---|---|"]
