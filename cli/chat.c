@@ -128,7 +128,6 @@ static bool answer(conversation *c, engine_error *err)
                                     .user = c};
     c->answer.size_bytes = 0;
     c->progress.label = "reading";
-    cli_catch_interrupt();
     bool fine = chat_encode(c->template, engine_model_tokenizer(c->model), c->messages,
                             c->message_count, &options, &ids, err) &&
                 engine_generate(c->session, ids.ids, (int32_t)ids.count, &generation, &result, err);
@@ -160,6 +159,7 @@ static char *next_line(const conversation *c)
     }
     if (bytes > 0 && line[bytes - 1] == '\n')
         line[bytes - 1] = 0;
+    cli_catch_interrupt();
     return line;
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -21,7 +22,9 @@ enum { REMEMBERED_LINES = 500 };
 struct cli_line_editor {
     EditLine *editor;
     History *history;
-    sigset_t blocked; // signals, before a line was read
+    int signals;      // where those of watched_signals() arrive while a line is read
+    sigset_t blocked; // before that
+    bool discarded;   // the line, by Ctrl-C
 };
 
 static char *prompt(EditLine *editor)
@@ -31,31 +34,53 @@ static char *prompt(EditLine *editor)
     return text;
 }
 
-// Blocks the signals that end a program, and returns what was blocked before.
-static sigset_t block_endings(void)
+// A line is read with these signals blocked, and they are taken up where a key is waited for: one that
+// came at any other moment would interrupt nothing, and Ctrl-C be lost.
+static sigset_t watched_signals(void)
 {
-    sigset_t endings, before;
-    sigemptyset(&endings);
-    sigaddset(&endings, SIGINT);
-    sigaddset(&endings, SIGTERM);
-    sigaddset(&endings, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &endings, &before);
-    return before;
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++)
+        sigaddset(&set, watched[i]);
+    return set;
 }
 
-// Waits for a key. Signals are let through only while this waits: Ctrl-C at any other moment would be
-// lost, for then nothing is there to be interrupted. `before`: what was blocked before the line.
-static bool wait_for_key(const sigset_t *before)
+// Lets a signal do its work with the terminal as the program found it, and comes back from a pause.
+static void pass_on(cli_line_editor *lines, int signal_number)
 {
-    struct pollfd terminal = {STDIN_FILENO, POLLIN, 0};
-    if (ppoll(&terminal, 1, NULL, before) >= 0)
-        return true;
-    // libedit has given the terminal back and sent the signal again.
-    int error = errno;
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-    block_endings();
-    errno = error;
-    return false;
+    const sigset_t watched = watched_signals();
+    el_set(lines->editor, EL_PREP_TERM, 0);
+    raise(signal_number);
+    pthread_sigmask(SIG_SETMASK, &lines->blocked, NULL);
+    pthread_sigmask(SIG_BLOCK, &watched, NULL);
+    el_set(lines->editor, EL_PREP_TERM, 1);
+    el_set(lines->editor, EL_REFRESH);
+}
+
+// Waits for a key and obeys the signals that come before it; false if one discards the line.
+static bool wait_for_key(cli_line_editor *lines)
+{
+    struct pollfd wait[2] = {{STDIN_FILENO, POLLIN, 0}, {lines->signals, POLLIN, 0}};
+    struct signalfd_siginfo came;
+    for (;;) {
+        if (poll(wait, 2, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            return true; // the read will say why
+        }
+        if (!(wait[1].revents & POLLIN) || read(lines->signals, &came, sizeof came) <= 0) {
+            if (wait[0].revents)
+                return true;
+        } else if (came.ssi_signo == SIGINT) {
+            lines->discarded = true;
+            return false;
+        } else if (came.ssi_signo == SIGWINCH) {
+            el_resize(lines->editor);
+        } else {
+            pass_on(lines, (int)came.ssi_signo);
+        }
+    }
 }
 
 // For libedit: the next character; 1 if there is one, 0 at the end of input, -1 on a failure.
@@ -66,7 +91,7 @@ static int read_key(EditLine *editor, wchar_t *key)
     cli_line_editor *lines;
     el_get(editor, EL_CLIENTDATA, &lines);
     for (;;) {
-        if (!wait_for_key(&lines->blocked))
+        if (!wait_for_key(lines))
             return -1;
         ssize_t bytes = read(STDIN_FILENO, &byte, 1);
         if (bytes <= 0)
@@ -88,9 +113,11 @@ cli_line_editor *cli_line_editor_open(void)
     cli_line_editor *lines = calloc(1, sizeof *lines);
     if (!lines)
         return NULL;
+    const sigset_t watched = watched_signals();
+    lines->signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     lines->history = history_init();
     lines->editor = el_init("weft", stdin, stdout, stderr);
-    if (!lines->history || !lines->editor) {
+    if (lines->signals < 0 || !lines->history || !lines->editor) {
         cli_line_editor_close(lines);
         return NULL;
     }
@@ -100,7 +127,6 @@ cli_line_editor *cli_line_editor_open(void)
     el_set(lines->editor, EL_HIST, history, lines->history);
     el_set(lines->editor, EL_CLIENTDATA, lines);
     el_set(lines->editor, EL_GETCFN, read_key);
-    el_set(lines->editor, EL_SIGNAL, 1); // gives the terminal back before a signal does its work
     el_source(lines->editor, NULL);
     return lines;
 }
@@ -113,6 +139,8 @@ void cli_line_editor_close(cli_line_editor *lines)
         el_end(lines->editor);
     if (lines->history)
         history_end(lines->history);
+    if (lines->signals >= 0)
+        close(lines->signals);
     free(lines);
 }
 
@@ -121,13 +149,15 @@ char *cli_line_editor_read(cli_line_editor *lines)
     HistEvent event;
     const char *line;
     int bytes;
-    lines->blocked = block_endings();
+    const sigset_t watched = watched_signals();
+    pthread_sigmask(SIG_BLOCK, &watched, &lines->blocked);
     do {
-        cli_catch_interrupt();
+        lines->discarded = false;
         line = el_gets(lines->editor, &bytes);
-        if (!line && cli_interrupted())
+        if (lines->discarded)
             putchar('\n');
-    } while (!line && bytes < 0 && errno == EINTR);
+    } while (!line && lines->discarded);
+    cli_catch_interrupt(); // what comes from here on is meant for the answer
     pthread_sigmask(SIG_SETMASK, &lines->blocked, NULL);
     if (!line)
         return NULL;

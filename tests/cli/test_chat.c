@@ -201,6 +201,42 @@ static void types_any_letter(void **state)
     unsetenv("LC_ALL");
 }
 
+// A window that changes its size leaves the line as it is.
+static void resized(void **state)
+{
+    (void)state;
+    talk t;
+    struct winsize size = {.ws_row = 30, .ws_col = 50};
+    start(&t, "1");
+    expect_prompt(&t);
+    type(&t, "/bo");
+    expect(&t, "/bo");
+    assert_int_equal(ioctl(t.terminal, TIOCSWINSZ, &size), 0); // sends SIGWINCH
+    poll(NULL, 0, 50);
+    type(&t, "gus\r");
+    expect(&t, "/reset forgets");
+    expect_prompt(&t);
+    type(&t, "\x04");
+    assert_int_equal(finish(&t), 0);
+}
+
+// Ctrl-C straight behind a message is meant for its answer.
+static void interrupted_at_once(void **state)
+{
+    (void)state;
+    talk t;
+    start(&t, "0");
+    expect_prompt(&t);
+    for (int i = 0; i < 3; i++) {
+        type(&t, "Tell me a long story about a fox.\r");
+        expect(&t, "fox.");
+        type(&t, "\x03");
+        expect_prompt(&t);
+    }
+    type(&t, "\x04");
+    assert_int_equal(finish(&t), 0);
+}
+
 static void terminated(void **state)
 {
     (void)state;
@@ -247,6 +283,8 @@ int main(void)
         cmocka_unit_test(interrupted_at_the_prompt),
         cmocka_unit_test(interrupted_in_an_answer),
         cmocka_unit_test(types_any_letter),
+        cmocka_unit_test(resized),
+        cmocka_unit_test(interrupted_at_once),
         cmocka_unit_test(terminated),
         cmocka_unit_test(piped),
     };
