@@ -34,6 +34,7 @@ typedef struct weft_activation_args {
     int64_t up_stride;
     float *y; /**< [rows][dim]; may be x or up */
     int64_t y_stride;
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_activation_args;
 

@@ -78,6 +78,7 @@ typedef struct weft_attention_args {
         page_table_stride; /**< entries from sequence to sequence; 0 = all have the same pages */
     void *workspace;
     size_t workspace_bytes;
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_attention_args;
 

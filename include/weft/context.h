@@ -46,6 +46,8 @@ extern "C" {
 
 typedef struct weft_context weft_context;
 typedef struct weft_plan weft_plan;
+/** An order of work on a device; the CPU has none of its own. */
+typedef struct weft_stream weft_stream;
 
 typedef enum weft_device {
     WEFT_DEVICE_CPU = 0,

@@ -28,6 +28,7 @@ typedef struct weft_embedding_args {
     const int32_t *ids;         /**< [tokens], each in [0, rows) */
     float *y;                   /**< [tokens][dim] */
     int64_t y_stride;           /**< elements; 0 = dim */
+    weft_stream *stream;        /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_embedding_args;
 

@@ -72,6 +72,7 @@ typedef struct weft_kv_append_args {
      *  named twice holds either token, or parts of both */
     const int32_t *slots;
     const int32_t *positions; /**< [tokens], read only with rope */
+    weft_stream *stream;      /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_kv_append_args;
 

@@ -47,6 +47,7 @@ typedef struct weft_linear_args {
     int32_t reserved0;
     void *workspace;
     size_t workspace_bytes;
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_linear_args;
 

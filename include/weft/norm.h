@@ -40,6 +40,7 @@ typedef struct weft_norm_args {
     int64_t y_stride;    /**< 0 = dim */
     const float *weight; /**< [dim]; NULL = ones */
     const float *bias;   /**< [dim], LayerNorm only; NULL = zeros */
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_norm_args;
 

@@ -57,6 +57,7 @@ typedef struct weft_rope_args {
     float *x;                 /**< [tokens][num_heads][head_dim], rotated in place */
     int64_t token_stride;     /**< elements; 0 = packed */
     const int32_t *positions; /**< [tokens], >= 0 */
+    weft_stream *stream;      /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_rope_args;
 

@@ -52,6 +52,7 @@ typedef struct weft_sample_args {
                                 min-p, after penalties and temperature (argmax: temperature 1); NULL */
     void *workspace;
     size_t workspace_bytes;
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_sample_args;
 

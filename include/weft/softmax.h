@@ -23,7 +23,8 @@ typedef struct weft_softmax_args {
     uint32_t size;
     int32_t rows;
     float *x;
-    int64_t x_stride; /**< elements from row to row; 0 = dim */
+    int64_t x_stride;    /**< elements from row to row; 0 = dim */
+    weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_softmax_args;
 

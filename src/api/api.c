@@ -75,18 +75,24 @@ weft_status weft__api_workspace(const weft_plan *plan, const void *workspace, si
     return WEFT_OK;
 }
 
-weft_status weft__api_plan(weft_context *context, enum weft__op op, size_t launch_bytes,
-                           weft__plan_fn *make, const void *desc, weft_plan **out)
+weft_status weft__api_plan(weft_context *context, enum weft__op op, void *desc, size_t desc_bytes,
+                           const struct weft__plan_array *arrays, int32_t num_arrays,
+                           weft_plan **out)
 {
     weft_plan *plan;
-    WEFT__TRY(weft__plan_create(context, op, launch_bytes, &plan));
-    weft_status status = make(plan, desc);
+    WEFT__TRY(weft__plan_create(context, op, desc, desc_bytes, arrays, num_arrays, &plan));
+    weft_status status = context->backend->prepare[op](plan);
     if (status != WEFT_OK) {
         weft_plan_destroy(plan);
         return status;
     }
     *out = plan;
     return WEFT_OK;
+}
+
+weft_status weft__api_submit(const weft_plan *plan, const void *args, weft_stream *stream)
+{
+    return plan->context->backend->submit[plan->op](plan, args, stream);
 }
 
 weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most)

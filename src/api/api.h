@@ -38,9 +38,25 @@ weft_status weft__api_open(const weft_plan *plan, enum weft__op op, void *copy, 
 // WEFT_OK if the run was given the workspace that the plan asked for, aligned to 64 bytes.
 weft_status weft__api_workspace(const weft_plan *plan, const void *workspace, size_t bytes);
 
-// Makes a plan of an operation whose descriptor has been checked; *out is untouched on failure.
-weft_status weft__api_plan(weft_context *context, enum weft__op op, size_t launch_bytes,
-                           weft__plan_fn *make, const void *desc, weft_plan **out);
+// Makes a plan of an operation whose descriptor has been checked and settled, with the arrays that it
+// points to (weft__plan_create); *out is untouched on failure.
+weft_status weft__api_plan(weft_context *context, enum weft__op op, void *desc, size_t desc_bytes,
+                           const struct weft__plan_array *arrays, int32_t num_arrays,
+                           weft_plan **out);
+
+// The array that every descriptor has: the name of a variant.
+#define WEFT__VARIANT(desc)                                                                        \
+    (struct weft__plan_array)                                                                      \
+    {                                                                                              \
+        &(desc)->variant, (desc)->variant ? strlen((desc)->variant) + 1 : 0                        \
+    }
+
+// The same for descriptors without other arrays.
+#define WEFT__API_PLAN(context, op, desc, out)                                                     \
+    weft__api_plan(context, op, desc, sizeof *(desc), &WEFT__VARIANT(desc), 1, out)
+
+// Hands checked and settled arguments to the backend.
+weft_status weft__api_submit(const weft_plan *plan, const void *args, weft_stream *stream);
 
 // WEFT_OK if a run's number of rows (tokens, batch) is one that the plan was made for.
 weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most);

@@ -2,8 +2,6 @@
 #include <weft/activation.h>
 
 #include "src/api/api.h"
-#include "src/kernels/activation/activation_kernel.h"
-#include "src/plan/plan_activation.h"
 
 static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
 {
@@ -17,25 +15,24 @@ static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
 weft_status weft_activation_plan(weft_context *context, const weft_activation_desc *user_desc,
                                  weft_plan **out)
 {
-    weft_activation_desc desc;
+    weft_activation_desc desc = {0};
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_activation, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_activation, sizeof(struct weft__activation_launch),
-                          weft__plan_activation, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_activation, &desc, out);
 }
 
 weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *user_args)
 {
     weft_activation_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_activation, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__activation_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    const weft_activation_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, desc->max_rows));
     if (args.rows == 0)
         return WEFT_OK;
     if (!args.x || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL, "activation: x and y must not be NULL");
-    int64_t dim = launch->dim;
+    int64_t dim = desc->dim;
     if (!weft__api_stride(&args.x_stride, dim, dim, args.rows) ||
         !weft__api_stride(&args.up_stride, dim, dim, args.rows) ||
         !weft__api_stride(&args.y_stride, dim, dim, args.rows))
@@ -43,5 +40,5 @@ weft_status weft_activation_run(const weft_plan *plan, const weft_activation_arg
                           "activation: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.up | (uintptr_t)args.y,
                                 sizeof(float)));
-    return plan->context->backend->submit[WEFT__OP_activation](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }

@@ -6,7 +6,6 @@
 #include "src/api/api_pool.h"
 #include "src/base/checked.h"
 #include "src/kernels/attention/attention_kernel.h"
-#include "src/plan/plan_attention.h"
 
 static weft_status check_numbers(weft_context *context, const weft_attention_desc *desc)
 {
@@ -43,23 +42,24 @@ static weft_status check_desc(weft_context *context, weft_attention_desc *desc)
     WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
         desc->max_q_tokens = desc->max_seqs;
+    if (desc->scale == 0)
+        desc->scale = 1 / sqrtf((float)desc->kv.head_dim);
     return WEFT_OK;
 }
 
 weft_status weft_attention_plan(weft_context *context, const weft_attention_desc *user_desc,
                                 weft_plan **out)
 {
-    weft_attention_desc desc;
+    weft_attention_desc desc = {0};
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_attention, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_attention, sizeof(struct weft__attention_launch),
-                          weft__plan_attention, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_attention, &desc, out);
 }
 
 static weft_status check_lengths(const weft_plan *plan, const weft_attention_args *args)
 {
-    const struct weft__attention_launch *launch = plan->launch;
+    const weft_attention_desc *desc = plan->desc;
     const int32_t *cu = args->cu_q_lens;
     if (cu[0] != 0)
         return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens[0] is %d, not 0",
@@ -69,20 +69,20 @@ static weft_status check_lengths(const weft_plan *plan, const weft_attention_arg
         if (cu[s + 1] < cu[s])
             return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens decreases at %d",
                               s + 1);
-        if (kv_len < 0 || kv_len > launch->max_kv_len)
+        if (kv_len < 0 || kv_len > desc->max_kv_len)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "attention: kv_lens[%d]=%d is outside 0..%d", s, kv_len,
-                              launch->max_kv_len);
-        if (launch->mask == WEFT_MASK_CAUSAL && kv_len < cu[s + 1] - cu[s])
+                              desc->max_kv_len);
+        if (desc->mask == WEFT_MASK_CAUSAL && kv_len < cu[s + 1] - cu[s])
             return weft__fail(plan->context, WEFT_EINVAL,
                               "attention: sequence %d has %d keys for %d queries under the causal "
                               "mask",
                               s, kv_len, cu[s + 1] - cu[s]);
     }
-    if (cu[args->num_seqs] > launch->max_q_tokens)
+    if (cu[args->num_seqs] > desc->max_q_tokens)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: %d queries, at most %d are planned", cu[args->num_seqs],
-                          launch->max_q_tokens);
+                          desc->max_q_tokens);
     return WEFT_OK;
 }
 
@@ -98,14 +98,14 @@ static uint32_t largest_page(const int32_t *pages, int64_t first, int64_t last)
 // Pages that no query sees, to the left of a window, may be gone.
 static weft_status check_pages(const weft_plan *plan, const weft_attention_args *args)
 {
-    const struct weft__attention_launch *launch = plan->launch;
-    int32_t page_size = launch->kv.page_size;
+    const weft_attention_desc *desc = plan->desc;
+    int32_t page_size = desc->kv.page_size;
     for (int32_t s = 0; s < args->num_seqs; s++) {
         int32_t q_len = args->cu_q_lens[s + 1] - args->cu_q_lens[s];
         if (q_len == 0)
             continue;
         struct weft__attention_span seen =
-            weft__attention_union(launch->mask, launch->window, q_len, args->kv_lens[s], 0, q_len);
+            weft__attention_union(desc->mask, desc->window, q_len, args->kv_lens[s], 0, q_len);
         if (seen.begin >= seen.end)
             continue;
         if (!args->page_table)
@@ -124,9 +124,9 @@ static weft_status check_pages(const weft_plan *plan, const weft_attention_args 
 
 static weft_status settle_strides(const weft_plan *plan, weft_attention_args *args)
 {
-    const struct weft__attention_launch *launch = plan->launch;
-    int64_t row = launch->kv.head_dim, packed = row * launch->num_q_heads;
-    int64_t tokens = launch->max_q_tokens, heads = launch->num_q_heads;
+    const weft_attention_desc *desc = plan->desc;
+    int64_t row = desc->kv.head_dim, packed = row * desc->num_q_heads;
+    int64_t tokens = desc->max_q_tokens, heads = desc->num_q_heads;
     if (!weft__api_stride(&args->q_head_stride, row, row, heads) ||
         !weft__api_stride(&args->q_token_stride, packed, row, tokens) ||
         !weft__api_stride(&args->out_head_stride, row, row, heads) ||
@@ -148,15 +148,15 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
 {
     weft_attention_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__attention_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, launch->max_seqs));
+    const weft_attention_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, desc->max_seqs));
     if (args.num_seqs == 0)
         return WEFT_OK;
     if (!args.q || !args.out || !args.cu_q_lens || !args.kv_lens)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: q, out, cu_q_lens and kv_lens must not be NULL");
     WEFT__TRY(settle_strides(plan, &args));
-    WEFT__TRY(weft__api_settle_pool(plan, &launch->kv, &args.pool));
+    WEFT__TRY(weft__api_settle_pool(plan, &desc->kv, &args.pool));
     WEFT__TRY(check_lengths(plan, &args));
     WEFT__TRY(check_pages(plan, &args));
     if (!args.page_table) { // there are no keys: any row of no pages will do
@@ -164,7 +164,7 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
         args.page_table_stride = 0;
     }
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return plan->context->backend->submit[WEFT__OP_attention](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }
 
 bool weft_attention_supported(weft_context *context, const weft_attention_desc *desc,

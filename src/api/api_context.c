@@ -5,7 +5,6 @@
 #include <weft/weft.h>
 
 #include "src/api/api.h"
-#include "src/backend/cpu/cpu.h"
 #include "src/base/memory.h"
 
 enum { MAX_THREADS = 1024 };
@@ -46,25 +45,13 @@ static weft_status choose_backend(weft_device device, const struct weft__backend
     return *out ? WEFT_OK : creation_fail(WEFT_EUNSUPPORTED, "%s", why);
 }
 
-static weft_status choose_isa(uint32_t *mask)
-{
-    *mask = weft__cpu_isa_mask();
-    const char *level = getenv("WEFT_CPU");
-    if (level && *level && !weft__cpu_lower(mask, level))
-        return creation_fail(WEFT_EINVAL,
-                             "WEFT_CPU=%.64s is no instruction set of this library: use ref, avx2, "
-                             "avx512, avx512vnni, avx512bf16, neon or neondot",
-                             level);
-    return WEFT_OK;
-}
-
 static void log_choice(const weft_context *context)
 {
     char line[160];
     if (!context->log)
         return;
     snprintf(line, sizeof line, "weft %s: %s, %s, %d threads", weft_version(),
-             context->backend->name, weft_context_isa(context), context->threads);
+             context->backend->name, weft_context_isa(context), weft_context_threads(context));
     context->log(context->log_user, line);
 }
 
@@ -73,7 +60,6 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     static const weft_allocator c_library = {NULL, weft__base_allocate, weft__base_release};
     weft_context_desc desc = {0};
     const struct weft__backend *backend;
-    uint32_t isa_mask;
 
     if (!out)
         return creation_fail(WEFT_EINVAL, "%s", "no place for the context");
@@ -83,7 +69,6 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
             "the descriptor has no size or sets members this version does not know");
     WEFT__TRY(check_desc(&desc));
     WEFT__TRY(choose_backend(desc.device, &backend));
-    WEFT__TRY(choose_isa(&isa_mask));
 
     weft_allocator allocator = desc.allocator ? *desc.allocator : c_library;
     weft_context *context = allocator.allocate(allocator.user, sizeof *context);
@@ -93,15 +78,14 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     atomic_flag_clear(&context->error_lock);
     context->backend = backend;
     context->allocator = allocator;
-    context->isa_mask = isa_mask;
     context->log = desc.log;
     context->log_user = desc.log_user;
-    context->threads = desc.executor  ? desc.executor->threads
-                       : desc.threads ? desc.threads
-                                      : weft__cpu_cores();
-    context->executor = desc.executor ? *desc.executor
-                                      : (weft_executor){&context->threads, context->threads,
-                                                        weft__cpu_parallel_for};
+    weft_status status = backend->open(context, &desc);
+    if (status != WEFT_OK) {
+        creation_fail(status, "%s", context->error);
+        weft_context_destroy(context);
+        return status;
+    }
     log_choice(context);
     *out = context;
     return WEFT_OK;
@@ -109,8 +93,10 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
 
 void weft_context_destroy(weft_context *context)
 {
-    if (context)
-        context->allocator.release(context->allocator.user, context);
+    if (!context)
+        return;
+    context->backend->close(context);
+    context->allocator.release(context->allocator.user, context);
 }
 
 const char *weft_error_text(const weft_context *context)
@@ -120,12 +106,12 @@ const char *weft_error_text(const weft_context *context)
 
 const char *weft_context_isa(const weft_context *context)
 {
-    return context ? weft__cpu_isa_name(context->isa_mask) : "";
+    return context ? context->backend->level(context) : "";
 }
 
 int32_t weft_context_threads(const weft_context *context)
 {
-    return context ? context->threads : 0;
+    return context ? context->backend->threads(context) : 0;
 }
 
 size_t weft_plan_workspace_bytes(const weft_plan *plan)
@@ -140,8 +126,14 @@ const char *weft_plan_describe(const weft_plan *plan)
 
 void weft_plan_destroy(weft_plan *plan)
 {
-    if (plan)
-        plan->context->allocator.release(plan->context->allocator.user, plan);
+    if (!plan)
+        return;
+    const weft_allocator *allocator = &plan->context->allocator;
+    if (plan->context->backend->release)
+        plan->context->backend->release(plan);
+    if (plan->launch)
+        allocator->release(allocator->user, plan->launch);
+    allocator->release(allocator->user, plan);
 }
 
 bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *out)
@@ -156,9 +148,8 @@ bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *ou
         }
         const struct weft__kernel *row =
             (const void *)((const char *)table->rows + (size_t)n * (size_t)table->row_bytes);
-        *out = (weft_kernel_info){row->op, row->name, weft__cpu_isa_name(1u << row->isa),
-                                  context->backend->name,
-                                  weft__kernel_fits(row, context->isa_mask, NULL)};
+        *out = (weft_kernel_info){row->op, row->name, context->backend->level_name(row->level),
+                                  context->backend->name, context->backend->fits(context, row)};
         return true;
     }
     return false;

@@ -6,8 +6,6 @@
 #include "src/api/api.h"
 #include "src/base/checked.h"
 #include "src/formats/row.h"
-#include "src/kernels/embedding/embedding_kernel.h"
-#include "src/plan/plan_embedding.h"
 
 static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
 {
@@ -33,40 +31,39 @@ static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
 weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *user_desc,
                                 weft_plan **out)
 {
-    weft_embedding_desc desc;
+    weft_embedding_desc desc = {0};
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_embedding, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_embedding, sizeof(struct weft__embedding_launch),
-                          weft__plan_embedding, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_embedding, &desc, out);
 }
 
 weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *user_args)
 {
     weft_embedding_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_embedding, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__embedding_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    const weft_embedding_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, desc->max_tokens));
     if (args.tokens == 0)
         return WEFT_OK;
     if (!args.table || !args.ids || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "embedding: table, ids and y must not be NULL");
-    weft_dtype format = launch->kernel->format;
-    int64_t row = weft_dtype_row_bytes(format, launch->dim);
-    if (!weft__api_stride(&args.table_stride_bytes, row, row, launch->rows) ||
-        !weft__api_stride(&args.y_stride, launch->dim, launch->dim, args.tokens))
+    weft_dtype format = desc->table_dtype;
+    int64_t row = weft_dtype_row_bytes(format, desc->dim);
+    if (!weft__api_stride(&args.table_stride_bytes, row, row, desc->rows) ||
+        !weft__api_stride(&args.y_stride, desc->dim, desc->dim, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "embedding: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids | (uintptr_t)args.y, sizeof(float)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
                                 weft__api_alignment(format)));
     for (int32_t i = 0; i < args.tokens; i++)
-        if (args.ids[i] < 0 || args.ids[i] >= launch->rows)
+        if (args.ids[i] < 0 || args.ids[i] >= desc->rows)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "embedding: ids[%d] = %d is outside the table of %lld rows", i,
-                              args.ids[i], (long long)launch->rows);
-    return plan->context->backend->submit[WEFT__OP_embedding](plan->context, launch, &args);
+                              args.ids[i], (long long)desc->rows);
+    return weft__api_submit(plan, &args, args.stream);
 }
 
 static weft_status check_row(weft_dtype dtype, const void *from, int64_t cols, const void *to)

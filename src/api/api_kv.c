@@ -2,8 +2,7 @@
 #include <weft/kv.h>
 
 #include "src/api/api_pool.h"
-#include "src/kernels/kv/kv_kernel.h"
-#include "src/plan/plan_kv.h"
+#include "src/api/api_rope.h"
 
 static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
 {
@@ -16,26 +15,32 @@ static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
 weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc *user_desc,
                                 weft_plan **out)
 {
-    weft_kv_append_desc desc;
+    weft_kv_append_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_kv, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_kv, sizeof(struct weft__kv_launch), weft__plan_kv,
-                          &desc, out);
+    if (!desc.rope)
+        return WEFT__API_PLAN(context, WEFT__OP_kv, &desc, out);
+    weft_rope_params rope = *desc.rope;
+    WEFT__TRY(weft__api_settle_rope(context, "kv", &rope, desc.layout.head_dim));
+    desc.rope = &rope;
+    const struct weft__plan_array arrays[] = {
+        WEFT__VARIANT(&desc), WEFT__FREQ_FACTORS(&rope), {&desc.rope, sizeof rope}};
+    return weft__api_plan(context, WEFT__OP_kv, &desc, sizeof desc, arrays, 3, out);
 }
 
 static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args *args)
 {
-    const struct weft__kv_launch *launch = plan->launch;
-    int64_t slots = args->pool.num_pages > INT32_MAX / launch->layout.page_size
+    const weft_kv_append_desc *desc = plan->desc;
+    int64_t slots = args->pool.num_pages > INT32_MAX / desc->layout.page_size
                         ? INT64_C(1) << 31
-                        : args->pool.num_pages * launch->layout.page_size;
+                        : args->pool.num_pages * desc->layout.page_size;
     for (int32_t i = 0; i < args->tokens; i++) {
         int32_t slot = args->slots[i];
         if (slot < -1 || slot >= slots)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "kv: slots[%d]=%d is outside the pool's %lld slots", i, slot,
                               (long long)slots);
-        if (launch->rope && args->positions[i] < 0)
+        if (desc->rope && args->positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "kv: positions[%d]=%d is negative", i,
                               args->positions[i]);
     }
@@ -46,17 +51,17 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
 {
     weft_kv_append_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_kv, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__kv_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    const weft_kv_append_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, desc->max_tokens));
     if (args.tokens == 0)
         return WEFT_OK;
-    if (!args.k || !args.v || !args.slots || (launch->rope && !args.positions))
+    if (!args.k || !args.v || !args.slots || (desc->rope && !args.positions))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "kv: k, v, slots and, with rope, positions must not be NULL");
-    if (args.q && launch->num_q_heads == 0)
+    if (args.q && desc->num_q_heads == 0)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
-    int64_t row = (int64_t)launch->layout.num_kv_heads * launch->layout.head_dim;
-    int64_t q_row = (int64_t)launch->num_q_heads * launch->layout.head_dim;
+    int64_t row = (int64_t)desc->layout.num_kv_heads * desc->layout.head_dim;
+    int64_t q_row = (int64_t)desc->num_q_heads * desc->layout.head_dim;
     if (!weft__api_stride(&args.k_token_stride, row, row, args.tokens) ||
         !weft__api_stride(&args.v_token_stride, row, row, args.tokens) ||
         !weft__api_stride(&args.q_token_stride, q_row, q_row, args.tokens))
@@ -66,7 +71,7 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
                                 (uintptr_t)args.k | (uintptr_t)args.v | (uintptr_t)args.q |
                                     (uintptr_t)args.slots | (uintptr_t)args.positions,
                                 sizeof(float)));
-    WEFT__TRY(weft__api_settle_pool(plan, &launch->layout, &args.pool));
+    WEFT__TRY(weft__api_settle_pool(plan, &desc->layout, &args.pool));
     WEFT__TRY(check_tokens(plan, &args));
-    return plan->context->backend->submit[WEFT__OP_kv](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }

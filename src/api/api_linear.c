@@ -5,8 +5,6 @@
 
 #include "src/api/api.h"
 #include "src/base/checked.h"
-#include "src/kernels/linear/linear_kernel.h"
-#include "src/plan/plan_linear.h"
 
 static weft_status check_desc(weft_context *context, weft_linear_desc *desc)
 {
@@ -35,22 +33,21 @@ static weft_status check_desc(weft_context *context, weft_linear_desc *desc)
 weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user_desc,
                              weft_plan **out)
 {
-    weft_linear_desc desc;
+    weft_linear_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_linear, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_linear, sizeof(struct weft__linear_launch),
-                          weft__plan_linear, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_linear, &desc, out);
 }
 
 static weft_status settle_strides(const weft_plan *plan, weft_linear_args *args)
 {
-    const struct weft__linear_launch *launch = plan->launch;
-    weft_dtype format = launch->kernel->weight;
-    int64_t row = weft_dtype_row_bytes(format, launch->cols);
-    if (!weft__api_stride(&args->weight_stride_bytes, row, row, launch->rows) ||
-        !weft__api_stride(&args->x_stride, launch->cols, launch->cols, args->batch) ||
-        !weft__api_stride(&args->y_stride, launch->rows, launch->rows, args->batch) ||
-        !weft__api_stride(&args->residual_stride, launch->rows, launch->rows, args->batch))
+    const weft_linear_desc *desc = plan->desc;
+    weft_dtype format = desc->weight_dtype;
+    int64_t row = weft_dtype_row_bytes(format, desc->cols);
+    if (!weft__api_stride(&args->weight_stride_bytes, row, row, desc->rows) ||
+        !weft__api_stride(&args->x_stride, desc->cols, desc->cols, args->batch) ||
+        !weft__api_stride(&args->y_stride, desc->rows, desc->rows, args->batch) ||
+        !weft__api_stride(&args->residual_stride, desc->rows, desc->rows, args->batch))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan,
@@ -66,8 +63,8 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
 {
     weft_linear_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_linear, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__linear_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "batch", args.batch, launch->max_batch));
+    const weft_linear_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "batch", args.batch, desc->max_batch));
     if (args.batch == 0)
         return WEFT_OK;
     if (!args.weight || !args.x || !args.y)
@@ -78,7 +75,7 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
     if (args.alpha == 0)
         args.alpha = 1;
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return plan->context->backend->submit[WEFT__OP_linear](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }
 
 bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc, const char **reason)

@@ -4,8 +4,6 @@
 #include <weft/norm.h>
 
 #include "src/api/api.h"
-#include "src/kernels/norm/norm_kernel.h"
-#include "src/plan/plan_norm.h"
 
 static weft_status check_desc(weft_context *context, weft_norm_desc *desc)
 {
@@ -22,26 +20,25 @@ static weft_status check_desc(weft_context *context, weft_norm_desc *desc)
 
 weft_status weft_norm_plan(weft_context *context, const weft_norm_desc *user_desc, weft_plan **out)
 {
-    weft_norm_desc desc;
+    weft_norm_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_norm, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_norm, sizeof(struct weft__norm_launch), weft__plan_norm,
-                          &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_norm, &desc, out);
 }
 
 weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *user_args)
 {
     weft_norm_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_norm, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__norm_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    const weft_norm_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, desc->max_rows));
     if (args.rows == 0)
         return WEFT_OK;
     if (!args.x || !args.y)
         return weft__fail(plan->context, WEFT_EINVAL, "norm: x and y must not be NULL");
-    if (args.bias && launch->kernel->kind != WEFT_NORM_LAYER)
+    if (args.bias && desc->kind != WEFT_NORM_LAYER)
         return weft__fail(plan->context, WEFT_EINVAL, "norm: only LayerNorm has a bias");
-    int64_t dim = launch->dim;
+    int64_t dim = desc->dim;
     if (!weft__api_stride(&args.x_stride, dim, dim, args.rows) ||
         !weft__api_stride(&args.y_stride, dim, dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
@@ -49,5 +46,5 @@ weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *user_args
     WEFT__TRY(weft__api_aligned(
         plan, (uintptr_t)args.x | (uintptr_t)args.y | (uintptr_t)args.weight | (uintptr_t)args.bias,
         sizeof(float)));
-    return plan->context->backend->submit[WEFT__OP_norm](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }

@@ -23,18 +23,10 @@ static weft_status check_args(weft_context *context, const weft_probe_args *args
     return WEFT_OK;
 }
 
-static bool serves(const struct weft__kernel *row, const void *opaque_args)
-{
-    const weft_probe_args *args = opaque_args;
-    return ((const struct weft__probe_kernel *)row)->kind == args->kind;
-}
-
 weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_args,
                            weft_probe_result *out)
 {
     weft_probe_args args;
-    weft_status status = WEFT_OK;
-    uint64_t value = 0;
     if (!context)
         return WEFT_EINVAL;
     if (!out)
@@ -44,13 +36,7 @@ weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_ar
             context, WEFT_EINVAL,
             "probe: args is NULL, lacks its size or sets members unknown to this version");
     WEFT__TRY(check_args(context, &args));
-    // The only operation without a plan: what a plan would keep is one pointer.
-    weft_plan plan = {.context = context, .op = WEFT__OP_probe};
-    struct weft__probe_launch launch = {.value = &value};
-    launch.kernel = weft__plan_choose(&plan, args.variant, serves, &args, &status);
-    if (!launch.kernel)
-        return status;
-    WEFT__TRY(context->backend->submit[WEFT__OP_probe](context, &launch, &args));
-    *out = (weft_probe_result){value, launch.kernel->base.name};
-    return WEFT_OK;
+    // The only operation without a plan: what one would keep is a pointer.
+    weft_plan plan = {.context = context, .op = WEFT__OP_probe, .desc = &args};
+    return weft__api_submit(&plan, &(struct weft__probe_run){out}, NULL);
 }

@@ -3,10 +3,22 @@
 
 #include <weft/rope.h>
 
-#include "src/api/api.h"
+#include "src/api/api_rope.h"
 #include "src/base/checked.h"
 #include "src/kernels/rope/rope_kernel.h"
-#include "src/plan/plan_rope.h"
+
+weft_status weft__api_settle_rope(weft_context *context, const char *op, weft_rope_params *params,
+                                  int32_t head_dim)
+{
+    struct weft__rope_frequencies made;
+    const char *wrong = weft__rope_frequencies_make(params, head_dim, &made);
+    if (wrong && strcmp(op, "rope") == 0)
+        return weft__fail(context, WEFT_EINVAL, "rope: %s", wrong);
+    if (wrong)
+        return weft__fail(context, WEFT_EINVAL, "%s: rope: %s", op, wrong);
+    params->rotary_dim = made.rotary_dim;
+    return WEFT_OK;
+}
 
 static weft_status check_desc(weft_context *context, weft_rope_desc *desc)
 {
@@ -17,24 +29,25 @@ static weft_status check_desc(weft_context *context, weft_rope_desc *desc)
 
 weft_status weft_rope_plan(weft_context *context, const weft_rope_desc *user_desc, weft_plan **out)
 {
-    weft_rope_desc desc;
+    weft_rope_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_rope, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_rope, sizeof(struct weft__rope_launch), weft__plan_rope,
-                          &desc, out);
+    WEFT__TRY(weft__api_settle_rope(context, "rope", &desc.rope, desc.head_dim));
+    const struct weft__plan_array arrays[] = {WEFT__VARIANT(&desc), WEFT__FREQ_FACTORS(&desc.rope)};
+    return weft__api_plan(context, WEFT__OP_rope, &desc, sizeof desc, arrays, 2, out);
 }
 
 weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args)
 {
     weft_rope_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_rope, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__rope_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, launch->max_tokens));
+    const weft_rope_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, desc->max_tokens));
     if (args.tokens == 0)
         return WEFT_OK;
     if (!args.x || !args.positions)
         return weft__fail(plan->context, WEFT_EINVAL, "rope: x and positions must not be NULL");
-    int64_t token = (int64_t)launch->num_heads * launch->head_dim;
+    int64_t token = (int64_t)desc->num_heads * desc->head_dim;
     if (!weft__api_stride(&args.token_stride, token, token, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "rope: token_stride is shorter than the heads of a token, or too long");
@@ -44,7 +57,7 @@ weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args
         if (args.positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "rope: positions[%d] = %d is negative", i,
                               args.positions[i]);
-    return plan->context->backend->submit[WEFT__OP_rope](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }
 
 weft_status weft_rope_frequencies(const weft_rope_params *params, int32_t head_dim,

@@ -4,8 +4,6 @@
 #include <weft/sample.h>
 
 #include "src/api/api.h"
-#include "src/kernels/sample/sample_kernel.h"
-#include "src/plan/plan_sample.h"
 
 static weft_status check_desc(weft_context *context, weft_sample_desc *desc)
 {
@@ -17,11 +15,10 @@ static weft_status check_desc(weft_context *context, weft_sample_desc *desc)
 weft_status weft_sample_plan(weft_context *context, const weft_sample_desc *user_desc,
                              weft_plan **out)
 {
-    weft_sample_desc desc;
+    weft_sample_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_sample, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_sample, sizeof(struct weft__sample_launch),
-                          weft__plan_sample, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_sample, &desc, out);
 }
 
 // What is wrong with the parameters of a row, or NULL.
@@ -51,14 +48,14 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
 {
     weft_sample_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_sample, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__sample_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    const weft_sample_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, desc->max_rows));
     if (args.rows == 0)
         return WEFT_OK;
     if (!args.logits || !args.params || !args.tokens)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "sample: logits, params and tokens must not be NULL");
-    if (!weft__api_stride(&args.logits_stride, launch->vocab, launch->vocab, args.rows))
+    if (!weft__api_stride(&args.logits_stride, desc->vocab, desc->vocab, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "sample: the stride is shorter than a row, or too long");
     WEFT__TRY(weft__api_aligned(
@@ -66,10 +63,10 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
         sizeof(float)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params, _Alignof(weft_sample_params)));
     for (int32_t i = 0; i < args.rows; i++) {
-        const char *wrong = check_params(&args.params[i], launch->vocab);
+        const char *wrong = check_params(&args.params[i], desc->vocab);
         if (wrong)
             return weft__fail(plan->context, WEFT_EINVAL, "sample: row %d: %s", i, wrong);
     }
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return plan->context->backend->submit[WEFT__OP_sample](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }

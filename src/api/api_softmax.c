@@ -4,8 +4,6 @@
 #include <weft/softmax.h>
 
 #include "src/api/api.h"
-#include "src/kernels/softmax/softmax_kernel.h"
-#include "src/plan/plan_softmax.h"
 
 static weft_status check_desc(weft_context *context, weft_softmax_desc *desc)
 {
@@ -21,26 +19,25 @@ static weft_status check_desc(weft_context *context, weft_softmax_desc *desc)
 weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *user_desc,
                               weft_plan **out)
 {
-    weft_softmax_desc desc;
+    weft_softmax_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_softmax, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(check_desc(context, &desc));
-    return weft__api_plan(context, WEFT__OP_softmax, sizeof(struct weft__softmax_launch),
-                          weft__plan_softmax, &desc, out);
+    return WEFT__API_PLAN(context, WEFT__OP_softmax, &desc, out);
 }
 
 weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *user_args)
 {
     weft_softmax_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_softmax, &args, WEFT__KNOWN(&args), user_args));
-    const struct weft__softmax_launch *launch = plan->launch;
-    WEFT__TRY(weft__api_count(plan, "rows", args.rows, launch->max_rows));
+    const weft_softmax_desc *desc = plan->desc;
+    WEFT__TRY(weft__api_count(plan, "rows", args.rows, desc->max_rows));
     if (args.rows == 0)
         return WEFT_OK;
     if (!args.x)
         return weft__fail(plan->context, WEFT_EINVAL, "softmax: x must not be NULL");
-    if (!weft__api_stride(&args.x_stride, launch->dim, launch->dim, args.rows))
+    if (!weft__api_stride(&args.x_stride, desc->dim, desc->dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "softmax: the stride is shorter than a row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, sizeof(float)));
-    return plan->context->backend->submit[WEFT__OP_softmax](plan->context, launch, &args);
+    return weft__api_submit(plan, &args, args.stream);
 }

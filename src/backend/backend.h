@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The interface between plans and devices. A plan holds a launch: plain data that says which kernel
-// runs and how its work is split (struct weft__<op>_launch in src/kernels/<op>/<op>_kernel.h). A
-// backend makes launches from descriptors (prepare) and runs them on arguments that the api layer has
-// checked (submit).
+// The interface between the library and its devices. Whoever stands above knows neither an instruction
+// set nor a thread nor a stream of a driver: a backend is this table, and its rooms src/backend/<name>/
+// are the only ones that look inside a launch or a context's device.
+//
+// prepare[op] is given a plan whose descriptor is settled (src/plan/plan.h) and fills launch,
+// workspace_bytes and description. submit[op] runs it on arguments that the api layer has checked and
+// settled; it allocates nothing, waits for nothing and may be recorded by a graph of the device.
 #ifndef WEFT_BACKEND_BACKEND_H
 #define WEFT_BACKEND_BACKEND_H
 
@@ -22,15 +25,32 @@ enum weft__op {
         WEFT__OP_COUNT
 };
 
-// Runs a launch; launch and args are the operation's own types.
-typedef weft_status weft__submit_fn(const weft_context *context, const void *launch,
-                                    const void *args);
+typedef weft_status weft__prepare_fn(weft_plan *plan);
+
+// args is the operation's own type; stream is never one of another context, NULL the context's own.
+typedef weft_status weft__submit_fn(const weft_plan *plan, const void *args, weft_stream *stream);
 
 struct weft__backend {
     const char *name;
     // Kernels of every operation, best first.
     const struct weft__kernel_table *tables[WEFT__OP_COUNT];
+    weft__prepare_fn *prepare[WEFT__OP_COUNT];
     weft__submit_fn *submit[WEFT__OP_COUNT];
+    // Frees what a prepare made besides the launch itself; NULL: nothing. Also called for a plan whose
+    // prepare failed.
+    void (*release)(weft_plan *plan);
+
+    // Sets context->device from a descriptor whose members have been checked, or words an error.
+    weft_status (*open)(weft_context *context, const weft_context_desc *desc);
+    void (*close)(weft_context *context); // also after an open that failed
+
+    // Can the context's device run this row?
+    bool (*fits)(const weft_context *context, const struct weft__kernel *row);
+    // Name of a row's level ("avx2", "sm_90a"), and of the best one the context may use.
+    const char *(*level_name)(int32_t level);
+    const char *(*level)(const weft_context *context);
+    // Threads of the host that do the context's work.
+    int32_t (*threads)(const weft_context *context);
 };
 
 extern const struct weft__backend weft__backend_cpu;

@@ -11,12 +11,10 @@
 
 struct weft_context {
     const struct weft__backend *backend;
-    weft_executor executor;
+    void *device; // the backend's own
     weft_allocator allocator;
     void (*log)(void *user, const char *line);
     void *log_user;
-    uint32_t isa_mask;
-    int32_t threads;
     atomic_flag error_lock; // runs of several threads may fail at once
     char error[512];
 };
@@ -24,12 +22,5 @@ struct weft_context {
 // Keeps the sentence that explains a failure and returns `status`.
 weft_status weft__fail(weft_context *context, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-static inline void weft__parallel_for(const weft_context *context, int32_t count,
-                                      weft_task_fn *task, void *work)
-{
-    if (count > 0)
-        context->executor.parallel_for(context->executor.user, count, task, work);
-}
 
 #endif

@@ -2,7 +2,7 @@
 // What all kernel tables share.
 //
 // Every operation has a table of kernels, made from its .def file: best first, the reference last and
-// unconditional, so that a search by `weft__kernel_fits` always ends. A row starts with a struct
+// unconditional, so that a search always ends. A row starts with a struct
 // weft__kernel; tools walk any table through it without knowing the operation.
 #ifndef WEFT_KERNELS_KERNEL_H
 #define WEFT_KERNELS_KERNEL_H
@@ -53,7 +53,8 @@ enum weft__isa {
 struct weft__kernel {
     const char *op;
     const char *name;
-    enum weft__isa isa;
+    int32_t
+        level; // what it needs: an enum weft__isa of the CPU, a number of its own in other backends
 };
 
 // A table as tools see it.
@@ -63,15 +64,5 @@ struct weft__kernel_table {
     int32_t row_bytes;
     int32_t count;
 };
-
-// May this kernel serve a plan? isa_mask has a bit for every enum weft__isa that may be used;
-// variant is NULL or the only name wanted.
-static inline bool weft__kernel_fits(const struct weft__kernel *kernel, uint32_t isa_mask,
-                                     const char *variant)
-{
-    if (!(isa_mask >> kernel->isa & 1u))
-        return false;
-    return !variant || strcmp(variant, kernel->name) == 0;
-}
 
 #endif

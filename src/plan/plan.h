@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plans: a problem, checked, with the kernel that will solve it. Arithmetic only; nothing here knows
-// an instruction set beyond the bit that selects a table row.
+// Plans: a problem, checked, with the launch that will solve it. What several backends share of making
+// one is arithmetic and stands here; instruction sets, threads and devices are theirs alone.
 #ifndef WEFT_PLAN_PLAN_H
 #define WEFT_PLAN_PLAN_H
 
@@ -11,28 +11,36 @@ struct weft_plan {
     enum weft__op op;
     size_t workspace_bytes;
     char description[256];
-    void *launch; // struct weft__<op>_launch, in the same allocation
+    const void
+        *desc; // the operation's weft_<op>_desc, no zero left that means a default; arrays that it
+               // points to are the plan's own
+    void *launch; // the backend's own; nothing above src/backend/<name>/ looks inside
 };
 
-// Allocates a plan with `launch_bytes` of zeroed launch behind it.
-weft_status weft__plan_create(weft_context *context, enum weft__op op, size_t launch_bytes,
-                              weft_plan **out);
+// An array that a descriptor points to: `pointer` is the address of the member.
+struct weft__plan_array {
+    void *pointer;
+    size_t bytes;
+};
 
-// One function per operation, weft__plan_<op>: desc (the operation's own type) -> *launch (already
-// zeroed), *workspace_bytes, description. The api layer has checked desc. Returns WEFT_EVARIANT or
-// WEFT_EUNSUPPORTED with a text if no kernel fits.
-typedef weft_status weft__plan_fn(weft_plan *plan, const void *desc);
+// Makes a plan with a copy of the settled descriptor. Each array is copied, and the member that pointed
+// to it replaced, before the next: an array may lie in one that comes later.
+weft_status weft__plan_create(weft_context *context, enum weft__op op, void *desc,
+                              size_t desc_bytes, const struct weft__plan_array *arrays,
+                              int32_t num_arrays, weft_plan **out);
 
-// The first row of the operation's table that serves `desc` and fits the context and `variant`. NULL
-// after weft__plan_no_kernel() has worded why there is none, *status then its result.
+// Chooses the first row of the operation's table that serves plan->desc, fits the context and bears the
+// name `variant` (NULL: any). NULL after an error has been worded, *status then the result.
 typedef bool weft__plan_serves_fn(const struct weft__kernel *row, const void *desc);
 const void *weft__plan_choose(const weft_plan *plan, const char *variant,
-                              weft__plan_serves_fn *serves, const void *desc, weft_status *status);
+                              weft__plan_serves_fn *serves, weft_status *status);
+
+// The same for prepare functions: allocates a zeroed launch of `bytes` whose first member, a pointer,
+// becomes the row.
+weft_status weft__plan_launch(weft_plan *plan, size_t bytes, const char *variant,
+                              weft__plan_serves_fn *serves);
 
 // How many rows of `dim` elements make a task that is worth handing to another thread.
 int64_t weft__plan_rows_per_task(int64_t dim);
-
-// The text for a variant that does not exist or that this machine cannot run.
-weft_status weft__plan_no_kernel(weft_context *context, enum weft__op op, const char *variant);
 
 #endif

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "src/plan/plan_attention.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "src/base/checked.h"
 #include "src/base/memory.h"
-#include "src/kernels/attention/attention_work.h"
 
 enum {
     TASKS_PER_THREAD = 8, // enough that a slow thread does not hold up the others
@@ -17,12 +13,6 @@ enum {
     FIXED_STEP = 64,
     FIXED_TOKENS = 4,
 };
-
-static bool serves(const struct weft__kernel *row, const void *desc)
-{
-    return ((const struct weft__attention_kernel *)(const void *)row)->kv ==
-           ((const weft_attention_desc *)desc)->kv.dtype;
-}
 
 static int64_t round_up(int64_t value, int64_t multiple)
 {
@@ -95,42 +85,16 @@ static bool tasks_fit(const struct weft__attention_launch *launch)
            launch->max_slots <= INT32_MAX / 2;
 }
 
-static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
+weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
+                                 int32_t threads)
 {
-    char window[32] = "", split[48] = "unsplit";
-    if (launch->window > 0)
-        snprintf(window, sizeof window, " window %d", launch->window);
-    if (launch->num_splits > 1)
-        snprintf(split, sizeof split, "%d chunks", launch->num_splits);
-    else if (launch->chunk_keys > 0)
-        snprintf(split, sizeof split, "chunks of %d keys", launch->chunk_keys);
-    else if (launch->max_slots > 0)
-        snprintf(split, sizeof split, "split for %d tasks", launch->target_tasks);
-    snprintf(plan->description, sizeof plan->description,
-             "attention %s %d/%d heads x %d %s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: %s, "
-             "tiles of %d queries, %s",
-             weft_dtype_name(launch->kv.dtype), launch->num_q_heads, launch->kv.num_kv_heads,
-             launch->kv.head_dim, launch->mask == WEFT_MASK_CAUSAL ? "causal" : "full", window,
-             launch->softcap > 0 ? " softcap" : "", launch->kv.page_size, launch->max_seqs,
-             launch->max_q_tokens, launch->max_kv_len, launch->kernel->base.name,
-             launch->tile_tokens, split);
-}
-
-weft_status weft__plan_attention(weft_plan *plan, const void *opaque_desc)
-{
-    const weft_attention_desc *desc = opaque_desc;
-    struct weft__attention_launch *launch = plan->launch;
-    int32_t threads = plan->context->threads;
-    weft_status status;
-    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
-    if (!launch->kernel)
-        return status;
+    const weft_attention_desc *desc = plan->desc;
     launch->kv = desc->kv;
     launch->num_q_heads = desc->num_q_heads;
     launch->group_size = desc->num_q_heads / desc->kv.num_kv_heads;
     launch->mask = desc->mask;
     launch->window = desc->window;
-    launch->scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)desc->kv.head_dim);
+    launch->scale = desc->scale;
     launch->softcap = desc->softcap;
     launch->max_seqs = desc->max_seqs;
     launch->max_q_tokens = desc->max_q_tokens;
@@ -141,6 +105,5 @@ weft_status weft__plan_attention(weft_plan *plan, const void *opaque_desc)
         !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))
         return weft__fail(plan->context, WEFT_EOVERFLOW,
                           "attention: the bounds of this batch make more work than fits");
-    describe(plan, launch);
     return WEFT_OK;
 }

@@ -4,8 +4,12 @@
 
 #include <weft/attention.h>
 
+#include "src/kernels/attention/attention_work.h"
 #include "src/plan/plan.h"
 
-weft_status weft__plan_attention(weft_plan *plan, const void *desc);
+// Fills a launch whose kernel has been chosen from plan->desc: how tiles and keys are split for so many
+// threads, and the plan's workspace_bytes.
+weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
+                                 int32_t threads);
 
 #endif

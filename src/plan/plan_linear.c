@@ -1,28 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "src/plan/plan_linear.h"
 
-#include <stdio.h>
-
 #include "src/base/checked.h"
 #include "src/base/memory.h"
-#include "src/kernels/linear/linear_kernel.h"
-
-static bool is_quantised(weft_dtype dtype)
-{
-    return weft_dtype_block_elems(dtype) > 1;
-}
-
-static bool serves(const struct weft__kernel *row, const void *opaque_desc)
-{
-    const struct weft__linear_kernel *kernel = (const void *)row;
-    const weft_linear_desc *desc = opaque_desc;
-    bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(desc->weight_dtype);
-    enum weft__linear_acts acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8;
-    return kernel->weight == desc->weight_dtype && kernel->acts == acts;
-}
 
 // Planes of the quantised activations, each aligned for the widest vector.
-static weft_status lay_out_workspace(weft_plan *plan, struct weft__linear_launch *launch)
+weft_status weft__plan_linear_workspace(weft_plan *plan, struct weft__linear_launch *launch)
 {
     int64_t stride, elems, padded;
     if (!weft__add_i64(launch->cols, WEFT__Q8_PAD, &stride))
@@ -54,30 +37,4 @@ void weft__plan_linear_split(struct weft__linear_launch *launch, int64_t row_byt
     launch->rows_per_batch_task =
         weft__ceil_div(weft__ceil_div(share, tasks_per_thread), step) * step;
     launch->alone_rows = threads == 1 ? INT64_MAX : alone_bytes / row_bytes;
-}
-
-weft_status weft__plan_linear(weft_plan *plan, const void *opaque_desc)
-{
-    const weft_linear_desc *desc = opaque_desc;
-    struct weft__linear_launch *launch = plan->launch;
-    weft_status status;
-    launch->kernel = weft__plan_choose(plan, desc->variant, serves, desc, &status);
-    if (!launch->kernel)
-        return status;
-    launch->rows = desc->rows;
-    launch->cols = desc->cols;
-    launch->max_batch = desc->max_batch;
-    launch->batch_invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
-    weft__plan_linear_split(launch, weft_dtype_row_bytes(desc->weight_dtype, desc->cols),
-                            plan->context->threads);
-    if (launch->kernel->acts == WEFT__ACTS_q8) {
-        status = lay_out_workspace(plan, launch);
-        if (status != WEFT_OK)
-            return status;
-    }
-    snprintf(plan->description, sizeof plan->description,
-             "linear %s %lldx%lld batch<=%d: %s, %lld rows per task",
-             weft_dtype_name(desc->weight_dtype), (long long)desc->rows, (long long)desc->cols,
-             desc->max_batch, launch->kernel->base.name, (long long)launch->rows_per_task);
-    return WEFT_OK;
 }

@@ -96,7 +96,7 @@ static void all_quantisers_agree(void **state)
         x[i] = random_number(i / X_STRIDE);
     quantize(weft__linear_quantize_ref, &in_order, &expected);
     for (int32_t i = 0; i < weft__linear_table.count; i++) {
-        if (!rows[i].quantize || !weft__kernel_fits(&rows[i].base, mask, NULL))
+        if (!rows[i].quantize || !weft__cpu_fits(&rows[i].base, mask))
             continue;
         quantize(rows[i].quantize, rows[i].layout, &got);
         for (int64_t group = 0; group < BATCH * STRIDE / 32; group++)

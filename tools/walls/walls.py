@@ -21,14 +21,20 @@ Finding = namedtuple("Finding", "path line rule text")
 # includes only what its line names. include/weft/ is the door: it includes nothing but itself, and
 # everybody may use its types.
 DOOR = "include/weft/"
+INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
+DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
     ("cli", "cli/", ("engine/engine.h",)),
     ("engine/base", "engine/base/", ()),
     ("engine", "engine/", ()),
     ("include", DOOR, ()),
-    ("api", "src/api/", ("src/plan/", "src/backend/", "src/kernels/", "src/formats/", "src/base/")),
-    ("plan", "src/plan/", ("src/backend/", "src/kernels/", "src/formats/", "src/base/")),
+    ("api", "src/api/", ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")),
+    # A device's own room plans and runs; only the interface, src/backend/*.h, lies below the planner.
+    ("backend/cpu", "src/backend/cpu/", DEVICE),
+    ("backend/cuda", "src/backend/cuda/", DEVICE),
+    ("backend/none", "src/backend/none/", DEVICE),
+    ("plan", "src/plan/", (INTERFACE, "src/kernels/", "src/formats/", "src/base/")),
     ("backend", "src/backend/", ("src/kernels/", "src/formats/", "src/base/")),
     ("kernels/cpu", "src/kernels/cpu/", ("src/formats/", "src/base/")),
     ("kernels/cuda", "src/kernels/cuda/", ("src/formats/",)),
@@ -118,6 +124,11 @@ def resolve(root, path, included):
     return included if included.startswith(("src/", "engine/", "cli/", "weft/")) else None
 
 
+def lies_in(target, places):
+    return any(os.path.dirname(target) == place[:-2] if place.endswith("/*") else target.startswith(place)
+               for place in places)
+
+
 def may_include(path, target):
     name, prefix, below = room_of(path)
     if target.startswith(DOOR):
@@ -130,7 +141,7 @@ def may_include(path, target):
         return shared or target.startswith((own,) + below + COMPOSED.get(own, ()))
     if name == "tools":
         return target.startswith(("tools/",) + below)
-    return target.startswith((prefix,) + below)
+    return lies_in(target, (prefix,) + below)
 
 
 def rule_rooms(root, files):

@@ -74,7 +74,7 @@ static bool wanted(const struct options *options, const struct weft__kernel *row
 {
     return (!options->op || strcmp(options->op, row->op) == 0) &&
            (!options->variant || strcmp(options->variant, row->name) == 0) &&
-           (!options->isa || strcmp(options->isa, weft__cpu_isa_name(1u << row->isa)) == 0);
+           (!options->isa || strcmp(options->isa, weft__cpu_level_name(row->level)) == 0);
 }
 
 static void print_failure(const struct check_case *c)
@@ -87,7 +87,7 @@ static void print_failure(const struct check_case *c)
 static void print_kernel(const struct options *options, const struct weft__kernel *row,
                          const struct tally *tally, double worst, double distance)
 {
-    const char *isa = weft__cpu_isa_name(1u << row->isa);
+    const char *isa = weft__cpu_level_name(row->level);
     if (options->json)
         printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"passed\":%ld,\"failed\":%ld,"
                "\"worst\":%.4g,\"distance\":%.4g}\n",
@@ -149,14 +149,14 @@ static bool open_contexts(const char *level, weft_context *contexts[3])
 static bool check_level(const struct options *options, enum weft__isa isa, struct tally *total)
 {
     weft_context *contexts[3];
-    if (!open_contexts(weft__cpu_isa_name(1u << isa), contexts))
+    if (!open_contexts(weft__cpu_level_name((int32_t)isa), contexts))
         return false;
     for (int op = 0; op < WEFT__OP_COUNT; op++) {
         const struct weft__kernel_table *table = weft__backend_cpu.tables[op];
         for (int32_t i = 0; i < table->count; i++) {
             const struct weft__kernel *row =
                 (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
-            if (row->isa != isa || !wanted(options, row))
+            if (row->level != (int32_t)isa || !wanted(options, row))
                 continue;
             if (options->list) {
                 printf("%-11s %s\n", row->op, row->name);

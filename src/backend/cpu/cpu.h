@@ -3,9 +3,20 @@
 #ifndef WEFT_BACKEND_CPU_H
 #define WEFT_BACKEND_CPU_H
 
-#include <weft/context.h>
+#include "src/backend/context.h"
+#include "src/plan/plan.h"
 
-#include "src/kernels/kernel.h"
+// What a context of the CPU keeps behind context->device.
+struct weft__cpu {
+    uint32_t isa_mask; // a bit for every enum weft__isa that may be used
+    int32_t threads;
+    weft_executor executor;
+};
+
+static inline const struct weft__cpu *weft__cpu_of(const weft_context *context)
+{
+    return context->device;
+}
 
 // A bit for every enum weft__isa that this CPU has and the operating system saves the registers of.
 uint32_t weft__cpu_isa_mask(void);
@@ -13,13 +24,29 @@ uint32_t weft__cpu_isa_mask(void);
 // Lowers `mask` to `level` and what lies below it; false if no such level exists.
 bool weft__cpu_lower(uint32_t *mask, const char *level);
 
-// The highest level in the mask, by name.
+// The name of an enum weft__isa, and of the highest level in a mask.
+const char *weft__cpu_level_name(int32_t isa);
 const char *weft__cpu_isa_name(uint32_t mask);
+
+// May a kernel be used under this mask?
+static inline bool weft__cpu_fits(const struct weft__kernel *row, uint32_t isa_mask)
+{
+    return isa_mask >> row->level & 1u;
+}
 
 // Number of cores this process may run on.
 int32_t weft__cpu_cores(void);
 
 // The default executor: OpenMP.
-void weft__cpu_parallel_for(void *user, int32_t count, weft_task_fn *task, void *work);
+void weft__cpu_openmp(void *user, int32_t count, weft_task_fn *task, void *work);
+
+// Does the tasks [0, count) on the context's executor.
+static inline void weft__cpu_parallel_for(const weft_context *context, int32_t count,
+                                          weft_task_fn *task, void *work)
+{
+    const weft_executor *executor = &weft__cpu_of(context)->executor;
+    if (count > 0)
+        executor->parallel_for(executor->user, count, task, work);
+}
 
 #endif

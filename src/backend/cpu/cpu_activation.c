@@ -1,6 +1,31 @@
 // SPDX-License-Identifier: MIT
+#include <stdio.h>
+
 #include "src/backend/cpu/cpu_rows.h"
 #include "src/kernels/activation/activation_kernel.h"
+
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+{
+    const struct weft__activation_kernel *kernel = (const void *)row;
+    const weft_activation_desc *desc = opaque_desc;
+    return kernel->kind == desc->kind;
+}
+
+weft__prepare_fn weft__cpu_prepare_activation;
+weft_status weft__cpu_prepare_activation(weft_plan *plan)
+{
+    const weft_activation_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__activation_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__activation_launch *launch = plan->launch;
+    launch->dim = desc->dim;
+    launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
+    snprintf(plan->description, sizeof plan->description, "activation dim %lld rows<=%d: %s",
+             (long long)desc->dim, desc->max_rows, launch->kernel->base.name);
+    return WEFT_OK;
+}
 
 static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 {
@@ -11,12 +36,13 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 }
 
 weft__submit_fn weft__cpu_submit_activation;
-weft_status weft__cpu_submit_activation(const weft_context *context, const void *opaque_launch,
-                                        const void *opaque_args)
+weft_status weft__cpu_submit_activation(const weft_plan *plan, const void *opaque_args,
+                                        weft_stream *stream)
 {
-    const struct weft__activation_launch *launch = opaque_launch;
+    const struct weft__activation_launch *launch = plan->launch;
     const weft_activation_args *args = opaque_args;
-    weft__cpu_spread_rows(context, args->rows, launch->rows_per_task, run,
+    (void)stream;
+    weft__cpu_spread_rows(plan->context, args->rows, launch->rows_per_task, run,
                           &(struct weft__cpu_run){launch, args});
     return WEFT_OK;
 }

@@ -1,8 +1,50 @@
 // SPDX-License-Identifier: MIT
 // Spreads attention over threads: first the tiles (or chunks of tiles), then, for sequences whose keys
 // were split, the merging of the chunks.
-#include "src/backend/context.h"
-#include "src/kernels/attention/attention_work.h"
+#include <stdio.h>
+
+#include "src/backend/cpu/cpu.h"
+#include "src/plan/plan_attention.h"
+
+static bool serves(const struct weft__kernel *row, const void *desc)
+{
+    return ((const struct weft__attention_kernel *)(const void *)row)->kv ==
+           ((const weft_attention_desc *)desc)->kv.dtype;
+}
+
+static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
+{
+    char window[32] = "", split[48] = "unsplit";
+    if (launch->window > 0)
+        snprintf(window, sizeof window, " window %d", launch->window);
+    if (launch->num_splits > 1)
+        snprintf(split, sizeof split, "%d chunks", launch->num_splits);
+    else if (launch->chunk_keys > 0)
+        snprintf(split, sizeof split, "chunks of %d keys", launch->chunk_keys);
+    else if (launch->max_slots > 0)
+        snprintf(split, sizeof split, "split for %d tasks", launch->target_tasks);
+    snprintf(plan->description, sizeof plan->description,
+             "attention %s %d/%d heads x %d %s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: %s, "
+             "tiles of %d queries, %s",
+             weft_dtype_name(launch->kv.dtype), launch->num_q_heads, launch->kv.num_kv_heads,
+             launch->kv.head_dim, launch->mask == WEFT_MASK_CAUSAL ? "causal" : "full", window,
+             launch->softcap > 0 ? " softcap" : "", launch->kv.page_size, launch->max_seqs,
+             launch->max_q_tokens, launch->max_kv_len, launch->kernel->base.name,
+             launch->tile_tokens, split);
+}
+
+weft__prepare_fn weft__cpu_prepare_attention;
+weft_status weft__cpu_prepare_attention(weft_plan *plan)
+{
+    const weft_attention_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__attention_launch), desc->variant, serves);
+    if (status == WEFT_OK)
+        status = weft__plan_attention(plan, plan->launch, weft__cpu_of(plan->context)->threads);
+    if (status == WEFT_OK)
+        describe(plan, plan->launch);
+    return status;
+}
 
 struct work {
     const struct weft__attention_launch *launch;
@@ -81,11 +123,12 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
 }
 
 weft__submit_fn weft__cpu_submit_attention;
-weft_status weft__cpu_submit_attention(const weft_context *context, const void *opaque_launch,
-                                       const void *opaque_args)
+weft_status weft__cpu_submit_attention(const weft_plan *plan, const void *opaque_args,
+                                       weft_stream *stream)
 {
-    const struct weft__attention_launch *launch = opaque_launch;
+    const struct weft__attention_launch *launch = plan->launch;
     const weft_attention_args *args = opaque_args;
+    (void)stream;
     struct weft__attention_work *list = args->workspace;
     struct weft__attention_totals totals =
         weft__attention_divide(launch, args->num_seqs, args->cu_q_lens, args->kv_lens, list);
@@ -96,7 +139,7 @@ weft_status weft__cpu_submit_attention(const weft_context *context, const void *
         .num_seqs = args->num_seqs,
         .workspace = args->workspace,
     };
-    weft__parallel_for(context, totals.tasks, attend_task, &work);
-    weft__parallel_for(context, totals.merges, merge_task, &work);
+    weft__cpu_parallel_for(plan->context, totals.tasks, attend_task, &work);
+    weft__cpu_parallel_for(plan->context, totals.merges, merge_task, &work);
     return WEFT_OK;
 }

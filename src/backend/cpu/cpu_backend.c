@@ -1,11 +1,67 @@
 // SPDX-License-Identifier: MIT
-// The CPU backend: every operation's kernel table and the function that spreads its work.
-#include "src/backend/backend.h"
+// The CPU backend: every operation's kernel table, the functions that plan and spread its work, and what
+// a context keeps.
+#include <stdlib.h>
+
+#include "src/backend/cpu/cpu.h"
 
 #define WEFT__OP_DECLARE(op)                                                                       \
     extern const struct weft__kernel_table weft__##op##_table;                                     \
+    weft__prepare_fn weft__cpu_prepare_##op;                                                       \
     weft__submit_fn weft__cpu_submit_##op;
 WEFT__OP_MAP(WEFT__OP_DECLARE)
+
+static weft_status choose_isa(weft_context *context, uint32_t *mask)
+{
+    *mask = weft__cpu_isa_mask();
+    const char *level = getenv("WEFT_CPU");
+    if (level && *level && !weft__cpu_lower(mask, level))
+        return weft__fail(context, WEFT_EINVAL,
+                          "WEFT_CPU=%.64s is no instruction set of this library: use ref, avx2, "
+                          "avx512, avx512vnni, avx512bf16, neon or neondot",
+                          level);
+    return WEFT_OK;
+}
+
+static weft_status cpu_open(weft_context *context, const weft_context_desc *desc)
+{
+    uint32_t isa_mask;
+    weft_status status = choose_isa(context, &isa_mask);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__cpu *cpu = context->allocator.allocate(context->allocator.user, sizeof *cpu);
+    if (!cpu)
+        return weft__fail(context, WEFT_ENOMEM, "no memory for a context");
+    *cpu = (struct weft__cpu){.isa_mask = isa_mask};
+    cpu->threads = desc->executor  ? desc->executor->threads
+                   : desc->threads ? desc->threads
+                                   : weft__cpu_cores();
+    cpu->executor = desc->executor ? *desc->executor
+                                   : (weft_executor){&cpu->threads, cpu->threads, weft__cpu_openmp};
+    context->device = cpu;
+    return WEFT_OK;
+}
+
+static void cpu_close(weft_context *context)
+{
+    if (context->device)
+        context->allocator.release(context->allocator.user, context->device);
+}
+
+static bool cpu_fits(const weft_context *context, const struct weft__kernel *row)
+{
+    return weft__cpu_fits(row, weft__cpu_of(context)->isa_mask);
+}
+
+static const char *cpu_level(const weft_context *context)
+{
+    return weft__cpu_isa_name(weft__cpu_of(context)->isa_mask);
+}
+
+static int32_t cpu_threads(const weft_context *context)
+{
+    return weft__cpu_of(context)->threads;
+}
 
 const struct weft__backend weft__backend_cpu = {
     .name = "cpu",
@@ -13,8 +69,18 @@ const struct weft__backend weft__backend_cpu = {
         {
 #define WEFT__OP_TABLE(op) &weft__##op##_table,
             WEFT__OP_MAP(WEFT__OP_TABLE)},
+    .prepare =
+        {
+#define WEFT__OP_PREPARE(op) weft__cpu_prepare_##op,
+            WEFT__OP_MAP(WEFT__OP_PREPARE)},
     .submit =
         {
 #define WEFT__OP_SUBMIT(op) weft__cpu_submit_##op,
             WEFT__OP_MAP(WEFT__OP_SUBMIT)},
+    .open = cpu_open,
+    .close = cpu_close,
+    .fits = cpu_fits,
+    .level_name = weft__cpu_level_name,
+    .level = cpu_level,
+    .threads = cpu_threads,
 };

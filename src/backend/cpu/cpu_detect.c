@@ -91,6 +91,11 @@ bool weft__cpu_lower(uint32_t *mask, const char *level)
     return false;
 }
 
+const char *weft__cpu_level_name(int32_t isa)
+{
+    return isa_names[isa];
+}
+
 const char *weft__cpu_isa_name(uint32_t mask)
 {
     uint32_t isa = WEFT__ISA_COUNT - 1;

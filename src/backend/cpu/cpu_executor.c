@@ -4,7 +4,7 @@
 #include "src/backend/cpu/cpu.h"
 
 // `user` points to the number of threads.
-void weft__cpu_parallel_for(void *user, int32_t count, weft_task_fn *task, void *work)
+void weft__cpu_openmp(void *user, int32_t count, weft_task_fn *task, void *work)
 {
     int32_t threads = *(const int32_t *)user;
     if (threads > count)

@@ -1,8 +1,70 @@
 // SPDX-License-Identifier: MIT
 // Spreads the tokens that are appended to a KV cache over threads.
-#include "src/backend/context.h"
+#include <stdio.h>
+
+#include "src/backend/cpu/cpu.h"
 #include "src/base/checked.h"
 #include "src/kernels/kv/kv_kernel.h"
+
+static bool serves(const struct weft__kernel *row, const void *desc)
+{
+    return ((const struct weft__kv_kernel *)(const void *)row)->kv ==
+           ((const weft_kv_append_desc *)desc)->layout.dtype;
+}
+
+// The best rotation; if a variant is forced, the best that needs no more than it, so that forcing the
+// reference forces all of it.
+static const struct weft__rope_kernel *choose_rotation(const weft_context *context,
+                                                       const struct weft__kv_kernel *kernel,
+                                                       bool forced, weft_rope_style style)
+{
+    const struct weft__kernel_table *table = context->backend->tables[WEFT__OP_rope];
+    const struct weft__rope_kernel *rows = table->rows;
+    uint32_t mask = weft__cpu_of(context)->isa_mask;
+    if (forced)
+        mask &= (2u << kernel->base.level) - 1;
+    for (int32_t i = 0; i < table->count; i++)
+        if (rows[i].style == style && weft__cpu_fits(&rows[i].base, mask))
+            return &rows[i];
+    return NULL;
+}
+
+static weft_status plan_rotation(weft_plan *plan, struct weft__kv_launch *launch,
+                                 const weft_rope_params *params, bool forced)
+{
+    weft__rope_frequencies_make(params, launch->layout.head_dim, &launch->frequencies);
+    launch->rope =
+        choose_rotation(plan->context, launch->kernel, forced, launch->frequencies.style);
+    if (!launch->rope)
+        return weft__fail(plan->context, WEFT_EUNSUPPORTED, "kv: no kernel for this rotation");
+    return WEFT_OK;
+}
+
+weft__prepare_fn weft__cpu_prepare_kv;
+weft_status weft__cpu_prepare_kv(weft_plan *plan)
+{
+    const weft_kv_append_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__kv_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__kv_launch *launch = plan->launch;
+    launch->layout = desc->layout;
+    launch->num_q_heads = desc->num_q_heads;
+    launch->rows_per_task = weft__plan_rows_per_task(
+        ((int64_t)2 * desc->layout.num_kv_heads + desc->num_q_heads) * desc->layout.head_dim);
+    if (desc->rope) {
+        status = plan_rotation(plan, launch, desc->rope, desc->variant != NULL);
+        if (status != WEFT_OK)
+            return status;
+    }
+    snprintf(plan->description, sizeof plan->description,
+             "kv append %s %d heads x %d page %d tokens<=%d: %s%s%s",
+             weft_dtype_name(desc->layout.dtype), desc->layout.num_kv_heads, desc->layout.head_dim,
+             desc->layout.page_size, desc->max_tokens, launch->kernel->base.name,
+             launch->rope ? " with " : "", launch->rope ? launch->rope->base.name : "");
+    return WEFT_OK;
+}
 
 struct work {
     const struct weft__kv_launch *launch;
@@ -21,11 +83,11 @@ static void append_task(void *opaque, int32_t index, int32_t thread)
 }
 
 weft__submit_fn weft__cpu_submit_kv;
-weft_status weft__cpu_submit_kv(const weft_context *context, const void *opaque_launch,
-                                const void *opaque_args)
+weft_status weft__cpu_submit_kv(const weft_plan *plan, const void *opaque_args, weft_stream *stream)
 {
-    const struct weft__kv_launch *launch = opaque_launch;
+    const struct weft__kv_launch *launch = plan->launch;
     const weft_kv_append_args *args = opaque_args;
+    (void)stream;
     struct work work = {
         .launch = launch,
         .call = {.pool = args->pool,
@@ -39,7 +101,8 @@ weft_status weft__cpu_submit_kv(const weft_context *context, const void *opaque_
                  .positions = args->positions},
         .tokens = args->tokens,
     };
-    weft__parallel_for(context, (int32_t)weft__ceil_div(args->tokens, launch->rows_per_task),
-                       append_task, &work);
+    weft__cpu_parallel_for(plan->context,
+                           (int32_t)weft__ceil_div(args->tokens, launch->rows_per_task),
+                           append_task, &work);
     return WEFT_OK;
 }

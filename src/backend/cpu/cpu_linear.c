@@ -1,9 +1,52 @@
 // SPDX-License-Identifier: MIT
 // Spreads a linear layer over threads: first the rows of X are quantised, then the rows of W are
 // multiplied.
-#include "src/backend/context.h"
+#include <stdio.h>
+
+#include "src/backend/cpu/cpu.h"
 #include "src/base/checked.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/plan/plan_linear.h"
+
+static bool is_quantised(weft_dtype dtype)
+{
+    return weft_dtype_block_elems(dtype) > 1;
+}
+
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+{
+    const struct weft__linear_kernel *kernel = (const void *)row;
+    const weft_linear_desc *desc = opaque_desc;
+    bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(desc->weight_dtype);
+    enum weft__linear_acts acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8;
+    return kernel->weight == desc->weight_dtype && kernel->acts == acts;
+}
+
+weft__prepare_fn weft__cpu_prepare_linear;
+weft_status weft__cpu_prepare_linear(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__linear_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__linear_launch *launch = plan->launch;
+    launch->rows = desc->rows;
+    launch->cols = desc->cols;
+    launch->max_batch = desc->max_batch;
+    launch->batch_invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    weft__plan_linear_split(launch, weft_dtype_row_bytes(desc->weight_dtype, desc->cols),
+                            weft__cpu_of(plan->context)->threads);
+    if (launch->kernel->acts == WEFT__ACTS_q8) {
+        status = weft__plan_linear_workspace(plan, launch);
+        if (status != WEFT_OK)
+            return status;
+    }
+    snprintf(plan->description, sizeof plan->description,
+             "linear %s %lldx%lld batch<=%d: %s, %lld rows per task",
+             weft_dtype_name(desc->weight_dtype), (long long)desc->rows, (long long)desc->cols,
+             desc->max_batch, launch->kernel->base.name, (long long)launch->rows_per_task);
+    return WEFT_OK;
+}
 
 struct work {
     const struct weft__linear_launch *launch;
@@ -44,15 +87,16 @@ static void quantize(const weft_context *context, struct work *work, bool alone)
     if (alone || work->call.batch <= WEFT__FEW_ROWS)
         work->launch->kernel->quantize(&work->call, 0, work->call.batch);
     else
-        weft__parallel_for(context, work->call.batch, quantize_task, work);
+        weft__cpu_parallel_for(context, work->call.batch, quantize_task, work);
 }
 
 weft__submit_fn weft__cpu_submit_linear;
-weft_status weft__cpu_submit_linear(const weft_context *context, const void *opaque_launch,
-                                    const void *opaque_args)
+weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_args,
+                                    weft_stream *stream)
 {
-    const struct weft__linear_launch *launch = opaque_launch;
+    const struct weft__linear_launch *launch = plan->launch;
     const weft_linear_args *args = opaque_args;
+    (void)stream;
     struct work work = {
         .launch = launch,
         .call = {.weight = args->weight,
@@ -73,14 +117,15 @@ weft_status weft__cpu_submit_linear(const weft_context *context, const void *opa
     bool alone = launch->rows <= launch->alone_rows / args->batch;
     if (launch->kernel->quantize) {
         work.call.acts = place_acts(launch, args->workspace);
-        quantize(context, &work, alone);
+        quantize(plan->context, &work, alone);
     }
     work.rows_per_task =
         args->batch > WEFT__FEW_ROWS ? launch->rows_per_batch_task : launch->rows_per_task;
     if (alone)
         launch->kernel->run(&work.call, 0, launch->rows);
     else
-        weft__parallel_for(context, (int32_t)weft__ceil_div(launch->rows, work.rows_per_task),
-                           multiply_task, &work);
+        weft__cpu_parallel_for(plan->context,
+                               (int32_t)weft__ceil_div(launch->rows, work.rows_per_task),
+                               multiply_task, &work);
     return WEFT_OK;
 }

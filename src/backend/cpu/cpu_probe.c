@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdatomic.h>
 
-#include "src/backend/context.h"
+#include "src/backend/cpu/cpu.h"
 #include "src/base/checked.h"
 #include "src/kernels/probe/probe_kernel.h"
 
@@ -9,7 +9,7 @@
 enum { MIN_TASK_UNITS = 12 };
 
 struct share {
-    const struct weft__probe_launch *launch;
+    const struct weft__probe_kernel *kernel;
     const weft_probe_args *args;
     int64_t length, per_task;
     bool repeat; // every task does all of it
@@ -23,19 +23,38 @@ static void task(void *opaque, int32_t index, int32_t thread)
     int64_t end = share->repeat ? share->length : begin + share->per_task;
     (void)thread;
     end = end < share->length ? end : share->length;
-    atomic_fetch_add(&share->value, share->launch->kernel->run(share->args, begin, end));
+    atomic_fetch_add(&share->value, share->kernel->run(share->args, begin, end));
+}
+
+static bool serves(const struct weft__kernel *row, const void *opaque_args)
+{
+    const weft_probe_args *args = opaque_args;
+    return ((const struct weft__probe_kernel *)row)->kind == args->kind;
+}
+
+// Nothing is kept: a probe chooses its kernel when it runs.
+weft__prepare_fn weft__cpu_prepare_probe;
+weft_status weft__cpu_prepare_probe(weft_plan *plan)
+{
+    (void)plan;
+    return WEFT_OK;
 }
 
 // Memory is cut into a few tasks per thread, as in every other operation; arithmetic is done in full by
 // each thread.
 weft__submit_fn weft__cpu_submit_probe;
-weft_status weft__cpu_submit_probe(const weft_context *context, const void *opaque_launch,
-                                   const void *opaque_args)
+weft_status weft__cpu_submit_probe(const weft_plan *plan, const void *opaque_args,
+                                   weft_stream *stream)
 {
-    const struct weft__probe_launch *launch = opaque_launch;
-    const weft_probe_args *args = opaque_args;
-    struct share share = {.launch = launch, .args = args};
-    int64_t tasks = context->threads;
+    const struct weft__probe_run *run = opaque_args;
+    const weft_probe_args *args = plan->desc;
+    weft_status status = WEFT_OK;
+    struct share share = {.args = args,
+                          .kernel = weft__plan_choose(plan, args->variant, serves, &status)};
+    int64_t tasks = weft__cpu_of(plan->context)->threads;
+    (void)stream;
+    if (!share.kernel)
+        return status;
     share.repeat = args->kind != WEFT_PROBE_READ;
     share.length = share.repeat ? args->steps : args->bytes;
     if (!share.repeat) {
@@ -45,7 +64,7 @@ weft_status weft__cpu_submit_probe(const weft_context *context, const void *opaq
         share.per_task = task_units * WEFT_PROBE_UNIT_BYTES;
         tasks = weft__ceil_div(args->bytes, share.per_task);
     }
-    weft__parallel_for(context, (int32_t)tasks, task, &share);
-    *launch->value = atomic_load(&share.value);
+    weft__cpu_parallel_for(plan->context, (int32_t)tasks, task, &share);
+    *run->out = (weft_probe_result){atomic_load(&share.value), share.kernel->base.name};
     return WEFT_OK;
 }

@@ -1,7 +1,36 @@
 // SPDX-License-Identifier: MIT
 // Rotates tokens: cos and sin of a token's position serve all its heads.
+#include <stdio.h>
+
 #include "src/backend/cpu/cpu_rows.h"
 #include "src/kernels/rope/rope_kernel.h"
+
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+{
+    const struct weft__rope_kernel *kernel = (const void *)row;
+    const weft_rope_desc *desc = opaque_desc;
+    return kernel->style == desc->rope.style;
+}
+
+weft__prepare_fn weft__cpu_prepare_rope;
+weft_status weft__cpu_prepare_rope(weft_plan *plan)
+{
+    const weft_rope_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__rope_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__rope_launch *launch = plan->launch;
+    weft__rope_frequencies_make(&desc->rope, desc->head_dim, &launch->frequencies);
+    launch->num_heads = desc->num_heads;
+    launch->head_dim = desc->head_dim;
+    launch->rows_per_task =
+        weft__plan_rows_per_task((int64_t)desc->num_heads * launch->frequencies.rotary_dim);
+    snprintf(plan->description, sizeof plan->description,
+             "rope %d heads of %d, %d rotary, tokens<=%d: %s", desc->num_heads, desc->head_dim,
+             launch->frequencies.rotary_dim, desc->max_tokens, launch->kernel->base.name);
+    return WEFT_OK;
+}
 
 static void run(const void *opaque, int64_t token0, int64_t token1, int32_t thread)
 {
@@ -19,12 +48,13 @@ static void run(const void *opaque, int64_t token0, int64_t token1, int32_t thre
 }
 
 weft__submit_fn weft__cpu_submit_rope;
-weft_status weft__cpu_submit_rope(const weft_context *context, const void *opaque_launch,
-                                  const void *opaque_args)
+weft_status weft__cpu_submit_rope(const weft_plan *plan, const void *opaque_args,
+                                  weft_stream *stream)
 {
-    const struct weft__rope_launch *launch = opaque_launch;
+    const struct weft__rope_launch *launch = plan->launch;
     const weft_rope_args *args = opaque_args;
-    weft__cpu_spread_rows(context, args->tokens, launch->rows_per_task, run,
+    (void)stream;
+    weft__cpu_spread_rows(plan->context, args->tokens, launch->rows_per_task, run,
                           &(struct weft__cpu_run){launch, args});
     return WEFT_OK;
 }

@@ -20,11 +20,11 @@ void weft__cpu_spread_rows(const weft_context *context, int64_t rows, int64_t ro
                            weft__cpu_rows_fn *run, const void *work)
 {
     // A few tasks per thread, so that a slow thread does not hold up the others.
-    int64_t share = weft__ceil_div(rows, 4 * (int64_t)context->threads);
+    int64_t share = weft__ceil_div(rows, 4 * (int64_t)weft__cpu_of(context)->threads);
     struct spread spread = {run, work, rows, share > rows_per_task ? share : rows_per_task};
     int64_t tasks = weft__ceil_div(rows, spread.rows_per_task);
-    if (tasks == 1 || context->threads == 1)
+    if (tasks == 1 || weft__cpu_of(context)->threads == 1)
         run(work, 0, rows, 0);
     else
-        weft__parallel_for(context, (int32_t)tasks, task, &spread);
+        weft__cpu_parallel_for(context, (int32_t)tasks, task, &spread);
 }

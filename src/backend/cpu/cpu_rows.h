@@ -3,7 +3,7 @@
 #ifndef WEFT_BACKEND_CPU_ROWS_H
 #define WEFT_BACKEND_CPU_ROWS_H
 
-#include "src/backend/context.h"
+#include "src/backend/cpu/cpu.h"
 
 // Does rows [row0, row1) of a work that the caller knows. `thread` as for weft_task_fn.
 typedef void weft__cpu_rows_fn(const void *work, int64_t row0, int64_t row1, int32_t thread);

@@ -1,7 +1,37 @@
 // SPDX-License-Identifier: MIT
 // Samples rows; each thread has its own planes of the workspace.
+#include <stdio.h>
+
 #include "src/backend/cpu/cpu_rows.h"
+#include "src/base/checked.h"
+#include "src/base/memory.h"
 #include "src/kernels/sample/sample_kernel.h"
+
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+{
+    (void)row;
+    (void)opaque_desc;
+    return true;
+}
+
+weft__prepare_fn weft__cpu_prepare_sample;
+weft_status weft__cpu_prepare_sample(weft_plan *plan)
+{
+    const weft_sample_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__sample_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__sample_launch *launch = plan->launch;
+    int64_t threads = weft__cpu_of(plan->context)->threads;
+    launch->vocab = desc->vocab;
+    launch->plane_bytes = weft__align_up((int64_t)desc->vocab * 4, WEFT__ALIGN);
+    launch->rows_per_task = weft__plan_rows_per_task(desc->vocab);
+    plan->workspace_bytes = (size_t)(WEFT__SAMPLE_PLANES * launch->plane_bytes * threads);
+    snprintf(plan->description, sizeof plan->description, "sample vocab %d rows<=%d: %s",
+             desc->vocab, desc->max_rows, launch->kernel->base.name);
+    return WEFT_OK;
+}
 
 static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 {
@@ -21,12 +51,13 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 }
 
 weft__submit_fn weft__cpu_submit_sample;
-weft_status weft__cpu_submit_sample(const weft_context *context, const void *opaque_launch,
-                                    const void *opaque_args)
+weft_status weft__cpu_submit_sample(const weft_plan *plan, const void *opaque_args,
+                                    weft_stream *stream)
 {
-    const struct weft__sample_launch *launch = opaque_launch;
+    const struct weft__sample_launch *launch = plan->launch;
     const weft_sample_args *args = opaque_args;
-    weft__cpu_spread_rows(context, args->rows, launch->rows_per_task, run,
+    (void)stream;
+    weft__cpu_spread_rows(plan->context, args->rows, launch->rows_per_task, run,
                           &(struct weft__cpu_run){launch, args});
     return WEFT_OK;
 }

@@ -1,6 +1,32 @@
 // SPDX-License-Identifier: MIT
+#include <stdio.h>
+
 #include "src/backend/cpu/cpu_rows.h"
 #include "src/kernels/softmax/softmax_kernel.h"
+
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+{
+    (void)row;
+    (void)opaque_desc;
+    return true;
+}
+
+weft__prepare_fn weft__cpu_prepare_softmax;
+weft_status weft__cpu_prepare_softmax(weft_plan *plan)
+{
+    const weft_softmax_desc *desc = plan->desc;
+    weft_status status =
+        weft__plan_launch(plan, sizeof(struct weft__softmax_launch), desc->variant, serves);
+    if (status != WEFT_OK)
+        return status;
+    struct weft__softmax_launch *launch = plan->launch;
+    launch->dim = desc->dim;
+    launch->scale = desc->scale;
+    launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
+    snprintf(plan->description, sizeof plan->description, "softmax dim %lld rows<=%d: %s",
+             (long long)desc->dim, desc->max_rows, launch->kernel->base.name);
+    return WEFT_OK;
+}
 
 static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 {
@@ -11,12 +37,13 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
 }
 
 weft__submit_fn weft__cpu_submit_softmax;
-weft_status weft__cpu_submit_softmax(const weft_context *context, const void *opaque_launch,
-                                     const void *opaque_args)
+weft_status weft__cpu_submit_softmax(const weft_plan *plan, const void *opaque_args,
+                                     weft_stream *stream)
 {
-    const struct weft__softmax_launch *launch = opaque_launch;
+    const struct weft__softmax_launch *launch = plan->launch;
     const weft_softmax_args *args = opaque_args;
-    weft__cpu_spread_rows(context, args->rows, launch->rows_per_task, run,
+    (void)stream;
+    weft__cpu_spread_rows(plan->context, args->rows, launch->rows_per_task, run,
                           &(struct weft__cpu_run){launch, args});
     return WEFT_OK;
 }

@@ -23,7 +23,6 @@ struct weft__activation_kernel {
 struct weft__activation_launch {
     const struct weft__activation_kernel *kernel;
     int64_t dim;
-    int32_t max_rows;
     int64_t rows_per_task;
 };
 

@@ -24,7 +24,6 @@ struct weft__embedding_launch {
     const struct weft__embedding_kernel *kernel;
     int64_t rows, dim;
     float scale;
-    int32_t max_tokens;
     int64_t rows_per_task; // tokens
 };
 

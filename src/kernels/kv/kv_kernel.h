@@ -35,7 +35,7 @@ struct weft__kv_launch {
     const struct weft__rope_kernel *rope; // NULL: no rotation
     struct weft__rope_frequencies frequencies;
     weft_kv_layout layout;
-    int32_t num_q_heads, max_tokens;
+    int32_t num_q_heads;
     int64_t rows_per_task; // tokens
 };
 

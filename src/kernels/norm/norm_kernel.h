@@ -25,7 +25,6 @@ struct weft__norm_launch {
     int64_t dim;
     float eps;
     float weight_offset; // added to every weight: 1 where the stored weight is w - 1
-    int32_t max_rows;
     int64_t rows_per_task;
 };
 

@@ -17,9 +17,10 @@ struct weft__probe_kernel {
     weft__probe_fn *run;
 };
 
-struct weft__probe_launch {
-    const struct weft__probe_kernel *kernel;
-    uint64_t *value;
+// What the submit of a probe is given: a probe has no plan that is kept, its arguments are the descriptor
+// of one that lasts for the call.
+struct weft__probe_run {
+    weft_probe_result *out;
 };
 
 // Numbers that the compiler cannot know, so that it computes with them when asked to. Every chain reads

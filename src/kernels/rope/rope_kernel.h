@@ -43,7 +43,7 @@ struct weft__rope_kernel {
 // What a plan decides.
 struct weft__rope_launch {
     const struct weft__rope_kernel *kernel;
-    int32_t num_heads, head_dim, max_tokens;
+    int32_t num_heads, head_dim;
     int64_t rows_per_task; // tokens
     struct weft__rope_frequencies frequencies;
 };

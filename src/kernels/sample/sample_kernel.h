@@ -34,7 +34,7 @@ struct weft__sample_kernel {
 // What a plan decides.
 struct weft__sample_launch {
     const struct weft__sample_kernel *kernel;
-    int32_t vocab, max_rows;
+    int32_t vocab;
     int64_t plane_bytes; // of one plane of scratch; a thread has WEFT__SAMPLE_PLANES
     int64_t rows_per_task;
 };

@@ -23,7 +23,6 @@ struct weft__softmax_launch {
     const struct weft__softmax_kernel *kernel;
     int64_t dim;
     float scale;
-    int32_t max_rows;
     int64_t rows_per_task;
 };
 
