@@ -69,17 +69,18 @@ static int32_t read_heads(key_reader *reader, const char *name, int32_t fallback
     return (int32_t)first;
 }
 
+// A file that names no type means linear scaling; with a factor of 1, the default, that is none.
 static bool read_scaling_type(key_reader *reader, weft_rope_params *rope)
 {
     gguf_string type;
     const char *key = full_key(reader, "rope.scaling.type");
     gguf_lookup lookup = gguf_get_string(reader->file, key, &type);
-    if (lookup == GGUF_MISSING || (lookup == GGUF_FOUND && gguf_string_equals(type, "none")))
-        return true;
-    if (!gguf_needed(reader->file, lookup, key, "a string", reader->err))
+    if (!gguf_wanted(reader->file, lookup, key, "a string", reader->err))
         return false;
-    if (gguf_string_equals(type, "linear"))
+    if (lookup == GGUF_MISSING || gguf_string_equals(type, "linear"))
         rope->scaling = WEFT_ROPE_SCALING_LINEAR;
+    else if (gguf_string_equals(type, "none"))
+        rope->scaling = WEFT_ROPE_SCALING_NONE;
     else if (gguf_string_equals(type, "yarn"))
         rope->scaling = WEFT_ROPE_SCALING_YARN;
     else if (gguf_string_equals(type, "llama3"))
@@ -92,6 +93,23 @@ static bool read_scaling_type(key_reader *reader, weft_rope_params *rope)
     return true;
 }
 
+// What cos and sin are multiplied by; 0: the library's default for the scaling. attn_factor comes on top
+// of that default, as llama.cpp has it; yarn_attn_factor, which converters take from attention_factor in
+// the model's configuration, stands in its place, as transformers has it.
+static float read_attention_factor(key_reader *reader, const weft_rope_params *rope)
+{
+    float replaced = read_float(reader, "rope.scaling.yarn_attn_factor", 0);
+    float multiplied = read_float(reader, "rope.scaling.attn_factor", 0);
+    bool yarn = rope->scaling == WEFT_ROPE_SCALING_YARN;
+    if (!yarn)
+        return multiplied;
+    if (multiplied == 0)
+        return replaced;
+    if (replaced == 0)
+        replaced = rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1;
+    return replaced * multiplied;
+}
+
 static void read_rope(key_reader *reader, model_config *config)
 {
     weft_rope_params *rope = &config->rope;
@@ -100,12 +118,13 @@ static void read_rope(key_reader *reader, model_config *config)
     rope->base = read_float(reader, "rope.freq_base", 10000);
     if (!read_scaling_type(reader, rope))
         reader->failed = true;
-    rope->factor = read_float(reader, "rope.scaling.factor", 0);
+    float old_name = read_float(reader, "rope.scale_linear", 0); // of the factor
+    rope->factor = read_float(reader, "rope.scaling.factor", old_name);
     rope->original_context =
         read_int(reader, "rope.scaling.original_context_length", config->trained_context);
     rope->low_freq_factor = read_float(reader, "rope.scaling.low_freq_factor", 0);
     rope->high_freq_factor = read_float(reader, "rope.scaling.high_freq_factor", 0);
-    rope->attention_factor = read_float(reader, "rope.scaling.attn_factor", 0);
+    rope->attention_factor = read_attention_factor(reader, rope);
     rope->beta_fast = read_float(reader, "rope.scaling.yarn_beta_fast", 0);
     rope->beta_slow = read_float(reader, "rope.scaling.yarn_beta_slow", 0);
 }

@@ -18,10 +18,10 @@
 #include "tests/support/golden_model.h"
 
 static const char *const names[] = {
-    "llama_f32",    "llama_f16",   "llama_bf16",   "llama_q8_0",   "llama_q4_0",
-    "llama_q4_k",   "llama_q6_k",  "llama_mixed",  "llama3_f32",   "llama3_f16",
-    "llama3_mixed", "mistral_f32", "mistral_bf16", "mistral_q8_0", "qwen2_f32",
-    "qwen2_f16",    "qwen2_q4_k",  "qwen3_f32",    "qwen3_bf16",   "qwen3_mixed",
+    "llama_f32",    "llama_f16",    "llama_bf16", "llama_q8_0", "llama_q4_0",   "llama_q4_k",
+    "llama_q6_k",   "llama_mixed",  "llama3_f32", "llama3_f16", "llama3_mixed", "mistral_f32",
+    "mistral_bf16", "mistral_q8_0", "qwen2_f32",  "qwen2_f16",  "qwen2_q4_k",   "qwen3_f32",
+    "qwen3_bf16",   "qwen3_mixed",  "linear_f32", "yarn_f32",   "yarnkeys_f32", "llama3keys_f32",
 };
 enum { NUM_NAMES = sizeof names / sizeof names[0] };
 

@@ -65,7 +65,27 @@ FAMILIES = {
         **SHAPE, num_key_value_heads=2, rms_norm_eps=1e-6, head_dim=64,
         tie_word_embeddings=True, use_sliding_window=False, **rope(1e6)),
         lambda w: vocab.byte_level(w, "qwen2")),
+    # Rope scaling that stands in the metadata.
+    "linear": ("llama", LlamaForCausalLM, LlamaConfig(
+        **SHAPE, num_key_value_heads=4, rms_norm_eps=1e-5,
+        **rope(10000.0, rope_type="linear", factor=4.0)),
+        vocab.sentencepiece),
+    "yarn": ("llama", LlamaForCausalLM, LlamaConfig(
+        **SHAPE, num_key_value_heads=4, rms_norm_eps=1e-5,
+        **rope(10000.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=64)),
+        vocab.sentencepiece),
+    "yarnkeys": ("qwen2", Qwen2ForCausalLM, Qwen2Config(
+        **(SHAPE | dict(num_attention_heads=4)), num_key_value_heads=2, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, use_sliding_window=False,
+        **rope(10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=128,
+               beta_fast=8.0, beta_slow=2.0, attention_factor=1.25)),
+        lambda w: vocab.byte_level(w, "qwen2")),
+    "llama3keys": ("llama", LlamaForCausalLM, LlamaConfig(
+        **SHAPE, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        **rope(10000.0, **(LLAMA3 | dict(low_freq_factor=2.0, high_freq_factor=6.0)))),
+        lambda w: vocab.byte_level(w, "llama-bpe")),
 }  # fmt: skip
+IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {
     "llama": ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mixed"],
@@ -73,6 +93,10 @@ MODELS = {
     "mistral": ["f32", "bf16", "q8_0"],
     "qwen2": ["f32", "f16", "q4_k"],
     "qwen3": ["f32", "bf16", "mixed"],
+    "linear": ["f32"],
+    "yarn": ["f32"],
+    "yarnkeys": ["f32"],
+    "llama3keys": ["f32"],
 }
 KINDS = {
     n: getattr(fill, n.upper()) for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
@@ -94,7 +118,23 @@ def unpermute(weights, heads):
     return weights.reshape(heads, shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(shape)
 
 
-def write_metadata(writer, arch, config, write_vocab):
+def write_scaling(writer, arch, rope):
+    """As llama.cpp's converter writes linear and yarn; it has no keys for llama3's rule, weft's are
+    named alike."""
+    prefix = f"{arch}.rope.scaling"
+    writer.add_string(f"{prefix}.type", rope["rope_type"])
+    writer.add_rope_scaling_factor(rope["factor"])
+    if "original_max_position_embeddings" in rope:
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    keys = {"beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow",
+            "attention_factor": "yarn_attn_factor", "low_freq_factor": "low_freq_factor",
+            "high_freq_factor": "high_freq_factor"}  # fmt: skip
+    for name, key in keys.items():
+        if rope.get(name) is not None:
+            writer.add_float32(f"{prefix}.{key}", rope[name])
+
+
+def write_metadata(writer, arch, config, write_vocab, in_metadata):
     writer.add_name(f"weft golden {arch}")
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(CONTEXT)
@@ -112,6 +152,8 @@ def write_metadata(writer, arch, config, write_vocab):
         writer.add_value_length(config.head_dim)
     if isinstance(config, MistralConfig):
         writer.add_sliding_window(config.sliding_window)
+    if in_metadata:
+        write_scaling(writer, arch, config.rope_parameters)
     write_vocab(writer)
 
 
@@ -154,7 +196,7 @@ def make_file(family, variant, model, path):
     """Writes the GGUF file; returns its head and the recipe for the rest."""
     arch, _, config, write_vocab = FAMILIES[family]
     writer = gguf.GGUFWriter(path, arch)
-    write_metadata(writer, arch, config, write_vocab)
+    write_metadata(writer, arch, config, write_vocab, family in IN_METADATA)
     literal = rope_factors(config) if family == "llama3" else np.zeros(0, np.float32)
     tensors = plan_tensors(arch, config, model, variant)
     if len(literal):
