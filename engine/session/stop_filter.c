@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/session/stop_filter.h"
 
+#include <stdint.h>
 #include <string.h>
 
 // The longest end of the text that is a beginning of the stop string.
@@ -21,24 +22,48 @@ static const char *find(const char *text, size_t bytes, const char *stop, size_t
     return NULL;
 }
 
+// A stop string in the text held.
+typedef struct occurrence {
+    size_t start, end; // end is SIZE_MAX if there is none
+} occurrence;
+
+// The stop string that is complete first, as if the text came byte by byte: so neither the order of the
+// list nor how the text is cut into pieces matters. Of two that end together the longer one.
+static occurrence first_stop(const stop_filter *filter)
+{
+    const tokenizer_text *held = &filter->held;
+    occurrence first = {0, SIZE_MAX};
+    for (const char *const *stop = filter->stops; stop && *stop; stop++) {
+        size_t bytes = strlen(*stop);
+        const char *at = bytes ? find(held->data, held->size_bytes, *stop, bytes) : NULL;
+        if (!at)
+            continue;
+        size_t start = (size_t)(at - held->data), end = start + bytes;
+        if (end < first.end || (end == first.end && start < first.start))
+            first = (occurrence){start, end};
+    }
+    return first;
+}
+
 bool stop_filter_add(stop_filter *filter, const char *text, size_t bytes)
 {
     if (!tokenizer_text_append(&filter->held, text, bytes))
         return false;
     tokenizer_text *held = &filter->held;
+    occurrence found = first_stop(filter);
+    if (found.end != SIZE_MAX) {
+        filter->stopped = true;
+        held->size_bytes = filter->release_bytes = found.start;
+        return true;
+    }
     size_t keep = 0;
     for (const char *const *stop = filter->stops; stop && *stop; stop++) {
         size_t stop_bytes = strlen(*stop);
-        const char *at = stop_bytes ? find(held->data, held->size_bytes, *stop, stop_bytes) : NULL;
-        if (at) {
-            held->size_bytes = (size_t)(at - held->data);
-            filter->stopped = true;
-        }
         size_t partial =
             stop_bytes ? partial_match(held->data, held->size_bytes, *stop, stop_bytes) : 0;
         keep = partial > keep ? partial : keep;
     }
-    filter->release_bytes = filter->stopped ? held->size_bytes : held->size_bytes - keep;
+    filter->release_bytes = held->size_bytes - keep;
     return true;
 }
 

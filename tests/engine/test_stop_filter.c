@@ -69,6 +69,37 @@ static void takes_the_earliest_of_several(void **state)
     expect(LIST("xyz", "\n\n"), LIST("a\n", "\nb"), "a", true);
 }
 
+// Whatever the order of the list and however the text is cut: the stop string that is complete first.
+static void neither_order_nor_cut_matters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stops[3], *text, *released;
+    } cases[] = {
+        {{"bc", "ab"}, "abc", ""},         {{"abcd", "bc"}, "xabcd", "xa"},
+        {{"cd", "abcd"}, "xabcd", "x"},    {{"b", "abc"}, "abc", "a"},
+        {{"aab", "ab"}, "aaabb", "a"},     {{"ab", "zz"}, "cabzz", "c"},
+        {{"abd", "bce"}, "abcabd", "abc"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *a = cases[i].stops[0], *b = cases[i].stops[1], *text = cases[i].text;
+        for (size_t cut = 0; cut <= strlen(text); cut++) {
+            char head[16] = "";
+            memcpy(head, text, cut);
+            expect(LIST(a, b), LIST(head, text + cut), cases[i].released, true);
+            expect(LIST(b, a), LIST(head, text + cut), cases[i].released, true);
+        }
+        char letters[16][2] = {{0}};
+        const char *pieces[17] = {NULL};
+        for (size_t n = 0; text[n]; n++) {
+            letters[n][0] = text[n];
+            pieces[n] = letters[n];
+        }
+        expect(LIST(a, b), pieces, cases[i].released, true);
+        expect(LIST(b, a), pieces, cases[i].released, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +107,7 @@ int main(void)
         cmocka_unit_test(ends_before_a_stop),
         cmocka_unit_test(gives_back_a_false_start),
         cmocka_unit_test(takes_the_earliest_of_several),
+        cmocka_unit_test(neither_order_nor_cut_matters),
     };
     return cmocka_run_group_tests_name("stop_filter", tests, NULL, NULL);
 }
