@@ -5,7 +5,7 @@
 
 #include <utf8proc.h>
 
-enum { MAX_COMBINING_MARKS = 256 };
+enum { MAX_COMBINING_MARKS = 256, MAX_DECOMPOSITION = 8 };
 
 static bool is_ascii(char c)
 {
@@ -33,13 +33,26 @@ size_t normalize_valid_bytes(const char *text, size_t text_bytes)
     return i;
 }
 
+// The length of the run of marks behind a character whose run before it was `run`. What is sorted is the
+// decomposed text, so what a character decomposes into counts: U+0F73, of class 0 itself, is two marks.
+static size_t run_behind(utf8proc_int32_t code, size_t run)
+{
+    utf8proc_int32_t parts[MAX_DECOMPOSITION] = {code};
+    int last_class = 0;
+    utf8proc_ssize_t count = utf8proc_decompose_char(
+        code, parts, MAX_DECOMPOSITION, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &last_class);
+    for (utf8proc_ssize_t i = 0; i < count && i < MAX_DECOMPOSITION; i++)
+        run = utf8proc_get_property(parts[i])->combining_class == 0 ? 0 : run + 1;
+    return run;
+}
+
 static bool has_long_run_of_marks(const char *text, size_t text_bytes)
 {
     size_t run = 0;
     for (size_t i = 0; i < text_bytes;) {
         utf8proc_int32_t code = 0;
         i += read_character(text + i, text_bytes - i, &code);
-        run = utf8proc_get_property(code)->combining_class == 0 ? 0 : run + 1;
+        run = run_behind(code, run);
         if (run > MAX_COMBINING_MARKS)
             return true;
     }
