@@ -104,16 +104,29 @@ static int print_json(const request *wish, const tokenizer *t, const tokenizer_i
     return cli_print_json(wish->self, json_pack("{s:o, s:o}", "ids", ids, "pieces", pieces));
 }
 
+// Bytes of the printable character at text, 0 if there is none: a piece may hold half a character, and
+// what could steer a terminal.
+static size_t printable_character(const char *text, size_t bytes)
+{
+    unsigned char lead = (unsigned char)*text;
+    size_t length = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    return length <= bytes && text_is_printable(text, length) ? length : 0;
+}
+
 static void print_lines(const tokenizer *t, const tokenizer_ids *list)
 {
     for (size_t i = 0; i < list->count; i++) {
-        tokenizer_bytes piece;
+        tokenizer_bytes piece = {"", 0};
         printf("%8d  ", list->ids[i]);
-        if (tokenizer_piece(t, list->ids[i], &piece))
-            for (size_t b = 0; b < piece.size_bytes; b++) {
-                unsigned char byte = (unsigned char)piece.data[b];
-                printf(byte < 32 || byte == 127 ? "\\x%02x" : "%c", byte);
-            }
+        tokenizer_piece(t, list->ids[i], &piece);
+        for (size_t b = 0; b < piece.size_bytes;) {
+            size_t length = printable_character(piece.data + b, piece.size_bytes - b);
+            if (length > 0)
+                fwrite(piece.data + b, 1, length, stdout);
+            else
+                printf("\\x%02x", (unsigned char)piece.data[b]);
+            b += length > 0 ? length : 1;
+        }
         putchar('\n');
     }
 }

@@ -148,6 +148,30 @@ static void there_and_back(const char *model, const char *const *texts, size_t c
     }
 }
 
+// Pieces are shown so that they cannot steer a terminal: C0, DEL, C1, and half a character.
+static void tokens_are_printable(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {{"a", "  a\n"},
+                 {"\x1b", "  \\x1b\n"},
+                 {"\x7f", "  \\x7f\n"},
+                 {"\xc2\x9b", "\\xc2"},
+                 {"\xc2\x9b", "\\x9b"}};
+    char path[4096];
+    if (!realpath("models/demo.gguf", path))
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *lines = OUTPUT_OF("tokenize", path, cases[i].text, "--no-bos");
+        if (!strstr(lines, cases[i].shown))
+            fail_msg("'%s' is not in '%s'", cases[i].shown, lines);
+        for (const char *at = lines; *at; at++)
+            assert_true(*at == '\n' || (*at >= ' ' && *at <= '~'));
+        free(lines);
+    }
+}
+
 static void tokens_there_and_back(void **state)
 {
     (void)state;
@@ -286,6 +310,7 @@ int main(void)
         cmocka_unit_test(help),
         cmocka_unit_test(help_lists_the_shapes),
         cmocka_unit_test(version),
+        cmocka_unit_test(tokens_are_printable),
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(any_text_there_and_back),
         cmocka_unit_test(inspect_describes),
