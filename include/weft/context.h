@@ -38,21 +38,14 @@
 
 #include <stdbool.h>
 
+#include "device.h"
 #include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct weft_context weft_context;
 typedef struct weft_plan weft_plan;
-/** An order of work on a device; the CPU has none of its own. */
-typedef struct weft_stream weft_stream;
-
-typedef enum weft_device {
-    WEFT_DEVICE_CPU = 0,
-    WEFT_DEVICE_CUDA = 1,
-} weft_device;
 
 /** One unit of parallel work: task `index` of the loop that parallel_for was given. `thread` is a
  *  number in [0, executor threads) that no two tasks running at the same time share. */
@@ -69,8 +62,8 @@ typedef struct weft_executor {
     void (*parallel_for)(void *user, int32_t count, weft_task_fn *task, void *work);
 } weft_executor;
 
-/** Memory for contexts and plans (never for workspaces or tensors, which the caller owns).
- *  allocate returns memory aligned to 64 bytes or NULL. Both must be callable from any thread. */
+/** The host's memory for contexts, plans and weft_memory_allocate() (workspaces and tensors are the
+ *  caller's). allocate returns memory aligned to 64 bytes or NULL. Both must be callable from any thread. */
 typedef struct weft_allocator {
     void *user;
     void *(*allocate)(void *user, size_t bytes);
@@ -80,13 +73,18 @@ typedef struct weft_allocator {
 typedef struct weft_context_desc {
     uint32_t size;
     weft_device device;
-    int32_t threads; /**< CPU threads; 0 = one per available core, at most 1024 */
-    int32_t reserved0;
+    int32_t threads;                 /**< CPU threads; 0 = one per available core, at most 1024 */
+    int32_t device_index;            /**< which of weft_device_count() */
     const weft_executor *executor;   /**< NULL = OpenMP; copied */
     const weft_allocator *allocator; /**< NULL = the C library; copied */
     /** Receives one line of text per noteworthy choice; NULL = silence. */
     void (*log)(void *user, const char *line);
     void *log_user;
+    /** A GPU: the driver's context (CUcontext) to work in and the stream (CUstream, cudaStream_t) that
+     *  the context's own shall be; they stay the caller's. NULL = the device's primary context, a stream
+     *  of the library's. On the CPU both are NULL. */
+    void *native_context;
+    void *native_stream;
     uint64_t reserved[8];
 } weft_context_desc;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /** weft: the kernels of language-model inference behind a small C ABI.
  *
- *  This header includes all others. Start with context.h (contexts, plans), then the operation you
+ *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
+ *  the host's, then the operation you
  *  need: linear.h, attention.h with kv.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
  *  sample.h. probe.h measures the ceilings of the device.
  */
@@ -11,6 +12,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "context.h"
+#include "device.h"
 #include "embedding.h"
 #include "kv.h"
 #include "linear.h"

@@ -90,8 +90,23 @@ weft_status weft__api_plan(weft_context *context, enum weft__op op, void *desc, 
     return WEFT_OK;
 }
 
-weft_status weft__api_submit(const weft_plan *plan, const void *args, weft_stream *stream)
+bool weft__api_is_host(const weft_plan *plan, const void *array)
 {
+    return plan->context->backend->is_host(plan->context, array);
+}
+
+weft_status weft__api_stream(weft_context *context, const weft_stream *stream)
+{
+    if (!stream || stream->context == context)
+        return WEFT_OK;
+    return weft__fail(context, WEFT_EINVAL, "the stream was made for another context");
+}
+
+weft_status weft__api_submit(const weft_plan *plan, const void *args, size_t args_bytes,
+                             weft_stream *stream)
+{
+    (void)args_bytes;
+    WEFT__TRY(weft__api_stream(plan->context, stream));
     return plan->context->backend->submit[plan->op](plan, args, stream);
 }
 

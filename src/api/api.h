@@ -56,7 +56,21 @@ weft_status weft__api_plan(weft_context *context, enum weft__op op, void *desc, 
     weft__api_plan(context, op, desc, sizeof *(desc), &WEFT__VARIANT(desc), 1, out)
 
 // Hands checked and settled arguments to the backend.
-weft_status weft__api_submit(const weft_plan *plan, const void *args, weft_stream *stream);
+weft_status weft__api_submit(const weft_plan *plan, const void *args, size_t args_bytes,
+                             weft_stream *stream);
+
+// May the host look into the array? If not, its contents are the caller's word.
+bool weft__api_is_host(const weft_plan *plan, const void *array);
+
+// WEFT_OK if the stream is the context's own (NULL) or one made for it.
+weft_status weft__api_stream(weft_context *context, const weft_stream *stream);
+
+// The backend of a device, or why there is none.
+weft_status weft__api_backend(weft_device device, const struct weft__backend **out);
+
+// Keeps the sentence that explains why a call without a context failed and returns `status`.
+weft_status weft__api_fail(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // WEFT_OK if a run's number of rows (tokens, batch) is one that the plan was made for.
 weft_status weft__api_count(const weft_plan *plan, const char *what, int32_t count, int32_t most);

@@ -40,5 +40,5 @@ weft_status weft_activation_run(const weft_plan *plan, const weft_activation_arg
                           "activation: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.up | (uintptr_t)args.y,
                                 sizeof(float)));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

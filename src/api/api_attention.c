@@ -157,14 +157,16 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
                           "attention: q, out, cu_q_lens and kv_lens must not be NULL");
     WEFT__TRY(settle_strides(plan, &args));
     WEFT__TRY(weft__api_settle_pool(plan, &desc->kv, &args.pool));
-    WEFT__TRY(check_lengths(plan, &args));
-    WEFT__TRY(check_pages(plan, &args));
+    if (weft__api_is_host(plan, args.kv_lens)) {
+        WEFT__TRY(check_lengths(plan, &args));
+        WEFT__TRY(check_pages(plan, &args));
+    }
     if (!args.page_table) { // there are no keys: any row of no pages will do
         args.page_table = args.kv_lens;
         args.page_table_stride = 0;
     }
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }
 
 bool weft_attention_supported(weft_context *context, const weft_attention_desc *desc,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <weft/weft.h>
 
@@ -12,37 +12,42 @@ enum { MAX_THREADS = 1024 };
 // Why the last weft_context_create() of this thread failed: there is no context to keep it.
 static _Thread_local char creation_error[512];
 
-static weft_status creation_fail(weft_status status, const char *text, const char *detail)
+weft_status weft__api_fail(weft_status status, const char *format, ...)
 {
-    snprintf(creation_error, sizeof creation_error, text, detail);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(creation_error, sizeof creation_error, format, arguments);
+    va_end(arguments);
     return status;
 }
 
 static weft_status check_desc(const weft_context_desc *desc)
 {
     if (desc->threads < 0 || desc->threads > MAX_THREADS)
-        return creation_fail(WEFT_EINVAL, "threads must be 0 (one per core) to %s", "1024");
+        return weft__api_fail(WEFT_EINVAL, "threads must be 0 (one per core) to %d", MAX_THREADS);
     const weft_executor *executor = desc->executor;
     if (executor &&
         (!executor->parallel_for || executor->threads < 1 || executor->threads > MAX_THREADS))
-        return creation_fail(WEFT_EINVAL, "an executor needs parallel_for and 1 to %s threads",
-                             "1024");
+        return weft__api_fail(WEFT_EINVAL, "an executor needs parallel_for and 1 to %d threads",
+                              MAX_THREADS);
+    if (desc->device_index < 0)
+        return weft__api_fail(WEFT_EINVAL, "device_index=%d is negative", desc->device_index);
     if (desc->allocator && (!desc->allocator->allocate || !desc->allocator->release))
-        return creation_fail(WEFT_EINVAL, "an allocator needs both allocate and %s", "release");
+        return weft__api_fail(WEFT_EINVAL, "an allocator needs both allocate and release");
     return WEFT_OK;
 }
 
-static weft_status choose_backend(weft_device device, const struct weft__backend **out)
+weft_status weft__api_backend(weft_device device, const struct weft__backend **out)
 {
     if (device == WEFT_DEVICE_CPU) {
         *out = &weft__backend_cpu;
         return WEFT_OK;
     }
     if (device != WEFT_DEVICE_CUDA)
-        return creation_fail(WEFT_EINVAL, "%s", "no such device");
+        return weft__api_fail(WEFT_EINVAL, "no such device: %d", (int)device);
     const char *why = "";
     *out = weft__backend_cuda(&why);
-    return *out ? WEFT_OK : creation_fail(WEFT_EUNSUPPORTED, "%s", why);
+    return *out ? WEFT_OK : weft__api_fail(WEFT_EUNSUPPORTED, "%s", why);
 }
 
 static void log_choice(const weft_context *context)
@@ -62,18 +67,21 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     const struct weft__backend *backend;
 
     if (!out)
-        return creation_fail(WEFT_EINVAL, "%s", "no place for the context");
+        return weft__api_fail(WEFT_EINVAL, "no place for the context");
     if (user_desc && !weft__api_read(&desc, WEFT__KNOWN(&desc), user_desc))
-        return creation_fail(
-            WEFT_EINVAL, "%s",
-            "the descriptor has no size or sets members this version does not know");
+        return weft__api_fail(
+            WEFT_EINVAL, "the descriptor has no size or sets members this version does not know");
     WEFT__TRY(check_desc(&desc));
-    WEFT__TRY(choose_backend(desc.device, &backend));
+    WEFT__TRY(weft__api_backend(desc.device, &backend));
+
+    if (desc.device_index >= backend->count())
+        return weft__api_fail(WEFT_EINVAL, "there is no %s device %d: this machine has %d",
+                              backend->name, desc.device_index, backend->count());
 
     weft_allocator allocator = desc.allocator ? *desc.allocator : c_library;
     weft_context *context = allocator.allocate(allocator.user, sizeof *context);
     if (!context)
-        return creation_fail(WEFT_ENOMEM, "%s", "no memory for a context");
+        return weft__api_fail(WEFT_ENOMEM, "no memory for a context");
     memset(context, 0, sizeof *context);
     atomic_flag_clear(&context->error_lock);
     context->backend = backend;
@@ -82,7 +90,7 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     context->log_user = desc.log_user;
     weft_status status = backend->open(context, &desc);
     if (status != WEFT_OK) {
-        creation_fail(status, "%s", context->error);
+        weft__api_fail(status, "%s", context->error);
         weft_context_destroy(context);
         return status;
     }
@@ -129,8 +137,8 @@ void weft_plan_destroy(weft_plan *plan)
     if (!plan)
         return;
     const weft_allocator *allocator = &plan->context->allocator;
-    if (plan->context->backend->release)
-        plan->context->backend->release(plan);
+    if (plan->context->backend->release_plan)
+        plan->context->backend->release_plan(plan);
     if (plan->launch)
         allocator->release(allocator->user, plan->launch);
     allocator->release(allocator->user, plan);

@@ -58,12 +58,13 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids | (uintptr_t)args.y, sizeof(float)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
                                 weft__api_alignment(format)));
-    for (int32_t i = 0; i < args.tokens; i++)
+    bool seen = weft__api_is_host(plan, args.ids);
+    for (int32_t i = 0; seen && i < args.tokens; i++)
         if (args.ids[i] < 0 || args.ids[i] >= desc->rows)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "embedding: ids[%d] = %d is outside the table of %lld rows", i,
                               args.ids[i], (long long)desc->rows);
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }
 
 static weft_status check_row(weft_dtype dtype, const void *from, int64_t cols, const void *to)

@@ -72,6 +72,7 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
                                     (uintptr_t)args.slots | (uintptr_t)args.positions,
                                 sizeof(float)));
     WEFT__TRY(weft__api_settle_pool(plan, &desc->layout, &args.pool));
-    WEFT__TRY(check_tokens(plan, &args));
-    return weft__api_submit(plan, &args, args.stream);
+    if (weft__api_is_host(plan, args.slots))
+        WEFT__TRY(check_tokens(plan, &args));
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

@@ -75,7 +75,7 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
     if (args.alpha == 0)
         args.alpha = 1;
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }
 
 bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc, const char **reason)

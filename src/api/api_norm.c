@@ -46,5 +46,5 @@ weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *user_args
     WEFT__TRY(weft__api_aligned(
         plan, (uintptr_t)args.x | (uintptr_t)args.y | (uintptr_t)args.weight | (uintptr_t)args.bias,
         sizeof(float)));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

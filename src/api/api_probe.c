@@ -38,5 +38,6 @@ weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_ar
     WEFT__TRY(check_args(context, &args));
     // The only operation without a plan: what one would keep is a pointer.
     weft_plan plan = {.context = context, .op = WEFT__OP_probe, .desc = &args};
-    return weft__api_submit(&plan, &(struct weft__probe_run){out}, NULL);
+    struct weft__probe_run run = {out};
+    return weft__api_submit(&plan, &run, sizeof run, NULL);
 }

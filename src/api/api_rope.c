@@ -53,11 +53,12 @@ weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args
                           "rope: token_stride is shorter than the heads of a token, or too long");
     WEFT__TRY(
         weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.positions, sizeof(float)));
-    for (int32_t i = 0; i < args.tokens; i++)
+    bool seen = weft__api_is_host(plan, args.positions);
+    for (int32_t i = 0; seen && i < args.tokens; i++)
         if (args.positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "rope: positions[%d] = %d is negative", i,
                               args.positions[i]);
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }
 
 weft_status weft_rope_frequencies(const weft_rope_params *params, int32_t head_dim,

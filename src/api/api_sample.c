@@ -22,7 +22,8 @@ weft_status weft_sample_plan(weft_context *context, const weft_sample_desc *user
 }
 
 // What is wrong with the parameters of a row, or NULL.
-static const char *check_params(const weft_sample_params *params, int32_t vocab)
+static const char *check_params(const weft_plan *plan, const weft_sample_params *params,
+                                int32_t vocab)
 {
     if (!(params->temperature >= 0) || !isfinite(params->temperature))
         return "temperature must be finite and not negative";
@@ -38,7 +39,8 @@ static const char *check_params(const weft_sample_params *params, int32_t vocab)
         return "history_len needs a history";
     if ((uintptr_t)params->history % sizeof(int32_t) != 0)
         return "the history is not aligned to 4 bytes";
-    for (int64_t i = 0; i < params->history_len; i++)
+    bool seen = params->history_len > 0 && weft__api_is_host(plan, params->history);
+    for (int64_t i = 0; seen && i < params->history_len; i++)
         if (params->history[i] < 0 || params->history[i] >= vocab)
             return "a token of the history is outside the vocabulary";
     return NULL;
@@ -62,11 +64,12 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
         plan, (uintptr_t)args.logits | (uintptr_t)args.tokens | (uintptr_t)args.logprobs,
         sizeof(float)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params, _Alignof(weft_sample_params)));
-    for (int32_t i = 0; i < args.rows; i++) {
-        const char *wrong = check_params(&args.params[i], desc->vocab);
+    bool seen = weft__api_is_host(plan, args.params);
+    for (int32_t i = 0; seen && i < args.rows; i++) {
+        const char *wrong = check_params(plan, &args.params[i], desc->vocab);
         if (wrong)
             return weft__fail(plan->context, WEFT_EINVAL, "sample: row %d: %s", i, wrong);
     }
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

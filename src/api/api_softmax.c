@@ -39,5 +39,5 @@ weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *use
         return weft__fail(plan->context, WEFT_EINVAL,
                           "softmax: the stride is shorter than a row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, sizeof(float)));
-    return weft__api_submit(plan, &args, args.stream);
+    return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

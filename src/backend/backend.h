@@ -38,7 +38,7 @@ struct weft__backend {
     weft__submit_fn *submit[WEFT__OP_COUNT];
     // Frees what a prepare made besides the launch itself; NULL: nothing. Also called for a plan whose
     // prepare failed.
-    void (*release)(weft_plan *plan);
+    void (*release_plan)(weft_plan *plan);
 
     // Sets context->device from a descriptor whose members have been checked, or words an error.
     weft_status (*open)(weft_context *context, const weft_context_desc *desc);
@@ -51,6 +51,30 @@ struct weft__backend {
     const char *(*level)(const weft_context *context);
     // Threads of the host that do the context's work.
     int32_t (*threads)(const weft_context *context);
+
+    // Without a context: how many devices there are; what one is (index is sound, info->size kept).
+    int32_t (*count)(void);
+    weft_status (*describe)(int32_t index, weft_device_info *info);
+
+    // The rest is the inside of <weft/device.h>: arguments are not NULL, streams and events are of the
+    // context, NULL streams its own. Failures word an error of the context.
+    bool (*is_host)(const weft_context *context, const void *pointer); // may the host read it?
+    weft_status (*allocate)(weft_context *context, weft_memory_kind kind, size_t bytes, void **out);
+    void (*release)(weft_context *context, void *memory);
+    weft_status (*copy)(weft_context *context, void *to, const void *from, size_t bytes,
+                        weft_stream *stream);
+    weft_status (*fill)(weft_context *context, void *to, unsigned char byte, size_t bytes,
+                        weft_stream *stream);
+    weft_status (*stream_create)(weft_context *context, weft_stream **out);
+    weft_status (*stream_wrap)(weft_context *context, void *native, weft_stream **out);
+    void (*stream_destroy)(weft_stream *stream);
+    weft_status (*stream_synchronize)(weft_context *context, weft_stream *stream);
+    weft_status (*event_create)(weft_context *context, weft_event **out);
+    void (*event_destroy)(weft_event *event);
+    weft_status (*event_record)(weft_event *event, weft_stream *stream);
+    weft_status (*event_wait)(weft_event *event, weft_stream *stream);
+    weft_status (*event_synchronize)(weft_event *event);
+    weft_status (*event_elapsed_us)(weft_event *begin, weft_event *end, double *us);
 };
 
 extern const struct weft__backend weft__backend_cpu;

@@ -19,6 +19,15 @@ struct weft_context {
     char error[512];
 };
 
+// The first members of a backend's own streams and events.
+struct weft_stream {
+    weft_context *context;
+};
+struct weft_event {
+    weft_context *context;
+    bool recorded; // kept by the api
+};
+
 // Keeps the sentence that explains a failure and returns `status`.
 weft_status weft__fail(weft_context *context, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

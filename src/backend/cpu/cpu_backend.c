@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "src/backend/cpu/cpu.h"
+#include "src/backend/cpu/cpu_device.h"
 
 #define WEFT__OP_DECLARE(op)                                                                       \
     extern const struct weft__kernel_table weft__##op##_table;                                     \
@@ -26,6 +27,9 @@ static weft_status choose_isa(weft_context *context, uint32_t *mask)
 static weft_status cpu_open(weft_context *context, const weft_context_desc *desc)
 {
     uint32_t isa_mask;
+    if (desc->native_context || desc->native_stream)
+        return weft__fail(context, WEFT_EINVAL,
+                          "native_context and native_stream are of a GPU: leave them NULL");
     weft_status status = choose_isa(context, &isa_mask);
     if (status != WEFT_OK)
         return status;
@@ -83,4 +87,21 @@ const struct weft__backend weft__backend_cpu = {
     .level_name = weft__cpu_level_name,
     .level = cpu_level,
     .threads = cpu_threads,
+    .count = weft__cpu_count,
+    .describe = weft__cpu_describe,
+    .is_host = weft__cpu_is_host,
+    .allocate = weft__cpu_allocate,
+    .release = weft__cpu_release,
+    .copy = weft__cpu_copy,
+    .fill = weft__cpu_fill,
+    .stream_create = weft__cpu_stream_create,
+    .stream_wrap = weft__cpu_stream_wrap,
+    .stream_destroy = weft__cpu_stream_destroy,
+    .stream_synchronize = weft__cpu_stream_synchronize,
+    .event_create = weft__cpu_event_create,
+    .event_destroy = weft__cpu_event_destroy,
+    .event_record = weft__cpu_event_record,
+    .event_wait = weft__cpu_event_wait,
+    .event_synchronize = weft__cpu_event_synchronize,
+    .event_elapsed_us = weft__cpu_event_elapsed_us,
 };

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// The CPU's side of <weft/device.h>, as struct weft__backend wants it.
+#ifndef WEFT_BACKEND_CPU_DEVICE_H
+#define WEFT_BACKEND_CPU_DEVICE_H
+
+#include "src/backend/backend.h"
+
+int32_t weft__cpu_count(void);
+weft_status weft__cpu_describe(int32_t index, weft_device_info *info);
+
+bool weft__cpu_is_host(const weft_context *context, const void *pointer);
+weft_status weft__cpu_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,
+                               void **out);
+void weft__cpu_release(weft_context *context, void *memory);
+weft_status weft__cpu_copy(weft_context *context, void *to, const void *from, size_t bytes,
+                           weft_stream *stream);
+weft_status weft__cpu_fill(weft_context *context, void *to, unsigned char byte, size_t bytes,
+                           weft_stream *stream);
+
+weft_status weft__cpu_stream_create(weft_context *context, weft_stream **out);
+weft_status weft__cpu_stream_wrap(weft_context *context, void *native, weft_stream **out);
+void weft__cpu_stream_destroy(weft_stream *stream);
+weft_status weft__cpu_stream_synchronize(weft_context *context, weft_stream *stream);
+
+weft_status weft__cpu_event_create(weft_context *context, weft_event **out);
+void weft__cpu_event_destroy(weft_event *event);
+weft_status weft__cpu_event_record(weft_event *event, weft_stream *stream);
+weft_status weft__cpu_event_wait(weft_event *event, weft_stream *stream);
+weft_status weft__cpu_event_synchronize(weft_event *event);
+weft_status weft__cpu_event_elapsed_us(weft_event *begin, weft_event *end, double *us);
+
+#endif
