@@ -34,6 +34,7 @@ typedef struct conversation {
     engine_options options;
     cli_sampling sampling;
     engine_model *model;
+    engine_worker *worker;
     engine_session *session;
     chat_template *template;
     chat_message *messages; // content is owned
@@ -213,11 +214,13 @@ static int converse(conversation *c)
 static int open_and_converse(conversation *c)
 {
     engine_error err = {{0}};
-    c->model = engine_model_open(c->model_path, &c->options, &err);
+    c->model = engine_model_open(c->model_path, &err);
     if (c->model)
+        c->worker = engine_worker_open(c->model, &c->options, &err);
+    if (c->worker)
         c->template = chat_template_from_gguf(engine_model_file(c->model), &err);
     if (c->template)
-        c->session = engine_session_open(c->model, &err);
+        c->session = engine_session_open(c->worker, &err);
     if (!c->session)
         return cli_failed(c->self, "%s", err.text);
     if (isatty(STDIN_FILENO)) {
@@ -241,6 +244,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     tokenizer_text_free(&c.answer);
     chat_template_free(c.template);
     engine_session_close(c.session);
+    engine_worker_close(c.worker);
     engine_model_close(c.model);
     return status;
 }

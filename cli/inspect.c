@@ -96,7 +96,7 @@ static json_t *keys_json(const gguf_file *file)
     return list;
 }
 
-static json_t *model_json(const engine_model_info *info)
+static json_t *model_json(const engine_model_info *info, const engine_worker_info *worker)
 {
     return json_pack(
         "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, "
@@ -107,12 +107,12 @@ static json_t *model_json(const engine_model_info *info)
         info->vocab, "trained_context", info->trained_context, "window", info->window, "parameters",
         (json_int_t)info->parameters, "weight_bytes", (json_int_t)info->weight_bytes,
         "streamed_bytes", (json_int_t)info->streamed_bytes, "kv_bytes_per_token",
-        (json_int_t)info->kv_bytes_per_token, "kv_pool_bytes", (json_int_t)info->kv_pool_bytes,
-        "buffer_bytes", (json_int_t)info->buffer_bytes, "context_tokens", info->context_tokens);
+        (json_int_t)worker->kv_bytes_per_token, "kv_pool_bytes", (json_int_t)worker->kv_pool_bytes,
+        "buffer_bytes", (json_int_t)worker->buffer_bytes, "context_tokens", worker->context_tokens);
 }
 
 static int print_json(const request *wish, const gguf_file *file, const engine_model_info *info,
-                      const char *why)
+                      const engine_worker_info *worker, const char *why)
 {
     json_t *object =
         json_pack("{s:o, s:i, s:I, s:I, s:o, s:b, s:s}", "file", cli_json_text(wish->path),
@@ -120,7 +120,7 @@ static int print_json(const request *wish, const gguf_file *file, const engine_m
                   (json_int_t)gguf_size_bytes(file), "tensors", (json_int_t)gguf_tensor_count(file),
                   "formats", formats_json(file), "runs", info != NULL, "why_not", why);
     if (object && info)
-        json_object_set_new(object, "model", model_json(info));
+        json_object_set_new(object, "model", model_json(info, worker));
     if (object && wish->tensors)
         json_object_set_new(object, "tensor_list", tensors_json(file));
     if (object && wish->keys)
@@ -128,7 +128,7 @@ static int print_json(const request *wish, const gguf_file *file, const engine_m
     return cli_print_json(wish->self, object);
 }
 
-static void print_model(const engine_model_info *info)
+static void print_model(const engine_model_info *info, const engine_worker_info *worker)
 {
     printf("model         %s%s%s\n", info->architecture, info->name[0] ? ", " : "", info->name);
     printf("parameters    %.1f million in %d layers\n", (double)info->parameters / 1e6,
@@ -140,10 +140,10 @@ static void print_model(const engine_model_info *info)
     if (info->window)
         printf(", window of %d", info->window);
     printf("\ncontext       %d tokens trained, %d used\n", info->trained_context,
-           info->context_tokens);
+           worker->context_tokens);
     printf("memory        weights %s, KV cache %s (%s a token), buffers %s\n",
-           cli_bytes(info->weight_bytes), cli_bytes(info->kv_pool_bytes),
-           cli_bytes(info->kv_bytes_per_token), cli_bytes(info->buffer_bytes));
+           cli_bytes(info->weight_bytes), cli_bytes(worker->kv_pool_bytes),
+           cli_bytes(worker->kv_bytes_per_token), cli_bytes(worker->buffer_bytes));
     printf("per token     %s of weights are read\n", cli_bytes(info->streamed_bytes));
 }
 
@@ -181,12 +181,12 @@ static void print_keys(const gguf_file *file)
 }
 
 static int print_text(const request *wish, const gguf_file *file, const engine_model_info *info,
-                      const char *why)
+                      const engine_worker_info *worker, const char *why)
 {
     printf("file          %s, GGUF version %u, %s\n", wish->path, gguf_version(file),
            cli_bytes((int64_t)gguf_size_bytes(file)));
     if (info)
-        print_model(info);
+        print_model(info, worker);
     else
         printf("runs          no: %s\n", why);
     print_formats(file);
@@ -202,16 +202,22 @@ static int inspect_main(const cli_command *self, int argc, char **argv)
     request wish = {.self = self};
     engine_error err = {{0}};
     engine_model_info info;
+    engine_worker_info worker_info;
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
     gguf_file *file = gguf_open(wish.path, &err);
     if (!file)
         return cli_failed(self, "%s", err.text);
-    engine_model *model = engine_model_open(wish.path, &wish.options, &err);
-    if (model)
+    engine_model *model = engine_model_open(wish.path, &err);
+    engine_worker *worker = model ? engine_worker_open(model, &wish.options, &err) : NULL;
+    if (worker) {
         engine_model_describe(model, &info);
-    status = (wish.json ? print_json : print_text)(&wish, file, model ? &info : NULL, err.text);
+        engine_worker_describe(worker, &worker_info);
+    }
+    status = (wish.json ? print_json : print_text)(&wish, file, worker ? &info : NULL, &worker_info,
+                                                   err.text);
+    engine_worker_close(worker);
     engine_model_close(model);
     gguf_close(file);
     return status;

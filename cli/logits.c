@@ -70,10 +70,10 @@ static int parse(request *wish, int argc, char **argv)
     return -1;
 }
 
-static bool evaluate(const request *wish, engine_model *model, size_t vocab, float *logits,
+static bool evaluate(const request *wish, engine_worker *worker, size_t vocab, float *logits,
                      engine_error *err)
 {
-    engine_session *session = engine_session_open(model, err);
+    engine_session *session = engine_session_open(worker, err);
     bool fine = session != NULL;
     int32_t step = wish->step ? 1 : wish->count;
     for (int32_t done = 0; fine && done < wish->count; done += step) {
@@ -81,7 +81,7 @@ static bool evaluate(const request *wish, engine_model *model, size_t vocab, flo
                             .ids = wish->ids + done,
                             .count = step,
                             .logits = logits + (size_t)done * vocab};
-        fine = engine_eval(model, &feed, 1, NULL, NULL, err);
+        fine = engine_eval(worker, &feed, 1, NULL, NULL, err);
     }
     engine_session_close(session);
     return fine;
@@ -112,16 +112,20 @@ static int execute(request *wish)
     engine_model_info info;
     if (wish->options.context_tokens == 0)
         wish->options.context_tokens = wish->count;
-    engine_model *model = engine_model_open(wish->model_path, &wish->options, &err);
-    if (!model)
+    engine_model *model = engine_model_open(wish->model_path, &err);
+    engine_worker *worker = model ? engine_worker_open(model, &wish->options, &err) : NULL;
+    if (!worker) {
+        engine_model_close(model);
         return cli_failed(wish->self, "%s", err.text);
+    }
     engine_model_describe(model, &info);
     size_t vocab = (size_t)info.vocab;
     float *logits = calloc((size_t)wish->count * vocab, sizeof *logits);
     bool fine = logits || engine_fail(&err, "not enough memory for %d rows of logits", wish->count);
-    fine = fine && evaluate(wish, model, vocab, logits, &err) &&
+    fine = fine && evaluate(wish, worker, vocab, logits, &err) &&
            write_file(wish->out, logits, (size_t)wish->count * vocab, &err);
     free(logits);
+    engine_worker_close(worker);
     engine_model_close(model);
     return fine ? CLI_DONE : cli_failed(wish->self, "%s", err.text);
 }

@@ -48,6 +48,7 @@ typedef struct run_state {
     char *read;
     size_t prompt_bytes;
     engine_model *model;
+    engine_worker *worker;
     engine_session *session;
     tokenizer_ids ids;
     tokenizer_text text;
@@ -159,7 +160,7 @@ static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
 static bool generate(run_state *run, engine_error *err)
 {
     const request *wish = run->wish;
-    run->session = engine_session_open(run->model, err);
+    run->session = engine_session_open(run->worker, err);
     if (!run->session)
         return false;
     engine_generation generation = {.max_tokens = wish->tokens,
@@ -214,8 +215,10 @@ static int execute(run_state *run)
     engine_error err = {{0}};
     if (!read_prompt(run, &prompt))
         return CLI_FAILED;
-    run->model = engine_model_open(wish->model_path, &wish->options, &err);
-    if (!run->model || !encode(run, prompt, &err) || !generate(run, &err))
+    run->model = engine_model_open(wish->model_path, &err);
+    if (run->model)
+        run->worker = engine_worker_open(run->model, &wish->options, &err);
+    if (!run->worker || !encode(run, prompt, &err) || !generate(run, &err))
         return cli_failed(wish->self, "%s", err.text);
     return report(run);
 }
@@ -228,6 +231,7 @@ static int run_main(const cli_command *self, int argc, char **argv)
     if (status < 0)
         status = execute(&run);
     engine_session_close(run.session);
+    engine_worker_close(run.worker);
     engine_model_close(run.model);
     tokenizer_ids_free(&run.ids);
     tokenizer_text_free(&run.text);

@@ -4,12 +4,16 @@
 
 // The inference engine: the only header that programs include.
 //
-// Two nouns. A *model* is weights, tokenizer and a paged KV pool on one device; a *session* is one
-// timeline of tokens in that pool. Every forward pass is a ragged batch: engine_eval takes any number
-// of sessions with any number of new tokens each, cuts them into passes of at most chunk_tokens and
-// runs them. Generating for one user is a batch of one.
+// Three nouns. A *model* is what does not change: numbers, weights, tokenizer. A *worker* runs a model on
+// one device: a context, a paged KV pool, plans and buffers; several workers may share a model. A
+// *session* is one timeline of tokens in a worker's pool.
 //
-// A model and its sessions are used by one thread at a time.
+//      model  <-  worker  <-  session  <-  pass, eval, sample, generate
+//
+// Every forward pass is a ragged batch: engine_pass takes any number of sessions with any number of new
+// tokens each. Generating for one user is a batch of one.
+//
+// Threads: a model may be used by any number of threads at a time; a worker and its sessions by one.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,35 +29,27 @@
 #include "engine/tokenizer/tokenizer.h"
 
 typedef struct engine_model engine_model;
+typedef struct engine_worker engine_worker;
 typedef struct engine_session engine_session;
 
 // --- models -------------------------------------------------------------------------------------------
 
-// All-zero is the default.
-typedef struct engine_options {
-    weft_device device;
-    int32_t threads; // 0: one per core
-    int32_t
-        context_tokens;   // longest timeline of a session; 0: the model's own length, at most 4096
-    int32_t max_sessions; // the KV pool holds this many full timelines; 0: 1
-    int32_t chunk_tokens; // most tokens in one forward pass; 0: 512
-    weft_dtype kv_dtype;  // f32, f16 or bf16; 0: f16
-    bool exact;           // activations stay f32 against quantised weights (slower)
-} engine_options;
+// Opens a GGUF file. NULL on failure. The file stays mapped as long as the model is open.
+engine_model *engine_model_open(const char *path, engine_error *err);
 
-// Opens a GGUF file. NULL on failure; options may be NULL.
-engine_model *engine_model_open(const char *path, const engine_options *options, engine_error *err);
+typedef struct engine_options engine_options;
 
 // A model of a known shape ("llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", ...) with weights made up in
 // memory, all matrices in `format`: for measuring, since speed does not depend on the values. It has no
-// tokenizer. Refused before anything is made if weights and KV pool exceed the available memory.
+// tokenizer. Refused before anything is made if the weights and the KV pool of a worker with these
+// options (NULL: the defaults) exceed the available memory.
 engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
                                       const engine_options *options, engine_error *err);
 
 // The n-th shape that engine_model_synthesise knows; NULL past the last.
 const char *engine_shape_at(int32_t n);
 
-// model may be NULL. Close its sessions first.
+// model may be NULL. Close its workers first.
 void engine_model_close(engine_model *model);
 
 typedef struct engine_model_info {
@@ -63,27 +59,61 @@ typedef struct engine_model_info {
     int32_t trained_context; // tokens
     int32_t window;          // sliding-window attention, in keys; 0: none
     int64_t parameters;
-    int64_t weight_bytes;       // of all tensors
-    int64_t streamed_bytes;     // of the weights that one generated token reads
-    int64_t kv_bytes_per_token; // over all layers
-    int64_t kv_pool_bytes;      // of this model's pool when full
-    int64_t buffer_bytes;       // activations and workspace
-    int32_t context_tokens, chunk_tokens, page_tokens;
+    int64_t weight_bytes;   // of all tensors
+    int64_t streamed_bytes; // of the weights that one generated token reads
 } engine_model_info;
 
 void engine_model_describe(const engine_model *model, engine_model_info *info);
 
-// One line per distinct kernel plan, n = 0, 1, ...; NULL past the last.
-const char *engine_model_plan_at(const engine_model *model, int32_t n);
-
 const tokenizer *engine_model_tokenizer(const engine_model *model); // NULL if synthesised
 const gguf_file *engine_model_file(const engine_model *model);      // NULL if synthesised
-weft_context *engine_model_context(const engine_model *model);
+
+// --- workers ------------------------------------------------------------------------------------------
+
+// All-zero is the default.
+struct engine_options {
+    weft_device device;
+    int32_t device_index;   // among the devices of its kind
+    int32_t threads;        // 0: one per core
+    int32_t context_tokens; // longest timeline of a session; 0: the model's own, at most 4096
+    int32_t max_sessions;   // open at a time; 0: 1
+    int32_t pool_tokens;    // that the KV pool holds; 0: max_sessions full timelines
+    int32_t chunk_tokens;   // most tokens in one forward pass; 0: 512
+    weft_dtype kv_dtype;    // f32, f16 or bf16; 0: f16
+    bool exact;             // activations stay f32 against quantised weights (slower)
+};
+
+// Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.
+engine_worker *engine_worker_open(engine_model *model, const engine_options *options,
+                                  engine_error *err);
+
+// worker may be NULL. Close its sessions first.
+void engine_worker_close(engine_worker *worker);
+
+typedef struct engine_worker_info {
+    int64_t kv_bytes_per_token; // over all layers
+    int64_t kv_pool_bytes;      // when full
+    int64_t buffer_bytes;       // activations and workspace
+    int32_t context_tokens, chunk_tokens, page_tokens;
+    int32_t pool_pages, free_pages;
+} engine_worker_info;
+
+void engine_worker_describe(const engine_worker *worker, engine_worker_info *info);
+
+// One line per distinct kernel plan, n = 0, 1, ...; NULL past the last.
+const char *engine_worker_plan_at(const engine_worker *worker, int32_t n);
+
+const engine_model *engine_worker_model(const engine_worker *worker);
+weft_context *engine_worker_context(const engine_worker *worker);
 
 // --- sessions -----------------------------------------------------------------------------------------
 
-engine_session *engine_session_open(engine_model *model, engine_error *err);
+engine_session *engine_session_open(engine_worker *worker, engine_error *err);
 void engine_session_close(engine_session *session); // may be NULL
+
+// A second timeline that begins with all tokens of this one. Both share the pages of the KV pool; a page
+// that is half full is copied when one of them goes on.
+engine_session *engine_session_fork(engine_session *session, engine_error *err);
 
 int32_t engine_session_length(const engine_session *session); // tokens in the timeline
 const int32_t *engine_session_tokens(const engine_session *session);
@@ -98,26 +128,37 @@ typedef struct engine_feed {
     int32_t count;
     float *logits; // of every new token, [count][vocab]; NULL: only those of the last one are kept,
                    // for engine_session_logits
+    int32_t done;  // tokens that passes have evaluated so far; 0 before the first
 } engine_feed;
 
+// One forward pass of at most chunk_tokens tokens: feeds that wait for one token come first, so that they
+// never wait for a long prompt; the others share what is left, in their order. Adds what was evaluated to
+// `done` of each feed. *more (may be NULL) tells whether tokens are left. A caller that serves many calls
+// it again and again, with new feeds beside those that are not done.
+//
+// Refused before anything runs: ids outside the vocabulary, timelines that would become longer than the
+// context. A session may occur once. After a failure the timelines are what they were.
+bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
+                 engine_error *err);
+
 // Called between passes with the tokens done so far; returning false stops the work, and engine_eval
-// then fails with "stopped".
+// then fails with "stopped". What was evaluated until then stays in the timelines.
 typedef bool engine_progress_fn(void *user, int32_t done_tokens, int32_t all_tokens);
 
-// Appends the tokens of all feeds to their sessions and computes what follows them. Refused before
-// anything runs: ids outside the vocabulary, timelines that would become longer than the context. A
-// session may occur once.
-bool engine_eval(engine_model *model, const engine_feed *feeds, int32_t count,
+// Passes until all feeds are done.
+bool engine_eval(engine_worker *worker, engine_feed *feeds, int32_t count,
                  engine_progress_fn *progress, void *user, engine_error *err);
 
-// Logits after the last token, [vocab]; NULL if the timeline is empty or was truncated since.
-const float *engine_session_logits(const engine_session *session);
+// Logits after the last token, [vocab]; NULL if the timeline is empty or was truncated since. Valid until
+// the next call with any session of the worker.
+const float *engine_session_logits(engine_session *session);
 
 // Tokens at the beginning of `ids` that engine_session_sync would not evaluate again.
 int32_t engine_session_common(const engine_session *session, const int32_t *ids, int32_t count);
 
 // Makes the timeline equal to `ids`, evaluating only what is behind the common prefix (at least the last
-// token, so that logits are there).
+// token, so that logits are there). If another session of the worker has more of these tokens, its pages
+// are shared.
 bool engine_session_sync(engine_session *session, const int32_t *ids, int32_t count,
                          engine_progress_fn *progress, void *user, engine_error *err);
 
@@ -130,6 +171,15 @@ typedef struct engine_sampling {
 
 bool engine_sample(engine_session *session, const engine_sampling *sampling, int32_t *token,
                    engine_error *err);
+
+// The same for several sessions, which costs less than one after the other.
+typedef struct engine_draw {
+    engine_session *session;
+    const engine_sampling *sampling;
+    int32_t token; // the result
+} engine_draw;
+
+bool engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count, engine_error *err);
 
 // --- generation ---------------------------------------------------------------------------------------
 

@@ -84,7 +84,9 @@ static const bench_option options[] = {
 typedef struct race {
     request *wish;
     engine_model *model;
+    engine_worker *worker;
     engine_model_info info;
+    engine_worker_info running;
     engine_session *sessions[MAX_BATCH];
     engine_feed feeds[MAX_BATCH];
     int32_t *ids; // [batch][prompt]
@@ -121,16 +123,18 @@ static bool begin(race *r)
 {
     request *wish = r->wish;
     bench_progress(&wish->run, "preparing the model");
-    r->model = wish->path ? engine_model_open(wish->path, &wish->run.options, &r->err)
+    r->model = wish->path ? engine_model_open(wish->path, &r->err)
                           : engine_model_synthesise(wish->shape, wish->format, &wish->run.options,
                                                     &r->err);
-    if (!r->model)
+    r->worker = r->model ? engine_worker_open(r->model, &wish->run.options, &r->err) : NULL;
+    if (!r->worker)
         return failed(r);
     engine_model_describe(r->model, &r->info);
-    if (!bench_fits(&wish->run, (double)r->info.kv_pool_bytes + (double)r->info.buffer_bytes))
+    engine_worker_describe(r->worker, &r->running);
+    if (!bench_fits(&wish->run, (double)r->running.kv_pool_bytes + (double)r->running.buffer_bytes))
         return false;
     for (int32_t s = 0; s < wish->batch; s++)
-        if (!(r->sessions[s] = engine_session_open(r->model, &r->err)))
+        if (!(r->sessions[s] = engine_session_open(r->worker, &r->err)))
             return failed(r);
     size_t ids = (size_t)wish->batch * (size_t)wish->prompt;
     r->ids = malloc(ids * sizeof *r->ids);
@@ -149,6 +153,7 @@ static void end(race *r)
 {
     for (int32_t s = 0; s < r->wish->batch; s++)
         engine_session_close(r->sessions[s]);
+    engine_worker_close(r->worker);
     engine_model_close(r->model);
     free(r->ids);
     free(r->step_us);
@@ -160,7 +165,7 @@ static bool feed(race *r, int32_t count)
     for (int32_t s = 0; s < r->wish->batch; s++)
         r->feeds[s] = (engine_feed){
             .session = r->sessions[s], .ids = r->ids + s * r->wish->prompt, .count = count};
-    return engine_eval(r->model, r->feeds, r->wish->batch, NULL, NULL, &r->err) || failed(r);
+    return engine_eval(r->worker, r->feeds, r->wish->batch, NULL, NULL, &r->err) || failed(r);
 }
 
 // The whole prompt until the time is up, at least twice: the first time warms up.
@@ -233,7 +238,7 @@ static json_t *plans(const race *r)
 {
     json_t *list = json_array();
     const char *plan;
-    for (int32_t n = 0; (plan = engine_model_plan_at(r->model, n)); n++)
+    for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
         json_array_append_new(list, json_string(plan));
     return list;
 }
@@ -242,14 +247,15 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
 {
     request *wish = r->wish;
     const engine_model_info *m = &r->info;
+    const engine_worker_info *w = &r->running;
     const char *format = format_name(r);
     double tokens = (double)wish->batch * (generating ? 1 : wish->prompt);
     // The median step of generation has half of what will be generated behind it.
     double keys = generating ? wish->prompt + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
     double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
-    double passes = (double)(((int64_t)tokens + m->chunk_tokens - 1) / m->chunk_tokens);
+    double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
     double bytes =
-        passes * (double)m->streamed_bytes + wish->batch * cached * (double)m->kv_bytes_per_token;
+        passes * (double)m->streamed_bytes + wish->batch * cached * (double)w->kv_bytes_per_token;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
         "op", "model", "device", "cpu", "isa", weft_context_isa(wish->run.context), "phase",
@@ -277,7 +283,7 @@ static void print_plans(const race *r)
 {
     const char *plan;
     puts("\nplans");
-    for (int32_t n = 0; (plan = engine_model_plan_at(r->model, n)); n++)
+    for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
         printf("  %s\n", plan);
 }
 
@@ -292,7 +298,7 @@ static bool measure(race *r)
     int64_t bytes = bench_working_set(&wish->run, 1 << 20);
     int64_t read_bytes = r->info.streamed_bytes + wish->batch *
                                                       (int64_t)wish->run.options.context_tokens *
-                                                      r->info.kv_bytes_per_token;
+                                                      r->running.kv_bytes_per_token;
     wish->run.hot = read_bytes < bytes;
     if (!bench_reserve(&wish->run, wish->run.hot ? read_bytes : bytes))
         return false;

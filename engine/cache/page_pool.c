@@ -3,46 +3,50 @@
 #include "engine/cache/page_pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "engine/base/alloc.h"
-#include "engine/base/checked.h"
 
 //  memory:  layer 0: k pages, v pages | layer 1: k pages, v pages | ...
 struct page_pool {
     unsigned char *memory;
-    int64_t layer_bytes; // k and v
-    int64_t bytes;
+    size_t page_bytes; // of the keys, or of the values, of one layer
+    size_t bytes;
     int32_t layers, pages;
     int32_t free_count;
-    int32_t
-        free_list[]; // a stack; the page given back last is taken first, its lines may be cached
+    int32_t *free_list; // a stack; the page given back last is taken first, its lines may be cached
+    int32_t *holders;   // [pages]
 };
+
+// The pages of keys (plane 2 * layer) or of values (plane 2 * layer + 1).
+static unsigned char *plane(const page_pool *pool, int32_t n)
+{
+    return pool->memory + (size_t)n * (size_t)pool->pages * pool->page_bytes;
+}
 
 page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_t pages,
                             engine_error *err)
 {
-    int64_t page_bytes = weft_kv_page_bytes(layout), layer_bytes, bytes;
-    int64_t slots = (int64_t)pages * layout->page_size;
-    if (page_bytes < 0 || pages < 1 || slots > INT32_MAX ||
-        !checked_mul_i64(page_bytes, pages, &layer_bytes) ||
-        !checked_mul_i64(layer_bytes, layers, &bytes)) {
-        engine_fail(err, "a KV cache of this size cannot be addressed: choose a smaller context");
-        return NULL;
+    page_pool *pool = engine_alloc(1, sizeof *pool);
+    if (pool) {
+        pool->page_bytes = (size_t)weft_kv_page_bytes(layout) / 2;
+        pool->bytes = 2 * pool->page_bytes * (size_t)pages * (size_t)layers;
+        pool->layers = layers;
+        pool->pages = pool->free_count = pages;
+        pool->free_list = engine_alloc((size_t)pages, sizeof *pool->free_list);
+        pool->holders = engine_alloc((size_t)pages, sizeof *pool->holders);
+        void *memory = mmap(NULL, pool->bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        pool->memory = memory == MAP_FAILED ? NULL : memory;
     }
-    page_pool *pool = engine_alloc(1, sizeof *pool + (size_t)pages * sizeof pool->free_list[0]);
-    void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!pool || memory == MAP_FAILED) {
+    if (!pool || !pool->memory || !pool->free_list || !pool->holders) {
         engine_fail(err, "not enough memory for a KV cache of %lld MB: choose a smaller context",
-                    (long long)(bytes >> 20));
-        if (memory != MAP_FAILED)
-            munmap(memory, (size_t)bytes);
-        free(pool);
+                    pool ? (long long)(pool->bytes >> 20) : 0);
+        page_pool_free(pool);
         return NULL;
     }
-    madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
-    *pool = (page_pool){memory, layer_bytes, bytes, layers, pages, pages};
+    madvise(pool->memory, pool->bytes, MADV_HUGEPAGE);
     for (int32_t i = 0; i < pages; i++)
         pool->free_list[i] = pages - 1 - i;
     return pool;
@@ -52,19 +56,17 @@ void page_pool_free(page_pool *pool)
 {
     if (!pool)
         return;
-    munmap(pool->memory, (size_t)pool->bytes);
+    if (pool->memory)
+        munmap(pool->memory, pool->bytes);
+    free(pool->free_list);
+    free(pool->holders);
     free(pool);
 }
 
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer)
 {
-    unsigned char *k = pool->memory + layer * pool->layer_bytes;
-    return (weft_kv_pool){.k = k, .v = k + pool->layer_bytes / 2, .num_pages = pool->pages};
-}
-
-int64_t page_pool_bytes(const page_pool *pool)
-{
-    return pool->bytes;
+    return (weft_kv_pool){
+        .k = plane(pool, 2 * layer), .v = plane(pool, 2 * layer + 1), .num_pages = pool->pages};
 }
 
 int32_t page_pool_free_pages(const page_pool *pool)
@@ -74,10 +76,32 @@ int32_t page_pool_free_pages(const page_pool *pool)
 
 int32_t page_pool_take(page_pool *pool)
 {
-    return pool->free_count > 0 ? pool->free_list[--pool->free_count] : -1;
+    if (pool->free_count == 0)
+        return -1;
+    int32_t page = pool->free_list[--pool->free_count];
+    pool->holders[page] = 1;
+    return page;
+}
+
+void page_pool_share(page_pool *pool, int32_t page)
+{
+    pool->holders[page]++;
 }
 
 void page_pool_give(page_pool *pool, int32_t page)
 {
-    pool->free_list[pool->free_count++] = page;
+    if (--pool->holders[page] == 0)
+        pool->free_list[pool->free_count++] = page;
+}
+
+bool page_pool_shared(const page_pool *pool, int32_t page)
+{
+    return pool->holders[page] > 1;
+}
+
+void page_pool_copy(page_pool *pool, int32_t from, int32_t to)
+{
+    for (int32_t n = 0; n < 2 * pool->layers; n++)
+        memcpy(plane(pool, n) + (size_t)to * pool->page_bytes,
+               plane(pool, n) + (size_t)from * pool->page_bytes, pool->page_bytes);
 }

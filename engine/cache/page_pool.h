@@ -3,7 +3,8 @@
 #define ENGINE_CACHE_PAGE_POOL_H
 
 // The paged KV pool: memory for the keys and values of every layer, given out in pages. A page number
-// means the same page in every layer, so a timeline has one list of pages.
+// means the same page in every layer, so a timeline has one list of pages. A page counts the timelines
+// that hold it; it is free when none does.
 
 #include <weft/weft.h>
 
@@ -11,7 +12,8 @@
 
 typedef struct page_pool page_pool;
 
-// Room for `pages` pages in each of `layers` layers. The memory is reserved, and used only when written.
+// Room for `pages` pages in each of `layers` layers, whose bytes must fit into an int64_t. The memory is
+// reserved, and used only when written.
 page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_t pages,
                             engine_error *err);
 void page_pool_free(page_pool *pool); // may be NULL
@@ -19,11 +21,19 @@ void page_pool_free(page_pool *pool); // may be NULL
 // The pages of one layer, as kernels want them.
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer);
 
-int64_t page_pool_bytes(const page_pool *pool);
 int32_t page_pool_free_pages(const page_pool *pool);
 
-// Takes a free page; -1 if there is none.
+// Takes a free page for one holder; -1 if there is none.
 int32_t page_pool_take(page_pool *pool);
+
+// One holder more, one less.
+void page_pool_share(page_pool *pool, int32_t page);
 void page_pool_give(page_pool *pool, int32_t page);
+
+// Has the page more than one holder? Such a page must not be written.
+bool page_pool_shared(const page_pool *pool, int32_t page);
+
+// Copies a page's keys and values of all layers to another page.
+void page_pool_copy(page_pool *pool, int32_t from, int32_t to);
 
 #endif

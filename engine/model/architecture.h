@@ -2,12 +2,13 @@
 #ifndef ENGINE_MODEL_ARCHITECTURE_H
 #define ENGINE_MODEL_ARCHITECTURE_H
 
-// Model families as data. A family says which tensors a layer has and how its heads rotate; the forward
-// pass does what the tensors it finds ask for. A new family of this kind is a line in architecture.c.
+// Model families as data. A family says which tensors a layer has, how its heads rotate, and what a layer
+// does, line by line. A new family is a few lines in architecture.c.
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <weft/activation.h>
 #include <weft/rope.h>
 
 // X(id, name in the file after "blk.N.", rows, cols): every tensor a layer may have. Extents are
@@ -48,6 +49,7 @@ typedef enum model_extent {
 } model_extent;
 
 enum model_layer_tensor {
+    MODEL_NO_TENSOR,
 #define MODEL_LAYER_ENUM(id, name, rows, cols) MODEL_##id,
     MODEL_LAYER_TENSORS(MODEL_LAYER_ENUM)
 #undef MODEL_LAYER_ENUM
@@ -69,11 +71,54 @@ typedef struct model_tensor_spec {
 extern const model_tensor_spec model_layer_specs[MODEL_LAYER_TENSOR_COUNT];
 extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
 
+// The buffers of a forward pass: X(id, extent of a token's row).
+#define MODEL_BUFFERS(X)                                                                           \
+    X(HIDDEN, EMBEDDING) /* the residual stream */                                                 \
+    X(NORMED, EMBEDDING)                                                                           \
+    X(Q, Q)                                                                                        \
+    X(K, KV)                                                                                       \
+    X(V, KV)                                                                                       \
+    X(ATTENDED, Q)                                                                                 \
+    X(GATE, FEED_FORWARD)                                                                          \
+    X(UP, FEED_FORWARD)
+
+enum model_buffer {
+#define MODEL_BUFFER_ENUM(id, extent) MODEL_BUFFER_##id,
+    MODEL_BUFFERS(MODEL_BUFFER_ENUM)
+#undef MODEL_BUFFER_ENUM
+        MODEL_BUFFER_COUNT
+};
+
+typedef enum model_op {
+    MODEL_END = 0,   // of a layer's lines
+    MODEL_LINEAR,    // in -> norm -> up to three matrices -> out (+ bias), [gate] or [residual]
+    MODEL_HEAD_NORM, // every head of `in` in its place
+    MODEL_APPEND,    // Q and K rotated; K and V into the pages
+    MODEL_ATTENTION, // Q and pages -> ATTENDED
+} model_op;
+
+enum { MODEL_MAX_PARTS = 3 };
+
+// A line of what a layer does. Lines whose norm or first matrix a layer may have and has not are left out.
+typedef struct model_line {
+    model_op op;
+    enum model_buffer in;
+    enum model_layer_tensor norm; // of LINEAR: in front; of HEAD_NORM: itself
+    struct {
+        enum model_layer_tensor matrix, bias;
+        enum model_buffer out;
+    } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
+    bool gate;                // two parts become activation(first) * second, in the first's buffer
+    bool residual;            // the result is added to what is in the first part's buffer
+} model_line;
+
 typedef struct model_architecture {
     const char *name; // general.architecture
     weft_rope_style rope_style;
-    uint32_t needs; // bits of model_layer_tensor that every layer has
-    uint32_t may;   // and those that it may have besides
+    weft_activation_kind activation;
+    uint32_t needs;          // bits of model_layer_tensor that every layer has
+    uint32_t may;            // and those that it may have besides
+    const model_line *lines; // of every layer, up to MODEL_END
 } model_architecture;
 
 // NULL if the family is unknown.

@@ -73,7 +73,7 @@ static bool place_all(arena *a, model_weights *weights)
             !place(a, &model_global_specs[i], &weights->globals[i]))
             return false;
     for (int32_t n = 0; n < a->config->layers; n++)
-        for (uint32_t i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++)
+        for (uint32_t i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++)
             if (a->config->architecture->needs >> i & 1 &&
                 !place(a, &model_layer_specs[i], &weights->layers[n].tensors[i]))
                 return false;

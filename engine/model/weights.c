@@ -82,7 +82,7 @@ static bool bind_layer(binder *b, int32_t n)
 {
     model_layer *layer = &b->weights->layers[n];
     const model_architecture *architecture = b->config->architecture;
-    for (uint32_t i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++) {
+    for (uint32_t i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++) {
         char name[GGUF_MAX_NAME_BYTES + 1];
         bool needs = architecture->needs >> i & 1, may = architecture->may >> i & 1;
         snprintf(name, sizeof name, "blk.%d.%s", n, model_layer_specs[i].name);

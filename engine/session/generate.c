@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/session/session_state.h"
+#include "engine/session/pass.h"
 #include "engine/session/stop_filter.h"
 
 static double now_seconds(void)
@@ -74,7 +74,7 @@ static bool next_token(generator *g, int32_t *token, engine_error *err)
     sampling.params.step = (uint64_t)g->session->length;
     if (!engine_sample(g->session, &sampling, token, err))
         return false;
-    const tokenizer *t = g->session->model->tokenizer;
+    const tokenizer *t = g->session->worker->model->tokenizer;
     if (t && !g->wish->ignore_end && tokenizer_is_end(t, *token)) {
         end(g, ENGINE_FINISH_END);
         return true;
@@ -102,17 +102,17 @@ static bool generate(generator *g, engine_error *err)
             return false;
         if (g->result->first_token_seconds == 0)
             g->result->first_token_seconds = g->result->prompt_seconds + now_seconds() - started;
-        if (!g->done && session->length >= session->model->options.context_tokens)
+        if (!g->done && session->length >= session->worker->settings.options.context_tokens)
             end(g, ENGINE_FINISH_CONTEXT);
         if (g->done)
             break;
         engine_feed feed = {.session = g->session, .ids = &token, .count = 1};
-        if (!engine_eval(session->model, &feed, 1, NULL, NULL, err))
+        if (!engine_eval(session->worker, &feed, 1, NULL, NULL, err))
             return false;
     }
     g->result->generation_seconds = now_seconds() - started;
     bool flush = !g->filter.stopped && g->result->finish != ENGINE_FINISH_CANCEL;
-    if (flush && session->model->tokenizer) {
+    if (flush && session->worker->model->tokenizer) {
         if (!tokenizer_decoder_finish(&g->decoder, &g->piece, err) || !emit(g, err))
             return false;
         stop_filter_end(&g->filter);
@@ -128,16 +128,14 @@ bool engine_generate(engine_session *session, const int32_t *prompt, int32_t pro
     double started = now_seconds();
     if (generation->max_tokens < 0)
         return engine_fail(err, "the number of tokens to generate must not be negative");
-    int32_t reused = engine_session_common(session, prompt, prompt_tokens);
-    if (!engine_session_sync(session, prompt, prompt_tokens, generation->progress, generation->user,
-                             err))
+    if (!session_sync(session, prompt, prompt_tokens, generation->progress, generation->user,
+                      &result->prompt_tokens, err))
         return false;
     result->prompt_seconds = now_seconds() - started;
-    result->prompt_tokens = prompt_tokens - reused;
     generator g = {.session = session, .wish = generation, .result = result};
     g.filter.stops = generation->stops;
-    if (session->model->tokenizer)
-        g.decoder = tokenizer_decoder_start(session->model->tokenizer, 0);
+    if (session->worker->model->tokenizer)
+        g.decoder = tokenizer_decoder_start(session->worker->model->tokenizer, 0);
     bool fine = generate(&g, err);
     tokenizer_text_free(&g.piece);
     stop_filter_free(&g.filter);

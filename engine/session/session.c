@@ -1,27 +1,37 @@
 // SPDX-License-Identifier: MIT
-#include <math.h>
+#include "engine/session/session.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
-#include "engine/session/session_state.h"
 
-engine_session *engine_session_open(engine_model *model, engine_error *err)
+static int32_t pages_for(int32_t tokens)
 {
-    if (model->open_sessions == model->options.max_sessions) {
+    return (tokens + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
+}
+
+engine_session *engine_session_open(engine_worker *worker, engine_error *err)
+{
+    const worker_settings *settings = &worker->settings;
+    if (worker->open_sessions == settings->options.max_sessions) {
         engine_fail(err, "the model was opened for %d sessions and all are open: close one",
-                    model->options.max_sessions);
+                    settings->options.max_sessions);
         return NULL;
     }
     engine_session *session = engine_alloc(1, sizeof *session);
     if (session) {
-        session->model = model;
-        session->ids = engine_alloc((size_t)model->options.context_tokens, sizeof *session->ids);
+        session->worker = worker;
+        session->logits_row = -1;
+        session->ids = engine_alloc((size_t)settings->options.context_tokens, sizeof *session->ids);
         session->page_table =
-            engine_alloc((size_t)model->pages_per_session, sizeof *session->page_table);
-        session->logits = engine_alloc((size_t)model->config.vocab, sizeof *session->logits);
-        model->open_sessions++;
-        if (session->ids && session->page_table && session->logits)
+            engine_alloc((size_t)settings->pages_per_session, sizeof *session->page_table);
+        session->saved = engine_alloc((size_t)worker->model->config.vocab, sizeof *session->saved);
+        while (worker->sessions[session->slot])
+            session->slot++;
+        worker->sessions[session->slot] = session;
+        worker->open_sessions++;
+        if (session->ids && session->page_table && session->saved)
             return session;
     }
     engine_session_close(session);
@@ -33,12 +43,13 @@ void engine_session_close(engine_session *session)
 {
     if (!session)
         return;
-    if (session->page_table)
-        engine_session_truncate(session, 0);
-    session->model->open_sessions--;
+    engine_session_truncate(session, 0);
+    session_drop_logits(session);
+    session->worker->sessions[session->slot] = NULL;
+    session->worker->open_sessions--;
     free(session->ids);
     free(session->page_table);
-    free(session->logits);
+    free(session->saved);
     free(session);
 }
 
@@ -52,86 +63,141 @@ const int32_t *engine_session_tokens(const engine_session *session)
     return session->ids;
 }
 
+// --- pages --------------------------------------------------------------------------------------------
+
+void session_trim(engine_session *session)
+{
+    while (session->pages > pages_for(session->length))
+        page_pool_give(session->worker->pool, session->page_table[--session->pages]);
+}
+
 void engine_session_truncate(engine_session *session, int32_t length)
 {
     if (length < 0)
         length = 0;
-    int32_t needed = (length + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
-    while (session->pages > needed)
-        page_pool_give(session->model->pool, session->page_table[--session->pages]);
     if (length < session->length) {
         session->length = length;
-        session->has_logits = false;
+        session_drop_logits(session);
     }
+    session_trim(session);
 }
 
 bool session_reserve(engine_session *session, int32_t length)
 {
-    int32_t needed = (length + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
-    if (needed - session->pages > page_pool_free_pages(session->model->pool))
+    page_pool *pool = session->worker->pool;
+    int32_t last = session->length / ENGINE_PAGE_TOKENS; // the page of the next token
+    bool copy = length > session->length && last < session->pages &&
+                page_pool_shared(pool, session->page_table[last]);
+    if (pages_for(length) - session->pages + copy > page_pool_free_pages(pool))
         return false;
-    while (session->pages < needed)
-        session->page_table[session->pages++] = page_pool_take(session->model->pool);
+    if (copy) {
+        int32_t page = page_pool_take(pool);
+        page_pool_copy(pool, session->page_table[last], page);
+        page_pool_give(pool, session->page_table[last]);
+        session->page_table[last] = page;
+    }
+    while (session->pages < pages_for(length))
+        session->page_table[session->pages++] = page_pool_take(pool);
     return true;
 }
 
-const float *engine_session_logits(const engine_session *session)
+// Makes the first `length` tokens of `from` those of the session; the first `common` are so already.
+static void share_tokens(engine_session *session, const engine_session *from, int32_t common,
+                         int32_t length)
 {
-    return session->has_logits ? session->logits : NULL;
+    page_pool *pool = session->worker->pool;
+    engine_session_truncate(session, common / ENGINE_PAGE_TOKENS * ENGINE_PAGE_TOKENS);
+    session_drop_logits(session);
+    for (; session->pages < pages_for(length); session->pages++) {
+        session->page_table[session->pages] = from->page_table[session->pages];
+        page_pool_share(pool, session->page_table[session->pages]);
+    }
+    memcpy(session->ids, from->ids, (size_t)length * sizeof *session->ids);
+    session->length = length;
 }
 
-int32_t engine_session_common(const engine_session *session, const int32_t *ids, int32_t count)
+engine_session *engine_session_fork(engine_session *session, engine_error *err)
+{
+    engine_session *fork = engine_session_open(session->worker, err);
+    if (!fork)
+        return NULL;
+    share_tokens(fork, session, 0, session->length);
+    if (session->logits) {
+        memcpy(fork->saved, session->logits,
+               (size_t)session->worker->model->config.vocab * sizeof *fork->saved);
+        fork->logits = fork->saved;
+    }
+    return fork;
+}
+
+// --- prefixes -----------------------------------------------------------------------------------------
+
+static int32_t common_prefix(const engine_session *session, const int32_t *ids, int32_t count)
 {
     int32_t common = 0;
     while (common < session->length && common < count && session->ids[common] == ids[common])
         common++;
-    bool logits_there = common == session->length && session->has_logits;
+    return common;
+}
+
+int32_t engine_session_common(const engine_session *session, const int32_t *ids, int32_t count)
+{
+    int32_t common = common_prefix(session, ids, count);
+    bool logits_there = common == session->length && session->logits;
     return common == count && common > 0 && !logits_there ? common - 1 : common;
 }
 
-bool engine_session_sync(engine_session *session, const int32_t *ids, int32_t count,
-                         engine_progress_fn *progress, void *user, engine_error *err)
+int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count)
 {
-    if (count < 1)
-        return engine_fail(err, "the prompt is empty: give at least one token");
-    if (count > session->model->options.context_tokens)
-        return engine_fail(err,
-                           "the prompt has %d tokens, the context holds %d: shorten it or choose a "
-                           "larger context (--ctx)",
-                           count, session->model->options.context_tokens);
+    const engine_worker *worker = session->worker;
     int32_t common = engine_session_common(session, ids, count);
-    if (common == count)
-        return true;
-    engine_session_truncate(session, common);
-    engine_feed feed = {.session = session, .ids = ids + common, .count = count - common};
-    return engine_eval(session->model, &feed, 1, progress, user, err);
+    // Less than a page more is not worth the copy of a page that sharing may lead to.
+    int32_t most = common + ENGINE_PAGE_TOKENS - 1;
+    const engine_session *best = NULL;
+    for (int32_t n = 0; common < count && n < worker->settings.options.max_sessions; n++) {
+        const engine_session *other = worker->sessions[n];
+        int32_t shared = other && other != session ? common_prefix(other, ids, count - 1) : 0;
+        if (shared > most) {
+            most = shared;
+            best = other;
+        }
+    }
+    if (!best) {
+        engine_session_truncate(session, common);
+        return common;
+    }
+    share_tokens(session, best, common, most);
+    return most;
 }
 
-bool engine_sample(engine_session *session, const engine_sampling *sampling, int32_t *token,
-                   engine_error *err)
+// --- logits -------------------------------------------------------------------------------------------
+
+const float *engine_session_logits(engine_session *session)
 {
-    engine_model *model = session->model;
-    if (!session->has_logits)
-        return engine_fail(err, "there is nothing to sample from: evaluate a token first");
-    weft_sample_params params = sampling->params;
-    int32_t window = sampling->penalty_window > 0 ? sampling->penalty_window : 64;
-    if (window > session->length)
-        window = session->length;
-    params.history = session->ids + session->length - window;
-    params.history_len = window;
-    weft_sample_args args = {.size = sizeof args,
-                             .rows = 1,
-                             .logits = session->logits,
-                             .params = &params,
-                             .tokens = token,
-                             .workspace = model->sampler_workspace,
-                             .workspace_bytes = weft_plan_workspace_bytes(model->sampler)};
-    if (weft_sample_run(model->sampler, &args) != WEFT_OK)
-        return engine_fail(err, "sampling failed: %s", weft_error_text(model->context));
-    // The sampler takes NaN for impossible and chooses such a token only if there is no other.
-    if (isfinite(session->logits[*token]))
-        return true;
-    return engine_fail(err,
-                       "the logits of this model are not finite numbers: its file is damaged or "
-                       "was converted badly, get another");
+    return session->logits;
+}
+
+void session_drop_logits(engine_session *session)
+{
+    if (session->logits_row >= 0)
+        session->worker->logits_owner[session->logits_row] = NULL;
+    session->logits_row = -1;
+    session->logits = NULL;
+}
+
+void session_hold_logits(engine_session *session, int32_t row)
+{
+    const engine_worker *worker = session->worker;
+    session->logits_row = row;
+    session->logits =
+        model_program_logits(worker->program) + (size_t)row * (size_t)worker->model->config.vocab;
+    worker->logits_owner[row] = session;
+}
+
+void session_save_logits(engine_session *session)
+{
+    memcpy(session->saved, session->logits,
+           (size_t)session->worker->model->config.vocab * sizeof *session->saved);
+    session_drop_logits(session);
+    session->logits = session->saved;
 }

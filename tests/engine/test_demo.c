@@ -14,13 +14,14 @@
 #include <jansson.h>
 
 #include "engine/engine.h"
+#include "tests/support/open_worker.h"
 
 enum { MOST_TOKENS = 256 };
 
 // Logits are about 10; two f32 engines differ by a few 1e-5, a wrong kernel by far more.
 static const float LOGIT_TOLERANCE = 2e-3f;
 
-static engine_model *model;
+static engine_worker *worker;
 static json_t *root, *cases;
 
 static int open_all(void **state)
@@ -31,16 +32,16 @@ static int open_all(void **state)
     engine_options options = {.threads = 2, .kv_dtype = WEFT_F32, .exact = true};
     root = json_load_file(WEFT_TEST_GOLDEN "/demo/greedy.json", 0, &json_err);
     cases = json_object_get(root, "cases");
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &options, &err);
-    if (!model)
+    worker = open_worker(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &options, &err);
+    if (!worker)
         fprintf(stderr, "%s\n", err.text);
-    return model && json_array_size(cases) == 3 ? 0 : -1;
+    return worker && json_array_size(cases) == 3 ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    engine_model_close(model);
+    close_worker(worker);
     json_decref(root);
     return 0;
 }
@@ -66,8 +67,8 @@ static void encodes_prompts(void **state)
         int32_t expected[MOST_TOKENS], count = read_ids(json_object_get(c, "ids"), expected);
         tokenizer_ids ids = {0};
         engine_error err = {""};
-        if (!tokenizer_encode(engine_model_tokenizer(model), prompt, strlen(prompt),
-                              TOKENIZER_PARSE_SPECIAL, &ids, &err))
+        if (!tokenizer_encode(engine_model_tokenizer(engine_worker_model(worker)), prompt,
+                              strlen(prompt), TOKENIZER_PARSE_SPECIAL, &ids, &err))
             fail_msg("%s", err.text);
         assert_int_equal(ids.count, count);
         assert_memory_equal(ids.ids, expected, (size_t)count * sizeof *expected);
@@ -91,7 +92,7 @@ static void continues_as_pytorch_does(void **state)
 {
     (void)state;
     engine_model_info info;
-    engine_model_describe(model, &info);
+    engine_model_describe(engine_worker_model(worker), &info);
     float *logits = malloc((size_t)MOST_TOKENS * (size_t)info.vocab * sizeof *logits);
     assert_non_null(logits);
     size_t n;
@@ -103,11 +104,11 @@ static void continues_as_pytorch_does(void **state)
         int32_t added = read_ids(json_object_get(c, "greedy"), ids + prompt);
         assert_in_range(prompt + added, 1, MOST_TOKENS);
         engine_error err = {""};
-        engine_session *session = engine_session_open(model, &err);
+        engine_session *session = engine_session_open(worker, &err);
         assert_non_null(session);
         engine_feed feed = {
             .session = session, .ids = ids, .count = prompt + added, .logits = logits};
-        if (!engine_eval(model, &feed, 1, NULL, NULL, &err))
+        if (!engine_eval(worker, &feed, 1, NULL, NULL, &err))
             fail_msg("%s", err.text);
         const json_t *margins = json_object_get(c, "margins");
         for (int32_t i = 0; i < added; i++)

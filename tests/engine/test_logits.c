@@ -16,6 +16,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/open_worker.h"
 
 static const char *const names[] = {
     "llama_f32",    "llama_f16",    "llama_bf16", "llama_q8_0", "llama_q4_0",   "llama_q4_k",
@@ -79,18 +80,18 @@ static int subject_close(void **state)
     return 0;
 }
 
-static engine_model *open_with(const subject *s, const engine_options *options)
+static engine_worker *open_with(const subject *s, const engine_options *options)
 {
     engine_error err = {{0}};
-    engine_model *model = engine_model_open(s->path, options, &err);
-    if (!model) {
+    engine_worker *worker = open_worker(s->path, options, &err);
+    if (!worker) {
         fail_msg("%s: %s", s->name, err.text);
     }
-    return model;
+    return worker;
 }
 
 // Half-precision weights run as a program would run them; all others where nothing else is rounded.
-static engine_model *open_model(const subject *s, int32_t chunk, int32_t sessions)
+static engine_worker *worker_for(const subject *s, int32_t chunk, int32_t sessions)
 {
     bool half = strstr(s->name, "f16") != NULL;
     engine_options options = {.threads =
@@ -102,20 +103,20 @@ static engine_model *open_model(const subject *s, int32_t chunk, int32_t session
     return open_with(s, &options);
 }
 
-static engine_session *open_session(engine_model *model)
+static engine_session *open_session(engine_worker *worker)
 {
     engine_error err = {{0}};
-    engine_session *session = engine_session_open(model, &err);
+    engine_session *session = engine_session_open(worker, &err);
     if (!session) {
         fail_msg("%s", err.text);
     }
     return session;
 }
 
-static void eval(engine_model *model, const engine_feed *feeds, int32_t count)
+static void eval(engine_worker *worker, engine_feed *feeds, int32_t count)
 {
     engine_error err = {{0}};
-    if (!engine_eval(model, feeds, count, NULL, NULL, &err)) {
+    if (!engine_eval(worker, feeds, count, NULL, NULL, &err)) {
         fail_msg("%s", err.text);
     }
 }
@@ -146,21 +147,21 @@ static void expect_golden(subject *s, const char *how)
     }
 }
 
-// Fills s->logits, the tokens fed `feed` at a time; closes the model.
-static void run(subject *s, engine_model *model, int32_t feed)
+// Fills s->logits, the tokens fed `feed` at a time; closes the worker.
+static void run(subject *s, engine_worker *worker, int32_t feed)
 {
-    engine_session *session = open_session(model);
+    engine_session *session = open_session(worker);
     for (int32_t done = 0; done < s->num_tokens;) {
         int32_t left = s->num_tokens - done;
         engine_feed next = {.session = session,
                             .ids = s->tokens + done,
                             .count = left < feed ? left : feed,
                             .logits = s->logits + (int64_t)done * s->vocab};
-        eval(model, &next, 1);
+        eval(worker, &next, 1);
         done += next.count;
     }
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static void agrees_however_cut(void **state)
@@ -168,7 +169,7 @@ static void agrees_however_cut(void **state)
     subject *s = *state;
     int64_t elements = (int64_t)s->num_tokens * s->vocab;
     for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
-        run(s, open_model(s, cuts[c].chunk, 1), cuts[c].feed);
+        run(s, worker_for(s, cuts[c].chunk, 1), cuts[c].feed);
         expect_golden(s, cuts[c].name);
         if (c == 0) {
             memcpy(s->first, s->logits, (size_t)elements * sizeof *s->first);
@@ -185,10 +186,10 @@ static void agrees_in_a_batch(void **state)
 {
     static const int32_t feeds[][3] = {{80, 37, 99}, {1, 5, 1}, {70, 1, 1}, {1, 0, 30}};
     subject *s = *state;
-    engine_model *model = open_model(s, 64, 3);
+    engine_worker *worker = worker_for(s, 64, 3);
     engine_session *sessions[3];
     for (int i = 0; i < 3; i++) {
-        sessions[i] = open_session(model);
+        sessions[i] = open_session(worker);
     }
     for (size_t round = 0; round < sizeof feeds / sizeof feeds[0]; round++) {
         engine_feed batch[3];
@@ -200,7 +201,7 @@ static void agrees_in_a_batch(void **state)
                     .session = sessions[i], .ids = s->tokens + done, .count = feeds[round][i]};
             }
         }
-        eval(model, batch, count);
+        eval(worker, batch, count);
         for (int i = 0; i < 3; i++) {
             int32_t last = engine_session_length(sessions[i]) - 1;
             float d = distance(engine_session_logits(sessions[i]),
@@ -214,14 +215,14 @@ static void agrees_in_a_batch(void **state)
     for (int i = 0; i < 3; i++) {
         engine_session_close(sessions[i]);
     }
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static void generates_greedily(void **state)
 {
     subject *s = *state;
-    engine_model *model = open_model(s, 512, 1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(s, 512, 1);
+    engine_session *session = open_session(worker);
     engine_generation generation = {.max_tokens = s->greedy, .ignore_end = true};
     engine_result result;
     engine_error err = {{0}};
@@ -235,7 +236,7 @@ static void generates_greedily(void **state)
     assert_memory_equal(engine_session_tokens(session), s->tokens,
                         (size_t)engine_session_length(session) * sizeof *s->tokens);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 // As programs run by default: activations in 8 bits against quantised weights, half-precision cache. What

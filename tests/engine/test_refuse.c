@@ -17,6 +17,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/gguf_tiny_model.h"
+#include "tests/support/open_worker.h"
 #include "tests/support/refusal.h"
 
 static const engine_options small = {.threads = 1, .context_tokens = 16, .chunk_tokens = 4};
@@ -37,30 +38,30 @@ static void replace_text(uint8_t *bytes, size_t size_bytes, const char *from, co
 }
 
 // Opens a file made of these bytes.
-static engine_model *open_bytes(const uint8_t *bytes, size_t size_bytes,
-                                const engine_options *options, engine_error *err)
+static engine_worker *open_bytes(const uint8_t *bytes, size_t size_bytes,
+                                 const engine_options *options, engine_error *err)
 {
     char path[] = P_tmpdir "/weft-model-XXXXXX";
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     assert_true(write(descriptor, bytes, size_bytes) == (ssize_t)size_bytes);
     close(descriptor);
-    engine_model *model = engine_model_open(path, options, err);
+    engine_worker *worker = open_worker(path, options, err);
     unlink(path);
-    return model;
+    return worker;
 }
 
-static engine_model *open_shape(const gguf_tiny_shape *shape)
+static engine_worker *open_shape(const gguf_tiny_shape *shape)
 {
     gguf_writer w = gguf_tiny_model(shape);
     size_t size_bytes;
     uint8_t *bytes = gguf_writer_finish(&w, &size_bytes);
     engine_error err = {""};
-    engine_model *model = open_bytes(bytes, size_bytes, &small, &err);
-    if (model == NULL)
+    engine_worker *worker = open_bytes(bytes, size_bytes, &small, &err);
+    if (worker == NULL)
         fail_msg("refused: %s", err.text);
     free(bytes);
-    return model;
+    return worker;
 }
 
 static const gguf_tiny_shape llama = {.architecture = "llama", .dim = 8};
@@ -88,13 +89,13 @@ static void refuse_writer(gguf_writer *w, const char *fragment)
     free(bytes);
 }
 
-static void evaluate(engine_model *model)
+static void evaluate(engine_worker *worker)
 {
     engine_error err = {""};
-    engine_session *session = engine_session_open(model, &err);
+    engine_session *session = engine_session_open(worker, &err);
     assert_non_null(session);
     engine_feed feed = {.session = session, .ids = (int32_t[]){1, 4, 5, 6, 7}, .count = 5};
-    if (!engine_eval(model, &feed, 1, NULL, NULL, &err))
+    if (!engine_eval(worker, &feed, 1, NULL, NULL, &err))
         fail_msg("not evaluated: %s", err.text);
     const float *logits = engine_session_logits(session);
     for (int i = 0; i < TINY_MODEL_VOCAB; i++)
@@ -112,9 +113,9 @@ static void smallest_models_run(void **state)
         // A vector is a vector also if its second dimension is written out.
         {.architecture = "llama", .matrix_type = 0, .dim = 8, .norms_in_f16 = true}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        engine_model *model = open_shape(&shapes[i]);
-        evaluate(model);
-        engine_model_close(model);
+        engine_worker *worker = open_shape(&shapes[i]);
+        evaluate(worker);
+        close_worker(worker);
     }
 }
 
@@ -175,19 +176,19 @@ static void contradictions_are_refused(void **state)
 static void logits_that_are_no_numbers_are_refused(void **state)
 {
     (void)state;
-    engine_model *model =
+    engine_worker *worker =
         open_shape(&(gguf_tiny_shape){.architecture = "llama", .dim = 8, .norms_are_nan = true});
     const float temperatures[] = {0, 1};
     for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
         engine_error err = {""};
         engine_result result;
-        engine_session *session = engine_session_open(model, &err);
+        engine_session *session = engine_session_open(worker, &err);
         engine_generation wish = {.max_tokens = 3, .sampling.params.temperature = temperatures[i]};
         assert_false(engine_generate(session, (int32_t[]){1, 4}, 2, &wish, &result, &err));
         check_refusal(&err, "not finite numbers");
         engine_session_close(session);
     }
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static void impossible_options_are_refused(void **state)
@@ -216,30 +217,30 @@ static void impossible_options_are_refused(void **state)
 static void impossible_tokens_are_refused(void **state)
 {
     (void)state;
-    engine_model *model = open_shape(&llama);
+    engine_worker *worker = open_shape(&llama);
     engine_error err = {""};
-    engine_session *session = engine_session_open(model, &err);
+    engine_session *session = engine_session_open(worker, &err);
     const int32_t bad_ids[] = {-1, TINY_MODEL_VOCAB, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof bad_ids / sizeof bad_ids[0]; i++) {
         engine_feed feed = {.session = session, .ids = &bad_ids[i], .count = 1};
-        assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+        assert_false(engine_eval(worker, &feed, 1, NULL, NULL, &err));
         check_refusal(&err, "");
         assert_int_equal(engine_session_length(session), 0);
     }
     int32_t ids[17] = {0};
     engine_feed feed = {.session = session, .ids = ids, .count = 17};
-    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_false(engine_eval(worker, &feed, 1, NULL, NULL, &err));
     check_refusal(&err, "16");
     feed.count = -1;
-    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_false(engine_eval(worker, &feed, 1, NULL, NULL, &err));
     assert_int_equal(engine_session_length(session), 0);
     feed.count = 16;
-    assert_true(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
     feed.count = 1;
-    assert_false(engine_eval(model, &feed, 1, NULL, NULL, &err));
+    assert_false(engine_eval(worker, &feed, 1, NULL, NULL, &err));
     assert_int_equal(engine_session_length(session), 16);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 int main(void)

@@ -16,8 +16,9 @@
 
 #include "engine/engine.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/open_worker.h"
 
-enum { CONTEXT = 96, PROMPT = 80 };
+enum { CONTEXT = 96, PROMPT = 80, CHUNK = 32 };
 
 static char path[64];
 static golden *file;
@@ -44,24 +45,41 @@ static int remove_model(void **state)
     return unlink(path);
 }
 
-static engine_model *open_model(int32_t sessions)
+static engine_options options_for(int32_t sessions)
 {
-    engine_options options = {.threads = 2,
-                              .context_tokens = CONTEXT,
-                              .chunk_tokens = 32,
-                              .max_sessions = sessions,
-                              .kv_dtype = WEFT_F32};
-    engine_error err = {""};
-    engine_model *model = engine_model_open(path, &options, &err);
-    if (!model)
-        fail_msg("%s", err.text);
-    return model;
+    return (engine_options){.threads = 2,
+                            .context_tokens = CONTEXT,
+                            .chunk_tokens = CHUNK,
+                            .max_sessions = sessions,
+                            .kv_dtype = WEFT_F32};
 }
 
-static engine_session *open_session(engine_model *model)
+static engine_worker *worker_for(int32_t sessions)
+{
+    engine_options options = options_for(sessions);
+    engine_error err = {""};
+    engine_worker *worker = open_worker(path, &options, &err);
+    if (!worker)
+        fail_msg("%s", err.text);
+    return worker;
+}
+
+// One that runs the same model, with a pool of its own: nothing is shared but the weights.
+static engine_worker *second_worker(const engine_worker *worker)
+{
+    engine_options options = options_for(1);
+    engine_error err = {""};
+    engine_worker *second =
+        engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+    if (!second)
+        fail_msg("%s", err.text);
+    return second;
+}
+
+static engine_session *open_session(engine_worker *worker)
 {
     engine_error err = {""};
-    engine_session *session = engine_session_open(model, &err);
+    engine_session *session = engine_session_open(worker, &err);
     if (!session)
         fail_msg("%s", err.text);
     return session;
@@ -76,7 +94,7 @@ static void sync_to(engine_session *session, const int32_t *ids, int32_t count)
     assert_memory_equal(engine_session_tokens(session), ids, (size_t)count * sizeof *ids);
 }
 
-static void expect_same_logits(const engine_session *a, const engine_session *b)
+static void expect_same_logits(engine_session *a, engine_session *b)
 {
     const float *x = engine_session_logits(a), *y = engine_session_logits(b);
     assert_non_null(x);
@@ -90,8 +108,8 @@ static void expect_same_logits(const engine_session *a, const engine_session *b)
 static void reuses_a_common_prefix(void **state)
 {
     (void)state;
-    engine_model *model = open_model(2);
-    engine_session *used = open_session(model), *fresh = open_session(model);
+    engine_worker *worker = worker_for(1), *apart = second_worker(worker);
+    engine_session *used = open_session(worker), *fresh = open_session(apart);
     int32_t other[PROMPT];
     memcpy(other, tokens, sizeof other);
     for (int32_t i = 50; i < PROMPT; i++)
@@ -107,14 +125,15 @@ static void reuses_a_common_prefix(void **state)
     expect_same_logits(used, fresh);
     engine_session_close(used);
     engine_session_close(fresh);
-    engine_model_close(model);
+    engine_worker_close(apart);
+    close_worker(worker);
 }
 
 static void forgets_what_is_truncated(void **state)
 {
     (void)state;
-    engine_model *model = open_model(2);
-    engine_session *session = open_session(model), *fresh = open_session(model);
+    engine_worker *worker = worker_for(1), *apart = second_worker(worker);
+    engine_session *session = open_session(worker), *fresh = open_session(apart);
     for (int round = 0; round < 20; round++) { // pages must come back, or the pool runs dry
         sync_to(session, tokens, PROMPT);
         engine_session_truncate(session, round % PROMPT);
@@ -126,14 +145,15 @@ static void forgets_what_is_truncated(void **state)
     expect_same_logits(session, fresh);
     engine_session_close(session);
     engine_session_close(fresh);
-    engine_model_close(model);
+    engine_worker_close(apart);
+    close_worker(worker);
 }
 
 static void refuses_what_does_not_fit(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     engine_error err = {""};
     sync_to(session, tokens, 10);
     assert_false(engine_session_sync(session, tokens, CONTEXT + 1, NULL, NULL, &err));
@@ -141,12 +161,12 @@ static void refuses_what_does_not_fit(void **state)
     assert_int_equal(engine_session_length(session), 10);
     engine_feed twice[2] = {{.session = session, .ids = tokens, .count = 1},
                             {.session = session, .ids = tokens, .count = 1}};
-    assert_false(engine_eval(model, twice, 2, NULL, NULL, &err));
-    assert_null(engine_session_open(model, &err));
+    assert_false(engine_eval(worker, twice, 2, NULL, NULL, &err));
+    assert_null(engine_session_open(worker, &err));
     assert_int_equal(engine_session_length(session), 10);
     assert_non_null(engine_session_logits(session));
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 // What a generation wrote, and when it is to be stopped.
@@ -191,8 +211,8 @@ static engine_result generate(engine_session *session, engine_generation wish, l
 static void ends_when_the_context_is_full(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     listener l = {.most = 0};
     engine_result result = generate(session, (engine_generation){.ignore_end = true}, &l);
     assert_int_equal(result.finish, ENGINE_FINISH_CONTEXT);
@@ -201,14 +221,14 @@ static void ends_when_the_context_is_full(void **state)
     assert_int_equal(result.prompt_tokens, PROMPT);
     assert_int_equal(l.progress_calls, (PROMPT + 31) / 32);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static void ends_for_the_reason_it_says(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     listener all = {.most = 0}, l = {.most = 0};
     engine_generation wish = {.max_tokens = 8, .ignore_end = true};
     assert_int_equal(generate(session, wish, &all).finish, ENGINE_FINISH_LENGTH);
@@ -227,7 +247,7 @@ static void ends_for_the_reason_it_says(void **state)
     l.most = 1;
     assert_int_equal(generate(session, wish, &l).finish, ENGINE_FINISH_CANCEL);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static bool refuse_text(void *user, const char *text, size_t bytes)
@@ -240,8 +260,8 @@ static bool refuse_text(void *user, const char *text, size_t bytes)
 static void ends_when_nothing_is_written(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     listener all = {.most = 0};
     engine_generation wish = {.max_tokens = 8, .ignore_end = true};
     generate(session, wish, &all);
@@ -255,14 +275,14 @@ static void ends_when_nothing_is_written(void **state)
     assert_int_equal(result.finish, ENGINE_FINISH_CANCEL);
     assert_int_equal(result.generated_tokens, 1);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static void repeats_with_its_seed(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     listener first = {.most = 0}, again = {.most = 0}, other = {.most = 0};
     engine_generation wish = {.max_tokens = 12, .ignore_end = true};
     wish.sampling.params.temperature = 2;
@@ -274,7 +294,7 @@ static void repeats_with_its_seed(void **state)
     generate(session, wish, &other);
     assert_string_not_equal(first.text, other.text);
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 static bool stop_at_once(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -286,15 +306,15 @@ static bool stop_at_once(void *user, int32_t done_tokens, int32_t all_tokens)
 static void stops_between_passes(void **state)
 {
     (void)state;
-    engine_model *model = open_model(1);
-    engine_session *session = open_session(model);
+    engine_worker *worker = worker_for(1);
+    engine_session *session = open_session(worker);
     engine_error err = {""};
     assert_false(engine_session_sync(session, tokens, PROMPT, stop_at_once, NULL, &err));
     assert_string_equal(err.text, "stopped");
     assert_null(engine_session_logits(session));
     sync_to(session, tokens, PROMPT); // what was evaluated is kept, the rest follows
     engine_session_close(session);
-    engine_model_close(model);
+    close_worker(worker);
 }
 
 int main(void)

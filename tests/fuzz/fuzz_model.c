@@ -28,17 +28,17 @@ static bool is_model(const gguf_file *file)
     return pieces != NULL;
 }
 
-static void evaluate(engine_model *model)
+static void evaluate(engine_worker *worker)
 {
     engine_error err = {""};
-    engine_session *session = engine_session_open(model, &err);
+    engine_session *session = engine_session_open(worker, &err);
     if (session == NULL)
         return;
     const int32_t ids[] = {0, 1, 0, 0, 0};
     engine_feed feed = {.session = session, .ids = ids, .count = 5};
-    if (engine_eval(model, &feed, 1, NULL, NULL, &err)) {
+    if (engine_eval(worker, &feed, 1, NULL, NULL, &err)) {
         feed.count = 1;
-        engine_eval(model, &feed, 1, NULL, NULL, &err);
+        engine_eval(worker, &feed, 1, NULL, NULL, &err);
         int32_t token = 0;
         const engine_sampling sampling = {0};
         engine_sample(session, &sampling, &token, &err);
@@ -55,11 +55,13 @@ static void open_and_evaluate(const uint8_t *data, size_t size_bytes)
         abort();
     engine_error err = {""};
     const engine_options options = {.threads = 1, .context_tokens = 16, .chunk_tokens = 4};
-    engine_model *model = engine_model_open(path, &options, &err);
-    if (model != NULL)
-        evaluate(model);
+    engine_model *model = engine_model_open(path, &err);
+    engine_worker *worker = model != NULL ? engine_worker_open(model, &options, &err) : NULL;
+    if (worker != NULL)
+        evaluate(worker);
     else if (err.text[0] == '\0' || strchr(err.text, '\n') != NULL)
         abort(); // a refusal gives its reason in one line
+    engine_worker_close(worker);
     engine_model_close(model);
     close(descriptor);
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "engine/model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/base/alloc.h"
+#include "engine/model/settings.h"
+#include "engine/model/shapes.h"
+
+static engine_model *start(engine_error *err)
+{
+    engine_model *model = engine_alloc(1, sizeof *model);
+    if (!model)
+        engine_fail(err, "not enough memory for a model");
+    return model;
+}
+
+static bool load(engine_model *model, const char *path, engine_error *err)
+{
+    gguf_string name;
+    model->file = gguf_open(path, err);
+    if (!model->file)
+        return false;
+    if (gguf_get_string(model->file, "general.name", &name) == GGUF_FOUND)
+        gguf_value_text(gguf_find(model->file, "general.name"), model->name, sizeof model->name);
+    if (!model_config_read(&model->config, model->file, err) ||
+        !model_weights_bind(&model->weights, &model->config, model->file, err))
+        return engine_fail_in(err, path);
+    model->tokenizer = tokenizer_from_gguf(model->file, err);
+    if (!model->tokenizer)
+        return engine_fail_in(err, path);
+    if (tokenizer_size(model->tokenizer) <= (size_t)model->config.vocab)
+        return true;
+    engine_fail(err, "the tokenizer has %zu pieces, the embedding only %d rows",
+                tokenizer_size(model->tokenizer), model->config.vocab);
+    return engine_fail_in(err, path);
+}
+
+engine_model *engine_model_open(const char *path, engine_error *err)
+{
+    engine_model *model = start(err);
+    if (model && load(model, path, err))
+        return model;
+    engine_model_close(model);
+    return NULL;
+}
+
+static bool synthesise(engine_model *model, const char *shape, weft_dtype format,
+                       const engine_options *options, engine_error *err)
+{
+    worker_settings settings;
+    snprintf(model->name, sizeof model->name, "%s", shape);
+    return model_shape_config(&model->config, shape, err) &&
+           worker_settings_make(&settings, options, &model->config, err) &&
+           model_weights_synthesise(&model->weights, &model->config, format, settings.pool_bytes,
+                                    err);
+}
+
+engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
+                                      const engine_options *options, engine_error *err)
+{
+    engine_model *model = start(err);
+    if (model && synthesise(model, shape, format, options, err))
+        return model;
+    engine_model_close(model);
+    return NULL;
+}
+
+const char *engine_shape_at(int32_t n)
+{
+    return model_shape_at(n);
+}
+
+void engine_model_close(engine_model *model)
+{
+    if (!model)
+        return;
+    model_weights_free(&model->weights);
+    tokenizer_free(model->tokenizer);
+    gguf_close(model->file);
+    free(model);
+}
+
+// Bytes of the matrices that every generated token reads: all but the embedding, of which one row is
+// looked up, unless it is the output matrix as well.
+static int64_t streamed_bytes(const engine_model *model)
+{
+    const model_tensor *table = &model->weights.globals[MODEL_GLOBAL_EMBEDDING];
+    bool tied = model_output_matrix(&model->weights) == table;
+    int64_t table_bytes = weft_dtype_row_bytes(table->dtype, table->cols) * table->rows;
+    return model->weights.bytes - (tied ? 0 : table_bytes);
+}
+
+void engine_model_describe(const engine_model *model, engine_model_info *info)
+{
+    const model_config *config = &model->config;
+    *info = (engine_model_info){
+        .architecture = config->architecture->name,
+        .name = model->name,
+        .layers = config->layers,
+        .embedding_dim = config->embedding_dim,
+        .q_heads = config->q_heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .feed_forward_dim = config->feed_forward_dim,
+        .vocab = config->vocab,
+        .trained_context = config->trained_context,
+        .window = config->window,
+        .parameters = model->weights.parameters,
+        .weight_bytes = model->weights.bytes,
+        .streamed_bytes = streamed_bytes(model),
+    };
+}
+
+const tokenizer *engine_model_tokenizer(const engine_model *model)
+{
+    return model->tokenizer;
+}
+
+const gguf_file *engine_model_file(const engine_model *model)
+{
+    return model->file;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "engine/model/settings.h"
+
+#include "engine/base/checked.h"
+
+enum {
+    DEFAULT_CONTEXT_TOKENS = 4096,
+    DEFAULT_CHUNK_TOKENS = 512,
+    MAX_CHUNK_TOKENS = 65536,
+    MAX_SESSIONS = 4096,
+    MAX_CONTEXT_TOKENS = 1 << 27,
+    MAX_DEVICES = 1024,
+};
+
+static bool in_range(int32_t value, int32_t high, const char *what, engine_error *err)
+{
+    if (value >= 0 && value <= high)
+        return true;
+    return engine_fail(err, "%s must be 0 (the default) to %d, not %d", what, high, value);
+}
+
+static bool check(const engine_options *options, engine_error *err)
+{
+    if (!in_range(options->device_index, MAX_DEVICES, "the number of the device", err) ||
+        !in_range(options->threads, 1024, "the number of threads", err) ||
+        !in_range(options->context_tokens, MAX_CONTEXT_TOKENS, "the context", err) ||
+        !in_range(options->max_sessions, MAX_SESSIONS, "the number of sessions", err) ||
+        !in_range(options->pool_tokens, INT32_MAX, "the KV pool", err) ||
+        !in_range(options->chunk_tokens, MAX_CHUNK_TOKENS, "the chunk", err))
+        return false;
+    weft_dtype kv = options->kv_dtype;
+    if (kv && kv != WEFT_F32 && kv != WEFT_F16 && kv != WEFT_BF16)
+        return engine_fail(err, "the KV cache must be f32, f16 or bf16, not %s",
+                           weft_dtype_name(kv) ? weft_dtype_name(kv) : "an unknown format");
+    return true;
+}
+
+static void fill_in(engine_options *options, const model_config *config)
+{
+    if (options->context_tokens == 0)
+        options->context_tokens = config->trained_context < DEFAULT_CONTEXT_TOKENS
+                                      ? config->trained_context
+                                      : DEFAULT_CONTEXT_TOKENS;
+    if (options->max_sessions == 0)
+        options->max_sessions = 1;
+    if (options->chunk_tokens == 0)
+        options->chunk_tokens = DEFAULT_CHUNK_TOKENS;
+    int64_t useful = (int64_t)options->context_tokens * options->max_sessions;
+    if (options->chunk_tokens > useful)
+        options->chunk_tokens = (int32_t)useful;
+    if (options->chunk_tokens < options->max_sessions)
+        options->chunk_tokens = options->max_sessions;
+    if (options->kv_dtype == WEFT_DTYPE_NONE)
+        options->kv_dtype = WEFT_F16;
+}
+
+static int64_t pages_for(int64_t tokens)
+{
+    return (tokens + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
+}
+
+bool worker_settings_make(worker_settings *settings, const engine_options *wish,
+                          const model_config *config, engine_error *err)
+{
+    static const engine_options defaults;
+    *settings = (worker_settings){.options = wish ? *wish : defaults};
+    engine_options *options = &settings->options;
+    if (!check(options, err))
+        return false;
+    fill_in(options, config);
+    settings->kv =
+        (weft_kv_layout){options->kv_dtype, config->kv_heads, config->head_dim, ENGINE_PAGE_TOKENS};
+    settings->pages_per_session = (int32_t)pages_for(options->context_tokens);
+    int64_t pages = options->pool_tokens
+                        ? pages_for(options->pool_tokens)
+                        : (int64_t)settings->pages_per_session * options->max_sessions;
+    int64_t page_bytes = weft_kv_page_bytes(&settings->kv);
+    if (page_bytes < 0 || pages > INT32_MAX / ENGINE_PAGE_TOKENS ||
+        !checked_mul_i64(page_bytes, pages, &settings->pool_bytes) ||
+        !checked_mul_i64(settings->pool_bytes, config->layers, &settings->pool_bytes))
+        return engine_fail(err,
+                           "%d sessions of %d tokens do not fit into a KV cache: choose a smaller "
+                           "context",
+                           options->max_sessions, options->context_tokens);
+    settings->pool_pages = (int32_t)pages;
+    return true;
+}

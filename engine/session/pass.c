@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// Forward passes: which tokens of which sessions go into one, and what becomes of their logits.
+#include <string.h>
+
+#include "engine/session/pass.h"
+
+static bool check_feed(const engine_worker *worker, const engine_feed *feeds, int32_t n,
+                       engine_error *err)
+{
+    const engine_feed *feed = &feeds[n];
+    const engine_session *session = feed->session;
+    int32_t context = worker->settings.options.context_tokens, vocab = worker->model->config.vocab;
+    if (session->worker != worker)
+        return engine_fail(err, "a session belongs to another worker");
+    for (int32_t i = 0; i < n; i++)
+        if (feeds[i].session == session)
+            return engine_fail(err, "a session occurs twice in one evaluation");
+    if (feed->count < 0 || feed->done < 0 || feed->done > feed->count ||
+        feed->count - feed->done > context - session->length)
+        return engine_fail(
+            err,
+            "%d tokens behind %d do not fit into the context of %d: shorten the text "
+            "or choose a larger context (--ctx)",
+            feed->count - feed->done, session->length, context);
+    for (int32_t i = feed->done; i < feed->count; i++)
+        if (feed->ids[i] < 0 || feed->ids[i] >= vocab)
+            return engine_fail(err, "token %d is outside the vocabulary: ids go from 0 to %d",
+                               feed->ids[i], vocab - 1);
+    return true;
+}
+
+static void trim_all(const engine_feed *feeds, int32_t count)
+{
+    for (int32_t n = 0; n < count; n++)
+        session_trim(feeds[n].session);
+}
+
+// Takes the pages of all feeds, or none.
+static bool reserve_all(const engine_feed *feeds, int32_t count, engine_error *err)
+{
+    for (int32_t n = 0; n < count; n++) {
+        const engine_feed *feed = &feeds[n];
+        if (session_reserve(feed->session, feed->session->length + feed->count - feed->done))
+            continue;
+        trim_all(feeds, n);
+        return engine_fail(err, "the KV pool is full: close a session or open the model for more");
+    }
+    return true;
+}
+
+// A pass being filled: `taken` tokens of some feeds, one sequence each.
+typedef struct filling {
+    engine_worker *worker;
+    const program_inputs *inputs;
+    pass_outputs *outputs;
+    int32_t tokens, seqs;
+} filling;
+
+static void add_output(filling *f, int32_t row, float *to)
+{
+    f->outputs->rows[f->outputs->count] = row;
+    f->outputs->to[f->outputs->count++] = to;
+}
+
+// Adds the next `take` tokens of a feed.
+static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
+{
+    const program_inputs *in = f->inputs;
+    engine_session *session = feed->session;
+    size_t vocab = (size_t)f->worker->model->config.vocab;
+    for (int32_t i = 0; i < take; i++) {
+        int32_t row = f->tokens++, position = session->length + i, n = feed->done + i;
+        int32_t page = session->page_table[position / ENGINE_PAGE_TOKENS];
+        session->ids[position] = in->ids[row] = feed->ids[n];
+        in->positions[row] = position;
+        in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;
+        if (n == feed->count - 1) {
+            f->outputs->kept_rows[f->outputs->kept_count] = row;
+            f->outputs->kept[f->outputs->kept_count++] = session;
+        } else if (feed->logits)
+            add_output(f, row, feed->logits + (size_t)n * vocab);
+    }
+    int32_t seq = f->seqs++, pages = f->worker->settings.pages_per_session;
+    in->cu_q_lens[seq + 1] = f->tokens;
+    in->kv_lens[seq] = session->length + take;
+    memcpy(in->page_table + (size_t)seq * (size_t)pages, session->page_table,
+           (size_t)session->pages * sizeof *session->page_table);
+}
+
+// Those that wait for one token first, then the others in their order, until the pass is full.
+static void fill(filling *f, const engine_feed *feeds, int32_t count)
+{
+    int32_t room = f->worker->settings.options.chunk_tokens, *taken = f->outputs->taken;
+    f->inputs->cu_q_lens[0] = 0;
+    f->outputs->count = f->outputs->kept_count = 0;
+    for (int32_t n = 0; n < count; n++)
+        taken[n] = feeds[n].count - feeds[n].done == 1;
+    for (int32_t n = 0; n < count; n++)
+        if (taken[n])
+            add_tokens(f, &feeds[n], 1);
+    for (int32_t n = 0; n < count; n++) {
+        int32_t left = feeds[n].count - feeds[n].done;
+        if (left < 2 || f->tokens == room)
+            continue;
+        taken[n] = left < room - f->tokens ? left : room - f->tokens;
+        add_tokens(f, &feeds[n], taken[n]);
+    }
+}
+
+// The rows of logits that this pass will write are nobody's then.
+static void free_rows(filling *f, const engine_feed *feeds, int32_t count)
+{
+    const pass_outputs *out = f->outputs;
+    int32_t rows = model_program_head_rows(f->worker->program);
+    for (int32_t n = 0; n < count; n++)
+        if (out->taken[n])
+            session_drop_logits(feeds[n].session);
+    if (out->count < rows)
+        rows = out->count > out->kept_count ? out->count : out->kept_count;
+    for (int32_t row = 0; row < rows; row++)
+        if (f->worker->logits_owner[row])
+            session_save_logits(f->worker->logits_owner[row]);
+}
+
+// Logits that a caller wants go to his memory; those of last tokens stay where they are made.
+static bool make_logits(filling *f, engine_error *err)
+{
+    const pass_outputs *out = f->outputs;
+    model_program *program = f->worker->program;
+    size_t vocab = (size_t)f->worker->model->config.vocab;
+    int32_t most = model_program_head_rows(program);
+    for (int32_t first = 0; first < out->count; first += most) {
+        int32_t rows = out->count - first < most ? out->count - first : most;
+        if (!model_program_head(program, out->rows + first, rows, err))
+            return false;
+        for (int32_t i = 0; i < rows; i++)
+            memcpy(out->to[first + i], model_program_logits(program) + (size_t)i * vocab,
+                   vocab * sizeof(float));
+    }
+    if (out->kept_count > 0 && !model_program_head(program, out->kept_rows, out->kept_count, err))
+        return false;
+    for (int32_t i = 0; i < out->kept_count; i++)
+        session_hold_logits(out->kept[i], i);
+    return true;
+}
+
+// The pass has been run: what it did becomes part of the timelines.
+static bool commit(const filling *f, engine_feed *feeds, int32_t count)
+{
+    size_t vocab = (size_t)f->worker->model->config.vocab;
+    bool more = false;
+    for (int32_t n = 0; n < count; n++) {
+        engine_feed *feed = &feeds[n];
+        feed->session->length += f->outputs->taken[n];
+        feed->done += f->outputs->taken[n];
+        more = more || feed->done < feed->count;
+        if (f->outputs->taken[n] && feed->done == feed->count && feed->logits)
+            memcpy(feed->logits + (size_t)(feed->count - 1) * vocab, feed->session->logits,
+                   vocab * sizeof(float));
+    }
+    return more;
+}
+
+bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
+                 engine_error *err)
+{
+    filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0};
+    if (count < 0 || count > worker->settings.options.max_sessions)
+        return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
+                           worker->settings.options.max_sessions);
+    for (int32_t n = 0; n < count; n++)
+        if (!check_feed(worker, feeds, n, err))
+            return false;
+    if (!reserve_all(feeds, count, err))
+        return false;
+    fill(&f, feeds, count);
+    free_rows(&f, feeds, count);
+    if (f.tokens > 0 &&
+        (!model_program_forward(worker->program, f.tokens, f.seqs, err) || !make_logits(&f, err))) {
+        for (int32_t n = 0; n < count; n++)
+            if (f.outputs->taken[n])
+                session_drop_logits(feeds[n].session);
+        trim_all(feeds, count);
+        return false;
+    }
+    bool left = commit(&f, feeds, count);
+    if (more)
+        *more = left;
+    return true;
+}
+
+bool engine_eval(engine_worker *worker, engine_feed *feeds, int32_t count,
+                 engine_progress_fn *progress, void *user, engine_error *err)
+{
+    int64_t all = 0;
+    for (int32_t n = 0; n < count; n++) {
+        feeds[n].done = 0;
+        all += feeds[n].count;
+    }
+    if (all > INT32_MAX)
+        return engine_fail(err, "more than 2^31 tokens at once: evaluate in pieces");
+    for (bool more = true; more;) {
+        if (!engine_pass(worker, feeds, count, &more, err))
+            return false;
+        int32_t done = 0;
+        for (int32_t n = 0; n < count; n++)
+            done += feeds[n].done;
+        if (progress && !progress(user, done, (int32_t)all) && more) {
+            trim_all(feeds, count);
+            return engine_fail(err, "stopped");
+        }
+    }
+    return true;
+}
+
+bool session_sync(engine_session *session, const int32_t *ids, int32_t count,
+                  engine_progress_fn *progress, void *user, int32_t *evaluated, engine_error *err)
+{
+    int32_t context = session->worker->settings.options.context_tokens;
+    if (count < 1)
+        return engine_fail(err, "the prompt is empty: give at least one token");
+    if (count > context)
+        return engine_fail(err,
+                           "the prompt has %d tokens, the context holds %d: shorten it or choose a "
+                           "larger context (--ctx)",
+                           count, context);
+    int32_t reused = session_reuse(session, ids, count);
+    *evaluated = count - reused;
+    if (reused == count)
+        return true;
+    engine_feed feed = {.session = session, .ids = ids + reused, .count = count - reused};
+    return engine_eval(session->worker, &feed, 1, progress, user, err);
+}
+
+bool engine_session_sync(engine_session *session, const int32_t *ids, int32_t count,
+                         engine_progress_fn *progress, void *user, engine_error *err)
+{
+    int32_t evaluated;
+    return session_sync(session, ids, count, progress, user, &evaluated, err);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_SESSION_SESSION_H
+#define ENGINE_SESSION_SESSION_H
+
+// A timeline: its tokens, its pages, where its logits are. Knows nothing of passes.
+
+#include "engine/worker/worker.h"
+
+struct engine_session {
+    engine_worker *worker;
+    int32_t slot;        // in worker->sessions
+    int32_t length;      // tokens whose keys and values are in the pool
+    int32_t pages;       // held
+    int32_t *ids;        // [context_tokens]
+    int32_t *page_table; // [pages_per_session]
+    int32_t logits_row;  // of the program's logits; -1: none of them
+    float *logits;       // after the last token: that row, or `saved`; NULL: there are none
+    float *saved;        // [vocab], where they go when a pass needs the row that they were made in
+};
+
+// Takes pages until the session can hold `length` tokens, and copies a shared page that the next token
+// would be written to. False (and the session as it was) if there are too few.
+bool session_reserve(engine_session *session, int32_t length);
+
+// Gives back the pages that its tokens do not need.
+void session_trim(engine_session *session);
+
+// Logits: forgotten; left by a pass in a row of the program's; moved out of that row.
+void session_drop_logits(engine_session *session);
+void session_hold_logits(engine_session *session, int32_t row);
+void session_save_logits(engine_session *session);
+
+// Cuts the timeline back to what it has in common with `ids`, or shares the pages of another session that
+// has more of them. Returns how many of the ids need no evaluation; not all, unless logits are there.
+int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count);
+
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_WORKER_PROGRAM_H
+#define ENGINE_WORKER_PROGRAM_H
+
+// The forward pass of a model as a list of steps {plan, arguments}, made once: what a family's lines ask
+// for, layer by layer, with the addresses of weights, buffers and pages already in place. A pass sets the
+// number of tokens and walks the list.
+
+#include "engine/cache/page_pool.h"
+#include "engine/model/weights.h"
+
+typedef struct model_program model_program;
+
+typedef struct program_bounds {
+    int32_t max_tokens, max_seqs; // in one pass
+    int32_t max_kv_len;
+    int32_t max_seq_pages; // of one sequence
+    bool exact;            // activations stay f32
+} program_bounds;
+
+// The config, weights, pool and context must outlive the program.
+model_program *model_program_make(weft_context *context, const model_config *config,
+                                  const model_weights *weights, const page_pool *pool,
+                                  const weft_kv_layout *kv, const program_bounds *bounds,
+                                  engine_error *err);
+void model_program_free(model_program *program); // may be NULL
+
+int64_t model_program_buffer_bytes(const model_program *program);
+
+// The n-th distinct plan, in words; NULL past the last.
+const char *model_program_plan_at(const model_program *program, int32_t n);
+
+// What a pass is told. The arrays are the program's; the caller fills them in.
+typedef struct program_inputs {
+    int32_t *ids;        // [max_tokens]
+    int32_t *positions;  // [max_tokens]
+    int32_t *slots;      // [max_tokens], where each token's key and value go
+    int32_t *cu_q_lens;  // [max_seqs + 1]
+    int32_t *kv_lens;    // [max_seqs], with the new tokens
+    int32_t *page_table; // [max_seqs][max_seq_pages]
+} program_inputs;
+
+const program_inputs *model_program_inputs(model_program *program);
+
+// Runs the tokens of `seqs` sequences through all layers.
+bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
+
+// Logits of `count` tokens of the last forward pass, 1 to model_program_head_rows. Token rows[i] becomes
+// row i of model_program_logits.
+bool model_program_head(model_program *program, const int32_t *rows, int32_t count,
+                        engine_error *err);
+int32_t model_program_head_rows(const model_program *program); // at least max_seqs
+float *model_program_logits(const model_program *program);     // [head_rows][vocab]
+
+#endif

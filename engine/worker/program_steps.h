@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_WORKER_PROGRAM_STEPS_H
+#define ENGINE_WORKER_PROGRAM_STEPS_H
+
+// What a program holds; shared by the file that makes it and the file that runs it.
+
+#include "engine/worker/program.h"
+
+typedef enum step_kind {
+    STEP_EMBEDDING,
+    STEP_NORM,
+    STEP_LINEAR,
+    STEP_APPEND,
+    STEP_ATTENTION,
+    STEP_ACTIVATION,
+} step_kind;
+
+// One run. Everything is in place but the number of rows.
+typedef struct program_step {
+    step_kind kind;
+    int32_t rows_per_token; // of NORM: heads
+    const weft_plan *plan;
+    union {
+        weft_embedding_args embedding;
+        weft_norm_args norm;
+        weft_linear_args linear;
+        weft_kv_append_args append;
+        weft_attention_args attention;
+        weft_activation_args activation;
+    } args;
+} program_step;
+
+typedef struct step_list {
+    program_step *steps;
+    int32_t count, room;
+} step_list;
+
+// A plan and the descriptor it was made from: equal descriptors share a plan.
+typedef struct program_plan {
+    step_kind kind;
+    union {
+        weft_embedding_desc embedding;
+        weft_norm_desc norm;
+        weft_linear_desc linear;
+        weft_kv_append_desc append;
+        weft_attention_desc attention;
+        weft_activation_desc activation;
+    } desc;
+    weft_plan *plan;
+} program_plan;
+
+struct model_program {
+    weft_context *context;
+    const model_config *config;
+    const model_weights *weights;
+    const page_pool *pool;
+    weft_kv_layout kv;
+    program_bounds bounds;
+    weft_rope_params rope;
+    program_plan *plans;
+    int32_t plan_count;
+    step_list layers; // embedding, then all layers
+    step_list gather; // rows that logits are wanted of, from X to NORMED
+    step_list head;   // NORMED to logits
+    float *buffers[MODEL_BUFFER_COUNT];
+    program_inputs inputs;
+    int32_t *rows; // [head_rows], read by `gather`
+    int32_t head_rows;
+    float *logits;
+    void *workspace;
+    size_t workspace_bytes;
+    void *memory; // of all buffers
+    size_t memory_bytes;
+};
+
+#endif

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "engine/worker/worker.h"
+
+#include <stdlib.h>
+
+#include "engine/base/alloc.h"
+
+static bool open_context(engine_worker *worker, engine_error *err)
+{
+    const engine_options *options = &worker->settings.options;
+    worker->threads = thread_pool_create(options->threads, err);
+    if (!worker->threads)
+        return false;
+    weft_executor executor = thread_pool_executor(worker->threads);
+    weft_context_desc desc = {
+        .size = sizeof desc, .device = options->device, .executor = &executor};
+    if (weft_context_create(&desc, &worker->context) == WEFT_OK)
+        return true;
+    return engine_fail(err, "%s", weft_error_text(NULL));
+}
+
+static bool open_program(engine_worker *worker, engine_error *err)
+{
+    const worker_settings *settings = &worker->settings;
+    const engine_model *model = worker->model;
+    const program_bounds bounds = {.max_tokens = settings->options.chunk_tokens,
+                                   .max_seqs = settings->options.max_sessions,
+                                   .max_kv_len = settings->options.context_tokens,
+                                   .max_seq_pages = settings->pages_per_session,
+                                   .exact = settings->options.exact};
+    worker->pool = page_pool_create(&settings->kv, model->config.layers, settings->pool_pages, err);
+    if (!worker->pool)
+        return false;
+    worker->program = model_program_make(worker->context, &model->config, &model->weights,
+                                         worker->pool, &settings->kv, &bounds, err);
+    return worker->program != NULL;
+}
+
+static bool open_sampler(engine_worker *worker, engine_error *err)
+{
+    size_t sessions = (size_t)worker->settings.options.max_sessions;
+    weft_sample_desc desc = {.size = sizeof desc,
+                             .max_rows = worker->settings.options.max_sessions,
+                             .vocab = worker->model->config.vocab};
+    if (weft_sample_plan(worker->context, &desc, &worker->sampler) != WEFT_OK)
+        return engine_fail(err, "sampling cannot be planned: %s", weft_error_text(worker->context));
+    size_t bytes = weft_plan_workspace_bytes(worker->sampler);
+    worker->sampler_workspace = aligned_alloc(64, (bytes / 64 + 1) * 64);
+    worker->sampler_params = engine_alloc(sessions, sizeof *worker->sampler_params);
+    worker->sampled = engine_alloc(sessions, sizeof *worker->sampled);
+    return (worker->sampler_workspace && worker->sampler_params && worker->sampled) ||
+           engine_fail(err, "not enough memory for sampling");
+}
+
+static bool open_tables(engine_worker *worker, engine_error *err)
+{
+    size_t tokens = (size_t)worker->settings.options.chunk_tokens;
+    size_t sessions = (size_t)worker->settings.options.max_sessions;
+    size_t head_rows = (size_t)model_program_head_rows(worker->program);
+    pass_outputs *out = &worker->outputs;
+    out->rows = engine_alloc(tokens, sizeof *out->rows);
+    out->to = engine_alloc(tokens, sizeof *out->to);
+    out->kept_rows = engine_alloc(sessions, sizeof *out->kept_rows);
+    out->kept = engine_alloc(sessions, sizeof *out->kept);
+    out->taken = engine_alloc(sessions, sizeof *out->taken);
+    worker->logits_owner = engine_alloc(head_rows, sizeof *worker->logits_owner);
+    worker->sessions = engine_alloc(sessions, sizeof *worker->sessions);
+    return (out->rows && out->to && out->kept_rows && out->kept && out->taken &&
+            worker->logits_owner && worker->sessions) ||
+           engine_fail(err, "not enough memory for batches of %d tokens", (int)tokens);
+}
+
+engine_worker *engine_worker_open(engine_model *model, const engine_options *options,
+                                  engine_error *err)
+{
+    engine_worker *worker = engine_alloc(1, sizeof *worker);
+    if (!worker) {
+        engine_fail(err, "not enough memory for a worker");
+        return NULL;
+    }
+    worker->model = model;
+    if (worker_settings_make(&worker->settings, options, &model->config, err) &&
+        open_context(worker, err) && open_program(worker, err) && open_sampler(worker, err) &&
+        open_tables(worker, err))
+        return worker;
+    engine_worker_close(worker);
+    return NULL;
+}
+
+void engine_worker_close(engine_worker *worker)
+{
+    if (!worker)
+        return;
+    model_program_free(worker->program);
+    page_pool_free(worker->pool);
+    weft_plan_destroy(worker->sampler);
+    free(worker->sampler_workspace);
+    free(worker->sampler_params);
+    free(worker->sampled);
+    free(worker->outputs.rows);
+    free(worker->outputs.to);
+    free(worker->outputs.kept_rows);
+    free(worker->outputs.kept);
+    free(worker->outputs.taken);
+    free(worker->logits_owner);
+    free(worker->sessions);
+    weft_context_destroy(worker->context);
+    thread_pool_free(worker->threads);
+    free(worker);
+}
+
+void engine_worker_describe(const engine_worker *worker, engine_worker_info *info)
+{
+    const worker_settings *settings = &worker->settings;
+    *info = (engine_worker_info){
+        .kv_bytes_per_token = settings->pool_bytes / settings->pool_pages / ENGINE_PAGE_TOKENS,
+        .kv_pool_bytes = settings->pool_bytes,
+        .buffer_bytes = model_program_buffer_bytes(worker->program),
+        .context_tokens = settings->options.context_tokens,
+        .chunk_tokens = settings->options.chunk_tokens,
+        .page_tokens = ENGINE_PAGE_TOKENS,
+        .pool_pages = settings->pool_pages,
+        .free_pages = page_pool_free_pages(worker->pool),
+    };
+}
+
+const char *engine_worker_plan_at(const engine_worker *worker, int32_t n)
+{
+    return model_program_plan_at(worker->program, n);
+}
+
+const engine_model *engine_worker_model(const engine_worker *worker)
+{
+    return worker->model;
+}
+
+weft_context *engine_worker_context(const engine_worker *worker)
+{
+    return worker->context;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_WORKER_WORKER_H
+#define ENGINE_WORKER_WORKER_H
+
+// What a worker holds: everything that runs a model on one device.
+
+#include "engine/base/thread_pool.h"
+#include "engine/model/model.h"
+#include "engine/model/settings.h"
+#include "engine/worker/program.h"
+
+// Whose logits a pass left where, and which tokens of a pass logits are wanted of; reused from pass to pass.
+typedef struct pass_outputs {
+    int32_t *rows;         // [max_tokens] of the pass that go to a caller's memory
+    float **to;            // [max_tokens] where they go
+    int32_t count;         //
+    int32_t *kept_rows;    // [max_sessions] last tokens, whose logits stay where they are made
+    engine_session **kept; // [max_sessions] their sessions
+    int32_t kept_count;    //
+    int32_t *taken;        // [max_sessions] tokens of each feed
+} pass_outputs;
+
+struct engine_worker {
+    const engine_model *model;
+    worker_settings settings;
+    thread_pool *threads;
+    weft_context *context;
+    page_pool *pool;
+    model_program *program;
+    pass_outputs outputs;
+    engine_session **logits_owner; // [head_rows] of the program's logits: whose they are, or NULL
+    weft_plan *sampler;
+    void *sampler_workspace;
+    weft_sample_params *sampler_params; // [max_sessions]
+    int32_t *sampled;                   // [max_sessions]
+    engine_session **sessions;          // [max_sessions], those that are open
+    int32_t open_sessions;
+};
+
+#endif

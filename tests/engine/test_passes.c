@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// What passes and the KV pool do for several sessions: order, budget, shared pages, logits that stay.
+#define _XOPEN_SOURCE 700
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/golden_model.h"
+#include "tests/support/open_worker.h"
+
+enum { CONTEXT = 192, PAGE = 64, CHUNK = 32, SESSIONS = 4 };
+
+static char path[64];
+static golden *file;
+static const int32_t *tokens;
+static int32_t vocab;
+static engine_worker *worker, *apart; // two of the same model; nothing but weights is shared
+static float *expected;
+
+static engine_worker *start(int32_t sessions, int32_t pool_tokens)
+{
+    engine_options options = {.threads = 2,
+                              .context_tokens = CONTEXT,
+                              .chunk_tokens = CHUNK,
+                              .max_sessions = sessions,
+                              .pool_tokens = pool_tokens,
+                              .kv_dtype = WEFT_F32};
+    engine_error err = {""};
+    engine_worker *made = open_worker(path, &options, &err);
+    if (!made)
+        print_error("%s\n", err.text);
+    return made;
+}
+
+static int write_model(void **state)
+{
+    (void)state;
+    file = golden_open("models/llama_f32.safetensors");
+    snprintf(path, sizeof path, P_tmpdir "/weft-passes-XXXXXX");
+    int descriptor = mkstemp(path);
+    if (!file || descriptor < 0 || close(descriptor) != 0 || !golden_model_write(file, path))
+        return -1;
+    tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
+    vocab = (int32_t)golden_number(file, "model", "vocab", 0);
+    expected = malloc((size_t)vocab * sizeof *expected);
+    worker = start(SESSIONS, 0);
+    apart = start(1, 0);
+    return expected && worker && apart ? 0 : -1;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    close_worker(worker);
+    close_worker(apart);
+    golden_close(file);
+    free(expected);
+    return unlink(path);
+}
+
+static engine_session *open_session(engine_worker *of)
+{
+    engine_error err = {""};
+    engine_session *session = engine_session_open(of, &err);
+    if (!session)
+        fail_msg("%s", err.text);
+    return session;
+}
+
+static void eval(engine_session *session, const int32_t *ids, int32_t count)
+{
+    engine_error err = {""};
+    engine_feed feed = {.session = session, .ids = ids, .count = count};
+    if (!engine_eval(worker, &feed, 1, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+}
+
+static int32_t free_pages(void)
+{
+    engine_worker_info info;
+    engine_worker_describe(worker, &info);
+    return info.free_pages;
+}
+
+// The session's logits are those of a timeline that was evaluated alone.
+static void expect_logits(engine_session *session)
+{
+    engine_error err = {""};
+    engine_session *alone = open_session(apart);
+    if (!engine_session_sync(alone, engine_session_tokens(session), engine_session_length(session),
+                             NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    memcpy(expected, engine_session_logits(alone), (size_t)vocab * sizeof *expected);
+    engine_session_close(alone);
+    const float *logits = engine_session_logits(session);
+    assert_non_null(logits);
+    for (int32_t i = 0; i < vocab; i++)
+        if (!(fabsf(logits[i] - expected[i]) <= 1e-4f))
+            fail_msg("logit %d is %g, alone it is %g", i, (double)logits[i], (double)expected[i]);
+}
+
+static void decodes_do_not_wait_for_prompts(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_session *talking[2] = {open_session(worker), open_session(worker)};
+    engine_session *reading = open_session(worker);
+    eval(talking[0], tokens, 10);
+    eval(talking[1], tokens + 50, 20);
+    bool more;
+    engine_feed prompt = {.session = reading, .ids = tokens + 100, .count = 100};
+    int32_t passes = 0;
+    for (more = true; more; passes++) {
+        engine_feed feeds[3] = {prompt,
+                                {.session = talking[0], .ids = tokens + 10 + passes, .count = 1},
+                                {.session = talking[1], .ids = tokens + 70 + passes, .count = 1}};
+        if (!engine_pass(worker, feeds, 3, &more, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(feeds[1].done, 1); // every pass brings both a token further
+        assert_int_equal(feeds[2].done, 1);
+        int32_t room = CHUNK - 2, left = prompt.count - prompt.done;
+        assert_int_equal(feeds[0].done - prompt.done, left < room ? left : room);
+        prompt.done = feeds[0].done;
+    }
+    assert_int_equal(passes, 4); // 100 tokens in pieces of 30
+    expect_logits(talking[0]);
+    expect_logits(talking[1]);
+    expect_logits(reading);
+    engine_session_close(talking[0]);
+    engine_session_close(talking[1]);
+    engine_session_close(reading);
+}
+
+static void logits_stay_while_others_go_on(void **state)
+{
+    (void)state;
+    engine_session *sessions[3];
+    for (int i = 0; i < 3; i++) {
+        sessions[i] = open_session(worker);
+        eval(sessions[i], tokens + 30 * i, 20 + i);
+    }
+    for (int i = 0; i < 3; i++)
+        expect_logits(sessions[i]);
+    eval(sessions[1], tokens, 1);
+    eval(sessions[2], tokens, 40);
+    for (int i = 0; i < 3; i++)
+        expect_logits(sessions[i]);
+    for (int i = 0; i < 3; i++)
+        engine_session_close(sessions[i]);
+}
+
+static void forks_share_pages(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    int32_t before = free_pages();
+    engine_session *first = open_session(worker);
+    eval(first, tokens, PAGE + 10);
+    assert_int_equal(free_pages(), before - 2);
+    engine_session *fork = engine_session_fork(first, &err);
+    assert_non_null(fork);
+    assert_int_equal(free_pages(), before - 2);
+    expect_logits(fork);
+    eval(fork, tokens + 200, 3); // the half-full page is copied, the full one is not
+    assert_int_equal(free_pages(), before - 3);
+    eval(first, tokens + 210, 5);
+    assert_int_equal(free_pages(), before - 3); // nobody else holds it now
+    expect_logits(fork);
+    expect_logits(first);
+    engine_session_close(first);
+    assert_int_equal(free_pages(), before - 2);
+    eval(fork, tokens, 1);
+    expect_logits(fork);
+    engine_session_close(fork);
+    assert_int_equal(free_pages(), before);
+}
+
+static void equal_prefixes_share_pages(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    int32_t before = free_pages();
+    engine_session *first = open_session(worker), *second = open_session(worker);
+    eval(first, tokens, 2 * PAGE + 10);
+    int32_t ids[CONTEXT];
+    memcpy(ids, tokens, sizeof ids);
+    ids[PAGE + 20] = (ids[PAGE + 20] + 1) % vocab;
+    engine_generation wish = {.max_tokens = 1, .ignore_end = true};
+    engine_result result;
+    if (!engine_generate(second, ids, PAGE + 40, &wish, &result, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(result.prompt_tokens, 20); // what lies before the difference was there
+    assert_int_equal(free_pages(), before - 3 - 1);
+    expect_logits(second);
+    expect_logits(first);
+    engine_session_close(first);
+    eval(second, tokens, 30);
+    expect_logits(second);
+    engine_session_close(second);
+    assert_int_equal(free_pages(), before);
+}
+
+static void a_full_pool_is_refused(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_worker *small = start(3, 2 * PAGE), *usual = worker;
+    assert_non_null(small);
+    worker = small;
+    engine_session *first = open_session(small);
+    eval(first, tokens, PAGE + 1);
+    engine_session *fork = engine_session_fork(first, &err);
+    engine_feed feed = {.session = fork, .ids = tokens, .count = 1};
+    assert_non_null(fork);
+    assert_false(engine_pass(small, &feed, 1, NULL, &err)); // no page for the copy
+    assert_non_null(strstr(err.text, "the KV pool is full"));
+    assert_int_equal(engine_session_length(fork), PAGE + 1);
+    expect_logits(fork);
+    engine_session_close(first);
+    eval(fork, tokens, 1); // the page is its own now
+    expect_logits(fork);
+    engine_session_close(fork);
+    worker = usual;
+    close_worker(small);
+}
+
+static void samples_many_rows_as_one_by_one(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_session *sessions[SESSIONS];
+    engine_feed feeds[SESSIONS];
+    engine_sampling sampling[SESSIONS];
+    engine_draw draws[SESSIONS];
+    for (int i = 0; i < SESSIONS; i++) {
+        sessions[i] = open_session(worker);
+        feeds[i] = (engine_feed){.session = sessions[i], .ids = tokens + 40 * i, .count = 5 + i};
+        sampling[i] = (engine_sampling){.params.temperature = 0.7f * (float)i,
+                                        .params.repetition_penalty = 1.2f,
+                                        .params.seed = (uint64_t)i};
+        draws[i] = (engine_draw){.session = sessions[i], .sampling = &sampling[i]};
+    }
+    assert_true(engine_eval(worker, feeds, SESSIONS, NULL, NULL, &err));
+    eval(sessions[2], tokens, 3); // its logits lie elsewhere than those of the others
+    if (!engine_sample_all(worker, draws, SESSIONS, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < SESSIONS; i++) {
+        int32_t token;
+        assert_true(engine_sample(sessions[i], &sampling[i], &token, &err));
+        assert_int_equal(token, draws[i].token);
+        engine_session_close(sessions[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decodes_do_not_wait_for_prompts),
+        cmocka_unit_test(logits_stay_while_others_go_on),
+        cmocka_unit_test(forks_share_pages),
+        cmocka_unit_test(equal_prefixes_share_pages),
+        cmocka_unit_test(a_full_pool_is_refused),
+        cmocka_unit_test(samples_many_rows_as_one_by_one),
+    };
+    return cmocka_run_group_tests_name("passes", tests, write_model, remove_model);
+}
