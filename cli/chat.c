@@ -54,9 +54,7 @@ static int parse(conversation *c, int argc, char **argv)
         if (!fine)
             return status;
         if (option == 'n')
-            fine = cli_int32(c->self, "-n", optarg, 0, INT32_MAX, &c->tokens);
-        else if (option == 'p' || option == 'f')
-            return cli_bad_usage(c->self, "-%c belongs to weft run", option);
+            fine = cli_token_limit(c->self, optarg, &c->tokens);
         else if (option >= CLI_OPT_TEMP)
             fine = cli_sampling_option(c->self, option, optarg, &c->sampling);
         else

@@ -33,7 +33,8 @@ int cli_failed(const cli_command *self, const char *format, ...)
 
 // --- options ------------------------------------------------------------------------------------------
 
-// The next option of argv, as getopt_long gives it. Answers --help and words mistakes itself: then it
+// The next option of argv, as getopt_long gives it, under any of the names of next_option.c; -m FILE becomes
+// the first operand unless the command has an option --model. Answers --help and words mistakes itself: then it
 // returns CLI_OPTIONS_END or CLI_OPTIONS_BAD, and *status is what to exit with. Every option has a
 // number; those below are known to cli_model_option.
 enum {
@@ -60,15 +61,19 @@ enum {
     }
 
 #define CLI_MODEL_HELP                                                                             \
-    "  --threads T         threads; default one per core\n"                                        \
+    "  -t, --threads T     threads; default one per core\n"                                        \
     "  --device D          cpu (default) or cuda\n"                                                \
-    "  --ctx C             longest text in tokens; default the model's own, at most 4096\n"        \
+    "  -c, --ctx C         longest text in tokens; default the model's own, at most 4096\n"        \
     "  --chunk N           most tokens in one pass over the weights; default 512\n"                \
     "  --kv-dtype D        format of the KV cache: f16, bf16 or f32\n"                             \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"
 
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status);
+
+// Keeps in *nearest (NULL at first) which of the names seen is so near to a mistyped word that it may
+// have been meant.
+void cli_keep_nearer(const char *word, const char *name, const char **nearest);
 
 // Takes one of CLI_MODEL_OPTIONS; false (with a message) if its value is bad.
 bool cli_model_option(const cli_command *self, int option, const char *value,
@@ -79,6 +84,8 @@ bool cli_int(const cli_command *self, const char *option, const char *text, int6
              int64_t high, int64_t *value);
 bool cli_int32(const cli_command *self, const char *option, const char *text, int32_t low,
                int32_t high, int32_t *value);
+// Most tokens to generate; -1 and 0 are no limit.
+bool cli_token_limit(const cli_command *self, const char *text, int32_t *value);
 bool cli_float(const cli_command *self, const char *option, const char *text, float low, float high,
                float *value);
 bool cli_dtype(const cli_command *self, const char *option, const char *text, weft_dtype *value);
@@ -167,7 +174,7 @@ enum {
     "  --top-k K           draw from the K likeliest tokens; 0 = all (default 40)\n"               \
     "  --top-p P           ... whose probabilities reach P together; 1 = all (default 0.95)\n"     \
     "  --min-p P           ... at least P times as likely as the likeliest (default 0.05)\n"       \
-    "  --seed S            makes the draws repeatable; default from the clock\n"                   \
+    "  -s, --seed S        makes the draws repeatable; default, and -1, from the clock\n"          \
     "  --repeat-penalty R  divides the logits of recent tokens; 1 = off (default)\n"               \
     "  --frequency-penalty F, --presence-penalty F\n"                                              \
     "                      subtracted for each, or for any, recent occurrence (default 0)\n"       \

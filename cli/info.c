@@ -67,7 +67,6 @@ static int info_main(const cli_command *self, int argc, char **argv)
         case CLI_OPTIONS_BAD: return status;
         case OPT_KERNELS: kernels = true; break;
         case OPT_JSON: json = true; break;
-        default: return cli_bad_usage(self, "-%c belongs to weft run", option);
         }
     if (optind < argc)
         return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);

@@ -42,9 +42,6 @@ static int parse(request *wish, int argc, char **argv)
         case OPT_TENSORS: wish->tensors = true; break;
         case OPT_KEYS: wish->keys = true; break;
         case OPT_JSON: wish->json = true; break;
-        case 'p':
-        case 'n':
-        case 'f': return cli_bad_usage(wish->self, "-%c belongs to weft run", option);
         default:
             if (!cli_model_option(wish->self, option, optarg, &wish->options))
                 return CLI_USAGE;

@@ -39,9 +39,6 @@ static bool take_option(request *wish, int option)
         return cli_ids(wish->self, "--tokens", optarg, &wish->ids, &wish->count);
     case OPT_OUT: wish->out = optarg; return true;
     case OPT_STEP: wish->step = true; return true;
-    case 'p':
-    case 'n':
-    case 'f': cli_bad_usage(wish->self, "-%c belongs to weft run", option); return false;
     default: return cli_model_option(wish->self, option, optarg, &wish->options);
     }
 }

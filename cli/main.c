@@ -58,8 +58,14 @@ int main(int argc, char **argv)
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i]->name, name) == 0)
             return settle_output(name, commands[i]->run(commands[i], argc - 1, argv + 1));
+    const char *nearest = NULL;
+    for (int i = 0; i < COMMAND_COUNT && *name; i++)
+        cli_keep_nearer(name, commands[i]->name, &nearest);
     if (!*name)
         print_overview(stderr);
+    else if (nearest)
+        fprintf(stderr, "weft: no command is called '%s', did you mean %s? see weft --help\n", name,
+                nearest);
     else
         fprintf(stderr, "weft: no command is called '%s'; see weft --help\n", name);
     return CLI_USAGE;

@@ -6,39 +6,6 @@
 
 #include "cli/cli.h"
 
-// Words what getopt_long did not understand. For an option that it knows, optopt is its number.
-static int bad_option(const cli_command *self, const char *word, const struct option *options)
-{
-    if (optopt > ' ' && optopt <= '~')
-        return cli_bad_usage(self, "unknown option -%c", optopt);
-    size_t length = strcspn(word, "=");
-    if (optopt != 0)
-        return cli_bad_usage(self, "%.*s takes no value", (int)length, word);
-    for (const struct option *option = options; length > 2 && option->name; option++)
-        if (strncmp(option->name, word + 2, length - 2) == 0)
-            return cli_bad_usage(self, "%.*s may be more than one option", (int)length, word);
-    return cli_bad_usage(self, "unknown option %s", word);
-}
-
-int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
-                    int *status)
-{
-    opterr = 0;
-    int option = getopt_long(argc, argv, ":p:n:f:h", options, NULL);
-    *status = CLI_DONE;
-    if (option == CLI_OPT_HELP || option == 'h') {
-        fputs(self->help, stdout);
-        return CLI_OPTIONS_BAD;
-    }
-    if (option == ':')
-        *status = cli_bad_usage(self, "%s needs a value", argv[optind - 1]);
-    else if (option == '?')
-        *status = bad_option(self, argv[optind - 1], options);
-    else
-        return option;
-    return CLI_OPTIONS_BAD;
-}
-
 bool cli_int(const cli_command *self, const char *option, const char *text, int64_t low,
              int64_t high, int64_t *value)
 {
@@ -61,6 +28,14 @@ bool cli_int32(const cli_command *self, const char *option, const char *text, in
     if (!cli_int(self, option, text, low, high, &wide))
         return false;
     *value = (int32_t)wide;
+    return true;
+}
+
+bool cli_token_limit(const cli_command *self, const char *text, int32_t *value)
+{
+    if (!cli_int32(self, "-n", text, -1, INT32_MAX, value))
+        return false;
+    *value = *value < 0 ? 0 : *value;
     return true;
 }
 

@@ -62,7 +62,7 @@ static bool take_option(request *wish, int option)
     switch (option) {
     case 'p': wish->prompt = optarg; return true;
     case 'f': wish->file = optarg; return true;
-    case 'n': return cli_int32(self, "-n", optarg, 0, INT32_MAX, &wish->tokens);
+    case 'n': return cli_token_limit(self, optarg, &wish->tokens);
     case OPT_RAW: wish->raw = true; return true;
     case OPT_QUIET: wish->quiet = true; return true;
     case OPT_JSON: wish->json = true; return true;

@@ -51,9 +51,10 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_TOP_P: return cli_float(self, "--top-p", value, 0, 1, &params->top_p);
     case CLI_OPT_MIN_P: return cli_float(self, "--min-p", value, 0, 1, &params->min_p);
     case CLI_OPT_SEED:
-        if (!cli_int(self, "--seed", value, 0, INT64_MAX, &seed))
+        if (!cli_int(self, "--seed", value, -1, INT64_MAX, &seed))
             return false;
-        params->seed = (uint64_t)seed;
+        if (seed >= 0)
+            params->seed = (uint64_t)seed;
         return true;
     case CLI_OPT_REPEAT:
         return cli_float(self, "--repeat-penalty", value, 0.01f, 100, &params->repetition_penalty);

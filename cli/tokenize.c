@@ -58,7 +58,6 @@ static int parse(request *wish, int argc, char **argv, const struct option *opti
         case OPT_NO_BOS: wish->no_bos = true; break;
         case OPT_IDS: wish->ids = true; break;
         case OPT_JSON: wish->json = true; break;
-        default: return cli_bad_usage(wish->self, "-%c belongs to weft run", option);
         }
     int wanted = wish->file ? 1 : 2;
     if (argc - optind < wanted)

@@ -130,8 +130,6 @@ int bench_parse(bench *request, const bench_option *own, int argc, char **argv)
     while ((option = cli_next_option(self, argc, argv, set.options, &status)) != CLI_OPTIONS_END) {
         if (option == CLI_OPTIONS_BAD)
             return status;
-        if (option < FIRST_NUMBER)
-            return cli_bad_usage(self, "-%c belongs to weft run", option);
         if (!take(request, set.described[option - FIRST_NUMBER], optarg))
             return CLI_USAGE;
     }

@@ -172,6 +172,37 @@ static void tokens_are_printable(void **state)
     }
 }
 
+// The names that other programs have for options mean the same.
+static void other_names_of_options(void **state)
+{
+    (void)state;
+    char *wanted =
+        OUTPUT_OF("run", "tiny.gguf", "--prompt", "ab", "--raw", "--tokens", "5", "--temp", "1",
+                  "--seed", "7", "--threads", "1", "--ctx", "32", "--ignore-end", "--quiet");
+    char *same =
+        OUTPUT_OF("run", "-m", "tiny.gguf", "-p", "ab", "--raw", "-n", "5", "--temperature", "1",
+                  "-s", "7", "-t", "1", "-c", "32", "--ignore-eos", "--quiet");
+    assert_string_equal(same, wanted);
+    free(same);
+    same =
+        OUTPUT_OF("run", "--raw", "--n-predict", "5", "--temp=1", "-p", "ab", "--model=tiny.gguf",
+                  "--seed=7", "--ctx-size", "32", "--ignore-eos", "--quiet");
+    assert_string_equal(same, wanted);
+    free(same);
+    free(wanted);
+    char *ids = OUTPUT_OF("tokenize", "ab", "-m", "tiny.gguf", "--ids");
+    same = OUTPUT_OF("tokenize", "tiny.gguf", "ab", "--ids");
+    assert_string_equal(ids, same);
+    free(ids);
+    free(same);
+    // Without a limit the context is.
+    json_t *object = JSON_OF("run", "tiny.gguf", "-p", "ab", "--raw", "-n", "-1", "-c", "32",
+                             "--seed", "-1", "--ignore-end", "--json");
+    assert_string_equal(text(object, "finish"), "context");
+    assert_true(number(object, "seed") > 1000000);
+    json_decref(object);
+}
+
 static void tokens_there_and_back(void **state)
 {
     (void)state;
@@ -311,6 +342,7 @@ int main(void)
         cmocka_unit_test(help_lists_the_shapes),
         cmocka_unit_test(version),
         cmocka_unit_test(tokens_are_printable),
+        cmocka_unit_test(other_names_of_options),
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(any_text_there_and_back),
         cmocka_unit_test(inspect_describes),

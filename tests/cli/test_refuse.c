@@ -248,6 +248,16 @@ static void wrong_words(void **state)
     REFUSE(2, "--no-bos", "detokenize", "fine.gguf", "1", "--no-bos");
     REFUSE(2, "--ids", "detokenize", "fine.gguf", "1", "--ids");
     REFUSE(2, "frobnicate", "frobnicate");
+    REFUSE(2, "did you mean --temp?", "run", "fine.gguf", "--tmp", "0");
+    REFUSE(2, "did you mean --n-predict?", "run", "fine.gguf", "--npredict=3");
+    REFUSE(2, "unknown option --flash-attn;", "run", "fine.gguf", "--flash-attn");
+    REFUSE(2, "did you mean inspect?", "inspct", "fine.gguf");
+    REFUSE(2, "-p is no option of weft inspect", "inspect", "fine.gguf", "-p", "a");
+    REFUSE(2, "-s is no option of weft logits", "logits", "fine.gguf", "-s", "1");
+    REFUSE(2, "-c is no option of weft bench linear", "bench", "linear", "-c", "1");
+    REFUSE(2, "unexpected argument 'fine.gguf'", "run", "-m", "fine.gguf", "fine.gguf");
+    REFUSE(2, "unexpected argument 'fine.gguf'", "info", "-m", "fine.gguf");
+    REFUSE(2, "--ctx", "run", "fine.gguf", "-c", "none");
     REFUSE(2, "extra", "info", "extra");
     REFUSE(2, "--bogus", "info", "--bogus");
 }

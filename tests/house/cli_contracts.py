@@ -23,7 +23,7 @@ REFUSED = [
     ("no such command", ["no-such-command"], 2),
     ("no model", ["run"], 2),
     ("unknown option", ["run", "--no-such-option", "{empty}"], 2),
-    ("negative count", ["run", "{empty}", "-p", "a", "-n", "-1"], 2),
+    ("negative count", ["run", "{empty}", "-p", "a", "-n", "-2"], 2),
     ("threads 0", ["run", "{empty}", "-p", "a", "--threads", "0"], 2),
     ("threads 10000", ["run", "{empty}", "-p", "a", "--threads", "10000"], 2),
     ("unknown device", ["run", "{empty}", "-p", "a", "--device", "abacus"], 2),
