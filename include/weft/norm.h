@@ -57,7 +57,7 @@ WEFT_API weft_status weft_norm_plan(weft_context *context, const weft_norm_desc 
  *
  *  Alias    y may be x (same strides); otherwise they must not overlap
  *  Numerics sums in f64 in a fixed order, so that neither the length nor the scale of a row costs
- *           precision; LayerNorm centres in f64; the rest f32: within 5 * 2^-24 (|y| + |bias|)
+ *           precision; a row of zeros with eps 0 gives NaN; LayerNorm centres in f64; the rest f32: within 5 * 2^-24 (|y| + |bias|)
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim,
  *           a bias with RMSNorm
  */

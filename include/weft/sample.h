@@ -67,7 +67,8 @@ WEFT_API weft_status weft_sample_plan(weft_context *context, const weft_sample_d
 /** Runs the plan.
  *
  *  Alias    tokens and logprobs must not overlap anything else; rows may share a history
- *  Numerics probabilities in f32 with f64 sums; NaN logits count as -infinity; a row without any finite
+ *  Numerics probabilities in f32 with f64 sums; NaN logits count as -infinity, which
+ *           no penalty changes; others stay within +-FLT_MAX under any penalty; a row without any finite
  *           logit gives token 0 and
  *           logprob -infinity
  *  Errors   WEFT_EINVAL for NULL pointers, rows outside 0..max_rows, parameters out of range

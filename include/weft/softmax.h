@@ -41,7 +41,9 @@ WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax
  *  Alias    in place: x is input and output
  *  Numerics f32 exponentials with their sum in f64, relative error below (2 |z| + 8) * 2^-24 for
  *           z = scale x_i - m, results below 2^-126 may become 0; a row that is -infinity throughout
- *           gives 0, one with NaN or (after scaling) infinity gives NaN
+ *           (+infinity if scale < 0)
+ *           gives 0, one with NaN or the other infinity gives NaN; finite rows always give
+ *           probabilities
  *  Errors   WEFT_EINVAL for NULL x, rows outside 0..max_rows, a stride below dim
  */
 WEFT_API weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *args);

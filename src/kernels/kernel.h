@@ -18,10 +18,19 @@
 //   avx512bf16  + AVX-512 BF16 (Sapphire Rapids, Zen 4)
 //   neon        Advanced SIMD of AArch64 with half-precision conversion
 //   neondot     + DotProd
-#define WEFT__ISA_MAP(X) X(ref) X(avx2) X(avx512) X(avx512vnni) X(avx512bf16) X(neon) X(neondot)
+//
+// X(name, architecture): the only list of levels in C; flags and files follow from cmake/isa_flags.cmake.
+#define WEFT__ISA_MAP(X)                                                                           \
+    X(ref, ANY)                                                                                    \
+    X(avx2, X86)                                                                                   \
+    X(avx512, X86)                                                                                 \
+    X(avx512vnni, X86)                                                                             \
+    X(avx512bf16, X86)                                                                             \
+    X(neon, ARM64)                                                                                 \
+    X(neondot, ARM64)
 
 enum weft__isa {
-#define WEFT__ISA_ENUM(name) WEFT__ISA_##name,
+#define WEFT__ISA_ENUM(name, architecture) WEFT__ISA_##name,
     WEFT__ISA_MAP(WEFT__ISA_ENUM)
 #undef WEFT__ISA_ENUM
         WEFT__ISA_COUNT

@@ -418,8 +418,13 @@ static void environment_lowers_the_instruction_set(void **state)
     weft_context *context = NULL;
     char *kept = getenv("WEFT_CPU") ? strdup(getenv("WEFT_CPU")) : NULL;
     (void)state;
-    const char *const levels[] = {"ref",        "avx2", "avx512", "avx512vnni",
-                                  "avx512bf16", "neon", "neondot"};
+#if defined(__aarch64__)
+    const char *const levels[] = {"ref", "neon", "neondot"}, *const foreign[] = {"avx2",
+                                                                                 "avx512bf16"};
+#else
+    const char *const levels[] = {"ref", "avx2", "avx512", "avx512vnni", "avx512bf16"},
+                      *const foreign[] = {"neon", "neondot"};
+#endif
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         setenv("WEFT_CPU", levels[i], 1);
         assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
@@ -435,6 +440,13 @@ static void environment_lowers_the_instruction_set(void **state)
         weft_context_destroy(context);
     }
     context = NULL;
+    for (size_t i = 0; i < 2; i++) { // would lower nothing, or everything
+        setenv("WEFT_CPU", foreign[i], 1);
+        assert_int_equal(weft_context_create(NULL, &context), WEFT_EINVAL);
+        assert_non_null(strstr(weft_error_text(NULL), "another architecture"));
+        assert_non_null(strstr(weft_error_text(NULL), levels[2]));
+        assert_null(strstr(strstr(weft_error_text(NULL), ": use "), foreign[i]));
+    }
     setenv("WEFT_CPU", "avx3", 1);
     assert_int_equal(weft_context_create(NULL, &context), WEFT_EINVAL);
     assert_non_null(strstr(weft_error_text(NULL), "avx3"));

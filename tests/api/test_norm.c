@@ -62,6 +62,28 @@ static void spreads_rows(void **state)
     free(y);
 }
 
+// RMSNorm makes the size of a row vanish, whatever it is.
+static void size_does_not_matter(void **state)
+{
+    const float sizes[] = {1e-39f, 1e-20f, 1, 1e25f, 1e38f};
+    weft_kernel_info info;
+    for (int32_t n = 0; weft_kernel_at(*state, n, &info); n++)
+        for (int s = 0; s < 5; s++) {
+            float x[32], y[32];
+            if (strncmp(info.name, "norm_rms", 8) != 0 || !info.usable)
+                continue;
+            for (int i = 0; i < 32; i++)
+                x[i] = i % 2 ? sizes[s] : -sizes[s];
+            weft_plan *plan = plan_of(*state, (weft_norm_desc){.dim = 32, .variant = info.name});
+            weft_norm_args args = {.size = sizeof args, .rows = 1, .x = x, .y = y};
+            assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+            for (int i = 0; i < 32; i++)
+                if (!(fabsf(y[i] - (i % 2 ? 1.0f : -1.0f)) < 1e-6f))
+                    fail_msg("%s of %g: y[%d] = %g", info.name, sizes[s], i, y[i]);
+            weft_plan_destroy(plan);
+        }
+}
+
 static void refuses_descriptors(void **state)
 {
     weft_plan *plan = NULL;
@@ -124,9 +146,8 @@ static void refuses_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(computes_by_hand),
-        cmocka_unit_test(spreads_rows),
-        cmocka_unit_test(refuses_descriptors),
+        cmocka_unit_test(computes_by_hand),     cmocka_unit_test(spreads_rows),
+        cmocka_unit_test(size_does_not_matter), cmocka_unit_test(refuses_descriptors),
         cmocka_unit_test(refuses_arguments),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -142,6 +142,32 @@ static void penalises_the_history(void **state)
     each_variant(*state, penalties);
 }
 
+// A masked token stays masked whatever the penalties are, and one that is not is never worth more than
+// the largest number.
+static void penalties_at_the_end_of_f32(weft_context *context, const char *variant)
+{
+    const float logits[4] = {1, -INFINITY, 0, -1e30f};
+    const int32_t history[8] = {1, 1, 1, 1, 3, 3, 3, 3};
+    float logprob;
+    weft_sample_params params = {.history = history, .history_len = 4, .frequency_penalty = -1e38f};
+    assert_int_equal(sample(context, variant, logits, 4, params, &logprob), 0);
+    assert_true(isfinite(logprob));
+    params.presence_penalty = -3e38f;
+    assert_int_equal(sample(context, variant, logits, 4, params, NULL), 0);
+    params.history_len = 8; // -1e30 * 1e20 + 4e38 + 3e38: below everything, and a number
+    params.repetition_penalty = 1e20f;
+    assert_int_equal(sample(context, variant, logits, 4, params, &logprob), 0);
+    assert_true(isfinite(logprob));
+    params.repetition_penalty = 1;
+    assert_int_equal(sample(context, variant, logits, 4, params, &logprob), 3);
+    assert_true(logprob == 0);
+}
+
+static void penalties_do_not_unmask(void **state)
+{
+    each_variant(*state, penalties_at_the_end_of_f32);
+}
+
 // A row's token depends on nothing but the row: not on the batch, the threads or the executor.
 static void rows_are_independent(void **state)
 {
@@ -248,8 +274,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_the_likeliest),   cmocka_unit_test(draws_with_the_right_shares),
-        cmocka_unit_test(penalises_the_history), cmocka_unit_test(rows_are_independent),
-        cmocka_unit_test(refuses_parameters),
+        cmocka_unit_test(penalises_the_history), cmocka_unit_test(penalties_do_not_unmask),
+        cmocka_unit_test(rows_are_independent),  cmocka_unit_test(refuses_parameters),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

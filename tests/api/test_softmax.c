@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <float.h>
 #include <math.h>
 
 #include "tests/support/context_fixture.h"
@@ -24,6 +25,43 @@ static void normalises(void **state)
         assert_true(fabsf(x[i] - want[i]) < 1e-4f);
     assert_true(x[3] == 0 && x[7] == 0);
     weft_plan_destroy(plan);
+}
+
+// Rows that are finite give probabilities, however large they are: the sentence "x_i - max" is taken
+// before the scale.
+static void large_rows_are_rows(void **state)
+{
+    const struct {
+        float scale, x[8], want[8];
+    } rows[] = {
+        {0.0883883461f,
+         {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX},
+         {0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f}},
+        {1,
+         {-2.5e10f, -2.5e10f, -2.5e10f, -2.5e10f, -2.5e10f, -2.5e10f, -2.5e10f, -2.5e10f},
+         {0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f}},
+        {0.7f, {3e10f, 0, 0, 0, 0, 0, 0, 0}, {1}},
+        {20, {3e38f, 3e38f, -3e38f, 0, 1, 2, 3, 4}, {0.5f, 0.5f}},
+        {-0.5f, {FLT_MAX, -FLT_MAX, -FLT_MAX, 0, 0, 0, 0, 0}, {0, 0.5f, 0.5f}},
+    };
+    weft_kernel_info info;
+    for (int32_t n = 0; weft_kernel_at(*state, n, &info); n++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            weft_plan *plan;
+            float x[8];
+            weft_softmax_desc desc = {
+                .size = sizeof desc, .dim = 8, .scale = rows[r].scale, .variant = info.name};
+            if (strcmp(info.op, "softmax") != 0 || !info.usable)
+                continue;
+            memcpy(x, rows[r].x, sizeof x);
+            assert_int_equal(weft_softmax_plan(*state, &desc, &plan), WEFT_OK);
+            weft_softmax_args args = {.size = sizeof args, .rows = 1, .x = x};
+            assert_int_equal(weft_softmax_run(plan, &args), WEFT_OK);
+            for (int i = 0; i < 8; i++)
+                if (!(fabsf(x[i] - rows[r].want[i]) < 1e-6f))
+                    fail_msg("%s row %zu: x[%d] = %g", info.name, r, i, x[i]);
+            weft_plan_destroy(plan);
+        }
 }
 
 static void refuses(void **state)
@@ -56,6 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normalises),
+        cmocka_unit_test(large_rows_are_rows),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -223,8 +223,9 @@ int main(int argc, char **argv)
     check_catch_crashes();
     uint32_t mask = weft__cpu_isa_mask();
     const char *limit = getenv("WEFT_CPU");
-    if (limit && *limit && !weft__cpu_lower(&mask, limit))
-        return bad_usage("unknown instruction set in WEFT_CPU: ", limit);
+    const char *wrong = limit && *limit ? weft__cpu_lower(&mask, limit) : NULL;
+    if (wrong)
+        return bad_usage("WEFT_CPU is ", wrong);
     for (enum weft__isa isa = 0; isa < WEFT__ISA_COUNT; isa++)
         if (mask >> isa & 1 && !check_level(&options, isa, &total))
             return 1;

@@ -21,8 +21,12 @@ static inline const struct weft__cpu *weft__cpu_of(const weft_context *context)
 // A bit for every enum weft__isa that this CPU has and the operating system saves the registers of.
 uint32_t weft__cpu_isa_mask(void);
 
-// Lowers `mask` to `level` and what lies below it; false if no such level exists.
-bool weft__cpu_lower(uint32_t *mask, const char *level);
+// Lowers `mask` to `level` and what lies below it. NULL, or what `level` is instead of a level of this
+// architecture.
+const char *weft__cpu_lower(uint32_t *mask, const char *level);
+
+// The levels of this architecture, as "ref, avx2, ...".
+const char *weft__cpu_levels(char *text, size_t bytes);
 
 // The name of an enum weft__isa, and of the highest level in a mask.
 const char *weft__cpu_level_name(int32_t isa);

@@ -16,11 +16,11 @@ static weft_status choose_isa(weft_context *context, uint32_t *mask)
 {
     *mask = weft__cpu_isa_mask();
     const char *level = getenv("WEFT_CPU");
-    if (level && *level && !weft__cpu_lower(mask, level))
-        return weft__fail(context, WEFT_EINVAL,
-                          "WEFT_CPU=%.64s is no instruction set of this library: use ref, avx2, "
-                          "avx512, avx512vnni, avx512bf16, neon or neondot",
-                          level);
+    const char *wrong = level && *level ? weft__cpu_lower(mask, level) : NULL;
+    char known[128];
+    if (wrong)
+        return weft__fail(context, WEFT_EINVAL, "WEFT_CPU=%.64s is %s: use %s", level, wrong,
+                          weft__cpu_levels(known, sizeof known));
     return WEFT_OK;
 }
 

@@ -3,6 +3,7 @@
 // operating system saves the registers (XCR0).
 #define _GNU_SOURCE
 #include <sched.h>
+#include <stdio.h>
 
 #include "src/backend/cpu/cpu.h"
 
@@ -74,26 +75,61 @@ uint32_t weft__cpu_isa_mask(void)
 
 #endif
 
-static const char *const isa_names[] = {
-#define WEFT__ISA_NAME(name) #name,
-    WEFT__ISA_MAP(WEFT__ISA_NAME)
-#undef WEFT__ISA_NAME
+enum architecture {
+    ARCHITECTURE_ANY,
+    ARCHITECTURE_X86,
+    ARCHITECTURE_ARM64,
+#if defined(WEFT__X86)
+    ARCHITECTURE_OWN = ARCHITECTURE_X86,
+#elif defined(WEFT__ARM64)
+    ARCHITECTURE_OWN = ARCHITECTURE_ARM64,
+#else
+    ARCHITECTURE_OWN = ARCHITECTURE_ANY,
+#endif
 };
 
-bool weft__cpu_lower(uint32_t *mask, const char *level)
+static const struct {
+    const char *name;
+    enum architecture architecture;
+} levels[] = {
+#define WEFT__ISA_LEVEL(name, architecture) {#name, ARCHITECTURE_##architecture},
+    WEFT__ISA_MAP(WEFT__ISA_LEVEL)
+#undef WEFT__ISA_LEVEL
+};
+
+static bool is_own(uint32_t isa)
+{
+    return levels[isa].architecture == ARCHITECTURE_ANY ||
+           levels[isa].architecture == ARCHITECTURE_OWN;
+}
+
+const char *weft__cpu_lower(uint32_t *mask, const char *level)
 {
     for (uint32_t isa = 0; isa < WEFT__ISA_COUNT; isa++) {
-        if (strcmp(isa_names[isa], level) != 0)
+        if (strcmp(levels[isa].name, level) != 0)
             continue;
+        if (!is_own(isa))
+            return "an instruction set of another architecture";
         *mask &= (2u << isa) - 1;
-        return true;
+        return NULL;
     }
-    return false;
+    return "no instruction set of this library";
+}
+
+const char *weft__cpu_levels(char *text, size_t bytes)
+{
+    size_t length = 0;
+    text[0] = 0;
+    for (uint32_t isa = 0; isa < WEFT__ISA_COUNT; isa++)
+        if (is_own(isa) && length < bytes)
+            length += (size_t)snprintf(text + length, bytes - length, "%s%s", isa ? ", " : "",
+                                       levels[isa].name);
+    return text;
 }
 
 const char *weft__cpu_level_name(int32_t isa)
 {
-    return isa_names[isa];
+    return levels[isa].name;
 }
 
 const char *weft__cpu_isa_name(uint32_t mask)
@@ -101,7 +137,7 @@ const char *weft__cpu_isa_name(uint32_t mask)
     uint32_t isa = WEFT__ISA_COUNT - 1;
     while (isa > 0 && !(mask >> isa & 1u))
         isa--;
-    return isa_names[isa];
+    return levels[isa].name;
 }
 
 int32_t weft__cpu_cores(void)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Normalisation in vectors. Sums are f64: they cost little beside the memory traffic, and neither the
 // length of a row nor its scale then matters. An ISA file includes this after its vocabulary.
+#include <float.h>
 #include <math.h>
 
 #include "src/kernels/norm/norm_kernel.h"
@@ -52,12 +53,28 @@ static int lanes_left(int64_t dim, int64_t i)
     return dim - i < VF32_LANES ? (int)(dim - i) : VF32_LANES;
 }
 
+// Rows so small or so large that 1 / sqrt(mean square) is no ordinary f32.
+static void rms_wide(const struct weft__norm_launch *launch, const weft_norm_args *args,
+                     const float *x, float *y, double scale)
+{
+    for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
+        int n = lanes_left(launch->dim, i);
+        vf64 wide = vf64_mul(vf64_widen(vf32_load_n(x + i, n)), vf64_set1(scale));
+        finish(launch, args, y, vf64_narrow(wide), i, n);
+    }
+}
+
 static void rms(const struct weft__norm_launch *launch, const weft_norm_args *args, const float *x,
                 float *y)
 {
     int64_t dim = launch->dim, i = 0;
     double mean_square = sum_of_squares(x, dim, 0) / (double)dim;
-    vf32 scale = vf32_set1((float)(1 / sqrt(mean_square + launch->eps)));
+    double exact = 1 / sqrt(mean_square + launch->eps);
+    if (!(exact >= FLT_MIN && exact <= FLT_MAX)) {
+        rms_wide(launch, args, x, y, exact);
+        return;
+    }
+    vf32 scale = vf32_set1((float)exact);
     vf32 offset = vf32_set1(launch->weight_offset);
     for (; args->weight && i + VF32_LANES <= dim; i += VF32_LANES) {
         vf32 weight = vf32_add(vf32_load(args->weight + i), offset);

@@ -56,6 +56,11 @@ static void draw_params(struct check_case *c, weft_sample_params *params, int32_
     params->repetition_penalty = check_uniform(c, 0, 2);
     params->frequency_penalty = check_uniform(c, -0.5f, 1);
     params->presence_penalty = check_uniform(c, -0.5f, 1);
+    if (check_range(c, 0, 3) == 0) { // where f32 ends
+        params->frequency_penalty = (float)check_pick(c, 2, -1, 1) * 1e38f;
+        params->presence_penalty = (float)check_pick(c, 3, -1, 0, 1) * 3e38f;
+        params->repetition_penalty = (float)check_pick(c, 2, 0, 1) * 1e30f;
+    }
     params->history_len = check_range(c, 0, 60);
     int32_t *history = check_buffer(c, (size_t)params->history_len * sizeof *history, 4);
     for (int64_t i = 0; i < params->history_len; i++)

@@ -8,8 +8,16 @@
 static float penalised(float logit, int32_t count, const weft_sample_params *params)
 {
     float repetition = params->repetition_penalty == 0 ? 1 : params->repetition_penalty;
-    logit = logit > 0 ? logit / repetition : logit * repetition;
-    return logit - (float)count * params->frequency_penalty - params->presence_penalty;
+    if (logit == -INFINITY)
+        return logit; // masked
+    float own = logit > 0 ? logit / repetition : logit * repetition;
+    float value = own - (float)count * params->frequency_penalty - params->presence_penalty;
+    if (value >= -FLT_MAX && value <= FLT_MAX)
+        return value;
+    // What f32 cannot say f64 can.
+    double wide = logit > 0 ? logit / (double)repetition : logit * (double)repetition;
+    wide -= count * (double)params->frequency_penalty + params->presence_penalty;
+    return (float)fmax(-FLT_MAX, fmin(wide, FLT_MAX));
 }
 
 static bool has_penalty(const weft_sample_params *params)
@@ -33,7 +41,7 @@ void weft__sample_penalise(const weft_sample_params *params,
         float *logit = &scratch->logits[history[i]];
         int32_t *count = &scratch->counts[history[i]];
         if (*count > 0)
-            *logit = fminf(penalised(*logit, *count, params), FLT_MAX);
+            *logit = penalised(*logit, *count, params);
         *count = 0;
     }
 }

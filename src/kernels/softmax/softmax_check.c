@@ -15,16 +15,33 @@ struct problem {
     weft_softmax_args args;
 };
 
+// Finite rows whose products lie where f32 ends, or far from 0 and close together.
+static void fill_large(struct check_case *c, float *x, int64_t count, float scale)
+{
+    int64_t style = check_range(c, 0, 3);
+    float sign = scale < 0 ? -1 : 1, size = ldexpf(1, (int)check_range(c, 20, 127));
+    for (int64_t i = 0; i < count; i++)
+        switch (style) {
+        case 0: x[i] = -sign * FLT_MAX; break; // the usual mask, everywhere
+        case 1: x[i] = check_range(c, 0, 3) ? x[i] : -sign * FLT_MAX; break;
+        case 2: x[i] = check_range(c, 0, 1) ? sign * size : -sign * size; break;
+        default: x[i] = sign * size * (1 - (float)check_range(c, 0, 9) * 0x1p-24f); break;
+        }
+}
+
 static struct problem draw(struct check_case *c)
 {
     struct problem p = {.desc = {.size = sizeof p.desc}, .args = {.size = sizeof p.args}};
     p.desc.dim = check_length(c, 3000, 64);
-    p.desc.scale = (float)check_pick(c, 4, 0, 1, -3, 20);
+    const float scales[] = {0, 1, -3, 20, 0.0883883461f, 0.7f, 1e-30f};
+    p.desc.scale = scales[check_range(c, 0, 6)];
     p.desc.max_rows = p.args.rows = (int32_t)check_range(c, 1, p.desc.dim > 500 ? 7 : 70);
     p.args.x_stride = p.desc.dim + check_range(c, 0, 1) * check_range(c, 1, 9);
     int64_t elems = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
     p.args.x = check_buffer(c, (size_t)elems * sizeof(float), sizeof(float));
     check_fill(c, p.args.x, elems);
+    if (check_range(c, 0, 3) == 0)
+        fill_large(c, p.args.x, elems, p.desc.scale);
     // Masked elements, and now and then a row with nothing left.
     int64_t masked = check_range(c, 0, 2) ? 0 : check_range(c, 0, elems);
     for (int64_t i = 0; i < masked; i++)
