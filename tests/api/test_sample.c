@@ -144,6 +144,29 @@ static void penalises_the_history(void **state)
 
 // A masked token stays masked whatever the penalties are, and one that is not is never worth more than
 // the largest number.
+// Weights 8, 4, 2, 1, ...: of the top 3 (sum 14) top-p 0.6 keeps 8 and 4 (12 >= 8.4). Were top-p to count
+// only what min-p leaves, 8 alone would do (8 of 12).
+static void cuts_follow_each_other(weft_context *context, const char *variant)
+{
+    float logits[300];
+    bool seen[2] = {false, false};
+    for (int i = 0; i < 300; i++)
+        logits[i] = i < 4 ? (float)(3 - i) * logf(2) : -20;
+    weft_sample_params params = {
+        .temperature = 1, .top_k = 3, .top_p = 0.6f, .min_p = 0.3f, .seed = 5};
+    for (params.step = 0; params.step < 200; params.step++) {
+        int32_t token = sample(context, variant, logits, 300, params, NULL);
+        assert_in_range(token, 0, 1);
+        seen[token] = true;
+    }
+    assert_true(seen[0] && seen[1]);
+}
+
+static void cuts_count_what_is_left(void **state)
+{
+    each_variant(*state, cuts_follow_each_other);
+}
+
 static void penalties_at_the_end_of_f32(weft_context *context, const char *variant)
 {
     const float logits[4] = {1, -INFINITY, 0, -1e30f};
@@ -273,9 +296,10 @@ static void refuses_parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_the_likeliest),   cmocka_unit_test(draws_with_the_right_shares),
-        cmocka_unit_test(penalises_the_history), cmocka_unit_test(penalties_do_not_unmask),
-        cmocka_unit_test(rows_are_independent),  cmocka_unit_test(refuses_parameters),
+        cmocka_unit_test(takes_the_likeliest),     cmocka_unit_test(draws_with_the_right_shares),
+        cmocka_unit_test(penalises_the_history),   cmocka_unit_test(penalties_do_not_unmask),
+        cmocka_unit_test(cuts_count_what_is_left), cmocka_unit_test(rows_are_independent),
+        cmocka_unit_test(refuses_parameters),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

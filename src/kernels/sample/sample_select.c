@@ -163,7 +163,8 @@ static float floor_logit(const struct row *row)
     }
     if (has_top_p(row) && !has_top_k(row))
         least = logit_of_weight(row, nucleus_weight(row));
-    if (params->min_p > 0)
+    // Top-p counts the sum of what top-k left, also of what min-p will drop.
+    if (params->min_p > 0 && !(has_top_k(row) && has_top_p(row)))
         least = fmaxf(least, logit_of_weight(row, params->min_p));
     return least;
 }
