@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-#define _GNU_SOURCE
 #include "engine/cache/page_pool.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "engine/base/alloc.h"
 
 //  memory:  layer 0: k pages, v pages | layer 1: k pages, v pages | ...
 struct page_pool {
+    weft_context *context;
     unsigned char *memory;
     size_t page_bytes; // of the keys, or of the values, of one layer
     size_t bytes;
@@ -25,20 +23,21 @@ static unsigned char *plane(const page_pool *pool, int32_t n)
     return pool->memory + (size_t)n * (size_t)pool->pages * pool->page_bytes;
 }
 
-page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_t pages,
-                            engine_error *err)
+page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,
+                            int32_t pages, engine_error *err)
 {
     page_pool *pool = engine_alloc(1, sizeof *pool);
     if (pool) {
+        pool->context = context;
         pool->page_bytes = (size_t)weft_kv_page_bytes(layout) / 2;
         pool->bytes = 2 * pool->page_bytes * (size_t)pages * (size_t)layers;
         pool->layers = layers;
         pool->pages = pool->free_count = pages;
         pool->free_list = engine_alloc((size_t)pages, sizeof *pool->free_list);
         pool->holders = engine_alloc((size_t)pages, sizeof *pool->holders);
-        void *memory = mmap(NULL, pool->bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        pool->memory = memory == MAP_FAILED ? NULL : memory;
+        void *memory;
+        if (weft_memory_allocate(context, WEFT_MEMORY_DEVICE, pool->bytes, &memory) == WEFT_OK)
+            pool->memory = memory;
     }
     if (!pool || !pool->memory || !pool->free_list || !pool->holders) {
         engine_fail(err, "not enough memory for a KV cache of %lld MB: choose a smaller context",
@@ -46,7 +45,6 @@ page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_
         page_pool_free(pool);
         return NULL;
     }
-    madvise(pool->memory, pool->bytes, MADV_HUGEPAGE);
     for (int32_t i = 0; i < pages; i++)
         pool->free_list[i] = pages - 1 - i;
     return pool;
@@ -56,8 +54,7 @@ void page_pool_free(page_pool *pool)
 {
     if (!pool)
         return;
-    if (pool->memory)
-        munmap(pool->memory, pool->bytes);
+    weft_memory_free(pool->context, pool->memory);
     free(pool->free_list);
     free(pool->holders);
     free(pool);
@@ -99,9 +96,13 @@ bool page_pool_shared(const page_pool *pool, int32_t page)
     return pool->holders[page] > 1;
 }
 
-void page_pool_copy(page_pool *pool, int32_t from, int32_t to)
+bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err)
 {
     for (int32_t n = 0; n < 2 * pool->layers; n++)
-        memcpy(plane(pool, n) + (size_t)to * pool->page_bytes,
-               plane(pool, n) + (size_t)from * pool->page_bytes, pool->page_bytes);
+        if (weft_copy(pool->context, plane(pool, n) + (size_t)to * pool->page_bytes,
+                      plane(pool, n) + (size_t)from * pool->page_bytes, pool->page_bytes,
+                      NULL) != WEFT_OK)
+            return engine_fail(err, "a page of the KV cache cannot be copied: %s",
+                               weft_error_text(pool->context));
+    return true;
 }

@@ -12,10 +12,10 @@
 
 typedef struct page_pool page_pool;
 
-// Room for `pages` pages in each of `layers` layers, whose bytes must fit into an int64_t. The memory is
-// reserved, and used only when written.
-page_pool *page_pool_create(const weft_kv_layout *layout, int32_t layers, int32_t pages,
-                            engine_error *err);
+// Room for `pages` pages in each of `layers` layers on the context's device; the bytes must fit into an
+// int64_t. The context must outlive the pool.
+page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,
+                            int32_t pages, engine_error *err);
 void page_pool_free(page_pool *pool); // may be NULL
 
 // The pages of one layer, as kernels want them.
@@ -33,7 +33,7 @@ void page_pool_give(page_pool *pool, int32_t page);
 // Has the page more than one holder? Such a page must not be written.
 bool page_pool_shared(const page_pool *pool, int32_t page);
 
-// Copies a page's keys and values of all layers to another page.
-void page_pool_copy(page_pool *pool, int32_t from, int32_t to);
+// Copies a page's keys and values of all layers to another page, in the order of the context's stream.
+bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err);
 
 #endif

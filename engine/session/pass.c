@@ -40,10 +40,10 @@ static bool reserve_all(const engine_feed *feeds, int32_t count, engine_error *e
 {
     for (int32_t n = 0; n < count; n++) {
         const engine_feed *feed = &feeds[n];
-        if (session_reserve(feed->session, feed->session->length + feed->count - feed->done))
+        if (session_reserve(feed->session, feed->session->length + feed->count - feed->done, err))
             continue;
         trim_all(feeds, n);
-        return engine_fail(err, "the KV pool is full: close a session or open the model for more");
+        return false;
     }
     return true;
 }
@@ -76,6 +76,8 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
         in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;
         if (n == feed->count - 1) {
             f->outputs->kept_rows[f->outputs->kept_count] = row;
+            f->outputs->kept_to[f->outputs->kept_count] =
+                feed->logits ? feed->logits + (size_t)n * vocab : NULL;
             f->outputs->kept[f->outputs->kept_count++] = session;
         } else if (feed->logits)
             add_output(f, row, feed->logits + (size_t)n * vocab);
@@ -108,7 +110,7 @@ static void fill(filling *f, const engine_feed *feeds, int32_t count)
 }
 
 // The rows of logits that this pass will write are nobody's then.
-static void free_rows(filling *f, const engine_feed *feeds, int32_t count)
+static bool free_rows(filling *f, const engine_feed *feeds, int32_t count, engine_error *err)
 {
     const pass_outputs *out = f->outputs;
     int32_t rows = model_program_head_rows(f->worker->program);
@@ -118,8 +120,9 @@ static void free_rows(filling *f, const engine_feed *feeds, int32_t count)
     if (out->count < rows)
         rows = out->count > out->kept_count ? out->count : out->kept_count;
     for (int32_t row = 0; row < rows; row++)
-        if (f->worker->logits_owner[row])
-            session_save_logits(f->worker->logits_owner[row]);
+        if (f->worker->logits_owner[row] && !session_save_logits(f->worker->logits_owner[row], err))
+            return false;
+    return true;
 }
 
 // Logits that a caller wants go to his memory; those of last tokens stay where they are made.
@@ -134,29 +137,31 @@ static bool make_logits(filling *f, engine_error *err)
         if (!model_program_head(program, out->rows + first, rows, err))
             return false;
         for (int32_t i = 0; i < rows; i++)
-            memcpy(out->to[first + i], model_program_logits(program) + (size_t)i * vocab,
-                   vocab * sizeof(float));
+            if (!model_program_read_logits(program, out->to[first + i],
+                                           model_program_logits(program) + (size_t)i * vocab, 1,
+                                           err))
+                return false;
     }
     if (out->kept_count > 0 && !model_program_head(program, out->kept_rows, out->kept_count, err))
         return false;
-    for (int32_t i = 0; i < out->kept_count; i++)
+    for (int32_t i = 0; i < out->kept_count; i++) {
         session_hold_logits(out->kept[i], i);
+        if (out->kept_to[i] &&
+            !model_program_read_logits(program, out->kept_to[i], out->kept[i]->logits, 1, err))
+            return false;
+    }
     return true;
 }
 
 // The pass has been run: what it did becomes part of the timelines.
 static bool commit(const filling *f, engine_feed *feeds, int32_t count)
 {
-    size_t vocab = (size_t)f->worker->model->config.vocab;
     bool more = false;
     for (int32_t n = 0; n < count; n++) {
         engine_feed *feed = &feeds[n];
         feed->session->length += f->outputs->taken[n];
         feed->done += f->outputs->taken[n];
         more = more || feed->done < feed->count;
-        if (f->outputs->taken[n] && feed->done == feed->count && feed->logits)
-            memcpy(feed->logits + (size_t)(feed->count - 1) * vocab, feed->session->logits,
-                   vocab * sizeof(float));
     }
     return more;
 }
@@ -174,9 +179,9 @@ bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     if (!reserve_all(feeds, count, err))
         return false;
     fill(&f, feeds, count);
-    free_rows(&f, feeds, count);
-    if (f.tokens > 0 &&
-        (!model_program_forward(worker->program, f.tokens, f.seqs, err) || !make_logits(&f, err))) {
+    if (!free_rows(&f, feeds, count, err) ||
+        (f.tokens > 0 && (!model_program_forward(worker->program, f.tokens, f.seqs, err) ||
+                          !make_logits(&f, err)))) {
         for (int32_t n = 0; n < count; n++)
             if (f.outputs->taken[n])
                 session_drop_logits(feeds[n].session);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The sampler reads logits where passes left them; rows that lie one after the other are one call.
-#include <math.h>
-
 #include "engine/session/session.h"
 
 static weft_sample_params settle(const engine_draw *draw)
@@ -19,23 +17,12 @@ static weft_sample_params settle(const engine_draw *draw)
 static bool sample_rows(engine_worker *worker, engine_draw *draws, int32_t count, engine_error *err)
 {
     for (int32_t i = 0; i < count; i++)
-        worker->sampler_params[i] = settle(&draws[i]);
-    weft_sample_args args = {.size = sizeof args,
-                             .rows = count,
-                             .logits = draws[0].session->logits,
-                             .params = worker->sampler_params,
-                             .tokens = worker->sampled,
-                             .workspace = worker->sampler_workspace,
-                             .workspace_bytes = weft_plan_workspace_bytes(worker->sampler)};
-    if (weft_sample_run(worker->sampler, &args) != WEFT_OK)
-        return engine_fail(err, "sampling failed: %s", weft_error_text(worker->context));
-    for (int32_t i = 0; i < count; i++) {
-        draws[i].token = worker->sampled[i];
-        // The sampler takes NaN for impossible and chooses such a token only if there is no other.
-        if (!isfinite(draws[i].session->logits[draws[i].token]))
-            return engine_fail(err, "the logits of this model are not finite numbers: its file is "
-                                    "damaged or was converted badly, get another");
-    }
+        worker->draw_params[i] = settle(&draws[i]);
+    if (!model_program_sample(worker->program, draws[0].session->logits, count, worker->draw_params,
+                              worker->drawn, err))
+        return false;
+    for (int32_t i = 0; i < count; i++)
+        draws[i].token = worker->drawn[i];
     return true;
 }
 

@@ -11,6 +11,21 @@ static int32_t pages_for(int32_t tokens)
     return (tokens + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
 }
 
+static bool open_logits(engine_session *session)
+{
+    const engine_worker *worker = session->worker;
+    size_t vocab = (size_t)worker->model->config.vocab;
+    void *saved;
+    if (weft_memory_allocate(worker->context, WEFT_MEMORY_DEVICE, vocab * sizeof(float), &saved) !=
+        WEFT_OK)
+        return false;
+    session->saved = saved;
+    if (worker->settings.options.device == WEFT_DEVICE_CPU)
+        return true;
+    session->shown = engine_alloc(vocab, sizeof *session->shown);
+    return session->shown != NULL;
+}
+
 engine_session *engine_session_open(engine_worker *worker, engine_error *err)
 {
     const worker_settings *settings = &worker->settings;
@@ -26,12 +41,11 @@ engine_session *engine_session_open(engine_worker *worker, engine_error *err)
         session->ids = engine_alloc((size_t)settings->options.context_tokens, sizeof *session->ids);
         session->page_table =
             engine_alloc((size_t)settings->pages_per_session, sizeof *session->page_table);
-        session->saved = engine_alloc((size_t)worker->model->config.vocab, sizeof *session->saved);
         while (worker->sessions[session->slot])
             session->slot++;
         worker->sessions[session->slot] = session;
         worker->open_sessions++;
-        if (session->ids && session->page_table && session->saved)
+        if (session->ids && session->page_table && open_logits(session))
             return session;
     }
     engine_session_close(session);
@@ -49,7 +63,8 @@ void engine_session_close(engine_session *session)
     session->worker->open_sessions--;
     free(session->ids);
     free(session->page_table);
-    free(session->saved);
+    weft_memory_free(session->worker->context, session->saved);
+    free(session->shown);
     free(session);
 }
 
@@ -82,17 +97,20 @@ void engine_session_truncate(engine_session *session, int32_t length)
     session_trim(session);
 }
 
-bool session_reserve(engine_session *session, int32_t length)
+bool session_reserve(engine_session *session, int32_t length, engine_error *err)
 {
     page_pool *pool = session->worker->pool;
     int32_t last = session->length / ENGINE_PAGE_TOKENS; // the page of the next token
     bool copy = length > session->length && last < session->pages &&
                 page_pool_shared(pool, session->page_table[last]);
     if (pages_for(length) - session->pages + copy > page_pool_free_pages(pool))
-        return false;
+        return engine_fail(err, "the KV pool is full: close a session or open the model for more");
     if (copy) {
         int32_t page = page_pool_take(pool);
-        page_pool_copy(pool, session->page_table[last], page);
+        if (!page_pool_copy(pool, session->page_table[last], page, err)) {
+            page_pool_give(pool, page);
+            return false;
+        }
         page_pool_give(pool, session->page_table[last]);
         session->page_table[last] = page;
     }
@@ -116,18 +134,26 @@ static void share_tokens(engine_session *session, const engine_session *from, in
     session->length = length;
 }
 
+static bool copy_logits(const engine_session *session, float *to, engine_error *err)
+{
+    const engine_worker *worker = session->worker;
+    size_t bytes = (size_t)worker->model->config.vocab * sizeof *to;
+    return weft_copy(worker->context, to, session->logits, bytes, NULL) == WEFT_OK ||
+           engine_fail(err, "logits cannot be copied: %s", weft_error_text(worker->context));
+}
+
 engine_session *engine_session_fork(engine_session *session, engine_error *err)
 {
     engine_session *fork = engine_session_open(session->worker, err);
     if (!fork)
         return NULL;
     share_tokens(fork, session, 0, session->length);
-    if (session->logits) {
-        memcpy(fork->saved, session->logits,
-               (size_t)session->worker->model->config.vocab * sizeof *fork->saved);
-        fork->logits = fork->saved;
+    if (!session->logits || copy_logits(session, fork->saved, err)) {
+        fork->logits = session->logits ? fork->saved : NULL;
+        return fork;
     }
-    return fork;
+    engine_session_close(fork);
+    return NULL;
 }
 
 // --- prefixes -----------------------------------------------------------------------------------------
@@ -174,7 +200,12 @@ int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count
 
 const float *engine_session_logits(engine_session *session)
 {
-    return session->logits;
+    if (!session->logits || !session->shown)
+        return session->logits;
+    return model_program_read_logits(session->worker->program, session->shown, session->logits, 1,
+                                     NULL)
+               ? session->shown
+               : NULL;
 }
 
 void session_drop_logits(engine_session *session)
@@ -194,10 +225,11 @@ void session_hold_logits(engine_session *session, int32_t row)
     worker->logits_owner[row] = session;
 }
 
-void session_save_logits(engine_session *session)
+bool session_save_logits(engine_session *session, engine_error *err)
 {
-    memcpy(session->saved, session->logits,
-           (size_t)session->worker->model->config.vocab * sizeof *session->saved);
+    if (!copy_logits(session, session->saved, err))
+        return false;
     session_drop_logits(session);
     session->logits = session->saved;
+    return true;
 }

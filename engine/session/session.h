@@ -16,11 +16,12 @@ struct engine_session {
     int32_t logits_row;  // of the program's logits; -1: none of them
     float *logits;       // after the last token: that row, or `saved`; NULL: there are none
     float *saved;        // [vocab], where they go when a pass needs the row that they were made in
+    float *shown; // [vocab], a copy on the host; NULL: the host reads `logits` where they are
 };
 
 // Takes pages until the session can hold `length` tokens, and copies a shared page that the next token
-// would be written to. False (and the session as it was) if there are too few.
-bool session_reserve(engine_session *session, int32_t length);
+// would be written to. If there are too few, nothing is taken.
+bool session_reserve(engine_session *session, int32_t length, engine_error *err);
 
 // Gives back the pages that its tokens do not need.
 void session_trim(engine_session *session);
@@ -28,7 +29,7 @@ void session_trim(engine_session *session);
 // Logits: forgotten; left by a pass in a row of the program's; moved out of that row.
 void session_drop_logits(engine_session *session);
 void session_hold_logits(engine_session *session, int32_t row);
-void session_save_logits(engine_session *session);
+bool session_save_logits(engine_session *session, engine_error *err);
 
 // Cuts the timeline back to what it has in common with `ids`, or shares the pages of another session that
 // has more of them. Returns how many of the ids need no evaluation; not all, unless logits are there.

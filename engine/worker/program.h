@@ -52,4 +52,13 @@ bool model_program_head(model_program *program, const int32_t *rows, int32_t cou
 int32_t model_program_head_rows(const model_program *program); // at least max_seqs
 float *model_program_logits(const model_program *program);     // [head_rows][vocab]
 
+// Brings rows of logits to the host's memory and waits until they are there.
+bool model_program_read_logits(const model_program *program, float *to, const float *from,
+                               int32_t rows, engine_error *err);
+
+// Chooses a token for each of `rows` rows of logits, at most max_seqs, wherever they lie on the device. A
+// row that has no finite logit is refused. Returns when tokens[rows] have come to the host.
+bool model_program_sample(model_program *program, const float *logits, int32_t rows,
+                          const weft_sample_params *params, int32_t *tokens, engine_error *err);
+
 #endif

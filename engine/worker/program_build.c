@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A family's lines become steps. The lists are made twice by the same functions: first without buffers,
 // which makes the plans and so tells how much workspace there must be, then with all addresses.
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "engine/base/alloc.h"
 #include "engine/worker/program_steps.h"
@@ -21,6 +19,7 @@ static weft_status make_plan(weft_context *context, step_kind kind, const void *
     case STEP_APPEND: return weft_kv_append_plan(context, desc, plan);
     case STEP_ATTENTION: return weft_attention_plan(context, desc, plan);
     case STEP_ACTIVATION: return weft_activation_plan(context, desc, plan);
+    case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
     }
     return WEFT_EINVAL;
 }
@@ -30,7 +29,8 @@ static const weft_plan *plan_for(model_program *program, step_kind kind, const v
                                  size_t bytes, engine_error *err)
 {
     static const char *const names[] = {"the embedding", "a norm",    "a matrix",
-                                        "the KV cache",  "attention", "the activation"};
+                                        "the KV cache",  "attention", "the activation",
+                                        "sampling"};
     for (int32_t i = 0; i < program->plan_count; i++)
         if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
             return program->plans[i].plan;
@@ -254,10 +254,24 @@ static bool add_head(model_program *program, engine_error *err)
                       program->head_rows, normed, program->logits, NULL, err);
 }
 
+static bool add_sample(model_program *program, engine_error *err)
+{
+    weft_sample_desc desc = {
+        .size = sizeof desc, .max_rows = program->bounds.max_seqs, .vocab = program->config->vocab};
+    program_step *step = add_step(program, &program->sample, STEP_SAMPLE, &desc, sizeof desc, err);
+    if (step)
+        step->args.sample = (weft_sample_args){.size = sizeof step->args.sample,
+                                               .tokens = program->sampled,
+                                               .workspace = program->workspace,
+                                               .workspace_bytes = program->workspace_bytes};
+    return step != NULL;
+}
+
 static bool add_all(model_program *program, engine_error *err)
 {
     const model_tensor *table = &program->weights->globals[MODEL_GLOBAL_EMBEDDING];
-    program->layers.count = program->gather.count = program->head.count = 0;
+    program->layers.count = program->gather.count = 0;
+    program->head.count = program->sample.count = 0;
     if (!add_embedding(program, &program->layers, table, program->inputs.ids,
                        program->bounds.max_tokens, program->buffers[MODEL_BUFFER_HIDDEN], err))
         return false;
@@ -265,7 +279,7 @@ static bool add_all(model_program *program, engine_error *err)
         for (const model_line *line = program->config->architecture->lines; line->op; line++)
             if (!add_line(program, layer, line, err))
                 return false;
-    return add_head(program, err);
+    return add_head(program, err) && add_sample(program, err);
 }
 
 // Hands out `bytes` of the buffer memory, or only counts them while memory is NULL.
@@ -302,19 +316,17 @@ static size_t carve_all(model_program *program)
     in->page_table =
         carve(program, &used, seqs * (size_t)bounds->max_seq_pages * sizeof *in->page_table);
     program->rows = carve(program, &used, (size_t)program->head_rows * sizeof *program->rows);
+    program->sampled = carve(program, &used, seqs * sizeof *program->sampled);
     return used;
 }
 
 static bool allocate_buffers(model_program *program, engine_error *err)
 {
     program->memory_bytes = carve_all(program);
-    void *memory = mmap(NULL, program->memory_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    if (weft_memory_allocate(program->context, WEFT_MEMORY_DEVICE, program->memory_bytes,
+                             &program->memory) != WEFT_OK)
         return engine_fail(err, "not enough memory for %zu MB of buffers: choose a smaller --chunk",
                            program->memory_bytes >> 20);
-    madvise(memory, program->memory_bytes, MADV_HUGEPAGE);
-    program->memory = memory;
     carve_all(program);
     return true;
 }
@@ -356,8 +368,8 @@ void model_program_free(model_program *program)
     free(program->layers.steps);
     free(program->gather.steps);
     free(program->head.steps);
-    if (program->memory)
-        munmap(program->memory, program->memory_bytes);
+    free(program->sample.steps);
+    weft_memory_free(program->context, program->memory);
     free(program);
 }
 

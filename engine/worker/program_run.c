@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <math.h>
 #include <string.h>
 
 #include "engine/worker/program_steps.h"
@@ -24,6 +25,9 @@ static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
     case STEP_ACTIVATION:
         step->args.activation.rows = tokens;
         return weft_activation_run(step->plan, &step->args.activation);
+    case STEP_SAMPLE:
+        step->args.sample.rows = tokens;
+        return weft_sample_run(step->plan, &step->args.sample);
     }
     return WEFT_EINVAL;
 }
@@ -49,6 +53,44 @@ bool model_program_head(model_program *program, const int32_t *rows, int32_t cou
     memcpy(program->rows, rows, (size_t)count * sizeof *rows);
     return run_list(program, &program->gather, count, 0, err) &&
            run_list(program, &program->head, count, 0, err);
+}
+
+// Copies from the device to the host's memory and waits.
+static weft_status read_back(const model_program *program, void *to, const void *from, size_t bytes)
+{
+    weft_status status = weft_copy(program->context, to, from, bytes, NULL);
+    return status == WEFT_OK ? weft_stream_synchronize(program->context, NULL) : status;
+}
+
+bool model_program_read_logits(const model_program *program, float *to, const float *from,
+                               int32_t rows, engine_error *err)
+{
+    size_t bytes = (size_t)rows * (size_t)program->config->vocab * sizeof *to;
+    return read_back(program, to, from, bytes) == WEFT_OK ||
+           engine_fail(err, "logits cannot be read: %s", weft_error_text(program->context));
+}
+
+bool model_program_sample(model_program *program, const float *logits, int32_t rows,
+                          const weft_sample_params *params, int32_t *tokens, engine_error *err)
+{
+    size_t vocab = (size_t)program->config->vocab;
+    program_step *step = &program->sample.steps[0];
+    step->args.sample.logits = logits;
+    step->args.sample.params = params;
+    if (run_step(step, rows, 0) != WEFT_OK ||
+        read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) != WEFT_OK)
+        return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
+    for (int32_t i = 0; i < rows; i++) {
+        // The sampler takes NaN for impossible and chooses such a token only if there is no other.
+        float chosen;
+        const float *at = logits + (size_t)i * vocab + tokens[i];
+        if (read_back(program, &chosen, at, sizeof chosen) != WEFT_OK)
+            return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
+        if (!isfinite(chosen))
+            return engine_fail(err, "the logits of this model are not finite numbers: its file is "
+                                    "damaged or was converted badly, get another");
+    }
+    return true;
 }
 
 const program_inputs *model_program_inputs(model_program *program)

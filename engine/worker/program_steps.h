@@ -13,6 +13,7 @@ typedef enum step_kind {
     STEP_APPEND,
     STEP_ATTENTION,
     STEP_ACTIVATION,
+    STEP_SAMPLE,
 } step_kind;
 
 // One run. Everything is in place but the number of rows.
@@ -27,6 +28,7 @@ typedef struct program_step {
         weft_kv_append_args append;
         weft_attention_args attention;
         weft_activation_args activation;
+        weft_sample_args sample;
     } args;
 } program_step;
 
@@ -45,6 +47,7 @@ typedef struct program_plan {
         weft_kv_append_desc append;
         weft_attention_desc attention;
         weft_activation_desc activation;
+        weft_sample_desc sample;
     } desc;
     weft_plan *plan;
 } program_plan;
@@ -62,9 +65,11 @@ struct model_program {
     step_list layers; // embedding, then all layers
     step_list gather; // rows that logits are wanted of, from X to NORMED
     step_list head;   // NORMED to logits
+    step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
     program_inputs inputs;
-    int32_t *rows; // [head_rows], read by `gather`
+    int32_t *rows;    // [head_rows], read by `gather`
+    int32_t *sampled; // [max_seqs]
     int32_t head_rows;
     float *logits;
     void *workspace;

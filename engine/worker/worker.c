@@ -12,8 +12,10 @@ static bool open_context(engine_worker *worker, engine_error *err)
     if (!worker->threads)
         return false;
     weft_executor executor = thread_pool_executor(worker->threads);
-    weft_context_desc desc = {
-        .size = sizeof desc, .device = options->device, .executor = &executor};
+    weft_context_desc desc = {.size = sizeof desc,
+                              .device = options->device,
+                              .device_index = options->device_index,
+                              .executor = &executor};
     if (weft_context_create(&desc, &worker->context) == WEFT_OK)
         return true;
     return engine_fail(err, "%s", weft_error_text(NULL));
@@ -28,28 +30,13 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .max_kv_len = settings->options.context_tokens,
                                    .max_seq_pages = settings->pages_per_session,
                                    .exact = settings->options.exact};
-    worker->pool = page_pool_create(&settings->kv, model->config.layers, settings->pool_pages, err);
+    worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
+                                    settings->pool_pages, err);
     if (!worker->pool)
         return false;
     worker->program = model_program_make(worker->context, &model->config, &model->weights,
                                          worker->pool, &settings->kv, &bounds, err);
     return worker->program != NULL;
-}
-
-static bool open_sampler(engine_worker *worker, engine_error *err)
-{
-    size_t sessions = (size_t)worker->settings.options.max_sessions;
-    weft_sample_desc desc = {.size = sizeof desc,
-                             .max_rows = worker->settings.options.max_sessions,
-                             .vocab = worker->model->config.vocab};
-    if (weft_sample_plan(worker->context, &desc, &worker->sampler) != WEFT_OK)
-        return engine_fail(err, "sampling cannot be planned: %s", weft_error_text(worker->context));
-    size_t bytes = weft_plan_workspace_bytes(worker->sampler);
-    worker->sampler_workspace = aligned_alloc(64, (bytes / 64 + 1) * 64);
-    worker->sampler_params = engine_alloc(sessions, sizeof *worker->sampler_params);
-    worker->sampled = engine_alloc(sessions, sizeof *worker->sampled);
-    return (worker->sampler_workspace && worker->sampler_params && worker->sampled) ||
-           engine_fail(err, "not enough memory for sampling");
 }
 
 static bool open_tables(engine_worker *worker, engine_error *err)
@@ -62,11 +49,14 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     out->to = engine_alloc(tokens, sizeof *out->to);
     out->kept_rows = engine_alloc(sessions, sizeof *out->kept_rows);
     out->kept = engine_alloc(sessions, sizeof *out->kept);
+    out->kept_to = engine_alloc(sessions, sizeof *out->kept_to);
     out->taken = engine_alloc(sessions, sizeof *out->taken);
     worker->logits_owner = engine_alloc(head_rows, sizeof *worker->logits_owner);
     worker->sessions = engine_alloc(sessions, sizeof *worker->sessions);
-    return (out->rows && out->to && out->kept_rows && out->kept && out->taken &&
-            worker->logits_owner && worker->sessions) ||
+    worker->draw_params = engine_alloc(sessions, sizeof *worker->draw_params);
+    worker->drawn = engine_alloc(sessions, sizeof *worker->drawn);
+    return (out->rows && out->to && out->kept_rows && out->kept && out->kept_to && out->taken &&
+            worker->logits_owner && worker->sessions && worker->draw_params && worker->drawn) ||
            engine_fail(err, "not enough memory for batches of %d tokens", (int)tokens);
 }
 
@@ -80,8 +70,7 @@ engine_worker *engine_worker_open(engine_model *model, const engine_options *opt
     }
     worker->model = model;
     if (worker_settings_make(&worker->settings, options, &model->config, err) &&
-        open_context(worker, err) && open_program(worker, err) && open_sampler(worker, err) &&
-        open_tables(worker, err))
+        open_context(worker, err) && open_program(worker, err) && open_tables(worker, err))
         return worker;
     engine_worker_close(worker);
     return NULL;
@@ -93,17 +82,16 @@ void engine_worker_close(engine_worker *worker)
         return;
     model_program_free(worker->program);
     page_pool_free(worker->pool);
-    weft_plan_destroy(worker->sampler);
-    free(worker->sampler_workspace);
-    free(worker->sampler_params);
-    free(worker->sampled);
     free(worker->outputs.rows);
     free(worker->outputs.to);
     free(worker->outputs.kept_rows);
     free(worker->outputs.kept);
     free(worker->outputs.taken);
+    free(worker->outputs.kept_to);
     free(worker->logits_owner);
     free(worker->sessions);
+    free(worker->draw_params);
+    free(worker->drawn);
     weft_context_destroy(worker->context);
     thread_pool_free(worker->threads);
     free(worker);

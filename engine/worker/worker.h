@@ -16,6 +16,7 @@ typedef struct pass_outputs {
     int32_t count;         //
     int32_t *kept_rows;    // [max_sessions] last tokens, whose logits stay where they are made
     engine_session **kept; // [max_sessions] their sessions
+    float **kept_to;       // [max_sessions] where a copy goes, or NULL
     int32_t kept_count;    //
     int32_t *taken;        // [max_sessions] tokens of each feed
 } pass_outputs;
@@ -28,12 +29,10 @@ struct engine_worker {
     page_pool *pool;
     model_program *program;
     pass_outputs outputs;
-    engine_session **logits_owner; // [head_rows] of the program's logits: whose they are, or NULL
-    weft_plan *sampler;
-    void *sampler_workspace;
-    weft_sample_params *sampler_params; // [max_sessions]
-    int32_t *sampled;                   // [max_sessions]
-    engine_session **sessions;          // [max_sessions], those that are open
+    engine_session **logits_owner;   // [head_rows] of the program's logits: whose they are, or NULL
+    weft_sample_params *draw_params; // [max_sessions]
+    int32_t *drawn;                  // [max_sessions]
+    engine_session **sessions;       // [max_sessions], those that are open
     int32_t open_sessions;
 };
 

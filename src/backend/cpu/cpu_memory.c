@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The door for devices on the CPU: memory is the host's, copies are done when they return, streams are
 // names and events are the time of day.
-#define _POSIX_C_SOURCE 199309L
+#define _DEFAULT_SOURCE
+#include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "src/backend/cpu/cpu.h"
@@ -20,7 +22,19 @@ bool weft__cpu_is_host(const weft_context *context, const void *pointer)
 }
 
 // What lies before memory that is handed out: the allocator promises 64 bytes of alignment, the door 256.
-enum { ALIGN = 256 };
+enum { ALIGN = 256, HUGE_PAGE = 2 << 20 };
+
+// Weights and caches are read from end to end: with large pages that costs fewer misses of the TLB. Only
+// advice, so whether it is taken does not matter.
+static void advise_huge_pages(void *memory, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t at = ((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (bytes >= 2 * (size_t)HUGE_PAGE)
+        madvise((void *)at, (bytes - (at - (uintptr_t)memory)) / HUGE_PAGE * HUGE_PAGE,
+                MADV_HUGEPAGE);
+#endif
+}
 
 weft_status weft__cpu_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,
                                void **out)
@@ -33,6 +47,7 @@ weft_status weft__cpu_allocate(weft_context *context, weft_memory_kind kind, siz
         return weft__fail(context, WEFT_ENOMEM, "no memory for %zu bytes", bytes);
     uintptr_t at = ((uintptr_t)base + ALIGN) / ALIGN * ALIGN; // 64 to 256 bytes behind the base
     memcpy((void *)(at - sizeof base), &base, sizeof base);
+    advise_huge_pages((void *)at, bytes);
     *out = (void *)at;
     return WEFT_OK;
 }
