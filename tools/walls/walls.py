@@ -37,7 +37,7 @@ ROOMS = [
     ("plan", "src/plan/", (INTERFACE, "src/kernels/", "src/formats/", "src/base/")),
     ("backend", "src/backend/", ("src/kernels/", "src/formats/", "src/base/")),
     ("kernels/cpu", "src/kernels/cpu/", ("src/formats/", "src/base/")),
-    ("kernels/cuda", "src/kernels/cuda/", ("src/formats/",)),
+    ("kernels/cuda", "src/kernels/cuda/", ("src/formats/", "src/base/", "src/kernels/kernel.h")),
     ("kernels", "src/kernels/", ("src/kernels/cpu/", "src/kernels/cuda/", "src/formats/", "src/base/")),
     ("formats", "src/formats/", ("src/base/",)),
     ("base", "src/base/", ()),

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// The CUDA backend's table.
+#include "src/backend/cuda/cuda_backend.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "src/backend/cuda/cuda_context.h"
+
+static bool fits(const weft_context *context, const struct weft__kernel *row)
+{
+    return weft__cuda_fits(&weft__cuda_of(context)->limits, row);
+}
+
+static const char *level_name(int32_t level)
+{
+    return level == WEFT__CUDA_sm90a ? "sm_90a" : "sm_80";
+}
+
+static const char *level(const weft_context *context)
+{
+    return level_name(weft__cuda_of(context)->limits.sm == 90 ? WEFT__CUDA_sm90a : WEFT__CUDA_sm80);
+}
+
+static int32_t threads(const weft_context *context)
+{
+    (void)context;
+    return 1;
+}
+
+static int32_t count(void)
+{
+    const char *why;
+    int number = 0;
+    const struct weft__cuda_driver *driver = weft__cuda_driver(&why);
+    return driver && driver->device_count(&number) == CUDA_SUCCESS ? number : 0;
+}
+
+static weft_status describe(int32_t index, weft_device_info *info)
+{
+    const char *why;
+    const struct weft__cuda_driver *driver = weft__cuda_driver(&why);
+    struct weft__cuda_limits limits;
+    CUdevice device;
+    size_t bytes = 0;
+    if (!driver || driver->device_get(&device, index) != CUDA_SUCCESS ||
+        driver->device_memory(&bytes, device) != CUDA_SUCCESS ||
+        driver->device_name(info->name, sizeof info->name, device) != CUDA_SUCCESS)
+        return WEFT_EDEVICE;
+    weft__cuda_limits(driver, device, &limits);
+    info->cores = limits.num_sms;
+    info->memory_bytes = (int64_t)bytes;
+    info->cache_bytes = limits.l2_bytes;
+    snprintf(info->architecture, sizeof info->architecture, "sm_%d", limits.sm);
+    return WEFT_OK;
+}
+
+// What lies at a pointer may be on its way to or from the device: the host never looks.
+static bool is_host(const weft_context *context, const void *pointer)
+{
+    (void)context;
+    (void)pointer;
+    return false;
+}
+
+static struct weft__backend backend = {
+    .name = "cuda",
+    .release_plan = weft__cuda_release_plan,
+    .open = weft__cuda_open,
+    .close = weft__cuda_close,
+    .fits = fits,
+    .level_name = level_name,
+    .level = level,
+    .threads = threads,
+    .count = count,
+    .describe = describe,
+    .is_host = is_host,
+    .allocate = weft__cuda_allocate,
+    .release = weft__cuda_free,
+    .copy = weft__cuda_copy,
+    .fill = weft__cuda_fill,
+    .stream_create = weft__cuda_stream_create,
+    .stream_wrap = weft__cuda_stream_wrap,
+    .stream_destroy = weft__cuda_stream_destroy,
+    .stream_synchronize = weft__cuda_stream_synchronize,
+    .event_create = weft__cuda_event_create,
+    .event_destroy = weft__cuda_event_destroy,
+    .event_record = weft__cuda_event_record,
+    .event_wait = weft__cuda_event_wait,
+    .event_synchronize = weft__cuda_event_synchronize,
+    .event_elapsed_us = weft__cuda_event_elapsed_us,
+};
+
+// Every operation goes the same way.
+static void fill_operations(void)
+{
+    for (int op = 0; op < WEFT__OP_COUNT; op++) {
+        backend.tables[op] = weft__cuda_op((enum weft__op)op)->table;
+        backend.prepare[op] = weft__cuda_prepare;
+        backend.submit[op] = weft__cuda_submit;
+    }
+}
+
+const struct weft__backend *weft__backend_cuda(const char **why)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!weft__cuda_driver(why))
+        return NULL;
+    pthread_once(&once, fill_operations);
+    return &backend;
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Plans and runs of every operation. An operation says what to compile and what to launch
+// (src/kernels/cuda/launch.h); this file does it.
+#include <stdio.h>
+#include <string.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/cuda_context.h"
+#include "src/plan/plan.h"
+
+// Operations that have a CUDA side.
+#define WITH_CUDA(X) X(norm) X(rope) X(activation) X(softmax)
+
+#define OP_DECLARE(name) extern const struct weft__cuda_op weft__##name##_cuda;
+WITH_CUDA(OP_DECLARE)
+
+static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
+#define OP_ROW(name) [WEFT__OP_##name] = &weft__##name##_cuda,
+    WITH_CUDA(OP_ROW)};
+
+const struct weft__cuda_op *weft__cuda_op(enum weft__op op)
+{
+    static const struct weft__kernel_table tables[WEFT__OP_COUNT] = {
+#define OP_TABLE(name) [WEFT__OP_##name] = {.op = #name},
+        WEFT__OP_MAP(OP_TABLE)};
+    static const struct weft__cuda_op none[WEFT__OP_COUNT] = {
+#define OP_NONE(name) [WEFT__OP_##name] = {.table = &tables[WEFT__OP_##name]},
+        WEFT__OP_MAP(OP_NONE)};
+    return ops[op] ? ops[op] : &none[op];
+}
+
+// A plan's launch: the pipelines, and behind them what the operation decided.
+struct launch {
+    int32_t num_pipelines;
+    void *table; // on the device, or NULL
+    struct weft__cuda_pipeline *pipelines[WEFT__CUDA_MAX_KERNELS];
+    _Alignas(64) unsigned char own[];
+};
+
+static weft_status copy_table(weft_context *context, struct launch *launch,
+                              const struct weft__cuda_choice *choice)
+{
+    weft_status status =
+        weft__cuda_allocate(context, WEFT_MEMORY_DEVICE, choice->table_bytes, &launch->table);
+    if (status == WEFT_OK)
+        status = weft__cuda_copy(context, launch->table, choice->table, choice->table_bytes, NULL);
+    *choice->table_at = launch->table;
+    return status;
+}
+
+void weft__cuda_release_plan(weft_plan *plan)
+{
+    const struct launch *launch = plan->launch;
+    if (launch && launch->table)
+        weft__cuda_free(plan->context, launch->table);
+}
+
+weft_status weft__cuda_prepare(weft_plan *plan)
+{
+    weft_context *context = plan->context;
+    const struct weft__cuda_op *op = weft__cuda_op(plan->op);
+    if (!op->plan)
+        return weft__fail(context, WEFT_EUNSUPPORTED, "no %s kernel on cuda", op->table->op);
+    size_t bytes = sizeof(struct launch) + op->launch_bytes;
+    struct launch *launch = context->allocator.allocate(context->allocator.user, bytes);
+    if (!launch)
+        return weft__fail(context, WEFT_ENOMEM, "no memory for a plan of %zu bytes", bytes);
+    memset(launch, 0, bytes);
+    plan->launch = launch;
+    struct weft__cuda_choice choice = {.launch = launch->own};
+    weft_status status = op->plan(plan->desc, &weft__cuda_of(context)->limits, &choice);
+    if (status != WEFT_OK)
+        return weft__fail(context, status, "%s", choice.text);
+    for (int32_t i = 0; i < choice.num_kernels; i++) {
+        status = weft__cuda_pipeline_want(context, &choice.kernels[i], &launch->pipelines[i]);
+        if (status != WEFT_OK)
+            return status;
+    }
+    launch->num_pipelines = choice.num_kernels;
+    if (choice.table) {
+        status = copy_table(context, launch, &choice);
+        if (status != WEFT_OK)
+            return status;
+    }
+    plan->workspace_bytes = choice.workspace_bytes;
+    snprintf(plan->description, sizeof plan->description, "%s%s: %s", op->table->op, choice.text,
+             choice.row->name);
+    return WEFT_OK;
+}
+
+static CUresult launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
+                            struct weft__cuda_step *step, CUstream stream)
+{
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {
+        .shared_bytes = step->shared_bytes, .stream = stream, .attributes = attributes};
+    memcpy(config.grid, step->grid, sizeof config.grid);
+    memcpy(config.block, step->block, sizeof config.block);
+    if (step->cluster)
+        attributes[config.num_attributes++] = (CUlaunchAttribute){
+            .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.cluster = {step->cluster, 1, 1}};
+    if (step->overlap && cuda->limits.sm >= 90)
+        attributes[config.num_attributes++] = (CUlaunchAttribute){
+            .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
+    void *parameters[1] = {step->args};
+    atomic_fetch_add_explicit(&cuda->counters.launches, 1, memory_order_relaxed);
+    return cuda->driver->launch(&config, pipeline->function, parameters, NULL);
+}
+
+weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stream *stream)
+{
+    struct weft__cuda *cuda = weft__cuda_of(plan->context);
+    const struct launch *launch = plan->launch;
+    struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+    int32_t count = weft__cuda_op(plan->op)->steps(launch->own, args, steps);
+    for (int32_t i = 0; i < count; i++) {
+        struct weft__cuda_pipeline *pipeline = launch->pipelines[steps[i].kernel];
+        if (atomic_load_explicit(&pipeline->state, memory_order_acquire) != WEFT__PIPELINE_READY) {
+            weft_status status = weft__cuda_pipeline_wait(plan->context, pipeline);
+            if (status != WEFT_OK)
+                return status;
+        }
+    }
+    bool entered = weft__cuda_enter(cuda);
+    CUresult result = CUDA_SUCCESS;
+    int32_t done = 0;
+    for (; done < count && result == CUDA_SUCCESS; done++)
+        result = launch_step(cuda, launch->pipelines[steps[done].kernel], &steps[done],
+                             weft__cuda_stream_of(cuda, stream));
+    weft__cuda_leave(cuda, entered);
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_fail(plan->context, result,
+                               launch->pipelines[steps[done - 1].kernel]->name);
+    return WEFT_OK;
+}

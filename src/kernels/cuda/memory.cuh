@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Ways to and from memory: loads that leave no trace in L1, copies that run beside the arithmetic,
+// programs that start before the one before them has ended.
+#ifndef WEFT_KERNELS_CUDA_MEMORY_CUH
+#define WEFT_KERNELS_CUDA_MEMORY_CUH
+
+#include "src/kernels/cuda/types.cuh"
+
+DEVICE uint32_t shared_address(const void *pointer)
+{
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+// 16 bytes that are read once.
+DEVICE uint4 load_once(const void *pointer)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(pointer));
+    return v;
+}
+
+// 16 bytes to shared memory, past L1. The first `bytes` (0..16) are read, the rest becomes zero.
+DEVICE void copy_16_async(uint32_t to_shared, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
+                 : "memory");
+}
+
+DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+// What this thread has asked for since the last call becomes a group; groups arrive in order.
+DEVICE void copy_group_end()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most `LEFT` of this thread's groups are on their way. Others see the bytes after a barrier.
+#define COPY_WAIT(LEFT) asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory")
+
+// Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever.
+DEVICE void let_next_start()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// From here on everything that earlier launches of the stream wrote is seen. All threads call it
+// before the first read of data that a kernel made and before the first write.
+DEVICE void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Clusters (sm_90): the block's place, a barrier of all threads of the cluster, a word of another block.
+DEVICE uint32_t cluster_rank()
+{
+    uint32_t rank = 0;
+#if __CUDA_ARCH__ >= 900
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+    return rank;
+}
+
+DEVICE void cluster_barrier()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#endif
+}
+
+DEVICE float cluster_load(const float *own, uint32_t rank)
+{
+    float value = 0;
+#if __CUDA_ARCH__ >= 900
+    uint32_t address = shared_address(own);
+    asm volatile("{.reg .u32 a; mapa.shared::cluster.u32 a, %1, %2;\n"
+                 "ld.shared::cluster.f32 %0, [a];}"
+                 : "=f"(value)
+                 : "r"(address), "r"(rank)
+                 : "memory");
+#else
+    value = *own;
+#endif
+    return value;
+}
+
+#endif
