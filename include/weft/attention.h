@@ -49,8 +49,8 @@ typedef struct weft_attention_desc {
     int32_t max_seqs;     /**< bounds of every run; 0 = 1 */
     int32_t max_q_tokens; /**< queries of all sequences together; 0 = max_seqs */
     int32_t max_kv_len;   /**< longest sequence, in keys */
-    int32_t num_splits; /**< chunks that the keys of a sequence are split in; 0 = chosen by the plan
-                               from the work and the threads */
+    int32_t num_splits;   /**< chunks that the keys of a sequence are split in; 0 = chosen from the
+                               lengths of the run */
     int32_t reserved0;
     const char *variant;
     uint64_t reserved[12];
@@ -97,7 +97,8 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *
  *  Align    natural alignment of each element type; workspace 64 bytes
  *  Alias    out and lse must not overlap anything else; the pools are only read
- *  Numerics scores, statistics and accumulation in f32; fixed order: two runs agree to the bit. A
+ *  Numerics scores, statistics and accumulation in f32; the order of sums follows from the problem:
+ *           two runs agree to the bit, whatever the number of threads. A
  *           query that sees no key, or only scores of -infinity, gives 0 and LSE -infinity. What
  *           lies in a page beyond kv_len, NaN included, has no influence, nor has a key or value on
  *           a query that does not see it

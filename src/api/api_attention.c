@@ -86,7 +86,7 @@ static weft_status check_lengths(const weft_plan *plan, const weft_attention_arg
     return WEFT_OK;
 }
 
-// Largest page number of [first, last) as unsigned, so that negative ones are above every pool.
+// Largest page number of [first, last) as unsigned, so that negative ones are above INT32_MAX.
 static uint32_t largest_page(const int32_t *pages, int64_t first, int64_t last)
 {
     uint32_t largest = 0;
@@ -114,7 +114,7 @@ static weft_status check_pages(const weft_plan *plan, const weft_attention_args 
         const int32_t *pages = args->page_table + s * args->page_table_stride;
         uint32_t largest =
             largest_page(pages, seen.begin / page_size, weft__ceil_div(seen.end, page_size));
-        if (largest >= args->pool.num_pages)
+        if (largest > INT32_MAX || largest >= args->pool.num_pages)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "attention: sequence %d has page %d, the pool has %lld pages", s,
                               (int)largest, (long long)args->pool.num_pages);

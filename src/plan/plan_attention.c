@@ -5,7 +5,9 @@
 #include "src/base/memory.h"
 
 enum {
-    TASKS_PER_THREAD = 8, // enough that a slow thread does not hold up the others
+    // Tasks that a run is divided into if its tiles are fewer: two and more for each thread of a large
+    // machine. A constant, not a matter of the threads, for the division decides the order of sums.
+    TARGET_TASKS = 64,
     // With WEFT_ATTENTION_BATCH_INVARIANT: at most so many chunks, only for sequences with so few
     // queries, so that the workspace stays small.
     FIXED_CHUNKS = 16,
@@ -25,13 +27,12 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 // How sequences may be split and how many partial tiles that can make. False on overflow.
-static bool choose_split(struct weft__attention_launch *launch, const weft_attention_desc *desc,
-                         int32_t threads)
+static bool choose_split(struct weft__attention_launch *launch, const weft_attention_desc *desc)
 {
     int64_t tiles = weft__ceil_div(desc->max_q_tokens, launch->tile_tokens) + desc->max_seqs;
     int64_t chunks, split_tiles = smaller(tiles, desc->max_q_tokens);
     launch->split_tokens = desc->max_q_tokens;
-    launch->target_tasks = threads == 1 ? 1 : TASKS_PER_THREAD * threads;
+    launch->target_tasks = TARGET_TASKS;
     if (desc->num_splits > 0) {
         launch->num_splits = desc->num_splits;
         chunks = desc->num_splits == 1 ? 0 : desc->num_splits;
@@ -46,7 +47,7 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
     } else {
         // chunk_keys grows until the slots suffice, so any number would do; this one lets a run that
         // is split evenly have its target.
-        launch->max_slots = threads == 1 ? 0 : 2 * (int64_t)launch->target_tasks;
+        launch->max_slots = 2 * (int64_t)launch->target_tasks;
         return true;
     }
     return weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
@@ -101,7 +102,7 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     launch->max_kv_len = desc->max_kv_len;
     int64_t tokens = launch->kernel->tile_rows / launch->group_size;
     launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
-    if (!choose_split(launch, desc, threads) ||
+    if (!choose_split(launch, desc) ||
         !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))
         return weft__fail(plan->context, WEFT_EOVERFLOW,
                           "attention: the bounds of this batch make more work than fits");

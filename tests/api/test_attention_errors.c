@@ -118,6 +118,8 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "causal", f.kv_lens[0] = 1);
     REFUSES(WEFT_EINVAL, "page 3", f.table[1] = PAGES);
     REFUSES(WEFT_EINVAL, "page -1", f.table[0] = -1);
+    REFUSES(WEFT_EINVAL, "page -2147483648", f.table[0] = INT32_MIN,
+            f.args.pool.num_pages = (INT64_C(1) << 31) + 1);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace = NULL);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace_bytes -= 1);
     REFUSES(WEFT_EWORKSPACE, "aligned", f.args.workspace = (char *)f.workspace + 4);
@@ -165,6 +167,34 @@ static void a_row_that_sees_nothing(void **state)
     free(f.args.workspace);
     weft_plan_destroy(full);
     close_fixture(&f);
+}
+
+// Scores over the smallest cap are beyond f32: tanh of them is 1 or -1, never NaN.
+static void soft_caps_at_their_edges(void **state)
+{
+    const float caps[] = {1e-30f, 1e-20f, 1, 1e30f}, sizes[] = {1e-20f, 1, 1e15f};
+    (void)state;
+    for (int i = 0; i < 4 * 3; i++) {
+        struct fixture f;
+        open_fixture(&f);
+        weft_plan *plan;
+        weft_attention_desc desc = descriptor();
+        desc.softcap = caps[i / 3];
+        assert_int_equal(weft_attention_plan(f.context, &desc, &plan), WEFT_OK);
+        for (size_t j = 0; j < sizeof f.q / sizeof *f.q; j++)
+            f.q[j] = sizes[i % 3] * (j % 3 ? 1.0f : -1.0f);
+        for (size_t j = 0; j < sizeof f.k / sizeof *f.k; j++) {
+            f.k[j] = j % 5 ? sizes[i % 3] : -sizes[i % 3];
+            f.v[j] = 1;
+        }
+        assert_int_equal(weft_attention_run(plan, &f.args), WEFT_OK);
+        for (size_t j = 0; j < sizeof f.out / sizeof *f.out; j++)
+            if (!(fabsf(f.out[j] - 1) < 1e-6f))
+                fail_msg("soft-cap %g, values of %g: out[%zu] = %g", desc.softcap, sizes[i % 3], j,
+                         f.out[j]);
+        weft_plan_destroy(plan);
+        close_fixture(&f);
+    }
 }
 
 static void refuses_plan(weft_attention_desc desc, weft_status status, const char *word)
@@ -270,9 +300,9 @@ static void appends_only_what_is_sound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_bad_runs),           cmocka_unit_test(runs_odd_but_legal_batches),
-        cmocka_unit_test(a_row_that_sees_nothing),    cmocka_unit_test(refuses_bad_descriptors),
-        cmocka_unit_test(appends_only_what_is_sound),
+        cmocka_unit_test(soft_caps_at_their_edges),   cmocka_unit_test(refuses_bad_runs),
+        cmocka_unit_test(runs_odd_but_legal_batches), cmocka_unit_test(a_row_that_sees_nothing),
+        cmocka_unit_test(refuses_bad_descriptors),    cmocka_unit_test(appends_only_what_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

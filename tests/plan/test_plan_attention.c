@@ -72,6 +72,8 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
             assert_true(at.slot < launch->max_slots);
             assert_int_equal(slots[at.slot]++, 0);
         }
+        if (totals.chunk_keys > 0 && q_len <= launch->split_tokens)
+            assert_true(at.key1 - at.key0 <= totals.chunk_keys);
     }
     for (int32_t s = 0; s < batch->seqs; s++) {
         int32_t q_len = batch->cu[s + 1] - batch->cu[s];
@@ -142,20 +144,44 @@ static void covers_every_key_once(void **state)
                     }
 }
 
-static void splits_for_the_threads(void **state)
+// How much there is to do decides, not who does it.
+static void splits_by_the_work(void **state)
 {
     (void)state;
     const struct batch decode = {1, {0, 1}, {65536}}, prefill = {1, {0, 4096}, {4096}};
+    const struct batch few = {1, {0, 1}, {512}}, tiny = {1, {0, 1}, {256}};
+    const int32_t threads[] = {1, 2, 16, 200};
     weft_attention_desc desc = descriptor();
-    weft_plan *one = make_plan(1, &desc), *many = make_plan(16, &desc);
-    assert_int_equal(verify(one, &decode).tasks, 2); // a task per KV head, nothing to merge
-    assert_int_equal(verify(one, &decode).merges, 0);
-    int32_t tasks = verify(many, &decode).tasks;
-    assert_in_range(tasks, 128, 256);
-    assert_int_equal(verify(many, &decode).merges, 2);
-    assert_int_equal(verify(many, &prefill).merges, 0); // enough tiles as it is
-    free_plan(one);
-    free_plan(many);
+    for (int i = 0; i < 4; i++) {
+        weft_plan *plan = make_plan(threads[i], &desc);
+        assert_int_equal(verify(plan, &decode).tasks, 64);
+        assert_int_equal(verify(plan, &decode).merges, 2);
+        assert_int_equal(verify(plan, &few).tasks, 4); // 256 keys are worth a task
+        assert_int_equal(verify(plan, &tiny).merges, 0);
+        assert_int_equal(verify(plan, &prefill).merges, 0); // enough tiles as it is
+        free_plan(plan);
+    }
+}
+
+// With a full mask a window reaches from the first query to the end: its tile sees most keys.
+static void the_first_tile_of_a_full_window_is_the_longest(void **state)
+{
+    (void)state;
+    const struct batch batch = {1, {0, 300}, {300}}, edge = {1, {0, 4}, {5000}};
+    weft_attention_desc desc = descriptor();
+    desc.mask = WEFT_MASK_FULL;
+    desc.window = 10;
+    weft_plan *plan = make_plan(2, &desc);
+    struct weft__attention_totals totals = verify(plan, &batch);
+    assert_true(totals.chunk_keys > 0 && totals.merges > 0);
+    free_plan(plan);
+    desc.window = 511; // 514 keys for the first query, 511 for the last
+    desc.num_q_heads = 2 * 200;
+    desc.max_kv_len = 8000;
+    desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
+    plan = make_plan(2, &desc);
+    assert_int_equal(verify(plan, &edge).chunk_keys, 512);
+    free_plan(plan);
 }
 
 // Batch-invariant: the chunks of a sequence are the same whatever else is in the batch.
@@ -211,7 +237,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans),
         cmocka_unit_test(covers_every_key_once),
-        cmocka_unit_test(splits_for_the_threads),
+        cmocka_unit_test(splits_by_the_work),
+        cmocka_unit_test(the_first_tile_of_a_full_window_is_the_longest),
         cmocka_unit_test(invariant_chunks),
         cmocka_unit_test(tiles_hold_whole_groups),
         cmocka_unit_test(refuses_what_does_not_fit),

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Attention against an oracle of its own: plain loops in double over sequences that lie in one piece,
-// so that page arithmetic, masks and merging are held against something that has none of the three.
-//
-// The bound of an element. With u = 2^-24 and everything in f32:
-//
-//   score     |ds| <= u * ((d + 4) * a + 8 |s|)      a = scale * sum |q k|, s the score
-//   weight    |dp| <= p * eta,  eta = |ds| + u * (|s| + |largest| + 8)
-//   output    |dy| <= sum p eta (|v| + |y|) + u * (n + 16) * (sum p |v| + |y|)
-//   lse       |dl| <= sum p eta + u * (n + 16 + 4 |l|)
-//
-// with p normalised, n keys, and 2^-110 * (sum |v|) for weights that are too small for f32.
+// Attention against an oracle of its own (attention_oracle_check.c): sequences that lie in one piece and
+// masks written down here, so that page arithmetic, masks, splits and merging are held against
+// something that has none of them.
 #include <math.h>
 
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_kernel.h"
+#include "src/kernels/attention/attention_oracle.h"
 #include "tools/weft-check/check.h"
 
 enum { MAX_SEQS = 5, GARBAGE_PAGES = 3 };
@@ -26,6 +19,15 @@ struct problem {
     float scale;
     int64_t out_elems;
 };
+
+// The meaning of the masks: may query `token` of sequence s see key t?
+static bool sees(const struct problem *p, int32_t s, int32_t token, int32_t t)
+{
+    int32_t own = p->kv_lens[s] - p->q_lens[s] + token; // the key of the query's own token
+    if (p->desc.mask == WEFT_MASK_CAUSAL && t > own)
+        return false;
+    return p->desc.window == 0 || t > own - p->desc.window;
+}
 
 static float to_format(weft_dtype dtype, float x, void *to, int64_t at)
 {
@@ -62,13 +64,14 @@ static void draw_shape(struct check_case *c, struct problem *p)
     desc->kv.head_dim = check_range(c, 0, 1) ? (int32_t)check_pick(c, 4, 64, 128, 80, 256)
                                              : 8 * (int32_t)check_range(c, 1, 32);
     desc->kv.page_size = (int32_t)check_pick(c, 9, 1, 2, 5, 16, 64, 128, 3, 17, 256);
-    desc->num_q_heads =
-        desc->kv.num_kv_heads * (int32_t)check_pick(c, 11, 1, 2, 3, 4, 5, 6, 7, 8, 12, 4, 17);
+    desc->num_q_heads = desc->kv.num_kv_heads *
+                        (int32_t)check_pick(c, 14, 1, 2, 3, 4, 5, 6, 7, 8, 12, 4, 17, 24, 33, 100);
     desc->mask = check_range(c, 0, 3) ? WEFT_MASK_CAUSAL : WEFT_MASK_FULL;
     if (check_range(c, 0, 2) == 0)
         desc->window = (int32_t)check_length(c, 200, 32);
     if (check_range(c, 0, 3) == 0)
-        desc->softcap = (float)check_pick(c, 3, 15, 30, 50);
+        desc->softcap = check_range(c, 0, 5) ? (float)check_pick(c, 3, 15, 30, 50)
+                                             : exp2f((float)check_range(c, -99, 99));
     if (check_range(c, 0, 3) == 0)
         desc->scale = check_uniform(c, -0.5f, 0.5f);
     desc->num_splits = (int32_t)check_pick(c, 6, 0, 1, 2, 3, 7, 0);
@@ -82,10 +85,12 @@ static void draw_lengths(struct check_case *c, struct problem *p)
     weft_attention_desc *desc = &p->desc;
     // Prefill, decode, both; now and then one long sequence; costs stay around 10^7 products.
     int64_t style = check_range(c, 0, 3), heads = desc->num_q_heads;
-    int64_t most_keys = 600, budget = 8000000 / (heads * desc->kv.head_dim);
+    int64_t most_keys = 600, budget = 3000000 / (heads * desc->kv.head_dim);
     p->args.num_seqs = (int32_t)check_range(c, 1, MAX_SEQS);
-    if (style == 0 && check_range(c, 0, 3) == 0)
-        most_keys = 6000;
+    if (style == 0 && check_range(c, 0, 2) == 0) {
+        most_keys = 200 + 5 * budget / p->args.num_seqs;
+        most_keys = most_keys > 20000 ? 20000 : most_keys;
+    }
     int32_t total = 0, longest = 0;
     for (int32_t s = 0; s < p->args.num_seqs; s++) {
         int32_t kv_len = (int32_t)check_length(c, most_keys, 64);
@@ -128,7 +133,10 @@ static void make_pool(struct check_case *c, struct problem *p, int64_t pages)
         pool->page_stride = pool->token_stride * layout->page_size;
     }
     int64_t elem = weft_dtype_block_bytes(layout->dtype);
-    int64_t elems = pages * pool->page_stride - gap; // the last row has no gap behind it
+    int64_t page_gap = check_range(c, 0, 2) ? 0 : 8 * check_range(c, 1, 100);
+    int64_t tail = gap + page_gap; // there is no gap behind the last row
+    pool->page_stride += page_gap;
+    int64_t elems = pages * pool->page_stride - tail;
     pool->k = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
     pool->v = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
     poison(c, layout->dtype, pool->k, elems);
@@ -183,8 +191,9 @@ static void fill_pages(struct check_case *c, struct problem *p)
         check_fill(c, p->k[s], count);
         check_fill(c, p->v[s], count);
         spoil(c, p, s);
-        struct weft__attention_span seen = weft__attention_union(
-            p->desc.mask, p->desc.window, p->q_lens[s], kv_len, 0, p->q_lens[s] ? p->q_lens[s] : 1);
+        int32_t first_seen = 0; // by any query: pages left of it may be gone
+        while (first_seen < kv_len - 1 && !sees(p, s, 0, first_seen))
+            first_seen++;
         for (int32_t t = 0; t < kv_len; t++) {
             int32_t *page = &table[s * stride + t / layout->page_size];
             if (t % layout->page_size == 0)
@@ -196,7 +205,7 @@ static void fill_pages(struct check_case *c, struct problem *p)
                 p->k[s][from] = to_format(layout->dtype, p->k[s][from], pool->k, to);
                 p->v[s][from] = to_format(layout->dtype, p->v[s][from], pool->v, to);
             }
-            if (t / layout->page_size < seen.begin / layout->page_size &&
+            if (t / layout->page_size < first_seen / layout->page_size &&
                 t % layout->page_size == layout->page_size - 1)
                 *page = INT32_MIN;
         }
@@ -235,103 +244,62 @@ static void make_queries(struct check_case *c, struct problem *p)
     args->lse = check_range(c, 0, 1) ? check_output(c, tokens * heads) : NULL;
 }
 
-struct verdict {
-    double y[WEFT__ATTENTION_MAX_HEAD_DIM], bound[WEFT__ATTENTION_MAX_HEAD_DIM];
-    double lse, lse_bound;
-};
-
-static const double u = 0x1p-24;
-
-// Scores and the uncertainty eta of the weights of one query; returns the largest score.
-static double scores(const struct problem *p, int32_t s, const float *q, int32_t kv_head,
-                     struct weft__attention_span span, double *score, double *eta)
+static void verify_row(struct check_case *c, const struct problem *p, int32_t s, int32_t token,
+                       int64_t head, const struct oracle_answer *want)
 {
-    int64_t dim = p->desc.kv.head_dim;
-    double largest = -INFINITY;
-    for (int32_t t = span.begin; t < span.end; t++) {
-        const float *k = p->k[s] + (t * (int64_t)p->desc.kv.num_kv_heads + kv_head) * dim;
-        double dot = 0, size = 0;
-        for (int64_t i = 0; i < dim; i++) {
-            dot += (double)q[i] * k[i];
-            size += fabs((double)q[i] * k[i]);
-        }
-        dot *= p->scale;
-        size *= fabs((double)p->scale);
-        if (p->desc.softcap > 0)
-            dot = p->desc.softcap * tanh(dot / p->desc.softcap);
-        score[t - span.begin] = dot;
-        eta[t - span.begin] = u * ((double)(dim + 4) * size + 8 * fabs(dot));
-        largest = fmax(largest, dot);
+    const weft_attention_args *args = &p->args;
+    int64_t dim = p->desc.kv.head_dim, heads = p->desc.num_q_heads;
+    int64_t row = args->cu_q_lens[s] + (int64_t)token;
+    const float *out = args->out +
+                       row * (args->out_token_stride ? args->out_token_stride : heads * dim) +
+                       head * (args->out_head_stride ? args->out_head_stride : dim);
+    for (int64_t d = 0; d < dim; d++) {
+        // A weight may vanish in f32 and not in double: infinity or NaN, but never a number.
+        if (isfinite(want->y[d]))
+            check_close(c, out[d], want->y[d], want->bound[d], "out", out - args->out + d);
+        else if (isfinite(out[d]))
+            check_fail(c, "out[%lld] = %.9g, reference %g", (long long)(out - args->out + d),
+                       out[d], want->y[d]);
     }
-    for (int32_t t = 0; t < span.end - span.begin; t++)
-        eta[t] += u * (fabs(score[t]) + fabs(largest) + 8);
-    return largest;
-}
-
-static void attend(const struct problem *p, int32_t s, const float *q, int32_t kv_head,
-                   struct weft__attention_span span, double *score, double *eta,
-                   struct verdict *out)
-{
-    int64_t dim = p->desc.kv.head_dim, n = span.end - span.begin;
-    double largest = scores(p, s, q, kv_head, span, score, eta), sum = 0, sum_eta = 0;
-    for (int64_t t = 0; t < n; t++) {
-        score[t] = exp(score[t] - (largest == -INFINITY ? 0 : largest));
-        sum += score[t];
-        sum_eta += score[t] * fmin(eta[t], 1);
-    }
-    n = sum == 0 ? 0 : n; // nothing is seen, or every score is -infinity
-    *out = (struct verdict){.lse = n ? largest + log(sum) : -INFINITY};
-    out->lse_bound = n ? sum_eta / sum + u * ((double)n + 16 + 4 * fabs(out->lse)) : 0;
-    for (int64_t i = 0; i < dim; i++) {
-        const float *v =
-            n ? p->v[s] + (span.begin * (int64_t)p->desc.kv.num_kv_heads + kv_head) * dim + i
-              : NULL;
-        double y = 0, size = 0, doubt = 0, all = 0;
-        for (int64_t t = 0; t < n; t++, v += p->desc.kv.num_kv_heads * dim) {
-            y += score[t] * *v;
-            size += score[t] * fabs(*v);
-            all += fabs(*v);
-        }
-        y = n ? y / sum : 0;
-        size = n ? size / sum : 0;
-        v = n ? p->v[s] + (span.begin * (int64_t)p->desc.kv.num_kv_heads + kv_head) * dim + i
-              : NULL;
-        for (int64_t t = 0; t < n; t++, v += p->desc.kv.num_kv_heads * dim)
-            doubt += score[t] / sum * fmin(eta[t], 1) * (fabs(*v) + fabs(y));
-        out->y[i] = y;
-        out->bound[i] = 2 * doubt + u * ((double)n + 16) * (size + fabs(y)) + 0x1p-110 * all +
-                        0x1p-140 * (double)n;
-    }
+    if (args->lse)
+        check_close(c, args->lse[row * heads + head], want->lse, want->lse_bound, "lse",
+                    row * heads + head);
 }
 
 static void verify(struct check_case *c, const struct problem *p)
 {
     const weft_attention_args *args = &p->args;
-    int64_t dim = p->desc.kv.head_dim, heads = p->desc.num_q_heads;
-    int64_t head_stride = args->out_head_stride ? args->out_head_stride : dim;
-    int64_t token_stride = args->out_token_stride ? args->out_token_stride : heads * dim;
-    double *score = check_buffer(c, (size_t)p->desc.max_kv_len * sizeof *score, sizeof *score);
-    double *eta = check_buffer(c, (size_t)p->desc.max_kv_len * sizeof *eta, sizeof *eta);
-    struct verdict want;
+    int64_t dim = p->desc.kv.head_dim, heads = p->desc.num_q_heads,
+            kv_heads = p->desc.kv.num_kv_heads;
+    size_t keys = (size_t)p->desc.max_kv_len;
+    double *work = check_buffer(c, ORACLE_WORK * keys * sizeof *work, sizeof *work);
+    bool *seen = check_buffer(c, keys, 1);
+    struct oracle_answer want;
     for (int32_t s = 0; s < args->num_seqs; s++)
-        for (int64_t i = 0; i < p->q_lens[s] * heads && !c->failed; i++) {
-            int64_t token = args->cu_q_lens[s] + i / heads, head = i % heads;
-            int64_t at = token * token_stride + head * head_stride;
-            struct weft__attention_span span = weft__attention_visible(
-                p->desc.mask, p->desc.window, p->q_lens[s], p->kv_lens[s], (int32_t)(i / heads));
-            attend(p, s, args->q + at, (int32_t)(head * p->desc.kv.num_kv_heads / heads), span,
-                   score, eta, &want);
-            for (int64_t d = 0; d < dim; d++) {
-                // A weight may vanish in f32 and not in double: infinity or NaN, but never a number.
-                if (isfinite(want.y[d]))
-                    check_close(c, args->out[at + d], want.y[d], want.bound[d], "out", at + d);
-                else if (isfinite(args->out[at + d]))
-                    check_fail(c, "out[%lld] = %.9g, reference %g", (long long)(at + d),
-                               args->out[at + d], want.y[d]);
+        for (int32_t token = 0; token < p->q_lens[s]; token++) {
+            for (int32_t t = 0; t < p->kv_lens[s]; t++)
+                seen[t] = sees(p, s, token, t);
+            for (int64_t head = 0; head < heads && !c->failed; head++) {
+                int64_t kv_head = head / (heads / kv_heads);
+                struct oracle_query query = {
+                    .q = args->q +
+                         (args->cu_q_lens[s] + (int64_t)token) *
+                             (args->q_token_stride ? args->q_token_stride : heads * dim) +
+                         head * (args->q_head_stride ? args->q_head_stride : dim),
+                    .k = p->k[s] + kv_head * dim,
+                    .v = p->v[s] + kv_head * dim,
+                    .k_stride = kv_heads * dim,
+                    .v_stride = kv_heads * dim,
+                    .head_dim = (int32_t)dim,
+                    .value_dim = (int32_t)dim,
+                    .num_keys = p->kv_lens[s],
+                    .sees = seen,
+                    .scale = p->scale,
+                    .softcap = p->desc.softcap,
+                };
+                weft__attention_oracle(&query, work, &want);
+                verify_row(c, p, s, token, head, &want);
             }
-            if (args->lse)
-                check_close(c, args->lse[token * heads + head], want.lse, want.lse_bound, "lse",
-                            token * heads + head);
         }
 }
 

@@ -76,7 +76,7 @@ struct weft__attention_launch {
     int32_t num_splits;   // chunks of every sequence, 0 = chunks of chunk_keys
     int32_t chunk_keys;   // fixed length of a chunk, 0 = from the work of the run
     int32_t split_tokens; // only sequences with at most so many queries are split
-    int32_t target_tasks; // what a run without fixed chunks aims at
+    int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
     int64_t max_slots;    // partial tiles that the workspace has room for
     int64_t scratch_offset, scratch_bytes;
     int64_t partial_offset, partial_bytes; // bytes of one slot

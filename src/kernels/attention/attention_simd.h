@@ -106,7 +106,8 @@ static void start_rows(struct state *s, int32_t padded)
     const struct weft__attention_call *call = s->call;
     const struct weft__attention_tile *tile = s->tile;
     int32_t cu = call->cu_q_lens[tile->seq], q_len = call->cu_q_lens[tile->seq + 1] - cu;
-    float scale = call->softcap > 0 ? call->scale / call->softcap : call->scale * LOG2E;
+    // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
+    float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     memset(s->q, 0, (size_t)padded * s->width * sizeof *s->q);
     memset(s->acc, 0, (size_t)padded * s->width * sizeof *s->acc);
     memset(s->weight, 0, (size_t)padded * BLOCK * sizeof *s->weight);
@@ -203,9 +204,9 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_load(weight + i * VF32_LANES);
     if (s->call->softcap > 0) {
-        vf32 cap = vf32_set1(s->call->softcap * LOG2E);
+        vf32 cap = vf32_set1(s->call->softcap * LOG2E), inverse = vf32_set1(1 / s->call->softcap);
         for (int i = 0; i < BLOCK_VECTORS; i++)
-            x[i] = vf32_mul(cap, vf32_tanh(x[i]));
+            x[i] = vf32_mul(cap, vf32_tanh(vf32_mul(inverse, x[i])));
     }
     if (begin > 0 || end < BLOCK)
         VF32_UNROLL

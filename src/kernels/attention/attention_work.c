@@ -61,7 +61,7 @@ static int64_t slots_needed(const struct weft__attention_launch *launch, int32_t
     return slots;
 }
 
-// The length of a chunk that gives the threads about the tasks they should have.
+// The length of a chunk that makes about the tasks that a run should have.
 static int64_t choose_chunk(const struct weft__attention_launch *launch, int32_t num_seqs,
                             const int32_t *cu, const int32_t *kv_lens)
 {
@@ -102,7 +102,7 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
         }
     }
     work[num_seqs] = next;
-    return (struct weft__attention_totals){next.first_task, next.first_merge};
+    return (struct weft__attention_totals){next.first_task, next.first_merge, chunk_keys};
 }
 
 // The sequence that owns a number: the last one whose first is not above it.

@@ -14,7 +14,7 @@ struct problem {
     struct weft__rope_frequencies frequencies;
     unsigned char *k_before, *v_before;
     float *q_before;
-    int64_t pool_bytes, num_slots;
+    int64_t pool_bytes, num_slots, page_stride, head_stride, token_stride; // strides: elements
 };
 
 static double load(weft_dtype dtype, const void *from, int64_t at)
@@ -90,11 +90,19 @@ static void make_memory(struct check_case *c, struct problem *p)
     }
     args->pool.num_pages = (args->tokens + layout->page_size - 1) / layout->page_size + 2;
     p->num_slots = args->pool.num_pages * layout->page_size;
-    if (check_range(c, 0, 1)) {
-        args->pool.head_stride = layout->head_dim;
-        args->pool.token_stride = width;
-    }
-    p->pool_bytes = p->num_slots * width * elem;
+    // Slots or heads first, rows and pages with gaps or without.
+    weft_kv_pool *pool = &args->pool;
+    int64_t gap = check_range(c, 0, 2) ? 0 : 8 * check_range(c, 1, 3);
+    int64_t page_gap = check_range(c, 0, 1) ? 0 : 8 * check_range(c, 1, 40);
+    bool slots_first = check_range(c, 0, 1), packed = gap + page_gap == 0 && !slots_first;
+    int64_t row = layout->head_dim + gap;
+    p->head_stride = slots_first ? row : row * layout->page_size;
+    p->token_stride = slots_first ? row * layout->num_kv_heads : row;
+    p->page_stride = row * layout->num_kv_heads * layout->page_size + page_gap;
+    pool->head_stride = packed ? 0 : p->head_stride;
+    pool->token_stride = packed ? 0 : p->token_stride;
+    pool->page_stride = packed ? 0 : p->page_stride;
+    p->pool_bytes = (pool->num_pages * p->page_stride - gap - page_gap) * elem;
     args->pool.k = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
     args->pool.v = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
     p->k_before = copy_of(c, args->pool.k, p->pool_bytes);
@@ -136,22 +144,25 @@ static double turned(const struct problem *p, const float *x, const float *cosin
     return first ? a - b : a + b;
 }
 
+static int64_t slot_at(const struct problem *p, int64_t slot, int32_t head)
+{
+    int64_t page_size = p->desc.layout.page_size;
+    return slot / page_size * p->page_stride + slot % page_size * p->token_stride +
+           head * p->head_stride;
+}
+
 static void verify_head(struct check_case *c, const struct problem *p, int64_t token, int32_t head,
                         const float *cosines, const float *sines)
 {
     const weft_kv_layout *layout = &p->desc.layout;
     const weft_kv_append_args *args = &p->args;
     int64_t width = (int64_t)layout->num_kv_heads * layout->head_dim;
-    int64_t head_stride = args->pool.head_stride ? args->pool.head_stride
-                                                 : (int64_t)layout->head_dim * layout->page_size;
-    int64_t token_stride = args->pool.token_stride ? args->pool.token_stride : layout->head_dim;
     const float *k = args->k + token * (args->k_token_stride ? args->k_token_stride : width) +
                      (int64_t)head * layout->head_dim;
     const float *v = args->v + token * (args->v_token_stride ? args->v_token_stride : width) +
                      (int64_t)head * layout->head_dim;
     int32_t slot = args->slots[token];
-    int64_t at = slot / layout->page_size * layout->page_size * width +
-                 slot % layout->page_size * token_stride + head * head_stride;
+    int64_t at = slot_at(p, slot, head);
     // One rounding to the format: half a unit in the last place of a result that may itself be off.
     double unit = layout->dtype == WEFT_F32 ? 0 : layout->dtype == WEFT_F16 ? 0x1p-11 : 0x1p-8;
     for (int32_t i = 0; i < layout->head_dim; i++) {
@@ -184,15 +195,9 @@ static void verify_rest(struct check_case *c, const struct problem *p)
 {
     const weft_kv_layout *layout = &p->desc.layout;
     int64_t elem = weft_dtype_block_bytes(layout->dtype);
-    int64_t width = (int64_t)layout->num_kv_heads * layout->head_dim;
-    bool nhd = p->args.pool.token_stride != 0;
     for (int32_t token = 0; token < p->args.tokens; token++)
         for (int32_t head = 0; head < layout->num_kv_heads && p->args.slots[token] >= 0; head++) {
-            int64_t page = p->args.slots[token] / layout->page_size;
-            int64_t slot = p->args.slots[token] % layout->page_size;
-            int64_t row =
-                nhd ? slot * layout->num_kv_heads + head : head * (int64_t)layout->page_size + slot;
-            int64_t at = (page * layout->page_size * width + row * layout->head_dim) * elem;
+            int64_t at = slot_at(p, p->args.slots[token], head) * elem;
             memcpy(p->k_before + at, (char *)p->args.pool.k + at,
                    (size_t)(layout->head_dim * elem));
             memcpy(p->v_before + at, (char *)p->args.pool.v + at,

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// What weft-check holds attention against: one query and the keys it sees, in double, with a bound for
+// every element. Shares nothing with the kernels: masks, pages and splits are the caller's.
+#ifndef WEFT_KERNELS_ATTENTION_ORACLE_H
+#define WEFT_KERNELS_ATTENTION_ORACLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ORACLE_MOST_DIM = 1024, ORACLE_WORK = 3 };
+
+struct oracle_query {
+    const float *q;              // [head_dim]
+    const float *k, *v;          // key t at k + t * k_stride
+    int64_t k_stride, v_stride;  // elements
+    int32_t head_dim, value_dim; // elements of a key, of a value
+    int32_t num_keys;
+    const bool *sees; // [num_keys]
+    double scale, softcap;
+};
+
+struct oracle_answer {
+    double y[ORACLE_MOST_DIM], bound[ORACLE_MOST_DIM];
+    double lse, lse_bound;
+};
+
+// `work` has ORACLE_WORK * num_keys doubles.
+void weft__attention_oracle(const struct oracle_query *query, double *work,
+                            struct oracle_answer *answer);
+
+#endif

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// The oracle of attention and its bounds, u = 2^-24.
+//
+// A kernel works in f32 in an order of its own. What it does to every number in the same way (rounding a
+// constant, the error of a polynomial) is bounded by its largest value and added up; what rounding does
+// is independent from operation to operation, uniform in +-u times the result, and bounded by SIGMAS
+// standard deviations of the sum. The order assumed is one key and one element after the other: every
+// other order that kernels use has fewer steps.
+//
+//   score    steady  u (3 |s| + 8 |s| with a soft-cap)
+//            random  sum over the partial sums of q.k, of the products, and s - largest
+//   weight   p (steady + EXP_ERROR u), p random
+//   output   sum p steady |v - y|, sqrt(sum (p random (v - y))^2), partial sums of p v and of p, 8 u |y|
+//
+// Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case.
+#include "src/kernels/attention/attention_oracle.h"
+
+#include <math.h>
+
+static const double u = 0x1p-24, SIGMAS = 4, EXP_ERROR = 2, DOUBTFUL = 0.01;
+
+// Sum and spread of the rounding errors of a sum made one by one.
+struct running {
+    double sum, squares;
+};
+
+static void add(struct running *r, double term)
+{
+    r->sum += term;
+    r->squares += (r->sum * r->sum + term * term) / 3;
+}
+
+static double spread(const struct running *r)
+{
+    return SIGMAS * u * sqrt(r->squares);
+}
+
+// Score of a key; *steady and *noise are the two kinds of its uncertainty.
+static double score_of(const struct oracle_query *query, int32_t t, double *steady, double *noise)
+{
+    const float *k = query->k + t * query->k_stride;
+    struct running dot = {0};
+    for (int32_t i = 0; i < query->head_dim; i++)
+        add(&dot, (double)query->q[i] * k[i]);
+    double score = dot.sum * query->scale;
+    *noise = spread(&dot) * fabs(query->scale);
+    if (query->softcap > 0) {
+        // tanh turns an error of x into one of at most 1 - tanh^2 x times it
+        double x = score / query->softcap, slope = 1 - tanh(x) * tanh(x);
+        *noise *= slope;
+        *steady = u * (3 * fabs(score) * slope + 8 * query->softcap * fabs(tanh(x)));
+        return query->softcap * tanh(x);
+    }
+    *steady = 3 * u * fabs(score);
+    return score;
+}
+
+// p (e^d - 1): how far a weight is off whose score is uncertain by d, p normalised.
+static double uncertain(double p, double d)
+{
+    return fmin(p * expm1(fmin(d, 700)), 1);
+}
+
+// The output and its bounds, key by key. p, steady and noise are 0 for keys of no weight.
+static void sum_values(const struct oracle_query *query, const double *p, const double *steady,
+                       const double *noise, double doubt, struct oracle_answer *answer)
+{
+    const int32_t dim = query->value_dim;
+    double y[ORACLE_MOST_DIM] = {0}, partial[ORACLE_MOST_DIM] = {0}, all[ORACLE_MOST_DIM] = {0};
+    double linear[ORACLE_MOST_DIM] = {0}, squares[ORACLE_MOST_DIM] = {0};
+    struct running sum = {0};
+    for (int32_t t = 0; t < query->num_keys; t++) {
+        const float *v = query->v + t * query->v_stride;
+        if (!query->sees[t])
+            continue;
+        add(&sum, p[t]);
+        for (int32_t i = 0; i < dim; i++) {
+            double term = p[t] * v[i];
+            y[i] += term;
+            partial[i] += y[i] * y[i] + term * term;
+            all[i] += fabs((double)v[i]);
+        }
+    }
+    for (int32_t t = 0; t < query->num_keys; t++) {
+        const float *v = query->v + t * query->v_stride;
+        if (!query->sees[t] || p[t] == 0)
+            continue;
+        double fixed = p[t] * (steady[t] + EXP_ERROR * u), random = p[t] * noise[t];
+        double most = uncertain(p[t], steady[t] + noise[t] + EXP_ERROR * u);
+        for (int32_t i = 0; i < dim; i++) {
+            double far = fabs(v[i] - y[i]);
+            linear[i] += (doubt > DOUBTFUL ? 2 * most : fixed) * far;
+            squares[i] += random * random * far * far;
+        }
+    }
+    for (int32_t i = 0; i < dim; i++) {
+        answer->y[i] = y[i];
+        answer->bound[i] = linear[i] + (doubt > DOUBTFUL ? 0 : sqrt(squares[i])) +
+                           SIGMAS * u * sqrt(partial[i] / 3) + (spread(&sum) + 8 * u) * fabs(y[i]) +
+                           0x1p-110 * all[i] + 0x1p-140;
+    }
+}
+
+void weft__attention_oracle(const struct oracle_query *query, double *work,
+                            struct oracle_answer *answer)
+{
+    int32_t n = query->num_keys;
+    double *p = work, *steady = work + n, *noise = steady + n, largest = -INFINITY;
+    for (int32_t t = 0; t < n; t++)
+        if (query->sees[t]) {
+            p[t] = score_of(query, t, &steady[t], &noise[t]);
+            largest = fmax(largest, p[t]);
+        }
+    double from = largest == -INFINITY ? 0 : largest, squares = 0, linear = 0, doubt = 0;
+    struct running sum = {0};
+    for (int32_t t = 0; t < n; t++)
+        if (query->sees[t]) {
+            noise[t] += u * (fabs(p[t]) + fabs(p[t] - from));
+            p[t] = exp(p[t] - from);
+            add(&sum, p[t]);
+        }
+    bool nothing = sum.sum == 0; // seen, or every score is -infinity
+    for (int32_t t = 0; t < n; t++)
+        if (query->sees[t]) {
+            p[t] = nothing ? 0 : p[t] / sum.sum;
+            if (p[t] == 0)
+                continue;
+            linear += p[t] * (steady[t] + EXP_ERROR * u);
+            squares += p[t] * noise[t] * p[t] * noise[t];
+            doubt += uncertain(p[t], steady[t] + noise[t]);
+        }
+    answer->lse = nothing ? -INFINITY : from + log(sum.sum);
+    answer->lse_bound = nothing ? 0
+                                : (doubt > DOUBTFUL ? 2 * doubt : linear + sqrt(squares)) +
+                                      spread(&sum) / sum.sum +
+                                      u * (4 * (fabs(answer->lse) + fabs(from)) + 4);
+    for (int32_t i = 0; i < query->value_dim; i++)
+        answer->y[i] = answer->bound[i] = 0;
+    if (!nothing)
+        sum_values(query, p, steady, noise, doubt, answer);
+}
