@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/transcript.h"
 
 static const char help[] =
     "usage: weft chat MODEL [options]\n"
@@ -21,89 +22,88 @@ static const char help[] =
     "  /quit      end\n"
     "\n"
     "  -n, --tokens N      most tokens of an answer; 0 (default): until the model ends\n"
+    "  --when-full HOW     the context: drop (default) the oldest turns, or stop\n"
+    "  --raw               no chat template: what is typed and what the model adds is one text; "
+    "end "
+    "its\n"
+    "                      answers with -n, --stop or Ctrl-C\n"
     "\n"
     "sampling:\n" CLI_SAMPLING_HELP "\n"
     "model:\n" CLI_MODEL_HELP;
+
+enum { OPT_RAW = 1, OPT_WHEN_FULL };
 
 typedef struct conversation {
     const cli_command *self;
     const char *model_path;
     int32_t tokens;
     int status; // to exit with
-    bool stats;
+    bool raw, keep, stats;
     engine_options options;
     cli_sampling sampling;
     engine_model *model;
     engine_worker *worker;
     engine_session *session;
     chat_template *template;
-    chat_message *messages; // content is owned
-    size_t message_count, message_room;
+    cli_transcript transcript;
     tokenizer_text answer;
     cli_progress progress;
+    cli_wrap wrap;
     cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
 
+static bool take_option(conversation *c, int option)
+{
+    switch (option) {
+    case 'n': return cli_token_limit(c->self, optarg, &c->tokens);
+    case OPT_RAW: c->raw = true; return true;
+    case OPT_WHEN_FULL:
+        c->keep = strcmp(optarg, "stop") == 0;
+        if (c->keep || strcmp(optarg, "drop") == 0)
+            return true;
+        cli_bad_usage(c->self, "--when-full must be drop or stop, not '%s'", optarg);
+        return false;
+    default:
+        return option >= CLI_OPT_TEMP ? cli_sampling_option(c->self, option, optarg, &c->sampling)
+                                      : cli_model_option(c->self, option, optarg, &c->options);
+    }
+}
+
+// Returns -1 to go on, or an exit status.
 static int parse(conversation *c, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"tokens", required_argument, NULL, 'n'}, CLI_SAMPLING_OPTIONS, CLI_MODEL_OPTIONS, {0}};
+    static const struct option options[] = {{"tokens", required_argument, NULL, 'n'},
+                                            {"raw", no_argument, NULL, OPT_RAW},
+                                            {"when-full", required_argument, NULL, OPT_WHEN_FULL},
+                                            CLI_SAMPLING_OPTIONS,
+                                            CLI_MODEL_OPTIONS,
+                                            {0}};
     int option, status;
-    while ((option = cli_next_option(c->self, argc, argv, options, &status)) != CLI_OPTIONS_END) {
-        bool fine = option != CLI_OPTIONS_BAD;
-        if (!fine)
+    while ((option = cli_next_option(c->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
             return status;
-        if (option == 'n')
-            fine = cli_token_limit(c->self, optarg, &c->tokens);
-        else if (option >= CLI_OPT_TEMP)
-            fine = cli_sampling_option(c->self, option, optarg, &c->sampling);
-        else
-            fine = cli_model_option(c->self, option, optarg, &c->options);
-        if (!fine)
+        else if (!take_option(c, option))
             return CLI_USAGE;
-    }
+    if (c->raw && (c->sampling.system || c->sampling.thinking))
+        return cli_bad_usage(c->self, "--system and --thinking belong to the chat template, which "
+                                      "--raw leaves out");
     c->model_path = cli_operand(c->self, argc, argv, "MODEL");
     return c->model_path ? -1 : CLI_USAGE;
 }
 
-static bool add_message(conversation *c, const char *role, const char *content, size_t bytes)
-{
-    if (c->message_count == c->message_room) {
-        size_t room = c->message_room ? 2 * c->message_room : 16;
-        chat_message *larger = realloc(c->messages, room * sizeof *larger);
-        if (!larger)
-            return false;
-        c->messages = larger;
-        c->message_room = room;
-    }
-    char *copy = malloc(bytes + 1);
-    if (!copy)
-        return false;
-    memcpy(copy, content, bytes);
-    copy[bytes] = 0;
-    c->messages[c->message_count++] = (chat_message){role, copy, bytes};
-    return true;
-}
-
-static void drop_messages(conversation *c, size_t keep)
-{
-    while (c->message_count > keep)
-        free((char *)c->messages[--c->message_count].content);
-}
-
 static bool start_over(conversation *c)
 {
-    drop_messages(c, 0);
     const char *system = c->sampling.system;
-    return !system || add_message(c, "system", system, strlen(system));
+    cli_transcript_free(&c->transcript);
+    return !system || cli_transcript_add(&c->transcript, "system", system, strlen(system));
 }
 
 static bool output(void *user, const char *text, size_t bytes)
 {
     conversation *c = user;
     cli_progress_clear(&c->progress);
-    bool fine = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
-    return fine && tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
+    return cli_wrap_write(&c->wrap, text, bytes) &&
+           tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
 }
 
 static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -112,12 +112,36 @@ static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
     return cli_progress_show(&c->progress, done_tokens, all_tokens);
 }
 
+// The conversation as tokens. A quarter of the context is kept for the answer, or what it takes at most;
+// the oldest turns go where it would be taken up.
+static bool encode(conversation *c, tokenizer_ids *ids, engine_error *err)
+{
+    engine_worker_info info;
+    engine_worker_describe(c->worker, &info);
+    size_t most = (size_t)info.context_tokens, answer = most / 4;
+    if (c->tokens > 0 && (size_t)c->tokens < answer)
+        answer = (size_t)c->tokens;
+    cli_transcript_form form = {c->template,
+                                {.add_generation_prompt = true, .thinking = c->sampling.thinking},
+                                engine_model_tokenizer(c->model)};
+    int dropped;
+    size_t wanted = c->keep ? CLI_TRANSCRIPT_KEEP : most - answer;
+    if (!cli_transcript_fit(&c->transcript, &form, wanted, most, ids, &dropped, err))
+        return false;
+    if (dropped > 0)
+        fprintf(
+            stderr,
+            "[the oldest %s dropped, to make room in the context of %zu: --ctx makes it larger, "
+            "/reset forgets all]\n",
+            dropped == 1 ? "turn was" : "turns were", most);
+    return true;
+}
+
 // Answers the last message and keeps the answer.
 static bool answer(conversation *c, engine_error *err)
 {
     tokenizer_ids ids = {0};
     engine_result result;
-    chat_options options = {.add_generation_prompt = true, .thinking = c->sampling.thinking};
     engine_generation generation = {.max_tokens = c->tokens,
                                     .sampling = c->sampling.sampling,
                                     .stops = c->sampling.stops,
@@ -127,8 +151,8 @@ static bool answer(conversation *c, engine_error *err)
                                     .user = c};
     c->answer.size_bytes = 0;
     c->progress.label = "reading";
-    bool fine = chat_encode(c->template, engine_model_tokenizer(c->model), c->messages,
-                            c->message_count, &options, &ids, err) &&
+    cli_wrap_start(&c->wrap);
+    bool fine = encode(c, &ids, err) &&
                 engine_generate(c->session, ids.ids, (int32_t)ids.count, &generation, &result, err);
     cli_progress_clear(&c->progress);
     tokenizer_ids_free(&ids);
@@ -136,11 +160,13 @@ static bool answer(conversation *c, engine_error *err)
     if (!fine)
         return false;
     if (result.finish == ENGINE_FINISH_CONTEXT)
-        fputs("[the context is full: /reset, or start with a larger --ctx]\n", stderr);
+        fprintf(stderr, "[the context is full: %s, or start with a larger --ctx]\n",
+                c->keep ? "/reset forgets the conversation"
+                        : "the next message drops the oldest turns, /reset all");
     if (c->stats)
         cli_print_result(&result, c->model);
-    return add_message(c, "assistant", c->answer.data ? c->answer.data : "",
-                       c->answer.size_bytes) ||
+    return cli_transcript_add(&c->transcript, "assistant", c->answer.data ? c->answer.data : "",
+                              c->answer.size_bytes) ||
            engine_fail(err, "out of memory");
 }
 
@@ -167,12 +193,21 @@ static bool obey(conversation *c, const char *line)
 {
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
         return false;
-    if (strcmp(line, "/reset") == 0)
+    if (strcmp(line, "/reset") == 0) {
+        if (c->lines)
+            fputs("[the conversation is forgotten]\n", stderr);
         return start_over(c);
-    if (strcmp(line, "/stats") == 0)
+    }
+    if (strcmp(line, "/stats") == 0) {
         c->stats = !c->stats;
-    else
-        fputs("/reset forgets the conversation, /stats shows figures, /quit ends\n", stderr);
+        fprintf(stderr, "[figures after each answer: %s]\n", c->stats ? "on" : "off");
+        return true;
+    }
+    if (strcmp(line, "/help") != 0)
+        fprintf(stderr, "unknown command %s; put a space before a message that begins with /\n",
+                line);
+    fputs("/reset forgets the conversation, /stats shows figures or hides them, /quit ends\n",
+          stderr);
     return true;
 }
 
@@ -181,10 +216,11 @@ static bool obey(conversation *c, const char *line)
 static bool reply(conversation *c, const char *line)
 {
     engine_error err = {{0}};
-    size_t before = c->message_count;
-    if (add_message(c, "user", line, strlen(line)) && answer(c, &err))
+    bool added = cli_transcript_add(&c->transcript, "user", line, strlen(line));
+    if (added && answer(c, &err))
         return !ferror(stdout);
-    drop_messages(c, before);
+    if (added)
+        cli_transcript_remove_last(&c->transcript);
     int status = cli_failed(c->self, "%s", err.text[0] ? err.text : "out of memory");
     c->status = c->lines ? CLI_DONE : status;
     return c->lines != NULL;
@@ -215,12 +251,13 @@ static int open_and_converse(conversation *c)
     c->model = engine_model_open(c->model_path, &err);
     if (c->model)
         c->worker = engine_worker_open(c->model, &c->options, &err);
-    if (c->worker)
+    if (c->worker && !c->raw)
         c->template = chat_template_from_gguf(engine_model_file(c->model), &err);
-    if (c->template)
+    if (c->worker && (c->template || c->raw))
         c->session = engine_session_open(c->worker, &err);
     if (!c->session)
         return cli_failed(c->self, "%s", err.text);
+    cli_warn_of_context(c->self, c->model, c->worker);
     if (isatty(STDIN_FILENO)) {
         c->lines = cli_line_editor_open();
         if (!c->lines)
@@ -237,8 +274,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     if (status < 0)
         status = open_and_converse(&c);
     cli_line_editor_close(c.lines);
-    drop_messages(&c, 0);
-    free(c.messages);
+    cli_transcript_free(&c.transcript);
     tokenizer_text_free(&c.answer);
     chat_template_free(c.template);
     engine_session_close(c.session);

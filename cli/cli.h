@@ -126,6 +126,21 @@ typedef struct cli_progress {
 bool cli_progress_show(void *user, int32_t done_tokens, int32_t all_tokens);
 void cli_progress_clear(cli_progress *progress);
 
+// Text for people on standard output: where that is a terminal, words are kept whole at its edge. Whole
+// UTF-8 characters only; false if it cannot be written. Start at the beginning of a line.
+typedef struct cli_wrap {
+    int columns, column; // of the terminal, 0: no wrapping; of the cursor
+    char word[256];      // that was begun
+    size_t word_bytes;
+    int word_columns;
+} cli_wrap;
+
+void cli_wrap_start(cli_wrap *wrap);
+bool cli_wrap_write(cli_wrap *wrap, const char *text, size_t bytes);
+
+// Reads and writes characters as UTF-8, as models do, whatever the user's locale is.
+void cli_use_utf8(void);
+
 // Becomes true when the user has pressed Ctrl-C since cli_catch_interrupt.
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
@@ -133,8 +148,9 @@ bool cli_interrupted(void);
 double cli_now_seconds(void);
 int64_t cli_peak_memory_bytes(void);
 
-// "1.2 GB", in decimal units; the text is in one of four static buffers.
+// "1.2 GB", in decimal units, and "1 token", "2 tokens"; the text is in one of four static buffers.
 const char *cli_bytes(int64_t bytes);
+const char *cli_tokens(int64_t tokens);
 
 // --- sampling options, shared by run and chat ---------------------------------------------------------
 
@@ -203,6 +219,10 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
 
 // Tokens per second after the first one, which belongs to the prompt; 0 if there was no other.
 double cli_generation_rate(const engine_result *result);
+
+// Warns on standard error where a text may become longer than what the model was trained with.
+void cli_warn_of_context(const cli_command *self, const engine_model *model,
+                         const engine_worker *worker);
 
 // The line of figures after a generation, on standard error.
 void cli_print_result(const engine_result *result, const engine_model *model);

@@ -4,8 +4,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -107,9 +105,7 @@ static int read_key(EditLine *editor, wchar_t *key)
 cli_line_editor *cli_line_editor_open(void)
 {
     HistEvent event;
-    // Models read and write UTF-8 whatever the user's locale is.
-    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
+    cli_use_utf8();
     cli_line_editor *lines = calloc(1, sizeof *lines);
     if (!lines)
         return NULL;

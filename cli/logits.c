@@ -116,6 +116,7 @@ static int execute(request *wish)
         return cli_failed(wish->self, "%s", err.text);
     }
     engine_model_describe(model, &info);
+    cli_warn_of_context(wish->self, model, worker);
     size_t vocab = (size_t)info.vocab;
     float *logits = calloc((size_t)wish->count * vocab, sizeof *logits);
     bool fine = logits || engine_fail(&err, "not enough memory for %d rows of logits", wish->count);

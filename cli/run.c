@@ -53,6 +53,7 @@ typedef struct run_state {
     tokenizer_ids ids;
     tokenizer_text text;
     cli_progress progress;
+    cli_wrap wrap;
     engine_result result;
 } run_state;
 
@@ -147,8 +148,7 @@ static bool output(void *user, const char *text, size_t bytes)
     cli_progress_clear(&run->progress);
     if (run->wish->json)
         return tokenizer_text_append(&run->text, text, bytes) && !cli_interrupted();
-    bool fine = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
-    return fine && !cli_interrupted();
+    return cli_wrap_write(&run->wrap, text, bytes) && !cli_interrupted();
 }
 
 static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -171,6 +171,8 @@ static bool generate(run_state *run, engine_error *err)
                                     .progress = show_progress,
                                     .user = run};
     run->progress.label = "prompt";
+    cli_wrap_start(&run->wrap);
+    cli_warn_of_context(wish->self, run->model, run->worker);
     cli_catch_interrupt();
     bool fine = engine_generate(run->session, run->ids.ids, (int32_t)run->ids.count, &generation,
                                 &run->result, err);

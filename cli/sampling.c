@@ -77,16 +77,33 @@ double cli_generation_rate(const engine_result *result)
     return (result->generated_tokens - 1) / result->generation_seconds;
 }
 
+void cli_warn_of_context(const cli_command *self, const engine_model *model,
+                         const engine_worker *worker)
+{
+    engine_model_info info;
+    engine_worker_info run;
+    engine_model_describe(model, &info);
+    engine_worker_describe(worker, &run);
+    if (run.context_tokens <= info.trained_context)
+        return;
+    fprintf(
+        stderr,
+        "weft %s: a context of %d is longer than the %d that the model was trained with: behind "
+        "that its text may be nonsense, unless the file's rope scaling is made for it\n",
+        self->name, run.context_tokens, info.trained_context);
+}
+
 void cli_print_result(const engine_result *result, const engine_model *model)
 {
     engine_model_info info;
     engine_model_describe(model, &info);
     double prompt = result->prompt_seconds;
-    fprintf(stderr,
-            "\n[prompt %d tokens, %.1f tok/s | generated %d tokens, %.1f tok/s (%s) | first token "
-            "after %.0f ms | memory %s, weights %s]\n",
-            result->prompt_tokens, prompt > 0 ? result->prompt_tokens / prompt : 0,
-            result->generated_tokens, cli_generation_rate(result),
-            engine_finish_name(result->finish), result->first_token_seconds * 1e3,
-            cli_bytes(cli_peak_memory_bytes()), cli_bytes(info.weight_bytes));
+    fprintf(
+        stderr,
+        "\n[prompt %s, %.1f tok/s | generated %s, %.1f tok/s (%s) | first token after %.0f ms | "
+        "memory %s, weights %s]\n",
+        cli_tokens(result->prompt_tokens), prompt > 0 ? result->prompt_tokens / prompt : 0,
+        cli_tokens(result->generated_tokens), cli_generation_rate(result),
+        engine_finish_name(result->finish), result->first_token_seconds * 1e3,
+        cli_bytes(cli_peak_memory_bytes()), cli_bytes(info.weight_bytes));
 }

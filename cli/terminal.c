@@ -2,6 +2,8 @@
 // Files, the terminal, the clock.
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +96,12 @@ bool cli_interrupted(void)
     return interrupts > 0;
 }
 
+void cli_use_utf8(void)
+{
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 double cli_now_seconds(void)
 {
     struct timespec time;
@@ -108,19 +116,33 @@ int64_t cli_peak_memory_bytes(void)
     return (int64_t)usage.ru_maxrss * 1024;
 }
 
+enum { TEXTS = 4, TEXT_BYTES = 32 };
+
+static char *next_text(void)
+{
+    static char texts[TEXTS][TEXT_BYTES];
+    static unsigned next;
+    return texts[next++ % TEXTS];
+}
+
+const char *cli_tokens(int64_t tokens)
+{
+    char *text = next_text();
+    snprintf(text, TEXT_BYTES, "%lld token%s", (long long)tokens, tokens == 1 ? "" : "s");
+    return text;
+}
+
 const char *cli_bytes(int64_t bytes)
 {
-    static char texts[4][32];
-    static unsigned next;
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    char *text = texts[next++ % 4];
+    char *text = next_text();
     double value = (double)bytes;
     int unit = 0;
     while (value >= 1000 && unit < 5) {
         value /= 1000;
         unit++;
     }
-    snprintf(text, sizeof texts[0], unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
+    snprintf(text, TEXT_BYTES, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
              units[unit]);
     return text;
 }

@@ -43,21 +43,29 @@ static void become_chat(const char *path, const char *const words[])
     _exit(127);
 }
 
-static void start(talk *t, const char *tokens)
+// Starts the program at a terminal of so many columns, 0: the terminal does not say.
+static void start_program(talk *t, const char *const words[], unsigned short columns)
 {
-    const char *const words[] = {
-        WEFT_TEST_PROGRAM, "chat", MODEL, "--temp", "0", "-n", tokens, NULL};
+    const struct winsize size = {.ws_row = 25, .ws_col = columns};
     memset(t, 0, sizeof *t);
     t->terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(t->terminal >= 0 && grantpt(t->terminal) == 0 && unlockpt(t->terminal) == 0);
     t->other_end = open(ptsname(t->terminal), O_RDWR | O_NOCTTY);
     assert_true(t->other_end >= 0);
+    assert_int_equal(ioctl(t->terminal, TIOCSWINSZ, &size), 0);
     t->program = fork();
     assert_true(t->program >= 0);
     if (t->program == 0) {
         setsid();
         become_chat(ptsname(t->terminal), words);
     }
+}
+
+static void start(talk *t, const char *tokens)
+{
+    const char *const words[] = {
+        WEFT_TEST_PROGRAM, "chat", MODEL, "--temp", "0", "-n", tokens, NULL};
+    start_program(t, words, 0);
 }
 
 // Waits for the text to be shown and forgets what came up to then.
@@ -101,7 +109,7 @@ static void type(talk *t, const char *text)
 }
 
 // Waits for the end and returns the exit status, 128 + the signal if it was one.
-static int finish(talk *t)
+static int wait_for_end(talk *t)
 {
     int status = 0;
     pid_t ended = 0;
@@ -115,10 +123,16 @@ static int finish(talk *t)
     if (ended == 0)
         kill(t->program, SIGKILL);
     assert_int_equal(ended, t->program);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int finish(talk *t)
+{
+    int status = wait_for_end(t);
     assert_false(is_raw(t)); // the terminal is as it was
     close(t->terminal);
     close(t->other_end);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return status;
 }
 
 static int need_model(void **state)
@@ -237,6 +251,32 @@ static void interrupted_at_once(void **state)
     assert_int_equal(finish(&t), 0);
 }
 
+// What the commands answer.
+static void commands(void **state)
+{
+    (void)state;
+    talk t;
+    start(&t, "1");
+    expect_prompt(&t);
+    type(&t, "/foo\r");
+    expect(&t, "unknown command /foo;");
+    expect_prompt(&t);
+    type(&t, "/stats\r");
+    expect(&t, "figures after each answer: on");
+    expect_prompt(&t);
+    type(&t, "hi\r");
+    expect(&t, "generated 1 token, "); // one of them, and not "1 tokens"
+    expect_prompt(&t);
+    type(&t, "/stats\r");
+    expect(&t, "figures after each answer: off");
+    expect_prompt(&t);
+    type(&t, "/reset\r");
+    expect(&t, "forgotten");
+    expect_prompt(&t);
+    type(&t, "/quit\r");
+    assert_int_equal(finish(&t), 0);
+}
+
 static void terminated(void **state)
 {
     (void)state;
@@ -276,6 +316,147 @@ static void piped(void **state)
     program_result_free(&result);
 }
 
+// A conversation that does not fit any more loses its oldest turns, not its system message, and goes on.
+static void drops_the_oldest_turns(void **state)
+{
+    (void)state;
+    program_result result =
+        shell("for i in 1 2 3 4 5 6; do echo \"Tell me a story about a fox $i.\"; done | "
+              "\"$weft\" chat " MODEL " --system 'You tell long stories.' --ctx 96 --temp 0 -n 24");
+    assert_int_equal(result.status, 0);
+    assert_non_null(strstr(result.err, "dropped"));
+    assert_non_null(strstr(result.err, "/reset"));
+    assert_null(strstr(result.err, "weft chat:"));
+    int lines = 0;
+    for (const char *at = result.out; (at = strchr(at, '\n')); at++)
+        lines++;
+    assert_true(lines >= 6);
+    program_result_free(&result);
+    // Or it says what to do, once for every message that does not fit.
+    result = shell("for i in 1 2 3 4 5 6; do echo \"Tell me a story about a fox $i.\"; done | "
+                   "\"$weft\" chat " MODEL " --when-full stop --ctx 96 --temp 0 -n 24");
+    assert_int_equal(result.status, 1);
+    assert_null(strstr(result.err, "dropped"));
+    assert_non_null(strstr(result.err, "/reset"));
+    program_result_free(&result);
+    // A message that alone is too long is refused, and nothing is dropped for it.
+    result = shell("printf 'hi\\n%0300d\\n' 1 | \"$weft\" chat " MODEL " --ctx 96 --temp 0 -n 8");
+    assert_int_equal(result.status, 1);
+    assert_null(strstr(result.err, "dropped"));
+    assert_non_null(strstr(result.err, "--ctx"));
+    program_result_free(&result);
+}
+
+// Without a template: one text, as weft run --raw would continue it.
+static void raw(void **state)
+{
+    (void)state;
+    program_result result =
+        shell("echo 'Once upon a time' | \"$weft\" chat " MODEL " --raw --temp 0 -n 8");
+    assert_int_equal(result.status, 0);
+    assert_string_equal(result.err, "");
+    program_result same =
+        shell("printf 'Once upon a time\\n' | \"$weft\" run " MODEL " --raw --temp 0 -n 8 --quiet");
+    assert_string_equal(result.out, same.out);
+    program_result_free(&same);
+    program_result_free(&result);
+    result = shell("echo a | \"$weft\" chat " MODEL " --raw --system b");
+    assert_int_equal(result.status, 2);
+    program_result_free(&result);
+}
+
+// A context beyond the trained one is used, with a warning.
+static void warns_of_long_contexts(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"echo hi | \"$weft\" chat " MODEL " -n 1 --ctx %s",
+                                        "\"$weft\" run " MODEL " -p hi -n 1 --quiet --ctx %s",
+                                        "\"$weft\" logits " MODEL
+                                        " --tokens 1,2 --out /dev/null --ctx %s"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        for (int beyond = 0; beyond < 2; beyond++) {
+            char line[512];
+            snprintf(line, sizeof line, lines[i], beyond ? "1025" : "1024");
+            program_result result = shell(line);
+            assert_int_equal(result.status, 0);
+            assert_int_equal(strstr(result.err, "rope scaling") != NULL, beyond);
+            program_result_free(&result);
+        }
+}
+
+// What a terminal shows of the bytes it is sent: "\r" and ESC [ n D go back, ESC [ K wipes what is behind.
+static void show(const char *sent, char *screen, size_t room)
+{
+    size_t used = 0, cursor = 0;
+    for (const char *at = sent; *at; at++) {
+        assert_true(cursor + 1 < room);
+        if (*at == '\r') {
+            while (at[1] != '\n' && cursor > 0 && screen[cursor - 1] != '\n')
+                cursor--;
+            continue;
+        }
+        if (*at == '\033' && at[1] == '[' && at[2] == 'K') {
+            used = cursor;
+            at += 2;
+        } else if (*at == '\033') {
+            char *end;
+            long back = strtol(at + 2, &end, 10);
+            assert_true(*end == 'D' && (size_t)back <= cursor);
+            cursor -= (size_t)back;
+            at = end;
+        } else {
+            screen[cursor++] = *at;
+            used = cursor;
+        }
+    }
+    screen[used] = 0;
+}
+
+// At the edge of a terminal words stay whole, and nothing but line ends comes in between.
+static void keeps_words_whole(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 24 };
+    static const char *const words[] = {
+        WEFT_TEST_PROGRAM, "run", MODEL, "--raw", "-p", "Once upon a time", "-n", "80",
+        "--temp",          "0",   NULL};
+    talk t;
+    char screen[sizeof t.text];
+    start_program(&t, words, COLUMNS);
+    time_t end = time(NULL) + PATIENCE_SECONDS;
+    while (!strstr(t.text, "[prompt") && time(NULL) < end) {
+        struct pollfd poll_fd = {t.terminal, POLLIN, 0};
+        if (poll(&poll_fd, 1, 100) <= 0)
+            continue;
+        ssize_t bytes = read(t.terminal, t.text + t.bytes, sizeof t.text - 1 - t.bytes);
+        t.bytes += bytes > 0 ? (size_t)bytes : 0;
+        t.text[t.bytes] = 0;
+    }
+    char *figures = strstr(t.text, "[prompt");
+    assert_non_null(figures);
+    *figures = 0;
+    char *answer = strrchr(t.text, '\r') ? t.text : NULL; // the terminal wrote line ends
+    assert_non_null(answer);
+    show(answer, screen, sizeof screen);
+    assert_int_equal(finish(&t), 0);
+    program_result plain = program_run(".", words);
+    size_t lines = 0;
+    for (char *line = screen, *next; (next = strchr(line, '\n')); line = next + 1) {
+        if (next - line >= COLUMNS)
+            fail_msg("a line of %d: '%s'", (int)(next - line), screen);
+        lines++;
+    }
+    assert_true(lines > 10);
+    char *in_screen, *in_plain, *shown = strtok_r(screen, " \n", &in_screen);
+    char *wanted = strtok_r(plain.out, " \n", &in_plain);
+    for (; wanted && shown; wanted = strtok_r(NULL, " \n", &in_plain)) {
+        assert_string_equal(shown, wanted);
+        shown = strtok_r(NULL, " \n", &in_screen);
+    }
+    assert_true(!wanted && !shown);
+    program_result_free(&plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +468,11 @@ int main(void)
         cmocka_unit_test(interrupted_at_once),
         cmocka_unit_test(terminated),
         cmocka_unit_test(piped),
+        cmocka_unit_test(commands),
+        cmocka_unit_test(drops_the_oldest_turns),
+        cmocka_unit_test(raw),
+        cmocka_unit_test(warns_of_long_contexts),
+        cmocka_unit_test(keeps_words_whole),
     };
     return cmocka_run_group_tests(tests, need_model, NULL);
 }

@@ -258,6 +258,8 @@ static void wrong_words(void **state)
     REFUSE(2, "unexpected argument 'fine.gguf'", "run", "-m", "fine.gguf", "fine.gguf");
     REFUSE(2, "unexpected argument 'fine.gguf'", "info", "-m", "fine.gguf");
     REFUSE(2, "--ctx", "run", "fine.gguf", "-c", "none");
+    REFUSE(2, "drop or stop", "chat", "fine.gguf", "--when-full", "burst");
+    REFUSE(1, "use --raw", "chat", "fine.gguf");
     REFUSE(2, "extra", "info", "extra");
     REFUSE(2, "--bogus", "info", "--bogus");
 }
