@@ -188,7 +188,7 @@ static void numbers_out_of_range(void **state)
         if (strcmp(bad[i][0], "--threads") == 0)
             REFUSE(2, "--threads", "bench", "linear", "--threads", bad[i][1]);
     }
-    REFUSE(1, "CUDA", "run", "fine.gguf", "-p", "a", "--raw", "--device", "cuda");
+    REFUSE(1, "NVIDIA", "run", "fine.gguf", "-p", "a", "--raw", "--device", "cuda");
 }
 
 static void prompts_and_tokens(void **state)
