@@ -48,7 +48,7 @@ typedef struct bench_option {
     "                      over copies, as the layers of a model do\n"                             \
     "  --variant V         a kernel by name (weft info --kernels) instead of the best one\n"
 
-enum { BENCH_MAX_LIST = 32 };
+enum { BENCH_MAX_LIST = 64 };
 
 // Numbers such as "1,2,4".
 typedef struct bench_list {

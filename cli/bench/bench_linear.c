@@ -30,7 +30,7 @@ static const char help[] =
     "  weft bench linear --format q4_0 --variant linear_q4_0_q8_ref\n";
 
 static const bench_column columns[] = {
-    {"format", "format", -6, 0, 0},
+    {"format", "format", -11, 0, 0},
     {"rows", "rows", 6, 0, 0},
     {"cols", "cols", 6, 0, 0},
     {"batch", "batch", 5, 0, 0},

@@ -42,7 +42,7 @@ enum { MAX_BATCH = 256, MAX_PREFILLS = 16 };
 
 static const bench_column columns[] = {
     {"name", "model", -14, 0, 0},
-    {"format", "format", -6, 0, 0},
+    {"format", "format", -11, 0, 0},
     {"phase", "phase", -7, 0, 0},
     {"batch", "batch", 5, 0, 0},
     {"prompt", "prompt", 6, 0, 0},

@@ -1,29 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include "engine/gguf/ggml_type.h"
 
-#include <string.h>
+// What the library says of its formats, for constant tables.
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    ELEMS_##ID = (block_elems), BYTES_##ID = (block_bytes),
+enum {
+#include <weft/formats.def>
+};
+#undef WEFT_FORMAT
 
-#define FORMAT(id, name, elements, bytes, alignment) [id] = {id, name, elements, bytes, alignment}
+#define LIBRARY(id, ID, name, alignment)                                                           \
+    [id] = {id, name, ELEMS_##ID, BYTES_##ID, alignment, WEFT_##ID}
+#define OTHER(id, name, elements, bytes, alignment)                                                \
+    [id] = {id, name, elements, bytes, alignment, WEFT_DTYPE_NONE}
 
+// The numbers of ggml.h (enum ggml_type).
 static const ggml_type_info formats[] = {
-    FORMAT(0, "f32", 1, 4, 4),         FORMAT(1, "f16", 1, 2, 2),
-    FORMAT(2, "q4_0", 32, 18, 2),      FORMAT(3, "q4_1", 32, 20, 2),
-    FORMAT(6, "q5_0", 32, 22, 2),      FORMAT(7, "q5_1", 32, 24, 2),
-    FORMAT(8, "q8_0", 32, 34, 2),      FORMAT(9, "q8_1", 32, 36, 2),
-    FORMAT(10, "q2_k", 256, 84, 2),    FORMAT(11, "q3_k", 256, 110, 2),
-    FORMAT(12, "q4_k", 256, 144, 2),   FORMAT(13, "q5_k", 256, 176, 2),
-    FORMAT(14, "q6_k", 256, 210, 2),   FORMAT(15, "q8_k", 256, 292, 4),
-    FORMAT(16, "iq2_xxs", 256, 66, 2), FORMAT(17, "iq2_xs", 256, 74, 2),
-    FORMAT(18, "iq3_xxs", 256, 98, 2), FORMAT(19, "iq1_s", 256, 50, 2),
-    FORMAT(20, "iq4_nl", 32, 18, 2),   FORMAT(21, "iq3_s", 256, 110, 2),
-    FORMAT(22, "iq2_s", 256, 82, 2),   FORMAT(23, "iq4_xs", 256, 136, 2),
-    FORMAT(24, "i8", 1, 1, 1),         FORMAT(25, "i16", 1, 2, 2),
-    FORMAT(26, "i32", 1, 4, 4),        FORMAT(27, "i64", 1, 8, 8),
-    FORMAT(28, "f64", 1, 8, 8),        FORMAT(29, "iq1_m", 256, 56, 1),
-    FORMAT(30, "bf16", 1, 2, 2),       FORMAT(34, "tq1_0", 256, 54, 2),
-    FORMAT(35, "tq2_0", 256, 66, 2),   FORMAT(39, "mxfp4", 32, 17, 1),
-    FORMAT(40, "nvfp4", 64, 36, 1),    FORMAT(41, "q1_0", 128, 18, 2),
-    FORMAT(42, "q2_0", 64, 18, 2),
+    LIBRARY(0, F32, "f32", 4),          LIBRARY(1, F16, "f16", 2),
+    LIBRARY(2, Q4_0, "q4_0", 2),        LIBRARY(3, Q4_1, "q4_1", 2),
+    LIBRARY(6, Q5_0, "q5_0", 2),        LIBRARY(7, Q5_1, "q5_1", 2),
+    LIBRARY(8, Q8_0, "q8_0", 2),        OTHER(9, "q8_1", 32, 36, 2),
+    LIBRARY(10, Q2_K, "q2_k", 2),       LIBRARY(11, Q3_K, "q3_k", 2),
+    LIBRARY(12, Q4_K, "q4_k", 2),       LIBRARY(13, Q5_K, "q5_k", 2),
+    LIBRARY(14, Q6_K, "q6_k", 2),       OTHER(15, "q8_k", 256, 292, 4),
+    LIBRARY(16, IQ2_XXS, "iq2_xxs", 2), LIBRARY(17, IQ2_XS, "iq2_xs", 2),
+    LIBRARY(18, IQ3_XXS, "iq3_xxs", 2), LIBRARY(19, IQ1_S, "iq1_s", 2),
+    LIBRARY(20, IQ4_NL, "iq4_nl", 2),   LIBRARY(21, IQ3_S, "iq3_s", 2),
+    LIBRARY(22, IQ2_S, "iq2_s", 2),     LIBRARY(23, IQ4_XS, "iq4_xs", 2),
+    OTHER(24, "i8", 1, 1, 1),           OTHER(25, "i16", 1, 2, 2),
+    OTHER(26, "i32", 1, 4, 4),          OTHER(27, "i64", 1, 8, 8),
+    OTHER(28, "f64", 1, 8, 8),          LIBRARY(29, IQ1_M, "iq1_m", 1),
+    LIBRARY(30, BF16, "bf16", 2),       LIBRARY(34, TQ1_0, "tq1_0", 2),
+    LIBRARY(35, TQ2_0, "tq2_0", 2),     LIBRARY(39, MXFP4, "mxfp4", 1),
+    LIBRARY(40, NVFP4, "nvfp4", 1),     OTHER(41, "q1_0", 128, 18, 2),
+    OTHER(42, "q2_0", 64, 18, 2),
 };
 
 enum { FORMAT_COUNT = sizeof(formats) / sizeof(formats[0]) };
@@ -45,16 +55,6 @@ const ggml_type_info *ggml_type_find(uint32_t id)
 size_t ggml_type_count(void)
 {
     return FORMAT_COUNT;
-}
-
-weft_dtype ggml_type_dtype(const ggml_type_info *type)
-{
-#define RETURN_IF_SAME_NAME(id, value, dtype_name, block_elems, block_bytes)                       \
-    if (strcmp(type->name, dtype_name) == 0)                                                       \
-        return WEFT_##id;
-    WEFT_DTYPE_MAP(RETURN_IF_SAME_NAME)
-#undef RETURN_IF_SAME_NAME
-    return WEFT_DTYPE_NONE;
 }
 
 const char *ggml_type_removed_name(uint32_t id)

@@ -14,10 +14,8 @@ typedef struct ggml_type_info {
     uint32_t block_elements;
     uint32_t block_bytes;
     uint32_t alignment_bytes; // that reading a block in place asks for
+    weft_dtype dtype;         // the kernel library's format; WEFT_DTYPE_NONE if it has none
 } ggml_type_info;
-
-// The kernel library's format of the same name; WEFT_DTYPE_NONE if it has none.
-weft_dtype ggml_type_dtype(const ggml_type_info *type);
 
 // NULL for an id that was never given out or has been withdrawn.
 const ggml_type_info *ggml_type_find(uint32_t id);

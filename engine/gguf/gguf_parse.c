@@ -295,7 +295,7 @@ static bool read_type(parser *p, gguf_tensor *tensor)
                            "tensor '%s' has the unknown format %u; update weft or use "
                            "another quantisation",
                            tensor->name, id);
-    tensor->dtype = ggml_type_dtype(tensor->type);
+    tensor->dtype = tensor->type->dtype;
     if (tensor->shape[0] % tensor->type->block_elements != 0)
         return engine_fail(p->err,
                            "tensor '%s' has rows of %lld elements, not a multiple of the "

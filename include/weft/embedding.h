@@ -50,19 +50,6 @@ WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embed
  */
 WEFT_API weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *args);
 
-/** Decodes one packed row of `cols` elements to f32: the library's definition of a format.
- *
- *  Errors   WEFT_EINVAL for NULL or cols no whole number of blocks, WEFT_EUNSUPPORTED format
- */
-WEFT_API weft_status weft_dequantize_row(weft_dtype dtype, const void *row, int64_t cols, float *y);
-
-/** Encodes one row of f32; the inverse of weft_dequantize_row() up to the format's rounding. For
- *  tests and synthetic models: plain rounding, no search for better scales.
- *
- *  Errors   as weft_dequantize_row()
- */
-WEFT_API weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, void *row);
-
 #ifdef __cplusplus
 }
 #endif

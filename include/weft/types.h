@@ -17,22 +17,12 @@
 extern "C" {
 #endif
 
-/** X(id, value, name, block_elems, block_bytes): the only list of formats. Values are never reused.
- *  Source: GGUF block layouts (ggml-common.h), OCP FP8 specification; drawings in src/formats/. */
-#define WEFT_DTYPE_MAP(X)                                                                          \
-    X(F32, 1, "f32", 1, 4)                                                                         \
-    X(F16, 2, "f16", 1, 2)                                                                         \
-    X(BF16, 3, "bf16", 1, 2)                                                                       \
-    X(Q8_0, 32, "q8_0", 32, 34)                                                                    \
-    X(Q4_0, 33, "q4_0", 32, 18)                                                                    \
-    X(Q4_K, 48, "q4_k", 256, 144)                                                                  \
-    X(Q6_K, 50, "q6_k", 256, 210)
-
+/** What formats.def lists. Values are never reused. */
 typedef enum weft_dtype {
     WEFT_DTYPE_NONE = 0,
-#define WEFT_DTYPE_ENUM(id, value, name, block_elems, block_bytes) WEFT_##id = value,
-    WEFT_DTYPE_MAP(WEFT_DTYPE_ENUM)
-#undef WEFT_DTYPE_ENUM
+#define WEFT_FORMAT(id, value, name, block_elems, block_bytes) WEFT_##id = value,
+#include "formats.def"
+#undef WEFT_FORMAT
 } weft_dtype;
 
 /** Short lower-case name such as "q4_k", or NULL for a value that is no format. */
@@ -44,7 +34,7 @@ WEFT_API weft_dtype weft_dtype_parse(const char *name);
 /** The n-th format in order of value, n = 0, 1, ...; WEFT_DTYPE_NONE past the last. */
 WEFT_API weft_dtype weft_dtype_at(int32_t n);
 
-/** Elements in one block: 1 for plain formats, 32 or 256 for quantised ones, 0 for no format. */
+/** Elements in one block: 1 for plain formats, 32 to 256 for quantised ones, 0 for no format. */
 WEFT_API int32_t weft_dtype_block_elems(weft_dtype dtype);
 
 /** Bytes of one block, 0 for no format. */

@@ -2,7 +2,7 @@
 /** weft: the kernels of language-model inference behind a small C ABI.
  *
  *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
- *  the host's, then the operation you
+ *  the host's, format.h for what formats mean, then the operation you
  *  need: linear.h, attention.h with kv.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
  *  sample.h. probe.h measures the ceilings of the device.
  */
@@ -14,6 +14,7 @@
 #include "context.h"
 #include "device.h"
 #include "embedding.h"
+#include "format.h"
 #include "kv.h"
 #include "linear.h"
 #include "norm.h"

@@ -2,6 +2,7 @@
 #include "src/api/api.h"
 
 #include "src/base/memory.h"
+#include "src/formats/row.h"
 
 bool weft__api_read(void *to, uint32_t to_bytes, const void *from)
 {
@@ -137,7 +138,7 @@ weft_status weft__api_aligned(const weft_plan *plan, uintptr_t addresses, size_t
 
 size_t weft__api_alignment(weft_dtype dtype)
 {
-    return dtype == WEFT_F32 ? sizeof(float) : sizeof(uint16_t);
+    return weft__row_alignment(dtype);
 }
 
 bool weft__api_supported(const weft_context *context, weft_status status, weft_plan *plan,

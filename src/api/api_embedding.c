@@ -5,7 +5,6 @@
 
 #include "src/api/api.h"
 #include "src/base/checked.h"
-#include "src/formats/row.h"
 
 static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
 {
@@ -65,27 +64,4 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
                               "embedding: ids[%d] = %d is outside the table of %lld rows", i,
                               args.ids[i], (long long)desc->rows);
     return weft__api_submit(plan, &args, sizeof args, args.stream);
-}
-
-static weft_status check_row(weft_dtype dtype, const void *from, int64_t cols, const void *to)
-{
-    if (!from || !to)
-        return WEFT_EINVAL;
-    if (weft_dtype_block_elems(dtype) == 0)
-        return WEFT_EUNSUPPORTED;
-    return weft_dtype_row_bytes(dtype, cols) < 0 ? WEFT_EINVAL : WEFT_OK;
-}
-
-weft_status weft_dequantize_row(weft_dtype dtype, const void *row, int64_t cols, float *y)
-{
-    WEFT__TRY(check_row(dtype, row, cols, y));
-    weft__row_decoder(dtype)(row, cols, y);
-    return WEFT_OK;
-}
-
-weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, void *row)
-{
-    WEFT__TRY(check_row(dtype, x, cols, row));
-    weft__row_encoder(dtype)(x, cols, row);
-    return WEFT_OK;
 }

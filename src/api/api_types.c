@@ -12,9 +12,11 @@ struct dtype_fact {
 };
 
 static const struct dtype_fact facts[] = {
-#define DTYPE_FACT(id, value, name, block_elems, block_bytes)                                      \
+#define WEFT_FORMAT(id, value, name, block_elems, block_bytes)                                     \
     {WEFT_##id, name, block_elems, block_bytes},
-    WEFT_DTYPE_MAP(DTYPE_FACT)};
+#include <weft/formats.def>
+#undef WEFT_FORMAT
+};
 
 enum { FACT_COUNT = sizeof facts / sizeof *facts };
 

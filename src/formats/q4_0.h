@@ -9,13 +9,12 @@
 #ifndef WEFT_FORMATS_Q4_0_H
 #define WEFT_FORMATS_Q4_0_H
 
-#include "src/base/half.h"
+#include "src/formats/block.h"
 
 struct weft__q4_0 {
     uint16_t d; // f16
     uint8_t q[16];
 };
-_Static_assert(sizeof(struct weft__q4_0) == 18, "q4_0 is 18 bytes a block");
 
 static inline void weft__q4_0_decode(const struct weft__q4_0 *block, float y[32])
 {
@@ -25,5 +24,7 @@ static inline void weft__q4_0_decode(const struct weft__q4_0 *block, float y[32]
         y[j + 16] = (float)((block->q[j] >> 4) - 8) * d;
     }
 }
+
+WEFT__BLOCK_FORMAT(Q4_0, q4_0)
 
 #endif

@@ -17,7 +17,7 @@
 #ifndef WEFT_FORMATS_Q4_K_H
 #define WEFT_FORMATS_Q4_K_H
 
-#include "src/base/half.h"
+#include "src/formats/block.h"
 
 struct weft__q4_k {
     uint16_t d;    // f16
@@ -25,7 +25,6 @@ struct weft__q4_k {
     uint8_t scales[12];
     uint8_t q[128];
 };
-_Static_assert(sizeof(struct weft__q4_k) == 144, "q4_k is 144 bytes a block");
 
 // The 6-bit scale and minimum of group j.
 static inline void weft__q4_k_scale_min(const uint8_t scales[12], int j, uint8_t *sc, uint8_t *m)
@@ -52,5 +51,7 @@ static inline void weft__q4_k_decode(const struct weft__q4_k *block, float y[256
             y[32 * j + l] = scale * (float)(j & 1 ? q[l] >> 4 : q[l] & 15) - minimum;
     }
 }
+
+WEFT__BLOCK_FORMAT(Q4_K, q4_k)
 
 #endif

@@ -13,7 +13,7 @@
 #ifndef WEFT_FORMATS_Q6_K_H
 #define WEFT_FORMATS_Q6_K_H
 
-#include "src/base/half.h"
+#include "src/formats/block.h"
 
 struct weft__q6_k {
     uint8_t ql[128];
@@ -21,7 +21,6 @@ struct weft__q6_k {
     int8_t sc[16];
     uint16_t d; // f16
 };
-_Static_assert(sizeof(struct weft__q6_k) == 210, "q6_k is 210 bytes a block");
 
 // The number 0..63 of element i.
 static inline int weft__q6_k_quant(const struct weft__q6_k *block, int i)
@@ -39,5 +38,7 @@ static inline void weft__q6_k_decode(const struct weft__q6_k *block, float y[256
     for (int i = 0; i < 256; i++)
         y[i] = d * (float)block->sc[i / 16] * (float)(weft__q6_k_quant(block, i) - 32);
 }
+
+WEFT__BLOCK_FORMAT(Q6_K, q6_k)
 
 #endif

@@ -8,13 +8,12 @@
 #ifndef WEFT_FORMATS_Q8_0_H
 #define WEFT_FORMATS_Q8_0_H
 
-#include "src/base/half.h"
+#include "src/formats/block.h"
 
 struct weft__q8_0 {
     uint16_t d; // f16
     int8_t q[32];
 };
-_Static_assert(sizeof(struct weft__q8_0) == 34, "q8_0 is 34 bytes a block");
 
 static inline void weft__q8_0_decode(const struct weft__q8_0 *block, float y[32])
 {
@@ -22,5 +21,7 @@ static inline void weft__q8_0_decode(const struct weft__q8_0 *block, float y[32]
     for (int i = 0; i < 32; i++)
         y[i] = (float)block->q[i] * d;
 }
+
+WEFT__BLOCK_FORMAT(Q8_0, q8_0)
 
 #endif

@@ -1,50 +1,60 @@
 // SPDX-License-Identifier: MIT
-#include "src/base/half.h"
-#include "src/formats/q4_0.h"
-#include "src/formats/q4_k.h"
-#include "src/formats/q6_k.h"
-#include "src/formats/q8_0.h"
+#include <stddef.h>
+
+#include "src/formats/formats.h"
 #include "src/formats/row.h"
 
-static void decode_F32(const void *row, int64_t cols, float *y)
-{
-    memcpy(y, row, (size_t)cols * sizeof *y);
-}
-
-static void decode_F16(const void *row, int64_t cols, float *y)
-{
-    const uint16_t *x = row;
-    for (int64_t i = 0; i < cols; i++)
-        y[i] = weft__f16_to_f32(x[i]);
-}
-
-static void decode_BF16(const void *row, int64_t cols, float *y)
-{
-    const uint16_t *x = row;
-    for (int64_t i = 0; i < cols; i++)
-        y[i] = weft__bf16_to_f32(x[i]);
-}
-
-#define DECODE_BLOCKS(id, name, elems)                                                             \
-    static void decode_##id(const void *row, int64_t cols, float *y)                               \
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    static void decode_##ID(const void *row, int64_t cols, float *y)                               \
     {                                                                                              \
-        const struct weft__##name *block = row;                                                    \
-        for (int64_t i = 0; i < cols; i += elems)                                                  \
-            weft__##name##_decode(block++, y + i);                                                 \
+        const weft__block_##ID *block = row;                                                       \
+        for (int64_t i = 0; i < cols; i += (block_elems))                                          \
+            weft__decode_##ID(block++, y + i);                                                     \
     }
-
-DECODE_BLOCKS(Q8_0, q8_0, 32)
-DECODE_BLOCKS(Q4_0, q4_0, 32)
-DECODE_BLOCKS(Q4_K, q4_k, 256)
-DECODE_BLOCKS(Q6_K, q6_k, 256)
+#include <weft/formats.def>
+#undef WEFT_FORMAT
 
 weft__row_decode_fn *weft__row_decoder(weft_dtype dtype)
 {
     switch (dtype) {
-#define DECODER(id, value, name, block_elems, block_bytes)                                         \
-    case WEFT_##id: return decode_##id;
-        WEFT_DTYPE_MAP(DECODER)
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    case WEFT_##ID:                                                                                \
+        return decode_##ID;
+#include <weft/formats.def>
+#undef WEFT_FORMAT
     case WEFT_DTYPE_NONE: break;
     }
     return NULL;
+}
+
+size_t weft__row_alignment(weft_dtype dtype)
+{
+    switch (dtype) {
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    case WEFT_##ID:                                                                                \
+        return _Alignof(weft__block_##ID);
+#include <weft/formats.def>
+#undef WEFT_FORMAT
+    case WEFT_DTYPE_NONE: break;
+    }
+    return 0;
+}
+
+void weft__row_apply_planes(const struct weft__row_planes *planes, int64_t cols, float *y)
+{
+    weft__row_decode_fn *decode = weft__row_decoder(planes->scale_dtype);
+    int64_t bytes = weft_dtype_block_bytes(planes->scale_dtype);
+    for (int64_t first = 0, g = 0; first < cols; first += planes->scale_elems, g++) {
+        int64_t last = cols - first < planes->scale_elems ? cols : first + planes->scale_elems;
+        float scale = 1, bias = 0;
+        if (planes->scales)
+            decode((const char *)planes->scales + g * bytes, 1, &scale);
+        if (planes->biases)
+            decode((const char *)planes->biases + g * bytes, 1, &bias);
+        for (int64_t i = first; i < last; i++) {
+            y[i] = planes->scales ? y[i] * scale : y[i];
+            y[i] = planes->biases ? y[i] + bias : y[i];
+            y[i] = planes->global_scale != 1 ? y[i] * planes->global_scale : y[i];
+        }
+    }
 }

@@ -131,8 +131,8 @@ static void formats_without_kernels_are_refused(void **state)
 {
     (void)state;
     gguf_writer w =
-        gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 16, .dim = 256});
-    refuse_writer(&w, "iq2_xxs, a format that weft cannot run yet");
+        gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 41, .dim = 256});
+    refuse_writer(&w, "q1_0, a format that weft cannot run yet");
 }
 
 static void incomplete_models_are_refused(void **state)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Weight formats against the gguf package: decoding is equal to the last bit.
+// Weight formats against the gguf, mlx and ml_dtypes packages: decoding is equal to the last bit.
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,15 +16,22 @@
 
 #include "tests/support/golden_format.h"
 
-static void expect_same_bits(const golden_format *f, const float *y)
+// Equal to the bit; of two NaNs the payloads may differ.
+static void expect_same(const char *name, const float *y, const float *values, int64_t count,
+                        int64_t block_elems)
 {
-    for (int64_t i = 0; i < f->num_blocks * f->block_elems; i++) {
-        if (memcmp(&y[i], &f->values[i], sizeof y[i]) != 0) {
-            fail_msg("%s: element %lld of block %lld is %a, not %a", f->name,
-                     (long long)(i % f->block_elems), (long long)(i / f->block_elems), (double)y[i],
-                     (double)f->values[i]);
+    for (int64_t i = 0; i < count; i++) {
+        if (memcmp(&y[i], &values[i], sizeof y[i]) != 0 && !(isnan(y[i]) && isnan(values[i]))) {
+            fail_msg("%s: element %lld of block %lld is %a, not %a", name,
+                     (long long)(i % block_elems), (long long)(i / block_elems), (double)y[i],
+                     (double)values[i]);
         }
     }
+}
+
+static void expect_same_bits(const golden_format *f, const float *y)
+{
+    expect_same(f->name, y, f->values, f->num_blocks * f->block_elems, f->block_elems);
 }
 
 static void decodes_rows(void **state)
@@ -41,6 +49,66 @@ static void decodes_rows(void **state)
         free(y);
         golden_format_close(&f);
     }
+}
+
+// Random bytes with scales of any kind: infinite, NaN, subnormal.
+static void decodes_wild_blocks(void **state)
+{
+    (void)state;
+    int formats = 0;
+    golden_format f;
+    for (int32_t n = 0; golden_format_open(n, &f); n++) {
+        if (golden_find(f.file, f.name, "wild_blocks")) {
+            const void *blocks = golden_data(f.file, f.name, "wild_blocks", GOLDEN_U8);
+            const golden_tensor *values = golden_find(f.file, f.name, "wild_values");
+            float *y = calloc((size_t)values->elements, sizeof *y);
+            assert_non_null(y);
+            assert_int_equal(weft_dequantize_row(f.dtype, blocks, values->elements, y), WEFT_OK);
+            expect_same(f.name, y, values->data, values->elements, f.block_elems);
+            free(y);
+            formats++;
+        }
+        golden_format_close(&f);
+    }
+    assert_int_equal(formats, 22);
+}
+
+static void decodes_one_row_with_planes(const golden_format *f, weft_dtype scale_dtype)
+{
+    char name[4][16];
+    const char *what[4] = {"codes", "scales", "biases", "values"};
+    for (int i = 0; i < 4; i++)
+        snprintf(name[i], sizeof name[i], "%s_%s", weft_dtype_name(scale_dtype), what[i]);
+    int64_t cols = golden_find(f->file, f->name, name[3])->elements;
+    weft_row_planes row = {.size = sizeof row,
+                           .dtype = f->dtype,
+                           .data = golden_data(f->file, f->name, name[0], GOLDEN_U8),
+                           .scales = golden_data(f->file, f->name, name[1], GOLDEN_U8),
+                           .biases = golden_data(f->file, f->name, name[2], GOLDEN_U8),
+                           .scale_dtype = scale_dtype};
+    float *y = calloc((size_t)cols, sizeof *y);
+    assert_non_null(y);
+    assert_int_equal(weft_dequantize_planes(&row, cols, y), WEFT_OK);
+    expect_same(f->name, y, golden_data(f->file, f->name, name[3], GOLDEN_F32), cols,
+                f->block_elems);
+    free(y);
+}
+
+static void decodes_rows_with_planes(void **state)
+{
+    (void)state;
+    int formats = 0;
+    golden_format f;
+    for (int32_t n = 0; golden_format_open(n, &f); n++) {
+        if (golden_find(f.file, f.name, "f32_codes")) {
+            decodes_one_row_with_planes(&f, WEFT_F32);
+            decodes_one_row_with_planes(&f, WEFT_F16);
+            decodes_one_row_with_planes(&f, WEFT_BF16);
+            formats++;
+        }
+        golden_format_close(&f);
+    }
+    assert_int_equal(formats, 18);
 }
 
 static void embeds_rows(weft_context *context, const golden_format *f)
@@ -87,6 +155,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decodes_rows),
+        cmocka_unit_test(decodes_wild_blocks),
+        cmocka_unit_test(decodes_rows_with_planes),
         cmocka_unit_test(embeds),
     };
     int failed = cmocka_run_group_tests_name("best level", tests, NULL, NULL);

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "src/base/half.h"
 #include "tools/weft-check/check.h"
 
 // splitmix64 (Steele, Lea and Flood 2014)
@@ -73,50 +72,56 @@ void check_fill(struct check_case *c, float *x, int64_t count)
         }
 }
 
-// A finite f16 scale: mostly of the size that trained models have, now and then 0, subnormal or large.
-static uint16_t random_scale(struct check_case *c)
+// INFINITY if an element is not finite.
+static float largest_magnitude(weft_dtype dtype, const void *block, int32_t elems)
 {
-    switch (check_range(c, 0, 15)) {
-    case 0: return 0;
-    case 1: return (uint16_t)check_range(c, 1, 0x3ff);
-    case 2: return weft__f16_from_f32(check_uniform(c, -100, 100));
-    default: return weft__f16_from_f32(check_normal(c) * 0.02f);
+    float y[256], largest = 0;
+    weft_dequantize_row(dtype, block, elems, y);
+    for (int32_t i = 0; i < elems; i++)
+        largest = isfinite(y[i]) ? fmaxf(largest, fabsf(y[i])) : INFINITY;
+    return largest;
+}
+
+// Random bytes, thrown again until their largest magnitude lies in [low, high]. Where that is rare the
+// range widens: formats have scales of 5 to 8 bits of exponent, or none.
+static void throw_block(struct check_case *c, weft_dtype dtype, unsigned char *block, float low,
+                        float high)
+{
+    int32_t elems = weft_dtype_block_elems(dtype), bytes = weft_dtype_block_bytes(dtype);
+    for (int32_t tries = 0;; tries++) {
+        for (int32_t i = 0; i < bytes; i += 8) {
+            uint64_t bits = check_bits(c);
+            memcpy(block + i, &bits, (size_t)(bytes - i < 8 ? bytes - i : 8));
+        }
+        float largest = largest_magnitude(dtype, block, elems);
+        if (largest >= low && largest <= high)
+            return;
+        high = tries > 16 && high < 1e5f ? high * 2 : high;
     }
 }
 
-static void fill_plain(struct check_case *c, weft_dtype dtype, void *out, int64_t count)
+// Mostly of the size that trained models have; now and then zero, subnormal scales, or large.
+static void fill_block(struct check_case *c, weft_dtype dtype, unsigned char *block)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float value = check_normal(c);
-        if (dtype == WEFT_F32)
-            memcpy((char *)out + 4 * i, &value, 4);
-        uint16_t half = dtype == WEFT_F16 ? weft__f16_from_f32(value) : weft__bf16_from_f32(value);
-        if (dtype != WEFT_F32)
-            memcpy((char *)out + 2 * i, &half, 2);
+    switch (check_range(c, 0, 15)) {
+    case 0: memset(block, 0, (size_t)weft_dtype_block_bytes(dtype)); break;
+    case 1: throw_block(c, dtype, block, 0, 255 * 0x1p-14f); break;
+    case 2: throw_block(c, dtype, block, 0, 1e4f); break;
+    default: throw_block(c, dtype, block, 0x1p-5f, 8); break;
     }
 }
 
 void check_fill_blocks(struct check_case *c, weft_dtype dtype, void *blocks, int64_t count)
 {
-    // Where a block keeps its f16 scales.
-    int first = 0, second = -1;
-    if (weft_dtype_block_elems(dtype) == 1) {
-        fill_plain(c, dtype, blocks, count);
-        return;
-    }
-    if (dtype == WEFT_Q4_K)
-        second = 2;
-    if (dtype == WEFT_Q6_K)
-        first = 208;
     unsigned char *block = blocks;
-    int64_t bytes = weft_dtype_block_bytes(dtype);
-    for (int64_t n = count / weft_dtype_block_elems(dtype); n > 0; n--, block += bytes) {
-        for (int64_t i = 0; i < bytes; i++)
-            block[i] = (unsigned char)check_bits(c);
-        uint16_t scale = random_scale(c);
-        memcpy(block + first, &scale, sizeof scale);
-        scale = random_scale(c);
-        if (second >= 0)
-            memcpy(block + second, &scale, sizeof scale);
+    int32_t elems = weft_dtype_block_elems(dtype), bytes = weft_dtype_block_bytes(dtype);
+    for (int64_t i = 0; i < count; i += elems, block += bytes) {
+        float value = check_normal(c);
+        if (elems == 1 && bytes > 1)
+            weft_quantize_row(dtype, &value, 1, block);
+        else if (elems == 1) // all codes but NaN
+            throw_block(c, dtype, block, 0, 1e5f);
+        else
+            fill_block(c, dtype, block);
     }
 }

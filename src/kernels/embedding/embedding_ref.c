@@ -14,19 +14,13 @@ static void embed(const struct weft__embedding_launch *launch, const weft_embedd
     }
 }
 
-#define EMBEDDING_REF(format)                                                                      \
-    weft__embedding_fn weft__embedding_##format##_ref;                                             \
-    void weft__embedding_##format##_ref(const struct weft__embedding_launch *launch,               \
-                                        const weft_embedding_args *args, int64_t token0,           \
-                                        int64_t token1)                                            \
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    weft__embedding_fn weft__embedding_##ID##_ref;                                                 \
+    void weft__embedding_##ID##_ref(const struct weft__embedding_launch *launch,                   \
+                                    const weft_embedding_args *args, int64_t token0,               \
+                                    int64_t token1)                                                \
     {                                                                                              \
-        embed(launch, args, token0, token1, weft__row_decoder(WEFT_##format));                     \
+        embed(launch, args, token0, token1, weft__row_decoder(WEFT_##ID));                         \
     }
-
-EMBEDDING_REF(F32)
-EMBEDDING_REF(F16)
-EMBEDDING_REF(BF16)
-EMBEDDING_REF(Q8_0)
-EMBEDDING_REF(Q4_0)
-EMBEDDING_REF(Q4_K)
-EMBEDDING_REF(Q6_K)
+#include <weft/formats.def>
+#undef WEFT_FORMAT

@@ -2,53 +2,8 @@
 // Linear kernels, written to be read: decode a block, multiply, add in double.
 #include <math.h>
 
-#include "src/base/half.h"
-#include "src/formats/q4_0.h"
-#include "src/formats/q4_k.h"
-#include "src/formats/q6_k.h"
-#include "src/formats/q8_0.h"
+#include "src/formats/formats.h"
 #include "src/kernels/linear/linear_quantize.h"
-
-typedef void decode_fn(const unsigned char *block, float *y);
-
-static void decode_F32(const unsigned char *block, float *y)
-{
-    memcpy(y, block, sizeof *y);
-}
-
-static void decode_F16(const unsigned char *block, float *y)
-{
-    uint16_t half;
-    memcpy(&half, block, sizeof half);
-    *y = weft__f16_to_f32(half);
-}
-
-static void decode_BF16(const unsigned char *block, float *y)
-{
-    uint16_t half;
-    memcpy(&half, block, sizeof half);
-    *y = weft__bf16_to_f32(half);
-}
-
-static void decode_Q8_0(const unsigned char *block, float *y)
-{
-    weft__q8_0_decode((const void *)block, y);
-}
-
-static void decode_Q4_0(const unsigned char *block, float *y)
-{
-    weft__q4_0_decode((const void *)block, y);
-}
-
-static void decode_Q4_K(const unsigned char *block, float *y)
-{
-    weft__q4_k_decode((const void *)block, y);
-}
-
-static void decode_Q6_K(const unsigned char *block, float *y)
-{
-    weft__q6_k_decode((const void *)block, y);
-}
 
 // The activation i of batch row m as the kernel uses it.
 static double activation(const struct weft__linear_call *call, enum weft__linear_acts acts,
@@ -60,6 +15,8 @@ static double activation(const struct weft__linear_call *call, enum weft__linear
     return (double)call->acts.q[at] * call->acts.scale[at / 32];
 }
 
+typedef void decode_fn(const void *block, float *y);
+
 static void linear(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                    enum weft__linear_acts acts, decode_fn *decode, int block_elems, int block_bytes)
 {
@@ -68,7 +25,7 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
             const unsigned char *block = call->weight + row * call->weight_stride_bytes;
             double dot = 0;
             for (int64_t k = 0; k < call->cols; k += block_elems, block += block_bytes) {
-                float w[256];
+                float w[WEFT__MAX_BLOCK_ELEMS];
                 decode(block, w);
                 for (int i = 0; i < block_elems; i++)
                     dot += w[i] * activation(call, acts, m, k + i);
@@ -77,25 +34,19 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
         }
 }
 
-#define LINEAR_REF(weight, acts, block_elems, block_bytes)                                         \
-    weft__linear_fn weft__linear_##weight##_##acts##_ref;                                          \
-    void weft__linear_##weight##_##acts##_ref(const struct weft__linear_call *call, int64_t row0,  \
-                                              int64_t row1)                                        \
+#define LINEAR_REF(ID, acts, block_elems, block_bytes)                                             \
+    weft__linear_fn weft__linear_##ID##_##acts##_ref;                                              \
+    void weft__linear_##ID##_##acts##_ref(const struct weft__linear_call *call, int64_t row0,      \
+                                          int64_t row1)                                            \
     {                                                                                              \
-        linear(call, row0, row1, WEFT__ACTS_##acts, decode_##weight, block_elems, block_bytes);    \
+        linear(call, row0, row1, WEFT__ACTS_##acts, weft__decode_##ID, block_elems, block_bytes);  \
     }
 
-LINEAR_REF(F32, f32, 1, 4)
-LINEAR_REF(F16, f32, 1, 2)
-LINEAR_REF(BF16, f32, 1, 2)
-LINEAR_REF(Q8_0, f32, 32, 34)
-LINEAR_REF(Q4_0, f32, 32, 18)
-LINEAR_REF(Q4_K, f32, 256, 144)
-LINEAR_REF(Q6_K, f32, 256, 210)
-LINEAR_REF(Q8_0, q8, 32, 34)
-LINEAR_REF(Q4_0, q8, 32, 18)
-LINEAR_REF(Q4_K, q8, 256, 144)
-LINEAR_REF(Q6_K, q8, 256, 210)
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    LINEAR_REF(ID, f32, block_elems, block_bytes)                                                  \
+    LINEAR_REF(ID, q8, block_elems, block_bytes)
+#include <weft/formats.def>
+#undef WEFT_FORMAT
 
 WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
 {

@@ -32,10 +32,30 @@ static const struct weft__q8_layout weft__q8_layout_vnni_q6_k = {{0, 1, 2, 3, 4,
 #include "src/kernels/linear/linear.def"
 #undef X
 
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    weft__linear_fn weft__linear_##ID##_f32_ref, weft__linear_##ID##_q8_ref;
+#include <weft/formats.def>
+#undef WEFT_FORMAT
+
 #define QUANTIZE_f32(quantizer) NULL
 #define QUANTIZE_q8(quantizer)  weft__linear_quantize_##quantizer
 #define LAYOUT_f32(layout)      NULL
 #define LAYOUT_q8(layout)       &weft__q8_layout_##layout
+
+// Rows of the reference; activations are rounded for blocks, not for plain elements.
+#define REFERENCE(ID, name, acts)                                                                  \
+    {{"linear", "linear_" name "_" #acts "_ref", WEFT__ISA_ref},                                   \
+     WEFT_##ID,                                                                                    \
+     WEFT__ACTS_##acts,                                                                            \
+     1,                                                                                            \
+     weft__linear_##ID##_##acts##_ref,                                                             \
+     QUANTIZE_##acts(ref),                                                                         \
+     LAYOUT_##acts(plain)},
+#define ROUNDED_1(...)
+#define ROUNDED_32(...)  __VA_ARGS__
+#define ROUNDED_64(...)  __VA_ARGS__
+#define ROUNDED_128(...) __VA_ARGS__
+#define ROUNDED_256(...) __VA_ARGS__
 
 static const struct weft__linear_kernel rows[] = {
 #define X(weight, acts, isa, row_step, quantizer, layout)                                          \
@@ -48,6 +68,11 @@ static const struct weft__linear_kernel rows[] = {
      LAYOUT_##acts(layout)},
 #include "src/kernels/linear/linear.def"
 #undef X
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    REFERENCE(ID, name, f32)                                                                       \
+    ROUNDED_##block_elems(REFERENCE(ID, name, q8))
+#include <weft/formats.def>
+#undef WEFT_FORMAT
 };
 
 const struct weft__kernel_table weft__linear_table = {"linear", rows, sizeof rows[0],
