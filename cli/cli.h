@@ -62,7 +62,7 @@ enum {
 
 #define CLI_MODEL_HELP                                                                             \
     "  -t, --threads T     threads; default one per core\n"                                        \
-    "  --device D          cpu (default) or cuda\n"                                                \
+    "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  -c, --ctx C         longest text in tokens; default the model's own, at most 4096\n"        \
     "  --chunk N           most tokens in one pass over the weights; default 512\n"                \
     "  --kv-dtype D        format of the KV cache: f16, bf16 or f32\n"                             \

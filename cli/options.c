@@ -107,17 +107,20 @@ const char *cli_operand(const cli_command *self, int argc, char **argv, const ch
     return NULL;
 }
 
-static bool parse_device(const cli_command *self, const char *value, weft_device *device)
+// cpu, cuda or cuda:N.
+static bool parse_device(const cli_command *self, const char *value, engine_options *options)
 {
-    if (strcmp(value, "cpu") == 0)
-        *device = WEFT_DEVICE_CPU;
-    else if (strcmp(value, "cuda") == 0)
-        *device = WEFT_DEVICE_CUDA;
-    else {
-        cli_bad_usage(self, "--device must be cpu or cuda, not '%s'", value);
-        return false;
+    if (strncmp(value, "cuda:", 5) == 0) {
+        options->device = WEFT_DEVICE_CUDA;
+        return cli_int32(self, "the number in --device cuda:N", value + 5, 0, 1023,
+                         &options->device_index);
     }
-    return true;
+    options->device_index = 0;
+    options->device = strcmp(value, "cuda") == 0 ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU;
+    if (options->device == WEFT_DEVICE_CUDA || strcmp(value, "cpu") == 0)
+        return true;
+    cli_bad_usage(self, "--device must be cpu, cuda or cuda:N, not '%s'", value);
+    return false;
 }
 
 bool cli_model_option(const cli_command *self, int option, const char *value,
@@ -125,7 +128,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
 {
     switch (option) {
     case CLI_OPT_THREADS: return cli_int32(self, "--threads", value, 1, 1024, &options->threads);
-    case CLI_OPT_DEVICE: return parse_device(self, value, &options->device);
+    case CLI_OPT_DEVICE: return parse_device(self, value, options);
     case CLI_OPT_CTX: return cli_int32(self, "--ctx", value, 1, 1 << 27, &options->context_tokens);
     case CLI_OPT_CHUNK: return cli_int32(self, "--chunk", value, 1, 65536, &options->chunk_tokens);
     case CLI_OPT_KV_DTYPE:

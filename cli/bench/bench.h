@@ -35,7 +35,7 @@ typedef struct bench_option {
 
 #define BENCH_HELP                                                                                 \
     "  --threads T         threads; default one per core\n"                                        \
-    "  --device D          cpu (default) or cuda\n"                                                \
+    "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  --seconds S         time to measure a row for; default 1\n"                                 \
     "  --working-set MIB   memory to rotate over; default 4 times the last cache, at most a "      \
     "quarter\n"                                                                                    \

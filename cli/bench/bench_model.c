@@ -258,9 +258,10 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         passes * (double)m->streamed_bytes + wish->batch * cached * (double)w->kv_bytes_per_token;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
-        "op", "model", "device", "cpu", "isa", weft_context_isa(wish->run.context), "phase",
-        generating ? "decode" : "prefill", wish->shape ? "shape" : "model",
-        cli_json_text(wish->shape ? wish->shape : wish->path), "name",
+        "op", "model", "device", wish->run.options.device == WEFT_DEVICE_CUDA ? "cuda" : "cpu",
+        "isa", weft_context_isa(wish->run.context), "phase", generating ? "decode" : "prefill",
+        wish->shape ? "shape" : "model", cli_json_text(wish->shape ? wish->shape : wish->path),
+        "name",
         wish->shape  ? wish->shape
         : m->name[0] ? m->name
                      : m->architecture,

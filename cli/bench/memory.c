@@ -35,8 +35,10 @@ bool bench_error(const bench *run)
 
 bool bench_begin(bench *run)
 {
-    weft_context_desc desc = {
-        .size = sizeof desc, .device = run->options.device, .threads = run->options.threads};
+    weft_context_desc desc = {.size = sizeof desc,
+                              .device = run->options.device,
+                              .device_index = run->options.device_index,
+                              .threads = run->options.threads};
     return weft_context_create(&desc, &run->context) == WEFT_OK || bench_error(run);
 }
 

@@ -92,6 +92,15 @@ static bool next_token(generator *g, int32_t *token, engine_error *err)
     return true;
 }
 
+// Room for the text of a token and for what may be held back, so that the loop takes no memory.
+static bool reserve_text(tokenizer_text *text)
+{
+    static const char blank[1024];
+    bool fine = tokenizer_text_append(text, blank, sizeof blank);
+    text->size_bytes = 0;
+    return fine;
+}
+
 static bool generate(generator *g, engine_error *err)
 {
     double started = now_seconds();
@@ -136,7 +145,9 @@ bool engine_generate(engine_session *session, const int32_t *prompt, int32_t pro
     g.filter.stops = generation->stops;
     if (session->worker->model->tokenizer)
         g.decoder = tokenizer_decoder_start(session->worker->model->tokenizer, 0);
-    bool fine = generate(&g, err);
+    bool fine = (reserve_text(&g.piece) && reserve_text(&g.filter.held)) ||
+                engine_fail(err, "not enough memory for the text");
+    fine = fine && generate(&g, err);
     tokenizer_text_free(&g.piece);
     stop_filter_free(&g.filter);
     return fine;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// What a loop of many tokens costs and gives: no memory is taken between the first and the last token, and
+// one call gives what as many calls give.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/open_worker.h"
+
+enum { TOKENS = 48 };
+
+#ifdef __has_feature
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+// Every allocation of the program, on all threads, comes by here. Sanitizers have functions of their own.
+static atomic_long allocations;
+
+#if defined(__GLIBC__) && !SANITIZED
+#define COUNTS_ALLOCATIONS 1
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    allocations++;
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    allocations++;
+    return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    allocations++;
+    return __libc_memalign(alignment, bytes);
+}
+#else
+#define COUNTS_ALLOCATIONS 0
+#endif
+
+static engine_worker *worker;
+static tokenizer_ids prompt;
+
+static int open_all(void **state)
+{
+    (void)state;
+    static const char text[] = "Once upon a time there was";
+    engine_error err = {""};
+    const engine_options options = {.threads = 2, .context_tokens = 512, .max_sessions = 2};
+    worker = open_worker(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &options, &err);
+    bool fine = worker && tokenizer_encode(engine_model_tokenizer(engine_worker_model(worker)),
+                                           text, strlen(text), 0, &prompt, &err);
+    if (!fine)
+        print_error("%s\n", err.text);
+    return fine ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    tokenizer_ids_free(&prompt);
+    close_worker(worker);
+    return 0;
+}
+
+static engine_session *open_session(void)
+{
+    engine_error err = {""};
+    engine_session *session = engine_session_open(worker, &err);
+    if (!session)
+        fail_msg("%s", err.text);
+    return session;
+}
+
+typedef struct counter {
+    long first, last; // allocations at the first and at the last token
+    int32_t calls;
+} counter;
+
+static bool count(void *user, const char *text, size_t bytes)
+{
+    counter *c = user;
+    (void)text, (void)bytes;
+    c->last = atomic_load(&allocations);
+    if (c->calls++ == 0)
+        c->first = c->last;
+    return true;
+}
+
+static void takes_no_memory_between_tokens(void **state)
+{
+    (void)state;
+    if (!COUNTS_ALLOCATIONS)
+        skip();
+    engine_error err = {""};
+    const float temperatures[] = {0, 0.8f};
+    const char *const stops[] = {"a text that does not appear", NULL};
+    for (size_t i = 0; i < 2; i++) {
+        engine_session *session = open_session();
+        counter c = {0};
+        engine_result result;
+        engine_generation wish = {
+            .max_tokens = TOKENS, .ignore_end = true, .stops = stops, .write = count, .user = &c};
+        wish.sampling.params.temperature = temperatures[i];
+        wish.sampling.params.repetition_penalty = 1.1f;
+        if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &result, &err))
+            fail_msg("%s", err.text);
+        assert_true(c.calls >= TOKENS);
+        assert_true(c.first > 0); // it does count
+        assert_int_equal(c.last - c.first, 0);
+        engine_session_close(session);
+    }
+}
+
+static void one_call_gives_what_many_give(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    const float temperatures[] = {0, 1.2f};
+    for (size_t i = 0; i < 2; i++) {
+        engine_session *at_once = open_session(), *singly = open_session();
+        engine_result result;
+        engine_sampling sampling = {.params.temperature = temperatures[i], .params.seed = 5};
+        engine_generation wish = {.max_tokens = TOKENS, .ignore_end = true, .sampling = sampling};
+        if (!engine_generate(at_once, prompt.ids, (int32_t)prompt.count, &wish, &result, &err) ||
+            !engine_session_sync(singly, prompt.ids, (int32_t)prompt.count, NULL, NULL, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(result.generated_tokens, TOKENS);
+        while (engine_session_length(singly) < engine_session_length(at_once)) {
+            int32_t token;
+            sampling.params.step = (uint64_t)engine_session_length(singly);
+            engine_feed feed = {.session = singly, .ids = &token, .count = 1};
+            if (!engine_sample(singly, &sampling, &token, &err) ||
+                !engine_eval(worker, &feed, 1, NULL, NULL, &err))
+                fail_msg("%s", err.text);
+        }
+        assert_memory_equal(engine_session_tokens(singly), engine_session_tokens(at_once),
+                            (size_t)engine_session_length(singly) * sizeof(int32_t));
+        engine_session_close(at_once);
+        engine_session_close(singly);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_no_memory_between_tokens),
+        cmocka_unit_test(one_call_gives_what_many_give),
+    };
+    return cmocka_run_group_tests_name("generate", tests, open_all, close_all);
+}
