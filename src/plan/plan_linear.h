@@ -12,7 +12,4 @@
 void weft__plan_linear_split(struct weft__linear_launch *launch, int64_t row_bytes,
                              int32_t threads);
 
-// Where the planes of the rounded activations lie, and the plan's workspace_bytes.
-weft_status weft__plan_linear_workspace(weft_plan *plan, struct weft__linear_launch *launch);
-
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Spreads a linear layer over threads: first the rows of X are quantised, then the rows of W are
+// Spreads a linear layer over threads: first the rows of X are rounded, then the rows of W are
 // multiplied.
 #include <stdio.h>
 
@@ -37,9 +37,12 @@ weft_status weft__cpu_prepare_linear(weft_plan *plan)
     weft__plan_linear_split(launch, weft_dtype_row_bytes(desc->weight_dtype, desc->cols),
                             weft__cpu_of(plan->context)->threads);
     if (launch->kernel->acts == WEFT__ACTS_q8) {
-        status = weft__plan_linear_workspace(plan, launch);
-        if (status != WEFT_OK)
-            return status;
+        uint32_t isa_mask = weft__cpu_of(plan->context)->isa_mask;
+        if (!weft__rounded_plan(desc->max_batch, desc->cols, weft__rounded_has_few(isa_mask),
+                                &launch->rounded))
+            return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
+        launch->round = weft__rounder_of(isa_mask);
+        plan->workspace_bytes = (size_t)launch->rounded.bytes;
     }
     snprintf(plan->description, sizeof plan->description,
              "linear %s %lldx%lld batch<=%d: %s, %lld rows per task",
@@ -54,11 +57,18 @@ struct work {
     int64_t rows_per_task;
 };
 
-static void quantize_task(void *opaque, int32_t index, int32_t thread)
+static void round_rows(const struct work *work, int32_t row0, int32_t row1)
 {
-    const struct work *work = opaque;
+    const struct weft__linear_call *call = &work->call;
+    bool few = call->batch <= WEFT__FEW_ROWS || call->batch_invariant;
+    for (int32_t m = row0; m < row1; m++)
+        work->launch->round(&call->acts, m, call->x + m * call->x_stride, call->cols, few);
+}
+
+static void round_task(void *opaque, int32_t index, int32_t thread)
+{
     (void)thread;
-    work->launch->kernel->quantize(&work->call, index, index + 1);
+    round_rows(opaque, index, index + 1);
 }
 
 static void multiply_task(void *opaque, int32_t index, int32_t thread)
@@ -71,23 +81,13 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
                               row1 < work->launch->rows ? row1 : work->launch->rows);
 }
 
-static struct weft__q8_acts place_acts(const struct weft__linear_launch *launch, void *workspace)
-{
-    unsigned char *base = workspace;
-    return (struct weft__q8_acts){.layout = launch->kernel->layout,
-                                  .stride = launch->acts_stride,
-                                  .q = (void *)base,
-                                  .scale = (void *)(base + launch->scale_offset),
-                                  .sum = base + launch->sum_offset};
-}
-
 // Rounding a row costs a thousandth of multiplying by it: a few rows are not worth a parallel region.
-static void quantize(const weft_context *context, struct work *work, bool alone)
+static void round_batch(const weft_context *context, struct work *work, bool alone)
 {
     if (alone || work->call.batch <= WEFT__FEW_ROWS)
-        work->launch->kernel->quantize(&work->call, 0, work->call.batch);
+        round_rows(work, 0, work->call.batch);
     else
-        weft__cpu_parallel_for(context, work->call.batch, quantize_task, work);
+        weft__cpu_parallel_for(context, work->call.batch, round_task, work);
 }
 
 weft__submit_fn weft__cpu_submit_linear;
@@ -115,9 +115,9 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
                  .residual_stride = args->residual_stride},
     };
     bool alone = launch->rows <= launch->alone_rows / args->batch;
-    if (launch->kernel->quantize) {
-        work.call.acts = place_acts(launch, args->workspace);
-        quantize(plan->context, &work, alone);
+    if (launch->round) {
+        work.call.acts = weft__rounded_place(&launch->rounded, args->workspace);
+        round_batch(plan->context, &work, alone);
     }
     work.rows_per_task =
         args->batch > WEFT__FEW_ROWS ? launch->rows_per_batch_task : launch->rows_per_task;

@@ -120,7 +120,7 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
                                           int rows, int32_t col, int cols,
                                           struct weft__f32_format format)
 {
-    enum { CHUNK = 1024 };
+    const int64_t chunk = weft__linear_chunk(call->cols, 16 * VF32_LANES);
     struct weft__f32_tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -131,8 +131,8 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
             t.total[r][c] = vf32_zero();
         }
     }
-    for (int64_t k = 0; k < call->cols; k += CHUNK)
-        weft__f32_chunk(&t, k, call->cols - k < CHUNK ? call->cols : k + CHUNK, rows, cols, format);
+    for (int64_t k = 0; k < call->cols; k += chunk)
+        weft__f32_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, format);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)

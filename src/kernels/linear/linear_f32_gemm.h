@@ -13,14 +13,16 @@
 
 enum {
     WEFT__F32_PANEL = WEFT__F32_VECTORS * VF32_LANES,
-    WEFT__F32_CHUNK = 64,      // columns of W decoded at a time
-    WEFT__F32_BATCH_TILE = 96, // rows of X that share a decoded panel
-    WEFT__F32_STEP = 6,        // rows of X in registers
+    WEFT__F32_CHUNK = 64,                  // columns of W decoded at a time
+    WEFT__F32_BATCH_TILE = 96,             // rows of X that share a decoded panel
+    WEFT__F32_STEP = 6,                    // rows of X in registers
+    WEFT__F32_FOLD = 64 * WEFT__F32_CHUNK, // columns whose chunks share a sum (linear_kernel.h)
 };
 
 struct weft__f32_panel {
     vf32 w[WEFT__F32_CHUNK][WEFT__F32_VECTORS];
     vf32 acc[WEFT__F32_BATCH_TILE][WEFT__F32_VECTORS];
+    vf32 total[WEFT__F32_BATCH_TILE][WEFT__F32_VECTORS]; // of FOLD chunks at a time
 };
 
 // Columns [k, k + n) of the panel's rows, n up to 32, to w[0] and what follows. Rows past the last
@@ -100,10 +102,20 @@ WEFT__INLINE void weft__f32_store_panel(const struct weft__linear_call *call,
     for (int32_t c = 0; c < cols; c++) {
         float y[WEFT__F32_PANEL];
         for (int v = 0; v < WEFT__F32_VECTORS; v++)
-            vf32_store(y + v * VF32_LANES, p->acc[c][v]);
+            vf32_store(y + v * VF32_LANES, p->total[c][v]);
         for (int r = 0; r < WEFT__F32_PANEL && row + r <= last; r++)
             weft__linear_store(call, col + c, row + r, y[r]);
     }
+}
+
+// Adds what acc has to the total and begins anew.
+WEFT__INLINE void weft__f32_fold(struct weft__f32_panel *p, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c++)
+        for (int v = 0; v < WEFT__F32_VECTORS; v++) {
+            p->total[c][v] = vf32_add(p->total[c][v], p->acc[c][v]);
+            p->acc[c][v] = vf32_zero();
+        }
 }
 
 // The panel at `row` by rows [col, col + cols) of X, at most a tile.
@@ -114,8 +126,10 @@ WEFT__INLINE void weft__f32_multiply_panel(const struct weft__linear_call *call,
     struct weft__f32_panel p;
     for (int32_t c = 0; c < WEFT__F32_BATCH_TILE; c++)
         for (int v = 0; v < WEFT__F32_VECTORS; v++)
-            p.acc[c][v] = vf32_zero();
+            p.acc[c][v] = p.total[c][v] = vf32_zero();
     for (int64_t k = 0; k < call->cols; k += WEFT__F32_CHUNK) {
+        if (k > 0 && k % WEFT__F32_FOLD == 0)
+            weft__f32_fold(&p, cols);
         int64_t left = call->cols - k, columns = left < WEFT__F32_CHUNK ? left : WEFT__F32_CHUNK;
         for (int64_t i = 0; i < columns; i += 32)
             weft__f32_decode_panel(&p, call, row, last, k + i, i,
@@ -126,6 +140,7 @@ WEFT__INLINE void weft__f32_multiply_panel(const struct weft__linear_call *call,
         for (; c < cols; c += 2)
             weft__f32_multiply_chunk(&p, call, col + c, col + cols - 1, c, k, columns, 2);
     }
+    weft__f32_fold(&p, cols);
     weft__f32_store_panel(call, &p, row, last, col, cols);
 }
 

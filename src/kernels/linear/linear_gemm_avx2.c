@@ -15,8 +15,9 @@
 enum {
     VECTORS = 2,
     PANEL_ROWS = 8 * VECTORS,
-    CHUNK = 256,    // columns of W decoded at a time
-    TILE_COLS = 96, // rows of X that share a decoded panel
+    CHUNK = 256,       // columns of W decoded at a time
+    TILE_COLS = 96,    // rows of X that share a decoded panel
+    FOLD = 64 * CHUNK, // columns whose chunks share a sum (linear_kernel.h)
 };
 
 struct panel {
@@ -24,6 +25,7 @@ struct panel {
     __m256 scale[CHUNK / 16][VECTORS];
     __m256 minimum[CHUNK / 32][VECTORS];
     __m256 acc[TILE_COLS][VECTORS];
+    __m256 total[TILE_COLS][VECTORS]; // of FOLD chunks at a time, where there are more
 };
 
 struct format {
@@ -125,21 +127,42 @@ WEFT__INLINE void step_group(__m256 acc[VECTORS], const struct panel *p, int g, 
     }
 }
 
+// Adds what acc has to the total and begins anew.
+WEFT__INLINE void fold(struct panel *p, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c++)
+        for (int v = 0; v < VECTORS; v++) {
+            p->total[c][v] = _mm256_add_ps(p->total[c][v], p->acc[c][v]);
+            p->acc[c][v] = _mm256_setzero_ps();
+        }
+}
+
+// The sums that step_group() wants, from column `at` of the planes on.
+WEFT__INLINE const int32_t *sums_at(const struct weft__rounded *acts, int64_t at, struct format f)
+{
+    if (f.minimum)
+        return (const int32_t *)(const void *)(acts->scaled + at / 32);
+    return f.scale_cols == 16 ? acts->sum16 + at / 16 : acts->sum32 + at / 32;
+}
+
 // The panel at `row` by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
                                  int32_t col, int32_t cols, struct format f)
 {
-    const struct weft__q8_acts *acts = &call->acts;
+    const struct weft__rounded *acts = &call->acts;
     struct panel p; // each chunk has a sum of its own: in a single long one small products drown
     for (int32_t c = 0; c < cols; c++)
-        p.acc[c][0] = p.acc[c][1] = _mm256_setzero_ps();
+        for (int v = 0; v < VECTORS; v++)
+            p.acc[c][v] = p.total[c][v] = _mm256_setzero_ps();
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
+        if (k > 0 && k % FOLD == 0)
+            fold(&p, cols);
         int64_t left = (call->cols - k) / 32;
         int groups = (int)(left < CHUNK / 32 ? left : CHUNK / 32);
         decode_panel(&p, call, row, last, k, f);
         for (int32_t c = 0; c < cols; c++) {
             int64_t at = (col + c) * acts->stride + k;
-            const int32_t *sum = (const int32_t *)acts->sum + at / acts->layout->sum_elems;
+            const int32_t *sum = sums_at(acts, at, f);
             __m256 acc[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
             for (int g = 0; g < groups; g++)
                 step_group(acc, &p, g, acts->q + at + 32 * g, acts->scale[at / 32 + g], sum, f);
@@ -147,11 +170,12 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
             p.acc[c][1] = _mm256_add_ps(p.acc[c][1], acc[1]);
         }
     }
+    fold(&p, cols);
     for (int32_t c = 0; c < cols; c++)
         for (int r = 0; r < PANEL_ROWS && row + r <= last; r++) {
             float y[PANEL_ROWS];
-            vf32_store(y, p.acc[c][0]);
-            vf32_store(y + 8, p.acc[c][1]);
+            vf32_store(y, p.total[c][0]);
+            vf32_store(y + 8, p.total[c][1]);
             weft__linear_store(call, col + c, row + r, y[r]);
         }
 }

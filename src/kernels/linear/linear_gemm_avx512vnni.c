@@ -10,9 +10,10 @@
 
 enum {
     PANEL_ROWS = 32,
-    CHUNK = 512,     // columns of W decoded at a time
-    TILE_COLS = 192, // rows of X that share a decoded panel
-    STEP_COLS = 6,   // rows of X in registers
+    CHUNK = 512,       // columns of W decoded at a time
+    TILE_COLS = 192,   // rows of X that share a decoded panel
+    STEP_COLS = 6,     // rows of X in registers
+    FOLD = 64 * CHUNK, // columns whose chunks share a sum (linear_kernel.h)
 };
 
 struct panel {
@@ -20,18 +21,20 @@ struct panel {
     __m512 scale[CHUNK / 16][2];
     __m512 minimum[CHUNK / 32][2];
     __m512 acc[TILE_COLS][2];
+    __m512 total[TILE_COLS][2]; // of FOLD chunks at a time, where there are more
 };
 
 struct format {
-    // Columns [k, k + 128) of a row as two vectors in the order of the layout; cols bounds the row.
+    // Columns [k, k + 128) of a row as two vectors; cols bounds the row.
     void (*unpack)(const unsigned char *row, int64_t k, int64_t cols, __m512i w[2]);
     // The scales and minima of columns [k, k + CHUNK) of 16 rows.
     void (*unpack_scales)(struct panel *p, const unsigned char *const rows[16], int64_t k,
                           int64_t cols, int half);
-    uint8_t place[8]; // as in the layout
+    uint8_t place[8]; // where the sixteen i of 128 columns lies in the two vectors
     int group;        // columns per scale
     int bytes128;     // of 128 columns
     bool minimum;
+    int offset_shift; // weights are 8 << offset_shift (group 16: 32 << offset_shift) too large
 };
 
 WEFT__INLINE void turn_i32(__m512i v[16])
@@ -195,15 +198,15 @@ WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, in
     __m512i dot[STEP_COLS][2];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        dot[c][0] = dot[c][1] =
-            f.minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(sum[c][group]);
+        __m512i offset = f.minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(sum[c][group]);
+        dot[c][0] = dot[c][1] = _mm512_slli_epi32(offset, f.offset_shift);
     }
     WEFT__UNROLL for (int s = 0; s < f.group / 16; s++) WEFT__UNROLL for (int i = 0; i < 4; i++)
     {
         int place = f.place[first + s];
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
-            const int8_t *x = q[c] + 16 * place + 4 * i;
+            const int8_t *x = q[c] + 16 * (first + s) + 4 * i;
             dot[c][0] = dot_quad(dot[c][0], w[4 * place + i][0], x);
             dot[c][1] = dot_quad(dot[c][1], w[4 * place + i][1], x);
         }
@@ -224,7 +227,7 @@ WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, in
 
 // A decoded panel by `cols` rows of X from `col` on; rows of X past the last repeat it.
 // Each chunk has a sum of its own: in a single long one small products would drown.
-WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *acts, int32_t col,
+WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *acts, int32_t col,
                                  int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
                                  struct format f)
 {
@@ -238,7 +241,9 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__q8_acts *ac
         int64_t start = m * acts->stride + k;
         q[c] = acts->q + start;
         scale[c] = acts->scale + start / 32;
-        sum[c] = (const int32_t *)acts->sum + start / f.group;
+        sum[c] = f.minimum       ? (const int32_t *)(const void *)(acts->scaled + start / 32)
+                 : f.group == 16 ? acts->sum16 + start / 16
+                                 : acts->sum32 + start / 32;
         acc[c][0] = acc[c][1] = _mm512_setzero_ps();
     }
     for (int c = 0; c < cols; c++)
@@ -268,11 +273,21 @@ WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct
     int64_t rows = row1 - row < PANEL_ROWS ? row1 - row : PANEL_ROWS;
     for (int32_t c = 0; c < cols; c++) {
         float y[PANEL_ROWS];
-        _mm512_storeu_ps(y, p->acc[c][0]);
-        _mm512_storeu_ps(y + 16, p->acc[c][1]);
+        _mm512_storeu_ps(y, p->total[c][0]);
+        _mm512_storeu_ps(y + 16, p->total[c][1]);
         for (int64_t r = 0; r < rows; r++)
             weft__linear_store(call, col + c, row + r, y[r]);
     }
+}
+
+// Adds what acc has to the total and begins anew.
+WEFT__INLINE void fold(struct panel *p, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c++)
+        for (int half = 0; half < 2; half++) {
+            p->total[c][half] = _mm512_add_ps(p->total[c][half], p->acc[c][half]);
+            p->acc[c][half] = _mm512_setzero_ps();
+        }
 }
 
 // Rows [row, row1) of W, at most a panel, by rows [col, col + cols) of X, at most a tile.
@@ -282,8 +297,10 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
     struct panel p;
     int32_t last = col + cols - 1;
     for (int32_t c = 0; c < TILE_COLS; c++)
-        p.acc[c][0] = p.acc[c][1] = _mm512_setzero_ps();
+        p.acc[c][0] = p.acc[c][1] = p.total[c][0] = p.total[c][1] = _mm512_setzero_ps();
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
+        if (k > 0 && k % FOLD == 0)
+            fold(&p, cols);
         // The activations are padded with zeros to a whole number of 128 columns.
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
         int32_t c = 0;
@@ -293,6 +310,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         for (; c < cols; c += 2)
             multiply_chunk(&p, &call->acts, col + c, last, c, k, columns, 2, f);
     }
+    fold(&p, cols);
     store_panel(call, &p, row, row1, col, cols);
 }
 
@@ -326,7 +344,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         multiply(call, row0, row1, f);                                                             \
     }
 
-LINEAR_GEMM(Q8_0, unpack_q8_0, unpack_scales_q8_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 136, false)
-LINEAR_GEMM(Q4_0, unpack_q4_0, unpack_scales_q4_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 72, false)
-LINEAR_GEMM(Q4_K, unpack_q4_k, unpack_scales_q4_k, {0, 1, 4, 5, 2, 3, 6, 7}, 32, 72, true)
-LINEAR_GEMM(Q6_K, unpack_q6_k, unpack_scales_q6_k, {0, 1, 2, 3, 4, 5, 6, 7}, 16, 105, false)
+LINEAR_GEMM(Q8_0, unpack_q8_0, unpack_scales_q8_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 136, false, 4)
+LINEAR_GEMM(Q4_0, unpack_q4_0, unpack_scales_q4_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 72, false, 0)
+LINEAR_GEMM(Q4_K, unpack_q4_k, unpack_scales_q4_k, {0, 1, 4, 5, 2, 3, 6, 7}, 32, 72, true, 0)
+LINEAR_GEMM(Q6_K, unpack_q6_k, unpack_scales_q6_k, {0, 1, 2, 3, 4, 5, 6, 7}, 16, 105, false, 0)

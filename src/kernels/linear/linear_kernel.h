@@ -6,35 +6,16 @@
 // come in one of two forms, and the row of the table says which:
 //
 //   f32   as the caller gave them
-//   q8    rounded to 8 bits in groups of 32, in planes (struct weft__q8_acts)
+//   q8    rounded to 8 bits in groups of 32, in planes (linear_rounded.h)
 #ifndef WEFT_KERNELS_LINEAR_KERNEL_H
 #define WEFT_KERNELS_LINEAR_KERNEL_H
 
 #include <weft/linear.h>
 
 #include "src/kernels/kernel.h"
+#include "src/kernels/linear/linear_rounded.h"
 
 enum weft__linear_acts { WEFT__ACTS_f32, WEFT__ACTS_q8 };
-
-// How a kernel wants its quantised activations: the order of the sixteens within every 128 columns,
-// so that they meet the weights as these lie in their blocks, and what to know of their sums.
-struct weft__q8_layout {
-    uint8_t place[8];  // where the sixteen i of each 128 columns is stored
-    int32_t sum_elems; // columns per sum: 16 or 32
-    int32_t factor;    // sum = int32 factor * sum of q; 0: f32 scale * sum of q
-};
-
-// Quantised activations of all batch rows: x[i] ~ q[i] * scale[i / 32]. `stride` is cols rounded up to
-// WEFT__Q8_PAD; the columns past cols hold zeros with scale zero.
-struct weft__q8_acts {
-    const struct weft__q8_layout *layout;
-    int64_t stride;
-    int8_t *q;    // [batch][stride], each 128 in the layout's order
-    float *scale; // [batch][stride / 32]
-    void *sum;    // [batch][stride / sum_elems] int32_t or float
-};
-
-#define WEFT__Q8_PAD 256
 
 struct weft__linear_call {
     const unsigned char *weight;
@@ -45,7 +26,7 @@ struct weft__linear_call {
     float alpha;
     const float *x;
     int64_t x_stride;
-    struct weft__q8_acts acts;
+    struct weft__rounded acts;
     float *y;
     int64_t y_stride;
     const float *bias;     // or NULL
@@ -55,21 +36,12 @@ struct weft__linear_call {
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Quantises batch rows [row0, row1) of call->x into call->acts (acts q8 only). All quantisers agree
-// to the bit:
-//   scale = a / 127, a = max |x| of the group, NaN if there is one
-//   q     = x * (127 / a) rounded to nearest even; 0 where a < 2^-120 or a is not finite
-typedef void weft__linear_quantize_fn(const struct weft__linear_call *call, int32_t row0,
-                                      int32_t row1);
-
 struct weft__linear_kernel {
     struct weft__kernel base;
     weft_dtype weight;
     enum weft__linear_acts acts;
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     weft__linear_fn *run;
-    weft__linear_quantize_fn *quantize;   // NULL for f32 activations
-    const struct weft__q8_layout *layout; // likewise
 };
 
 enum { WEFT__FEW_ROWS = 8 };
@@ -80,12 +52,22 @@ struct weft__linear_launch {
     int64_t rows, cols;
     int32_t max_batch;
     bool batch_invariant;
-    int64_t rows_per_task;       // for a few rows of X, when the weights' way is the longest
-    int64_t rows_per_batch_task; // for more than WEFT__FEW_ROWS
-    int64_t alone_rows;          // up to this many rows * batch one thread does it all
-    // The planes of struct weft__q8_acts in the workspace.
-    int64_t acts_stride, scale_offset, sum_offset;
+    int64_t rows_per_task;             // for a few rows of X, when the weights' way is the longest
+    int64_t rows_per_batch_task;       // for more than WEFT__FEW_ROWS
+    int64_t alone_rows;                // up to this many rows * batch one thread does it all
+    weft__round_fn *round;             // NULL for f32 activations
+    struct weft__rounded_plan rounded; // what the workspace holds then
 };
+
+// Columns that a sum of its own covers: in a single long f32 sum small products drown in a large one.
+// With `least` a power of two of some 32 additions a lane, the additions within a chunk and the number
+// of chunks both stay below sqrt(cols): the promise of linear.h holds for rows of any length.
+static inline int64_t weft__linear_chunk(int64_t cols, int64_t least)
+{
+    while (least < cols / least)
+        least *= 2;
+    return least;
+}
 
 // Stores what a kernel computed for one output.
 static inline void weft__linear_store(const struct weft__linear_call *call, int32_t batch_row,

@@ -17,9 +17,11 @@ struct weft__q8_format {
 struct weft__q8_tile {
     struct weft__linear_rows w;
     const int8_t *q[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS], *sum[WEFT__TILE_COLS];
+    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
     vf32 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
     float minima[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+    vf32 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
+    float total_minima[WEFT__TILE_ROWS][WEFT__TILE_COLS];
 };
 
 WEFT__INLINE void weft__q8_step(struct weft__q8_tile *t, int64_t k, const unsigned char *block,
@@ -35,7 +37,36 @@ WEFT__INLINE void weft__q8_step(struct weft__q8_tile *t, int64_t k, const unsign
         t->acc[r][c] =
             weft__bytes32_dot(t->acc[r][c], group.q, x, first, second, format.two_scales);
         if (format.minimum)
-            t->minima[r][c] += group.minimum * t->sum[c][k / 32];
+            t->minima[r][c] += group.minimum * t->scaled[c][k / 32];
+    }
+}
+
+// Columns [k, end): a sum of its own.
+WEFT__INLINE void weft__q8_chunk(struct weft__q8_tile *t, int64_t k, int64_t end, int rows,
+                                 int cols, struct weft__q8_format format)
+{
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->acc[r][c] = vf32_zero();
+        t->minima[r][c] = 0;
+    }
+    int64_t offset = k / format.block_elems * format.block_bytes;
+    for (; k < end; k += format.block_elems, offset += format.block_bytes) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch(&t->w, r, offset, format.block_bytes);
+        }
+        for (int j = 0; j < format.block_elems / 32; j++)
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
+            {
+                weft__q8_step(t, k + 32 * j, t->w.first + r * t->w.stride + offset, j, r, cols,
+                              format);
+            }
+    }
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->total[r][c] = vf32_add(t->total[r][c], t->acc[r][c]);
+        t->total_minima[r][c] += t->minima[r][c];
     }
 }
 
@@ -43,6 +74,7 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
                                          int rows, int32_t col, int cols,
                                          struct weft__q8_format format)
 {
+    const int64_t chunk = weft__linear_chunk(call->cols, format.two_scales ? 512 : 1024);
     struct weft__q8_tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -50,30 +82,20 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
         int64_t at = weft__linear_tile_col(call, col, c) * call->acts.stride;
         t.q[c] = call->acts.q + at;
         t.scale[c] = call->acts.scale + at / 32;
-        t.sum[c] = (const float *)call->acts.sum + at / 32;
+        t.scaled[c] = call->acts.scaled + at / 32;
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            t.acc[r][c] = vf32_zero();
-            t.minima[r][c] = 0;
+            t.total[r][c] = vf32_zero();
+            t.total_minima[r][c] = 0;
         }
     }
-    int64_t offset = 0;
-    for (int64_t k = 0; k < call->cols; k += format.block_elems, offset += format.block_bytes) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            weft__linear_fetch(&t.w, r, offset, format.block_bytes);
-        }
-        for (int j = 0; j < format.block_elems / 32; j++)
-            WEFT__UNROLL for (int r = 0; r < rows; r++)
-            {
-                weft__q8_step(&t, k + 32 * j, t.w.first + r * t.w.stride + offset, j, r, cols,
-                              format);
-            }
-    }
+    for (int64_t k = 0; k < call->cols; k += chunk)
+        weft__q8_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, format);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]) - t.minima[r][c]);
+            weft__linear_store(call, col + c, row + r,
+                               vf32_sum(t.total[r][c]) - t.total_minima[r][c]);
     }
 }
 

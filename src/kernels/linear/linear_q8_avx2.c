@@ -4,7 +4,7 @@
 // of W share each load of x. NOTES.md has the reasons and figures.
 //
 // vpmaddubsw wants one unsigned operand and saturates at 16 bits: nibbles and six-bit weights go as
-// they are (2 * 63 * 127 < 2^15) and their offset comes back through the sums of the activations;
+// they are (2 * 63 * 127 < 2^15) and their offset is taken out in 16 bits, before anything is rounded;
 // the signs of q8_0 move to x (2 * 128 * 127 < 2^15). Scales of several groups are made at once,
 // pass through memory and come back as broadcasts, which cost no arithmetic port.
 #include "src/kernels/cpu/avx2.h"
@@ -15,9 +15,9 @@
 struct tile {
     struct weft__linear_rows w;
     const int8_t *q[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS];
-    const int32_t *sum[WEFT__TILE_COLS]; // or float
+    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
     __m256 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+    __m256 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
 
 WEFT__INLINE __m256i load32(const void *p)
@@ -42,11 +42,17 @@ WEFT__INLINE __m256i high_nibbles(__m256i bytes)
     return low_nibbles(_mm256_srli_epi16(bytes, 4));
 }
 
-// acc + scale * (w . x), 32 products in 8 lanes; `factors` are 1 or one scale for each half.
+// acc + scale * the sums of pairs of 16-bit words; `factors` are 1 or one scale for each half.
+WEFT__INLINE __m256 add_words(__m256 acc, __m256i words, __m256i factors, const float *scale)
+{
+    __m256i dot = _mm256_madd_epi16(words, factors);
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(scale), acc);
+}
+
+// The same of w . x, 32 products in 8 lanes.
 WEFT__INLINE __m256 add_dot(__m256 acc, __m256i w, __m256i x, __m256i factors, const float *scale)
 {
-    __m256i dot = _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), factors);
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(scale), acc);
+    return add_words(acc, _mm256_maddubs_epi16(w, x), factors, scale);
 }
 
 // The scales of four blocks.
@@ -67,29 +73,32 @@ WEFT__INLINE void step4_q4_0(struct tile *t, const unsigned char *blocks, int64_
                              int rows, int cols)
 {
     const __m256i ones = _mm256_set1_epi16(1), halves = _mm256_setr_epi64x(0, 0, 4, 4);
+    float scale[WEFT__TILE_ROWS][WEFT__TILE_COLS][4];
     WEFT__UNROLL for (int r = 0; r < rows; r++)
     {
-        const unsigned char *p = blocks + r * stride;
-        __m128 d = scales_of_blocks4(p, 18);
-        __m256i w[4];
-        WEFT__UNROLL for (int b = 0; b < 4; b++)
-        {
-            __m128i q = _mm_loadu_si128((const __m128i *)(p + 18 * b + 2));
-            w[b] = low_nibbles(_mm256_srlv_epi64(_mm256_broadcastsi128_si256(q), halves));
-        }
+        __m128 d = scales_of_blocks4(blocks + r * stride, 18);
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
-            float scale[4];
-            __m128 both = _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32));
-            __m128i offset = _mm_loadu_si128((const __m128i *)(t->sum[c] + k / 32));
-            _mm_storeu_ps(scale, both);
-            t->acc[r][c] =
-                _mm256_fmadd_ps(_mm256_zextps128_ps256(both),
-                                _mm256_zextps128_ps256(_mm_cvtepi32_ps(offset)), t->acc[r][c]);
-            WEFT__UNROLL for (int b = 0; b < 4; b++)
+            _mm_storeu_ps(scale[r][c], _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32)));
+        }
+    }
+    WEFT__UNROLL for (int b = 0; b < 4; b++)
+    {
+        __m256i x[WEFT__TILE_COLS], offset[WEFT__TILE_COLS];
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            x[c] = load32(t->q[c] + k + 32 * b);
+            offset[c] = _mm256_maddubs_epi16(_mm256_set1_epi8(8), x[c]);
+        }
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            const unsigned char *p = blocks + r * stride + 18 * b + 2;
+            __m256i q = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+            __m256i w = low_nibbles(_mm256_srlv_epi64(q, halves));
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
-                t->acc[r][c] =
-                    add_dot(t->acc[r][c], w[b], load32(t->q[c] + k + 32 * b), ones, scale + b);
+                __m256i words = _mm256_sub_epi16(_mm256_maddubs_epi16(w, x[c]), offset[c]);
+                t->acc[r][c] = add_words(t->acc[r][c], words, ones, scale[r][c] + b);
             }
         }
     }
@@ -117,35 +126,35 @@ WEFT__INLINE void step4_q8_0(struct tile *t, const unsigned char *blocks, int64_
     }
 }
 
-WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int cols, step4_fn *step,
-                              int block_bytes)
+WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, int cols,
+                              step4_fn *step, int block_bytes)
 {
-    int64_t k = 0, offset = 0;
-    for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
+    int64_t offset = k / 32 * block_bytes;
+    for (; k + 128 <= end; k += 128, offset += 4 * block_bytes) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             weft__linear_fetch_far(&t->w, r, offset, 4 * block_bytes);
         }
         step(t, t->w.first + offset, t->w.stride, k, rows, cols);
     }
-    if (k == columns)
+    if (k == end)
         return;
     // Fewer than four blocks are left: the missing ones have scale zero.
     unsigned char tail[WEFT__TILE_ROWS][4 * 34] = {{0}};
     for (int r = 0; r < rows; r++)
         memcpy(tail[r], t->w.first + r * t->w.stride + offset,
-               (size_t)((columns - k) / 32 * block_bytes));
+               (size_t)((end - k) / 32 * block_bytes));
     step(t, tail[0], sizeof tail[0], k, rows, cols);
 }
 
-WEFT__INLINE void dot_q4_0(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q4_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, step4_q4_0, 18);
+    dot_blocks4(t, k, end, rows, cols, step4_q4_0, 18);
 }
 
-WEFT__INLINE void dot_q8_0(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q8_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, step4_q8_0, 34);
+    dot_blocks4(t, k, end, rows, cols, step4_q8_0, 34);
 }
 
 // d * sc and dmin * m of the 8 groups of a q4_k block.
@@ -175,9 +184,8 @@ WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, i
     scales_q4_k(block, &sc, &m);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        const float *sum = (const float *)(const void *)t->sum[c];
         _mm256_storeu_ps(scale[c], _mm256_mul_ps(sc, _mm256_loadu_ps(t->scale[c] + k / 32)));
-        t->acc[r][c] = _mm256_fnmadd_ps(m, _mm256_loadu_ps(sum + k / 32), t->acc[r][c]);
+        t->acc[r][c] = _mm256_fnmadd_ps(m, _mm256_loadu_ps(t->scaled[c] + k / 32), t->acc[r][c]);
     }
     WEFT__UNROLL for (int n = 0; n < 4; n++)
     {
@@ -189,21 +197,6 @@ WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, i
                                    scale[c] + 2 * n + i);
         }
     }
-}
-
-// The offset of the weights in the sum of a block: sc times the scaled sums of x, without d.
-WEFT__INLINE __m256 offsets_q6_k(const struct tile *t, int c, int64_t k, const __m256 sc[2])
-{
-    const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
-    __m256 x = _mm256_loadu_ps(t->scale[c] + k / 32), offsets = _mm256_setzero_ps();
-    WEFT__UNROLL for (int i = 0; i < 2; i++)
-    {
-        __m256 sum = _mm256_cvtepi32_ps(load32(t->sum[c] + k / 16 + 8 * i));
-        __m256i lane = _mm256_add_epi32(twice, _mm256_set1_epi32(4 * i));
-        __m256 scaled = _mm256_mul_ps(sum, _mm256_permutevar8x32_ps(x, lane));
-        offsets = _mm256_fmadd_ps(scaled, sc[i], offsets);
-    }
-    return offsets;
 }
 
 // The 128 columns of half n of a q6_k block: 32 more than the weights, groups of 32.
@@ -228,16 +221,11 @@ WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, i
     const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 192));
     __m256i factors = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, even_odd));
-    __m256 sc[2] = {
-        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes))),
-    };
     __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)load_half(block + 208)));
     float scale[WEFT__TILE_COLS][8];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, _mm256_loadu_ps(t->scale[c] + k / 32)));
-        t->acc[r][c] = _mm256_fmadd_ps(d, offsets_q6_k(t, c, k, sc), t->acc[r][c]);
     }
     WEFT__UNROLL for (int n = 0; n < 2; n++)
     {
@@ -250,8 +238,10 @@ WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, i
             __m256i pairs = _mm256_shuffle_epi8(factors, pair);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
-                t->acc[r][c] =
-                    add_dot(t->acc[r][c], w[g], load32(t->q[c] + k + 32 * j), pairs, scale[c] + j);
+                __m256i x = load32(t->q[c] + k + 32 * j);
+                __m256i offset = _mm256_maddubs_epi16(_mm256_set1_epi8(32), x);
+                __m256i words = _mm256_sub_epi16(_mm256_maddubs_epi16(w[g], x), offset);
+                t->acc[r][c] = add_words(t->acc[r][c], words, pairs, scale[c] + j);
             }
         }
     }
@@ -259,10 +249,10 @@ WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, i
 
 typedef void step_fn(struct tile *t, int r, const unsigned char *block, int64_t k, int cols);
 
-WEFT__INLINE void dot_blocks256(struct tile *t, int64_t columns, int rows, int cols, step_fn *step,
-                                int block_bytes)
+WEFT__INLINE void dot_blocks256(struct tile *t, int64_t k, int64_t end, int rows, int cols,
+                                step_fn *step, int block_bytes)
 {
-    for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += block_bytes)
+    for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes)
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             weft__linear_fetch_far(&t->w, r, offset, block_bytes);
@@ -270,40 +260,56 @@ WEFT__INLINE void dot_blocks256(struct tile *t, int64_t columns, int rows, int c
         }
 }
 
-WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks256(t, columns, rows, cols, step_q4_k, 144);
+    dot_blocks256(t, k, end, rows, cols, step_q4_k, 144);
 }
 
-WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks256(t, columns, rows, cols, step_q6_k, 210);
+    dot_blocks256(t, k, end, rows, cols, step_q6_k, 210);
 }
 
-typedef void dot_fn(struct tile *t, int64_t columns, int rows, int cols);
+typedef void dot_fn(struct tile *t, int64_t k, int64_t end, int rows, int cols);
+
+// Columns [k, end): a sum of its own.
+WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot)
+{
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->acc[r][c] = _mm256_setzero_ps();
+    }
+    dot(t, k, end, rows, cols);
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->total[r][c] = _mm256_add_ps(t->total[r][c], t->acc[r][c]);
+    }
+}
 
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const struct weft__q8_acts *acts = &call->acts;
+    const struct weft__rounded *acts = &call->acts;
+    const int64_t chunk = weft__linear_chunk(call->cols, 1024);
     struct tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        int64_t m = weft__linear_tile_col(call, col, c);
-        t.q[c] = acts->q + m * acts->stride;
-        t.scale[c] = acts->scale + m * acts->stride / 32;
-        t.sum[c] = (const int32_t *)acts->sum + m * acts->stride / acts->layout->sum_elems;
+        int64_t at = weft__linear_tile_col(call, col, c) * acts->stride;
+        t.q[c] = acts->q + at;
+        t.scale[c] = acts->scale + at / 32;
+        t.scaled[c] = acts->scaled + at / 32;
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            t.acc[r][c] = _mm256_setzero_ps();
+            t.total[r][c] = _mm256_setzero_ps();
         }
     }
-    dot(&t, call->cols, rows, cols);
+    for (int64_t k = 0; k < call->cols; k += chunk)
+        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
     }
 }
 

@@ -11,17 +11,12 @@
 // A few rows of W by a few rows of X.
 struct tile {
     struct weft__linear_rows w;
-    const int8_t *q[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS];
-    const int32_t *sum[WEFT__TILE_COLS]; // or float
+    const int8_t *q[WEFT__TILE_COLS], *halves[WEFT__TILE_COLS];
+    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
+    const int32_t *quads[WEFT__TILE_COLS], *octets[WEFT__TILE_COLS];
     __m512 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+    __m512 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
-
-// Four offsets, one in each quarter of the register.
-WEFT__INLINE __m512i spread_offsets(const int32_t *sum)
-{
-    return _mm512_maskz_broadcast_i32x4(0x8421, _mm_loadu_si128((const __m128i *)sum));
-}
 
 // Four scales, each in the four lanes of a quarter.
 WEFT__INLINE __m512 spread_scales(const float *scale)
@@ -30,118 +25,142 @@ WEFT__INLINE __m512 spread_scales(const float *scale)
     return _mm512_permutexvar_ps(lane, _mm512_castps128_ps512(_mm_loadu_ps(scale)));
 }
 
-// One step of 128 columns, q4_0 and q8_0; the blocks of row r are at blocks + r * stride.
+// A format of blocks of 32, of which four make a step of 128 columns.
+struct blocks4 {
+    weft__vnni_unpack_fn *unpack;
+    int block_bytes;
+    int offset_shift; // its weights are 4 << offset_shift too large; 0 makes gcc spill
+    bool far;         // which cache to fetch into
+};
+
+// One step; the blocks of row r are at blocks + r * stride.
 WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int64_t stride,
-                               int64_t k, int rows, int cols, weft__vnni_unpack_fn *unpack)
+                               int64_t k, int rows, int cols, struct blocks4 f)
 {
-    __m512i q[WEFT__TILE_COLS][2], offset[WEFT__TILE_COLS];
-    __m512 scale[WEFT__TILE_COLS];
-    WEFT__UNROLL for (int c = 0; c < cols; c++)
-    {
-        q[c][0] = _mm512_loadu_si512(t->q[c] + k);
-        q[c][1] = _mm512_loadu_si512(t->q[c] + k + 64);
-        offset[c] = spread_offsets(t->sum[c] + k / 32);
-        scale[c] = spread_scales(t->scale[c] + k / 32);
-    }
+    struct weft__vnni_blocks4 b[WEFT__TILE_ROWS];
     WEFT__UNROLL for (int r = 0; r < rows; r++)
     {
-        struct weft__vnni_blocks4 b;
-        unpack(blocks + r * stride, &b);
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        f.unpack(blocks + r * stride, &b[r]);
+    }
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        __m512i q[2] = {_mm512_loadu_si512(t->halves[c] + k),
+                        _mm512_loadu_si512(t->halves[c] + k + 64)};
+        __m512i offset = _mm512_load_epi32(t->octets[c] + k / 8);
+        __m512 scale = spread_scales(t->scale[c] + k / 32);
+        offset = _mm512_slli_epi32(offset, f.offset_shift);
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            __m512i dot = _mm512_dpbusd_epi32(offset[c], b.w[0], q[c][0]);
-            dot = _mm512_dpbusd_epi32(dot, b.w[1], q[c][1]);
+            __m512i dot = _mm512_dpbusd_epi32(offset, b[r].w[0], q[0]);
+            dot = _mm512_dpbusd_epi32(dot, b[r].w[1], q[1]);
             t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
-                                           _mm512_mul_ps(b.scale, scale[c]), t->acc[r][c]);
+                                           _mm512_mul_ps(b[r].scale, scale), t->acc[r][c]);
         }
     }
 }
 
-WEFT__INLINE void dot_blocks4(struct tile *t, int64_t columns, int rows, int cols,
-                              weft__vnni_unpack_fn *unpack, int block_bytes, bool far)
+WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, int cols,
+                              struct blocks4 f)
 {
-    int64_t k = 0, offset = 0;
-    for (; k + 128 <= columns; k += 128, offset += 4 * block_bytes) {
+    int64_t offset = k / 32 * f.block_bytes;
+    for (; k + 128 <= end; k += 128, offset += 4 * f.block_bytes) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            if (far) // not by a pointer to the function: gcc drops calls that only prefetch
-                weft__linear_fetch_far(&t->w, r, offset, 4 * block_bytes);
+            if (f.far) // not by a pointer to the function: gcc drops calls that only prefetch
+                weft__linear_fetch_far(&t->w, r, offset, 4 * f.block_bytes);
             else
-                weft__linear_fetch(&t->w, r, offset, 4 * block_bytes);
+                weft__linear_fetch(&t->w, r, offset, 4 * f.block_bytes);
         }
-        step_blocks4(t, t->w.first + offset, t->w.stride, k, rows, cols, unpack);
+        step_blocks4(t, t->w.first + offset, t->w.stride, k, rows, cols, f);
     }
-    if (k == columns)
+    if (k == end)
         return;
     // Fewer than four blocks are left: the missing ones have scale zero.
     unsigned char tail[WEFT__TILE_ROWS][4 * 34] = {{0}};
     for (int r = 0; r < rows; r++)
         memcpy(tail[r], t->w.first + r * t->w.stride + offset,
-               (size_t)((columns - k) / 32 * block_bytes));
-    step_blocks4(t, tail[0], sizeof tail[0], k, rows, cols, unpack);
+               (size_t)((end - k) / 32 * f.block_bytes));
+    step_blocks4(t, tail[0], sizeof tail[0], k, rows, cols, f);
 }
 
-WEFT__INLINE void dot_q4_0(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q4_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q4_0, 18, true);
+    const struct blocks4 f = {weft__vnni_unpack_q4_0, 18, 1, true};
+    dot_blocks4(t, k, end, rows, cols, f);
 }
 
-WEFT__INLINE void dot_q8_0(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q8_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks4(t, columns, rows, cols, weft__vnni_unpack_q8_0, 34, false);
+    const struct blocks4 f = {weft__vnni_unpack_q8_0, 34, 5, false};
+    dot_blocks4(t, k, end, rows, cols, f);
 }
 
-WEFT__INLINE void dot_q4_k(struct tile *t, int64_t columns, int rows, int cols)
+// Two 32s that are 64 apart.
+WEFT__INLINE __m512i load_32s(const int8_t *q)
 {
-    // Lanes of the groups in w[0] and w[1] of each half.
+    __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)q));
+    return _mm512_inserti64x4(low, _mm256_loadu_si256((const __m256i *)(q + 64)), 1);
+}
+
+// Half n of the blocks of q4_k, whose scales by scales of x stand in `combined`.
+WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, int rows, int cols,
+                            __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS])
+{
+    // Lanes of the groups in w[0]; those of w[1] are one farther.
     const __m512i pair02 = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
-    const __m512i one = _mm512_set1_epi32(1), four = _mm512_set1_epi32(4);
-    for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += 144) {
+    __m512i even = _mm512_add_epi32(pair02, _mm512_set1_epi32(4 * n));
+    __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    __m512i w[WEFT__TILE_ROWS][2];
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        weft__vnni_unpack_q4_k(t->w.first + r * t->w.stride + offset + 16 + 64 * n, w[r]);
+    }
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        const int8_t *q = t->q[c] + k + 128 * n;
+        __m512i x[2] = {load_32s(q), load_32s(q + 32)};
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            const unsigned char *block = t->w.first + r * t->w.stride + offset;
-            weft__linear_fetch_far(&t->w, r, offset, 144);
-            __m512 scales = weft__vnni_scales_q4_k(block);
-            __m512 combined[WEFT__TILE_COLS];
-            WEFT__UNROLL for (int c = 0; c < cols; c++)
-            {
-                // Scales by scales, minima by scaled sums.
-                const float *sum = (const float *)(const void *)t->sum[c];
-                __m512 x = _mm512_insertf32x8(
-                    _mm512_castps256_ps512(_mm256_loadu_ps(t->scale[c] + k / 32)),
-                    _mm256_loadu_ps(sum + k / 32), 1);
-                combined[c] = _mm512_mul_ps(scales, x);
-                t->acc[r][c] = _mm512_mask_sub_ps(t->acc[r][c], 0xff00, t->acc[r][c], combined[c]);
-            }
-            WEFT__UNROLL for (int n = 0; n < 2; n++)
-            {
-                __m512i w[2], lane = n ? _mm512_add_epi32(pair02, four) : pair02;
-                weft__vnni_unpack_q4_k(block + 16 + 64 * n, w);
-                WEFT__UNROLL for (int c = 0; c < cols; c++)
-                {
-                    const int8_t *q = t->q[c] + k + 128 * n;
-                    __m512i even =
-                        _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[0], _mm512_loadu_si512(q));
-                    __m512i odd = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[1],
-                                                      _mm512_loadu_si512(q + 64));
-                    __m512 acc = t->acc[r][c];
-                    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(even),
-                                          _mm512_permutexvar_ps(lane, combined[c]), acc);
-                    acc = _mm512_fmadd_ps(
-                        _mm512_cvtepi32_ps(odd),
-                        _mm512_permutexvar_ps(_mm512_add_epi32(lane, one), combined[c]), acc);
-                    t->acc[r][c] = acc;
-                }
-            }
+            __m512i dot[2] = {_mm512_dpbusd_epi32(_mm512_setzero_si512(), w[r][0], x[0]),
+                              _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[r][1], x[1])};
+            __m512 acc = t->acc[r][c];
+            acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[0]),
+                                  _mm512_permutexvar_ps(even, combined[r][c]), acc);
+            t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1]),
+                                           _mm512_permutexvar_ps(odd, combined[r][c]), acc);
         }
     }
 }
 
-WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
+WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    for (int64_t offset = k / 256 * 144; k < end; k += 256, offset += 144) {
+        __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch_far(&t->w, r, offset, 144);
+            __m512 scales = weft__vnni_scales_q4_k(t->w.first + r * t->w.stride + offset);
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                // Scales by scales, minima by scaled sums.
+                __m512 x = _mm512_insertf32x8(
+                    _mm512_castps256_ps512(_mm256_loadu_ps(t->scale[c] + k / 32)),
+                    _mm256_loadu_ps(t->scaled[c] + k / 32), 1);
+                combined[r][c] = _mm512_mul_ps(scales, x);
+                t->acc[r][c] =
+                    _mm512_mask_sub_ps(t->acc[r][c], 0xff00, t->acc[r][c], combined[r][c]);
+            }
+        }
+        half_q4_k(t, offset, k, 0, rows, cols, combined);
+        half_q4_k(t, offset, k, 1, rows, cols, combined);
+    }
+}
+
+WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
     const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    for (int64_t k = 0, offset = 0; k < columns; k += 256, offset += 210) {
+    for (int64_t offset = k / 256 * 210; k < end; k += 256, offset += 210) {
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
@@ -161,8 +180,8 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
                 WEFT__UNROLL for (int c = 0; c < cols; c++)
                 {
                     __m512i dot =
-                        _mm512_dpbusd_epi32(spread_offsets(t->sum[c] + k / 16 + 4 * i), w[i % 2],
-                                            _mm512_loadu_si512(t->q[c] + k + 64 * i));
+                        _mm512_dpbusd_epi32(_mm512_loadu_si512(t->quads[c] + k / 4 + 16 * i),
+                                            w[i % 2], _mm512_loadu_si512(t->q[c] + k + 64 * i));
                     t->acc[r][c] =
                         _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
                                         _mm512_permutexvar_ps(lane, combined[c]), t->acc[r][c]);
@@ -172,30 +191,49 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t columns, int rows, int cols)
     }
 }
 
-typedef void dot_fn(struct tile *t, int64_t columns, int rows, int cols);
+typedef void dot_fn(struct tile *t, int64_t k, int64_t end, int rows, int cols);
+
+// Columns [k, end): a sum of its own.
+WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot)
+{
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->acc[r][c] = _mm512_setzero_ps();
+    }
+    dot(t, k, end, rows, cols);
+    WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        t->total[r][c] = _mm512_add_ps(t->total[r][c], t->acc[r][c]);
+    }
+}
 
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const struct weft__q8_acts *acts = &call->acts;
+    const struct weft__rounded *acts = &call->acts;
+    const int64_t chunk = weft__linear_chunk(call->cols, 2048);
     struct tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        int64_t m = weft__linear_tile_col(call, col, c);
-        t.q[c] = acts->q + m * acts->stride;
-        t.scale[c] = acts->scale + m * acts->stride / 32;
-        t.sum[c] = (const int32_t *)acts->sum + m * acts->stride / acts->layout->sum_elems;
+        int64_t at = weft__linear_tile_col(call, col, c) * acts->stride;
+        t.q[c] = acts->q + at;
+        t.halves[c] = acts->halves + at;
+        t.scale[c] = acts->scale + at / 32;
+        t.scaled[c] = acts->scaled + at / 32;
+        t.quads[c] = acts->quads + at / 4;
+        t.octets[c] = acts->octets + at / 8;
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            t.acc[r][c] = _mm512_setzero_ps();
+            t.total[r][c] = _mm512_setzero_ps();
         }
     }
-    dot(&t, call->cols, rows, cols);
+    for (int64_t k = 0; k < call->cols; k += chunk)
+        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.acc[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
     }
 }
 

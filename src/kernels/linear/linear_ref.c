@@ -3,7 +3,8 @@
 #include <math.h>
 
 #include "src/formats/formats.h"
-#include "src/kernels/linear/linear_quantize.h"
+#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_round.h"
 
 // The activation i of batch row m as the kernel uses it.
 static double activation(const struct weft__linear_call *call, enum weft__linear_acts acts,
@@ -48,7 +49,7 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
 #include <weft/formats.def>
 #undef WEFT_FORMAT
 
-WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
 {
     uint32_t largest_bits = 0; // of |x|, which sort like the numbers, NaN above all
     for (int i = 0; i < 32; i++) {
@@ -56,18 +57,19 @@ WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
         largest_bits = bits > largest_bits ? bits : largest_bits;
     }
     float largest = weft__f32_from_bits(largest_bits);
-    float inverse = weft__q8_inverse(largest);
+    float inverse = weft__round_inverse(largest);
     for (int i = 0; i < 32; i++) {
         float scaled = x[i] * inverse;
         int8_t rounded = isnan(scaled) ? 0 : (int8_t)lrintf(scaled);
-        q[i / 16][i % 16] = rounded;
+        q[i] = rounded;
         sum[i / 16] += rounded;
     }
     return largest / 127.0f;
 }
 
-weft__linear_quantize_fn weft__linear_quantize_ref;
-void weft__linear_quantize_ref(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+weft__round_fn weft__linear_round_ref;
+void weft__linear_round_ref(const struct weft__rounded *to, int64_t row, const float *x,
+                            int64_t cols, bool few)
 {
-    weft__q8_quantize_rows(call, row0, row1, round_group);
+    weft__round_row(to, row, x, cols, few, round_group);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/cpu/avx2.h"
-#include "src/kernels/linear/linear_quantize.h"
+#include "src/kernels/linear/linear_round.h"
 
 static inline int32_t sum_i32(__m256i v)
 {
@@ -24,7 +24,7 @@ static inline __m256i round_eight(const float *x, __m256 inverse)
     return _mm256_and_si256(_mm256_cvtps_epi32(scaled), _mm256_castps_si256(number));
 }
 
-WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
 {
     // The bits of magnitudes sort like the numbers, NaN above all.
     __m256i largest_bits = _mm256_setzero_si256();
@@ -34,20 +34,22 @@ WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
         largest_bits = _mm256_max_epu32(largest_bits, bits);
     }
     float largest = largest_u32(largest_bits);
-    __m256 inverse = _mm256_set1_ps(weft__q8_inverse(largest));
+    __m256 inverse = _mm256_set1_ps(weft__round_inverse(largest));
     for (int i = 0; i < 2; i++) {
         __m256i low = round_eight(x + 16 * i, inverse);
         __m256i high = round_eight(x + 16 * i + 8, inverse);
         __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
-        _mm_storeu_si128((__m128i *)q[i], _mm_packs_epi16(_mm256_castsi256_si128(words),
-                                                          _mm256_extracti128_si256(words, 1)));
+        _mm_storeu_si128(
+            (__m128i *)(q + 16 * i),
+            _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
         sum[i] = sum_i32(_mm256_add_epi32(low, high));
     }
     return largest / 127.0f;
 }
 
-weft__linear_quantize_fn weft__linear_quantize_avx2;
-void weft__linear_quantize_avx2(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+weft__round_fn weft__linear_round_avx2;
+void weft__linear_round_avx2(const struct weft__rounded *to, int64_t row, const float *x,
+                             int64_t cols, bool few)
 {
-    weft__q8_quantize_rows(call, row0, row1, round_group);
+    weft__round_row(to, row, x, cols, few, round_group);
 }

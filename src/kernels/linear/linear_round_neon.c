@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/cpu/neon.h"
-#include "src/kernels/linear/linear_quantize.h"
+#include "src/kernels/linear/linear_round.h"
 
 // vcvtnq rounds to nearest even and makes 0 of NaN.
 static inline int16x8_t round_eight(const float *x, float inverse)
@@ -10,7 +10,7 @@ static inline int16x8_t round_eight(const float *x, float inverse)
     return vcombine_s16(vqmovn_s32(low), vqmovn_s32(high));
 }
 
-WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
+WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
 {
     // The bits of magnitudes sort like the numbers, NaN above all.
     uint32x4_t bits = vdupq_n_u32(0);
@@ -19,18 +19,19 @@ WEFT__INLINE float round_group(const float *x, int8_t *q[2], int32_t sum[2])
     uint32_t largest_bits = vmaxvq_u32(bits);
     float largest;
     memcpy(&largest, &largest_bits, sizeof largest);
-    float inverse = weft__q8_inverse(largest);
+    float inverse = weft__round_inverse(largest);
     for (int i = 0; i < 2; i++) {
         int16x8_t low = round_eight(x + 16 * i, inverse);
         int16x8_t high = round_eight(x + 16 * i + 8, inverse);
-        vst1q_s8(q[i], vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+        vst1q_s8(q + 16 * i, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
         sum[i] = vaddlvq_s16(low) + vaddlvq_s16(high);
     }
     return largest / 127.0f;
 }
 
-weft__linear_quantize_fn weft__linear_quantize_neon;
-void weft__linear_quantize_neon(const struct weft__linear_call *call, int32_t row0, int32_t row1)
+weft__round_fn weft__linear_round_neon;
+void weft__linear_round_neon(const struct weft__rounded *to, int64_t row, const float *x,
+                             int64_t cols, bool few)
 {
-    weft__q8_quantize_rows(call, row0, row1, round_group);
+    weft__round_row(to, row, x, cols, few, round_group);
 }
