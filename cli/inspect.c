@@ -27,6 +27,15 @@ typedef struct request {
     engine_options options;
 } request;
 
+// What is known of the model.
+typedef struct description {
+    bool runs;
+    const char *why_not; // "" if it runs
+    engine_model_info info;
+    engine_worker_info worker; // of a model that runs
+    char architecture[64], name[128];
+} description;
+
 // Returns -1 to go on, or an exit status.
 static int parse(request *wish, int argc, char **argv)
 {
@@ -93,9 +102,56 @@ static json_t *keys_json(const gguf_file *file)
     return list;
 }
 
-static json_t *model_json(const engine_model_info *info, const engine_worker_info *worker)
+static int32_t number_of(const gguf_file *file, const char *architecture, const char *name)
 {
-    return json_pack(
+    char key[192];
+    int32_t number = 0;
+    gguf_array array;
+    uint32_t first;
+    snprintf(key, sizeof key, "%s.%s", architecture, name);
+    if (gguf_get_i32(file, key, &number) != GGUF_FOUND &&
+        gguf_get_array(file, key, &array) == GGUF_FOUND && array.count > 0 &&
+        gguf_array_u32(&array, 0, &first) && first <= INT32_MAX)
+        number = (int32_t)first; // one number a layer
+    return number > 0 ? number : 0;
+}
+
+// What the keys of a file say of a model that cannot run; 0 and "" where they say nothing.
+static void describe_file(description *d, const gguf_file *file)
+{
+    engine_model_info *info = &d->info;
+    const gguf_entry *architecture = gguf_find(file, "general.architecture");
+    const gguf_entry *name = gguf_find(file, "general.name");
+    const gguf_tensor *embedding = gguf_find_tensor(file, "token_embd.weight");
+    if (architecture)
+        gguf_value_text(architecture, d->architecture, sizeof d->architecture);
+    if (name)
+        gguf_value_text(name, d->name, sizeof d->name);
+    info->architecture = d->architecture;
+    info->name = d->name;
+    info->layers = number_of(file, d->architecture, "block_count");
+    info->embedding_dim = number_of(file, d->architecture, "embedding_length");
+    info->feed_forward_dim = number_of(file, d->architecture, "feed_forward_length");
+    info->q_heads = number_of(file, d->architecture, "attention.head_count");
+    info->kv_heads = number_of(file, d->architecture, "attention.head_count_kv");
+    info->head_dim = number_of(file, d->architecture, "attention.key_length");
+    info->trained_context = number_of(file, d->architecture, "context_length");
+    info->window = number_of(file, d->architecture, "attention.sliding_window");
+    if (info->head_dim == 0 && info->q_heads > 0)
+        info->head_dim = info->embedding_dim / info->q_heads;
+    if (embedding && embedding->shape[1] <= INT32_MAX)
+        info->vocab = (int32_t)embedding->shape[1];
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        info->parameters += gguf_tensor_at(file, i)->element_count;
+        info->weight_bytes += (int64_t)gguf_tensor_at(file, i)->size_bytes;
+    }
+}
+
+static json_t *model_json(const description *d)
+{
+    const engine_model_info *info = &d->info;
+    const engine_worker_info *worker = &d->worker;
+    json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, "
         "s:I, s:I, s:i}",
         "architecture", info->architecture, "name", info->name, "layers", info->layers,
@@ -106,18 +162,25 @@ static json_t *model_json(const engine_model_info *info, const engine_worker_inf
         "streamed_bytes", (json_int_t)info->streamed_bytes, "kv_bytes_per_token",
         (json_int_t)worker->kv_bytes_per_token, "kv_pool_bytes", (json_int_t)worker->kv_pool_bytes,
         "buffer_bytes", (json_int_t)worker->buffer_bytes, "context_tokens", worker->context_tokens);
+    const char *key;
+    void *next;
+    json_t *value;
+    if (!d->runs) // a number that nobody knows is left out
+        json_object_foreach_safe(object, next, key, value) if (json_is_integer(value) &&
+                                                               json_integer_value(value) == 0)
+            json_object_del(object, key);
+    return object;
 }
 
-static int print_json(const request *wish, const gguf_file *file, const engine_model_info *info,
-                      const engine_worker_info *worker, const char *why)
+static int print_json(const request *wish, const gguf_file *file, const description *d)
 {
     json_t *object =
         json_pack("{s:o, s:i, s:I, s:I, s:o, s:b, s:s}", "file", cli_json_text(wish->path),
                   "gguf_version", (int)gguf_version(file), "file_bytes",
                   (json_int_t)gguf_size_bytes(file), "tensors", (json_int_t)gguf_tensor_count(file),
-                  "formats", formats_json(file), "runs", info != NULL, "why_not", why);
-    if (object && info)
-        json_object_set_new(object, "model", model_json(info, worker));
+                  "formats", formats_json(file), "runs", d->runs, "why_not", d->why_not);
+    if (object)
+        json_object_set_new(object, "model", model_json(d));
     if (object && wish->tensors)
         json_object_set_new(object, "tensor_list", tensors_json(file));
     if (object && wish->keys)
@@ -125,19 +188,30 @@ static int print_json(const request *wish, const gguf_file *file, const engine_m
     return cli_print_json(wish->self, object);
 }
 
-static void print_model(const engine_model_info *info, const engine_worker_info *worker)
+static void print_model(const description *d)
 {
+    const engine_model_info *info = &d->info;
+    const engine_worker_info *worker = &d->worker;
     printf("model         %s%s%s\n", info->architecture, info->name[0] ? ", " : "", info->name);
     printf("parameters    %.1f million in %d layers\n", (double)info->parameters / 1e6,
            info->layers);
-    printf("shape         embedding %d, feed-forward %d, vocabulary %d\n", info->embedding_dim,
-           info->feed_forward_dim, info->vocab);
-    printf("attention     %d query heads, %d KV heads of %d", info->q_heads, info->kv_heads,
-           info->head_dim);
+    if (info->embedding_dim)
+        printf("shape         embedding %d, feed-forward %d, vocabulary %d\n", info->embedding_dim,
+               info->feed_forward_dim, info->vocab);
+    if (info->q_heads)
+        printf("attention     %d query heads, %d KV heads of %d", info->q_heads, info->kv_heads,
+               info->head_dim);
     if (info->window)
         printf(", window of %d", info->window);
-    printf("\ncontext       %d tokens trained, %d used\n", info->trained_context,
-           worker->context_tokens);
+    if (info->q_heads)
+        putchar('\n');
+    if (info->trained_context)
+        printf("context       %d tokens trained%s", info->trained_context, d->runs ? "" : "\n");
+    if (!d->runs) {
+        printf("memory        weights %s\n", cli_bytes(info->weight_bytes));
+        return;
+    }
+    printf(", %d used\n", worker->context_tokens);
     printf("memory        weights %s, KV cache %s (%s a token), buffers %s\n",
            cli_bytes(info->weight_bytes), cli_bytes(worker->kv_pool_bytes),
            cli_bytes(worker->kv_bytes_per_token), cli_bytes(worker->buffer_bytes));
@@ -177,15 +251,13 @@ static void print_keys(const gguf_file *file)
     }
 }
 
-static int print_text(const request *wish, const gguf_file *file, const engine_model_info *info,
-                      const engine_worker_info *worker, const char *why)
+static int print_text(const request *wish, const gguf_file *file, const description *d)
 {
     printf("file          %s, GGUF version %u, %s\n", wish->path, gguf_version(file),
            cli_bytes((int64_t)gguf_size_bytes(file)));
-    if (info)
-        print_model(info, worker);
-    else
-        printf("runs          no: %s\n", why);
+    if (!d->runs)
+        printf("runs          no: %s\n", d->why_not);
+    print_model(d);
     print_formats(file);
     if (wish->tensors)
         print_tensors(file);
@@ -198,8 +270,7 @@ static int inspect_main(const cli_command *self, int argc, char **argv)
 {
     request wish = {.self = self};
     engine_error err = {{0}};
-    engine_model_info info;
-    engine_worker_info worker_info;
+    description d = {.runs = false};
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
@@ -208,12 +279,18 @@ static int inspect_main(const cli_command *self, int argc, char **argv)
         return cli_failed(self, "%s", err.text);
     engine_model *model = engine_model_open(wish.path, &err);
     engine_worker *worker = model ? engine_worker_open(model, &wish.options, &err) : NULL;
-    if (worker) {
-        engine_model_describe(model, &info);
-        engine_worker_describe(worker, &worker_info);
+    d.runs = worker != NULL;
+    if (d.runs) {
+        engine_model_describe(model, &d.info);
+        engine_worker_describe(worker, &d.worker);
+    } else {
+        describe_file(&d, file);
     }
-    status = (wish.json ? print_json : print_text)(&wish, file, worker ? &info : NULL, &worker_info,
-                                                   err.text);
+    // The file is named anyway.
+    size_t path = strlen(wish.path);
+    bool named = strncmp(err.text, wish.path, path) == 0 && strncmp(err.text + path, ": ", 2) == 0;
+    d.why_not = named ? err.text + path + 2 : err.text;
+    status = (wish.json ? print_json : print_text)(&wish, file, &d);
     engine_worker_close(worker);
     engine_model_close(model);
     gguf_close(file);

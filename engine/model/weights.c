@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/model/weights.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,9 +64,6 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     if (!from)
         return needed ? engine_fail(b->err, "tensor %s is missing: the file is incomplete", name)
                       : true;
-    if (from->dtype == WEFT_DTYPE_NONE)
-        return engine_fail(b->err, "tensor %s is %s, a format that weft cannot run yet", name,
-                           from->type->name);
     if (from->shape[0] != cols || from->shape[1] != rows || from->shape[2] != 1 ||
         from->shape[3] != 1)
         return engine_fail(
@@ -90,6 +88,41 @@ static bool bind_layer(binder *b, int32_t n)
             return false;
     }
     return true;
+}
+
+static size_t append(char *text, size_t room, size_t used, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static size_t append(char *text, size_t room, size_t used, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(text + used, room - used, format, arguments);
+    va_end(arguments);
+    return bytes > 0 && (size_t)bytes < room - used ? used + (size_t)bytes : used;
+}
+
+// Every format of the file must have kernels; what has none is named all at once, with what has.
+static bool check_formats(const gguf_file *file, engine_error *err)
+{
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    char missing[160] = "", known[256] = "";
+    size_t count = gguf_format_totals(file, totals), used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (totals[i].type->dtype == WEFT_DTYPE_NONE)
+            used = append(missing, sizeof missing, used, "%s%s (%zu of %zu)", used ? ", " : "",
+                          totals[i].type->name, totals[i].tensor_count, gguf_tensor_count(file));
+    if (used == 0)
+        return true;
+    used = 0;
+    for (uint32_t id = 0; id < ggml_type_count(); id++) {
+        const ggml_type_info *type = ggml_type_find(id);
+        if (type && type->dtype != WEFT_DTYPE_NONE)
+            used = append(known, sizeof known, used, "%s%s", used ? " " : "", type->name);
+    }
+    return engine_fail(err,
+                       "tensors are in formats that weft cannot run yet: %s; it runs %s: take the "
+                       "model in one of these, or convert it anew",
+                       missing, known);
 }
 
 // A tensor that nothing reads would mean output that is silently wrong.
@@ -119,6 +152,8 @@ bool model_weights_bind(model_weights *weights, const model_config *config, cons
                         engine_error *err)
 {
     memset(weights, 0, sizeof *weights);
+    if (!check_formats(file, err))
+        return false;
     weights->layers = engine_alloc((size_t)config->layers, sizeof *weights->layers);
     binder b = {weights, config, file, 0, engine_alloc(converted_elements(file), sizeof(float)),
                 err};

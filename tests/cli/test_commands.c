@@ -247,6 +247,39 @@ static void inspect_describes(void **state)
 }
 
 // Whatever a file says of itself, the answer is JSON and steers no terminal.
+// Of a file that cannot run everything is shown that its keys say, and why it cannot, the path once.
+static void inspect_describes_what_cannot_run(void **state)
+{
+    (void)state;
+    char path[256];
+    const gguf_tiny_shape shapes[] = {{.architecture = "llama", .matrix_type = 15, .dim = 256},
+                                      {.architecture = "mamba", .dim = 8}};
+    const char *const why[] = {"q8_k (8 of 11)", "architecture 'mamba' cannot run"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/refused.gguf", folder);
+        gguf_writer w = gguf_tiny_model(&shapes[i]);
+        assert_true(gguf_writer_save(&w, path));
+        json_t *object = JSON_OF("inspect", "refused.gguf", "--json");
+        const json_t *model = json_object_get(object, "model");
+        assert_true(json_is_false(json_object_get(object, "runs")));
+        assert_non_null(strstr(text(object, "why_not"), why[i]));
+        assert_string_equal(text(model, "architecture"), shapes[i].architecture);
+        assert_int_equal(number(model, "layers"), 1);
+        assert_int_equal(number(model, "vocab"), TINY_MODEL_VOCAB);
+        assert_true(number(model, "trained_context") > 0 && number(model, "parameters") > 0);
+        assert_null(json_object_get(model, "kv_pool_bytes"));
+        assert_int_equal(number(model, "head_dim"), shapes[i].dim);
+        assert_null(json_object_get(model, "window"));
+        json_decref(object);
+        char *page = OUTPUT_OF("inspect", "refused.gguf");
+        assert_non_null(strstr(page, why[i]));
+        assert_non_null(strstr(page, "tokens trained"));
+        char *named = strstr(page, "refused.gguf");
+        assert_true(named && !strstr(named + 1, "refused.gguf"));
+        free(page);
+    }
+}
+
 static void inspect_shows_odd_names(void **state)
 {
     (void)state;
@@ -346,6 +379,7 @@ int main(void)
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(any_text_there_and_back),
         cmocka_unit_test(inspect_describes),
+        cmocka_unit_test(inspect_describes_what_cannot_run),
         cmocka_unit_test(inspect_shows_odd_names),
         cmocka_unit_test(info_describes),
         cmocka_unit_test(run_generates),
