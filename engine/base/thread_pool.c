@@ -191,5 +191,5 @@ void thread_pool_free(thread_pool *pool)
 
 weft_executor thread_pool_executor(thread_pool *pool)
 {
-    return (weft_executor){pool, pool->threads, parallel_for};
+    return (weft_executor){.user = pool, .threads = pool->threads, .parallel_for = parallel_for};
 }

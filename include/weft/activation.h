@@ -18,8 +18,10 @@ typedef enum weft_activation_kind {
 typedef struct weft_activation_desc {
     uint32_t size;
     weft_activation_kind kind;
-    int64_t dim;      /**< elements of a row of the result */
-    int32_t max_rows; /**< 0 = 1 */
+    int64_t dim;        /**< elements of a row of the result */
+    int32_t max_rows;   /**< 0 = 1 */
+    weft_dtype x_dtype; /**< of x and up; 0 = f32; f16, bf16 */
+    weft_dtype y_dtype; /**< likewise */
     int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
@@ -28,11 +30,11 @@ typedef struct weft_activation_desc {
 typedef struct weft_activation_args {
     uint32_t size;
     int32_t rows;
-    const float *x;   /**< [rows][dim]: what the function is applied to (the gate) */
+    const void *x;    /**< [rows][dim]: what the function is applied to (the gate) */
     int64_t x_stride; /**< elements from row to row; 0 = dim */
-    const float *up;  /**< [rows][dim], multiplies the result (SwiGLU, GeGLU); NULL = plain */
+    const void *up;   /**< [rows][dim], multiplies the result (SwiGLU, GeGLU); NULL = plain */
     int64_t up_stride;
-    float *y; /**< [rows][dim]; may be x or up */
+    void *y; /**< [rows][dim]; may be x or up if the formats are the same */
     int64_t y_stride;
     weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];

@@ -60,6 +60,7 @@ typedef struct weft_executor {
     void *user;
     int32_t threads;
     void (*parallel_for)(void *user, int32_t count, weft_task_fn *task, void *work);
+    uint64_t reserved[2];
 } weft_executor;
 
 /** The host's memory for contexts, plans and weft_memory_allocate() (workspaces and tensors are the
@@ -68,6 +69,7 @@ typedef struct weft_allocator {
     void *user;
     void *(*allocate)(void *user, size_t bytes);
     void (*release)(void *user, void *memory);
+    uint64_t reserved[2];
 } weft_allocator;
 
 typedef struct weft_context_desc {
@@ -133,6 +135,7 @@ typedef struct weft_kernel_info {
     const char *isa;     /**< "ref", "avx2", ...; "sm_90a" for CUDA */
     const char *backend; /**< "cpu" or "cuda" */
     bool usable;         /**< this context's device has what it needs */
+    uint64_t reserved[4];
 } weft_kernel_info;
 
 /** The n-th kernel, n = 0, 1, ...; false past the last, and for NULL. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/** Embedding: rows of a table in any weight format, as f32. */
+/** Embedding: rows of a table in any weight format, as activations. */
 #ifndef WEFT_EMBEDDING_H
 #define WEFT_EMBEDDING_H
 
@@ -16,6 +16,8 @@ typedef struct weft_embedding_desc {
     int64_t dim;        /**< a whole number of blocks */
     int32_t max_tokens; /**< 0 = 1 */
     float scale;        /**< multiplies the result; 0 = 1 */
+    weft_dtype y_dtype; /**< 0 = f32; f16, bf16 */
+    int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
 } weft_embedding_desc;
@@ -26,7 +28,7 @@ typedef struct weft_embedding_args {
     const void *table;          /**< [rows][dim] */
     int64_t table_stride_bytes; /**< 0 = packed */
     const int32_t *ids;         /**< [tokens], each in [0, rows) */
-    float *y;                   /**< [tokens][dim] */
+    void *y;                    /**< [tokens][dim] */
     int64_t y_stride;           /**< elements; 0 = dim */
     weft_stream *stream;        /**< NULL = the context's own */
     uint64_t reserved[8];

@@ -24,9 +24,11 @@ typedef struct weft_norm_desc {
     uint32_t flags;
     weft_norm_kind kind;
     float eps;
-    int64_t dim;      /**< elements of a row, >= 1 */
-    int32_t max_rows; /**< 0 = 1 */
-    int32_t reserved0;
+    int64_t dim;             /**< elements of a row, >= 1 */
+    int32_t max_rows;        /**< 0 = 1 */
+    weft_dtype x_dtype;      /**< 0 = f32; f16, bf16 */
+    weft_dtype y_dtype;      /**< likewise */
+    weft_dtype weight_dtype; /**< of weight and bias, likewise */
     const char *variant;
     uint64_t reserved[8];
 } weft_norm_desc;
@@ -34,12 +36,12 @@ typedef struct weft_norm_desc {
 typedef struct weft_norm_args {
     uint32_t size;
     int32_t rows; /**< 0..max_rows */
-    const float *x;
+    const void *x;
     int64_t x_stride;    /**< elements from row to row; 0 = dim */
-    float *y;            /**< may be x itself */
+    void *y;             /**< may be x itself if the formats are the same */
     int64_t y_stride;    /**< 0 = dim */
-    const float *weight; /**< [dim]; NULL = ones */
-    const float *bias;   /**< [dim], LayerNorm only; NULL = zeros */
+    const void *weight;  /**< [dim]; NULL = ones */
+    const void *bias;    /**< [dim], LayerNorm only; NULL = zeros */
     weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];
 } weft_norm_args;
@@ -57,7 +59,8 @@ WEFT_API weft_status weft_norm_plan(weft_context *context, const weft_norm_desc 
  *
  *  Alias    y may be x (same strides); otherwise they must not overlap
  *  Numerics sums in f64 in a fixed order, so that neither the length nor the scale of a row costs
- *           precision; a row of zeros with eps 0 gives NaN; LayerNorm centres in f64; the rest f32: within 5 * 2^-24 (|y| + |bias|)
+ *           precision; a row of zeros with eps 0 gives NaN; LayerNorm centres in f64; the rest f32: within 5 * 2^-24 (|y| + |bias|), then
+ *           rounded to y_dtype
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim,
  *           a bias with RMSNorm
  */

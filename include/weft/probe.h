@@ -42,6 +42,7 @@ typedef struct weft_probe_result {
      *  the chains themselves. */
     uint64_t value;
     const char *kernel; /**< name of the kernel that ran */
+    uint64_t reserved[4];
 } weft_probe_result;
 
 /** Runs a probe once and returns when all threads are done.

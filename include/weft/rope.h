@@ -39,6 +39,7 @@ typedef struct weft_rope_params {
     int32_t reserved0;
     /** Divides frequency_i, [rotary_dim / 2], NULL = ones: how GGUF stores llama3's rule. */
     const float *freq_factors;
+    uint64_t reserved[4];
 } weft_rope_params;
 
 typedef struct weft_rope_desc {
@@ -47,6 +48,8 @@ typedef struct weft_rope_desc {
     int32_t head_dim;
     int32_t max_tokens;    /**< 0 = 1 */
     weft_rope_params rope; /**< freq_factors are copied */
+    weft_dtype dtype;      /**< 0 = f32; f16, bf16 */
+    int32_t reserved0;
     const char *variant;
     uint64_t reserved[8];
 } weft_rope_desc;
@@ -54,7 +57,7 @@ typedef struct weft_rope_desc {
 typedef struct weft_rope_args {
     uint32_t size;
     int32_t tokens;           /**< 0..max_tokens */
-    float *x;                 /**< [tokens][num_heads][head_dim], rotated in place */
+    void *x;                  /**< [tokens][num_heads][head_dim], rotated in place */
     int64_t token_stride;     /**< elements; 0 = packed */
     const int32_t *positions; /**< [tokens], >= 0 */
     weft_stream *stream;      /**< NULL = the context's own */

@@ -30,13 +30,14 @@ typedef struct weft_sample_params {
     uint64_t step;          /**< number of the draw, e.g. the position of the token */
     const int32_t *history; /**< tokens that the penalties count, NULL = none */
     int64_t history_len;
+    uint64_t reserved[4];
 } weft_sample_params;
 
 typedef struct weft_sample_desc {
     uint32_t size;
-    int32_t max_rows; /**< 0 = 1 */
-    int32_t vocab;    /**< logits per row, >= 1 */
-    int32_t reserved0;
+    int32_t max_rows;        /**< 0 = 1 */
+    int32_t vocab;           /**< logits per row, >= 1 */
+    weft_dtype logits_dtype; /**< 0 = f32; f16, bf16 */
     const char *variant;
     uint64_t reserved[8];
 } weft_sample_desc;
@@ -44,7 +45,7 @@ typedef struct weft_sample_desc {
 typedef struct weft_sample_args {
     uint32_t size;
     int32_t rows;
-    const float *logits;              /**< [rows][vocab], not changed */
+    const void *logits;               /**< [rows][vocab], not changed */
     int64_t logits_stride;            /**< elements; 0 = vocab */
     const weft_sample_params *params; /**< [rows] */
     int32_t *tokens;                  /**< [rows], the result */

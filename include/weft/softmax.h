@@ -14,7 +14,7 @@ typedef struct weft_softmax_desc {
     float scale; /**< multiplies x first; 0 = 1 */
     int64_t dim;
     int32_t max_rows; /**< 0 = 1 */
-    int32_t reserved0;
+    weft_dtype dtype; /**< 0 = f32; f16, bf16 */
     const char *variant;
     uint64_t reserved[8];
 } weft_softmax_desc;
@@ -22,7 +22,7 @@ typedef struct weft_softmax_desc {
 typedef struct weft_softmax_args {
     uint32_t size;
     int32_t rows;
-    float *x;
+    void *x;
     int64_t x_stride;    /**< elements from row to row; 0 = dim */
     weft_stream *stream; /**< NULL = the context's own */
     uint64_t reserved[8];

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "status.h"
+#include "device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,9 +61,12 @@ typedef struct weft_tensor {
     int32_t rank;
     int64_t shape[WEFT_MAX_RANK];
     int64_t stride[WEFT_MAX_RANK];
+    weft_device device;   /**< whose memory: pinned memory is the CPU's */
+    int32_t device_index; /**< which of that kind */
+    uint64_t reserved[2];
 } weft_tensor;
 
-/** Describes packed row-major memory.
+/** Describes packed row-major memory of the CPU; set `device` and `device_index` for other memory.
  *
  *  Errors   WEFT_EINVAL for rank outside 1..WEFT_MAX_RANK, a negative extent, a last extent that is
  *           no whole number of blocks; WEFT_EOVERFLOW if the bytes do not fit in 63 bits
@@ -80,8 +83,11 @@ WEFT_API int64_t weft_tensor_span_bytes(const weft_tensor *tensor);
  *  memory stays the producer's: call its deleter when weft is done with the view.
  *
  *  Source   https://dmlc.github.io/dlpack/latest/c_api.html
- *  Errors   WEFT_EINVAL for NULL or rank outside 1..WEFT_MAX_RANK; WEFT_EUNSUPPORTED for a device
- *           other than the CPU or an element type other than f32, f16, bf16 with one lane
+ *  Device   kDLCPU and kDLCUDAHost are the CPU's memory, kDLCUDA and kDLCUDAManaged that of CUDA device
+ *           `device_id`
+ *  Errors   WEFT_EINVAL for NULL or rank outside 1..WEFT_MAX_RANK; WEFT_EUNSUPPORTED for another
+ *           device or an element type other than f32, f16, bf16
+ *           with one lane
  */
 WEFT_API weft_status weft_tensor_from_dlpack(const void *dltensor, weft_tensor *out);
 

@@ -136,6 +136,31 @@ weft_status weft__api_aligned(const weft_plan *plan, uintptr_t addresses, size_t
                       plan->context->backend->tables[plan->op]->op, bytes);
 }
 
+weft_status weft__api_dtype(weft_context *context, enum weft__op op, const char *what,
+                            weft_dtype *dtype)
+{
+    if (*dtype == WEFT_DTYPE_NONE)
+        *dtype = WEFT_F32;
+    if (*dtype == WEFT_F32 || *dtype == WEFT_F16 || *dtype == WEFT_BF16)
+        return WEFT_OK;
+    const char *name = weft_dtype_name(*dtype), *table = context->backend->tables[op]->op;
+    if (!name)
+        return weft__fail(context, WEFT_EINVAL, "%s: %s %d is no format", table, what, (int)*dtype);
+    return weft__fail(context, WEFT_EUNSUPPORTED,
+                      "%s: %s %s is no format of activations: use f32, f16 or bf16", table, what,
+                      name);
+}
+
+weft_status weft__api_tail(weft_context *context, const char *what, const uint64_t *reserved,
+                           int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        if (reserved[i])
+            return weft__fail(context, WEFT_EINVAL, "%s sets members unknown to this version",
+                              what);
+    return WEFT_OK;
+}
+
 size_t weft__api_alignment(weft_dtype dtype)
 {
     return weft__row_alignment(dtype);

@@ -82,6 +82,14 @@ bool weft__api_stride(int64_t *stride, int64_t packed, int64_t row, int64_t coun
 // WEFT_OK if addresses, or'ed together with whatever else must be, are multiples of `bytes`.
 weft_status weft__api_aligned(const weft_plan *plan, uintptr_t addresses, size_t bytes);
 
+// The format of activations of a descriptor's member `what`: 0 becomes f32, WEFT_OK for f32, f16, bf16.
+weft_status weft__api_dtype(weft_context *context, enum weft__op op, const char *what,
+                            weft_dtype *dtype);
+
+// WEFT_OK if a nested struct's tail is zero.
+weft_status weft__api_tail(weft_context *context, const char *what, const uint64_t *reserved,
+                           int32_t count);
+
 // Alignment of the elements or blocks of a format.
 size_t weft__api_alignment(weft_dtype dtype);
 

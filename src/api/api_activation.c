@@ -9,6 +9,8 @@ static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
         return weft__fail(context, WEFT_EINVAL, "activation: unknown kind %d", (int)desc->kind);
     if (desc->dim < 1)
         return weft__fail(context, WEFT_EINVAL, "activation: dim must be positive");
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_activation, "x_dtype", &desc->x_dtype));
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_activation, "y_dtype", &desc->y_dtype));
     return weft__api_most(context, WEFT__OP_activation, "max_rows", &desc->max_rows);
 }
 
@@ -38,7 +40,8 @@ weft_status weft_activation_run(const weft_plan *plan, const weft_activation_arg
         !weft__api_stride(&args.y_stride, dim, dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "activation: a stride is shorter than its row, or too long");
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.up | (uintptr_t)args.y,
-                                sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.up,
+                                weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y, weft__api_alignment(desc->y_dtype)));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

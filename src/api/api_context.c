@@ -34,6 +34,10 @@ static weft_status check_desc(const weft_context_desc *desc)
         return weft__api_fail(WEFT_EINVAL, "device_index=%d is negative", desc->device_index);
     if (desc->allocator && (!desc->allocator->allocate || !desc->allocator->release))
         return weft__api_fail(WEFT_EINVAL, "an allocator needs both allocate and release");
+    if ((executor && (executor->reserved[0] || executor->reserved[1])) ||
+        (desc->allocator && (desc->allocator->reserved[0] || desc->allocator->reserved[1])))
+        return weft__api_fail(WEFT_EINVAL,
+                              "executor or allocator sets members unknown to this version");
     return WEFT_OK;
 }
 
@@ -62,7 +66,8 @@ static void log_choice(const weft_context *context)
 
 weft_status weft_context_create(const weft_context_desc *user_desc, weft_context **out)
 {
-    static const weft_allocator c_library = {NULL, weft__base_allocate, weft__base_release};
+    static const weft_allocator c_library = {.allocate = weft__base_allocate,
+                                             .release = weft__base_release};
     weft_context_desc desc = {0};
     const struct weft__backend *backend;
 
@@ -156,8 +161,11 @@ bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *ou
         }
         const struct weft__kernel *row =
             (const void *)((const char *)table->rows + (size_t)n * (size_t)table->row_bytes);
-        *out = (weft_kernel_info){row->op, row->name, context->backend->level_name(row->level),
-                                  context->backend->name, context->backend->fits(context, row)};
+        *out = (weft_kernel_info){.op = row->op,
+                                  .name = row->name,
+                                  .isa = context->backend->level_name(row->level),
+                                  .backend = context->backend->name,
+                                  .usable = context->backend->fits(context, row)};
         return true;
     }
     return false;

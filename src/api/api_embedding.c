@@ -24,6 +24,7 @@ static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
         return weft__fail(context, WEFT_EINVAL, "embedding: scale is not finite");
     if (desc->scale == 0)
         desc->scale = 1;
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_embedding, "y_dtype", &desc->y_dtype));
     return weft__api_most(context, WEFT__OP_embedding, "max_tokens", &desc->max_tokens);
 }
 
@@ -54,7 +55,8 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
         !weft__api_stride(&args.y_stride, desc->dim, desc->dim, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "embedding: a stride is shorter than its row, or too long");
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids | (uintptr_t)args.y, sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids, sizeof(int32_t)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y, weft__api_alignment(desc->y_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
                                 weft__api_alignment(format)));
     bool seen = weft__api_is_host(plan, args.ids);

@@ -15,6 +15,9 @@ static weft_status check_desc(weft_context *context, weft_norm_desc *desc)
         return weft__fail(context, WEFT_EINVAL, "norm: dim must be positive");
     if (!(desc->eps >= 0) || !isfinite(desc->eps))
         return weft__fail(context, WEFT_EINVAL, "norm: eps must be finite and not negative");
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_norm, "x_dtype", &desc->x_dtype));
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_norm, "y_dtype", &desc->y_dtype));
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_norm, "weight_dtype", &desc->weight_dtype));
     return weft__api_most(context, WEFT__OP_norm, "max_rows", &desc->max_rows);
 }
 
@@ -43,8 +46,9 @@ weft_status weft_norm_run(const weft_plan *plan, const weft_norm_args *user_args
         !weft__api_stride(&args.y_stride, dim, dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "norm: a stride is shorter than its row, or too long");
-    WEFT__TRY(weft__api_aligned(
-        plan, (uintptr_t)args.x | (uintptr_t)args.y | (uintptr_t)args.weight | (uintptr_t)args.bias,
-        sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y, weft__api_alignment(desc->y_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.weight | (uintptr_t)args.bias,
+                                weft__api_alignment(desc->weight_dtype)));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

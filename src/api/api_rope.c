@@ -11,6 +11,7 @@ weft_status weft__api_settle_rope(weft_context *context, const char *op, weft_ro
                                   int32_t head_dim)
 {
     struct weft__rope_frequencies made;
+    WEFT__TRY(weft__api_tail(context, "weft_rope_params", params->reserved, 4));
     const char *wrong = weft__rope_frequencies_make(params, head_dim, &made);
     if (wrong && strcmp(op, "rope") == 0)
         return weft__fail(context, WEFT_EINVAL, "rope: %s", wrong);
@@ -24,6 +25,7 @@ static weft_status check_desc(weft_context *context, weft_rope_desc *desc)
 {
     if (desc->num_heads < 1 || desc->head_dim < 1)
         return weft__fail(context, WEFT_EINVAL, "rope: num_heads and head_dim must be positive");
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_rope, "dtype", &desc->dtype));
     return weft__api_most(context, WEFT__OP_rope, "max_tokens", &desc->max_tokens);
 }
 
@@ -51,8 +53,8 @@ weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *user_args
     if (!weft__api_stride(&args.token_stride, token, token, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "rope: token_stride is shorter than the heads of a token, or too long");
-    WEFT__TRY(
-        weft__api_aligned(plan, (uintptr_t)args.x | (uintptr_t)args.positions, sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, weft__api_alignment(desc->dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.positions, sizeof(int32_t)));
     bool seen = weft__api_is_host(plan, args.positions);
     for (int32_t i = 0; seen && i < args.tokens; i++)
         if (args.positions[i] < 0)

@@ -9,6 +9,7 @@ static weft_status check_desc(weft_context *context, weft_sample_desc *desc)
 {
     if (desc->vocab < 1)
         return weft__fail(context, WEFT_EINVAL, "sample: vocab must be positive");
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_sample, "logits_dtype", &desc->logits_dtype));
     return weft__api_most(context, WEFT__OP_sample, "max_rows", &desc->max_rows);
 }
 
@@ -27,6 +28,9 @@ static const char *check_params(const weft_plan *plan, const weft_sample_params 
 {
     if (!(params->temperature >= 0) || !isfinite(params->temperature))
         return "temperature must be finite and not negative";
+    for (int i = 0; i < 4; i++)
+        if (params->reserved[i])
+            return "sets members unknown to this version";
     if (params->top_k < 0)
         return "top_k must not be negative";
     if (!(params->top_p >= 0 && params->top_p <= 1) || !(params->min_p >= 0 && params->min_p <= 1))
@@ -60,9 +64,10 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
     if (!weft__api_stride(&args.logits_stride, desc->vocab, desc->vocab, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "sample: the stride is shorter than a row, or too long");
-    WEFT__TRY(weft__api_aligned(
-        plan, (uintptr_t)args.logits | (uintptr_t)args.tokens | (uintptr_t)args.logprobs,
-        sizeof(float)));
+    WEFT__TRY(
+        weft__api_aligned(plan, (uintptr_t)args.logits, weft__api_alignment(desc->logits_dtype)));
+    WEFT__TRY(
+        weft__api_aligned(plan, (uintptr_t)args.tokens | (uintptr_t)args.logprobs, sizeof(float)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params, _Alignof(weft_sample_params)));
     bool seen = weft__api_is_host(plan, args.params);
     for (int32_t i = 0; seen && i < args.rows; i++) {

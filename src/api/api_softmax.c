@@ -13,6 +13,7 @@ static weft_status check_desc(weft_context *context, weft_softmax_desc *desc)
         return weft__fail(context, WEFT_EINVAL, "softmax: scale is not finite");
     if (desc->scale == 0)
         desc->scale = 1;
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_softmax, "dtype", &desc->dtype));
     return weft__api_most(context, WEFT__OP_softmax, "max_rows", &desc->max_rows);
 }
 
@@ -38,6 +39,6 @@ weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *use
     if (!weft__api_stride(&args.x_stride, desc->dim, desc->dim, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "softmax: the stride is shorter than a row, or too long");
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.x, weft__api_alignment(desc->dtype)));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

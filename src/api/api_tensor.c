@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <stdbool.h>
 #include <string.h>
 
 #include <weft/types.h>
@@ -82,14 +83,21 @@ static weft_dtype dtype_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes)
     return WEFT_DTYPE_NONE;
 }
 
+static bool device_of_dlpack(int32_t type, weft_device *device)
+{
+    enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
+    *device = type == DL_CPU || type == DL_CUDA_HOST ? WEFT_DEVICE_CPU : WEFT_DEVICE_CUDA;
+    return type == DL_CPU || type == DL_CUDA || type == DL_CUDA_HOST || type == DL_CUDA_MANAGED;
+}
+
 weft_status weft_tensor_from_dlpack(const void *dltensor, weft_tensor *out)
 {
-    enum { DL_CPU = 1 };
     const struct dl_tensor *from = dltensor;
     if (!from || !out || from->ndim < 1 || from->ndim > WEFT_MAX_RANK || !from->shape)
         return WEFT_EINVAL;
     weft_dtype dtype = dtype_of_dlpack(from->dtype.code, from->dtype.bits, from->dtype.lanes);
-    if (from->device.type != DL_CPU || dtype == WEFT_DTYPE_NONE)
+    weft_device device;
+    if (!device_of_dlpack(from->device.type, &device) || dtype == WEFT_DTYPE_NONE)
         return WEFT_EUNSUPPORTED;
     weft_tensor tensor;
     weft_status status =
@@ -99,6 +107,8 @@ weft_status weft_tensor_from_dlpack(const void *dltensor, weft_tensor *out)
         return status;
     for (int32_t i = 0; from->strides && i < from->ndim; i++)
         tensor.stride[i] = from->strides[i];
+    tensor.device = device;
+    tensor.device_index = device == WEFT_DEVICE_CPU ? 0 : from->device.id;
     *out = tensor;
     return WEFT_OK;
 }

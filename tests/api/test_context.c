@@ -92,7 +92,8 @@ static void results_do_not_depend_on_the_executor(void **state)
     enum { PRODUCT = 5 * 96, NORMAL = 96 * 1024 };
     static float product[2][PRODUCT], normal[2][NORMAL];
     struct backwards counts = {0};
-    const weft_executor own = {&counts, 3, run_backwards}, threaded = {NULL, 3, run_on_threads};
+    const weft_executor own = {.user = &counts, .threads = 3, .parallel_for = run_backwards},
+                        threaded = {.threads = 3, .parallel_for = run_on_threads};
     const weft_context_desc descs[] = {
         {.size = sizeof(weft_context_desc), .threads = 1},
         {.size = sizeof(weft_context_desc), .threads = 7},
@@ -175,7 +176,8 @@ static void scratch_goes_with_the_thread(void **state)
 {
     static struct results results[3];
     struct backwards counts = {0};
-    const weft_executor own = {&counts, 3, run_backwards}, threaded = {NULL, 3, run_on_threads};
+    const weft_executor own = {.user = &counts, .threads = 3, .parallel_for = run_backwards},
+                        threaded = {.threads = 3, .parallel_for = run_on_threads};
     const weft_context_desc descs[] = {
         {.size = sizeof(weft_context_desc), .threads = 3},
         {.size = sizeof(weft_context_desc), .executor = &own},
@@ -335,7 +337,8 @@ static void memory_may_run_out_anywhere(void **state)
     int made = -1;
     for (int n = 0; made < OPERATIONS; n++) {
         struct accounts accounts = {.left = n};
-        const weft_allocator allocator = {&accounts, take, give_back};
+        const weft_allocator allocator = {
+            .user = &accounts, .allocate = take, .release = give_back};
         const weft_context_desc desc = {.size = sizeof desc, .allocator = &allocator};
         weft_context *context = (weft_context *)&accounts;
         weft_status status = weft_context_create(&desc, &context);
@@ -356,8 +359,8 @@ static void memory_may_run_out_anywhere(void **state)
 static void refuses_descriptors(void **state)
 {
     weft_context *context = NULL;
-    const weft_executor no_loop = {NULL, 2, NULL}, no_threads = {NULL, 0, run_backwards};
-    const weft_allocator no_release = {NULL, take, NULL};
+    const weft_executor no_loop = {.threads = 2}, no_threads = {.parallel_for = run_backwards};
+    const weft_allocator no_release = {.allocate = take};
     const struct {
         weft_context_desc desc;
         weft_status status;

@@ -15,7 +15,7 @@ static void bad_arguments_are_refused(void **state)
 {
     weft_context *c = *state;
     const int64_t unit = WEFT_PROBE_UNIT_BYTES;
-    weft_probe_result untouched = {7, "untouched"};
+    weft_probe_result untouched = {.value = 7, .kernel = "untouched"};
     assert_int_equal(weft_probe_run(NULL, &(weft_probe_args){0}, &untouched), WEFT_EINVAL);
     assert_int_equal(weft_probe_run(c, &(weft_probe_args){0}, NULL), WEFT_EINVAL);
     assert_refused(c, weft_probe_run(c, NULL, &untouched), WEFT_EINVAL, "size");

@@ -134,6 +134,34 @@ static void takes_dlpack(void **state)
     assert_int_equal(tensor.dtype, WEFT_BF16);
 }
 
+static void dlpack_names_its_device(void **state)
+{
+    (void)state;
+    int64_t shape[1] = {4};
+    const struct {
+        int32_t type, id;
+        weft_device device;
+        int32_t index;
+    } devices[] = {{1, 0, WEFT_DEVICE_CPU, 0},
+                   {2, 3, WEFT_DEVICE_CUDA, 3},
+                   {3, 3, WEFT_DEVICE_CPU, 0}, // pinned
+                   {13, 1, WEFT_DEVICE_CUDA, 1}};
+    for (int i = 0; i < 4; i++) {
+        weft_tensor tensor;
+        struct dl_tensor from = {.device_type = devices[i].type,
+                                 .device_id = devices[i].id,
+                                 .ndim = 1,
+                                 .code = 2,
+                                 .bits = 32,
+                                 .lanes = 1,
+                                 .shape = shape};
+        assert_int_equal(weft_tensor_from_dlpack(&from, &tensor), WEFT_OK);
+        assert_int_equal(tensor.device, devices[i].device);
+        assert_int_equal(tensor.device_index, devices[i].index);
+        assert_int_equal(tensor.reserved[0], 0);
+    }
+}
+
 static void refuses_dlpack(void **state)
 {
     (void)state;
@@ -142,7 +170,7 @@ static void refuses_dlpack(void **state)
         .device_type = 1, .ndim = 2, .code = 2, .bits = 32, .lanes = 1, .shape = shape};
     weft_tensor tensor = {.rank = 42};
     struct dl_tensor bad = good;
-    bad.device_type = 2; // CUDA
+    bad.device_type = 10; // ROCm
     assert_int_equal(weft_tensor_from_dlpack(&bad, &tensor), WEFT_EUNSUPPORTED);
     bad = good;
     bad.bits = 64;
@@ -185,6 +213,7 @@ int main(void)
         cmocka_unit_test(packs),
         cmocka_unit_test(refuses_shapes),
         cmocka_unit_test(takes_dlpack),
+        cmocka_unit_test(dlpack_names_its_device),
         cmocka_unit_test(refuses_dlpack),
         cmocka_unit_test(every_status_has_words),
     };

@@ -92,6 +92,8 @@ VIOLATIONS = [
     ("headers", "include/weft/c_only.h", SPDX + "int a(int class);\n"),
     ("docs", "include/weft/bare.h", SPDX + "#define WEFT_API\nWEFT_API int weft_bare(void);\n"),
     ("docs", "include/weft/errors.h", HEADER.replace(" *  Errors   WEFT_EINVAL for NULL\n", "")),
+    ("structs", "include/weft/bare.h", SPDX + "typedef struct weft_bare {\n    int a;\n} weft_bare;\n"),
+    ("structs", "include/weft/sized.h", SPDX + "typedef struct weft_sized {\n    uint32_t size;\n    int a;\n} weft_sized;\n"),
     ("docs", "include/weft/alias.h", HEADER.replace(" *  Alias    none\n", "")),
 ]
 LONG_FUNCTION = SPDX + "int f(int a)\n{\n" + "    a++;\n" * 130 + "    return a;\n}\n"

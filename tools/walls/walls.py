@@ -4,7 +4,7 @@
 
 usage: walls.py [--root DIR] [--shared LIB.so] [--static LIB.a] [--only RULE[,RULE]]
 
-Rules that read the tree: rooms, vocabulary, text, length, headers, docs. Rule `symbols` reads the
+Rules that read the tree: rooms, vocabulary, text, length, headers, docs, structs. Rule `symbols` reads the
 libraries given with --shared and --static. Exit status 0 only if nothing was found.
 """
 import argparse
@@ -277,6 +277,24 @@ def rule_docs(root, files):
                         yield Finding(path, line, "docs", f"neither {name} nor {run} says {heading}")
 
 
+def rule_structs(root, files):
+    """A public struct can grow: it starts with its size, ends in a reserved tail, or says that it never will."""
+    pattern = re.compile(r"(/\*\*(?:(?!\*/).)*\*/\s*)?^typedef struct (\w+) \{\n(.*?)^\} \w+;", re.S | re.M)
+    for path in files:
+        if not path.startswith(DOOR) or not path.endswith(".h") or path == "include/weft/kv.h":
+            continue
+        text = read(root, path)
+        for match in pattern.finditer(text):
+            comment, name, body = match.group(1) or "", match.group(2), match.group(3)
+            sized = re.match(r"\s*uint32_t size;", body)
+            tailed = re.search(r"\n\s*uint(?:32|64)_t reserved\[\d+\];\s*$", "\n" + body)
+            if sized and not tailed:
+                yield Finding(path, text[:match.start(3)].count("\n"), "structs", f"{name} has a size but no reserved tail")
+            elif not tailed and "never grows" not in comment:
+                yield Finding(path, text[:match.start(3)].count("\n"), "structs",
+                              f"{name} can not grow: add a reserved tail, or 'never grows' to its comment")
+
+
 def nm(*arguments):
     return subprocess.run(["nm", *arguments], capture_output=True, text=True, check=True).stdout
 
@@ -308,6 +326,7 @@ def check(root, shared=None, static=None, only=None, warn=lambda path, line, tex
         "length": lambda: rule_length(root, files, warn),
         "headers": lambda: rule_headers(root, files),
         "docs": lambda: rule_docs(root, files),
+        "structs": lambda: rule_structs(root, files),
         "symbols": lambda: rule_symbols(shared, static),
     }
     unknown = set(only or ()) - set(rules)

@@ -41,7 +41,9 @@ static weft_status cpu_open(weft_context *context, const weft_context_desc *desc
                    : desc->threads ? desc->threads
                                    : weft__cpu_cores();
     cpu->executor = desc->executor ? *desc->executor
-                                   : (weft_executor){&cpu->threads, cpu->threads, weft__cpu_openmp};
+                                   : (weft_executor){.user = &cpu->threads,
+                                                     .threads = cpu->threads,
+                                                     .parallel_for = weft__cpu_openmp};
     context->device = cpu;
     return WEFT_OK;
 }

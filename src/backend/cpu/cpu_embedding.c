@@ -23,6 +23,8 @@ weft_status weft__cpu_prepare_embedding(weft_plan *plan)
     launch->rows = desc->rows;
     launch->dim = desc->dim;
     launch->scale = desc->scale;
+    launch->y_dtype = desc->y_dtype;
+    launch->piece_bytes = weft_dtype_row_bytes(desc->table_dtype, 256);
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
     snprintf(plan->description, sizeof plan->description, "embedding %s %lldx%lld tokens<=%d: %s",
              weft_dtype_name(desc->table_dtype), (long long)desc->rows, (long long)desc->dim,

@@ -8,7 +8,9 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
     const struct weft__norm_kernel *kernel = (const void *)row;
     const weft_norm_desc *desc = opaque_desc;
-    return kernel->kind == desc->kind;
+    bool f32 =
+        desc->x_dtype == WEFT_F32 && desc->y_dtype == WEFT_F32 && desc->weight_dtype == WEFT_F32;
+    return kernel->kind == desc->kind && (f32 || row->level == WEFT__ISA_ref);
 }
 
 weft__prepare_fn weft__cpu_prepare_norm;
@@ -22,6 +24,9 @@ weft_status weft__cpu_prepare_norm(weft_plan *plan)
     struct weft__norm_launch *launch = plan->launch;
     launch->dim = desc->dim;
     launch->eps = desc->eps;
+    launch->x_dtype = desc->x_dtype;
+    launch->y_dtype = desc->y_dtype;
+    launch->weight_dtype = desc->weight_dtype;
     launch->weight_offset = desc->flags & WEFT_NORM_WEIGHT_PLUS_ONE ? 1.0f : 0.0f;
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
     snprintf(plan->description, sizeof plan->description, "norm %s dim %lld rows<=%d: %s",

@@ -65,6 +65,7 @@ weft_status weft__cpu_submit_probe(const weft_plan *plan, const void *opaque_arg
         tasks = weft__ceil_div(args->bytes, share.per_task);
     }
     weft__cpu_parallel_for(plan->context, (int32_t)tasks, task, &share);
-    *run->out = (weft_probe_result){atomic_load(&share.value), share.kernel->base.name};
+    *run->out =
+        (weft_probe_result){.value = atomic_load(&share.value), .kernel = share.kernel->base.name};
     return WEFT_OK;
 }

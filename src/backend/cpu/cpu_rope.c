@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu_rows.h"
+#include "src/kernels/element.h"
 #include "src/kernels/rope/rope_kernel.h"
 
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
@@ -24,12 +25,28 @@ weft_status weft__cpu_prepare_rope(weft_plan *plan)
     weft__rope_frequencies_make(&desc->rope, desc->head_dim, &launch->frequencies);
     launch->num_heads = desc->num_heads;
     launch->head_dim = desc->head_dim;
+    launch->dtype = desc->dtype;
     launch->rows_per_task =
         weft__plan_rows_per_task((int64_t)desc->num_heads * launch->frequencies.rotary_dim);
     snprintf(plan->description, sizeof plan->description,
              "rope %d heads of %d, %d rotary, tokens<=%d: %s", desc->num_heads, desc->head_dim,
              launch->frequencies.rotary_dim, desc->max_tokens, launch->kernel->base.name);
     return WEFT_OK;
+}
+
+// A head of another format becomes f32 and back, as far as it is rotated.
+static void rotate(const struct weft__rope_launch *launch, void *head, const float *cosines,
+                   const float *sines)
+{
+    float wide[WEFT__ROPE_MAX_DIM];
+    int32_t dim = launch->frequencies.rotary_dim;
+    if (launch->dtype == WEFT_F32) {
+        launch->kernel->rotate(head, head, cosines, sines, dim);
+        return;
+    }
+    weft__elements_widen(head, launch->dtype, dim, wide);
+    launch->kernel->rotate(wide, wide, cosines, sines, dim);
+    weft__elements_narrow(wide, dim, head, launch->dtype);
 }
 
 static void run(const void *opaque, int64_t token0, int64_t token1, int32_t thread)
@@ -41,9 +58,10 @@ static void run(const void *opaque, int64_t token0, int64_t token1, int32_t thre
     (void)thread;
     for (int64_t token = token0; token < token1; token++) {
         weft__rope_angles(&launch->frequencies, args->positions[token], cosines, sines);
-        float *head = args->x + token * args->token_stride;
-        for (int32_t i = 0; i < launch->num_heads; i++, head += launch->head_dim)
-            launch->kernel->rotate(head, head, cosines, sines, launch->frequencies.rotary_dim);
+        for (int64_t i = 0; i < launch->num_heads; i++) {
+            int64_t at = token * args->token_stride + i * launch->head_dim;
+            rotate(launch, weft__element_to(args->x, launch->dtype, at), cosines, sines);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include "src/backend/cpu/cpu_rows.h"
 #include "src/base/checked.h"
 #include "src/base/memory.h"
+#include "src/kernels/element.h"
 #include "src/kernels/sample/sample_kernel.h"
 
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
@@ -25,6 +26,7 @@ weft_status weft__cpu_prepare_sample(weft_plan *plan)
     struct weft__sample_launch *launch = plan->launch;
     int64_t threads = weft__cpu_of(plan->context)->threads;
     launch->vocab = desc->vocab;
+    launch->logits_dtype = desc->logits_dtype;
     launch->plane_bytes = weft__align_up((int64_t)desc->vocab * 4, WEFT__ALIGN);
     launch->rows_per_task = weft__plan_rows_per_task(desc->vocab);
     plan->workspace_bytes = (size_t)(WEFT__SAMPLE_PLANES * launch->plane_bytes * threads);
@@ -44,10 +46,16 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
                                                  .weights = (void *)(own + plane),
                                                  .ids = (void *)(own + 2 * plane),
                                                  .counts = (void *)(own + 3 * plane)};
-    for (int64_t row = row0; row < row1; row++)
-        launch->kernel->run(launch->vocab, &args->params[row],
-                            args->logits + row * args->logits_stride, &scratch, &args->tokens[row],
+    weft_dtype dtype = launch->logits_dtype;
+    for (int64_t row = row0; row < row1; row++) {
+        const void *logits = weft__element_at(args->logits, dtype, row * args->logits_stride);
+        if (dtype != WEFT_F32) {
+            weft__elements_widen(logits, dtype, launch->vocab, scratch.logits);
+            logits = scratch.logits;
+        }
+        launch->kernel->run(launch->vocab, &args->params[row], logits, &scratch, &args->tokens[row],
                             args->logprobs ? &args->logprobs[row] : NULL);
+    }
 }
 
 weft__submit_fn weft__cpu_submit_sample;

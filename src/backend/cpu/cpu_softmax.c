@@ -6,9 +6,8 @@
 
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
-    (void)row;
-    (void)opaque_desc;
-    return true;
+    const weft_softmax_desc *desc = opaque_desc;
+    return desc->dtype == WEFT_F32 || row->level == WEFT__ISA_ref;
 }
 
 weft__prepare_fn weft__cpu_prepare_softmax;
@@ -22,6 +21,7 @@ weft_status weft__cpu_prepare_softmax(weft_plan *plan)
     struct weft__softmax_launch *launch = plan->launch;
     launch->dim = desc->dim;
     launch->scale = desc->scale;
+    launch->dtype = desc->dtype;
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
     snprintf(plan->description, sizeof plan->description, "softmax dim %lld rows<=%d: %s",
              (long long)desc->dim, desc->max_rows, launch->kernel->base.name);

@@ -64,10 +64,11 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
 {
     weft_plan *plan = NULL;
     p.args.y = check_output(c, (p.args.rows - 1) * p.args.y_stride + p.desc.dim);
-    const float **alias = p.alias == ON_UP ? &p.args.up : &p.args.x;
+    const void **alias = p.alias == ON_UP ? &p.args.up : &p.args.x;
     if (p.alias != APART) {
         for (int64_t row = 0; row < p.args.rows; row++)
-            memcpy(p.args.y + row * p.args.y_stride, *alias + row * p.args.y_stride,
+            memcpy((float *)p.args.y + row * p.args.y_stride,
+                   (const float *)*alias + row * p.args.y_stride,
                    (size_t)p.desc.dim * sizeof(float));
         *alias = p.args.y;
     }
@@ -93,8 +94,9 @@ void weft__activation_check(struct check_case *c)
     for (int64_t row = 0; row < p.args.rows && !c->failed; row++)
         for (int64_t i = 0; i < p.desc.dim; i++) {
             int64_t at = row * p.args.y_stride + i;
-            double x = p.args.x[row * p.args.x_stride + i];
-            double up = p.args.up ? p.args.up[row * p.args.up_stride + i] : 1;
+            double x = ((const float *)p.args.x)[row * p.args.x_stride + i];
+            const float *ups = p.args.up;
+            double up = ups ? ups[row * p.args.up_stride + i] : 1;
             double promised = fmax(4 * 0x1p-23 * fabs(want[at]), 0x1p-24 * fabs(x * up));
             if (isinf(x))
                 promised = 0;

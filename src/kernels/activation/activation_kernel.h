@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The contract of activation kernels: rows [row0, row1) of a run whose arguments have been checked and
-// whose strides have been settled. Serial; y may be x or up.
+// whose strides have been settled, all of it f32. Serial; y may be x or up.
 #ifndef WEFT_KERNELS_ACTIVATION_KERNEL_H
 #define WEFT_KERNELS_ACTIVATION_KERNEL_H
 
@@ -23,6 +23,7 @@ struct weft__activation_kernel {
 struct weft__activation_launch {
     const struct weft__activation_kernel *kernel;
     int64_t dim;
+    weft_dtype x_dtype, y_dtype;
     int64_t rows_per_task;
 };
 

@@ -25,9 +25,9 @@ static void apply(const struct weft__activation_launch *launch, const weft_activ
                   int64_t row0, int64_t row1, double (*function)(double))
 {
     for (int64_t row = row0; row < row1; row++) {
-        const float *x = args->x + row * args->x_stride;
-        const float *up = args->up ? args->up + row * args->up_stride : NULL;
-        float *y = args->y + row * args->y_stride;
+        const float *x = (const float *)args->x + row * args->x_stride;
+        const float *up = args->up ? (const float *)args->up + row * args->up_stride : NULL;
+        float *y = (float *)args->y + row * args->y_stride;
         for (int64_t i = 0; i < launch->dim; i++)
             y[i] = (float)(function(x[i]) * (up ? up[i] : 1));
     }

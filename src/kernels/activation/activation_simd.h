@@ -52,9 +52,9 @@ static inline vf32 gelu(vf32 x)
 static inline void apply(const struct weft__activation_launch *launch,
                          const weft_activation_args *args, int64_t row, vf32 (*function)(vf32))
 {
-    const float *x = args->x + row * args->x_stride;
-    const float *up = args->up ? args->up + row * args->up_stride : NULL;
-    float *y = args->y + row * args->y_stride;
+    const float *x = (const float *)args->x + row * args->x_stride;
+    const float *up = args->up ? (const float *)args->up + row * args->up_stride : NULL;
+    float *y = (float *)args->y + row * args->y_stride;
     for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
         int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
         vf32 value = function(vf32_load_n(x + i, n));

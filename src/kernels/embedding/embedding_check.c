@@ -52,13 +52,14 @@ void weft__embedding_check(struct check_case *c)
     weft_plan_destroy(plan);
     check_written_rows(c, p.args.y, p.args.tokens, p.desc.dim, p.args.y_stride, "y");
     float scale = p.desc.scale == 0 ? 1 : p.desc.scale;
+    const float *y = p.args.y;
     float *want = check_buffer(c, (size_t)p.desc.dim * sizeof *want, sizeof *want);
     for (int32_t token = 0; token < p.args.tokens && !c->failed; token++) {
         const char *row =
             (const char *)p.args.table + p.args.ids[token] * p.args.table_stride_bytes;
         weft_dequantize_row(p.desc.table_dtype, row, p.desc.dim, want);
         for (int64_t i = 0; i < p.desc.dim; i++)
-            check_close(c, p.args.y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
+            check_close(c, y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
                         token * p.args.y_stride + i);
     }
 }

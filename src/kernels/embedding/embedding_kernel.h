@@ -24,6 +24,8 @@ struct weft__embedding_launch {
     const struct weft__embedding_kernel *kernel;
     int64_t rows, dim;
     float scale;
+    weft_dtype y_dtype;
+    int64_t piece_bytes;   // of 256 elements of a row
     int64_t rows_per_task; // tokens
 };
 

@@ -62,7 +62,8 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     p.args.y = check_output(c, (p.args.rows - 1) * p.args.y_stride + p.desc.dim);
     if (p.in_place) {
         for (int64_t row = 0; row < p.args.rows; row++)
-            memcpy(p.args.y + row * p.args.y_stride, p.args.x + row * p.args.x_stride,
+            memcpy((float *)p.args.y + row * p.args.y_stride,
+                   (const float *)p.args.x + row * p.args.x_stride,
                    (size_t)p.desc.dim * sizeof(float));
         p.args.x = p.args.y;
     }
@@ -76,8 +77,9 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
 
 static double bound(const struct problem *p, const float *x, double want, int64_t i, double scale)
 {
-    double weight = fabs(p->args.weight ? p->args.weight[i] : 1) + 1;
-    double bias = p->args.bias ? fabs(p->args.bias[i]) : 0, sum = 0;
+    const float *weights = p->args.weight, *biases = p->args.bias;
+    double weight = fabs(weights ? weights[i] : 1) + 1;
+    double bias = biases ? fabs(biases[i]) : 0, sum = 0;
     for (int64_t j = 0; p->desc.kind == WEFT_NORM_LAYER && j < p->desc.dim; j += 1)
         sum += fabs(x[j]);
     return 5 * 0x1p-24 * (fabs(want) + bias) + 0x1p-149 * weight + 0x1p-52 * sum * scale * weight;
@@ -106,7 +108,7 @@ void weft__norm_check(struct check_case *c)
     const float *got = run(c, p, c->kernel->name);
     const float *want = run(c, p, check_reference(c, reference));
     for (int64_t row = 0; row < p.args.rows && !c->failed; row++) {
-        const float *x = p.args.x + row * p.args.x_stride;
+        const float *x = (const float *)p.args.x + row * p.args.x_stride;
         double scale = scale_of(&p, x);
         for (int64_t i = 0; i < p.desc.dim; i++) {
             int64_t at = row * p.args.y_stride + i;

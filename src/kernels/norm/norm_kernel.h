@@ -24,6 +24,7 @@ struct weft__norm_launch {
     const struct weft__norm_kernel *kernel;
     int64_t dim;
     float eps;
+    weft_dtype x_dtype, y_dtype, weight_dtype; // all f32 but for the reference
     float weight_offset; // added to every weight: 1 where the stored weight is w - 1
     int64_t rows_per_task;
 };

@@ -2,24 +2,37 @@
 // Normalisation, written to be read: everything in double, two passes.
 #include <math.h>
 
+#include "src/kernels/element.h"
 #include "src/kernels/norm/norm_kernel.h"
+
+// Element i of an optional array.
+static double parameter(const void *array, weft_dtype dtype, int64_t i, double fallback)
+{
+    return array ? weft__element_load(array, dtype, i) : fallback;
+}
 
 static void normalise(const struct weft__norm_launch *launch, const weft_norm_args *args,
                       int64_t row, bool centred)
 {
-    const float *x = args->x + row * args->x_stride;
-    float *y = args->y + row * args->y_stride;
+    weft_dtype dtype = launch->x_dtype;
+    const void *x = weft__element_at(args->x, dtype, row * args->x_stride);
+    void *y = weft__element_to(args->y, launch->y_dtype, row * args->y_stride);
     double mean = 0, square = 0;
     for (int64_t i = 0; centred && i < launch->dim; i++)
-        mean += x[i];
+        mean += weft__element_load(x, dtype, i);
     mean /= (double)launch->dim;
-    for (int64_t i = 0; i < launch->dim; i++)
-        square += (x[i] - mean) * (x[i] - mean);
+    for (int64_t i = 0; i < launch->dim; i++) {
+        double centre = weft__element_load(x, dtype, i) - mean;
+        square += centre * centre;
+    }
     double scale = 1 / sqrt(square / (double)launch->dim + launch->eps);
     for (int64_t i = 0; i < launch->dim; i++) {
-        double weight = args->weight ? (double)args->weight[i] + launch->weight_offset : 1;
-        double bias = centred && args->bias ? args->bias[i] : 0;
-        y[i] = (float)((x[i] - mean) * scale * weight + bias);
+        double weight = args->weight ? parameter(args->weight, launch->weight_dtype, i, 1) +
+                                           launch->weight_offset
+                                     : 1;
+        double bias = centred ? parameter(args->bias, launch->weight_dtype, i, 0) : 0;
+        double value = (weft__element_load(x, dtype, i) - mean) * scale * weight + bias;
+        weft__element_store(y, launch->y_dtype, i, (float)value);
     }
 }
 

@@ -40,11 +40,11 @@ static void finish(const struct weft__norm_launch *launch, const weft_norm_args 
                    vf32 scaled, int64_t i, int n)
 {
     if (args->weight) {
-        vf32 weight = vf32_load_n(args->weight + i, n);
+        vf32 weight = vf32_load_n((const float *)args->weight + i, n);
         scaled = vf32_mul(scaled, vf32_add(weight, vf32_set1(launch->weight_offset)));
     }
     if (args->bias)
-        scaled = vf32_add(scaled, vf32_load_n(args->bias + i, n));
+        scaled = vf32_add(scaled, vf32_load_n((const float *)args->bias + i, n));
     vf32_store_n(y + i, scaled, n);
 }
 
@@ -67,6 +67,7 @@ static void rms_wide(const struct weft__norm_launch *launch, const weft_norm_arg
 static void rms(const struct weft__norm_launch *launch, const weft_norm_args *args, const float *x,
                 float *y)
 {
+    const float *weights = args->weight;
     int64_t dim = launch->dim, i = 0;
     double mean_square = sum_of_squares(x, dim, 0) / (double)dim;
     double exact = 1 / sqrt(mean_square + launch->eps);
@@ -76,8 +77,8 @@ static void rms(const struct weft__norm_launch *launch, const weft_norm_args *ar
     }
     vf32 scale = vf32_set1((float)exact);
     vf32 offset = vf32_set1(launch->weight_offset);
-    for (; args->weight && i + VF32_LANES <= dim; i += VF32_LANES) {
-        vf32 weight = vf32_add(vf32_load(args->weight + i), offset);
+    for (; weights && i + VF32_LANES <= dim; i += VF32_LANES) {
+        vf32 weight = vf32_add(vf32_load(weights + i), offset);
         vf32_store(y + i, vf32_mul(vf32_mul(vf32_load(x + i), scale), weight));
     }
     for (; i < dim; i += VF32_LANES) {
@@ -106,5 +107,6 @@ static void layer(const struct weft__norm_launch *launch, const weft_norm_args *
                                    const weft_norm_args *args, int64_t row0, int64_t row1)         \
     {                                                                                              \
         for (int64_t row = row0; row < row1; row++)                                                \
-            kind(launch, args, args->x + row * args->x_stride, args->y + row * args->y_stride);    \
+            kind(launch, args, (const float *)args->x + row * args->x_stride,                      \
+                 (float *)args->y + row * args->y_stride);                                         \
     }

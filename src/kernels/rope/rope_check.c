@@ -88,18 +88,19 @@ void weft__rope_check(struct check_case *c)
     int64_t stride = p.args.token_stride, token = p.desc.num_heads * p.desc.head_dim;
     int64_t elems = (p.args.tokens - 1) * stride + token;
     float *x = check_buffer(c, (size_t)elems * sizeof *x, sizeof *x);
-    p.args.x = check_output(c, elems);
+    float *y = check_output(c, elems);
+    p.args.x = y;
     check_fill(c, x, elems);
     for (int32_t i = 0; i < p.args.tokens; i++)
-        memcpy(p.args.x + i * stride, x + i * stride, (size_t)token * sizeof *x);
+        memcpy(y + i * stride, x + i * stride, (size_t)token * sizeof *x);
     check_ok(c, weft_rope_frequencies(&p.desc.rope, p.desc.head_dim, p.frequencies, &p.factor),
              "frequencies");
     if (check_ok(c, weft_rope_plan(c->context, &p.desc, &plan), "plan"))
         check_ok(c, weft_rope_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
-    check_written_rows(c, p.args.x, p.args.tokens, token, stride, "x");
+    check_written_rows(c, y, p.args.tokens, token, stride, "x");
     for (int64_t i = 0; i < (int64_t)p.args.tokens * p.desc.num_heads && !c->failed; i++) {
         int64_t at = i / p.desc.num_heads * stride + i % p.desc.num_heads * p.desc.head_dim;
-        check_head(c, &p, x + at, p.args.x + at, p.args.positions[i / p.desc.num_heads]);
+        check_head(c, &p, x + at, y + at, p.args.positions[i / p.desc.num_heads]);
     }
 }

@@ -44,6 +44,7 @@ struct weft__rope_kernel {
 struct weft__rope_launch {
     const struct weft__rope_kernel *kernel;
     int32_t num_heads, head_dim;
+    weft_dtype dtype;
     int64_t rows_per_task; // tokens
     struct weft__rope_frequencies frequencies;
 };

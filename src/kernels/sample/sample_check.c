@@ -167,9 +167,8 @@ static bool is_explained(struct check_case *c, const struct problem *p, int32_t 
     struct weft__sample_scratch scratch = {.logits = check_buffer(c, plane, 4),
                                            .counts = check_buffer(c, plane, 4)};
     struct token *tokens = check_buffer(c, (size_t)vocab * sizeof *tokens, 8);
-    if (params->temperature == 0 ||
-        !weft__sample_prepare(vocab, params, p->args.logits + row * p->args.logits_stride,
-                              &scratch))
+    const float *logits = (const float *)p->args.logits + row * p->args.logits_stride;
+    if (params->temperature == 0 || !weft__sample_prepare(vocab, params, logits, &scratch))
         return false;
     for (int32_t i = 0; i < vocab; i++)
         tokens[i] = (struct token){0, scratch.logits[i], i};

@@ -20,8 +20,7 @@ struct weft__sample_scratch {
     int32_t *counts;
 };
 
-// logprob may be NULL.
-
+// logits may lie in scratch->logits; logprob may be NULL.
 typedef void weft__sample_fn(int32_t vocab, const weft_sample_params *params, const float *logits,
                              const struct weft__sample_scratch *scratch, int32_t *token,
                              float *logprob);
@@ -35,6 +34,7 @@ struct weft__sample_kernel {
 struct weft__sample_launch {
     const struct weft__sample_kernel *kernel;
     int32_t vocab;
+    weft_dtype logits_dtype;
     int64_t plane_bytes; // of one plane of scratch; a thread has WEFT__SAMPLE_PLANES
     int64_t rows_per_task;
 };

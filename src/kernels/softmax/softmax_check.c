@@ -38,14 +38,14 @@ static struct problem draw(struct check_case *c)
     p.desc.max_rows = p.args.rows = (int32_t)check_range(c, 1, p.desc.dim > 500 ? 7 : 70);
     p.args.x_stride = p.desc.dim + check_range(c, 0, 1) * check_range(c, 1, 9);
     int64_t elems = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
-    p.args.x = check_buffer(c, (size_t)elems * sizeof(float), sizeof(float));
-    check_fill(c, p.args.x, elems);
+    float *x = p.args.x = check_buffer(c, (size_t)elems * sizeof(float), sizeof(float));
+    check_fill(c, x, elems);
     if (check_range(c, 0, 3) == 0)
-        fill_large(c, p.args.x, elems, p.desc.scale);
+        fill_large(c, x, elems, p.desc.scale);
     // Masked elements, and now and then a row with nothing left.
     int64_t masked = check_range(c, 0, 2) ? 0 : check_range(c, 0, elems);
     for (int64_t i = 0; i < masked; i++)
-        p.args.x[i] = p.desc.scale < 0 ? INFINITY : -INFINITY;
+        x[i] = p.desc.scale < 0 ? INFINITY : -INFINITY;
     check_note(c, "dim %lld rows %d stride %lld scale %g masked %lld", (long long)p.desc.dim,
                p.args.rows, (long long)p.args.x_stride, p.desc.scale, (long long)masked);
     return p;
@@ -57,7 +57,7 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     const float *x = p.args.x;
     p.args.x = check_output(c, (p.args.rows - 1) * p.args.x_stride + p.desc.dim);
     for (int64_t row = 0; row < p.args.rows; row++)
-        memcpy(p.args.x + row * p.args.x_stride, x + row * p.args.x_stride,
+        memcpy((float *)p.args.x + row * p.args.x_stride, x + row * p.args.x_stride,
                (size_t)p.desc.dim * sizeof(float));
     p.desc.variant = variant;
     if (check_ok(c, weft_softmax_plan(c->context, &p.desc, &plan), "plan"))
@@ -80,7 +80,7 @@ void weft__softmax_check(struct check_case *c)
     const float *want = run(c, p, check_reference(c, reference));
     double scale = p.desc.scale == 0 ? 1 : p.desc.scale;
     for (int64_t row = 0; row < p.args.rows && !c->failed; row++) {
-        const float *x = p.args.x + row * p.args.x_stride;
+        const float *x = (const float *)p.args.x + row * p.args.x_stride;
         double largest = -INFINITY;
         for (int64_t i = 0; i < p.desc.dim; i++)
             largest = fmax(largest, x[i] * scale);

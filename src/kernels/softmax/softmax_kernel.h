@@ -23,6 +23,7 @@ struct weft__softmax_launch {
     const struct weft__softmax_kernel *kernel;
     int64_t dim;
     float scale;
+    weft_dtype dtype; // f32 but for the reference
     int64_t rows_per_task;
 };
 

@@ -58,5 +58,5 @@ static void softmax(float *x, int64_t dim, float scale)
                              const weft_softmax_args *args, int64_t row0, int64_t row1)            \
     {                                                                                              \
         for (int64_t row = row0; row < row1; row++)                                                \
-            softmax(args->x + row * args->x_stride, launch->dim, launch->scale);                   \
+            softmax((float *)args->x + row * args->x_stride, launch->dim, launch->scale);          \
     }
