@@ -134,7 +134,8 @@ static bool make_logits(filling *f, engine_error *err)
     int32_t most = model_program_head_rows(program);
     for (int32_t first = 0; first < out->count; first += most) {
         int32_t rows = out->count - first < most ? out->count - first : most;
-        if (!model_program_head(program, out->rows + first, rows, err))
+        memcpy(f->inputs->rows, out->rows + first, (size_t)rows * sizeof *out->rows);
+        if (!model_program_head(program, rows, err))
             return false;
         for (int32_t i = 0; i < rows; i++)
             if (!model_program_read_logits(program, out->to[first + i],
@@ -142,7 +143,8 @@ static bool make_logits(filling *f, engine_error *err)
                                            err))
                 return false;
     }
-    if (out->kept_count > 0 && !model_program_head(program, out->kept_rows, out->kept_count, err))
+    memcpy(f->inputs->rows, out->kept_rows, (size_t)out->kept_count * sizeof *out->kept_rows);
+    if (out->kept_count > 0 && !model_program_head(program, out->kept_count, err))
         return false;
     for (int32_t i = 0; i < out->kept_count; i++) {
         session_hold_logits(out->kept[i], i);
@@ -176,7 +178,7 @@ bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     for (int32_t n = 0; n < count; n++)
         if (!check_feed(worker, feeds, n, err))
             return false;
-    if (!reserve_all(feeds, count, err))
+    if (!model_program_wait(worker->program, err) || !reserve_all(feeds, count, err))
         return false;
     fill(&f, feeds, count);
     if (!free_rows(&f, feeds, count, err) ||

@@ -15,6 +15,7 @@ typedef struct program_bounds {
     int32_t max_tokens, max_seqs; // in one pass
     int32_t max_kv_len;
     int32_t max_seq_pages; // of one sequence
+    weft_device device;    // of the context
     bool exact;            // activations stay f32
 } program_bounds;
 
@@ -30,7 +31,7 @@ int64_t model_program_buffer_bytes(const model_program *program);
 // The n-th distinct plan, in words; NULL past the last.
 const char *model_program_plan_at(const model_program *program, int32_t n);
 
-// What a pass is told. The arrays are the program's; the caller fills them in.
+// What a pass is told. The arrays are the program's, in the host's memory; the caller fills them in.
 typedef struct program_inputs {
     int32_t *ids;        // [max_tokens]
     int32_t *positions;  // [max_tokens]
@@ -38,17 +39,20 @@ typedef struct program_inputs {
     int32_t *cu_q_lens;  // [max_seqs + 1]
     int32_t *kv_lens;    // [max_seqs], with the new tokens
     int32_t *page_table; // [max_seqs][max_seq_pages]
+    int32_t *rows;       // [head_rows], of the tokens that logits are wanted of
 } program_inputs;
 
 const program_inputs *model_program_inputs(model_program *program);
 
+// Waits until earlier passes are done with the inputs: before they are filled in anew.
+bool model_program_wait(const model_program *program, engine_error *err);
+
 // Runs the tokens of `seqs` sequences through all layers.
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
 
-// Logits of `count` tokens of the last forward pass, 1 to model_program_head_rows. Token rows[i] becomes
-// row i of model_program_logits.
-bool model_program_head(model_program *program, const int32_t *rows, int32_t count,
-                        engine_error *err);
+// Logits of `count` tokens of the last forward pass, 1 to model_program_head_rows. Token inputs.rows[i]
+// becomes row i of model_program_logits.
+bool model_program_head(model_program *program, int32_t count, engine_error *err);
 int32_t model_program_head_rows(const model_program *program); // at least max_seqs
 float *model_program_logits(const model_program *program);     // [head_rows][vocab]
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <math.h>
-#include <string.h>
 
 #include "engine/worker/program_steps.h"
 
@@ -42,16 +41,29 @@ static bool run_list(const model_program *program, step_list *list, int32_t toke
     return true;
 }
 
-bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err)
+static bool upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
+                   engine_error *err)
 {
-    return run_list(program, &program->layers, tokens, seqs, err);
+    return weft_copy(program->context, to, from, (size_t)count * sizeof *to, NULL) == WEFT_OK ||
+           engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
 }
 
-bool model_program_head(model_program *program, const int32_t *rows, int32_t count,
-                        engine_error *err)
+bool model_program_wait(const model_program *program, engine_error *err)
 {
-    memcpy(program->rows, rows, (size_t)count * sizeof *rows);
-    return run_list(program, &program->gather, count, 0, err) &&
+    return weft_stream_synchronize(program->context, NULL) == WEFT_OK ||
+           engine_fail(err, "the device failed: %s", weft_error_text(program->context));
+}
+
+bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err)
+{
+    return upload(program, program->ids, program->inputs.ids, tokens, err) &&
+           run_list(program, &program->layers, tokens, seqs, err);
+}
+
+bool model_program_head(model_program *program, int32_t count, engine_error *err)
+{
+    return upload(program, program->rows, program->inputs.rows, count, err) &&
+           run_list(program, &program->gather, count, 0, err) &&
            run_list(program, &program->head, count, 0, err);
 }
 

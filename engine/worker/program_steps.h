@@ -52,6 +52,15 @@ typedef struct program_plan {
     weft_plan *plan;
 } program_plan;
 
+// Memory of one kind, handed out from its beginning to its end.
+typedef struct program_arena {
+    char *base; // NULL while it is only counted
+    size_t used, bytes;
+} program_arena;
+
+enum { ARENA_WEIGHTS, ARENA_BUFFERS, ARENA_PINNED, ARENA_COUNT };
+enum { PROGRAM_ALIGN = 256 };
+
 struct model_program {
     weft_context *context;
     const model_config *config;
@@ -67,15 +76,38 @@ struct model_program {
     step_list head;   // NORMED to logits
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
-    program_inputs inputs;
-    int32_t *rows;    // [head_rows], read by `gather`
-    int32_t *sampled; // [max_seqs]
+    program_inputs inputs; // the host's
+    int32_t *ids;          // [max_tokens], on the device, as are:
+    int32_t *rows;         // [head_rows], read by `gather`
+    int32_t *sampled;      // [max_seqs]
     int32_t head_rows;
     float *logits;
     void *workspace;
     size_t workspace_bytes;
-    void *memory; // of all buffers
-    size_t memory_bytes;
+    program_arena arenas[ARENA_COUNT];
 };
+
+// `bytes` of an arena, or only counted while it has no memory: NULL then.
+void *program_carve(model_program *program, int arena, size_t bytes);
+
+// Where the device reads `bytes` of the host's memory: there, or in a copy that is made now.
+bool program_place(model_program *program, const void *host, size_t bytes, const void **at,
+                   engine_error *err);
+
+// Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
+// weights are the host's, all others the device's.
+bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
+                           const void *rows, const int32_t *ids, int32_t max_tokens, float *y,
+                           engine_error *err);
+bool program_add_norm(model_program *program, step_list *list, const model_tensor *weight,
+                      int32_t heads_per_token, const float *x, float *y, engine_error *err);
+bool program_add_matrix(model_program *program, step_list *list, const model_tensor *matrix,
+                        const model_tensor *bias, int32_t max_batch, const float *x, float *y,
+                        const float *residual, engine_error *err);
+bool program_add_gate(model_program *program, step_list *list, float *gate, const float *up,
+                      engine_error *err);
+bool program_add_append(model_program *program, int32_t layer, engine_error *err);
+bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
+bool program_add_sample(model_program *program, engine_error *err);
 
 #endif

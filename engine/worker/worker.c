@@ -29,6 +29,7 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .max_seqs = settings->options.max_sessions,
                                    .max_kv_len = settings->options.context_tokens,
                                    .max_seq_pages = settings->pages_per_session,
+                                   .device = settings->options.device,
                                    .exact = settings->options.exact};
     worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
                                     settings->pool_pages, err);

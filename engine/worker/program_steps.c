@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// One step each: the descriptor, its plan, the arguments.
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/alloc.h"
+#include "engine/worker/program_steps.h"
+
+static weft_status make_plan(weft_context *context, step_kind kind, const void *desc,
+                             weft_plan **plan)
+{
+    switch (kind) {
+    case STEP_EMBEDDING: return weft_embedding_plan(context, desc, plan);
+    case STEP_NORM: return weft_norm_plan(context, desc, plan);
+    case STEP_LINEAR: return weft_linear_plan(context, desc, plan);
+    case STEP_APPEND: return weft_kv_append_plan(context, desc, plan);
+    case STEP_ATTENTION: return weft_attention_plan(context, desc, plan);
+    case STEP_ACTIVATION: return weft_activation_plan(context, desc, plan);
+    case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
+    }
+    return WEFT_EINVAL;
+}
+
+void *program_carve(model_program *program, int arena, size_t bytes)
+{
+    program_arena *from = &program->arenas[arena];
+    void *at = from->base ? from->base + from->used : NULL;
+    from->used += (bytes + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN;
+    return at;
+}
+
+bool program_place(model_program *program, const void *host, size_t bytes, const void **at,
+                   engine_error *err)
+{
+    *at = host;
+    if (program->bounds.device == WEFT_DEVICE_CPU)
+        return true;
+    void *to = program_carve(program, ARENA_WEIGHTS, bytes);
+    *at = to;
+    return !to || weft_copy(program->context, to, host, bytes, NULL) == WEFT_OK ||
+           engine_fail(err, "weights cannot be copied to the device: %s",
+                       weft_error_text(program->context));
+}
+
+static bool place_tensor(model_program *program, const model_tensor *tensor, const void **at,
+                         engine_error *err)
+{
+    size_t bytes = (size_t)weft_dtype_row_bytes(tensor->dtype, tensor->cols) * (size_t)tensor->rows;
+    return program_place(program, tensor->data, bytes, at, err);
+}
+
+// The plan of a descriptor of `bytes` bytes, made when it is asked for the first time.
+static const weft_plan *plan_for(model_program *program, step_kind kind, const void *desc,
+                                 size_t bytes, engine_error *err)
+{
+    static const char *const names[] = {"the embedding", "a norm",    "a matrix",
+                                        "the KV cache",  "attention", "the activation",
+                                        "sampling"};
+    for (int32_t i = 0; i < program->plan_count; i++)
+        if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
+            return program->plans[i].plan;
+    program_plan *plans =
+        engine_realloc(program->plans, (size_t)program->plan_count + 1, sizeof *plans);
+    if (!plans) {
+        engine_fail(err, "not enough memory for the model's plans");
+        return NULL;
+    }
+    program->plans = plans;
+    program_plan *made = &plans[program->plan_count];
+    *made = (program_plan){.kind = kind};
+    memcpy(&made->desc, desc, bytes);
+    if (make_plan(program->context, kind, desc, &made->plan) != WEFT_OK) {
+        engine_fail(err, "%s cannot be planned: %s", names[kind],
+                    weft_error_text(program->context));
+        return NULL;
+    }
+    program->plan_count++;
+    size_t need = weft_plan_workspace_bytes(made->plan);
+    if (need > program->workspace_bytes)
+        program->workspace_bytes = need;
+    return made->plan;
+}
+
+// Appends a step of which the caller fills in the arguments; NULL if that failed.
+static program_step *add_step(model_program *program, step_list *list, step_kind kind,
+                              const void *desc, size_t bytes, engine_error *err)
+{
+    const weft_plan *plan = plan_for(program, kind, desc, bytes, err);
+    if (!plan)
+        return NULL;
+    if (list->count == list->room) {
+        int32_t room = list->room ? 2 * list->room : 8;
+        program_step *steps = engine_realloc(list->steps, (size_t)room, sizeof *steps);
+        if (!steps) {
+            engine_fail(err, "not enough memory for the model's steps");
+            return NULL;
+        }
+        list->steps = steps;
+        list->room = room;
+    }
+    program_step *step = &list->steps[list->count++];
+    memset(step, 0, sizeof *step);
+    step->kind = kind;
+    step->rows_per_token = 1;
+    step->plan = plan;
+    return step;
+}
+
+// `rows` are those of `table`, already where the device reads them.
+bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
+                           const void *rows, const int32_t *ids, int32_t max_tokens, float *y,
+                           engine_error *err)
+{
+    weft_embedding_desc desc = {.size = sizeof desc,
+                                .table_dtype = table->dtype,
+                                .rows = table->rows,
+                                .dim = table->cols,
+                                .max_tokens = max_tokens};
+    program_step *step = add_step(program, list, STEP_EMBEDDING, &desc, sizeof desc, err);
+    if (step)
+        step->args.embedding = (weft_embedding_args){
+            .size = sizeof step->args.embedding, .table = rows, .ids = ids, .y = y};
+    return step != NULL;
+}
+
+// Rows of a vector's length; heads_per_token of them a token.
+bool program_add_norm(model_program *program, step_list *list, const model_tensor *weight,
+                      int32_t heads_per_token, const float *x, float *y, engine_error *err)
+{
+    weft_norm_desc desc = {.size = sizeof desc,
+                           .kind = WEFT_NORM_RMS,
+                           .eps = program->config->norm_eps,
+                           .dim = weight->cols,
+                           .max_rows = program->bounds.max_tokens * heads_per_token};
+    const void *at;
+    program_step *step = add_step(program, list, STEP_NORM, &desc, sizeof desc, err);
+    if (!step || !place_tensor(program, weight, &at, err))
+        return false;
+    step->rows_per_token = heads_per_token;
+    step->args.norm =
+        (weft_norm_args){.size = sizeof step->args.norm, .x = x, .y = y, .weight = at};
+    return true;
+}
+
+bool program_add_matrix(model_program *program, step_list *list, const model_tensor *matrix,
+                        const model_tensor *bias, int32_t max_batch, const float *x, float *y,
+                        const float *residual, engine_error *err)
+{
+    weft_linear_desc desc = {.size = sizeof desc,
+                             .flags = program->bounds.exact ? WEFT_LINEAR_EXACT : 0,
+                             .weight_dtype = matrix->dtype,
+                             .max_batch = max_batch,
+                             .rows = matrix->rows,
+                             .cols = matrix->cols};
+    const void *weight, *bias_at = NULL;
+    program_step *step = add_step(program, list, STEP_LINEAR, &desc, sizeof desc, err);
+    if (!step || !place_tensor(program, matrix, &weight, err) ||
+        (bias && bias->data && !place_tensor(program, bias, &bias_at, err)))
+        return false;
+    step->args.linear = (weft_linear_args){.size = sizeof step->args.linear,
+                                           .weight = weight,
+                                           .x = x,
+                                           .y = y,
+                                           .bias = bias_at,
+                                           .residual = residual,
+                                           .workspace = program->workspace,
+                                           .workspace_bytes = program->workspace_bytes};
+    return true;
+}
+
+bool program_add_gate(model_program *program, step_list *list, float *gate, const float *up,
+                      engine_error *err)
+{
+    weft_activation_desc desc = {.size = sizeof desc,
+                                 .kind = program->config->architecture->activation,
+                                 .dim = program->config->feed_forward_dim,
+                                 .max_rows = program->bounds.max_tokens};
+    program_step *step = add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
+    if (step)
+        step->args.activation = (weft_activation_args){
+            .size = sizeof step->args.activation, .x = gate, .up = up, .y = gate};
+    return step != NULL;
+}
+
+bool program_add_append(model_program *program, int32_t layer, engine_error *err)
+{
+    weft_kv_append_desc desc = {.size = sizeof desc,
+                                .max_tokens = program->bounds.max_tokens,
+                                .layout = program->kv,
+                                .rope = &program->rope,
+                                .num_q_heads = program->config->q_heads};
+    program_step *step = add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
+    if (step)
+        step->args.append = (weft_kv_append_args){.size = sizeof step->args.append,
+                                                  .pool = page_pool_layer(program->pool, layer),
+                                                  .k = program->buffers[MODEL_BUFFER_K],
+                                                  .v = program->buffers[MODEL_BUFFER_V],
+                                                  .q = program->buffers[MODEL_BUFFER_Q],
+                                                  .slots = program->inputs.slots,
+                                                  .positions = program->inputs.positions};
+    return step != NULL;
+}
+
+bool program_add_attention(model_program *program, int32_t layer, engine_error *err)
+{
+    weft_attention_desc desc = {.size = sizeof desc,
+                                .kv = program->kv,
+                                .num_q_heads = program->config->q_heads,
+                                .mask = WEFT_MASK_CAUSAL,
+                                .window = program->config->window,
+                                .max_seqs = program->bounds.max_seqs,
+                                .max_q_tokens = program->bounds.max_tokens,
+                                .max_kv_len = program->bounds.max_kv_len};
+    program_step *step =
+        add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
+    if (step)
+        step->args.attention =
+            (weft_attention_args){.size = sizeof step->args.attention,
+                                  .q = program->buffers[MODEL_BUFFER_Q],
+                                  .out = program->buffers[MODEL_BUFFER_ATTENDED],
+                                  .pool = page_pool_layer(program->pool, layer),
+                                  .cu_q_lens = program->inputs.cu_q_lens,
+                                  .kv_lens = program->inputs.kv_lens,
+                                  .page_table = program->inputs.page_table,
+                                  .page_table_stride = program->bounds.max_seq_pages,
+                                  .workspace = program->workspace,
+                                  .workspace_bytes = program->workspace_bytes};
+    return step != NULL;
+}
+
+bool program_add_sample(model_program *program, engine_error *err)
+{
+    weft_sample_desc desc = {
+        .size = sizeof desc, .max_rows = program->bounds.max_seqs, .vocab = program->config->vocab};
+    program_step *step = add_step(program, &program->sample, STEP_SAMPLE, &desc, sizeof desc, err);
+    if (step)
+        step->args.sample = (weft_sample_args){.size = sizeof step->args.sample,
+                                               .tokens = program->sampled,
+                                               .workspace = program->workspace,
+                                               .workspace_bytes = program->workspace_bytes};
+    return step != NULL;
+}
