@@ -125,8 +125,9 @@ static bool encode_chat(run_state *run, const char *prompt, engine_error *err)
     if (!chat)
         return false;
     if (sampling->system)
-        messages[count++] = (chat_message){"system", sampling->system, strlen(sampling->system)};
-    messages[count++] = (chat_message){"user", prompt, run->prompt_bytes};
+        messages[count++] =
+            (chat_message){"system", sampling->system, strlen(sampling->system), NULL};
+    messages[count++] = (chat_message){"user", prompt, run->prompt_bytes, NULL};
     chat_options options = {.add_generation_prompt = true, .thinking = sampling->thinking};
     bool fine = chat_encode(chat, engine_model_tokenizer(run->model), messages, count, &options,
                             &run->ids, err);

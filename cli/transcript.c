@@ -19,7 +19,7 @@ bool cli_transcript_add(cli_transcript *t, const char *role, const char *content
         return false;
     memcpy(copy, content, bytes);
     copy[bytes] = 0;
-    t->messages[t->count++] = (chat_message){role, copy, bytes};
+    t->messages[t->count++] = (chat_message){role, copy, bytes, NULL};
     return true;
 }
 

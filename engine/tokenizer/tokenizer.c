@@ -257,6 +257,12 @@ bool tokenizer_piece(const tokenizer *t, int32_t id, tokenizer_bytes *piece)
     return true;
 }
 
+int32_t tokenizer_next_special(const tokenizer *t, const char *text, size_t text_bytes, size_t from,
+                               size_t *start, size_t *size_bytes)
+{
+    return special_search(&t->specials, text, text_bytes, from, true, start, size_bytes);
+}
+
 int32_t tokenizer_find_special(const tokenizer *t, const char *text, size_t text_bytes)
 {
     return special_find(&t->specials, text, text_bytes);

@@ -113,6 +113,11 @@ bool tokenizer_piece(const tokenizer *t, int32_t id, tokenizer_bytes *piece);
 // The id of the control or user-defined piece with this text, or TOKENIZER_NONE.
 int32_t tokenizer_find_special(const tokenizer *t, const char *text, size_t text_bytes);
 
+// The first special piece (control, user-defined, unknown) in text[from .. text_bytes), the longest at its
+// place, or TOKENIZER_NONE.
+int32_t tokenizer_next_special(const tokenizer *t, const char *text, size_t text_bytes, size_t from,
+                               size_t *start, size_t *size_bytes);
+
 // --- encoding -----------------------------------------------------------------------------------------
 
 // A growing list of ids. Start from zeros; release with tokenizer_ids_free.

@@ -30,7 +30,7 @@ static chat_template *load_template(const char *name)
     snprintf(path, sizeof path, GOLDEN "/chat/%s.jinja", name);
     chat_template *t = NULL;
     if (file_map_open(&map, path, &err))
-        t = chat_template_recognise(map.data, map.size_bytes, &err);
+        t = chat_template_parse(map.data, map.size_bytes, &err);
     if (!t)
         fail_msg("%s: %s", name, err.text);
     file_map_close(&map);
@@ -63,7 +63,7 @@ static size_t read_messages(const json_t *array, chat_message *messages)
         const json_t *message = json_array_get(array, i);
         const json_t *content = json_object_get(message, "content");
         messages[i] = (chat_message){text_of(message, "role"), json_string_value(content),
-                                     json_string_length(content)};
+                                     json_string_length(content), NULL};
     }
     return count;
 }
@@ -138,28 +138,6 @@ static void conversations_as_transformers_renders_them(void **state)
     json_decref(cases);
 }
 
-// --- names ------------------------------------------------------------------------------------------
-
-static void families_have_names(void **state)
-{
-    (void)state;
-    const struct {
-        const char *file, *name;
-        bool thinks;
-    } known[] = {
-        {"llama-2", "llama-2", false},      {"mistral-v1", "mistral", false},
-        {"mistral-nemo", "mistral", false}, {"llama-3", "llama-3", false},
-        {"llama-3.1", "llama-3.1", false},  {"chatml", "chatml", false},
-        {"qwen3", "qwen3", true},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        chat_template *t = load_template(known[i].file);
-        assert_string_equal(chat_template_name(t), known[i].name);
-        assert_int_equal(chat_template_can_think(t), known[i].thinks);
-        chat_template_free(t);
-    }
-}
-
 // --- control tokens typed by someone ----------------------------------------------------------------
 
 static size_t count_id(const tokenizer_ids *ids, int32_t id)
@@ -178,9 +156,9 @@ static void check_injection(const char *template_name, const char *vocabulary, c
     int32_t id = tokenizer_find_special(tok, control, strlen(control));
     assert_true(id >= 0);
     const chat_message messages[] = {
-        {"user", content, strlen(content)},
-        {"assistant", content, strlen(content)},
-        {"user", content, strlen(content)},
+        {"user", content, strlen(content), NULL},
+        {"assistant", content, strlen(content), NULL},
+        {"user", content, strlen(content), NULL},
     };
     chat_options options = {.add_generation_prompt = true};
     tokenizer_ids ids = {0};
@@ -225,42 +203,28 @@ static void messages_cannot_write_control_tokens(void **state)
 static void refuse_template(const char *text)
 {
     engine_error err = {{0}};
-    assert_null(chat_template_recognise(text, strlen(text), &err));
+    assert_null(chat_template_parse(text, strlen(text), &err));
     assert_non_null(strstr(err.text, "--raw"));
     assert_null(strchr(err.text, '\n'));
 }
 
-static void unknown_templates_name_the_way_out(void **state)
+static void bad_templates_name_the_way_out(void **state)
 {
     (void)state;
     refuse_template("");
-    refuse_template("{{ messages }}");
-    refuse_template("<start_of_turn>user\n{{ messages[0]['content'] }}<end_of_turn>\n");
-    refuse_template("{{ '[INST]' }}");
-    refuse_template("{{ '[INST] ' + a + b + ' [/INST]' }}{{ content + eos_token }}");
-    refuse_template("{{ '[INST] ' + content + ' [/INST]' }}");
-    refuse_template(
-        "{{ '[INST] a literal that is much too long to be one of them ' + content + ' [/INST]' }}"
-        "{{ content + eos_token }}");
-    refuse_template(
-        "[SYSTEM_PROMPT]{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}");
-    refuse_template("<|im_start|>");
-    refuse_template("<|im_start|>user<|im_sep|>x<|im_end|>");
-    refuse_template("<|im_start|>{{ role }}\\n{{ content }}<|im_end|>"); // no line between turns
-    refuse_template("<|im_start|>user\\n<|im_end|>\\n{%- if enable_thinking %}<think>{%- endif %}");
-    refuse_template("{%- macro turn(m) %}<|im_start|>user\\n<|im_end|>\\n{%- endmacro %}");
-    refuse_template("<|start_header_id|>");
-    refuse_template("<|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>detailed thinking on");
-    refuse_template("{{ '[INST] ' + content + ' [/INST]' }}{{ '[INST]' + content + ' [/INST]' }}"
-                    "{{ content + eos_token }}");
-    refuse_template("{{ bos_token + '[INST] ' + content + ' [/INST]' }}{{ content + ' [/INST]' }}"
-                    "{{ content + eos_token }}");
-    refuse_template(
-        "{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}{% elif true == true %}");
-    refuse_template(
-        "{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}{{ system_message }}");
-    refuse_template("{{ '[INST] + content");
-    refuse_template("[INST]{{");
+    refuse_template("<|im_start|>user"); // never looks at the messages
+    refuse_template("{{ messages");
+    refuse_template("{% for m in messages %}");
+    refuse_template("{% if messages %}{% endfor %}");
+    refuse_template("{{ messages[ }}");
+    refuse_template("{{ 'messages }}");
+    refuse_template("{# messages");
+    refuse_template("{% include 'messages' %}");
+    refuse_template("{{ messages ? }}");
+    char deep[2000] = "{{ messages";
+    memset(deep + 11, '(', sizeof deep - 12);
+    deep[sizeof deep - 1] = '\0';
+    refuse_template(deep);
 }
 
 static void a_file_without_template_is_refused(void **state)
@@ -279,21 +243,25 @@ static void a_file_without_template_is_refused(void **state)
     free(bytes);
 }
 
-static void a_file_with_template_is_recognised(void **state)
+static void a_template_of_a_file_is_read(void **state)
 {
     (void)state;
     gguf_writer writer = gguf_writer_new();
     size_t size_bytes;
-    gguf_writer_string(
-        &writer, "tokenizer.chat_template",
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n");
+    gguf_writer_string(&writer, "tokenizer.chat_template",
+                       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
     uint8_t *bytes = gguf_writer_finish(&writer, &size_bytes);
     engine_error err = {{0}};
     gguf_file *file = gguf_open_memory(bytes, size_bytes, &err);
     assert_non_null(file);
     chat_template *t = chat_template_from_gguf(file, &err);
     assert_non_null(t);
-    assert_string_equal(chat_template_name(t), "chatml");
+    tokenizer *tok = load_tokenizer("qwen2");
+    tokenizer_text text = {0};
+    assert_true(chat_render(t, tok, &(chat_message){"user", "a", 1, NULL}, 1, NULL, &text, &err));
+    assert_string_equal(text.data, "user: a\n");
+    tokenizer_text_free(&text);
+    tokenizer_free(tok);
     chat_template_free(t);
     gguf_close(file);
     free(bytes);
@@ -318,16 +286,15 @@ static void refuse_messages(const char *template_name, const chat_message *messa
 static void bad_conversations_say_what_is_wrong(void **state)
 {
     (void)state;
-    const chat_message user = {"user", "a", 1}, system = {"system", "a", 1},
-                       tool = {"tool", "a", 1};
+    const chat_message user = {"user", "a", 1, NULL}, system = {"system", "a", 1, NULL};
     refuse_messages("chatml", &user, 0, "empty");
-    refuse_messages("chatml", &tool, 1, "\"tool\"; roles are system, user and assistant");
-    refuse_messages("chatml", &(chat_message){NULL, "a", 1}, 1, "role");
-    refuse_messages("chatml", &(chat_message){"user", NULL, 1}, 1, "no content");
-    refuse_messages("llama-2", (chat_message[]){user, user}, 2, "needs \"assistant\"");
-    refuse_messages("llama-2", &system, 1, "needs a user message");
-    refuse_messages("mistral-v1", (chat_message[]){system, user}, 2,
-                    "no place for a system message");
+    refuse_messages("chatml", &(chat_message){NULL, "a", 1, NULL}, 1, "role");
+    refuse_messages("chatml", &(chat_message){"user", NULL, 1, NULL}, 1, "no content");
+    refuse_messages("chatml", &(chat_message){"user", "a", 1, "{"}, 1, "no JSON");
+    refuse_messages("chatml", &(chat_message){"user", "a", 1, "[]"}, 1, "no JSON object");
+    refuse_messages("llama-2", (chat_message[]){user, user}, 2, "alternate");
+    refuse_messages("mistral-v1", (chat_message[]){user, system, user}, 3,
+                    "no place for message 2");
 }
 
 static void a_template_that_needs_bos_wants_a_vocabulary_with_bos(void **state)
@@ -337,7 +304,7 @@ static void a_template_that_needs_bos_wants_a_vocabulary_with_bos(void **state)
     tokenizer *tok = load_tokenizer("qwen2");
     tokenizer_ids ids = {0};
     engine_error err = {{0}};
-    const chat_message user = {"user", "a", 1};
+    const chat_message user = {"user", "a", 1, NULL};
     assert_false(chat_encode(t, tok, &user, 1, NULL, &ids, &err));
     assert_non_null(strstr(err.text, "bos"));
     tokenizer_ids_free(&ids);
@@ -356,7 +323,7 @@ static void bos_comes_first_where_the_vocabulary_adds_it(void **state)
     tokenizer *tok = builder_finish(&b, &err);
     assert_non_null(tok);
     static const char *const names[] = {"chatml", "llama-3", "llama-2"}; // the last two write it
-    const chat_message user = {"user", "a", 1};
+    const chat_message user = {"user", "a", 1, NULL};
     for (int i = 0; i < 3; i++) {
         chat_template *t = load_template(names[i]);
         tokenizer_ids ids = {0};
@@ -392,7 +359,7 @@ static void the_space_of_a_template_is_the_one_in_front_of_text(void **state)
         assert_non_null(tok);
         chat_template *t = load_template("mistral-v3");
         const chat_message messages[] = {
-            {"user", "a", 1}, {"assistant", "a", 1}, {"user", " a", 2}};
+            {"user", "a", 1, NULL}, {"assistant", "a", 1, NULL}, {"user", " a", 2, NULL}};
         static const int32_t expected[] = {256, 258, 262, 259, 262, 257, 258, 261, 262, 259};
         tokenizer_ids ids = {0};
         assert_true(chat_encode(t, tok, messages, 3, NULL, &ids, &err));
@@ -408,11 +375,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conversations_as_transformers_renders_them),
-        cmocka_unit_test(families_have_names),
         cmocka_unit_test(messages_cannot_write_control_tokens),
-        cmocka_unit_test(unknown_templates_name_the_way_out),
+        cmocka_unit_test(bad_templates_name_the_way_out),
         cmocka_unit_test(a_file_without_template_is_refused),
-        cmocka_unit_test(a_file_with_template_is_recognised),
+        cmocka_unit_test(a_template_of_a_file_is_read),
         cmocka_unit_test(bad_conversations_say_what_is_wrong),
         cmocka_unit_test(a_template_that_needs_bos_wants_a_vocabulary_with_bos),
         cmocka_unit_test(bos_comes_first_where_the_vocabulary_adds_it),

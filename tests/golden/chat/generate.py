@@ -70,10 +70,9 @@ def tokens_of(name):
     return next(value for key, value in TOKENS.items() if name.startswith(key) and not (key == "llama" and name.startswith("llama-3")))
 
 
-def loses_text(name, messages):
-    """The [INST] templates print nothing for a system message that is not first, or that stands alone: weft refuses those."""
-    late = any(message["role"] == "system" for message in messages[1:])
-    return name.startswith(("llama-2", "mistral")) and (late or messages == [SYSTEM])
+def loses_text(text, messages):
+    """Some templates print nothing for a system message that is not first, or that stands alone: weft refuses those."""
+    return text is not None and any(message["role"] != "assistant" and message["content"].strip() not in text for message in messages)
 
 
 def render(tokenizer, messages, prompt, options):
@@ -101,7 +100,7 @@ def main():
                         options = {} if thinking is None else {"enable_thinking": thinking}
                         options |= {} if date is None else {"date_string": date}
                         text, ids = render(tokenizer, messages, prompt, options)
-                        if loses_text(path.stem, messages):
+                        if loses_text(text, messages):
                             text = ids = None
                         cases.append({"template": path.stem, "vocabulary": vocabulary, "messages": messages, "prompt": prompt,
                                       "thinking": thinking, "date": date, "text": text, "ids": ids})
