@@ -46,8 +46,13 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
         split_tiles = smaller(split_tiles, FIXED_TOKENS * (int64_t)desc->max_seqs);
     } else {
         // chunk_keys grows until the slots suffice, so any number would do; this one lets a run that
-        // is split evenly have its target.
-        launch->max_slots = 2 * (int64_t)launch->target_tasks;
+        // is split evenly have its target. Short sequences are never split and need none.
+        chunks = weft__ceil_div(desc->max_kv_len, WEFT__ATTENTION_LEAST_CHUNK);
+        chunks = chunks > 1 ? chunks : 0;
+        int64_t most = 2 * (int64_t)launch->target_tasks;
+        bool fits = weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
+                    weft__mul_i64(launch->max_slots, chunks, &launch->max_slots);
+        launch->max_slots = fits ? smaller(launch->max_slots, most) : most;
         return true;
     }
     return weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&

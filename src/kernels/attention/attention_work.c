@@ -6,8 +6,7 @@
 #include "src/base/checked.h"
 
 enum {
-    LEAST_CHUNK = 256, // keys that are worth a task and a merge
-    CHUNK_STEP = 64,   // the block of keys of the SIMD kernels
+    CHUNK_STEP = 64, // the block of keys of the SIMD kernels
 };
 
 static struct weft__attention_span tile_span(const struct weft__attention_launch *launch,
@@ -76,7 +75,7 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch, int32_t
     }
     int64_t chunk = weft__ceil_div(keys * launch->kv.num_kv_heads, launch->target_tasks);
     chunk = weft__ceil_div(chunk, CHUNK_STEP) * CHUNK_STEP;
-    chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk;
+    chunk = chunk < WEFT__ATTENTION_LEAST_CHUNK ? WEFT__ATTENTION_LEAST_CHUNK : chunk;
     while (slots_needed(launch, num_seqs, cu, kv_lens, chunk) > launch->max_slots)
         chunk *= 2;
     return chunk;

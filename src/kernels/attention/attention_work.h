@@ -5,6 +5,8 @@
 
 #include "src/kernels/attention/attention_kernel.h"
 
+enum { WEFT__ATTENTION_LEAST_CHUNK = 256 }; // keys that are worth a task and a merge
+
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
 //
 //      task = first_task + ((kv_head * tiles) + (tiles - 1 - tile)) * chunks + chunk
