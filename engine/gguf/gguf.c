@@ -37,7 +37,7 @@ gguf_file *gguf_open_memory(const void *data, size_t size_bytes, engine_error *e
     return open_bytes(data, size_bytes, err);
 }
 
-gguf_file *gguf_open(const char *path, engine_error *err)
+gguf_file *gguf_open_one(const char *path, engine_error *err)
 {
     file_map map;
     if (!file_map_open(&map, path, err))
@@ -58,6 +58,9 @@ void gguf_close(gguf_file *file)
         return;
     name_table_free(&file->entry_names);
     name_table_free(&file->tensor_names);
+    for (uint32_t n = 1; n < file->part_count; n++)
+        gguf_close(file->parts[n]);
+    free(file->parts);
     free(file->entries);
     free(file->tensors);
     file_map_close(&file->map);
@@ -72,6 +75,11 @@ uint32_t gguf_version(const gguf_file *file)
 size_t gguf_size_bytes(const gguf_file *file)
 {
     return file->size_bytes;
+}
+
+uint32_t gguf_part_count(const gguf_file *file)
+{
+    return file->part_count ? file->part_count : 1;
 }
 
 size_t gguf_alignment(const gguf_file *file)
@@ -104,5 +112,7 @@ const gguf_tensor *gguf_find_tensor(const gguf_file *file, const char *name)
 
 void gguf_prefetch(const gguf_file *file)
 {
-    file_map_prefetch(&file->map, file->data_offset, file->size_bytes);
+    file_map_prefetch(&file->map, file->data_offset, file->map.size_bytes);
+    for (uint32_t n = 1; n < file->part_count; n++)
+        gguf_prefetch(file->parts[n]);
 }

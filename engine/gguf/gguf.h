@@ -33,7 +33,9 @@ enum {
 
 typedef struct gguf_file gguf_file;
 
-// Maps and checks the file. NULL on failure; the text of err then begins with the path.
+// Maps and checks the file. NULL on failure; the text of err then begins with the path of the file at
+// fault. A model in several files (NAME-00001-of-00003.gguf, ...) is opened by its first: metadata is the
+// first file's, tensors those of all.
 gguf_file *gguf_open(const char *path, engine_error *err);
 
 // The same for a file that is already in memory, which must start at a multiple of 8 bytes and stay there
@@ -44,10 +46,11 @@ gguf_file *gguf_open_memory(const void *data, size_t size_bytes, engine_error *e
 void gguf_close(gguf_file *file);
 
 uint32_t gguf_version(const gguf_file *file);
-size_t gguf_size_bytes(const gguf_file *file);
+size_t gguf_size_bytes(const gguf_file *file);   // of all parts together
+uint32_t gguf_part_count(const gguf_file *file); // files that the model is in
 size_t gguf_alignment(const gguf_file *file);
 
-// Where the tensor data begins, in bytes from the start of the file.
+// Where the tensor data of the (first) file begins, in bytes from its start.
 size_t gguf_data_offset(const gguf_file *file);
 
 // --- metadata ---------------------------------------------------------------------------------------
@@ -165,7 +168,7 @@ typedef struct gguf_tensor {
     int64_t element_count;
     const ggml_type_info *type; // name, block size; may be a format that no kernel can run
     weft_dtype dtype;           // WEFT_DTYPE_NONE in that case
-    uint64_t offset_bytes;      // from the start of the data section
+    uint64_t offset_bytes;      // from the start of the data section of its file
     const void *data;           // aligned to gguf_alignment if the file is mapped
     size_t size_bytes;
 } gguf_tensor;

@@ -21,7 +21,13 @@ struct gguf_file {
     gguf_tensor *tensors;
     size_t tensor_count;
     name_table tensor_names;
+    // Of a model in several files: parts[1...] are the others; parts[0] is NULL.
+    struct gguf_file **parts;
+    uint32_t part_count;
 };
+
+// Maps and checks one file, whether it is part of a model or all of it.
+gguf_file *gguf_open_one(const char *path, engine_error *err);
 
 // Reads and checks everything into a zeroed file whose data and size_bytes are set.
 bool gguf_parse(gguf_file *file, engine_error *err);
