@@ -96,6 +96,9 @@ typedef struct engine_worker_info {
     int64_t buffer_bytes;       // activations and workspace
     int32_t context_tokens, chunk_tokens, page_tokens;
     int32_t pool_pages, free_pages;
+    // Since the worker was opened: forward passes, runs of plans, those of attention among them, and how
+    // often the host waited for the device.
+    int64_t passes, runs, attention_runs, waits;
 } engine_worker_info;
 
 void engine_worker_describe(const engine_worker *worker, engine_worker_info *info);

@@ -31,6 +31,13 @@ int64_t model_program_buffer_bytes(const model_program *program);
 // The n-th distinct plan, in words; NULL past the last.
 const char *model_program_plan_at(const model_program *program, int32_t n);
 
+// Counted since the program was made.
+typedef struct program_counts {
+    int64_t passes, runs, attention_runs, waits;
+} program_counts;
+
+program_counts model_program_counts(const model_program *program);
+
 // What a pass is told. The arrays are the program's, in the host's memory; the caller fills them in.
 typedef struct program_inputs {
     int32_t *ids;        // [max_tokens]
@@ -45,7 +52,7 @@ typedef struct program_inputs {
 const program_inputs *model_program_inputs(model_program *program);
 
 // Waits until earlier passes are done with the inputs: before they are filled in anew.
-bool model_program_wait(const model_program *program, engine_error *err);
+bool model_program_wait(model_program *program, engine_error *err);
 
 // Runs the tokens of `seqs` sequences through all layers.
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
@@ -57,8 +64,8 @@ int32_t model_program_head_rows(const model_program *program); // at least max_s
 float *model_program_logits(const model_program *program);     // [head_rows][vocab]
 
 // Brings rows of logits to the host's memory and waits until they are there.
-bool model_program_read_logits(const model_program *program, float *to, const float *from,
-                               int32_t rows, engine_error *err);
+bool model_program_read_logits(model_program *program, float *to, const float *from, int32_t rows,
+                               engine_error *err);
 
 // Chooses a token for each of `rows` rows of logits, at most max_seqs, wherever they lie on the device. A
 // row that has no finite logit is refused. Returns when tokens[rows] have come to the host.

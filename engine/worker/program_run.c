@@ -31,14 +31,27 @@ static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
     return WEFT_EINVAL;
 }
 
-static bool run_list(const model_program *program, step_list *list, int32_t tokens, int32_t seqs,
+static bool run_list(model_program *program, step_list *list, int32_t tokens, int32_t seqs,
                      engine_error *err)
 {
     for (int32_t i = 0; i < list->count; i++)
         if (run_step(&list->steps[i], tokens, seqs) != WEFT_OK)
             return engine_fail(err, "the forward pass failed: %s",
                                weft_error_text(program->context));
+    program->counts.runs += list->count;
     return true;
+}
+
+program_counts model_program_counts(const model_program *program)
+{
+    return program->counts;
+}
+
+// Waits for all that the device was given.
+static weft_status wait_for(model_program *program)
+{
+    program->counts.waits++;
+    return weft_stream_synchronize(program->context, NULL);
 }
 
 static bool upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
@@ -48,14 +61,16 @@ static bool upload(const model_program *program, int32_t *to, const int32_t *fro
            engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
 }
 
-bool model_program_wait(const model_program *program, engine_error *err)
+bool model_program_wait(model_program *program, engine_error *err)
 {
-    return weft_stream_synchronize(program->context, NULL) == WEFT_OK ||
+    return wait_for(program) == WEFT_OK ||
            engine_fail(err, "the device failed: %s", weft_error_text(program->context));
 }
 
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err)
 {
+    program->counts.passes++;
+    program->counts.attention_runs += program->config->layers;
     return upload(program, program->ids, program->inputs.ids, tokens, err) &&
            run_list(program, &program->layers, tokens, seqs, err);
 }
@@ -68,14 +83,14 @@ bool model_program_head(model_program *program, int32_t count, engine_error *err
 }
 
 // Copies from the device to the host's memory and waits.
-static weft_status read_back(const model_program *program, void *to, const void *from, size_t bytes)
+static weft_status read_back(model_program *program, void *to, const void *from, size_t bytes)
 {
     weft_status status = weft_copy(program->context, to, from, bytes, NULL);
-    return status == WEFT_OK ? weft_stream_synchronize(program->context, NULL) : status;
+    return status == WEFT_OK ? wait_for(program) : status;
 }
 
-bool model_program_read_logits(const model_program *program, float *to, const float *from,
-                               int32_t rows, engine_error *err)
+bool model_program_read_logits(model_program *program, float *to, const float *from, int32_t rows,
+                               engine_error *err)
 {
     size_t bytes = (size_t)rows * (size_t)program->config->vocab * sizeof *to;
     return read_back(program, to, from, bytes) == WEFT_OK ||
@@ -89,6 +104,7 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     program_step *step = &program->sample.steps[0];
     step->args.sample.logits = logits;
     step->args.sample.params = params;
+    program->counts.runs++;
     if (run_step(step, rows, 0) != WEFT_OK ||
         read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) != WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));

@@ -85,6 +85,7 @@ struct model_program {
     void *workspace;
     size_t workspace_bytes;
     program_arena arenas[ARENA_COUNT];
+    program_counts counts;
 };
 
 // `bytes` of an arena, or only counted while it has no memory: NULL then.

@@ -101,6 +101,7 @@ void engine_worker_close(engine_worker *worker)
 void engine_worker_describe(const engine_worker *worker, engine_worker_info *info)
 {
     const worker_settings *settings = &worker->settings;
+    program_counts counts = model_program_counts(worker->program);
     *info = (engine_worker_info){
         .kv_bytes_per_token = settings->pool_bytes / settings->pool_pages / ENGINE_PAGE_TOKENS,
         .kv_pool_bytes = settings->pool_bytes,
@@ -110,6 +111,10 @@ void engine_worker_describe(const engine_worker *worker, engine_worker_info *inf
         .page_tokens = ENGINE_PAGE_TOKENS,
         .pool_pages = settings->pool_pages,
         .free_pages = page_pool_free_pages(worker->pool),
+        .passes = counts.passes,
+        .runs = counts.runs,
+        .attention_runs = counts.attention_runs,
+        .waits = counts.waits,
     };
 }
 

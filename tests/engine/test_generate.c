@@ -165,11 +165,47 @@ static void one_call_gives_what_many_give(void **state)
     }
 }
 
+static engine_worker_info counts(void)
+{
+    engine_worker_info info;
+    engine_worker_describe(worker, &info);
+    return info;
+}
+
+// One run of attention per layer and pass: for a token, for a prompt, for many tokens.
+static void counts_what_it_runs(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_model_info model;
+    engine_model_describe(engine_worker_model(worker), &model);
+    engine_session *session = open_session();
+    engine_worker_info before = counts(), after;
+    int32_t ids[100] = {0};
+    engine_feed feed = {.session = session, .ids = ids, .count = 100};
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+    after = counts();
+    assert_int_equal(after.passes - before.passes, 1);
+    assert_int_equal(after.attention_runs - before.attention_runs, model.layers);
+    int64_t runs = after.runs - before.runs;
+    engine_generation wish = {.max_tokens = TOKENS, .ignore_end = true};
+    engine_result result;
+    assert_true(engine_generate(session, ids, 100, &wish, &result, &err));
+    before = after;
+    after = counts();
+    assert_int_equal(after.passes - before.passes, TOKENS - 1);
+    assert_int_equal(after.attention_runs - before.attention_runs, (TOKENS - 1) * model.layers);
+    // Every pass is the same runs, and every token one more: that of the sampler.
+    assert_int_equal(after.runs - before.runs, (TOKENS - 1) * runs + TOKENS);
+    engine_session_close(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_no_memory_between_tokens),
         cmocka_unit_test(one_call_gives_what_many_give),
+        cmocka_unit_test(counts_what_it_runs),
     };
     return cmocka_run_group_tests_name("generate", tests, open_all, close_all);
 }
