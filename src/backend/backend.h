@@ -61,6 +61,9 @@ struct weft__backend {
     bool (*is_host)(const weft_context *context, const void *pointer); // may the host read it?
     weft_status (*allocate)(weft_context *context, weft_memory_kind kind, size_t bytes, void **out);
     void (*release)(weft_context *context, void *memory);
+    // Lets the device reach memory of the host where it lies, whole pages of it. NULL: it does anyway.
+    weft_status (*lend)(weft_context *context, void *memory, size_t bytes);
+    void (*take_back)(weft_context *context, void *memory);
     weft_status (*copy)(weft_context *context, void *to, const void *from, size_t bytes,
                         weft_stream *stream);
     weft_status (*fill)(weft_context *context, void *to, unsigned char byte, size_t bytes,

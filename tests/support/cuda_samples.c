@@ -15,6 +15,8 @@ static union {
     weft_activation_desc activation;
     weft_softmax_desc softmax;
     weft_rope_desc rope;
+    weft_kv_append_desc kv;
+    weft_sample_desc sample;
 } descs[MOST];
 
 #define ADD(OP, ...)                                                                               \
@@ -42,10 +44,26 @@ static void small_operations(void)
                                    .rope = {.style = (weft_rope_style)style, .base = 10000}});
 }
 
+static void caches_and_tokens(void)
+{
+    static const weft_rope_params ropes[] = {
+        {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .factor = 1},
+        {.style = WEFT_ROPE_INTERLEAVED, .base = 10000, .factor = 1}};
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
+    for (int i = 0; i < 9; i++)
+        ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
+                                      .layout = {dtypes[i / 3], 8, 128, 16},
+                                      .rope = i % 3 ? &ropes[i % 3 - 1] : NULL,
+                                      .num_q_heads = 32});
+    ADD(sample, (weft_sample_desc){.max_rows = 4, .vocab = 128256});
+}
+
 int cuda_num_samples(void)
 {
-    if (num_samples == 0)
+    if (num_samples == 0) {
         small_operations();
+        caches_and_tokens();
+    }
     return num_samples;
 }
 

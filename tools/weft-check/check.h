@@ -19,6 +19,7 @@
 
 struct check_case {
     weft_context *context;             // limited to the level under test
+    weft_context *reference;           // where references run: the CPU, or NULL, the same context
     const struct weft__kernel *kernel; // the row under test
     weft_dtype format;                 // --format, or WEFT_DTYPE_NONE
     uint64_t seed;                     // prints with a failure; --seed replays it
@@ -76,6 +77,9 @@ void check_written_rows(struct check_case *c, const float *output, int64_t rows,
 // Name of the reference that the kernel under test is held against: its own with the instruction set
 // exchanged for "ref". For operations whose reference goes by another name, say so in the check.
 const char *check_reference(const struct check_case *c, char name[64]);
+
+// Where the kernel of that name runs: references on the CPU.
+weft_context *check_context(const struct check_case *c, const char *variant);
 
 // The verdict: |got - want| <= bound, NaN only where NaN is wanted. Words the first failure of a case
 // with `what` and `at`.

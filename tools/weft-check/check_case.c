@@ -40,8 +40,18 @@ void check_fail(struct check_case *c, const char *format, ...)
     va_end(arguments);
 }
 
+weft_context *check_context(const struct check_case *c, const char *variant)
+{
+    size_t length = strlen(variant);
+    bool is_reference = length > 4 && strcmp(variant + length - 4, "_ref") == 0;
+    return is_reference && c->reference ? c->reference : c->context;
+}
+
+// On a device a call has only started when it returns.
 bool check_ok(struct check_case *c, weft_status status, const char *what)
 {
+    if (status == WEFT_OK && c->reference)
+        status = weft_stream_synchronize(c->context, NULL);
     if (status != WEFT_OK)
         check_fail(c, "%s: %s (%s)", what, weft_status_text(status), weft_error_text(c->context));
     return status == WEFT_OK;

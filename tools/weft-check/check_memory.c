@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/backend/context.h"
 #include "src/base/half.h"
 
 enum { CANARY_BYTE = 0xa5 };
@@ -20,7 +21,15 @@ struct check_memory {
     struct check_memory *next;
     unsigned char *mapping, *data;
     size_t mapping_bytes, bytes;
+    bool lent; // to the device of the case
 };
+
+// Lets a device reach a buffer where it lies, so that it ends at a guard page for the device too.
+static bool lend(const struct check_case *c, void *mapping, size_t bytes)
+{
+    const struct weft__backend *backend = c->context->backend;
+    return backend->lend && backend->lend(c->context, mapping, bytes) == WEFT_OK;
+}
 
 void *check_buffer(struct check_case *c, size_t bytes, size_t align)
 {
@@ -35,7 +44,8 @@ void *check_buffer(struct check_case *c, size_t bytes, size_t align)
     memset(mapping, CANARY_BYTE, body);
     for (size_t i = 0; i < bytes; i++)
         data[i] = (unsigned char)check_bits(c);
-    *memory = (struct check_memory){c->memory, mapping, data, body + page, bytes};
+    *memory = (struct check_memory){c->memory, mapping, data, body + page, bytes, false};
+    memory->lent = lend(c, mapping, body);
     c->memory = memory;
     return data;
 }
@@ -100,6 +110,8 @@ void check_memory_close(struct check_case *c)
         struct check_memory *memory = c->memory;
         c->memory = memory->next;
         check_canaries(c, memory);
+        if (memory->lent)
+            c->context->backend->take_back(c->context, memory->mapping);
         munmap(memory->mapping, memory->mapping_bytes);
         free(memory);
     }

@@ -27,6 +27,7 @@ static check_fn *const checks[] = {
 
 struct options {
     const char *op, *isa, *variant, *backend;
+    const struct weft__backend *table; // of that name
     weft_dtype format;
     int cases;
     uint64_t seed;
@@ -48,7 +49,7 @@ static const char usage[] =
     "tells how far from exact it comes (linear: |error| over sum |w||x|).\n"
     "\n"
     "  --op OP          only this operation: linear, attention, kv, norm, rope, ...\n"
-    "  --backend B      cpu (default)\n"
+    "  --backend B      cpu (default) or cuda, whose kernels are held against the CPU's reference\n"
     "  --format F       only problems of this weight or KV format, e.g. q4_k, bf16\n"
     "  --isa I          only kernels of this instruction set: ref, avx2, avx512, neon, ...\n"
     "  --variant V      only the kernel of this name\n"
@@ -74,7 +75,7 @@ static bool wanted(const struct options *options, const struct weft__kernel *row
 {
     return (!options->op || strcmp(options->op, row->op) == 0) &&
            (!options->variant || strcmp(options->variant, row->name) == 0) &&
-           (!options->isa || strcmp(options->isa, weft__cpu_level_name(row->level)) == 0);
+           (!options->isa || strcmp(options->isa, options->table->level_name(row->level)) == 0);
 }
 
 static void print_failure(const struct check_case *c)
@@ -87,7 +88,7 @@ static void print_failure(const struct check_case *c)
 static void print_kernel(const struct options *options, const struct weft__kernel *row,
                          const struct tally *tally, double worst, double distance)
 {
-    const char *isa = weft__cpu_level_name(row->level);
+    const char *isa = options->table->level_name(row->level);
     if (options->json)
         printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"passed\":%ld,\"failed\":%ld,"
                "\"worst\":%.4g,\"distance\":%.4g}\n",
@@ -110,14 +111,20 @@ static uint64_t hash(const char *text)
     return h;
 }
 
+// Where kernels run, in turn, and where references do (NULL: at the same place).
+struct places {
+    weft_context *contexts[3], *reference;
+};
+
 // Checks one kernel with contexts of 1, 2 and 3 threads in turn.
 static struct tally check_kernel(const struct options *options, const struct weft__kernel *row,
-                                 check_fn *check, weft_context *const contexts[3])
+                                 check_fn *check, const struct places *at)
 {
     struct tally tally = {0};
     double worst = 0, distance = 0;
     for (int i = 0; i < options->cases; i++) {
-        struct check_case c = {.context = contexts[(options->seed + (uint64_t)i) % 3],
+        struct check_case c = {.context = at->contexts[(options->seed + (uint64_t)i) % 3],
+                               .reference = at->reference,
                                .kernel = row,
                                .format = options->format,
                                .seed = options->seed + (uint64_t)i,
@@ -155,35 +162,79 @@ static bool open_contexts(const char *level, weft_context *contexts[3])
     return true;
 }
 
-static bool check_level(const struct options *options, enum weft__isa isa, struct tally *total)
+// One row of a table: lists, measures or checks it.
+static bool check_row(const struct options *options, enum weft__op op,
+                      const struct weft__kernel *row, const struct places *at, struct tally *total)
 {
-    weft_context *contexts[3];
-    if (!open_contexts(weft__cpu_level_name((int32_t)isa), contexts))
-        return false;
+    if (options->list) {
+        printf("%-11s %s\n", row->op, row->name);
+        return true;
+    }
+    if (options->bench)
+        return check_bench(row, options->json) == 0;
+    struct tally tally = check_kernel(options, row, checks[op], at);
+    total->passed += tally.passed;
+    total->failed += tally.failed;
+    return true;
+}
+
+// All rows of the backend of that level (-1: all that the context can run).
+static bool check_rows(const struct options *options, int32_t level, const struct places *at,
+                       struct tally *total)
+{
+    const struct weft__backend *backend = options->table;
     for (int op = 0; op < WEFT__OP_COUNT; op++) {
-        const struct weft__kernel_table *table = weft__backend_cpu.tables[op];
+        const struct weft__kernel_table *table = backend->tables[op];
         for (int32_t i = 0; i < table->count; i++) {
             const struct weft__kernel *row =
                 (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
-            if (row->level != (int32_t)isa || !wanted(options, row))
-                continue;
-            if (options->list) {
-                printf("%-11s %s\n", row->op, row->name);
-                continue;
-            }
-            if (options->bench) {
-                if (check_bench(row, options->json) != 0)
-                    return false;
-                continue;
-            }
-            struct tally tally = check_kernel(options, row, checks[op], contexts);
-            total->passed += tally.passed;
-            total->failed += tally.failed;
+            bool meant = level < 0 ? backend->fits(at->contexts[0], row) : row->level == level;
+            if (meant && wanted(options, row) &&
+                !check_row(options, (enum weft__op)op, row, at, total))
+                return false;
         }
     }
-    for (int i = 0; i < 3; i++)
-        weft_context_destroy(contexts[i]);
     return true;
+}
+
+static bool check_level(const struct options *options, enum weft__isa isa, struct tally *total)
+{
+    struct places at = {.reference = NULL};
+    if (!open_contexts(weft__cpu_level_name((int32_t)isa), at.contexts))
+        return false;
+    bool done = check_rows(options, (int32_t)isa, &at, total);
+    for (int i = 0; i < 3; i++)
+        weft_context_destroy(at.contexts[i]);
+    return done;
+}
+
+static bool check_cpu(const struct options *options, struct tally *total)
+{
+    uint32_t mask = weft__cpu_isa_mask();
+    const char *limit = getenv("WEFT_CPU");
+    if (limit && *limit)
+        weft__cpu_lower(&mask, limit);
+    for (enum weft__isa isa = 0; isa < WEFT__ISA_COUNT; isa++)
+        if (mask >> isa & 1 && !check_level(options, isa, total))
+            return false;
+    return true;
+}
+
+static bool check_cuda(const struct options *options, struct tally *total)
+{
+    weft_context_desc desc = {.size = sizeof desc, .device = WEFT_DEVICE_CUDA};
+    struct places at = {.reference = NULL};
+    if (weft_context_create(NULL, &at.reference) != WEFT_OK ||
+        weft_context_create(&desc, &at.contexts[0]) != WEFT_OK) {
+        fprintf(stderr, "weft-check: %s\n", weft_error_text(NULL));
+        weft_context_destroy(at.reference);
+        return false;
+    }
+    at.contexts[1] = at.contexts[2] = at.contexts[0];
+    bool done = check_rows(options, -1, &at, total);
+    weft_context_destroy(at.contexts[0]);
+    weft_context_destroy(at.reference);
+    return done;
 }
 
 // Returns -1 to go on, or an exit status.
@@ -226,18 +277,23 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         return bad_usage("unexpected argument ", argv[optind]);
-    if (strcmp(options.backend, "cpu") != 0)
-        return bad_usage("this build has no backend ", options.backend);
+    bool is_cuda = strcmp(options.backend, "cuda") == 0;
+    if (!is_cuda && strcmp(options.backend, "cpu") != 0)
+        return bad_usage("unknown backend ", options.backend);
+    const char *why = "";
+    options.table = is_cuda ? weft__backend_cuda(&why) : &weft__backend_cpu;
+    if (!options.table) {
+        fprintf(stderr, "weft-check: %s\n", why);
+        return 1;
+    }
 
-    check_catch_crashes();
-    uint32_t mask = weft__cpu_isa_mask();
+    uint32_t every = ~0u;
     const char *limit = getenv("WEFT_CPU");
-    const char *wrong = limit && *limit ? weft__cpu_lower(&mask, limit) : NULL;
-    if (wrong)
-        return bad_usage("WEFT_CPU is ", wrong);
-    for (enum weft__isa isa = 0; isa < WEFT__ISA_COUNT; isa++)
-        if (mask >> isa & 1 && !check_level(&options, isa, &total))
-            return 1;
+    if (limit && *limit && !weft__cpu_lower(&every, limit))
+        return bad_usage("unknown instruction set in WEFT_CPU: ", limit);
+    check_catch_crashes();
+    if (!(is_cuda ? check_cuda : check_cpu)(&options, &total))
+        return 1;
     if (options.list || options.bench)
         return 0;
     printf("%ld passed, %ld failed\n", total.passed, total.failed);

@@ -124,3 +124,21 @@ weft_status weft__cuda_fill(weft_context *context, void *to, unsigned char byte,
     weft__cuda_leave(cuda, entered);
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_fail(context, result, "a fill");
 }
+
+weft_status weft__cuda_lend(weft_context *context, void *memory, size_t bytes)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    bool entered = weft__cuda_enter(cuda);
+    CUresult result = cuda->driver->host_register(memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    weft__cuda_leave(cuda, entered);
+    return result == CUDA_SUCCESS ? WEFT_OK
+                                  : weft__cuda_fail(context, result, "registering host memory");
+}
+
+void weft__cuda_take_back(weft_context *context, void *memory)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    bool entered = weft__cuda_enter(cuda);
+    cuda->driver->host_unregister(memory);
+    weft__cuda_leave(cuda, entered);
+}

@@ -96,6 +96,8 @@ typedef struct CUlaunchConfig {
     X(memory_free, cuMemFree_v2, (CUdeviceptr pointer))                                            \
     X(pinned_allocate, cuMemHostAlloc, (void **pointer, size_t bytes, unsigned flags))             \
     X(pinned_free, cuMemFreeHost, (void *pointer))                                                 \
+    X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))           \
+    X(host_unregister, cuMemHostUnregister, (void *memory))                                        \
     X(pointer_attribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr pointer)) \
     X(copy, cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))      \
     X(fill, cuMemsetD8Async, (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))  \

@@ -5,16 +5,13 @@
 #include <weft/activation.h>
 
 #include "src/kernels/activation/activation_device.h"
+#include "src/kernels/activation/activation_kernel.h"
 #include "src/kernels/cuda/launch.h"
 
-struct row {
-    struct weft__kernel base;
-    weft_activation_kind kind;
-};
-
-static const struct row rows[] = {
+// As the CPU's rows begin, so that tools read them alike.
+static const struct weft__activation_kernel rows[] = {
 #define X(name, value, level)                                                                      \
-    {{"activation", "activation_" #name "_" #level, WEFT__CUDA_##level}, value},
+    {.base = {"activation", "activation_" #name "_" #level, WEFT__CUDA_##level}, .kind = value},
 #include "src/kernels/activation/activation_cuda.def"
 #undef X
 };
@@ -32,7 +29,7 @@ struct launch {
 
 static bool serves(const struct weft__kernel *row, const void *desc)
 {
-    return ((const struct row *)(const void *)row)->kind ==
+    return ((const struct weft__activation_kernel *)(const void *)row)->kind ==
            ((const weft_activation_desc *)desc)->kind;
 }
 

@@ -371,7 +371,7 @@ void weft__attention_check(struct check_case *c)
                p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.mask ? "full" : "causal",
                p.desc.window, p.desc.softcap, p.desc.num_splits, p.desc.flags, p.args.num_seqs,
                p.q_lens[0], p.kv_lens[0]);
-    if (!check_ok(c, weft_attention_plan(c->context, &p.desc, &plan), "plan"))
+    if (!check_ok(c, weft_attention_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         return;
     p.args.size = sizeof p.args;
     p.args.workspace_bytes = weft_plan_workspace_bytes(plan);

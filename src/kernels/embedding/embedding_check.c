@@ -47,7 +47,7 @@ void weft__embedding_check(struct check_case *c)
         return;
     }
     struct problem p = draw(c);
-    if (check_ok(c, weft_embedding_plan(c->context, &p.desc, &plan), "plan"))
+    if (check_ok(c, weft_embedding_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_embedding_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
     check_written_rows(c, p.args.y, p.args.tokens, p.desc.dim, p.args.y_stride, "y");

@@ -224,7 +224,7 @@ void weft__kv_check(struct check_case *c)
                weft_dtype_name(p.desc.layout.dtype), p.desc.layout.num_kv_heads,
                p.desc.layout.head_dim, p.desc.layout.page_size, p.desc.rope != NULL,
                p.frequencies.rotary_dim, p.args.tokens);
-    if (!check_ok(c, weft_kv_append_plan(c->context, &p.desc, &plan), "plan"))
+    if (!check_ok(c, weft_kv_append_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         return;
     if (check_ok(c, weft_kv_append_run(plan, &p.args), "run"))
         for (int64_t token = 0; token < p.args.tokens && !c->failed; token++) {

@@ -208,7 +208,7 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
                    (size_t)p.desc.rows * sizeof(float));
         p.args.residual = p.args.y;
     }
-    if (check_ok(c, weft_linear_plan(c->context, &p.desc, &plan), "plan")) {
+    if (check_ok(c, weft_linear_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan")) {
         p.args.workspace_bytes = weft_plan_workspace_bytes(plan);
         p.args.workspace = check_buffer(c, p.args.workspace_bytes, 64);
         check_ok(c, weft_linear_run(plan, &p.args), "run");

@@ -68,7 +68,7 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
         p.args.x = p.args.y;
     }
     p.desc.variant = variant;
-    if (check_ok(c, weft_norm_plan(c->context, &p.desc, &plan), "plan"))
+    if (check_ok(c, weft_norm_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_norm_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
     check_written_rows(c, p.args.y, p.args.rows, p.desc.dim, p.args.y_stride, "y");

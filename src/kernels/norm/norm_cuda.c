@@ -6,14 +6,12 @@
 
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/norm/norm_device.h"
+#include "src/kernels/norm/norm_kernel.h"
 
-struct row {
-    struct weft__kernel base;
-    weft_norm_kind kind;
-};
-
-static const struct row rows[] = {
-#define X(name, value, level) {{"norm", "norm_" #name "_" #level, WEFT__CUDA_##level}, value},
+// As the CPU's rows begin, so that tools read them alike.
+static const struct weft__norm_kernel rows[] = {
+#define X(name, value, level)                                                                      \
+    {.base = {"norm", "norm_" #name "_" #level, WEFT__CUDA_##level}, .kind = value},
 #include "src/kernels/norm/norm_cuda.def"
 #undef X
 };
@@ -31,7 +29,8 @@ struct launch {
 
 static bool serves(const struct weft__kernel *row, const void *desc)
 {
-    return ((const struct row *)(const void *)row)->kind == ((const weft_norm_desc *)desc)->kind;
+    return ((const struct weft__norm_kernel *)(const void *)row)->kind ==
+           ((const weft_norm_desc *)desc)->kind;
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,

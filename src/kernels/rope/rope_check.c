@@ -95,7 +95,7 @@ void weft__rope_check(struct check_case *c)
         memcpy(y + i * stride, x + i * stride, (size_t)token * sizeof *x);
     check_ok(c, weft_rope_frequencies(&p.desc.rope, p.desc.head_dim, p.frequencies, &p.factor),
              "frequencies");
-    if (check_ok(c, weft_rope_plan(c->context, &p.desc, &plan), "plan"))
+    if (check_ok(c, weft_rope_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_rope_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
     check_written_rows(c, y, p.args.tokens, token, stride, "x");

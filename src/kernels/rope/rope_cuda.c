@@ -6,13 +6,10 @@
 #include "src/kernels/rope/rope_device.h"
 #include "src/kernels/rope/rope_kernel.h"
 
-struct row {
-    struct weft__kernel base;
-    weft_rope_style style;
-};
-
-static const struct row rows[] = {
-#define X(name, value, level) {{"rope", "rope_" #name "_" #level, WEFT__CUDA_##level}, value},
+// As the CPU's rows begin, so that tools read them alike.
+static const struct weft__rope_kernel rows[] = {
+#define X(name, value, level)                                                                      \
+    {.base = {"rope", "rope_" #name "_" #level, WEFT__CUDA_##level}, .style = value},
 #include "src/kernels/rope/rope_cuda.def"
 #undef X
 };
@@ -32,7 +29,7 @@ struct launch {
 
 static bool serves(const struct weft__kernel *row, const void *desc)
 {
-    return ((const struct row *)(const void *)row)->style ==
+    return ((const struct weft__rope_kernel *)(const void *)row)->style ==
            ((const weft_rope_desc *)desc)->rope.style;
 }
 

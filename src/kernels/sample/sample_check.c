@@ -111,7 +111,7 @@ static void run(struct check_case *c, struct problem *p, const char *variant)
     p->args.tokens = check_buffer(c, (size_t)p->args.rows * sizeof(int32_t), 4);
     p->args.logprobs = check_output(c, p->args.rows);
     p->desc.variant = variant;
-    if (!check_ok(c, weft_sample_plan(c->context, &p->desc, &plan), "plan"))
+    if (!check_ok(c, weft_sample_plan(check_context(c, p->desc.variant), &p->desc, &plan), "plan"))
         return;
     p->args.workspace_bytes = weft_plan_workspace_bytes(plan);
     p->args.workspace = check_buffer(c, p->args.workspace_bytes, 64);

@@ -60,7 +60,7 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
         memcpy((float *)p.args.x + row * p.args.x_stride, x + row * p.args.x_stride,
                (size_t)p.desc.dim * sizeof(float));
     p.desc.variant = variant;
-    if (check_ok(c, weft_softmax_plan(c->context, &p.desc, &plan), "plan"))
+    if (check_ok(c, weft_softmax_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_softmax_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
     check_written_rows(c, p.args.x, p.args.rows, p.desc.dim, p.args.x_stride, "x");

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device say to each other about appending to a KV cache.
+#ifndef WEFT_KERNELS_KV_DEVICE_H
+#define WEFT_KERNELS_KV_DEVICE_H
+
+#include <stdint.h>
+
+// A pool of keys or of values; strides in elements.
+struct weft__kv_device_plane {
+    void *data;
+    int64_t page_stride, head_stride, token_stride;
+};
+
+struct weft__kv_device_args {
+    struct weft__kv_device_plane k_pool, v_pool;
+    const void *k, *v;
+    void *q; // or null
+    int64_t k_token_stride, v_token_stride, q_token_stride;
+    const int32_t *slots, *positions;
+    const double *turns; // per position, of every pair; read with ROTATE
+    float factor;
+    int32_t rotary_dim, head_dim, page_size, num_kv_heads;
+};
+
+#endif

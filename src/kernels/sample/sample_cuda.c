@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Sampling on CUDA: its kernels and how they are launched. Workspace, for max_rows rows:
+//
+//      | best [rows][parts] | cleaned logits [rows][vocab] | counts [rows][vocab] |
+#include <stdio.h>
+
+#include <weft/sample.h>
+
+#include "src/base/checked.h"
+#include "src/kernels/cuda/launch.h"
+#include "src/kernels/sample/sample_device.h"
+
+_Static_assert(sizeof(struct weft__sample_device_params) == sizeof(weft_sample_params) &&
+                   offsetof(struct weft__sample_device_params, seed) ==
+                       offsetof(weft_sample_params, seed) &&
+                   offsetof(struct weft__sample_device_params, history) ==
+                       offsetof(weft_sample_params, history),
+               "the device reads weft_sample_params as it lies");
+
+static const struct weft__kernel rows[] = {{"sample", "sample_radix_sm80", WEFT__CUDA_sm80}};
+static const struct weft__kernel_table table = {"sample", rows, sizeof rows[0], 1};
+
+#define CONSTANTS(X) X(X_DTYPE)
+WEFT__CUDA_CONSTANTS(sample, CONSTANTS)
+
+enum { BEST_THREADS = 256, THREADS = 1024 };
+
+struct launch {
+    int32_t vocab;
+    int64_t cleaned_offset, counts_offset;
+};
+
+static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
+                        struct weft__cuda_choice *choice)
+{
+    const weft_sample_desc *desc = opaque_desc;
+    struct launch *launch = choice->launch;
+    weft_status status;
+    if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
+        return status;
+    struct weft__sample_constants constants = {.X_DTYPE = WEFT_F32};
+    weft__cuda_want(choice, "src/kernels/sample/sample_best.cu", "weft_sample_best",
+                    WEFT__CUDA_VALUES(sample, constants));
+    weft__cuda_want(choice, "src/kernels/sample/sample.cu", "weft_sample",
+                    WEFT__CUDA_VALUES(sample, constants));
+    int64_t plane = weft__align_up((int64_t)desc->vocab * desc->max_rows * 4, 256);
+    launch->vocab = desc->vocab;
+    launch->cleaned_offset = weft__align_up(
+        (int64_t)desc->max_rows * WEFT__SAMPLE_PARTS * (int64_t)sizeof(uint64_t), 256);
+    launch->counts_offset = launch->cleaned_offset + plane;
+    choice->workspace_bytes = (size_t)(launch->counts_offset + plane);
+    snprintf(choice->text, sizeof choice->text, " vocab %d rows<=%d", desc->vocab, desc->max_rows);
+    return WEFT_OK;
+}
+
+static int32_t steps(const void *opaque_launch, const void *opaque_args,
+                     struct weft__cuda_step *step)
+{
+    const struct launch *launch = opaque_launch;
+    const weft_sample_args *args = opaque_args;
+    unsigned char *workspace = args->workspace;
+    struct weft__sample_device_args device = {
+        .logits = args->logits,
+        .logits_stride = args->logits_stride,
+        .params = (const struct weft__sample_device_params *)(const void *)args->params,
+        .tokens = args->tokens,
+        .logprobs = args->logprobs,
+        .best = (void *)workspace,
+        .cleaned = (void *)(workspace + launch->cleaned_offset),
+        .counts = (void *)(workspace + launch->counts_offset),
+        .vocab = launch->vocab};
+    weft__cuda_step(&step[0], 0, WEFT__SAMPLE_PARTS, (uint32_t)args->rows, BEST_THREADS, &device,
+                    sizeof device);
+    weft__cuda_step(&step[1], 1, (uint32_t)args->rows, 1, THREADS, &device, sizeof device);
+    step[0].overlap = step[1].overlap = 1;
+    return 2;
+}
+
+const struct weft__cuda_op weft__sample_cuda = {&table, sizeof(struct launch), plan, steps};
