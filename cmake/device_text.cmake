@@ -30,7 +30,8 @@ endif()
 file(GLOB device_files RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/src/kernels/*/*.cu ${PROJECT_SOURCE_DIR}/src/kernels/*/*.cuh
      ${PROJECT_SOURCE_DIR}/src/kernels/*/*_device.h ${PROJECT_SOURCE_DIR}/src/formats/*.h
-     ${PROJECT_SOURCE_DIR}/include/weft/formats.def)
+     ${PROJECT_SOURCE_DIR}/src/formats/*.def ${PROJECT_SOURCE_DIR}/src/formats/iq_grids.c
+     ${PROJECT_SOURCE_DIR}/src/base/half.h ${PROJECT_SOURCE_DIR}/include/weft/formats.def)
 list(SORT device_files)
 set(WEFT_DEVICE_TEXT ${PROJECT_BINARY_DIR}/device_text.c)
 list(JOIN device_files "," device_list)

@@ -13,7 +13,7 @@
     typedef struct weft__##name weft__block_##ID;                                                  \
     static inline void weft__decode_##ID(const void *block, float *y)                              \
     {                                                                                              \
-        weft__##name##_decode(block, y);                                                           \
+        weft__##name##_decode((const struct weft__##name *)block, y);                              \
     }
 
 #endif

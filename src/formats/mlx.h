@@ -37,7 +37,7 @@ static inline void weft__mlx_decode(const uint8_t *codes, int bits, int count, f
     } weft__block_MLX_Q##bits##_G##group;                                                          \
     static inline void weft__decode_MLX_Q##bits##_G##group(const void *block, float *y)            \
     {                                                                                              \
-        weft__mlx_decode(block, bits, group, y);                                                   \
+        weft__mlx_decode((const uint8_t *)block, bits, group, y);                                  \
     }
 
 #define WEFT__MLX_BITS(bits)                                                                       \

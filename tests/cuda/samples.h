@@ -11,6 +11,7 @@ struct cuda_sample {
     char name[96];
     enum weft__op op;
     const void *desc; // settled, as plan->desc; valid until the next call
+    bool seldom;      // compiled only where WEFT_TEST_ALL_KERNELS is set: one of many of its kind
     bool optional;    // may be unsupported on some devices
 };
 

@@ -17,6 +17,7 @@ static union {
     weft_rope_desc rope;
     weft_kv_append_desc kv;
     weft_sample_desc sample;
+    weft_embedding_desc embedding;
 } descs[MOST];
 
 #define ADD(OP, ...)                                                                               \
@@ -32,15 +33,24 @@ static void small_operations(void)
 {
     for (int kind = 0; kind < 2; kind++)
         for (int dim = 100; dim <= 4096; dim += 3996)
-            ADD(norm, (weft_norm_desc){.kind = (weft_norm_kind)kind, .dim = dim, .max_rows = 4});
+            ADD(norm, (weft_norm_desc){.kind = (weft_norm_kind)kind,
+                                       .x_dtype = WEFT_F32,
+                                       .y_dtype = dim == 100 ? WEFT_BF16 : WEFT_F32,
+                                       .weight_dtype = WEFT_F32,
+                                       .dim = dim,
+                                       .max_rows = 4});
     for (int kind = 0; kind < 3; kind++)
-        ADD(activation,
-            (weft_activation_desc){.kind = (weft_activation_kind)kind, .dim = 4096, .max_rows = 4});
-    ADD(softmax, (weft_softmax_desc){.dim = 4096, .max_rows = 4, .scale = 1});
+        ADD(activation, (weft_activation_desc){.kind = (weft_activation_kind)kind,
+                                               .x_dtype = (weft_dtype)(kind + 1),
+                                               .y_dtype = (weft_dtype)(kind + 1),
+                                               .dim = 4096,
+                                               .max_rows = 4});
+    ADD(softmax, (weft_softmax_desc){.dtype = WEFT_F32, .dim = 4096, .max_rows = 4, .scale = 1});
     for (int style = 0; style < 2; style++)
         ADD(rope, (weft_rope_desc){.num_heads = 8,
                                    .head_dim = 128,
                                    .max_tokens = 4,
+                                   .dtype = (weft_dtype)(style + 1),
                                    .rope = {.style = (weft_rope_style)style, .base = 10000}});
 }
 
@@ -55,7 +65,16 @@ static void caches_and_tokens(void)
                                       .layout = {dtypes[i / 3], 8, 128, 16},
                                       .rope = i % 3 ? &ropes[i % 3 - 1] : NULL,
                                       .num_q_heads = 32});
-    ADD(sample, (weft_sample_desc){.max_rows = 4, .vocab = 128256});
+    for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
+        ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
+                                             .rows = 1000,
+                                             .dim = 4096,
+                                             .max_tokens = 4,
+                                             .scale = 1,
+                                             .y_dtype = WEFT_F32});
+        samples[num_samples - 1].seldom = i % 8 != 2;
+    }
+    ADD(sample, (weft_sample_desc){.logits_dtype = WEFT_F32, .max_rows = 4, .vocab = 128256});
 }
 
 int cuda_num_samples(void)

@@ -22,9 +22,12 @@ void weft__device_headers(struct weft__device_headers *out)
     out->texts[0] = stdint_text;
     out->names[1] = "stddef.h";
     out->texts[1] = stddef_text;
-    out->count = 2;
+    out->names[2] = "string.h";
+    out->texts[2] = ""; // memcpy is the compiler's
+    out->count = 3;
     for (int32_t i = 0; i < weft__num_device_texts && out->count < WEFT__MOST_DEVICE_TEXTS; i++) {
-        out->names[out->count] = weft__device_texts[i].name;
+        const char *name = weft__device_texts[i].name;
+        out->names[out->count] = strncmp(name, "include/", 8) == 0 ? name + 8 : name;
         out->texts[out->count++] = weft__device_texts[i].text;
     }
 }

@@ -41,8 +41,9 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
         return status;
-    struct weft__activation_constants constants = {
-        .KIND = (int32_t)desc->kind, .X_DTYPE = WEFT_F32, .Y_DTYPE = WEFT_F32};
+    struct weft__activation_constants constants = {.KIND = (int32_t)desc->kind,
+                                                   .X_DTYPE = (int32_t)desc->x_dtype,
+                                                   .Y_DTYPE = (int32_t)desc->y_dtype};
     weft__cuda_want(choice, "src/kernels/activation/activation.cu", "weft_activation",
                     WEFT__CUDA_VALUES(activation, constants));
     launch->dim = desc->dim;

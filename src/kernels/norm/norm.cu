@@ -2,7 +2,7 @@
 // RMSNorm and LayerNorm, one block per row. Sums are f64, as on the CPU: the row's factor is then exact to
 // f32, whatever the range of its elements.
 //
-// Constants: CENTRED (LayerNorm), X_DTYPE, Y_DTYPE, DIM (0: run time)
+// Constants: CENTRED (LayerNorm), X_DTYPE, Y_DTYPE, W_DTYPE (weight and bias), DIM (0: run time)
 #include "src/kernels/cuda/block.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -27,8 +27,9 @@ extern "C" __global__ void weft_norm(const struct weft__norm_device_args args)
     let_next_start();
     for (int64_t i = threadIdx.x; i < dim; i += blockDim.x) {
         double x = (element<X_DTYPE>(args.x, x0 + i) - mean) * scale;
-        double weight = args.weight ? (double)args.weight[i] + args.weight_offset : 1;
-        double bias = CENTRED && args.bias ? args.bias[i] : 0;
+        double weight =
+            args.weight ? (double)element<W_DTYPE>(args.weight, i) + args.weight_offset : 1;
+        double bias = CENTRED && args.bias ? element<W_DTYPE>(args.bias, i) : 0;
         set_element<Y_DTYPE>(args.y, y0 + i, (float)(x * weight + bias));
     }
 }

@@ -18,7 +18,7 @@ static const struct weft__norm_kernel rows[] = {
 static const struct weft__kernel_table table = {"norm", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X) X(CENTRED) X(X_DTYPE) X(Y_DTYPE) X(DIM)
+#define CONSTANTS(X) X(CENTRED) X(X_DTYPE) X(Y_DTYPE) X(W_DTYPE) X(DIM)
 WEFT__CUDA_CONSTANTS(norm, CONSTANTS)
 
 struct launch {
@@ -44,8 +44,9 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     // Dimensions of models are few: compiled in. Others share one kernel.
     int32_t dim = desc->dim % 64 == 0 && desc->dim <= 65536 ? (int32_t)desc->dim : 0;
     struct weft__norm_constants constants = {.CENTRED = desc->kind == WEFT_NORM_LAYER,
-                                             .X_DTYPE = WEFT_F32,
-                                             .Y_DTYPE = WEFT_F32,
+                                             .X_DTYPE = (int32_t)desc->x_dtype,
+                                             .Y_DTYPE = (int32_t)desc->y_dtype,
+                                             .W_DTYPE = (int32_t)desc->weight_dtype,
                                              .DIM = dim};
     weft__cuda_want(choice, "src/kernels/norm/norm.cu", "weft_norm",
                     WEFT__CUDA_VALUES(norm, constants));

@@ -8,7 +8,7 @@
 struct weft__norm_device_args {
     const void *x;
     void *y;
-    const float *weight, *bias; // or null
+    const void *weight, *bias; // or null
     int64_t x_stride, y_stride, dim;
     float eps, weight_offset;
 };

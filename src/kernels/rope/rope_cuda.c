@@ -48,7 +48,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return WEFT_EINVAL;
     }
     struct weft__rope_constants constants = {.STYLE = (int32_t)desc->rope.style,
-                                             .X_DTYPE = WEFT_F32};
+                                             .X_DTYPE = (int32_t)desc->dtype};
     weft__cuda_want(choice, "src/kernels/rope/rope.cu", "weft_rope",
                     WEFT__CUDA_VALUES(rope, constants));
     choice->table = launch->frequencies.turns;

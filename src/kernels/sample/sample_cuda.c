@@ -38,7 +38,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    struct weft__sample_constants constants = {.X_DTYPE = WEFT_F32};
+    struct weft__sample_constants constants = {.X_DTYPE = (int32_t)desc->logits_dtype};
     weft__cuda_want(choice, "src/kernels/sample/sample_best.cu", "weft_sample_best",
                     WEFT__CUDA_VALUES(sample, constants));
     weft__cuda_want(choice, "src/kernels/sample/sample.cu", "weft_sample",

@@ -14,6 +14,7 @@ struct weft__sample_device_params {
     uint64_t seed, step;
     const int32_t *history;
     int64_t history_len;
+    uint64_t reserved[4];
 };
 
 enum { WEFT__SAMPLE_PARTS = 32 }; // blocks that look for a row's largest logit

@@ -27,7 +27,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    struct weft__softmax_constants constants = {.X_DTYPE = WEFT_F32};
+    struct weft__softmax_constants constants = {.X_DTYPE = (int32_t)desc->dtype};
     weft__cuda_want(choice, "src/kernels/softmax/softmax.cu", "weft_softmax",
                     WEFT__CUDA_VALUES(softmax, constants));
     launch->dim = desc->dim;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device say to each other about embedding.
+#ifndef WEFT_KERNELS_EMBEDDING_DEVICE_H
+#define WEFT_KERNELS_EMBEDDING_DEVICE_H
+
+#include <stdint.h>
+
+struct weft__embedding_device_args {
+    const void *table;
+    const int32_t *ids;
+    void *y;
+    int64_t table_stride_bytes, y_stride;
+    int64_t rows, row_blocks;
+    float scale;
+};
+
+#endif
