@@ -21,7 +21,9 @@ static const char help[] =
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
-    "  --generate G        tokens to generate after it (default 64)\n"
+    "  --generate G        tokens to generate (default 64)\n"
+    "  --depth D           tokens in the context when generation begins, whatever the prompt was\n"
+    "                      (default: the prompt); others call 0 an empty context\n"
     "  --batch B           sequences (default 1)\n"
     "  --kv-dtype D        format of the KV cache: f16 (default), bf16 or f32\n"
     "  --chunk N           most tokens in one pass over the weights; default 512\n"
@@ -46,6 +48,7 @@ static const bench_column columns[] = {
     {"phase", "phase", -7, 0, 0},
     {"batch", "batch", 5, 0, 0},
     {"prompt", "prompt", 6, 0, 0},
+    {"depth", "depth", 6, 0, 0},
     {"tokens_per_second", "tokens/s", 9, 1, 0},
     {"us_median", "us median", 11, 1, 0},
     {"us_min", "us min", 11, 1, 0},
@@ -64,6 +67,7 @@ typedef struct request {
     const char *shape, *path;
     weft_dtype format;
     int32_t prompt, generate, batch;
+    int32_t depth; // -1: the prompt
     bool verbose;
 } request;
 
@@ -73,6 +77,7 @@ static const bench_option options[] = {
     {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
     {"prompt", BENCH_INT, .offset = offsetof(request, prompt), .low = 1, .high = 1 << 24},
     {"generate", BENCH_INT, .offset = offsetof(request, generate), .low = 1, .high = 1 << 20},
+    {"depth", BENCH_INT, .offset = offsetof(request, depth), .low = 0, .high = 1 << 24},
     {"batch", BENCH_INT, .offset = offsetof(request, batch), .low = 1, .high = MAX_BATCH},
     {"kv-dtype", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_KV_DTYPE},
     {"chunk", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_CHUNK},
@@ -108,7 +113,10 @@ static int parse(request *wish, int argc, char **argv)
         return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
     if (!wish->format)
         wish->format = WEFT_Q4_0;
-    wish->run.options.context_tokens = wish->prompt + wish->generate;
+    if (wish->depth < 0)
+        wish->depth = wish->prompt;
+    int32_t longest = wish->depth + wish->generate;
+    wish->run.options.context_tokens = longest > wish->prompt ? longest : wish->prompt;
     wish->run.options.max_sessions = wish->batch;
     return -1;
 }
@@ -195,11 +203,27 @@ static bool prefill(race *r, bench_time *time, bench_roof *roof)
     return true;
 }
 
+// Brings every session, which holds the prompt, to the depth of the first step.
+static bool reach_depth(race *r)
+{
+    request *wish = r->wish;
+    for (int32_t s = 0; s < wish->batch; s++)
+        engine_session_truncate(r->sessions[s], wish->depth);
+    for (int32_t at = wish->prompt; at < wish->depth; at += wish->prompt) {
+        bench_progress(&wish->run, "context of %d tokens", wish->depth * wish->batch);
+        if (!feed(r, wish->depth - at < wish->prompt ? wish->depth - at : wish->prompt))
+            return false;
+    }
+    return true;
+}
+
 static bool decode(race *r, bench_time *time, bench_roof *roof)
 {
     request *wish = r->wish;
     int32_t between = (wish->generate + 3) / 4;
     *roof = (bench_roof){0};
+    if (!reach_depth(r))
+        return false;
     for (int32_t step = 0; step < wish->generate; step++) {
         if (step % between == 0 && !bench_raise_roof(&wish->run, roof))
             return false;
@@ -251,7 +275,7 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
     const char *format = format_name(r);
     double tokens = (double)wish->batch * (generating ? 1 : wish->prompt);
     // The median step of generation has half of what will be generated behind it.
-    double keys = generating ? wish->prompt + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
+    double keys = generating ? wish->depth + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
     double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
     double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
     double bytes =
@@ -270,6 +294,8 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         weft_context_threads(wish->run.context), "tokens_per_second",
         tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",
         (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
+    if (row)
+        json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
     weft_dtype dtype = weft_dtype_parse(format);
     bool dots = weft_dtype_block_elems(dtype) > 1 && !wish->run.options.exact;
     if (row)
@@ -313,7 +339,8 @@ static bool measure(race *r)
 
 static int model_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {.run = bench_default(self), .prompt = 128, .generate = 64, .batch = 1};
+    request wish = {
+        .run = bench_default(self), .prompt = 128, .generate = 64, .depth = -1, .batch = 1};
     race r = {.wish = &wish};
     int status = parse(&wish, argc, argv);
     if (status >= 0)

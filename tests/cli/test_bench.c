@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // weft bench: every benchmark runs on a small problem and prints the rows that scripts rely on.
 #define _XOPEN_SOURCE 700
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -234,6 +235,30 @@ static void model(void **state)
     release(rows, count);
 }
 
+// Generation apart from the prompt: what a step reads grows with the depth alone.
+static void model_at_a_depth(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    static const char *const depths[] = {"6", "0", "5", "20"};
+    double first = 0;
+    for (int i = 0; i < 4; i++) {
+        size_t count = ROWS_OF(rows, "model", "--model", "tiny.gguf", "--prompt", "6", "-n", "4",
+                               "-d", depths[i], "--working-set", "1");
+        assert_int_equal(count, 2);
+        double depth = atof(depths[i]), bytes = number(rows[1], "bytes_per_token");
+        assert_int_equal(number(rows[0], "depth"), 0);
+        assert_int_equal(number(rows[1], "depth"), depth);
+        assert_int_equal(number(rows[0], "bytes_per_token") > 0, 1);
+        if (i == 0)
+            first = bytes;
+        // One head of 64 in f16, keys and values.
+        if (!(fabs(bytes - first - (depth - 6) * 2 * 64 * 2) < 1))
+            fail_msg("%g bytes at depth %g, %g at 6", bytes, depth, first);
+        release(rows, count);
+    }
+}
+
 // People see a heading and aligned lines.
 static void table(void **state)
 {
@@ -261,6 +286,7 @@ int main(void)
         cmocka_unit_test(attention),
         cmocka_unit_test(attention_of_a_triangle),
         cmocka_unit_test(model),
+        cmocka_unit_test(model_at_a_depth),
         cmocka_unit_test(table),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
