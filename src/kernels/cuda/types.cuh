@@ -57,9 +57,13 @@ DEVICE uint32_t floats_bf16x2(float low, float high)
     return pair;
 }
 
-DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t selector)
+// Four bytes out of eight, a place of 4 bits each; the top bit of a place takes only the byte's sign, eight
+// times (__byte_perm would drop that bit).
+DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t places)
 {
-    return __byte_perm(a, b, selector);
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(places));
+    return bytes;
 }
 
 #endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device text of attention agree on. Plain C, fixed widths; pointers are device
+// pointers, strides in elements.
+//
+// Division of a decode run, made on the device from the lengths, so that a graph replays with new ones:
+// an item is (sequence, KV head, 16 rows of queries); its keys come in tiles of WEFT_KEYS. All tiles of all items
+// form one list, sequence by sequence; block i of G takes the share [i * per, (i + 1) * per). An item that
+// lies in one share is finished by its block. Of others each block leaves a state in a slot:
+//
+//      slot 2 i      the item began in an earlier block
+//      slot 2 i + 1  it began in block i
+//
+//      slot: float acc[16][head_dim], largest[16], sum[16]      (units of log2, as on the CPU)
+//
+// and the block that arrives last (counted where the item began) merges the slots in their order.
+#ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
+#define WEFT_KERNELS_ATTENTION_DEVICE_H
+
+#include <stdint.h>
+
+enum { WEFT__ATTENTION_ROWS = 16 };
+
+struct weft__attention_plane {
+    const void *data;
+    int64_t page_stride, head_stride, token_stride;
+};
+
+struct weft__attention_device_args {
+    const void *q;
+    int64_t q_token_stride, q_head_stride;
+    void *out;
+    int64_t out_token_stride, out_head_stride;
+    float *lse; // [tokens][num_q_heads] or NULL
+    struct weft__attention_plane k, v;
+    const int32_t *cu_q_lens, *kv_lens;
+    const int32_t *page_table; // row b at b * page_table_stride, or at page_starts[b]
+    const int32_t *page_starts;
+    int64_t page_table_stride;
+    float *slots;
+    uint32_t *counters; // [block], zero before the first run, left at zero
+    int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
+    int32_t causal, window; // window 0 = none
+    int32_t min_share;      // tiles a block takes at least
+    float scale, softcap;
+};
+
+// Floats of a slot.
+static inline int64_t weft__attention_slot_floats(int32_t head_dim)
+{
+    return WEFT__ATTENTION_ROWS * ((int64_t)head_dim + 2);
+}
+
+#endif

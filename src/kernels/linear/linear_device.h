@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device text of linear agree on: argument structs, the packed weights and the
+// rounded activations. Plain C, fixed widths; pointers are device pointers.
+//
+// Packed weights of a block format: tiles of 16 rows by 256 columns, all tiles of 16 rows one behind
+// the other, then the next 16 rows. A tile takes the bytes of its blocks, no more:
+//
+//      tile   | low bits of the codes | high bits, if any | scales as the format has them |
+//             pair after pair           pair after pair
+//
+// A pair is 64 columns, two units of 32. A lane (r = lane / 4, c = lane % 4) of the warp that reads a
+// pair owns, for word j = 0..3 and unit h = 0..1, the four columns 32 h + 16 (j / 2) + 4 c + 0..3 of row
+// r + 8 (j % 2): just the A fragment of mma m16n8k32. Where its bits are, byte b of 4:
+//
+//      4 bits     low  [pair][lane][j] words, bits 8 b + 4 h      (value in a table: bits 4 b + 16 h)
+//      5, 6 bits  the low four likewise; high [pair][lane] a word, bit 8 b + 2 j + h;
+//                 high [pair][lane][h] words, bits 8 b + 2 j
+//      2, 3 bits  low  [pair][lane][h] words, bits 8 b + 2 j; high as for 5 bits
+//      8 bits     low  [unit][lane][j] words, bits 8 b
+//
+// Rows are padded to 16 and columns to 64 with zero codes and zero scales. Only formats with blocks of
+// 32 have a last tile of fewer than 4 pairs.
+//
+// Rounded activations, the same for all formats: a row is
+//
+//      int8 [cols / 64][c][h][half][4]   column 64 p + 32 h + 16 half + 4 c + b
+//      {f32 scale; int16 sum, sum}       per 32 columns: sums of the first and the second sixteen
+//
+// with cols padded to 64 by zeros, and behind all rows, for a norm, f32 [row][cols / 32] sums of squares.
+#ifndef WEFT_KERNELS_LINEAR_DEVICE_H
+#define WEFT_KERNELS_LINEAR_DEVICE_H
+
+#include <stdint.h>
+
+enum {
+    WEFT__LINEAR_MAX_PARTS = 4,
+    WEFT__LINEAR_TILE_ROWS = 16,
+    WEFT__LINEAR_TILE_COLS = 256,
+    WEFT__LINEAR_PAIR_COLS = 64,
+};
+
+// Bytes of a rounded row without its squares; offset of the squares of row 0 behind `rows` rows.
+static inline int64_t weft__linear_rounded_stride(int64_t cols)
+{
+    return (cols + 63) / 64 * 80;
+}
+
+static inline int64_t weft__linear_rounded_bytes(int64_t rows, int64_t cols)
+{
+    return rows * (weft__linear_rounded_stride(cols) + (cols + 63) / 64 * 8);
+}
+
+// Bytes of the packed weights, given bytes and columns of a block.
+static inline int64_t weft__linear_packed_bytes(int64_t rows, int64_t cols, int64_t block_bytes,
+                                                int64_t block_elems)
+{
+    return (rows + 15) / 16 * 16 * ((cols + 63) / 64 * 64 / block_elems) * block_bytes;
+}
+
+struct weft__linear_device_part {
+    const void *weight;
+    const float *bias; // or NULL
+    void *y;           // NULL when the result leaves rounded only
+    int64_t y_stride;
+    int64_t weight_stride_bytes; // matrices that are not packed
+    int32_t rows;
+    int32_t first_group; // of the groups of rows that blocks take in turn
+};
+
+struct weft__linear_device_args {
+    struct weft__linear_device_part part[WEFT__LINEAR_MAX_PARTS];
+    const void *x;    // rounded, or numbers
+    int64_t x_stride; // bytes when rounded, else elements
+    const float *squares; // of the norm before, [batch][cols / 32]; or NULL
+    const void *residual;
+    int64_t residual_stride;
+    void *rounded;            // leaves as int8 for the next layer; or NULL
+    const float *next_weight; // of the norm that the next layer begins with; or NULL
+    float *next_squares;      // [batch][rows / 32], with next_weight
+    int64_t rounded_stride;
+    int32_t batch, cols, num_parts, num_groups;
+    float alpha, norm_eps, next_weight_plus;
+};
+
+struct weft__linear_round_args {
+    const void *x; // [batch][cols] of WEFT_X_DTYPE
+    int64_t x_stride;
+    const float *weight; // of a norm: x * (weight + weight_plus) is rounded; or NULL
+    float *squares;      // of x, with weight; [batch][cols_padded / 32]
+    void *rounded;
+    int64_t rounded_stride;
+    int32_t batch, cols;
+    float weight_plus;
+};
+
+struct weft__linear_pack_args {
+    const void *weight; // rows as the file has them
+    const void *scales, *biases; // other planes of the format, or NULL
+    void *packed;
+    int64_t weight_stride_bytes, scales_stride_bytes;
+    int32_t first_row; // of this piece in the matrix, a multiple of 16
+    int32_t rows;      // of this piece
+    int32_t cols;
+};
+
+#endif

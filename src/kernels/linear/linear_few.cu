@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+// Y = X W^T for up to 16 rows of X, W packed from a block format (linear_device.h).
+//
+// Rounded X (WEFT_EXACT 0): a pair of units, 16 rows by 64 columns, is two or four int8 products on tensor
+// cores whatever the number of rows of X up to 8; their int32 results start at the bits of 1.5 * 2^23
+// plus offset * sum(x), so that a subtraction makes the float and the format's offset costs nothing. Four-bit
+// codes are not shifted: the second unit's are 16 times too large, and its scale of X 16 times too small.
+// Exact X: every product in f32.
+//
+// Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
+// WEFT_EXACT, WEFT_X_DTYPE (exact), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
+#include "src/kernels/linear/linear_tile.cuh"
+
+#define COLUMNS    WEFT_BATCH
+#define SLOT_BYTES ((TILE_BYTES(4) + 15) / 16 * 16)
+
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/mma.cuh"
+#include "src/kernels/linear/linear_device.h"
+
+// Pairs of tile t of a row.
+DEVICE int32_t tile_pairs(int32_t cols, int32_t tile)
+{
+    int32_t left = (cols + 63) / 64 - 4 * tile;
+    return TILE_SUPER || left > 4 ? 4 : left;
+}
+
+DEVICE void tile_copy(const struct weft__linear_device_args *args,
+                      const struct weft__linear_device_part *part, int32_t row_block, int32_t tile,
+                      uint8_t *slot, int32_t lane)
+{
+    int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
+                                   : (int64_t)((args->cols + 63) / 64) * TILE_BYTES(1);
+    const uint8_t *from =
+        (const uint8_t *)part->weight + row_block * row_bytes + (int64_t)tile * TILE_BYTES(4) + lane * 16;
+    int32_t bytes = TILE_BYTES(tile_pairs(args->cols, tile));
+    uint32_t to = shared_address(slot) + lane * 16;
+#pragma unroll
+    for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
+        if (i + lane * 16 < bytes)
+            copy_16_async(to + i, from + i);
+}
+
+#include "src/kernels/linear/linear_stream.cuh"
+
+#if WEFT_EXACT
+#define ACCUMULATORS (2 * COLUMNS)
+#elif WEFT_BATCH == 1
+#define ACCUMULATORS 2
+#else
+#define ACCUMULATORS (COLUMNS / 2)
+#endif
+
+#if WEFT_EXACT
+
+DEVICE float load_x(const void *x, int64_t index)
+{
+#if WEFT_X_DTYPE == 2
+    return f16_float(((const uint16_t *)x)[index]);
+#elif WEFT_X_DTYPE == 3
+    return bits_float((uint32_t)((const uint16_t *)x)[index] << 16);
+#else
+    return ((const float *)x)[index];
+#endif
+}
+
+// X in shared memory: [row][columns of the block's tiles], zeros past cols.
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    int32_t width = s->tiles * 256, col0 = s->tile0 * 256;
+    for (int32_t n = 0; n < args->batch; n++)
+        for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS)
+            ((float *)shared_x())[n * width + i] =
+                col0 + i < args->cols ? load_x(args->x, n * args->x_stride + col0 + i) : 0.0f;
+}
+
+DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t factor,
+                          const float scale[2][SIXTEENS], const float add[2][SIXTEENS], const float *x,
+                          int32_t width, int32_t batch, float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t n = 0; n < COLUMNS; n++) {
+        if (n >= batch)
+            break;
+#pragma unroll
+        for (int32_t j = 0; j < 4; j++) {
+            float4 v = *(const float4 *)(x + n * width + j / 2 * 16);
+            float xs[4] = {v.x, v.y, v.z, v.w}, dot = 0, sum = 0;
+#pragma unroll
+            for (int32_t b = 0; b < 4; b++) {
+                int32_t code = (int32_t)(a[j] << (24 - 8 * b));
+                code = TILE_SIGNED ? code >> 24 : (int32_t)((uint32_t)code >> 24);
+                if (TILE_TABLE)
+                    code -= (int32_t)(below[j] >> 8 * b & 255u);
+                dot = fmaf((float)(code + factor * TILE_OFFSET), xs[b], dot);
+                sum += xs[b];
+            }
+            const int32_t g = j / 2 % SIXTEENS;
+            acc[2 * n + j % 2] = fmaf(dot, scale[j % 2][g] * (1.0f / (float)factor), acc[2 * n + j % 2]);
+#if TILE_MIN
+            acc[2 * n + j % 2] = fmaf(sum, add[j % 2][g], acc[2 * n + j % 2]);
+#endif
+        }
+    }
+}
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    struct tile_scales scales;
+    tile_scales_load(&scales, slot, pairs, r);
+    const float *x = (const float *)shared_x() + tile * 256 + 4 * c;
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        if (p >= pairs)
+            break;
+        uint32_t a[2][4], below[2][4];
+        pair_codes(slot, pairs, p, s->lane, a, below);
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            float scale[2][SIXTEENS], add[2][SIXTEENS];
+            unit_scales(&scales, pairs, p, h, r, scale, add);
+            unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32, s->tiles * 256,
+                          args->batch, acc);
+        }
+    }
+}
+
+// The sums of the four lanes of a row.
+DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++) {
+        float total = warp_sum(acc[i], 4);
+        if (s->lane % 4 == 0)
+            sums[(s->warp * COLUMNS + i / 2) * SUM_STRIDE + i % 2 * 8 + s->lane / 4] = total;
+    }
+}
+
+#else
+
+// X in shared memory: bytes [row][pair][64], then [row][pair][16] of scales and sums, an odd number of pairs
+// a row, which keeps the lanes of a warp in different banks.
+DEVICE int32_t x_pairs(const struct stream *s)
+{
+    return (s->tiles * 4) | 1;
+}
+
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4, stride = x_pairs(s);
+    int32_t pairs = all - first < s->tiles * 4 ? all - first : s->tiles * 4;
+    uint4 *bytes = (uint4 *)shared_x(), *meta = bytes + COLUMNS * stride * 4;
+    int32_t total = args->batch * pairs * 5;
+    for (int32_t i0 = (int32_t)threadIdx.x; i0 < total; i0 += 4 * THREADS) {
+        uint4 piece[4];
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++) {
+            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5), at = i - n * pairs * 5;
+            const uint8_t *row = (const uint8_t *)args->x + n * args->x_stride;
+            if (i < total)
+                piece[k] = __ldcg((const uint4 *)(at < pairs * 4 ? row + first * 64 + at * 16
+                                                                 : row + all * 64 + first * 16 +
+                                                                       (at - pairs * 4) * 16));
+        }
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++) {
+            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5), at = i - n * pairs * 5;
+            if (i < total)
+                *(at < pairs * 4 ? bytes + n * stride * 4 + at : meta + n * stride + at - pairs * 4) =
+                    piece[k];
+        }
+    }
+}
+
+#define MAGIC_BITS 0x4b400000
+#define MAGIC      12582912.0f
+
+// low 16 bits of `sums` times the low byte of `by`, plus high times the next byte, plus c
+DEVICE int32_t sums_times(uint32_t sums, uint32_t by, int32_t c)
+{
+    int32_t d;
+    asm("dp2a.lo.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(sums), "r"(by), "r"(c));
+    return d;
+}
+
+// Scale and sums of a unit of one row of X.
+struct x_meta {
+    float scale;
+    uint32_t sums;
+};
+
+DEVICE struct x_meta x_meta_of(uint4 pair, int32_t h)
+{
+    struct x_meta meta = {bits_float(h ? pair.z : pair.x), h ? pair.w : pair.y};
+    return meta;
+}
+
+// How much the sums of x count in the start of the products of sixteen g (or of the unit).
+DEVICE uint32_t offsets_of(int32_t factor, int32_t g)
+{
+    const uint32_t by = (uint32_t)(TILE_OFFSET * factor) & 255u;
+    return SIXTEENS == 1 ? by | by << 8 : g ? by << 8 : by;
+}
+
+DEVICE int32_t product_start(struct x_meta meta, int32_t factor, int32_t g)
+{
+    return TILE_OFFSET ? sums_times(meta.sums, offsets_of(factor, g), MAGIC_BITS) : MAGIC_BITS;
+}
+
+// scale of x times the sum of its sixteen g (or of the unit), what the format adds is multiplied by
+DEVICE float x_sum(struct x_meta meta, int32_t g)
+{
+    const uint32_t ones = SIXTEENS == 1 ? 0x0101u : g ? 0x0100u : 0x0001u;
+    return (__int_as_float(sums_times(meta.sums, ones, MAGIC_BITS)) - MAGIC) * meta.scale;
+}
+
+// The products of a unit, of its sixteen g where scales are so fine.
+DEVICE void unit_products(int32_t d[4], const uint32_t a[4], int32_t g, uint32_t b0, uint32_t b1)
+{
+    if (SIXTEENS == 2)
+        mma_u8_k16(d, a[2 * g], a[2 * g + 1], g ? b1 : b0);
+    else if (TILE_SIGNED)
+        mma_s8_k32(d, a, b0, b1);
+    else
+        mma_u8_k32(d, a, b0, b1);
+}
+
+#if WEFT_BATCH == 1
+
+// One row of X leaves 7 of the 8 columns of a product free. So the unit u = 0..7 of the tile has column u
+// to itself: all units add up in one product, the columns of x of the other units are zero, and lane (r, c) ends
+// with the dot products of units 2c and 2c + 1. Scales are then a matter of two units a lane, not eight.
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    const uint8_t *bytes = shared_x() + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8;
+    uint4 own = ((const uint4 *)(shared_x() + x_pairs(s) * 64))[tile * 4 + c];
+    uint2 b = *(const uint2 *)bytes;
+    struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
+    int32_t d[SIXTEENS][4], e[SIXTEENS][4];
+#pragma unroll
+    for (int32_t g = 0; g < SIXTEENS; g++) {
+        d[g][0] = d[g][2] = product_start(meta[0], UNIT_FACTOR(0), g);
+        d[g][1] = d[g][3] = product_start(meta[1], UNIT_FACTOR(1), g);
+        e[g][0] = e[g][1] = e[g][2] = e[g][3] = MAGIC_BITS;
+    }
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        uint32_t a[2][4], below[2][4];
+        if (p >= pairs)
+            break;
+        pair_codes(slot, pairs, p, s->lane, a, below);
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            uint32_t b0 = r == 2 * p + h ? b.x : 0, b1 = r == 2 * p + h ? b.y : 0;
+#pragma unroll
+            for (int32_t g = 0; g < SIXTEENS; g++) {
+                unit_products(d[g], a[h], g, b0, b1);
+                if (TILE_TABLE)
+                    unit_products(e[g], below[h], g, b0, b1);
+            }
+        }
+    }
+    if (c >= pairs)
+        return;
+    struct tile_scales scales;
+    tile_scales_load(&scales, slot, pairs, r);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        float scale[2][SIXTEENS], add[2][SIXTEENS];
+        unit_scales(&scales, pairs, c, h, r, scale, add);
+        const float xs = meta[h].scale * (1.0f / (float)UNIT_FACTOR(h));
+#pragma unroll
+        for (int32_t g = 0; g < SIXTEENS; g++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++) {
+                float dot = __int_as_float(d[g][2 * i + h]) - __int_as_float(e[g][2 * i + h]);
+                acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
+#if TILE_MIN
+                acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
+#endif
+            }
+    }
+}
+
+#else
+
+// One unit of 16 rows by the two columns of X that this lane has.
+DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t factor,
+                          const float scale[2][SIXTEENS], const float add[2][SIXTEENS], uint32_t b0,
+                          uint32_t b1, const struct x_meta meta[2], float *acc)
+{
+    float xs[2] = {meta[0].scale * (1.0f / (float)factor), meta[1].scale * (1.0f / (float)factor)};
+#pragma unroll
+    for (int32_t g = 0; g < SIXTEENS; g++) {
+        int32_t d[4], e[4] = {MAGIC_BITS, MAGIC_BITS, MAGIC_BITS, MAGIC_BITS};
+        d[0] = d[2] = product_start(meta[0], factor, g);
+        d[1] = d[3] = product_start(meta[1], factor, g);
+        unit_products(d, a, g, b0, b1);
+        if (TILE_TABLE)
+            unit_products(e, below, g, b0, b1);
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++) {
+            float dot = __int_as_float(d[i]) - __int_as_float(e[i]);
+            acc[i] = fmaf(dot * xs[i % 2], scale[i / 2][g], acc[i]);
+        }
+#if TILE_MIN
+        float sum[2] = {x_sum(meta[0], g), x_sum(meta[1], g)};
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            acc[i] = fmaf(sum[i % 2], add[i / 2][g], acc[i]);
+#endif
+    }
+}
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    int32_t stride = x_pairs(s), last = args->batch - 1;
+    struct tile_scales scales;
+    tile_scales_load(&scales, slot, pairs, r);
+    const uint4 *bytes = (const uint4 *)shared_x() + tile * 16 + c;
+    const uint4 *metas = (const uint4 *)shared_x() + COLUMNS * stride * 4 + tile * 4;
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        if (p >= pairs)
+            break;
+        uint32_t a[2][4], below[2][4];
+        pair_codes(slot, pairs, p, s->lane, a, below);
+        float scale[2][2][SIXTEENS], add[2][2][SIXTEENS];
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++)
+            unit_scales(&scales, pairs, p, h, r, scale[h], add[h]);
+#pragma unroll
+        for (int32_t half = 0; half < COLUMNS / 8; half++) {
+            uint4 b = bytes[min(8 * half + r, last) * stride * 4 + p * 4];
+            uint4 m0 = metas[min(8 * half + 2 * c, last) * stride + p];
+            uint4 m1 = metas[min(8 * half + 2 * c + 1, last) * stride + p];
+            struct x_meta meta[2][2] = {{x_meta_of(m0, 0), x_meta_of(m1, 0)},
+                                        {x_meta_of(m0, 1), x_meta_of(m1, 1)}};
+            unit_multiply(a[0], below[0], UNIT_FACTOR(0), scale[0], add[0], b.x, b.y, meta[0],
+                          acc + 4 * half);
+            unit_multiply(a[1], below[1], UNIT_FACTOR(1), scale[1], add[1], b.z, b.w, meta[1],
+                          acc + 4 * half);
+        }
+    }
+}
+
+#endif
+
+DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
+{
+    int32_t r = s->lane / 4, c = s->lane % 4;
+    float *at = sums + s->warp * COLUMNS * SUM_STRIDE + r;
+#if WEFT_BATCH == 1
+    float top = warp_sum(acc[0], 4), bottom = warp_sum(acc[1], 4);
+    if (c == 0)
+        at[0] = top, at[8] = bottom;
+#else
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++)
+        at[(i / 4 * 8 + 2 * c + i % 2) * SUM_STRIDE + i % 4 / 2 * 8] = acc[i];
+#endif
+}
+
+#endif
+
+#include "src/kernels/linear/linear_run.cuh"
+
+extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
+    weft_linear_few(const __grid_constant__ struct weft__linear_device_args args)
+{
+    stream_run(&args, (args.cols + 255) / 256);
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Y = X W^T for up to 16 rows of X, W of f32, f16 or bf16 as the caller has it (row after row).
+//
+// A tile is 16 rows by 128 bytes. Lane (r, c) owns 16 bytes at chunks c and c + 4 of rows r and r + 8; a
+// row's chunks change places in odd rows (chunk ^ 4), so that a warp's reads meet every bank. Up to 4
+// rows of X: products in f32. More (f16, bf16): tensor cores in tf32, in which both kinds of weights are
+// exact, X in two parts of 11 bits each, error 2^-22 of |w x|; A's columns are numbered as a lane has them:
+// product j of a chunk takes its columns 2j and 2j + 1.
+//
+// Function constants besides those of linear_stream.cuh: WEFT_FORMAT (1 f32, 2 f16, 3 bf16), WEFT_BATCH
+// (1..4, 8, 16), WEFT_X_DTYPE, WEFT_ALIGNED (rows of W begin at multiples of 16 bytes), WEFT_BLOCKS.
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/mma.cuh"
+#include "src/kernels/linear/linear_device.h"
+
+#define COLUMNS    WEFT_BATCH
+#define SLOT_BYTES 2048
+
+enum {
+    ELEMENT = WEFT_FORMAT == 1 ? 4 : 2,
+    TILE_COLUMNS = 128 / ELEMENT,
+    CHUNK = 16 / ELEMENT,
+    TENSOR = COLUMNS > 4,
+    ACCUMULATORS = TENSOR ? COLUMNS / 2 : 2 * COLUMNS,
+};
+
+DEVICE void tile_copy(const struct weft__linear_device_args *args,
+                      const struct weft__linear_device_part *part, int32_t row_block, int32_t tile,
+                      uint8_t *slot, int32_t lane)
+{
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++) {
+        int32_t row = k * 4 + lane / 8, chunk = lane % 8;
+        int32_t source = min(row_block * 16 + row, part->rows - 1), col = tile * TILE_COLUMNS + chunk * CHUNK;
+        const uint8_t *from = (const uint8_t *)part->weight + source * part->weight_stride_bytes +
+                              (int64_t)col * ELEMENT;
+        uint8_t *to = slot + row * 128 + (chunk ^ (row & 1) << 2) * 16;
+#if WEFT_ALIGNED
+        int32_t bytes = (args->cols - col) * ELEMENT;
+        copy_16_async_or_zero(shared_address(to), bytes > 0 ? from : (const uint8_t *)part->weight,
+                              bytes < 0 ? 0 : bytes > 16 ? 16 : bytes);
+#else
+        for (int32_t i = 0; i < CHUNK; i++)
+            if (ELEMENT == 4)
+                ((uint32_t *)to)[i] = col + i < args->cols ? ((const uint32_t *)from)[i] : 0;
+            else
+                ((uint16_t *)to)[i] = col + i < args->cols ? ((const uint16_t *)from)[i] : 0;
+#endif
+    }
+}
+
+#include "src/kernels/linear/linear_stream.cuh"
+
+DEVICE float load_x(const void *x, int64_t index)
+{
+#if WEFT_X_DTYPE == 2
+    return f16_float(((const uint16_t *)x)[index]);
+#elif WEFT_X_DTYPE == 3
+    return bits_float((uint32_t)((const uint16_t *)x)[index] << 16);
+#else
+    return ((const float *)x)[index];
+#endif
+}
+
+// Floats from row to row of X in shared memory; the 4 keep two rows in different banks.
+DEVICE int32_t x_stride(const struct stream *s)
+{
+    return s->tiles * TILE_COLUMNS + 4;
+}
+
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    int32_t width = s->tiles * TILE_COLUMNS, col0 = s->tile0 * TILE_COLUMNS, stride = x_stride(s);
+    for (int32_t n = 0; n < args->batch; n++)
+        for (int32_t i0 = (int32_t)threadIdx.x; i0 < width; i0 += 4 * THREADS) {
+            float piece[4];
+#pragma unroll
+            for (int32_t k = 0; k < 4; k++)
+                piece[k] = col0 + i0 + k * THREADS < args->cols && i0 + k * THREADS < width
+                               ? load_x(args->x, n * args->x_stride + col0 + i0 + k * THREADS)
+                               : 0.0f;
+#pragma unroll
+            for (int32_t k = 0; k < 4; k++)
+                if (i0 + k * THREADS < width)
+                    ((float *)shared_x())[n * stride + i0 + k * THREADS] = piece[k];
+        }
+}
+
+DEVICE void chunk_floats(uint4 chunk, float w[CHUNK])
+{
+#if WEFT_FORMAT == 1
+    w[0] = bits_float(chunk.x), w[1] = bits_float(chunk.y);
+    w[2] = bits_float(chunk.z), w[3] = bits_float(chunk.w);
+#else
+    uint32_t words[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++) {
+        float2 pair = WEFT_FORMAT == 2 ? f16x2_float2(words[i]) : bf16x2_float2(words[i]);
+        w[2 * i] = pair.x, w[2 * i + 1] = pair.y;
+    }
+#endif
+}
+
+DEVICE void x_floats(const float *x, float v[CHUNK])
+{
+#pragma unroll
+    for (int32_t i = 0; i < CHUNK; i += 4) {
+        float4 four = *(const float4 *)(x + i);
+        v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+    }
+}
+
+#if WEFT_BATCH <= 4
+
+DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], const float *x,
+                           int32_t stride, int32_t batch, int32_t r, float acc[ACCUMULATORS])
+{
+    (void)r;
+#pragma unroll
+    for (int32_t n = 0; n < COLUMNS; n++) {
+        float v[CHUNK];
+        x_floats(x + min(n, batch - 1) * stride, v);
+#pragma unroll
+        for (int32_t i = 0; i < CHUNK; i++) {
+            acc[2 * n] = fmaf(top[i], v[i], acc[2 * n]);
+            acc[2 * n + 1] = fmaf(bottom[i], v[i], acc[2 * n + 1]);
+        }
+    }
+}
+
+DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++) {
+        float total = warp_sum(acc[i], 4);
+        if (s->lane % 4 == 0)
+            sums[(s->warp * COLUMNS + i / 2) * SUM_STRIDE + i % 2 * 8 + s->lane / 4] = total;
+    }
+}
+
+#else
+
+DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], const float *x,
+                           int32_t stride, int32_t batch, int32_t r, float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t half = 0; half < COLUMNS / 8; half++) {
+        float v[CHUNK];
+        uint32_t high[CHUNK], low[CHUNK];
+        x_floats(x + min(8 * half + r, batch - 1) * stride, v);
+#pragma unroll
+        for (int32_t i = 0; i < CHUNK; i++) {
+            high[i] = float_bits(v[i]) & 0xffffe000u;
+            low[i] = v[i] == bits_float(high[i]) ? 0 : float_bits(v[i] - bits_float(high[i]));
+        }
+#pragma unroll
+        for (int32_t j = 0; j < CHUNK / 2; j++) {
+            uint32_t a[4] = {float_bits(top[2 * j]), float_bits(bottom[2 * j]),
+                             float_bits(top[2 * j + 1]), float_bits(bottom[2 * j + 1])};
+            mma_tf32(acc + 4 * half, a, high[2 * j], high[2 * j + 1]);
+            mma_tf32(acc + 4 * half, a, low[2 * j], low[2 * j + 1]);
+        }
+    }
+}
+
+DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
+{
+    float *at = sums + s->warp * COLUMNS * SUM_STRIDE + s->lane / 4;
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++)
+        at[(i / 4 * 8 + s->lane % 4 * 2 + i % 2) * SUM_STRIDE + i % 4 / 2 * 8] = acc[i];
+}
+
+#endif
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    int32_t r = s->lane / 4, c = s->lane % 4, swap = (r & 1) << 2;
+    const float *x = (const float *)shared_x() + tile * TILE_COLUMNS;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        float top[CHUNK], bottom[CHUNK];
+        int32_t at = ((c + 4 * i) ^ swap) * 16;
+        chunk_floats(*(const uint4 *)(slot + r * 128 + at), top);
+        chunk_floats(*(const uint4 *)(slot + (r + 8) * 128 + at), bottom);
+        chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), args->batch, r, acc);
+    }
+}
+
+#include "src/kernels/linear/linear_run.cuh"
+
+extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
+    weft_linear_numbers(const __grid_constant__ struct weft__linear_device_args args)
+{
+    stream_run(&args, (args.cols + TILE_COLUMNS - 1) / TILE_COLUMNS);
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// The frame of the kernels for few rows of X: every SM streams tiles of 16 rows of W through rings in
+// shared memory, one ring a warp, and keeps X.
+//
+// Rows of W are taken in groups: 16 outputs, 32 when the result leaves rounded, and of both matrices
+// when a gate follows. The tiles of a block's groups are one long list; warp w of W takes tiles w, w + W,
+// ..., so the memory never sees where a row ends. After a group the warps add up in shared memory and
+// warp n delivers row n of Y while the others go on. With WEFT_SPLIT > 1 the blocks of a cluster share
+// a group, each with a part of the columns.
+//
+// A kernel defines before it includes this: SLOT_BYTES, COLUMNS (rows of X per pass: 1, 4, 8, 16),
+//   tile_copy(args, part, row_block, tile, slot)   asks for a tile of a warp
+// and calls stream_run() with a function that multiplies a tile.
+//
+// Function constants: WEFT_WARPS (a power of two), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
+// 2 GELU, 3 GELU by tanh), WEFT_ROUND (result leaves as int8), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+#ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
+#define WEFT_KERNELS_LINEAR_STREAM_CUH
+
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/warp.cuh"
+#include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_rounding.cuh"
+
+enum {
+    THREADS = WEFT_WARPS * WARP,
+    OUT_BLOCKS = WEFT_ROUND ? 2 : 1,
+    MATRICES = WEFT_GATE ? 2 : 1,
+    GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
+    SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
+    SUM_BLOCK = WEFT_WARPS * COLUMNS * SUM_STRIDE,
+    RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
+    SUMS_BYTES = 2 * GROUP_BLOCKS * SUM_BLOCK * 4,
+    RMS_BYTES = 64,
+};
+
+// Shared memory: rings | sums | 1/rms of the rows of X | X. Offsets instead of pointers in struct stream
+// leave the compiler addresses of 32 bits.
+DEVICE uint8_t *shared_memory()
+{
+    extern __shared__ __align__(128) uint8_t bytes[];
+    return bytes;
+}
+
+DEVICE uint8_t *shared_ring(int32_t warp)
+{
+    return shared_memory() + warp * (WEFT_STAGES * SLOT_BYTES);
+}
+
+DEVICE float *shared_sums()
+{
+    return (float *)(shared_memory() + RING_BYTES);
+}
+
+DEVICE float *shared_rms()
+{
+    return (float *)(shared_memory() + RING_BYTES + SUMS_BYTES);
+}
+
+DEVICE uint8_t *shared_x()
+{
+    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES;
+}
+
+struct stream {
+    int32_t warp, lane;
+    int32_t tile0, tiles;    // the block's part of a row of W
+    int32_t first, step;     // groups first, first + step, ...
+    int32_t group, block, tile, base; // the next tile to ask for
+    int32_t slot;            // the one to ask into
+};
+
+DEVICE void stream_begin(struct stream *s, int32_t row_tiles, int32_t num_groups)
+{
+    s->warp = (int32_t)threadIdx.x / WARP, s->lane = (int32_t)threadIdx.x % WARP;
+    int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
+    int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
+    s->tile0 = rank * share;
+    s->tiles = row_tiles - s->tile0 < share ? row_tiles - s->tile0 : share;
+    s->tiles = s->tiles < 0 ? 0 : s->tiles;
+    s->first = (int32_t)blockIdx.x / WEFT_SPLIT, s->step = (int32_t)gridDim.x / WEFT_SPLIT;
+    s->group = s->first < num_groups ? s->first : num_groups;
+    s->block = s->base = s->slot = 0, s->tile = s->warp;
+}
+
+DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t group)
+{
+    int32_t part = 0;
+    if (!WEFT_GATE)
+        while (part + 1 < args->num_parts && group >= args->part[part + 1].first_group)
+            part++;
+    return part;
+}
+
+// Asks for the warp's next tile; an empty request keeps the count of requests.
+DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *args)
+{
+    while (s->tile >= s->tiles && s->group < args->num_groups) {
+        s->base = (s->base + s->tiles) & (WEFT_WARPS - 1);
+        s->tile = (s->warp - s->base) & (WEFT_WARPS - 1);
+        if (++s->block == GROUP_BLOCKS)
+            s->block = 0, s->group += s->step;
+    }
+    if (s->group < args->num_groups) {
+        int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
+        int32_t row_block = (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+        tile_copy(args, &args->part[part], row_block, s->tile0 + s->tile, shared_ring(s->warp) + s->slot * SLOT_BYTES,
+                  s->lane);
+        s->tile += WEFT_WARPS;
+    }
+    copy_group_end();
+    s->slot = s->slot + 1 == WEFT_STAGES ? 0 : s->slot + 1;
+}
+
+DEVICE void group_barrier()
+{
+    if (WEFT_SPLIT > 1)
+        cluster_barrier();
+    else
+        __syncthreads();
+}
+
+DEVICE float gated(float gate, float up)
+{
+#if WEFT_GATE == 1
+    return gate / (1.0f + expf(-gate)) * up;
+#elif WEFT_GATE == 2
+    return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752f)) * up;
+#elif WEFT_GATE == 3
+    float inner = 0.79788456080286536f * (gate + 0.044715f * gate * gate * gate);
+    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+#else
+    (void)up;
+    return gate;
+#endif
+}
+
+DEVICE float load_number(const void *from, int64_t index)
+{
+#if WEFT_Y_DTYPE == 2
+    return f16_float(((const uint16_t *)from)[index]);
+#elif WEFT_Y_DTYPE == 3
+    return bits_float((uint32_t)((const uint16_t *)from)[index] << 16);
+#else
+    return ((const float *)from)[index];
+#endif
+}
+
+DEVICE void store_number(void *to, int64_t index, float value)
+{
+#if WEFT_Y_DTYPE == 2
+    ((uint16_t *)to)[index] = (uint16_t)floats_f16x2(value, 0);
+#elif WEFT_Y_DTYPE == 3
+    ((uint16_t *)to)[index] = (uint16_t)floats_bf16x2(value, 0);
+#else
+    ((float *)to)[index] = value;
+#endif
+}
+
+// The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of
+// the tiles, warp `base` had the first.
+DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block, int32_t n, int32_t base)
+{
+    const int32_t shares = OUT_BLOCKS == 1 ? 2 : 1; // both halves of the warp help
+    const float *at = sums + block * SUM_BLOCK + n * SUM_STRIDE + s->lane % 16;
+    float total = 0;
+#pragma unroll
+    for (int32_t rank = 0; rank < WEFT_SPLIT; rank++)
+#pragma unroll 8
+        for (int32_t j = shares == 2 ? s->lane / 16 : 0; j < WEFT_WARPS; j += shares) {
+            const float *one = at + ((base + j) & (WEFT_WARPS - 1)) * COLUMNS * SUM_STRIDE;
+            total += WEFT_SPLIT > 1 ? cluster_load(one, (uint32_t)rank) : *one;
+        }
+    return shares == 2 ? total + __shfl_xor_sync(0xffffffffu, total, 16) : total;
+}
+
+// Row n of Y for the group's outputs; a whole warp. base: see stream_sum, of each block of the group.
+DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
+                           const float *sums, int32_t group, int32_t n, const int32_t base[GROUP_BLOCKS])
+{
+    const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
+    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
+    float value[MATRICES];
+#pragma unroll
+    for (int32_t m = 0; m < MATRICES; m++) {
+        float total = stream_sum(s, sums, m, n, base[m]);
+        if (OUT_BLOCKS == 2) {
+            float second = stream_sum(s, sums, MATRICES + m, n, base[MATRICES + m]);
+            total = s->lane < 16 ? total : second;
+        }
+        value[m] = args->alpha * (args->squares ? shared_rms()[n] * total : total);
+        if (part[m].bias && row < part[m].rows)
+            value[m] += part[m].bias[row];
+    }
+    float out = gated(value[0], value[MATRICES - 1]);
+    bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
+    if (args->residual && mine)
+        out += load_number(args->residual, n * args->residual_stride + row);
+    if (part->y && mine)
+        store_number(part->y, n * part->y_stride + row, out);
+#if WEFT_ROUND
+    float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
+    uint8_t *rounded = (uint8_t *)args->rounded + n * args->rounded_stride;
+    round_group(rounded, rounded + (part->rows + 63) / 64 * 64, row / 32, s->lane, out * weight);
+    if (row / 32 % 2 == 0 && row / 32 * 32 + 32 == part->rows)
+        round_group(rounded, rounded + (part->rows + 63) / 64 * 64, row / 32 + 1, s->lane, 0);
+    if (args->next_squares) {
+        float square = warp_sum(out * out, 32);
+        if (s->lane == 0)
+            args->next_squares[n * (part->rows / 32) + row / 32] = square;
+    }
+#endif
+}
+
+// 1/rms of the rows of X, warp n for row n.
+DEVICE void stream_norms(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    if (!args->squares || s->warp >= args->batch)
+        return;
+    for (int32_t n = s->warp; n < args->batch; n += WEFT_WARPS) {
+        const float *squares = args->squares + n * (args->cols / 32);
+        float total = 0;
+        for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
+            total += __ldcg(squares + i);
+        total = warp_sum(total, 32);
+        if (s->lane == 0)
+            shared_rms()[n] = 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
+    }
+}
+
+#endif

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// A packed tile in shared memory as the numbers that a lane multiplies: codes of a pair as A fragments,
+// scales of its two rows. linear_device.h draws the layout.
+#ifndef WEFT_KERNELS_LINEAR_TILE_CUH
+#define WEFT_KERNELS_LINEAR_TILE_CUH
+
+#include "src/kernels/cuda/types.cuh"
+#include "src/kernels/linear/linear_format.cuh"
+
+enum { SIXTEENS = 32 / TILE_GROUP }; // scales per unit and row
+
+// Codes that stay where they lie are too large by this factor in the second unit of a pair.
+#define TILE_IN_PLACE (TILE_BITS == 4 && !TILE_TABLE)
+#define UNIT_FACTOR(h) (TILE_IN_PLACE && (h) ? 16 : 1)
+
+// Tables of 16 have eight numbers below zero: magnitudes of both halves. Codes 0..7 mean the first half.
+#if WEFT_FORMAT == FORMAT_IQ4_NL || WEFT_FORMAT == FORMAT_IQ4_XS
+#define TABLE_FIRST_NEGATIVE 1
+#define TABLE_0              0x4153687fu // 127 104 83 65
+#define TABLE_1              0x0a162331u // 49 35 22 10
+#define TABLE_2              0x26190d01u // 1 13 25 38
+#define TABLE_3              0x71594535u // 53 69 89 113
+#else                                    // e2m1, doubled: 0 1 2 3 4 6 8 12 and the same below zero
+#define TABLE_FIRST_NEGATIVE 0
+#define TABLE_0              0x03020100u
+#define TABLE_1              0x0c080604u
+#define TABLE_2              TABLE_0
+#define TABLE_3              TABLE_1
+#endif
+
+DEVICE uint32_t shifted(uint32_t word, int32_t left)
+{
+    return left >= 0 ? word << left : word >> -left;
+}
+
+// The codes of pair p for unit h and word j. With a table the bytes are magnitudes, in a those above zero
+// and in `below` the others, each 0 where the other has a number: byte_permute gives 0 for a place whose
+// top bit is set, as no magnitude has a top bit.
+DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t lane, uint32_t a[2][4],
+                       uint32_t below[2][4])
+{
+    (void)below;
+    const uint8_t *low = tile;
+#if PAIR_HIGH
+    const uint8_t *high = tile + pairs * PAIR_LOW;
+#endif
+#if TILE_BITS == 8
+    for (int32_t h = 0; h < 2; h++) {
+        uint4 w = *(const uint4 *)(low + (2 * p + h) * 512 + lane * 16);
+        a[h][0] = w.x, a[h][1] = w.y, a[h][2] = w.z, a[h][3] = w.w;
+    }
+#elif TILE_BITS >= 4
+    uint4 quad = *(const uint4 *)(low + p * PAIR_LOW + lane * 16);
+    uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
+#if TILE_BITS == 5
+    uint32_t top = *(const uint32_t *)(high + p * PAIR_HIGH + lane * 4);
+#elif TILE_BITS == 6
+    uint2 tops = *(const uint2 *)(high + p * PAIR_HIGH + lane * 8);
+#endif
+#pragma unroll
+    for (int32_t j = 0; j < 4; j++) {
+#if TILE_TABLE
+        uint32_t other = w[j] ^ 0x88888888u;
+        uint32_t(*first)[4] = TABLE_FIRST_NEGATIVE ? below : a, (*second)[4] = TABLE_FIRST_NEGATIVE ? a : below;
+        first[0][j] = byte_permute(TABLE_0, TABLE_1, w[j]);
+        first[1][j] = byte_permute(TABLE_0, TABLE_1, w[j] >> 16);
+        second[0][j] = byte_permute(TABLE_2, TABLE_3, other);
+        second[1][j] = byte_permute(TABLE_2, TABLE_3, other >> 16);
+#elif TILE_BITS == 4
+        a[0][j] = w[j] & 0x0f0f0f0fu;
+        a[1][j] = w[j] & 0xf0f0f0f0u;
+#elif TILE_BITS == 5
+        a[0][j] = (w[j] & 0x0f0f0f0fu) | (shifted(top, 4 - 2 * j) & 0x10101010u);
+        a[1][j] = (w[j] >> 4 & 0x0f0f0f0fu) | (shifted(top, 3 - 2 * j) & 0x10101010u);
+#else
+        a[0][j] = (w[j] & 0x0f0f0f0fu) | (shifted(tops.x, 4 - 2 * j) & 0x30303030u);
+        a[1][j] = (w[j] >> 4 & 0x0f0f0f0fu) | (shifted(tops.y, 4 - 2 * j) & 0x30303030u);
+#endif
+    }
+#else
+    uint2 w = *(const uint2 *)(low + p * PAIR_LOW + lane * 8);
+#if TILE_BITS == 3
+    uint32_t top = *(const uint32_t *)(high + p * PAIR_HIGH + lane * 4);
+#endif
+#pragma unroll
+    for (int32_t j = 0; j < 4; j++) {
+        a[0][j] = w.x >> 2 * j & 0x03030303u;
+        a[1][j] = w.y >> 2 * j & 0x03030303u;
+#if TILE_BITS == 3
+        a[0][j] |= shifted(top, 2 - 2 * j) & 0x04040404u;
+        a[1][j] |= shifted(top, 1 - 2 * j) & 0x04040404u;
+#endif
+    }
+#endif
+}
+
+// scale * (byte i of a word - offset), rounded once. The byte becomes the float 2^23 + byte; without an
+// offset the 2^23 leave in the fused product.
+DEVICE float times_byte(float scale, uint32_t word, int32_t i, float offset)
+{
+    float above = bits_float(byte_permute(word, 0x4b000000u, 0x7440 | i));
+    return offset == 0 ? fmaf(scale, above, scale * -8388608.0f) : scale * (above - (8388608.0f + offset));
+}
+
+// What a lane knows of a tile's scales before its first pair: of row r [0] and row r + 8 [1].
+struct tile_scales {
+#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
+    float d[2], dmin[2];
+    uint32_t sc[2][2], m[2][2];
+#elif WEFT_FORMAT == FORMAT_Q6_K || WEFT_FORMAT == FORMAT_Q3_K
+    float d[2];
+    uint32_t sc[2][4];
+#elif WEFT_FORMAT == FORMAT_Q2_K
+    float d[2], dmin[2];
+    uint32_t sc[2][4];
+#elif WEFT_FORMAT == FORMAT_IQ4_XS
+    float d[2];
+    uint32_t low[2], high[2];
+#else
+    const uint8_t *at;
+#endif
+};
+
+DEVICE void tile_scales_load(struct tile_scales *s, const uint8_t *tile, int32_t pairs, int32_t r)
+{
+    const uint8_t *meta = tile + pairs * (PAIR_LOW + PAIR_HIGH);
+#if !TILE_SUPER
+    s->at = meta;
+    (void)r;
+#else
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t row = r + 8 * i;
+#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
+        uint4 w = *(const uint4 *)(meta + row * 16);
+        float2 d = f16x2_float2(w.x);
+        s->d[i] = d.x, s->dmin[i] = -d.y;
+        s->sc[i][0] = w.y & 0x3f3f3f3fu;
+        s->m[i][0] = w.z & 0x3f3f3f3fu;
+        s->sc[i][1] = (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
+        s->m[i][1] = (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
+#elif WEFT_FORMAT == FORMAT_Q6_K
+        uint4 w = *(const uint4 *)(meta + row * 16);
+        s->d[i] = f16_float(*(const uint16_t *)(meta + 256 + row * 2));
+        s->sc[i][0] = w.x, s->sc[i][1] = w.y, s->sc[i][2] = w.z, s->sc[i][3] = w.w;
+#elif WEFT_FORMAT == FORMAT_Q3_K
+        const uint32_t *w = (const uint32_t *)(meta + row * 12);
+        uint32_t a = w[0], b = w[1], top = w[2];
+        s->d[i] = f16_float(*(const uint16_t *)(meta + 192 + row * 2));
+        s->sc[i][0] = (a & 0x0f0f0f0fu) | (top << 4 & 0x30303030u);
+        s->sc[i][1] = (b & 0x0f0f0f0fu) | (top << 2 & 0x30303030u);
+        s->sc[i][2] = (a >> 4 & 0x0f0f0f0fu) | (top & 0x30303030u);
+        s->sc[i][3] = (b >> 4 & 0x0f0f0f0fu) | (top >> 2 & 0x30303030u);
+#elif WEFT_FORMAT == FORMAT_Q2_K
+        uint4 w = *(const uint4 *)(meta + row * 16);
+        float2 d = f16x2_float2(*(const uint32_t *)(meta + 256 + row * 4));
+        s->d[i] = d.x, s->dmin[i] = -d.y;
+        s->sc[i][0] = w.x, s->sc[i][1] = w.y, s->sc[i][2] = w.z, s->sc[i][3] = w.w;
+#else // iq4_xs
+        uint2 w = *(const uint2 *)(meta + row * 8);
+        s->d[i] = f16_float(w.x & 0xffffu);
+        s->high[i] = w.x >> 16, s->low[i] = w.y;
+#endif
+    }
+#endif
+}
+
+#if WEFT_FORMAT == FORMAT_MXFP4
+DEVICE float e8m0_half(uint32_t e) // 2^(e - 128)
+{
+    return bits_float(e >= 2 ? (e - 1) << 23 : 0x00200000u << e);
+}
+#endif
+
+#if WEFT_FORMAT == FORMAT_NVFP4
+DEVICE float ue4m3_half(uint32_t e) // half of an unsigned e4m3
+{
+    float value = (e & 0x78u) ? bits_float(((e >> 3 & 15u) + 119u) << 23 | (e & 7u) << 20)
+                              : (float)(e & 7u) * 0x1p-10f;
+    return (e & 0x7fu) == 0x7fu ? 0.0f : value;
+}
+#endif
+
+#if FORMAT_IS_MLX
+DEVICE float2 mlx_pair(uint32_t word)
+{
+    return WEFT_SCALE_DTYPE == 2 ? f16x2_float2(word) : bf16x2_float2(word);
+}
+#endif
+
+// Of unit h of pair p: the scale of row r [0] and r + 8 [1] per sixteen (or for all 32), and what is added.
+DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, int32_t h, int32_t r,
+                        float scale[2][SIXTEENS], float add[2][SIXTEENS])
+{
+    const int32_t u = 2 * p + h;
+    (void)u, (void)pairs, (void)r, (void)add;
+#if FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
+    float2 d = f16x2_float2(*(const uint32_t *)(s->at + p * 64 + r * 8 + h * 4));
+    scale[0][0] = d.x, scale[1][0] = d.y;
+#if TILE_MIN
+    float2 m = f16x2_float2(*(const uint32_t *)(s->at + (pairs + p) * 64 + r * 8 + h * 4));
+    add[0][0] = m.x, add[1][0] = m.y;
+#endif
+#elif WEFT_FORMAT == FORMAT_MXFP4
+    uint32_t e = *(const uint16_t *)(s->at + p * 32 + r * 4 + h * 2);
+    scale[0][0] = e8m0_half(e & 255u), scale[1][0] = e8m0_half(e >> 8);
+#elif WEFT_FORMAT == FORMAT_NVFP4
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        uint32_t e = *(const uint16_t *)(s->at + p * 64 + r * 8 + i * 4 + h * 2);
+        scale[i][0] = ue4m3_half(e & 255u), scale[i][1] = ue4m3_half(e >> 8);
+    }
+#elif FORMAT_IS_MLX
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const uint8_t *at = MLX_GROUP == 32   ? s->at + p * 128 + r * 16 + h * 8
+                            : MLX_GROUP == 64 ? s->at + p * 64 + r * 8
+                                              : s->at + p / 2 * 64 + r * 8;
+        float2 pair = mlx_pair(*(const uint32_t *)(at + 4 * i));
+        scale[i][0] = pair.x, add[i][0] = pair.y;
+    }
+#else
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
+        scale[i][0] = times_byte(s->d[i], u < 4 ? s->sc[i][0] : s->sc[i][1], u % 4, 0);
+        add[i][0] = times_byte(s->dmin[i], u < 4 ? s->m[i][0] : s->m[i][1], u % 4, 0);
+#elif WEFT_FORMAT == FORMAT_IQ4_XS
+        int32_t ls = (int32_t)((s->low[i] >> 4 * u & 15u) | (s->high[i] >> 2 * u & 3u) << 4) - 32;
+        scale[i][0] = s->d[i] * (float)ls;
+#else
+#pragma unroll
+        for (int32_t g = 0; g < 2; g++) {
+            uint32_t word = p < 2 ? p < 1 ? s->sc[i][0] : s->sc[i][1] : p < 3 ? s->sc[i][2] : s->sc[i][3];
+            int32_t byte = 2 * h + g;
+#if WEFT_FORMAT == FORMAT_Q6_K
+            scale[i][g] = times_byte(s->d[i], word, byte, 128);
+#elif WEFT_FORMAT == FORMAT_Q3_K
+            scale[i][g] = times_byte(s->d[i], word, byte, 32);
+#else
+            scale[i][g] = times_byte(s->d[i], word & 0x0f0f0f0fu, byte, 0);
+            add[i][g] = times_byte(s->dmin[i], word >> 4 & 0x0f0f0f0fu, byte, 0);
+#endif
+        }
+#endif
+    }
+#endif
+}
+
+#endif
