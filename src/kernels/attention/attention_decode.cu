@@ -16,6 +16,7 @@
 // run time).
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_mask.cuh"
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -25,7 +26,7 @@ enum {
     ROWS = WEFT__ATTENTION_ROWS,
     WARPS = 4,
     KEYS = WEFT_KEYS,
-    CHUNKS = DIM / 8,            // of 16 bytes in a row
+    CHUNKS = DIM / 8, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
     PLANE_BYTES = KEYS * ROW_BYTES,
     STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
@@ -43,7 +44,8 @@ DEVICE uint8_t *shared_memory()
 
 DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 {
-    return (float *)(shared_memory() + RING_BYTES + QUERY_BYTES) + (warp * rows + row) * STATE_FLOATS;
+    return (float *)(shared_memory() + RING_BYTES + QUERY_BYTES) +
+           (warp * rows + row) * STATE_FLOATS;
 }
 
 // The tiles of a sequence: which keys they hold, how many items and tiles there are.
@@ -85,7 +87,8 @@ struct place {
 };
 
 // Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item.
-DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at, int32_t tiles)
+DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at,
+                          int32_t tiles)
 {
     at->tile += tiles, at->left -= tiles;
     if (at->tile < at->seq.tiles || at->left == 0)
@@ -100,8 +103,8 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
 }
 
 // The share of block `block` of `blocks`; `per` receives the tiles of a share.
-DEVICE struct place share_of(const struct weft__attention_device_args *args, int32_t block, int32_t blocks,
-                             int32_t lane, int64_t *per)
+DEVICE struct place share_of(const struct weft__attention_device_args *args, int32_t block,
+                             int32_t blocks, int32_t lane, int64_t *per)
 {
     int64_t total = 0;
     for (int32_t i = lane; i < args->num_seqs; i += WARP)
@@ -151,8 +154,8 @@ DEVICE void ring_item(struct ring *ring)
 }
 
 // Asks for sixteen keys from `key` on, and their values.
-DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring, int32_t key,
-                        uint8_t *keys_at)
+DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                        int32_t key, uint8_t *keys_at)
 {
     const int32_t page_size = WEFT_PAGE ? WEFT_PAGE : args->page_size, lane = ring->lane;
     int32_t own = key + lane % 16, kv_head = ring->at.item % args->num_kv_heads;
@@ -190,7 +193,8 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
 #pragma unroll
         for (int32_t i = 0; i < KEYS; i += 16)
-            sixteen_ask(args, ring, ring->at.seq.begin + ring->tile * KEYS + i, slot + i * ROW_BYTES);
+            sixteen_ask(args, ring, ring->at.seq.begin + ring->tile * KEYS + i,
+                        slot + i * ROW_BYTES);
         ring->tile += WARPS;
     }
     copy_group_end();
@@ -211,13 +215,10 @@ DEVICE float2 two_wide(uint32_t pair)
 
 DEVICE float2 load_two(const void *q, int64_t index)
 {
-#if WEFT_X_DTYPE == 1
-    return make_float2(((const float *)q)[index], ((const float *)q)[index + 1]);
-#elif WEFT_X_DTYPE == 2
-    return f16x2_float2(*(const uint32_t *)((const uint16_t *)q + index));
-#else
-    return bf16x2_float2(*(const uint32_t *)((const uint16_t *)q + index));
-#endif
+    if (WEFT_X_DTYPE == 1)
+        return make_float2(((const float *)q)[index], ((const float *)q)[index + 1]);
+    uint32_t pair = *(const uint32_t *)((const uint16_t *)q + index);
+    return WEFT_X_DTYPE == 2 ? f16x2_float2(pair) : bf16x2_float2(pair);
 }
 
 // The rows of an item: query row R of the sequence is token R / group, head R % group of the KV head.
@@ -244,15 +245,17 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, const s
         int32_t row = i / (DIM / 2), pair = i % (DIM / 2), at = rows.first + row;
         float2 x = make_float2(0, 0);
         if (row < rows.count)
-            x = load_two(args->q, (seq->first_token + at / args->group_size) * args->q_token_stride +
-                                      (rows.kv_head * args->group_size + at % args->group_size) *
-                                          args->q_head_stride +
-                                      2 * pair);
+            x = load_two(args->q,
+                         (seq->first_token + at / args->group_size) * args->q_token_stride +
+                             (rows.kv_head * args->group_size + at % args->group_size) *
+                                 args->q_head_stride +
+                             2 * pair);
         uint32_t high = two_narrow(x.x, x.y);
         *(uint32_t *)(to + row * ROW_BYTES + pair * 4) = high;
         if (WEFT_PARTS == 2) {
             float2 kept = two_wide(high);
-            *(uint32_t *)(to + (ROWS + row) * ROW_BYTES + pair * 4) = two_narrow(x.x - kept.x, x.y - kept.y);
+            *(uint32_t *)(to + (ROWS + row) * ROW_BYTES + pair * 4) =
+                two_narrow(x.x - kept.x, x.y - kept.y);
         }
     }
 }
@@ -277,8 +280,10 @@ DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 // score[t]: rows by keys 8 t.. of the tile.
 DEVICE void tile_scores(const uint8_t *slot, int32_t lane, float score[KEYS / 8][4])
 {
-    uint32_t q_row = shared_address(shared_memory() + RING_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
-    uint32_t k_row = shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
+    uint32_t q_row =
+        shared_address(shared_memory() + RING_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+    uint32_t k_row =
+        shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
 #pragma unroll
     for (int32_t i = 0; i < DIM; i += 16) {
         uint32_t q[WEFT_PARTS][4];
@@ -317,8 +322,10 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         largest[i] = warp_max(largest[i], 4);
-    if (__any_sync(0xffffffffu, largest[0] != state->largest[0] || largest[1] != state->largest[1])) {
-        float factor[2] = {weight_of(state->largest[0], largest[0]), weight_of(state->largest[1], largest[1])};
+    if (__any_sync(0xffffffffu,
+                   largest[0] != state->largest[0] || largest[1] != state->largest[1])) {
+        float factor[2] = {weight_of(state->largest[0], largest[0]),
+                           weight_of(state->largest[1], largest[1])};
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++)
 #pragma unroll
@@ -379,7 +386,8 @@ DEVICE void state_begin(const struct weft__attention_device_args *args, const st
     for (int32_t i = 0; i < 2; i++) {
         int32_t row = lane / 4 + 8 * i;
         state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
-        state->seen[i] = keys_of(args, seq->q_len, seq->kv_len, (rows.first + row) / args->group_size);
+        state->seen[i] =
+            keys_of(args, seq->q_len, seq->kv_len, (rows.first + row) / args->group_size);
         if (row >= rows.count)
             state->seen[i].end = state->seen[i].begin = 0;
     }
@@ -407,15 +415,10 @@ DEVICE void store_out(const struct weft__attention_device_args *args, const stru
                       struct rows rows, int32_t row, int32_t d, float value)
 {
     int32_t at = rows.first + row;
-    int64_t index = (seq->first_token + at / args->group_size) * args->out_token_stride +
-                    (rows.kv_head * args->group_size + at % args->group_size) * args->out_head_stride + d;
-#if WEFT_Y_DTYPE == 2
-    ((uint16_t *)args->out)[index] = (uint16_t)floats_f16x2(value, 0);
-#elif WEFT_Y_DTYPE == 3
-    ((uint16_t *)args->out)[index] = (uint16_t)floats_bf16x2(value, 0);
-#else
-    ((float *)args->out)[index] = value;
-#endif
+    int64_t index =
+        (seq->first_token + at / args->group_size) * args->out_token_stride +
+        (rows.kv_head * args->group_size + at % args->group_size) * args->out_head_stride + d;
+    set_element<WEFT_Y_DTYPE>(args->out, index, value);
 }
 
 DEVICE void store_lse(const struct weft__attention_device_args *args, const struct sequence *seq,
@@ -472,12 +475,14 @@ DEVICE void item_merge(const struct weft__attention_device_args *args, const str
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0, acc[(DIM + WARP - 1) / WARP] = {0};
         for (int64_t i = first + lane; i <= last; i += WARP)
-            largest = fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) + ROWS * DIM + row));
+            largest =
+                fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) + ROWS * DIM + row));
         largest = warp_max(largest, 32);
         for (int64_t i0 = first; i0 <= last; i0 += WARP) {
             float factor = 0;
             if (i0 + lane <= last) {
-                const float *slot = slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) + ROWS * DIM + row;
+                const float *slot =
+                    slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) + ROWS * DIM + row;
                 factor = weight_of(__ldcg(slot), largest);
                 sum += factor * __ldcg(slot + ROWS);
             }
@@ -528,8 +533,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     let_next_start();
     wait_for_previous();
     int64_t per;
-    struct ring ring = {share_of(&args, (int32_t)blockIdx.x, (int32_t)gridDim.x, lane, &per), 0, 0, 0, warp,
-                        lane};
+    struct ring ring = {
+        share_of(&args, (int32_t)blockIdx.x, (int32_t)gridDim.x, lane, &per), 0, 0, 0, warp, lane};
     struct place at = ring.at;
     const int64_t end = blockIdx.x * per + at.left; // of the share
     if (at.left == 0)
@@ -564,7 +569,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         } else {
             int64_t begin = end - at.left - at.tile; // of the item, in the list of all tiles
             int64_t first = begin / per, last = (begin + at.seq.tiles - 1) / per;
-            item_finish(&args, &at.seq, rows, warp, lane, slot_at(&args, 2 * (int64_t)blockIdx.x + (at.tile == 0)));
+            item_finish(&args, &at.seq, rows, warp, lane,
+                        slot_at(&args, 2 * (int64_t)blockIdx.x + (at.tile == 0)));
             // counted by the block in which the item begins: no other begins there and goes on
             if (item_last(args.counters + first, (uint32_t)(last - first + 1)))
                 item_merge(&args, &at.seq, rows, warp, lane, first, last);

@@ -16,8 +16,8 @@ struct keys {
 };
 
 // Of token `token` of a sequence; an empty interval is [0, 0).
-DEVICE struct keys keys_of(const struct weft__attention_device_args *args, int32_t q_len, int32_t kv_len,
-                           int32_t token)
+DEVICE struct keys keys_of(const struct weft__attention_device_args *args, int32_t q_len,
+                           int32_t kv_len, int32_t token)
 {
     int32_t own = kv_len - q_len + token;
     struct keys keys = {args->window > 0 ? max(0, own - args->window + 1) : 0,

@@ -24,7 +24,8 @@ DEVICE uint4 load_once(const void *pointer)
 // 16 bytes to shared memory, past L1. The first `bytes` (0..16) are read, the rest becomes zero.
 DEVICE void copy_16_async(uint32_t to_shared, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
+                 : "memory");
 }
 
 DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)

@@ -69,8 +69,8 @@ struct weft__linear_device_part {
 
 struct weft__linear_device_args {
     struct weft__linear_device_part part[WEFT__LINEAR_MAX_PARTS];
-    const void *x;    // rounded, or numbers
-    int64_t x_stride; // bytes when rounded, else elements
+    const void *x;        // rounded, or numbers
+    int64_t x_stride;     // bytes when rounded, else elements
     const float *squares; // of the norm before, [batch][cols / 32]; or NULL
     const void *residual;
     int64_t residual_stride;
@@ -94,7 +94,7 @@ struct weft__linear_round_args {
 };
 
 struct weft__linear_pack_args {
-    const void *weight; // rows as the file has them
+    const void *weight;          // rows as the file has them
     const void *scales, *biases; // other planes of the format, or NULL
     void *packed;
     int64_t weight_stride_bytes, scales_stride_bytes;

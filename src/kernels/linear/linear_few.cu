@@ -14,6 +14,7 @@
 #define COLUMNS    WEFT_BATCH
 #define SLOT_BYTES ((TILE_BYTES(4) + 15) / 16 * 16)
 
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_device.h"
@@ -31,8 +32,8 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 {
     int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
                                    : (int64_t)((args->cols + 63) / 64) * TILE_BYTES(1);
-    const uint8_t *from =
-        (const uint8_t *)part->weight + row_block * row_bytes + (int64_t)tile * TILE_BYTES(4) + lane * 16;
+    const uint8_t *from = (const uint8_t *)part->weight + row_block * row_bytes +
+                          (int64_t)tile * TILE_BYTES(4) + lane * 16;
     int32_t bytes = TILE_BYTES(tile_pairs(args->cols, tile));
     uint32_t to = shared_address(slot) + lane * 16;
 #pragma unroll
@@ -53,17 +54,6 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 
 #if WEFT_EXACT
 
-DEVICE float load_x(const void *x, int64_t index)
-{
-#if WEFT_X_DTYPE == 2
-    return f16_float(((const uint16_t *)x)[index]);
-#elif WEFT_X_DTYPE == 3
-    return bits_float((uint32_t)((const uint16_t *)x)[index] << 16);
-#else
-    return ((const float *)x)[index];
-#endif
-}
-
 // X in shared memory: [row][columns of the block's tiles], zeros past cols.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
@@ -71,12 +61,14 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
     for (int32_t n = 0; n < args->batch; n++)
         for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS)
             ((float *)shared_x())[n * width + i] =
-                col0 + i < args->cols ? load_x(args->x, n * args->x_stride + col0 + i) : 0.0f;
+                col0 + i < args->cols
+                    ? element<WEFT_X_DTYPE>(args->x, n * args->x_stride + col0 + i)
+                    : 0.0f;
 }
 
 DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t factor,
-                          const float scale[2][SIXTEENS], const float add[2][SIXTEENS], const float *x,
-                          int32_t width, int32_t batch, float acc[ACCUMULATORS])
+                          const float scale[2][SIXTEENS], const float add[2][SIXTEENS],
+                          const float *x, int32_t width, int32_t batch, float acc[ACCUMULATORS])
 {
 #pragma unroll
     for (int32_t n = 0; n < COLUMNS; n++) {
@@ -96,7 +88,8 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
                 sum += xs[b];
             }
             const int32_t g = j / 2 % SIXTEENS;
-            acc[2 * n + j % 2] = fmaf(dot, scale[j % 2][g] * (1.0f / (float)factor), acc[2 * n + j % 2]);
+            acc[2 * n + j % 2] =
+                fmaf(dot, scale[j % 2][g] * (1.0f / (float)factor), acc[2 * n + j % 2]);
 #if TILE_MIN
             acc[2 * n + j % 2] = fmaf(sum, add[j % 2][g], acc[2 * n + j % 2]);
 #endif
@@ -121,8 +114,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
         for (int32_t h = 0; h < 2; h++) {
             float scale[2][SIXTEENS], add[2][SIXTEENS];
             unit_scales(&scales, pairs, p, h, r, scale, add);
-            unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32, s->tiles * 256,
-                          args->batch, acc);
+            unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32,
+                          s->tiles * 256, args->batch, acc);
         }
     }
 }
@@ -157,7 +150,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         uint4 piece[4];
 #pragma unroll
         for (int32_t k = 0; k < 4; k++) {
-            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5), at = i - n * pairs * 5;
+            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
+                    at = i - n * pairs * 5;
             const uint8_t *row = (const uint8_t *)args->x + n * args->x_stride;
             if (i < total)
                 piece[k] = __ldcg((const uint4 *)(at < pairs * 4 ? row + first * 64 + at * 16
@@ -166,10 +160,11 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         }
 #pragma unroll
         for (int32_t k = 0; k < 4; k++) {
-            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5), at = i - n * pairs * 5;
+            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
+                    at = i - n * pairs * 5;
             if (i < total)
-                *(at < pairs * 4 ? bytes + n * stride * 4 + at : meta + n * stride + at - pairs * 4) =
-                    piece[k];
+                *(at < pairs * 4 ? bytes + n * stride * 4 + at
+                                 : meta + n * stride + at - pairs * 4) = piece[k];
         }
     }
 }

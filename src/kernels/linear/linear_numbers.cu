@@ -9,6 +9,7 @@
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT (1 f32, 2 f16, 3 bf16), WEFT_BATCH
 // (1..4, 8, 16), WEFT_X_DTYPE, WEFT_ALIGNED (rows of W begin at multiples of 16 bytes), WEFT_BLOCKS.
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_device.h"
@@ -31,14 +32,17 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         int32_t row = k * 4 + lane / 8, chunk = lane % 8;
-        int32_t source = min(row_block * 16 + row, part->rows - 1), col = tile * TILE_COLUMNS + chunk * CHUNK;
+        int32_t source = min(row_block * 16 + row, part->rows - 1),
+                col = tile * TILE_COLUMNS + chunk * CHUNK;
         const uint8_t *from = (const uint8_t *)part->weight + source * part->weight_stride_bytes +
                               (int64_t)col * ELEMENT;
         uint8_t *to = slot + row * 128 + (chunk ^ (row & 1) << 2) * 16;
 #if WEFT_ALIGNED
         int32_t bytes = (args->cols - col) * ELEMENT;
         copy_16_async_or_zero(shared_address(to), bytes > 0 ? from : (const uint8_t *)part->weight,
-                              bytes < 0 ? 0 : bytes > 16 ? 16 : bytes);
+                              bytes < 0    ? 0
+                              : bytes > 16 ? 16
+                                           : bytes);
 #else
         for (int32_t i = 0; i < CHUNK; i++)
             if (ELEMENT == 4)
@@ -50,17 +54,6 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 }
 
 #include "src/kernels/linear/linear_stream.cuh"
-
-DEVICE float load_x(const void *x, int64_t index)
-{
-#if WEFT_X_DTYPE == 2
-    return f16_float(((const uint16_t *)x)[index]);
-#elif WEFT_X_DTYPE == 3
-    return bits_float((uint32_t)((const uint16_t *)x)[index] << 16);
-#else
-    return ((const float *)x)[index];
-#endif
-}
 
 // Floats from row to row of X in shared memory; the 4 keep two rows in different banks.
 DEVICE int32_t x_stride(const struct stream *s)
@@ -77,7 +70,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 #pragma unroll
             for (int32_t k = 0; k < 4; k++)
                 piece[k] = col0 + i0 + k * THREADS < args->cols && i0 + k * THREADS < width
-                               ? load_x(args->x, n * args->x_stride + col0 + i0 + k * THREADS)
+                               ? element<WEFT_X_DTYPE>(args->x,
+                                                       n * args->x_stride + col0 + i0 + k * THREADS)
                                : 0.0f;
 #pragma unroll
             for (int32_t k = 0; k < 4; k++)

@@ -61,7 +61,8 @@ DEVICE const uint8_t *tile_block(const struct tile_place *at, int32_t row, int32
            (int64_t)(col / BLOCK_ELEMS) * BLOCK_BYTES;
 }
 
-DEVICE uint32_t tile_code(const struct tile_place *at, int32_t lane, int32_t unit, int32_t j, int32_t b)
+DEVICE uint32_t tile_code(const struct tile_place *at, int32_t lane, int32_t unit, int32_t j,
+                          int32_t b)
 {
     int32_t row = lane / 4 + j % 2 * 8, col = unit * 32 + j / 2 * 16 + lane % 4 * 4 + b;
     const uint8_t *block = tile_block(at, row, col);
@@ -82,7 +83,8 @@ DEVICE uint32_t low_word(const struct tile_place *at, int32_t word)
 #else
     for (int32_t j = 0; j < 4; j++)
         for (int32_t b = 0; b < 4; b++)
-            bits |= (tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) & 3) << (8 * b + 2 * j);
+            bits |= (tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) & 3)
+                    << (8 * b + 2 * j);
 #endif
     return bits;
 }
@@ -93,13 +95,14 @@ DEVICE uint32_t high_word(const struct tile_place *at, int32_t word)
 #if TILE_BITS == 6
     for (int32_t j = 0; j < 4; j++)
         for (int32_t b = 0; b < 4; b++)
-            bits |= tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) >> 4 << (8 * b + 2 * j);
+            bits |= tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) >>
+                    4 << (8 * b + 2 * j);
 #elif TILE_BITS == 5 || TILE_BITS == 3
     for (int32_t h = 0; h < 2; h++)
         for (int32_t j = 0; j < 4; j++)
             for (int32_t b = 0; b < 4; b++)
-                bits |= tile_code(at, word % 32, word / 32 * 2 + h, j, b) >> (TILE_BITS - 1)
-                        << (8 * b + 2 * j + h);
+                bits |= tile_code(at, word % 32, word / 32 * 2 + h, j, b) >>
+                        (TILE_BITS - 1) << (8 * b + 2 * j + h);
 #else
     (void)at, (void)word;
 #endif
@@ -116,7 +119,8 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     const void *plane = in % 4 < 2 ? at->args->scales : at->args->biases;
     if (row >= at->args->rows || col >= at->args->cols)
         return 0;
-    return ((const uint8_t *)plane)[row * at->args->scales_stride_bytes + col / MLX_GROUP * 2 + in % 2];
+    return (
+        (const uint8_t *)plane)[row * at->args->scales_stride_bytes + col / MLX_GROUP * 2 + in % 2];
 }
 #else
 // Byte i of a tile's scales.
@@ -127,7 +131,8 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     (void)pairs;
 #if FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
     int32_t plane = i / (pairs * 64), in = i % (pairs * 64);
-    row = in % 64 / 8 + in % 4 / 2 * 8, col = in / 64 * 64 + in % 8 / 4 * 32, byte = plane * 2 + in % 2;
+    row = in % 64 / 8 + in % 4 / 2 * 8, col = in / 64 * 64 + in % 8 / 4 * 32,
+    byte = plane * 2 + in % 2;
 #elif WEFT_FORMAT == FORMAT_MXFP4
     row = i % 32 / 4 + i % 2 * 8, col = i / 32 * 64 + i % 4 / 2 * 32, byte = 0;
 #elif WEFT_FORMAT == FORMAT_NVFP4
@@ -150,14 +155,17 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
 #endif
 
 // grid (tiles of a row, blocks of 16 rows)
-extern "C" __global__ void weft_linear_pack(const __grid_constant__ struct weft__linear_pack_args args)
+extern "C" __global__ void
+weft_linear_pack(const __grid_constant__ struct weft__linear_pack_args args)
 {
     int32_t tile = (int32_t)blockIdx.x, row_block = (int32_t)blockIdx.y;
     int32_t all = (args.cols + 63) / 64, pairs = all - tile * 4 < 4 ? all - tile * 4 : 4;
     struct tile_place at = {&args, row_block * 16, tile * 256};
-    int64_t row_bytes = TILE_SUPER ? (int64_t)(args.cols / 256) * TILE_BYTES(4) : (int64_t)all * TILE_BYTES(1);
-    uint32_t *to = (uint32_t *)((uint8_t *)args.packed + (args.first_row / 16 + row_block) * row_bytes +
-                                (int64_t)tile * TILE_BYTES(4));
+    int64_t row_bytes =
+        TILE_SUPER ? (int64_t)(args.cols / 256) * TILE_BYTES(4) : (int64_t)all * TILE_BYTES(1);
+    uint32_t *to =
+        (uint32_t *)((uint8_t *)args.packed + (args.first_row / 16 + row_block) * row_bytes +
+                     (int64_t)tile * TILE_BYTES(4));
     const int32_t low = pairs * PAIR_LOW / 4, high = pairs * PAIR_HIGH / 4;
     for (int32_t i = (int32_t)threadIdx.x; i < TILE_BYTES(pairs) / 4; i += (int32_t)blockDim.x) {
         uint32_t word = 0;

@@ -11,14 +11,16 @@
 DEVICE void round_group(uint8_t *row, uint8_t *meta, int32_t unit, int32_t lane, float x)
 {
     float largest = bits_float(warp_max_bits(float_bits(x) & 0x7fffffffu, 32));
-    float inverse = largest >= 0x1p-120f && largest < bits_float(0x7f800000u) ? 127.0f / largest : 0.0f;
+    float inverse =
+        largest >= 0x1p-120f && largest < bits_float(0x7f800000u) ? 127.0f / largest : 0.0f;
     int32_t q = inverse > 0 ? __float2int_rn(x * inverse) : 0;
     uint32_t word = ((uint32_t)q & 255u) << 8 * (lane & 3);
     word |= __shfl_xor_sync(0xffffffffu, word, 1);
     word |= __shfl_xor_sync(0xffffffffu, word, 2);
     int32_t sum = warp_sum_int(q, 16), other = __shfl_xor_sync(0xffffffffu, sum, 16);
     if (lane % 4 == 0)
-        *(uint32_t *)(row + unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4) = word;
+        *(uint32_t *)(row + unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4) =
+            word;
     if (lane == 0)
         *(uint2 *)(meta + unit * 8) = make_uint2(float_bits(largest / 127.0f),
                                                  ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);

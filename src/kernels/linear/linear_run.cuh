@@ -23,7 +23,8 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #pragma unroll
         for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
             float acc[ACCUMULATORS] = {0};
-            for (int32_t tile = (s.warp - base) & (WEFT_WARPS - 1); tile < s.tiles; tile += WEFT_WARPS) {
+            for (int32_t tile = (s.warp - base) & (WEFT_WARPS - 1); tile < s.tiles;
+                 tile += WEFT_WARPS) {
                 COPY_WAIT(WEFT_STAGES - 1);
                 __syncwarp();
                 tile_multiply(&s, args, shared_ring(s.warp) + slot * SLOT_BYTES, tile, acc);

@@ -17,6 +17,7 @@
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
 #include "src/kernels/linear/linear_device.h"
@@ -64,10 +65,10 @@ DEVICE uint8_t *shared_x()
 
 struct stream {
     int32_t warp, lane;
-    int32_t tile0, tiles;    // the block's part of a row of W
-    int32_t first, step;     // groups first, first + step, ...
+    int32_t tile0, tiles;             // the block's part of a row of W
+    int32_t first, step;              // groups first, first + step, ...
     int32_t group, block, tile, base; // the next tile to ask for
-    int32_t slot;            // the one to ask into
+    int32_t slot;                     // the one to ask into
 };
 
 DEVICE void stream_begin(struct stream *s, int32_t row_tiles, int32_t num_groups)
@@ -103,9 +104,10 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
     }
     if (s->group < args->num_groups) {
         int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
-        int32_t row_block = (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
-        tile_copy(args, &args->part[part], row_block, s->tile0 + s->tile, shared_ring(s->warp) + s->slot * SLOT_BYTES,
-                  s->lane);
+        int32_t row_block =
+            (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+        tile_copy(args, &args->part[part], row_block, s->tile0 + s->tile,
+                  shared_ring(s->warp) + s->slot * SLOT_BYTES, s->lane);
         s->tile += WEFT_WARPS;
     }
     copy_group_end();
@@ -135,31 +137,10 @@ DEVICE float gated(float gate, float up)
 #endif
 }
 
-DEVICE float load_number(const void *from, int64_t index)
-{
-#if WEFT_Y_DTYPE == 2
-    return f16_float(((const uint16_t *)from)[index]);
-#elif WEFT_Y_DTYPE == 3
-    return bits_float((uint32_t)((const uint16_t *)from)[index] << 16);
-#else
-    return ((const float *)from)[index];
-#endif
-}
-
-DEVICE void store_number(void *to, int64_t index, float value)
-{
-#if WEFT_Y_DTYPE == 2
-    ((uint16_t *)to)[index] = (uint16_t)floats_f16x2(value, 0);
-#elif WEFT_Y_DTYPE == 3
-    ((uint16_t *)to)[index] = (uint16_t)floats_bf16x2(value, 0);
-#else
-    ((float *)to)[index] = value;
-#endif
-}
-
 // The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of
 // the tiles, warp `base` had the first.
-DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block, int32_t n, int32_t base)
+DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block, int32_t n,
+                        int32_t base)
 {
     const int32_t shares = OUT_BLOCKS == 1 ? 2 : 1; // both halves of the warp help
     const float *at = sums + block * SUM_BLOCK + n * SUM_STRIDE + s->lane % 16;
@@ -176,7 +157,8 @@ DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block
 
 // Row n of Y for the group's outputs; a whole warp. base: see stream_sum, of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
-                           const float *sums, int32_t group, int32_t n, const int32_t base[GROUP_BLOCKS])
+                           const float *sums, int32_t group, int32_t n,
+                           const int32_t base[GROUP_BLOCKS])
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
@@ -195,9 +177,9 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
     float out = gated(value[0], value[MATRICES - 1]);
     bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
     if (args->residual && mine)
-        out += load_number(args->residual, n * args->residual_stride + row);
+        out += element<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + row);
     if (part->y && mine)
-        store_number(part->y, n * part->y_stride + row, out);
+        set_element<WEFT_Y_DTYPE>(part->y, n * part->y_stride + row, out);
 #if WEFT_ROUND
     float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
     uint8_t *rounded = (uint8_t *)args->rounded + n * args->rounded_stride;

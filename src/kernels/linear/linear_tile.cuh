@@ -10,7 +10,7 @@
 enum { SIXTEENS = 32 / TILE_GROUP }; // scales per unit and row
 
 // Codes that stay where they lie are too large by this factor in the second unit of a pair.
-#define TILE_IN_PLACE (TILE_BITS == 4 && !TILE_TABLE)
+#define TILE_IN_PLACE  (TILE_BITS == 4 && !TILE_TABLE)
 #define UNIT_FACTOR(h) (TILE_IN_PLACE && (h) ? 16 : 1)
 
 // Tables of 16 have eight numbers below zero: magnitudes of both halves. Codes 0..7 mean the first half.
@@ -36,8 +36,8 @@ DEVICE uint32_t shifted(uint32_t word, int32_t left)
 // The codes of pair p for unit h and word j. With a table the bytes are magnitudes, in a those above zero
 // and in `below` the others, each 0 where the other has a number: byte_permute gives 0 for a place whose
 // top bit is set, as no magnitude has a top bit.
-DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t lane, uint32_t a[2][4],
-                       uint32_t below[2][4])
+DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t lane,
+                       uint32_t a[2][4], uint32_t below[2][4])
 {
     (void)below;
     const uint8_t *low = tile;
@@ -61,7 +61,8 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
     for (int32_t j = 0; j < 4; j++) {
 #if TILE_TABLE
         uint32_t other = w[j] ^ 0x88888888u;
-        uint32_t(*first)[4] = TABLE_FIRST_NEGATIVE ? below : a, (*second)[4] = TABLE_FIRST_NEGATIVE ? a : below;
+        uint32_t(*first)[4] = TABLE_FIRST_NEGATIVE ? below : a,
+        (*second)[4] = TABLE_FIRST_NEGATIVE ? a : below;
         first[0][j] = byte_permute(TABLE_0, TABLE_1, w[j]);
         first[1][j] = byte_permute(TABLE_0, TABLE_1, w[j] >> 16);
         second[0][j] = byte_permute(TABLE_2, TABLE_3, other);
@@ -99,7 +100,8 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
 DEVICE float times_byte(float scale, uint32_t word, int32_t i, float offset)
 {
     float above = bits_float(byte_permute(word, 0x4b000000u, 0x7440 | i));
-    return offset == 0 ? fmaf(scale, above, scale * -8388608.0f) : scale * (above - (8388608.0f + offset));
+    return offset == 0 ? fmaf(scale, above, scale * -8388608.0f)
+                       : scale * (above - (8388608.0f + offset));
 }
 
 // What a lane knows of a tile's scales before its first pair: of row r [0] and row r + 8 [1].
@@ -231,7 +233,9 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
 #else
 #pragma unroll
         for (int32_t g = 0; g < 2; g++) {
-            uint32_t word = p < 2 ? p < 1 ? s->sc[i][0] : s->sc[i][1] : p < 3 ? s->sc[i][2] : s->sc[i][3];
+            uint32_t word = p < 2   ? p < 1 ? s->sc[i][0] : s->sc[i][1]
+                              : p < 3 ? s->sc[i][2]
+                                    : s->sc[i][3];
             int32_t byte = 2 * h + g;
 #if WEFT_FORMAT == FORMAT_Q6_K
             scale[i][g] = times_byte(s->d[i], word, byte, 128);
