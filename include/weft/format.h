@@ -27,6 +27,19 @@ WEFT_API weft_status weft_dequantize_row(weft_dtype dtype, const void *row, int6
  */
 WEFT_API weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, void *row);
 
+/** The same with a search for the scales that lose least: what files are made with.
+ *
+ *  Formula  makes sum_i weight_i (x_i - y_i)^2 small, weight_i = importance_i sqrt(2 mean(x^2) + x_i^2),
+ *           the mean over 256 columns
+ *  Shapes   importance [cols], not negative, or NULL: 1 (how much a column's activations matter: the mean
+ *           of their squares)
+ *  Numerics formats without scales of their own (f32, f16, bf16, fp8, int8, mlx_*), q8_0 and the ternary
+ *           ones round as weft_quantize_row() does
+ *  Errors   as weft_dequantize_row()
+ */
+WEFT_API weft_status weft_quantize_row_search(weft_dtype dtype, const float *x,
+                                              const float *importance, int64_t cols, void *row);
+
 /** A row whose scales lie beside its codes.
  *
  *  Formula  y[i] = (code[i] * scales[g] + biases[g]) * global_scale, g = i / scale_elems

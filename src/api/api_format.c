@@ -27,6 +27,14 @@ weft_status weft_quantize_row(weft_dtype dtype, const float *x, int64_t cols, vo
     return WEFT_OK;
 }
 
+weft_status weft_quantize_row_search(weft_dtype dtype, const float *x, const float *importance,
+                                     int64_t cols, void *row)
+{
+    WEFT__TRY(check_row(dtype, x, cols, row));
+    weft__row_searcher(dtype)(x, importance, cols, row);
+    return WEFT_OK;
+}
+
 weft_status weft_dequantize_planes(const weft_row_planes *user_row, int64_t cols, float *y)
 {
     weft_row_planes row;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What encoders share. weft__encode_<ID>(x, block) rounds one block; row_encode.c makes rows of it.
+// What encoders share. weft__encode_<ID>(x, weights, block) rounds one block; row_encode.c makes rows of
+// it. With weights == NULL scales come from the largest magnitudes; else they are searched for, so that
+// the sum of weights[i] (x[i] - y[i])^2 becomes small, and weights are positive.
 #ifndef WEFT_FORMATS_ENCODE_H
 #define WEFT_FORMATS_ENCODE_H
 
@@ -8,7 +10,7 @@
 #include "src/formats/formats.h"
 
 #define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
-    void weft__encode_##ID(const float *x, void *block);
+    void weft__encode_##ID(const float *x, const float *weights, void *block);
 #include <weft/formats.def>
 #undef WEFT_FORMAT
 
@@ -52,5 +54,33 @@ static inline int weft__nearest_level(const int8_t levels[16], float value)
             best = n;
     return best;
 }
+
+// --- the search for scales ----------------------------------------------------------------------------
+
+// The s for which s * q, q an integer in [low, high] (low < 0, |low| >= high), comes nearest to x: the
+// largest magnitude is tried at places around `low`, and s is the least-squares solution for the numbers
+// that follow from it. 0 for zeros.
+float weft__search_scale(const float *x, const float *weights, int n, int low, int high);
+
+// The same for x >= 0 and q in [0, high].
+float weft__search_unsigned(const float *x, const float *weights, int n, int high);
+
+// The same for 16 levels instead of integers; levels[0] has the largest magnitude.
+float weft__search_levels(const float *x, const float *weights, int n, const int8_t levels[16]);
+
+// scale and low for which scale * q + low, q in [0, high], comes nearest to x; low <= 0 unless `any_low`.
+void weft__search_span(const float *x, const float *weights, int n, int high, int any_low,
+                       float *scale, float *low);
+
+static inline float weft__sum(const float *x, int n)
+{
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+// The factor that brings y nearest to x; 1 where there is none.
+float weft__best_factor(const float *x, const float *weights, const float *y, int n);
 
 #endif

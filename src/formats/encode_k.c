@@ -5,25 +5,50 @@
 // them, and every element takes the number that is nearest under the rounded scales.
 #include "src/formats/encode.h"
 
-// Groups span [-low, largest] with low >= 0, in `steps` steps.
+// Groups span [-low, largest] with low >= 0, in `high` steps.
 struct spans {
-    float step[16], low[16], largest_step, largest_low;
+    float step[16], low[16];
+    float d, dmin; // of which the groups' steps and lows become multiples 0..most
 };
 
-static struct spans measure(const float *x, int group_elems, int steps)
+static void measure(struct spans *s, const float *x, int groups, int high, int most)
 {
-    struct spans s = {.largest_step = 0};
-    for (int j = 0; j < 256 / group_elems; j++) {
-        float low = 0, high = x[j * group_elems];
-        for (int i = 0; i < group_elems; i++) {
-            low = fminf(low, x[j * group_elems + i]);
-            high = fmaxf(high, x[j * group_elems + i]);
+    int elems = 256 / groups;
+    for (int j = 0; j < groups; j++) {
+        float low = 0, top = x[j * elems];
+        for (int i = 0; i < elems; i++) {
+            low = fminf(low, x[j * elems + i]);
+            top = fmaxf(top, x[j * elems + i]);
         }
-        s.low[j] = -low;
-        s.step[j] = fmaxf(high - low, 0) / (float)steps;
-        s.largest_step = fmaxf(s.largest_step, s.step[j]);
-        s.largest_low = fmaxf(s.largest_low, s.low[j]);
+        s->low[j] = -low;
+        s->step[j] = fmaxf(top - low, 0) / (float)high;
     }
+    s->d = weft__largest_magnitude(s->step, groups) / (float)most;
+    s->dmin = weft__largest_magnitude(s->low, groups) / (float)most;
+}
+
+static void search(struct spans *s, const float *x, const float *weights, int groups, int high,
+                   int most)
+{
+    float group_weights[16];
+    int elems = 256 / groups;
+    for (int j = 0; j < groups; j++) {
+        weft__search_span(x + j * elems, weights + j * elems, elems, high, 0, &s->step[j],
+                          &s->low[j]);
+        s->low[j] = -s->low[j];
+        group_weights[j] = weft__sum(weights + j * elems, elems);
+    }
+    s->d = weft__search_unsigned(s->step, group_weights, groups, most);
+    s->dmin = weft__search_unsigned(s->low, group_weights, groups, most);
+}
+
+static struct spans choose(const float *x, const float *weights, int groups, int high, int most)
+{
+    struct spans s;
+    if (weights)
+        search(&s, x, weights, groups, high, most);
+    else
+        measure(&s, x, groups, high, most);
     return s;
 }
 
@@ -35,13 +60,13 @@ static void round_span(const float *x, int n, float scale, float minimum, int mo
         q[i] = (uint8_t)weft__nearest((x[i] + minimum) * inverse, 0, most);
 }
 
-void weft__encode_Q2_K(const float *x, void *out)
+void weft__encode_Q2_K(const float *x, const float *weights, void *out)
 {
     struct weft__q2_k *block = out;
-    struct spans s = measure(x, 16, 3);
+    struct spans s = choose(x, weights, 16, 3, 15);
     memset(block, 0, sizeof *block);
-    block->d = weft__f16_from_f32(s.largest_step / 15);
-    block->dmin = weft__f16_from_f32(s.largest_low / 15);
+    block->d = weft__f16_from_f32(s.d);
+    block->dmin = weft__f16_from_f32(s.dmin);
     float d = weft__f16_to_f32(block->d), dmin = weft__f16_to_f32(block->dmin);
     uint8_t q[256];
     for (int j = 0; j < 16; j++) {
@@ -69,12 +94,12 @@ static void put_scale_min(uint8_t scales[12], int j, int sc, int m)
 }
 
 // What Q4_K and Q5_K share: d, dmin, 6-bit scales and the numbers.
-static void round_k(const float *x, int most, uint16_t *d16, uint16_t *dmin16, uint8_t scales[12],
-                    uint8_t q[256])
+static void round_k(const float *x, const float *weights, int most, uint16_t *d16, uint16_t *dmin16,
+                    uint8_t scales[12], uint8_t q[256])
 {
-    struct spans s = measure(x, 32, most);
-    *d16 = weft__f16_from_f32(s.largest_step / 63);
-    *dmin16 = weft__f16_from_f32(s.largest_low / 63);
+    struct spans s = choose(x, weights, 8, most, 63);
+    *d16 = weft__f16_from_f32(s.d);
+    *dmin16 = weft__f16_from_f32(s.dmin);
     float d = weft__f16_to_f32(*d16), dmin = weft__f16_to_f32(*dmin16);
     for (int j = 0; j < 8; j++) {
         int sc = weft__nearest(s.step[j] * weft__inverse(d), 0, 63);
@@ -90,37 +115,53 @@ static void put_nibble(uint8_t q[128], int i, int value)
     *byte = (uint8_t)(*byte | (i & 32 ? value << 4 : value));
 }
 
-void weft__encode_Q4_K(const float *x, void *out)
+void weft__encode_Q4_K(const float *x, const float *weights, void *out)
 {
     struct weft__q4_k *block = out;
     uint8_t q[256];
     memset(block, 0, sizeof *block);
-    round_k(x, 15, &block->d, &block->dmin, block->scales, q);
+    round_k(x, weights, 15, &block->d, &block->dmin, block->scales, q);
     for (int i = 0; i < 256; i++)
         put_nibble(block->q, i, q[i]);
 }
 
-void weft__encode_Q5_K(const float *x, void *out)
+void weft__encode_Q5_K(const float *x, const float *weights, void *out)
 {
     struct weft__q5_k *block = out;
     uint8_t q[256];
     memset(block, 0, sizeof *block);
-    round_k(x, 31, &block->d, &block->dmin, block->scales, q);
+    round_k(x, weights, 31, &block->d, &block->dmin, block->scales, q);
     for (int i = 0; i < 256; i++) {
         put_nibble(block->q, i, q[i] & 15);
         block->qh[i % 32] = (uint8_t)(block->qh[i % 32] | (q[i] >> 4) << i / 32);
     }
 }
 
+// Scales of the 16 groups of 16, and the d of which they become multiples in [lowest, -lowest - 1]. A
+// group's value of largest magnitude becomes `low`, the largest scale `lowest`.
+static float scale_groups(const float *x, const float *weights, int low, int high, int lowest,
+                          float scale[16])
+{
+    float group_weights[16];
+    if (!weights) {
+        for (int k = 0; k < 16; k++)
+            scale[k] = weft__largest_signed(x + 16 * k, 16) / (float)low;
+        return weft__largest_signed(scale, 16) / (float)lowest;
+    }
+    for (int k = 0; k < 16; k++) {
+        scale[k] = weft__search_scale(x + 16 * k, weights + 16 * k, 16, low, high);
+        group_weights[k] = weft__sum(weights + 16 * k, 16);
+    }
+    return weft__search_scale(scale, group_weights, 16, lowest, -lowest - 1);
+}
+
 // Each group's value of largest magnitude becomes -4 of its scale; the block's largest scale becomes -32.
-void weft__encode_Q3_K(const float *x, void *out)
+void weft__encode_Q3_K(const float *x, const float *weights, void *out)
 {
     struct weft__q3_k *block = out;
     float scale[16];
     memset(block, 0, sizeof *block);
-    for (int k = 0; k < 16; k++)
-        scale[k] = weft__largest_signed(x + 16 * k, 16) / -4;
-    block->d = weft__f16_from_f32(weft__largest_signed(scale, 16) / -32);
+    block->d = weft__f16_from_f32(scale_groups(x, weights, -4, 3, -32, scale));
     float d = weft__f16_to_f32(block->d);
     for (int k = 0; k < 16; k++) {
         int sc = weft__nearest(scale[k] * weft__inverse(d), -32, 31) + 32;
@@ -137,18 +178,21 @@ void weft__encode_Q3_K(const float *x, void *out)
     }
 }
 
-// Each group of 16 has the scale max |x| / 31, rounded to 7 bits of the block's largest.
-void weft__encode_Q6_K(const float *x, void *out)
+// Likewise with -32 and -128 when searched for; else max |x| / 31 and 127, which cuts nothing.
+void weft__encode_Q6_K(const float *x, const float *weights, void *out)
 {
     struct weft__q6_k *block = out;
     float scale[16];
     memset(block, 0, sizeof *block);
-    for (int k = 0; k < 16; k++)
+    float fitted = scale_groups(x, weights, -32, 31, -128, scale);
+    for (int k = 0; !weights && k < 16; k++)
         scale[k] = weft__largest_magnitude(x + 16 * k, 16) / 31;
-    block->d = weft__f16_from_f32(weft__largest_magnitude(scale, 16) / 127);
+    if (!weights)
+        fitted = weft__largest_magnitude(scale, 16) / 127;
+    block->d = weft__f16_from_f32(fitted);
     float d = weft__f16_to_f32(block->d);
     for (int k = 0; k < 16; k++)
-        block->sc[k] = (int8_t)weft__nearest(scale[k] * weft__inverse(d), 0, 127);
+        block->sc[k] = (int8_t)weft__nearest(scale[k] * weft__inverse(d), -128, 127);
     for (int i = 0; i < 256; i++) {
         int q = weft__nearest(x[i] * weft__inverse(d * (float)block->sc[i / 16]), -32, 31) + 32;
         int n = i / 128, g = i % 128 / 32, l = i % 32;
@@ -158,14 +202,17 @@ void weft__encode_Q6_K(const float *x, void *out)
     }
 }
 
+// Ternary formats hold weights that were trained to be ternary: there is nothing to search.
+
 // The digit 0..2 of a ternary format under the scale max |x|.
 static int ternary(float x, float inverse)
 {
     return weft__nearest(roundf(x * inverse), -1, 1) + 1;
 }
 
-void weft__encode_TQ2_0(const float *x, void *out)
+void weft__encode_TQ2_0(const float *x, const float *weights, void *out)
 {
+    (void)weights;
     struct weft__tq2_0 *block = out;
     float d = weft__largest_magnitude(x, 256), inverse = weft__inverse(d);
     memset(block, 0, sizeof *block);
@@ -185,8 +232,9 @@ static uint8_t ternary_byte(const float *x, int count, int stride, float inverse
     return (uint8_t)((sum * 256 + 242) / 243);
 }
 
-void weft__encode_TQ1_0(const float *x, void *out)
+void weft__encode_TQ1_0(const float *x, const float *weights, void *out)
 {
+    (void)weights;
     struct weft__tq1_0 *block = out;
     float d = weft__largest_magnitude(x, 256), inverse = weft__inverse(d);
     block->d = weft__f16_from_f32(d);

@@ -2,33 +2,39 @@
 // Plain elements, and the codes of MLX groups.
 #include "src/formats/encode.h"
 
-void weft__encode_F32(const float *x, void *block)
+void weft__encode_F32(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     memcpy(block, x, sizeof *x);
 }
 
-void weft__encode_F16(const float *x, void *block)
+void weft__encode_F16(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     *(uint16_t *)block = weft__f16_from_f32(*x);
 }
 
-void weft__encode_BF16(const float *x, void *block)
+void weft__encode_BF16(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     *(uint16_t *)block = weft__bf16_from_f32(*x);
 }
 
-void weft__encode_FP8_E4M3(const float *x, void *block)
+void weft__encode_FP8_E4M3(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     *(uint8_t *)block = weft__fp8_e4m3_from_f32(*x);
 }
 
-void weft__encode_FP8_E5M2(const float *x, void *block)
+void weft__encode_FP8_E5M2(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     *(uint8_t *)block = weft__fp8_e5m2_from_f32(*x);
 }
 
-void weft__encode_INT8(const float *x, void *block)
+void weft__encode_INT8(const float *x, const float *weights, void *block)
 {
+    (void)weights;
     *(int8_t *)block = (int8_t)weft__nearest(*x, -128, 127);
 }
 
@@ -45,8 +51,9 @@ static void encode_mlx(const float *x, uint8_t *codes, int bits, int count)
 }
 
 #define ENCODE_GROUP(bits, group)                                                                  \
-    void weft__encode_MLX_Q##bits##_G##group(const float *x, void *block)                          \
+    void weft__encode_MLX_Q##bits##_G##group(const float *x, const float *weights, void *block)    \
     {                                                                                              \
+        (void)weights;                                                                             \
         encode_mlx(x, block, bits, group);                                                         \
     }
 

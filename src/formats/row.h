@@ -21,6 +21,11 @@ size_t weft__row_alignment(weft_dtype dtype);
 // Values that are not finite give unspecified, but valid, blocks in the block formats.
 weft__row_encode_fn *weft__row_encoder(weft_dtype dtype);
 
+// Searches for scales under which the weighted sum of squared errors is small. importance: how much each
+// column matters, or NULL. Formats without scales of their own round as above. NULL for no format.
+typedef void weft__row_search_fn(const float *x, const float *importance, int64_t cols, void *row);
+weft__row_search_fn *weft__row_searcher(weft_dtype dtype);
+
 // What lies beside the codes of a row: element i becomes (y_i * scales[g] + biases[g]) * global_scale,
 // g = i / scale_elems.
 struct weft__row_planes {
