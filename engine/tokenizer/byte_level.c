@@ -32,8 +32,9 @@ static bool encode_valid(encode_work *work, const char *text, size_t text_bytes)
         text = work->text.data;
         text_bytes = work->text.size_bytes;
     }
+    pretokenizer_text(&work->walk, text, text_bytes);
     for (size_t start = 0; start < text_bytes;) {
-        size_t end = pretokenizer_next(&work->t->pre, work->match, text, text_bytes, start);
+        size_t end = pretokenizer_next(&work->walk, start);
         if (!encode_word(work, text + start, end - start))
             return false;
         start = end;

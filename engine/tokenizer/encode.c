@@ -94,14 +94,12 @@ bool tokenizer_encode(const tokenizer *t, const char *text, size_t text_bytes, u
     encode_work work = {.t = t, .flags = flags, .list = list, .err = err};
     size_t count = list->count;
     bool ok = true;
-    if (t->kind == TOKENIZER_BYTE_LEVEL) {
-        work.match = pretokenizer_start(&t->pre);
-        ok = work.match || encode_no_memory(&work);
-    }
+    if (t->kind == TOKENIZER_BYTE_LEVEL)
+        ok = pretokenizer_start(&t->pre, &work.walk) || encode_no_memory(&work);
     ok = ok && encode_all(&work, text, text_bytes, flags);
     if (!ok)
         list->count = count;
-    pcre2_match_data_free(work.match);
+    pretokenizer_stop(&work.walk);
     bpe_free(&work.bpe);
     tokenizer_text_free(&work.text);
     return ok;

@@ -1,52 +1,185 @@
 // SPDX-License-Identifier: MIT
 #include "engine/tokenizer/pretokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // White space as the models' tokenizers know it: PCRE2's own \s has U+180E in addition.
 #define WS                     "\\p{Z}\\t-\\r\\x{85}"
 #define SPACES                 "[" WS "]+"
 #define CONTRACTIONS           "'s|'t|'re|'ve|'m|'ll|'d"
-#define LETTERS_AND_ONE_BEFORE "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define ANY_CONTRACTIONS       "(?i:" CONTRACTIONS ")"
+#define ONE_BEFORE             "[^\\r\\n\\p{L}\\p{N}]?"
+#define LETTERS_AND_ONE_BEFORE ONE_BEFORE "\\p{L}+"
 #define UPPER                  "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER                  "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define SYMBOLS                " ?[^" WS "\\p{L}\\p{N}]+"
 #define LINE_ENDS              "[" WS "]*[\\r\\n]+"
 #define SPACES_BUT_LAST        SPACES "(?![^" WS "])" // leaves one space to the word that follows
+// Looks at each run of spaces once: \G is where a piece begins.
+#define LAST_SPACES  "(?:\\G|(?<![" WS "]))" SPACES "+$"
+#define TAIL         SYMBOLS "[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES
+#define HAN_AND_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+#define EAST_ASIAN   "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
+
+// A word is upper case, then lower case; what has no case is both: "isHTTPOk" is is, HTTPOk. `end` may
+// follow it, `upper` and `lower` are one letter each.
+#define CASED_WORDS(upper, lower, end)                                                             \
+    ONE_BEFORE upper "*" lower "+" end "|" ONE_BEFORE upper "+" lower "*" end
+#define NOT_HAN "(?!\\p{sc:Han})"
+
+#define LLAMA_3 ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}{1,3}|" TAIL
+#define QWEN_2  ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}|" TAIL
+#define GPT_2   CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|" SPACES_BUT_LAST "|" SPACES
+
+// The cased letters that DeepSeek's first tokenizer lists.
+#define CASED_LETTERS                                                                              \
+    "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}"                 \
+    "\\x{1C4}-\\x{293}\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}"         \
+    "\\x{37F}\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}"                  \
+    "\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}\\x{10A0}-\\x{10C5}"                       \
+    "\\x{13A0}-\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}"                 \
+    "\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}"                 \
+    "\\x{1F18}-\\x{1F1D}\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}"                 \
+    "\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}"         \
+    "\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}"                           \
+    "\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-\\x{1FF4}\\x{1FF6}-\\x{1FFC}"                 \
+    "\\x{2102}\\x{2107}\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{2126}"          \
+    "\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}"                  \
+    "\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}"         \
+    "\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}"                  \
+    "\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}"                 \
+    "\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}"                 \
+    "\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}"         \
+    "\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
 
 static const pretokenizer_rules RULES[] = {
+    {.name = "llama-bpe", .patterns = {LLAMA_3}, .whole_pieces = true, .adds_bos = true},
+    {.name = "dbrx", .patterns = {LLAMA_3}},
+    {.name = "glm4", .patterns = {LLAMA_3}, .whole_pieces = true},
+    {.name = "qwen2", .patterns = {QWEN_2}, .compose = true},
+    {.name = "stablelm2", .patterns = {QWEN_2}},
     {
-        .name = "llama-bpe",
-        .pattern = "(?i:" CONTRACTIONS ")|" LETTERS_AND_ONE_BEFORE "|\\p{N}{1,3}|" SYMBOLS
-                   "[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES,
-        .whole_pieces = true,
-        .adds_bos = true,
-    },
-    {
-        .name = "qwen2",
-        .pattern = "(?i:" CONTRACTIONS ")|" LETTERS_AND_ONE_BEFORE "|\\p{N}|" SYMBOLS
-                   "[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES,
+        .name = "qwen35",
+        .patterns = {ANY_CONTRACTIONS "|" ONE_BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS
+                                      "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST
+                                      "|" SPACES},
         .compose = true,
     },
     {
-        // A word is upper case, then lower case; what has no case is both: "isHTTPOk" is is, HTTPOk.
         .name = "tekken",
-        .pattern = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|"
-                   "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*|\\p{N}|" SYMBOLS
-                   "[\\r\\n/]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES,
+        .patterns = {CASED_WORDS("[" UPPER "]", "[" LOWER "]", "") "|\\p{N}|" SYMBOLS
+                                                                   "[\\r\\n/]*|" LINE_ENDS
+                                                                   "|" SPACES_BUT_LAST "|" SPACES},
         .whole_pieces = true,
         .adds_bos = true,
     },
     {
-        .name = "gpt-2",
-        .pattern = CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|" SPACES_BUT_LAST "|" SPACES,
+        .name = "gpt-4o",
+        .patterns = {CASED_WORDS("[" UPPER "]", "[" LOWER "]",
+                                 ANY_CONTRACTIONS "?") "|\\p{N}{1,3}|" SYMBOLS
+                                                       "[\\r\\n/]*|" LINE_ENDS "|" SPACES_BUT_LAST
+                                                       "|" SPACES},
     },
     {
-        // Digits are cut out first, so what stands before one is at the end of its text.
-        .name = "smollm",
-        .pattern =
-            CONTRACTIONS "| ?\\p{L}+|\\p{N}|" SYMBOLS "|" SPACES "(?![^" WS "\\p{N}])|" SPACES,
+        .name = "kimi-k2",
+        .patterns = {"\\p{sc:Han}+|" CASED_WORDS("(?:" NOT_HAN "[" UPPER "])",
+                                                 "(?:" NOT_HAN "[" LOWER "])",
+                                                 ANY_CONTRACTIONS "?") "|\\p{N}{1,3}|" TAIL},
     },
+    {.name = "gpt-2", .patterns = {GPT_2}},
+    {.name = "smollm", .patterns = {"\\p{N}", GPT_2}},
+    {.name = "falcon", .patterns = {"[\\p{P}$+<=>^~|`]+", GPT_2, "[0-9]{3}"}},
+    {
+        .name = "deepseek-llm",
+        .patterns = {"[\\r\\n]", "[" WS "]?[" CASED_LETTERS "]+",
+                     "[" WS "]?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}"
+                     "\\x{3000}-\\x{3002}]+",
+                     LAST_SPACES, EAST_ASIAN, "\\p{N}+"},
+    },
+    {
+        .name = "deepseek-coder",
+        .patterns = {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+", EAST_ASIAN, "\\p{N}"},
+    },
+    {
+        .name = "deepseek-v3",
+        .patterns = {"\\p{N}{1,3}", HAN_AND_KANA,
+                     "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+                     " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES},
+    },
+    {
+        .name = "bailingmoe",
+        .patterns = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" WS
+                     "\\p{L}\\p{N}]++[\\r\\n]*|[" WS "]*[\\r\\n]|" SPACES_BUT_LAST "|" SPACES},
+    },
+    {
+        .name = "seed-coder",
+        .patterns = {ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}| ?[^" WS
+                                      "\\p{L}\\p{N}\\r\\n]+|" LINE_ENDS "|" SPACES_BUT_LAST
+                                      "|" SPACES},
+    },
+    {
+        .name = "exaone-moe",
+        .patterns = {ANY_CONTRACTIONS "|" ONE_BEFORE
+                                      "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|" SYMBOLS
+                                      "[\\r\\n/]?|[" WS "]*[\\r\\n]|" SPACES_BUT_LAST "|" SPACES},
+    },
+    {.name = "bloom",
+     .patterns = {" ?[^(" WS "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}"
+                  "\\x{6D4}\\x{60C})]+"}},
+    {.name = "viking",
+     .patterns = {" ?[^(" WS "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}"
+                  "\\x{6D4}\\x{60C})]+",
+                  "\\p{N}"}},
+};
+
+// Names that files give to the same rules. Source: llama.cpp's list of pre-tokenizers.
+static const char *const ALIASES[][2] = {
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"falcon-h1", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"midm-2.0", "llama-bpe"},
+    {"lfm2", "llama-bpe"},
+    {"smaug-bpe", "dbrx"},
+    {"chatglm-bpe", "dbrx"},
+    {"glm5", "glm4"},
+    {"deepseek-r1-qwen", "qwen2"},
+    {"megrez", "qwen2"},
+    {"kormo", "qwen2"},
+    {"hunyuan", "stablelm2"},
+    {"grok-2", "stablelm2"},
+    {"solar-open", "stablelm2"},
+    {"llama4", "gpt-4o"},
+    {"kanana2", "gpt-4o"},
+    {"minimax-m2", "gpt-4o"},
+    {"phi-2", "gpt-2"},
+    {"mpt", "gpt-2"},
+    {"olmo", "gpt-2"},
+    {"jais", "gpt-2"},
+    {"trillion", "gpt-2"},
+    {"granite-docling", "gpt-2"},
+    {"exaone4", "gpt-2"},
+    {"gigachat", "gpt-2"},
+    {"mellum", "gpt-2"},
+    {"a.x-4.0", "gpt-2"},
+    {"modern-bert", "gpt-2"},
+    {"jina-v2-es", "gpt-2"},
+    {"jina-v2-de", "gpt-2"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"command-r", "smollm"},
+    {"codeshell", "smollm"},
+    {"exaone", "smollm"},
+    {"minerva-7b", "smollm"},
+    {"mellum2", "smollm"},
+    {"hunyuan-dense", "deepseek-v3"},
+    {"joyai-llm", "deepseek-v3"},
+    {"bailingmoe2", "bailingmoe"},
+    {"llada-moe", "bailingmoe"},
+    {"poro-chat", "bloom"},
+    {"gpt3-finnish", "bloom"},
 };
 
 enum {
@@ -58,13 +191,9 @@ enum {
 
 static const pretokenizer_rules *find_rules(const char *name)
 {
-    static const char *const aliases[][2] = {
-        {"llama3", "llama-bpe"},
-        {"llama-v3", "llama-bpe"},
-    };
-    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-        if (strcmp(name, aliases[i][0]) == 0)
-            name = aliases[i][1];
+    for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++) {
+        if (strcmp(name, ALIASES[i][0]) == 0)
+            name = ALIASES[i][1];
     }
     for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
         if (strcmp(name, RULES[i].name) == 0)
@@ -73,25 +202,43 @@ static const pretokenizer_rules *find_rules(const char *name)
     return NULL;
 }
 
-bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
+const char *pretokenizer_name_at(size_t n)
 {
-    static const char known[] = "weft knows llama-bpe, qwen2, tekken, gpt-2 and smollm";
+    return n < sizeof RULES / sizeof RULES[0] ? RULES[n].name : NULL;
+}
+
+static bool refuse_name(const char *name, engine_error *err)
+{
+    char known[400] = "";
+    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 RULES[i].name);
     if (!name || name[0] == '\0')
         return engine_fail(err,
                            "tokenizer: the file does not say how text is cut into words "
-                           "(tokenizer.ggml.pre); %s: convert the model anew",
+                           "(tokenizer.ggml.pre): convert the model anew; weft knows %s",
                            known);
-    p->rules = find_rules(name);
+    return engine_fail(err, "tokenizer: unknown pre-tokenizer \"%.64s\"; weft knows %s", name,
+                       known);
+}
+
+bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
+{
+    p->rules = name ? find_rules(name) : NULL;
     if (!p->rules)
-        return engine_fail(err, "tokenizer: unknown pre-tokenizer \"%.64s\"; %s", name, known);
-    int code = 0;
-    PCRE2_SIZE offset = 0;
-    p->code = pcre2_compile((PCRE2_SPTR)p->rules->pattern, PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
-    if (!p->code)
-        return engine_fail(err, "tokenizer: PCRE2 refused the pattern of %s with error %d at %zu",
-                           p->rules->name, code, (size_t)offset);
-    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); // where there is no JIT it is interpreted
+        return refuse_name(name, err);
+    for (int i = 0; i < PRETOKENIZER_STAGES && p->rules->patterns[i]; i++) {
+        int code = 0;
+        PCRE2_SIZE offset = 0;
+        p->codes[i] = pcre2_compile((PCRE2_SPTR)p->rules->patterns[i], PCRE2_ZERO_TERMINATED,
+                                    PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
+        if (!p->codes[i])
+            return engine_fail(err,
+                               "tokenizer: PCRE2 refused the pattern of %s with error %d at %zu",
+                               p->rules->name, code, (size_t)offset);
+        (void)pcre2_jit_compile(p->codes[i], PCRE2_JIT_COMPLETE); // else it is interpreted
+        p->stages = i + 1;
+    }
     p->limits = pcre2_match_context_create(NULL);
     if (!p->limits)
         return engine_fail(err, "tokenizer: not enough memory for the pre-tokenizer");
@@ -104,29 +251,56 @@ bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
 void pretokenizer_free(pretokenizer *p)
 {
     pcre2_match_context_free(p->limits);
-    pcre2_code_free(p->code);
+    for (int i = 0; i < PRETOKENIZER_STAGES; i++)
+        pcre2_code_free(p->codes[i]);
     *p = (pretokenizer){0};
 }
 
-pcre2_match_data *pretokenizer_start(const pretokenizer *p)
+bool pretokenizer_start(const pretokenizer *p, pretokenizer_walk *walk)
 {
-    return pcre2_match_data_create_from_pattern(p->code, NULL);
+    *walk = (pretokenizer_walk){.p = p};
+    walk->match = pcre2_match_data_create(1, NULL);
+    return walk->match != NULL;
 }
 
-size_t pretokenizer_next(const pretokenizer *p, pcre2_match_data *match, const char *text,
-                         size_t text_bytes, size_t position)
+void pretokenizer_text(pretokenizer_walk *walk, const char *text, size_t text_bytes)
 {
-    int result = pcre2_match(p->code, (PCRE2_SPTR)text, text_bytes, position, PCRE2_NO_UTF_CHECK,
-                             match, p->limits);
-    if (result > 0) {
-        const PCRE2_SIZE *range = pcre2_get_ovector_pointer(match);
-        // Were there a character that no alternative takes, it would be a word of its own.
+    walk->text = text;
+    walk->text_bytes = text_bytes;
+    memset(walk->ends, 0, sizeof walk->ends);
+}
+
+void pretokenizer_stop(pretokenizer_walk *walk)
+{
+    pcre2_match_data_free(walk->match);
+    *walk = (pretokenizer_walk){0};
+}
+
+// The end of the piece that stage `stage` cuts off at `position` of a text that ends at `end`: a match, or
+// what lies between two.
+static size_t cut(const pretokenizer_walk *walk, int stage, size_t position, size_t end)
+{
+    int result = pcre2_match(walk->p->codes[stage], (PCRE2_SPTR)walk->text, end, position,
+                             PCRE2_NO_UTF_CHECK, walk->match, walk->p->limits);
+    if (result >= 0) {
+        const PCRE2_SIZE *range = pcre2_get_ovector_pointer(walk->match);
         return range[0] > position ? range[0] : range[1];
     }
-    size_t end = position + UNMATCHED_WORD_BYTES;
-    if (result == PCRE2_ERROR_NOMATCH || end >= text_bytes)
-        return text_bytes;
-    while (((unsigned char)text[end] & 0xc0) == 0x80)
-        end--;
+    size_t limit = position + UNMATCHED_WORD_BYTES;
+    if (result == PCRE2_ERROR_NOMATCH || limit >= end)
+        return end;
+    while (((unsigned char)walk->text[limit] & 0xc0) == 0x80)
+        limit--;
+    return limit;
+}
+
+size_t pretokenizer_next(pretokenizer_walk *walk, size_t position)
+{
+    size_t end = walk->text_bytes;
+    for (int stage = 0; stage < walk->p->stages; stage++) {
+        if (walk->ends[stage] <= position)
+            walk->ends[stage] = cut(walk, stage, position, end);
+        end = walk->ends[stage];
+    }
     return end;
 }

@@ -31,8 +31,8 @@ typedef struct encode_work {
     tokenizer_ids *list;
     engine_error *err;
     bpe_work bpe;
-    pcre2_match_data *match; // byte-level
-    tokenizer_text text;     // normalised
+    pretokenizer_walk walk; // byte-level
+    tokenizer_text text;    // normalised
 } encode_work;
 
 // Append the ids of a text that holds no special pieces.

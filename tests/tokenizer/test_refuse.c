@@ -220,7 +220,7 @@ static void scores_that_are_no_numbers(void **state)
 static void unknown_pretokenizers(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"default", "llama", "qwen35", "LLAMA-BPE", "%s%n"};
+    static const char *const bad[] = {"default", "llama", "qwen99", "LLAMA-BPE", "%s%n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tokenizer_builder b = byte_level();
         b.spec.pre = bad[i];

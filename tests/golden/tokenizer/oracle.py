@@ -18,23 +18,44 @@ TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{
 WHOLE_PIECES = ("llama-bpe", "tekken")  # a word that is a piece is not split
 
 
-def split_then_bytes(pattern):
-    return pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+EAST_ASIAN = "[一-龥ࠀ-一가-퟿]+"
+DEEPSEEK_LETTERS = "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+SYMBOL_TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
+
+# What tokenizer.json files have: patterns that cut one after the other.
+STAGES = {
+    "llama-bpe": [LLAMA3], "dbrx": [LLAMA3], "glm4": [LLAMA3], "qwen2": [QWEN2], "stablelm2": [QWEN2], "tekken": [TEKKEN],
+    "qwen35": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "gpt-4o": [rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+{CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*{CONTRACTIONS}?"
+               r"|\p{N}{1,3}" + SYMBOL_TAIL],
+    "kimi-k2": [rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}&&[^\p{{Han}}]]*[{LOWER}&&[^\p{{Han}}]]+{CONTRACTIONS}?"
+                rf"|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}&&[^\p{{Han}}]]+[{LOWER}&&[^\p{{Han}}]]*{CONTRACTIONS}?|\p{{N}}{{1,3}}" + TAIL],
+    "gpt-2": [GPT_2], "smollm": [r"\p{N}", GPT_2], "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT_2, "[0-9][0-9][0-9]"],
+    "deepseek-llm": ["[\r\n]", rf"\s?[{DEEPSEEK_LETTERS}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", EAST_ASIAN, r"\p{N}+"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, r"\p{N}"],
+    "deepseek-v3": [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+                    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
+                    r"|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "bailingmoe": [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    "seed-coder": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "exaone-moe": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"],
+    "bloom": [BLOOM], "viking": [BLOOM, r"\p{N}"],
+}
+
+
+def words(name):
+    """Cuts text into words, without turning their bytes into characters."""
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in STAGES[name]])
 
 
 def pre_tokenizer(name):
-    by_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    return {
-        "llama-bpe": lambda: split_then_bytes(LLAMA3),
-        "qwen2": lambda: split_then_bytes(QWEN2),
-        "tekken": lambda: split_then_bytes(TEKKEN),
-        "gpt-2": lambda: by_regex,
-        "smollm": lambda: pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), by_regex]),
-    }[name]()
+    if name in ("gpt-2", "smollm"):  # as their files have it
+        by_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
+        return pre_tokenizers.Sequence(digits + [by_regex])
+    return pre_tokenizers.Sequence([words(name), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def field(reader, name, default=None):
