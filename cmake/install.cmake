@@ -4,8 +4,8 @@
 include(CMakePackageConfigHelpers)
 
 set_target_properties(weft_shared PROPERTIES EXPORT_NAME weft)
-# The static library brings along what its objects call; compiler drivers know -fopenmp in any language.
-target_link_libraries(weft_static INTERFACE $<INSTALL_INTERFACE:-fopenmp>)
+# The static library brings along what its objects call.
+target_link_libraries(weft_static INTERFACE $<INSTALL_INTERFACE:-pthread>)
 target_compile_definitions(weft_static INTERFACE $<INSTALL_INTERFACE:WEFT_STATIC>)
 
 install(TARGETS weft_shared weft_static EXPORT weftTargets

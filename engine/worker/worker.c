@@ -8,14 +8,10 @@
 static bool open_context(engine_worker *worker, engine_error *err)
 {
     const engine_options *options = &worker->settings.options;
-    worker->threads = thread_pool_create(options->threads, err);
-    if (!worker->threads)
-        return false;
-    weft_executor executor = thread_pool_executor(worker->threads);
     weft_context_desc desc = {.size = sizeof desc,
                               .device = options->device,
                               .device_index = options->device_index,
-                              .executor = &executor};
+                              .threads = options->threads};
     if (weft_context_create(&desc, &worker->context) == WEFT_OK)
         return true;
     return engine_fail(err, "%s", weft_error_text(NULL));
@@ -94,7 +90,6 @@ void engine_worker_close(engine_worker *worker)
     free(worker->draw_params);
     free(worker->drawn);
     weft_context_destroy(worker->context);
-    thread_pool_free(worker->threads);
     free(worker);
 }
 

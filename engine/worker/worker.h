@@ -4,7 +4,6 @@
 
 // What a worker holds: everything that runs a model on one device.
 
-#include "engine/base/thread_pool.h"
 #include "engine/model/model.h"
 #include "engine/model/settings.h"
 #include "engine/worker/program.h"
@@ -24,7 +23,6 @@ typedef struct pass_outputs {
 struct engine_worker {
     const engine_model *model;
     worker_settings settings;
-    thread_pool *threads;
     weft_context *context;
     page_pool *pool;
     model_program *program;

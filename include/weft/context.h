@@ -27,7 +27,10 @@
  *  Alias    a result overlaps nothing else that the run is given; overlaps are not looked for
  *  Threads  several threads may make and run plans of one context at a time, also run the same plan,
  *           each with a workspace and results of its own, if executor, allocator and log may be
- *           called so (the default ones may)
+ *           called so (the default ones may; of runs at the same time one has the context's threads,
+ *           the others work on the thread that called)
+ *  Fork     a child may go on with contexts and plans of the CPU that no other thread was using: its
+ *           threads start anew. A GPU's contexts are the parent's alone
  *  Errors   WEFT_EINVAL for NULL, a struct without its size, members that this version does not know,
  *           a stride shorter than its row or longer than memory, a buffer that is not aligned.
  *           Everything is checked before anything is written; with a context or plan there is a
@@ -51,7 +54,8 @@ typedef struct weft_plan weft_plan;
  *  number in [0, executor threads) that no two tasks running at the same time share. */
 typedef void weft_task_fn(void *work, int32_t index, int32_t thread);
 
-/** Runs CPU work on the host's own threads instead of OpenMP. `threads` is 1 to 1024.
+/** Runs CPU work on the host's own threads (OpenMP's, a scheduler's) instead of the library's.
+ *  `threads` is 1 to 1024. docs/examples/openmp_executor.h shows one.
  *
  *  parallel_for must call task(work, i, thread) exactly once for every i in [0, count), on any
  *  threads in any order, and return when all calls have returned. It may be called with count 1.
@@ -75,9 +79,9 @@ typedef struct weft_allocator {
 typedef struct weft_context_desc {
     uint32_t size;
     weft_device device;
-    int32_t threads;                 /**< CPU threads; 0 = one per available core, at most 1024 */
-    int32_t device_index;            /**< which of weft_device_count() */
-    const weft_executor *executor;   /**< NULL = OpenMP; copied */
+    int32_t threads;      /**< CPU threads, at most 1024; 0 = as weft_context_create() says */
+    int32_t device_index; /**< which of weft_device_count() */
+    const weft_executor *executor;   /**< NULL = threads of the library's own; copied */
     const weft_allocator *allocator; /**< NULL = the C library; copied */
     /** Receives one line of text per noteworthy choice; NULL = silence. */
     void (*log)(void *user, const char *line);
@@ -92,7 +96,9 @@ typedef struct weft_context_desc {
 
 /** Makes a context.
  *
- *  desc     NULL or all-zero: CPU, one thread per core, OpenMP
+ *  desc     NULL or all-zero: CPU, as many threads as there are cores for them: those that the process
+ *           may use (affinity), of one NUMA node, without the slow ones of a hybrid CPU, and no more
+ *           than a cgroup's quota pays for
  *  Owner    the caller: weft_context_destroy(), after all plans of the context and when no call with
  *           either is under way
  *  Threads  any

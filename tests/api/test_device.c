@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The door for devices, which on the CPU works trivially: descriptions, memory, copies, streams, events.
+#define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
 #include "tests/support/context_fixture.h"

@@ -4,6 +4,7 @@
 #define WEFT_BACKEND_CPU_H
 
 #include "src/backend/context.h"
+#include "src/backend/cpu/cpu_pool.h"
 #include "src/plan/plan.h"
 
 // What a context of the CPU keeps behind context->device.
@@ -11,6 +12,7 @@ struct weft__cpu {
     uint32_t isa_mask; // a bit for every enum weft__isa that may be used
     int32_t threads;
     weft_executor executor;
+    struct weft__cpu_pool *pool; // behind the executor, NULL if it is a host's
 };
 
 static inline const struct weft__cpu *weft__cpu_of(const weft_context *context)
@@ -37,12 +39,6 @@ static inline bool weft__cpu_fits(const struct weft__kernel *row, uint32_t isa_m
 {
     return isa_mask >> row->level & 1u;
 }
-
-// Number of cores this process may run on.
-int32_t weft__cpu_cores(void);
-
-// The default executor: OpenMP.
-void weft__cpu_openmp(void *user, int32_t count, weft_task_fn *task, void *work);
 
 // Does the tasks [0, count) on the context's executor.
 static inline void weft__cpu_parallel_for(const weft_context *context, int32_t count,

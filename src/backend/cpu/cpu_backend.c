@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend: every operation's kernel table, the functions that plan and spread its work, and what
 // a context keeps.
+#define _GNU_SOURCE
 #include <stdlib.h>
 
 #include "src/backend/cpu/cpu.h"
+#include "src/backend/cpu/cpu_cores.h"
 #include "src/backend/cpu/cpu_device.h"
+
+enum { MOST_THREADS = 1024 };
 
 #define WEFT__OP_DECLARE(op)                                                                       \
     extern const struct weft__kernel_table weft__##op##_table;                                     \
@@ -24,6 +28,19 @@ static weft_status choose_isa(weft_context *context, uint32_t *mask)
     return WEFT_OK;
 }
 
+static weft_status open_pool(weft_context *context, struct weft__cpu *cpu, int32_t threads)
+{
+    struct weft__cpu_cores cores;
+    weft__cpu_own_cores(&cores);
+    cpu->threads = threads ? threads : cores.count < MOST_THREADS ? cores.count : MOST_THREADS;
+    cpu->pool = weft__cpu_pool_open(&context->allocator, cpu->threads, threads ? NULL : &cores);
+    if (!cpu->pool)
+        return weft__fail(context, WEFT_ENOMEM, "no memory for %d threads", cpu->threads);
+    cpu->executor = (weft_executor){
+        .user = cpu->pool, .threads = cpu->threads, .parallel_for = weft__cpu_pool_parallel_for};
+    return WEFT_OK;
+}
+
 static weft_status cpu_open(weft_context *context, const weft_context_desc *desc)
 {
     uint32_t isa_mask;
@@ -37,21 +54,22 @@ static weft_status cpu_open(weft_context *context, const weft_context_desc *desc
     if (!cpu)
         return weft__fail(context, WEFT_ENOMEM, "no memory for a context");
     *cpu = (struct weft__cpu){.isa_mask = isa_mask};
-    cpu->threads = desc->executor  ? desc->executor->threads
-                   : desc->threads ? desc->threads
-                                   : weft__cpu_cores();
-    cpu->executor = desc->executor ? *desc->executor
-                                   : (weft_executor){.user = &cpu->threads,
-                                                     .threads = cpu->threads,
-                                                     .parallel_for = weft__cpu_openmp};
     context->device = cpu;
-    return WEFT_OK;
+    if (desc->executor) {
+        cpu->threads = desc->executor->threads;
+        cpu->executor = *desc->executor;
+        return WEFT_OK;
+    }
+    return open_pool(context, cpu, desc->threads);
 }
 
 static void cpu_close(weft_context *context)
 {
-    if (context->device)
-        context->allocator.release(context->allocator.user, context->device);
+    struct weft__cpu *cpu = context->device;
+    if (!cpu)
+        return;
+    weft__cpu_pool_close(&context->allocator, cpu->pool);
+    context->allocator.release(context->allocator.user, cpu);
 }
 
 static bool cpu_fits(const weft_context *context, const struct weft__kernel *row)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What the CPU is, as Linux tells it.
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <unistd.h>
 
 #include "src/backend/cpu/cpu.h"
+#include "src/backend/cpu/cpu_cores.h"
 #include "src/backend/cpu/cpu_device.h"
 
 int32_t weft__cpu_count(void)
@@ -55,8 +56,10 @@ static int64_t last_cache_bytes(void)
 
 weft_status weft__cpu_describe(int32_t index, weft_device_info *info)
 {
+    struct weft__cpu_cores cores;
     (void)index;
-    info->cores = weft__cpu_cores();
+    weft__cpu_own_cores(&cores);
+    info->cores = cores.count;
     info->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     info->cache_bytes = last_cache_bytes();
     if (!read_cpuinfo("model name", info->name, sizeof info->name))

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // CPU features, never CPU models. A level counts only if every feature of its bundle is there and the
 // operating system saves the registers (XCR0).
-#define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu.h"
@@ -138,13 +136,4 @@ const char *weft__cpu_isa_name(uint32_t mask)
     while (isa > 0 && !(mask >> isa & 1u))
         isa--;
     return levels[isa].name;
-}
-
-int32_t weft__cpu_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    int cores = CPU_COUNT(&set);
-    return cores < 1 ? 1 : cores;
 }
