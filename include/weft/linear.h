@@ -1,5 +1,26 @@
 // SPDX-License-Identifier: MIT
-/** Linear layers: y = W x for one row of activations (GEMV), Y = X W^T for many (GEMM). */
+/** Linear layers: y = W x for one row of activations (GEMV), Y = X W^T for many (GEMM).
+ *
+ *  A run may do what stands round a matrix in a transformer too, in one pass and with activations rounded
+ *  once:
+ *
+ *      parts     several matrices that read one input: Q, K and V; gate and up
+ *      norm      of the input before it is multiplied
+ *      gate      function(first part) * second part, of two parts of equal rows
+ *      residual  added to the result
+ *      next      beside y, the input of the next norm's readers: y times that norm's weights, rounded
+ *
+ *      weft_linear_desc qkv = {.size = sizeof qkv, .cols = 2048, .norm = WEFT_LINEAR_NORM_RMS,
+ *          .norm_eps = 1e-5f, .num_parts = 3, .parts = {{.weight_dtype = WEFT_Q4_K, .rows = 2048},
+ *          {.weight_dtype = WEFT_Q4_K, .rows = 512}, {.weight_dtype = WEFT_Q6_K, .rows = 512}}};
+ *
+ *  **Rounded activations.** Kernels for blocks of quantised weights round activations to 8 bits per group
+ *  of 32 columns, each with an f32 scale. Where several matrices read the same input, or a linear layer's
+ *  result is the next one's input, the rounding can be done once: a *rounded buffer* (of
+ *  weft_rounded_bytes(), opaque, one layout for all formats of a device, 64-byte aligned) is made by
+ *  weft_round_run(), by a linear layer with WEFT_LINEAR_Y_ROUNDED or with WEFT_LINEAR_NEXT, and read by
+ *  layers with WEFT_LINEAR_X_ROUNDED.
+ */
 #ifndef WEFT_LINEAR_H
 #define WEFT_LINEAR_H
 
@@ -12,52 +33,120 @@ extern "C" {
 enum {
     /** Activations stay f32 and every product is formed in f32. Without it, the block-quantised
      *  formats round the activations to 8 bits per group of 32 (f32 scale), which is several times
-     *  faster; f32, f16 and bf16 weights are exact either way. */
+     *  faster; plain formats (f32, f16, bf16, fp8, int8) are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** A row of Y does not depend on how many other rows are in the batch, to the bit. */
     WEFT_LINEAR_BATCH_INVARIANT = 1u << 1,
+    /** `x` is a rounded buffer of `cols` columns; every part is block-quantised and not exact. With
+     *  norm = RMS it is one that WEFT_LINEAR_NEXT made: the norm's weights are in it already, and the
+     *  result is multiplied by 1 / sqrt(mean square + norm_eps). */
+    WEFT_LINEAR_X_ROUNDED = 1u << 2,
+    /** `y` (of the only part, or of the gate) is a rounded buffer of `rows` columns, a multiple of 32. */
+    WEFT_LINEAR_Y_ROUNDED = 1u << 3,
+    /** `next` receives y * next_weight, rounded, and the mean square of y's rows; one part only, rows a
+     *  multiple of 32. A layer with WEFT_LINEAR_X_ROUNDED and norm = RMS reads it. */
+    WEFT_LINEAR_NEXT = 1u << 4,
+    /** The norm's weights and next_weight are stored less 1 (Gemma). */
+    WEFT_LINEAR_NORM_PLUS_ONE = 1u << 5,
+    WEFT_LINEAR_MAX_PARTS = 4,
 };
+
+/** A norm of the rows of X before they are multiplied (norm.h says what each does). */
+typedef enum weft_linear_norm {
+    WEFT_LINEAR_NORM_NONE = 0,
+    WEFT_LINEAR_NORM_RMS = 1,
+    WEFT_LINEAR_NORM_LAYER = 2,
+} weft_linear_norm;
+
+/** function(first part) * second part, of two parts of equal rows (activation.h). */
+typedef enum weft_linear_gate {
+    WEFT_LINEAR_GATE_NONE = 0,
+    WEFT_LINEAR_GATE_SILU = 1,
+    WEFT_LINEAR_GATE_GELU = 2,
+    WEFT_LINEAR_GATE_GELU_TANH = 3,
+} weft_linear_gate;
+
+/** One matrix. Formats with scales beside them (int8, fp8_*, mlx_*; others may have them too):
+ *  w[r][i] = (code * scales[r / scale_rows][g] + biases[r / scale_rows][g]) * global_scale,
+ *  g = i / scale_cols. */
+typedef struct weft_linear_part {
+    weft_dtype weight_dtype;
+    weft_dtype scale_dtype; /**< of scales and biases: f32 (0), f16 or bf16 */
+    int64_t rows;           /**< outputs */
+    int64_t
+        scale_cols; /**< columns per scale; 0: the block of the format, the row for plain ones */
+    int64_t scale_rows; /**< rows per scale; 0 = 1 */
+    uint64_t reserved[4];
+} weft_linear_part;
 
 typedef struct weft_linear_desc {
     uint32_t size;
     uint32_t flags;
-    weft_dtype weight_dtype;
-    weft_dtype x_dtype;  /**< 0 = f32, the only one so far */
-    weft_dtype y_dtype;  /**< 0 = f32, the only one so far */
-    int32_t max_batch;   /**< most rows of X in a run; 0 = 1 */
-    int64_t rows;        /**< outputs, rows of W */
-    int64_t cols;        /**< inputs, columns of W; a whole number of blocks */
-    const char *variant; /**< name of a kernel, NULL = the best one */
+    weft_dtype weight_dtype; /**< of the only matrix, with `rows`, when num_parts is 0 */
+    weft_dtype x_dtype;      /**< f32 (0), f16 or bf16 */
+    weft_dtype y_dtype;      /**< of y and residual: f32 (0), f16 or bf16 */
+    int32_t max_batch;       /**< most rows of X in a run; 0 = 1 */
+    int64_t rows;            /**< outputs, rows of W */
+    int64_t cols;            /**< inputs, columns of W; a whole number of blocks */
+    const char *variant;     /**< name of a kernel for every part, NULL = the best ones */
+    int32_t num_parts;       /**< 0: one, of weight_dtype and rows; most: WEFT_LINEAR_MAX_PARTS */
+    weft_linear_norm norm;
+    float norm_eps;
+    weft_linear_gate gate;
+    weft_linear_part parts[WEFT_LINEAR_MAX_PARTS];
     uint64_t reserved[8];
 } weft_linear_desc;
+
+/** A matrix and its result in a run. */
+typedef struct weft_linear_part_args {
+    const void *weight;          /**< W[rows][cols] */
+    int64_t weight_stride_bytes; /**< from row to row; 0 = packed */
+    const void *scales;          /**< [rows / scale_rows][cols / scale_cols], NULL = 1 */
+    const void *biases;          /**< likewise, NULL = 0 */
+    int64_t scale_stride;        /**< elements of scales and biases from row to row; 0 = packed */
+    float global_scale;          /**< 0 = 1 */
+    int32_t reserved0;
+    void *y;           /**< Y[batch][rows]; unused in the second part of a gate */
+    int64_t y_stride;  /**< elements from row to row; 0 = rows */
+    const float *bias; /**< [rows] or NULL */
+    uint64_t reserved[4];
+} weft_linear_part_args;
 
 typedef struct weft_linear_args {
     uint32_t size;
     int32_t batch;               /**< rows of X in this run, 0..max_batch; 0 does nothing */
-    const void *weight;          /**< W[rows][cols] */
+    const void *weight;          /**< the only matrix, when num_parts is 0; otherwise NULL */
     int64_t weight_stride_bytes; /**< from row to row; 0 = packed */
-    const float *x;              /**< X[batch][cols] */
-    int64_t x_stride;            /**< elements from row to row; 0 = cols */
-    float *y;                    /**< Y[batch][rows] */
-    int64_t y_stride;            /**< elements from row to row; 0 = rows */
-    const float *bias;           /**< [rows] or NULL */
-    const float *residual;       /**< added to the result, [batch][rows], NULL = none; may be y */
-    int64_t residual_stride;     /**< 0 = rows */
-    float alpha;                 /**< 0 = 1 */
+    const void *x;               /**< X[batch][cols], or a rounded buffer */
+    int64_t x_stride;        /**< elements from row to row; 0 = cols; a rounded buffer has none */
+    void *y;                 /**< Y[batch][rows], when num_parts is 0; or a rounded buffer */
+    int64_t y_stride;        /**< elements from row to row; 0 = rows */
+    const float *bias;       /**< [rows] or NULL, when num_parts is 0 */
+    const void *residual;    /**< added to the result of the only part or of the gate,
+                                      [batch][rows], NULL = none; may be y */
+    int64_t residual_stride; /**< 0 = rows */
+    float alpha;             /**< 0 = 1; multiplies every product, before bias and gate */
     int32_t reserved0;
     void *workspace;
     size_t workspace_bytes;
-    weft_stream *stream; /**< NULL = the context's own */
+    weft_stream *stream;      /**< NULL = the context's own */
+    const float *norm_weight; /**< [cols], NULL = ones (X_ROUNDED: NULL) */
+    const float *norm_bias;   /**< [cols], LayerNorm only, NULL = zeros */
+    const float *next_weight; /**< [rows] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
+    void *next;               /**< a rounded buffer of `rows` columns (WEFT_LINEAR_NEXT) */
+    weft_linear_part_args parts[WEFT_LINEAR_MAX_PARTS]; /**< when num_parts is not 0 */
     uint64_t reserved[8];
 } weft_linear_args;
 
-/** Plans Y = alpha * X W^T + bias + residual.
+/** Plans, for every part p, Y_p = alpha * norm(X) W_p^T + bias_p; with a gate Y = function(Y_0) * Y_1;
+ *  then Y += residual.
  *
  *  Shapes   W[rows][cols] in blocks of weight_dtype, X[batch][cols], Y[batch][rows];
  *           cols % weft_dtype_block_elems(weight_dtype) == 0; rows and cols >= 1
  *  Owner    the caller frees the plan with weft_plan_destroy()
- *  Errors   WEFT_EINVAL shape or flags, WEFT_EUNSUPPORTED format (weft_linear_supported() words it),
- *           WEFT_EVARIANT, WEFT_EOVERFLOW if the bytes of W do not fit, WEFT_ENOMEM; text in weft_error_text(context)
+ *  Errors   WEFT_EINVAL shape, flags or a combination that this header rules out, WEFT_EUNSUPPORTED
+ *           format (weft_linear_supported() words it), WEFT_EVARIANT, WEFT_EOVERFLOW if the bytes of W
+ *           do not fit, WEFT_ENOMEM; text in weft_error_text(context)
  *  Source   src/kernels/linear/NOTES.md
  */
 WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *desc,
@@ -65,18 +154,21 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
 
 /** Runs the plan.
  *
- *  Align    W as its element type (blocks: 2 bytes; f32: 4), x, y, bias, residual 4 bytes, workspace
- *           64 bytes
- *  Alias    y must not overlap W, x, bias or the workspace; residual may be y itself
+ *  Align    W as its element type (weft/format.h), x, y and residual as theirs, bias and the norms'
+ *           weights 4 bytes, workspace and rounded buffers 64 bytes
+ *  Alias    no y may overlap W, x, bias, another y or the workspace; residual may be y itself. `next`
+ *           overlaps nothing
  *  Numerics f32 accumulation in a fixed order: two runs agree to the bit, whatever the number of
  *           threads. |error| <= 2^-23 * max(8, sqrt(cols)) * sum |w||x| against exact arithmetic on
- *           the activations the kernel uses (see WEFT_LINEAR_EXACT); for q4_k, whose weights are
- *           differences, |w| is the sum of the magnitudes of both terms. A NaN or infinity in a
- *           group of 32 activations makes its row of Y NaN when activations are rounded
+ *           the activations the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length; of formats
+ *           whose weights are differences or sums, |w| is the sum of the magnitudes of both terms. A NaN
+ *           or infinity in a group of 32 activations makes its row of Y NaN when activations are rounded.
+ *           Norm and gate are as exact as those of norm.h and activation.h. y of 16 bits is rounded once,
+ *           to nearest even
  *  Threads  as context.h says: a plan may be shared by threads that use different workspaces
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, strides below the row length
- *           (also of a residual that is NULL), an alpha that is not finite; WEFT_EWORKSPACE. Nothing
- *           is written then
+ *           (also of a residual that is NULL), an alpha that is not finite, a rounded x of other columns or
+ *           of fewer rows, or without what the norm needs; WEFT_EWORKSPACE. Nothing is written then
  */
 WEFT_API weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *args);
 
@@ -84,6 +176,49 @@ WEFT_API weft_status weft_linear_run(const weft_plan *plan, const weft_linear_ar
  *  weft_error_text(), and "" when it can. */
 WEFT_API bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc,
                                     const char **reason);
+
+/** Bytes of a rounded buffer for `rows` rows of `cols` activations, 0 if rows < 0, cols < 1 or they do
+ *  not fit. A buffer for more rows may be used for fewer. */
+WEFT_API size_t weft_rounded_bytes(const weft_context *context, int64_t rows, int64_t cols);
+
+typedef struct weft_round_desc {
+    uint32_t size;
+    uint32_t flags;      /**< WEFT_LINEAR_BATCH_INVARIANT if readers have it, else 0 */
+    weft_dtype x_dtype;  /**< f32 (0), f16 or bf16 */
+    int32_t max_rows;    /**< 0 = 1 */
+    int64_t cols;        /**< a multiple of 32 */
+    const char *variant; /**< name of a kernel, NULL = the best one */
+    uint64_t reserved[8];
+} weft_round_desc;
+
+typedef struct weft_round_args {
+    uint32_t size;
+    int32_t rows;     /**< 0..max_rows */
+    const void *x;    /**< [rows][cols] */
+    int64_t x_stride; /**< elements from row to row; 0 = cols */
+    void *rounded;    /**< of weft_rounded_bytes(context, rows, cols) */
+    weft_stream *stream;
+    uint64_t reserved[8];
+} weft_round_args;
+
+/** Plans the rounding of activations for WEFT_LINEAR_X_ROUNDED.
+ *
+ *  Source   src/kernels/linear/NOTES.md
+ *  Errors   WEFT_EINVAL for cols no positive multiple of 32, unknown flags or dtype; WEFT_EVARIANT,
+ *           WEFT_ENOMEM; text in weft_error_text(context)
+ */
+WEFT_API weft_status weft_round_plan(weft_context *context, const weft_round_desc *desc,
+                                     weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Numerics per group of 32: scale = a / 127, a = max |x|; x * (127 / a) rounded to nearest even; 0 where
+ *           a < 2^-120. The same bits as a linear layer's own rounding
+ *  Align    rounded: 64 bytes
+ *  Alias    none
+ *  Errors   WEFT_EINVAL for NULL pointers, rows outside 0..max_rows, a stride below cols
+ */
+WEFT_API weft_status weft_round_run(const weft_plan *plan, const weft_round_args *args);
 
 #ifdef __cplusplus
 }

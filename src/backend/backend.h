@@ -15,7 +15,7 @@
 
 // The operations, in the order of the tables of a backend.
 #define WEFT__OP_MAP(X)                                                                            \
-    X(linear)                                                                                      \
+    X(linear) X(round)                                                                             \
     X(attention) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(probe)
 
 enum weft__op {
@@ -51,6 +51,10 @@ struct weft__backend {
     const char *(*level)(const weft_context *context);
     // Threads of the host that do the context's work.
     int32_t (*threads)(const weft_context *context);
+
+    // Bytes of a row of a rounded buffer (weft/linear.h) of `cols` columns, 0 if they do not fit. NULL: the
+    // device has no such buffers.
+    int64_t (*rounded_row_bytes)(const weft_context *context, int64_t cols);
 
     // Without a context: how many devices there are; what one is (index is sound, info->size kept).
     int32_t (*count)(void);

@@ -2,14 +2,25 @@
 #ifndef WEFT_PLAN_LINEAR_H
 #define WEFT_PLAN_LINEAR_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <weft/linear.h>
 
-#include "src/kernels/linear/linear_kernel.h"
-#include "src/plan/plan.h"
+// How the rows of a matrix are cut into tasks.
+struct weft__linear_split {
+    int64_t rows_per_task;       // for a few rows of X, when the weights' way is the longest
+    int64_t rows_per_batch_task; // for more
+};
 
-// How the rows are cut into tasks for so many threads: sets rows_per_task,
-// rows_per_batch_task and alone_rows.
-void weft__plan_linear_split(struct weft__linear_launch *launch, int64_t row_bytes,
-                             int32_t threads);
+// Tasks are whole steps of `row_step` rows, except the last one.
+struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t row_step,
+                                                  int32_t threads);
+
+// May scales and biases lie beside the codes of a (settled) part?
+bool weft__plan_linear_planes(const weft_linear_part *part);
+
+// Is so much work not worth a second thread?
+bool weft__plan_linear_alone(int64_t bytes, int32_t batch, int32_t threads);
 
 #endif

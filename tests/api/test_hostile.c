@@ -8,7 +8,7 @@ enum { FLOATS = 1024, MEMBERS = 3 };
 static float in[FLOATS], out[FLOATS], also_out[FLOATS];
 static int32_t numbers[64], tokens[4];
 static weft_sample_params params[4];
-static _Alignas(64) unsigned char workspace[1 << 16];
+static _Alignas(64) unsigned char workspace[1 << 16], rounded[1 << 12];
 
 typedef weft_status plan_fn(weft_context *, const void *desc, weft_plan **);
 typedef weft_status run_fn(const weft_plan *, const void *args);
@@ -34,6 +34,7 @@ struct operation {
         return weft_##op##_run(plan, args);                                                        \
     }
 SHIM(linear)
+SHIM(round)
 SHIM(norm)
 SHIM(rope)
 SHIM(activation)
@@ -42,10 +43,15 @@ SHIM(embedding)
 SHIM(sample)
 SHIM(kv_append)
 
+enum { MOST_BYTES = 1024 }; // of a descriptor or of arguments
+
 static weft_linear_desc linear_desc = {
     .size = sizeof linear_desc, .weight_dtype = WEFT_F32, .rows = 4, .cols = 8, .max_batch = 2};
 static weft_linear_args linear_args = {
     .size = sizeof linear_args, .batch = 2, .weight = in, .x = in, .y = out};
+static weft_round_desc round_desc = {.size = sizeof round_desc, .cols = 32, .max_rows = 2};
+static weft_round_args round_args = {
+    .size = sizeof round_args, .rows = 2, .x = in, .rounded = rounded};
 static weft_norm_desc norm_desc = {.size = sizeof norm_desc, .dim = 8, .max_rows = 2};
 static weft_norm_args norm_args = {.size = sizeof norm_args, .rows = 2, .x = in, .y = out};
 static weft_rope_desc rope_desc = {
@@ -90,6 +96,7 @@ static weft_kv_append_args kv_append_args = {.size = sizeof kv_append_args,
 static const struct operation operations[] = {
     OPERATION(linear, {AT(linear, weight_stride_bytes), AT(linear, x_stride), AT(linear, y_stride)},
               {AT(linear, weight), AT(linear, x), AT(linear, y)}),
+    OPERATION(round, {AT(round, x_stride)}, {AT(round, x), AT(round, rounded)}),
     OPERATION(norm, {AT(norm, x_stride), AT(norm, y_stride)}, {AT(norm, x), AT(norm, y)}),
     OPERATION(rope, {AT(rope, token_stride)}, {AT(rope, x), AT(rope, positions)}),
     OPERATION(activation,
@@ -135,7 +142,7 @@ static void refuses(weft_context *context, const struct operation *op, const wef
 static void refuses_member(weft_context *context, const struct operation *op, const weft_plan *plan,
                            size_t offset, int64_t value, const char *words)
 {
-    unsigned char args[256];
+    _Alignas(8) unsigned char args[MOST_BYTES];
     memcpy(args, op->args, op->args_bytes);
     memcpy(args + offset, &value, sizeof value);
     refuses(context, op, plan, args, words);
@@ -167,7 +174,7 @@ static void refuses_structs(void **state)
     for (int n = 0; n < OPERATIONS; n++) {
         const struct operation *op = &operations[n];
         weft_plan *plan, *none = NULL;
-        _Alignas(8) unsigned char copy[264] = {0};
+        _Alignas(8) unsigned char copy[MOST_BYTES + 8] = {0};
         assert_int_equal(op->plan(*state, op->desc, &plan), WEFT_OK);
         assert_refused(*state, op->plan(*state, op->desc, NULL), WEFT_EINVAL, "out is NULL");
         assert_refused(*state, op->plan(*state, NULL, &none), WEFT_EINVAL, "descriptor is NULL");

@@ -10,19 +10,7 @@
 
 #include <weft/weft.h>
 
-#include "src/backend/cpu/cpu.h"
-#include "src/kernels/linear/linear_kernel.h"
 #include "src/plan/plan_linear.h"
-
-static struct weft__linear_launch split(int64_t rows, int64_t row_bytes, int32_t threads,
-                                        int32_t row_step)
-{
-    const struct weft__linear_kernel kernel = {.row_step = row_step};
-    struct weft__linear_launch launch = {.kernel = &kernel, .rows = rows};
-    weft__plan_linear_split(&launch, row_bytes, threads);
-    launch.kernel = NULL;
-    return launch;
-}
 
 static void tasks_are_whole_steps(void **state)
 {
@@ -32,31 +20,32 @@ static void tasks_are_whole_steps(void **state)
     for (size_t r = 0; r < 8; r++)
         for (size_t s = 0; s < 4; s++)
             for (size_t t = 0; t < 5; t++) {
-                struct weft__linear_launch launch =
-                    split(row_counts[r], 8064, threads[t], steps[s]);
-                assert_true(launch.rows_per_task >= 1 && launch.rows_per_batch_task >= 1);
-                assert_int_equal(launch.rows_per_task % steps[s], 0);
-                assert_int_equal(launch.rows_per_batch_task % steps[s], 0);
+                struct weft__linear_split split =
+                    weft__plan_linear_split(row_counts[r], 8064, steps[s], threads[t]);
+                assert_true(split.rows_per_task >= 1 && split.rows_per_batch_task >= 1);
+                assert_int_equal(split.rows_per_task % steps[s], 0);
+                assert_int_equal(split.rows_per_batch_task % steps[s], 0);
                 // No more than a thread's share, up to the step.
-                assert_true(launch.rows_per_task < row_counts[r] / threads[t] + 1 + steps[s]);
+                assert_true(split.rows_per_task < row_counts[r] / threads[t] + 1 + steps[s]);
             }
 }
 
 static void large_matrices_make_many_tasks(void **state)
 {
     (void)state;
-    struct weft__linear_launch launch = split(4096, 8064, 2, 16);
-    int64_t tasks = 4096 / launch.rows_per_task;
+    struct weft__linear_split split = weft__plan_linear_split(4096, 8064, 16, 2);
+    int64_t tasks = 4096 / split.rows_per_task;
     assert_true(tasks >= 64); // a slow thread holds up the others by a hundredth
-    assert_true(launch.rows_per_task * 8064 >= 128 * 1024);
+    assert_true(split.rows_per_task * 8064 >= 128 * 1024);
 }
 
 static void small_matrices_stay_on_one_thread(void **state)
 {
     (void)state;
-    assert_true(split(256, 144, 2, 32).alone_rows >= 256);   // 36 KiB: two microseconds
-    assert_true(split(4096, 8064, 2, 32).alone_rows < 4096); // 33 MB
-    assert_true(split(4096, 8064, 1, 32).alone_rows == INT64_MAX);
+    assert_true(weft__plan_linear_alone(256 * 144, 1, 2)); // 36 KiB: two microseconds
+    assert_false(weft__plan_linear_alone(256 * 144, 2, 2));
+    assert_false(weft__plan_linear_alone(4096 * 8064, 1, 2)); // 33 MB
+    assert_true(weft__plan_linear_alone(4096 * 8064, 1, 1));
 }
 
 static weft_status plan_bytes(weft_context *context, int64_t rows, int64_t cols, int32_t batch,
@@ -84,15 +73,13 @@ static void workspace_holds_the_planes(void **state)
     size_t bytes = 0;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
     assert_int_equal(plan_bytes(context, 1, 32, 1, &bytes), WEFT_OK);
-    struct weft__rounded_plan planes;
-    bool few = weft__rounded_has_few(weft__cpu_of(context)->isa_mask);
-    assert_true(weft__rounded_plan(1, 32, few, &planes));
-    assert_int_equal(bytes, planes.bytes);
-    assert_true(planes.bytes >= 256 + 3 * 64 + 64); // padded to 256 columns, planes to 64 bytes
+    assert_int_equal(bytes, weft_rounded_bytes(context, 1, 32));
+    assert_true(bytes >= 256 + 6 * 64); // padded to 256 columns, planes to 64 bytes
     assert_int_equal(plan_bytes(context, 1, 257 * 32, 3, &bytes), WEFT_OK);
-    assert_true(weft__rounded_plan(3, 257 * 32, few, &planes));
-    assert_int_equal(bytes, planes.bytes);
-    assert_int_equal(planes.stride, 8448);
+    assert_int_equal(bytes, weft_rounded_bytes(context, 3, 257 * 32));
+    assert_int_equal(weft_rounded_bytes(context, 1, 0), 0);
+    assert_int_equal(weft_rounded_bytes(context, INT64_MAX, 32), 0);
+    assert_int_equal(weft_rounded_bytes(context, 1, INT64_MAX), 0);
     // Sizes that do not fit are refused.
     assert_int_equal(plan_bytes(context, 1, INT64_MAX / 32 * 32, 1, &bytes), WEFT_EOVERFLOW);
     assert_int_equal(plan_bytes(context, 1, (int64_t)1 << 50, INT32_MAX, &bytes), WEFT_EOVERFLOW);

@@ -40,6 +40,9 @@ static inline bool weft__cpu_fits(const struct weft__kernel *row, uint32_t isa_m
     return isa_mask >> row->level & 1u;
 }
 
+// weft__backend.rounded_row_bytes
+int64_t weft__cpu_rounded_row_bytes(const weft_context *context, int64_t cols);
+
 // Does the tasks [0, count) on the context's executor.
 static inline void weft__cpu_parallel_for(const weft_context *context, int32_t count,
                                           weft_task_fn *task, void *work)

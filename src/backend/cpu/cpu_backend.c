@@ -107,6 +107,7 @@ const struct weft__backend weft__backend_cpu = {
     .level_name = weft__cpu_level_name,
     .level = cpu_level,
     .threads = cpu_threads,
+    .rounded_row_bytes = weft__cpu_rounded_row_bytes,
     .count = weft__cpu_count,
     .describe = weft__cpu_describe,
     .is_host = weft__cpu_is_host,

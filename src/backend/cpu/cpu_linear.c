@@ -1,131 +1,185 @@
 // SPDX-License-Identifier: MIT
-// Spreads a linear layer over threads: first the rows of X are rounded, then the rows of W are
-// multiplied.
+// Plans of linear layers: kernels of the parts, how their rows are cut, what the workspace holds.
+#include "src/backend/cpu/cpu_linear.h"
+
 #include <stdio.h>
 
-#include "src/backend/cpu/cpu.h"
 #include "src/base/checked.h"
-#include "src/plan/plan_linear.h"
+#include "src/base/memory.h"
+
+// What a row of the kernel table must serve.
+struct wanted {
+    weft_dtype weight;
+    enum weft__linear_acts acts;
+    bool planes;
+};
+
+static bool serves(const struct weft__kernel *row, const void *opaque)
+{
+    const struct weft__linear_kernel *kernel = (const void *)row;
+    const struct wanted *wanted = opaque;
+    return kernel->weight == wanted->weight && kernel->acts == wanted->acts &&
+           (!wanted->planes || row->level == WEFT__ISA_ref);
+}
 
 static bool is_quantised(weft_dtype dtype)
 {
     return weft_dtype_block_elems(dtype) > 1;
 }
 
-static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+static weft_status choose_part(weft_plan *plan, int32_t p)
 {
-    const struct weft__linear_kernel *kernel = (const void *)row;
-    const weft_linear_desc *desc = opaque_desc;
-    bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(desc->weight_dtype);
-    enum weft__linear_acts acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8;
-    return kernel->weight == desc->weight_dtype && kernel->acts == acts;
+    const weft_linear_desc *desc = plan->desc;
+    const weft_linear_part *part = &desc->parts[p];
+    bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(part->weight_dtype);
+    struct wanted wanted = {part->weight_dtype, exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
+                            weft__plan_linear_planes(part)};
+    weft_plan probe = *plan;
+    weft_status status = WEFT_OK;
+    probe.desc = &wanted;
+    struct weft__linear_launch *launch = plan->launch;
+    if (!launch) {
+        status = weft__plan_launch(&probe, sizeof *launch, desc->variant, serves);
+        plan->launch = launch = probe.launch;
+        if (status == WEFT_OK)
+            launch->parts[0].kernel = launch->kernel;
+    } else {
+        launch->parts[p].kernel = weft__plan_choose(&probe, desc->variant, serves, &status);
+    }
+    if (status == WEFT_OK && launch->parts[p].kernel->acts == WEFT__ACTS_q8 &&
+        !(desc->flags & WEFT_LINEAR_X_ROUNDED))
+        launch->rounds = true;
+    return status;
+}
+
+// Rows of both parts of a gate are done by the same task; results that are rounded come in whole steps.
+static void split_parts(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    struct weft__linear_launch *launch = plan->launch;
+    int32_t threads = weft__cpu_of(plan->context)->threads;
+    bool in_steps = desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
+    int64_t bytes[WEFT_LINEAR_MAX_PARTS], step = in_steps ? WEFT__ROUNDED_STEP : 1;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        bytes[p] = weft_dtype_row_bytes(desc->parts[p].weight_dtype, desc->cols);
+        int64_t kernel_step = launch->parts[p].kernel->row_step;
+        step = step > kernel_step ? step : kernel_step; // powers of two
+        launch->bytes += bytes[p] * desc->parts[p].rows;
+    }
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        launch->parts[p].split = weft__plan_linear_split(
+            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], step, threads);
+}
+
+// The first row of the table of an operation that this context may use and that `fits` the kind.
+static const void *first_row(const weft_context *context, enum weft__op op,
+                             bool (*fits)(const void *row, int kind), int kind)
+{
+    const struct weft__kernel_table *table = context->backend->tables[op];
+    const char *row = table->rows;
+    while (!weft__cpu_fits((const void *)row, weft__cpu_of(context)->isa_mask) || !fits(row, kind))
+        row += table->row_bytes;
+    return row;
+}
+
+static bool norm_fits(const void *row, int kind)
+{
+    return ((const struct weft__norm_kernel *)row)->kind == (weft_norm_kind)kind;
+}
+
+static bool activation_fits(const void *row, int kind)
+{
+    return ((const struct weft__activation_kernel *)row)->kind == (weft_activation_kind)kind;
+}
+
+static void choose_norm_and_gate(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    struct weft__linear_launch *launch = plan->launch;
+    if (desc->norm && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
+        launch->norm = (struct weft__norm_launch){
+            .kernel =
+                first_row(plan->context, WEFT__OP_norm, norm_fits,
+                          desc->norm == WEFT_LINEAR_NORM_RMS ? WEFT_NORM_RMS : WEFT_NORM_LAYER),
+            .dim = desc->cols,
+            .eps = desc->norm_eps,
+            .x_dtype = WEFT_F32,
+            .y_dtype = WEFT_F32,
+            .weight_dtype = WEFT_F32,
+            .weight_offset = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    if (desc->gate)
+        launch->activation = (struct weft__activation_launch){
+            .kernel = first_row(plan->context, WEFT__OP_activation, activation_fits,
+                                (int)desc->gate - WEFT_LINEAR_GATE_SILU + WEFT_ACTIVATION_SILU),
+            .x_dtype = WEFT_F32,
+            .y_dtype = WEFT_F32};
+}
+
+// Room for `count` items of `bytes` bytes; -1 if it does not fit.
+static int64_t take(int64_t *at, int64_t count, int64_t bytes)
+{
+    int64_t offset = *at, size;
+    if (offset < 0 || !weft__mul_i64(count, bytes, &size) || size > INT64_MAX / 4 - offset)
+        return *at = -1;
+    *at = weft__align_up(offset + size, WEFT__ALIGN);
+    return offset;
+}
+
+static weft_status lay_out_workspace(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    struct weft__linear_launch *launch = plan->launch;
+    bool few = weft__rounded_has_few(weft__cpu_of(plan->context)->isa_mask);
+    bool f32_x = desc->x_dtype == WEFT_F32 || desc->flags & WEFT_LINEAR_X_ROUNDED;
+    int64_t at = 0, batch = desc->max_batch;
+    launch->x_offset = launch->norm.kernel || !f32_x ? take(&at, desc->cols, 4 * batch) : -1;
+    bool fit = weft__rounded_lay_out(desc->cols, few, &launch->x_layout) &&
+               weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);
+    if (fit && launch->rounds)
+        launch->rounded_offset = take(&at, launch->x_layout.row_bytes, batch);
+    launch->scale_offset =
+        desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
+    launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;
+    for (int32_t p = 0; p < desc->num_parts && launch->staged; p++)
+        launch->parts[p].y_offset = take(&at, desc->parts[p].rows, 4 * batch);
+    if (!fit || at < 0)
+        return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
+    plan->workspace_bytes = (size_t)at;
+    return WEFT_OK;
+}
+
+static void describe(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const struct weft__linear_launch *launch = plan->launch;
+    char *text = plan->description;
+    size_t room = sizeof plan->description, at = 0;
+    at += (size_t)snprintf(text, room, "linear");
+    for (int32_t p = 0; p < desc->num_parts && at < room; p++)
+        at += (size_t)snprintf(text + at, room - at, "%s %s %lldx%lld", p ? "," : "",
+                               weft_dtype_name(desc->parts[p].weight_dtype),
+                               (long long)desc->parts[p].rows, (long long)desc->cols);
+    if (at < room)
+        at += (size_t)snprintf(text + at, room - at, " batch<=%d: %s, %lld rows per task",
+                               desc->max_batch, launch->kernel->base.name,
+                               (long long)launch->parts[0].split.rows_per_task);
 }
 
 weft__prepare_fn weft__cpu_prepare_linear;
 weft_status weft__cpu_prepare_linear(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
-    weft_status status =
-        weft__plan_launch(plan, sizeof(struct weft__linear_launch), desc->variant, serves);
-    if (status != WEFT_OK)
-        return status;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        weft_status status = choose_part(plan, p);
+        if (status != WEFT_OK)
+            return status;
+    }
     struct weft__linear_launch *launch = plan->launch;
-    launch->rows = desc->rows;
-    launch->cols = desc->cols;
-    launch->max_batch = desc->max_batch;
-    launch->batch_invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
-    weft__plan_linear_split(launch, weft_dtype_row_bytes(desc->weight_dtype, desc->cols),
-                            weft__cpu_of(plan->context)->threads);
-    if (launch->kernel->acts == WEFT__ACTS_q8) {
-        uint32_t isa_mask = weft__cpu_of(plan->context)->isa_mask;
-        if (!weft__rounded_plan(desc->max_batch, desc->cols, weft__rounded_has_few(isa_mask),
-                                &launch->rounded))
-            return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
-        launch->round = weft__rounder_of(isa_mask);
-        plan->workspace_bytes = (size_t)launch->rounded.bytes;
-    }
-    snprintf(plan->description, sizeof plan->description,
-             "linear %s %lldx%lld batch<=%d: %s, %lld rows per task",
-             weft_dtype_name(desc->weight_dtype), (long long)desc->rows, (long long)desc->cols,
-             desc->max_batch, launch->kernel->base.name, (long long)launch->rows_per_task);
-    return WEFT_OK;
-}
-
-struct work {
-    const struct weft__linear_launch *launch;
-    struct weft__linear_call call;
-    int64_t rows_per_task;
-};
-
-static void round_rows(const struct work *work, int32_t row0, int32_t row1)
-{
-    const struct weft__linear_call *call = &work->call;
-    bool few = call->batch <= WEFT__FEW_ROWS || call->batch_invariant;
-    for (int32_t m = row0; m < row1; m++)
-        work->launch->round(&call->acts, m, call->x + m * call->x_stride, call->cols, few);
-}
-
-static void round_task(void *opaque, int32_t index, int32_t thread)
-{
-    (void)thread;
-    round_rows(opaque, index, index + 1);
-}
-
-static void multiply_task(void *opaque, int32_t index, int32_t thread)
-{
-    const struct work *work = opaque;
-    int64_t row0 = index * work->rows_per_task;
-    int64_t row1 = row0 + work->rows_per_task;
-    (void)thread;
-    work->launch->kernel->run(&work->call, row0,
-                              row1 < work->launch->rows ? row1 : work->launch->rows);
-}
-
-// Rounding a row costs a thousandth of multiplying by it: a few rows are not worth a parallel region.
-static void round_batch(const weft_context *context, struct work *work, bool alone)
-{
-    if (alone || work->call.batch <= WEFT__FEW_ROWS)
-        round_rows(work, 0, work->call.batch);
-    else
-        weft__cpu_parallel_for(context, work->call.batch, round_task, work);
-}
-
-weft__submit_fn weft__cpu_submit_linear;
-weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_args,
-                                    weft_stream *stream)
-{
-    const struct weft__linear_launch *launch = plan->launch;
-    const weft_linear_args *args = opaque_args;
-    (void)stream;
-    struct work work = {
-        .launch = launch,
-        .call = {.weight = args->weight,
-                 .weight_stride_bytes = args->weight_stride_bytes,
-                 .rows = launch->rows,
-                 .cols = launch->cols,
-                 .batch = args->batch,
-                 .batch_invariant = launch->batch_invariant,
-                 .alpha = args->alpha,
-                 .x = args->x,
-                 .x_stride = args->x_stride,
-                 .y = args->y,
-                 .y_stride = args->y_stride,
-                 .bias = args->bias,
-                 .residual = args->residual,
-                 .residual_stride = args->residual_stride},
-    };
-    bool alone = launch->rows <= launch->alone_rows / args->batch;
-    if (launch->round) {
-        work.call.acts = weft__rounded_place(&launch->rounded, args->workspace);
-        round_batch(plan->context, &work, alone);
-    }
-    work.rows_per_task =
-        args->batch > WEFT__FEW_ROWS ? launch->rows_per_batch_task : launch->rows_per_task;
-    if (alone)
-        launch->kernel->run(&work.call, 0, launch->rows);
-    else
-        weft__cpu_parallel_for(plan->context,
-                               (int32_t)weft__ceil_div(launch->rows, work.rows_per_task),
-                               multiply_task, &work);
-    return WEFT_OK;
+    launch->round = weft__rounder_of(weft__cpu_of(plan->context)->isa_mask);
+    split_parts(plan);
+    choose_norm_and_gate(plan);
+    weft_status status = lay_out_workspace(plan);
+    if (status == WEFT_OK)
+        describe(plan);
+    return status;
 }

@@ -18,6 +18,7 @@
 struct problem {
     weft_linear_desc desc;
     weft_linear_args args;
+    const float *x, *residual; // what args have
     bool residual_is_y;
 };
 
@@ -111,7 +112,7 @@ static void draw_x(struct check_case *c, struct problem *p)
     enum aim aim = aim_of(c);
     p->args.x_stride = cols + random_gap(c, 9);
     float *x = draw_vectors(c, batch, cols, p->args.x_stride);
-    p->args.x = x;
+    p->args.x = p->x = x;
     for (int64_t m = 0; m < batch; m++, x += p->args.x_stride) {
         bool equal = aim == SMALL_WEIGHTS || aim == STEADY_ROWS;
         float value = check_uniform(c, 0.5f, 2);
@@ -177,7 +178,7 @@ static struct problem draw(struct check_case *c)
     if (check_range(c, 0, 2) == 0) {
         p.residual_is_y = check_range(c, 0, 1);
         p.args.residual_stride = p.residual_is_y ? p.args.y_stride : rows + random_gap(c, 9);
-        p.args.residual = draw_vectors(c, batch, rows, p.args.residual_stride);
+        p.args.residual = p.residual = draw_vectors(c, batch, rows, p.args.residual_stride);
     }
     p.args.alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -3, 3);
     check_note(c,
@@ -198,15 +199,17 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     weft_plan *plan = NULL;
     p.desc.variant = variant;
     p.args.batch = count;
-    p.args.x += first * p.args.x_stride;
-    p.args.y = check_output(c, (count - 1) * p.args.y_stride + p.desc.rows);
-    if (p.args.residual)
-        p.args.residual += first * p.args.residual_stride;
+    p.args.x = p.x + first * p.args.x_stride;
+    float *y = check_output(c, (count - 1) * p.args.y_stride + p.desc.rows);
+    p.args.y = y;
+    if (p.residual)
+        p.args.residual = p.residual + first * p.args.residual_stride;
     if (p.residual_is_y) {
+        const float *residual = p.args.residual;
         for (int32_t m = 0; m < count; m++)
-            memcpy(p.args.y + m * p.args.y_stride, p.args.residual + m * p.args.residual_stride,
+            memcpy(y + m * p.args.y_stride, residual + m * p.args.residual_stride,
                    (size_t)p.desc.rows * sizeof(float));
-        p.args.residual = p.args.y;
+        p.args.residual = y;
     }
     if (check_ok(c, weft_linear_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan")) {
         p.args.workspace_bytes = weft_plan_workspace_bytes(plan);
@@ -214,8 +217,8 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
         check_ok(c, weft_linear_run(plan, &p.args), "run");
     }
     weft_plan_destroy(plan);
-    check_written_rows(c, p.args.y, count, p.desc.rows, p.args.y_stride, "y");
-    return p.args.y;
+    check_written_rows(c, y, count, p.desc.rows, p.args.y_stride, "y");
+    return y;
 }
 
 // What is taken from the product of element i, in formats with a minimum. A format missing here has a
@@ -258,7 +261,7 @@ static double sum_of_products(const struct problem *p, int64_t row, int32_t m)
     bool rounded = !(p->desc.flags & WEFT_LINEAR_EXACT);
     const unsigned char *block =
         (const unsigned char *)p->args.weight + row * p->args.weight_stride_bytes;
-    const float *x = p->args.x + m * p->args.x_stride;
+    const float *x = p->x + m * p->args.x_stride;
     double sum = 0;
     for (int64_t k = 0; k < p->desc.cols; k += block_elems) {
         float w[256], largest = 0;
@@ -278,7 +281,7 @@ static double bound(const struct problem *p, double want, int64_t row, int32_t m
     double cols = (double)p->desc.cols, alpha = p->args.alpha != 0 ? fabs(p->args.alpha) : 1;
     double sum = alpha * sum_of_products(p, row, m) * fmax(8, sqrt(cols));
     double added = p->args.bias ? fabs(p->args.bias[row]) : 0;
-    added += p->args.residual ? fabs(p->args.residual[m * p->args.residual_stride + row]) : 0;
+    added += p->residual ? fabs(p->residual[m * p->args.residual_stride + row]) : 0;
     return 0x1p-23 * (sum + added + fabs(want)) + cols * (1 + alpha) * 0x1p-131;
 }
 
@@ -326,7 +329,7 @@ static void check_element(struct check_case *c, const struct problem *p, double 
 static bool finite_row(const struct problem *p, int32_t m)
 {
     for (int64_t i = 0; i < p->desc.cols; i++)
-        if (!isfinite(p->args.x[m * p->args.x_stride + i]))
+        if (!isfinite(p->x[m * p->args.x_stride + i]))
             return false;
     return true;
 }

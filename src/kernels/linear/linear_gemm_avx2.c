@@ -137,12 +137,12 @@ WEFT__INLINE void fold(struct panel *p, int32_t cols)
         }
 }
 
-// The sums that step_group() wants, from column `at` of the planes on.
-WEFT__INLINE const int32_t *sums_at(const struct weft__rounded *acts, int64_t at, struct format f)
+// The sums that step_group() wants, from column k on.
+WEFT__INLINE const int32_t *sums_at(const struct weft__rounded_row *x, int64_t k, struct format f)
 {
     if (f.minimum)
-        return (const int32_t *)(const void *)(acts->scaled + at / 32);
-    return f.scale_cols == 16 ? acts->sum16 + at / 16 : acts->sum32 + at / 32;
+        return (const int32_t *)(const void *)(x->scaled + k / 32);
+    return f.scale_cols == 16 ? x->sum16 + k / 16 : x->sum32 + k / 32;
 }
 
 // The panel at `row` by rows [col, col + cols) of X, at most a tile.
@@ -161,11 +161,11 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         int groups = (int)(left < CHUNK / 32 ? left : CHUNK / 32);
         decode_panel(&p, call, row, last, k, f);
         for (int32_t c = 0; c < cols; c++) {
-            int64_t at = (col + c) * acts->stride + k;
-            const int32_t *sum = sums_at(acts, at, f);
+            struct weft__rounded_row x = weft__rounded_row(acts, col + c);
+            const int32_t *sum = sums_at(&x, k, f);
             __m256 acc[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
             for (int g = 0; g < groups; g++)
-                step_group(acc, &p, g, acts->q + at + 32 * g, acts->scale[at / 32 + g], sum, f);
+                step_group(acc, &p, g, x.q + k + 32 * g, x.scale[k / 32 + g], sum, f);
             p.acc[c][0] = _mm256_add_ps(p.acc[c][0], acc[0]);
             p.acc[c][1] = _mm256_add_ps(p.acc[c][1], acc[1]);
         }

@@ -238,17 +238,17 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *ac
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         int64_t m = col + c < last ? col + c : last;
-        int64_t start = m * acts->stride + k;
-        q[c] = acts->q + start;
-        scale[c] = acts->scale + start / 32;
-        sum[c] = f.minimum       ? (const int32_t *)(const void *)(acts->scaled + start / 32)
-                 : f.group == 16 ? acts->sum16 + start / 16
-                                 : acts->sum32 + start / 32;
+        struct weft__rounded_row x = weft__rounded_row(acts, m);
+        q[c] = x.q + k;
+        scale[c] = x.scale + k / 32;
+        sum[c] = f.minimum       ? (const int32_t *)(const void *)(x.scaled + k / 32)
+                 : f.group == 16 ? x.sum16 + k / 16
+                                 : x.sum32 + k / 32;
         acc[c][0] = acc[c][1] = _mm512_setzero_ps();
     }
     for (int c = 0; c < cols; c++)
         for (int64_t i = 0; i < columns; i += 64)
-            __builtin_prefetch(q[c] + cols * acts->stride + i);
+            __builtin_prefetch(q[c] + cols * acts->at.row_bytes + i);
     for (int64_t i = 0; i < columns; i += 128) {
         WEFT__UNROLL for (int g = 0; g < 128 / f.group; g++)
         {
@@ -318,7 +318,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
 static int32_t tile_cols(const struct weft__linear_call *call)
 {
     const int64_t cache_bytes = 1024 * 1024;
-    int64_t most = cache_bytes / call->acts.stride;
+    int64_t most = cache_bytes / call->acts.at.stride;
     most = most < 48 ? 48 : most < TILE_COLS ? most : TILE_COLS;
     int64_t tiles = (call->batch + most - 1) / most;
     int64_t tile = (call->batch + tiles - 1) / tiles;

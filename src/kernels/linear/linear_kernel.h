@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract of linear kernels: Y[batch][rows] = alpha * X W^T + bias + residual.
+// The contract of linear kernels: Y[batch][rows] = alpha * X W^T + bias + residual, all of it f32 but W
+// and rounded activations.
 //
 // A kernel computes the rows [row0, row1) of W against all rows of X. It is serial, allocates nothing
 // and reads nothing past a row's last block: weights may end at the end of a mapped file. Activations
@@ -17,13 +18,23 @@
 
 enum weft__linear_acts { WEFT__ACTS_f32, WEFT__ACTS_q8 };
 
+// What lies beside the codes of W (weft_linear_part); only kernels whose row says so are given it.
+struct weft__linear_planes {
+    const void *scales, *biases; // or NULL
+    weft_dtype dtype;
+    int64_t scale_cols, scale_rows, stride;
+};
+
 struct weft__linear_call {
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
     int32_t batch;
     bool batch_invariant; // a row of Y must not depend on `batch`
+    bool few;             // acts have the planes for a few rows of X
     float alpha;
+    const struct weft__linear_planes *planes; // or NULL
+    const float *x_scale;                     // [batch] factors of the rows of X, or NULL
     const float *x;
     int64_t x_stride;
     struct weft__rounded acts;
@@ -46,19 +57,6 @@ struct weft__linear_kernel {
 
 enum { WEFT__FEW_ROWS = 8 };
 
-// What a plan decides.
-struct weft__linear_launch {
-    const struct weft__linear_kernel *kernel;
-    int64_t rows, cols;
-    int32_t max_batch;
-    bool batch_invariant;
-    int64_t rows_per_task;             // for a few rows of X, when the weights' way is the longest
-    int64_t rows_per_batch_task;       // for more than WEFT__FEW_ROWS
-    int64_t alone_rows;                // up to this many rows * batch one thread does it all
-    weft__round_fn *round;             // NULL for f32 activations
-    struct weft__rounded_plan rounded; // what the workspace holds then
-};
-
 // Columns that a sum of its own covers: in a single long f32 sum small products drown in a large one.
 // With `least` a power of two of some 32 additions a lane, the additions within a chunk and the number
 // of chunks both stay below sqrt(cols): the promise of linear.h holds for rows of any length.
@@ -74,6 +72,8 @@ static inline void weft__linear_store(const struct weft__linear_call *call, int3
                                       int64_t row, float dot)
 {
     float value = call->alpha * dot;
+    if (call->x_scale)
+        value *= call->x_scale[batch_row];
     if (call->bias)
         value += call->bias[row];
     if (call->residual)

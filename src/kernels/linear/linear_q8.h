@@ -16,8 +16,7 @@ struct weft__q8_format {
 
 struct weft__q8_tile {
     struct weft__linear_rows w;
-    const int8_t *q[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
+    struct weft__rounded_row x[WEFT__TILE_COLS];
     vf32 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
     float minima[WEFT__TILE_ROWS][WEFT__TILE_COLS];
     vf32 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
@@ -30,14 +29,14 @@ WEFT__INLINE void weft__q8_step(struct weft__q8_tile *t, int64_t k, const unsign
     struct weft__group group = format.group(block, j);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        weft__bytes32 x = weft__bytes32_load(t->q[c] + k);
-        float scale = t->scale[c][k / 32];
+        weft__bytes32 x = weft__bytes32_load(t->x[c].q + k);
+        float scale = t->x[c].scale[k / 32];
         float first = group.scale[0] * scale;
         float second = format.two_scales ? group.scale[1] * scale : first;
         t->acc[r][c] =
             weft__bytes32_dot(t->acc[r][c], group.q, x, first, second, format.two_scales);
         if (format.minimum)
-            t->minima[r][c] += group.minimum * t->scaled[c][k / 32];
+            t->minima[r][c] += group.minimum * t->x[c].scaled[k / 32];
     }
 }
 
@@ -79,10 +78,7 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        int64_t at = weft__linear_tile_col(call, col, c) * call->acts.stride;
-        t.q[c] = call->acts.q + at;
-        t.scale[c] = call->acts.scale + at / 32;
-        t.scaled[c] = call->acts.scaled + at / 32;
+        t.x[c] = weft__rounded_row(&call->acts, weft__linear_tile_col(call, col, c));
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             t.total[r][c] = vf32_zero();

@@ -14,8 +14,7 @@
 // A few rows of W by a few rows of X.
 struct tile {
     struct weft__linear_rows w;
-    const int8_t *q[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
+    struct weft__rounded_row x[WEFT__TILE_COLS];
     __m256 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
     __m256 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
@@ -79,7 +78,7 @@ WEFT__INLINE void step4_q4_0(struct tile *t, const unsigned char *blocks, int64_
         __m128 d = scales_of_blocks4(blocks + r * stride, 18);
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
-            _mm_storeu_ps(scale[r][c], _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32)));
+            _mm_storeu_ps(scale[r][c], _mm_mul_ps(d, _mm_loadu_ps(t->x[c].scale + k / 32)));
         }
     }
     WEFT__UNROLL for (int b = 0; b < 4; b++)
@@ -87,7 +86,7 @@ WEFT__INLINE void step4_q4_0(struct tile *t, const unsigned char *blocks, int64_
         __m256i x[WEFT__TILE_COLS], offset[WEFT__TILE_COLS];
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
-            x[c] = load32(t->q[c] + k + 32 * b);
+            x[c] = load32(t->x[c].q + k + 32 * b);
             offset[c] = _mm256_maddubs_epi16(_mm256_set1_epi8(8), x[c]);
         }
         WEFT__UNROLL for (int r = 0; r < rows; r++)
@@ -115,11 +114,11 @@ WEFT__INLINE void step4_q8_0(struct tile *t, const unsigned char *blocks, int64_
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
             float scale[4];
-            _mm_storeu_ps(scale, _mm_mul_ps(d, _mm_loadu_ps(t->scale[c] + k / 32)));
+            _mm_storeu_ps(scale, _mm_mul_ps(d, _mm_loadu_ps(t->x[c].scale + k / 32)));
             WEFT__UNROLL for (int b = 0; b < 4; b++)
             {
                 __m256i w = load32(p + 34 * b + 2);
-                __m256i x = _mm256_sign_epi8(load32(t->q[c] + k + 32 * b), w);
+                __m256i x = _mm256_sign_epi8(load32(t->x[c].q + k + 32 * b), w);
                 t->acc[r][c] = add_dot(t->acc[r][c], _mm256_abs_epi8(w), x, ones, scale + b);
             }
         }
@@ -184,8 +183,8 @@ WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, i
     scales_q4_k(block, &sc, &m);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        _mm256_storeu_ps(scale[c], _mm256_mul_ps(sc, _mm256_loadu_ps(t->scale[c] + k / 32)));
-        t->acc[r][c] = _mm256_fnmadd_ps(m, _mm256_loadu_ps(t->scaled[c] + k / 32), t->acc[r][c]);
+        _mm256_storeu_ps(scale[c], _mm256_mul_ps(sc, _mm256_loadu_ps(t->x[c].scale + k / 32)));
+        t->acc[r][c] = _mm256_fnmadd_ps(m, _mm256_loadu_ps(t->x[c].scaled + k / 32), t->acc[r][c]);
     }
     WEFT__UNROLL for (int n = 0; n < 4; n++)
     {
@@ -193,8 +192,8 @@ WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, i
         __m256i w[2] = {low_nibbles(bytes), high_nibbles(bytes)};
         WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int i = 0; i < 2; i++)
         {
-            t->acc[r][c] = add_dot(t->acc[r][c], w[i], load32(t->q[c] + k + 64 * n + 32 * i), ones,
-                                   scale[c] + 2 * n + i);
+            t->acc[r][c] = add_dot(t->acc[r][c], w[i], load32(t->x[c].q + k + 64 * n + 32 * i),
+                                   ones, scale[c] + 2 * n + i);
         }
     }
 }
@@ -225,7 +224,7 @@ WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, i
     float scale[WEFT__TILE_COLS][8];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, _mm256_loadu_ps(t->scale[c] + k / 32)));
+        _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, _mm256_loadu_ps(t->x[c].scale + k / 32)));
     }
     WEFT__UNROLL for (int n = 0; n < 2; n++)
     {
@@ -238,7 +237,7 @@ WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, i
             __m256i pairs = _mm256_shuffle_epi8(factors, pair);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
-                __m256i x = load32(t->q[c] + k + 32 * j);
+                __m256i x = load32(t->x[c].q + k + 32 * j);
                 __m256i offset = _mm256_maddubs_epi16(_mm256_set1_epi8(32), x);
                 __m256i words = _mm256_sub_epi16(_mm256_maddubs_epi16(w[g], x), offset);
                 t->acc[r][c] = add_words(t->acc[r][c], words, pairs, scale[c] + j);
@@ -289,16 +288,12 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const struct weft__rounded *acts = &call->acts;
     const int64_t chunk = weft__linear_chunk(call->cols, 1024);
     struct tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        int64_t at = weft__linear_tile_col(call, col, c) * acts->stride;
-        t.q[c] = acts->q + at;
-        t.scale[c] = acts->scale + at / 32;
-        t.scaled[c] = acts->scaled + at / 32;
+        t.x[c] = weft__rounded_row(&call->acts, weft__linear_tile_col(call, col, c));
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             t.total[r][c] = _mm256_setzero_ps();

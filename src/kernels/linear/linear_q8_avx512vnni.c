@@ -11,9 +11,7 @@
 // A few rows of W by a few rows of X.
 struct tile {
     struct weft__linear_rows w;
-    const int8_t *q[WEFT__TILE_COLS], *halves[WEFT__TILE_COLS];
-    const float *scale[WEFT__TILE_COLS], *scaled[WEFT__TILE_COLS];
-    const int32_t *quads[WEFT__TILE_COLS], *octets[WEFT__TILE_COLS];
+    struct weft__rounded_row x[WEFT__TILE_COLS];
     __m512 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
     __m512 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
@@ -44,10 +42,10 @@ WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int6
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        __m512i q[2] = {_mm512_loadu_si512(t->halves[c] + k),
-                        _mm512_loadu_si512(t->halves[c] + k + 64)};
-        __m512i offset = _mm512_load_epi32(t->octets[c] + k / 8);
-        __m512 scale = spread_scales(t->scale[c] + k / 32);
+        __m512i q[2] = {_mm512_loadu_si512(t->x[c].halves + k),
+                        _mm512_loadu_si512(t->x[c].halves + k + 64)};
+        __m512i offset = _mm512_load_epi32(t->x[c].octets + k / 8);
+        __m512 scale = spread_scales(t->x[c].scale + k / 32);
         offset = _mm512_slli_epi32(offset, f.offset_shift);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
@@ -117,7 +115,7 @@ WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, in
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        const int8_t *q = t->q[c] + k + 128 * n;
+        const int8_t *q = t->x[c].q + k + 128 * n;
         __m512i x[2] = {load_32s(q), load_32s(q + 32)};
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
@@ -144,8 +142,8 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int
             {
                 // Scales by scales, minima by scaled sums.
                 __m512 x = _mm512_insertf32x8(
-                    _mm512_castps256_ps512(_mm256_loadu_ps(t->scale[c] + k / 32)),
-                    _mm256_loadu_ps(t->scaled[c] + k / 32), 1);
+                    _mm512_castps256_ps512(_mm256_loadu_ps(t->x[c].scale + k / 32)),
+                    _mm256_loadu_ps(t->x[c].scaled + k / 32), 1);
                 combined[r][c] = _mm512_mul_ps(scales, x);
                 t->acc[r][c] =
                     _mm512_mask_sub_ps(t->acc[r][c], 0xff00, t->acc[r][c], combined[r][c]);
@@ -169,7 +167,7 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int
             __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
-                __m512 x = _mm512_castps256_ps512(_mm256_loadu_ps(t->scale[c] + k / 32));
+                __m512 x = _mm512_castps256_ps512(_mm256_loadu_ps(t->x[c].scale + k / 32));
                 combined[c] = _mm512_mul_ps(scales, _mm512_permutexvar_ps(twice, x));
             }
             WEFT__UNROLL for (int i = 0; i < 4; i++)
@@ -180,8 +178,8 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int
                 WEFT__UNROLL for (int c = 0; c < cols; c++)
                 {
                     __m512i dot =
-                        _mm512_dpbusd_epi32(_mm512_loadu_si512(t->quads[c] + k / 4 + 16 * i),
-                                            w[i % 2], _mm512_loadu_si512(t->q[c] + k + 64 * i));
+                        _mm512_dpbusd_epi32(_mm512_loadu_si512(t->x[c].quads + k / 4 + 16 * i),
+                                            w[i % 2], _mm512_loadu_si512(t->x[c].q + k + 64 * i));
                     t->acc[r][c] =
                         _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
                                         _mm512_permutexvar_ps(lane, combined[c]), t->acc[r][c]);
@@ -210,19 +208,12 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const struct weft__rounded *acts = &call->acts;
     const int64_t chunk = weft__linear_chunk(call->cols, 2048);
     struct tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        int64_t at = weft__linear_tile_col(call, col, c) * acts->stride;
-        t.q[c] = acts->q + at;
-        t.halves[c] = acts->halves + at;
-        t.scale[c] = acts->scale + at / 32;
-        t.scaled[c] = acts->scaled + at / 32;
-        t.quads[c] = acts->quads + at / 4;
-        t.octets[c] = acts->octets + at / 8;
+        t.x[c] = weft__rounded_row(&call->acts, weft__linear_tile_col(call, col, c));
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             t.total[r][c] = _mm512_setzero_ps();
@@ -242,7 +233,7 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
-        if (call->batch > 4 && !call->batch_invariant)                                             \
+        if ((call->batch > 4 || !call->few) && !call->batch_invariant)                             \
             weft__linear_gemm_##weight##_avx512vnni(call, row0, row1);                             \
         else                                                                                       \
             WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "src/formats/formats.h"
+#include "src/kernels/element.h"
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_round.h"
 
@@ -12,8 +13,21 @@ static double activation(const struct weft__linear_call *call, enum weft__linear
 {
     if (acts == WEFT__ACTS_f32)
         return call->x[m * call->x_stride + i];
-    int64_t at = m * call->acts.stride + i;
-    return (double)call->acts.q[at] * call->acts.scale[at / 32];
+    struct weft__rounded_row x = weft__rounded_row(&call->acts, m);
+    return (double)x.q[i] * x.scale[i / 32];
+}
+
+// Applies what lies beside the codes of columns [k, k + count) of a row.
+static void apply_planes(const struct weft__linear_planes *p, int64_t row, int64_t k, int count,
+                         float *w)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t at = row / p->scale_rows * p->stride + (k + i) / p->scale_cols;
+        if (p->scales)
+            w[i] *= weft__element_load(p->scales, p->dtype, at);
+        if (p->biases)
+            w[i] += weft__element_load(p->biases, p->dtype, at);
+    }
 }
 
 typedef void decode_fn(const void *block, float *y);
@@ -28,6 +42,8 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
             for (int64_t k = 0; k < call->cols; k += block_elems, block += block_bytes) {
                 float w[WEFT__MAX_BLOCK_ELEMS];
                 decode(block, w);
+                if (call->planes)
+                    apply_planes(call->planes, row, k, block_elems, w);
                 for (int i = 0; i < block_elems; i++)
                     dot += w[i] * activation(call, acts, m, k + i);
             }
@@ -67,9 +83,9 @@ WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
     return largest / 127.0f;
 }
 
-weft__round_fn weft__linear_round_ref;
-void weft__linear_round_ref(const struct weft__rounded *to, int64_t row, const float *x,
-                            int64_t cols, bool few)
+weft__round_fn weft__round_ref;
+void weft__round_ref(const struct weft__rounded_row *to, int64_t k, int64_t end, const float *x,
+                     int64_t n, bool few)
 {
-    weft__round_row(to, row, x, cols, few, round_group);
+    weft__round_columns(to, k, end, x, n, few, round_group);
 }

@@ -49,32 +49,32 @@ WEFT__INLINE __m512i sum_fours(__m512i v)
     return _mm512_add_epi32(v, _mm512_shuffle_epi32(v, 0xb1));
 }
 
-// The sums of the 128 columns at `at`.
-WEFT__INLINE void store_sums(const struct weft__rounded *to, int64_t at, const __m512i quads[2])
+// The sums of the 128 columns from k on.
+WEFT__INLINE void store_sums(const struct weft__rounded_row *to, int64_t k, const __m512i quads[2])
 {
     const __m512i each = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0);
     __m512i both = _mm512_permutex2var_epi32(sum_fours(quads[0]), each, sum_fours(quads[1]));
     __m256i sixteens = _mm512_castsi512_si256(both);
-    _mm256_storeu_si256((__m256i *)(to->sum16 + at / 16), sixteens);
+    _mm256_storeu_si256((__m256i *)(to->sum16 + k / 16), sixteens);
     __m256i pairs = _mm256_add_epi32(sixteens, _mm256_shuffle_epi32(sixteens, 0xb1));
     __m128i sums = _mm256_cvtepi64_epi32(pairs);
-    _mm_storeu_si128((__m128i *)(to->sum32 + at / 32), _mm_srai_epi32(sums, 2));
+    _mm_storeu_si128((__m128i *)(to->sum32 + k / 32), _mm_srai_epi32(sums, 2));
     __m128 real = _mm_cvtepi32_ps(_mm_srai_epi32(_mm_sub_epi32(_mm_setzero_si128(), sums), 5));
-    _mm_storeu_ps(to->scaled + at / 32, _mm_mul_ps(real, _mm_loadu_ps(to->scale + at / 32)));
+    _mm_storeu_ps(to->scaled + k / 32, _mm_mul_ps(real, _mm_loadu_ps(to->scale + k / 32)));
 }
 
 // The planes for a few rows of X.
-WEFT__INLINE void store_few(const struct weft__rounded *to, int64_t at, const __m512i q[2],
+WEFT__INLINE void store_few(const struct weft__rounded_row *to, int64_t k, const __m512i q[2],
                             const __m512i quads[2])
 {
     enum { EVEN = 0x88, ODD = 0xdd };
-    _mm512_storeu_si512(to->halves + at, _mm512_shuffle_i64x2(q[0], q[1], EVEN));
-    _mm512_storeu_si512(to->halves + at + 64, _mm512_shuffle_i64x2(q[0], q[1], ODD));
-    _mm512_storeu_si512(to->quads + at / 4, quads[0]);
-    _mm512_storeu_si512(to->quads + at / 4 + 16, quads[1]);
+    _mm512_storeu_si512(to->halves + k, _mm512_shuffle_i64x2(q[0], q[1], EVEN));
+    _mm512_storeu_si512(to->halves + k + 64, _mm512_shuffle_i64x2(q[0], q[1], ODD));
+    _mm512_storeu_si512(to->quads + k / 4, quads[0]);
+    _mm512_storeu_si512(to->quads + k / 4 + 16, quads[1]);
     __m512i octets = _mm512_add_epi32(_mm512_shuffle_i64x2(quads[0], quads[1], EVEN),
                                       _mm512_shuffle_i64x2(quads[0], quads[1], ODD));
-    _mm512_storeu_si512(to->octets + at / 8, _mm512_srai_epi32(octets, 3));
+    _mm512_storeu_si512(to->octets + k / 8, _mm512_srai_epi32(octets, 3));
 }
 
 WEFT__INLINE __m512i join_sixteens(const __m128i q[4])
@@ -85,8 +85,8 @@ WEFT__INLINE __m512i join_sixteens(const __m128i q[4])
 }
 
 // 128 columns, of which x has n.
-WEFT__INLINE void round_128(const struct weft__rounded *to, int64_t at, const float *x, int64_t n,
-                            bool few)
+WEFT__INLINE void round_128(const struct weft__rounded_row *to, int64_t k, const float *x,
+                            int64_t n, bool few)
 {
     __m128i sixteens[8];
     WEFT__UNROLL for (int i = 0; i < 4; i++)
@@ -96,21 +96,21 @@ WEFT__INLINE void round_128(const struct weft__rounded *to, int64_t at, const fl
             scale = round_group(x + 32 * i, sixteens + 2 * i);
         else
             sixteens[2 * i] = sixteens[2 * i + 1] = _mm_setzero_si128();
-        to->scale[at / 32 + i] = scale;
+        to->scale[k / 32 + i] = scale;
     }
     __m512i q[2] = {join_sixteens(sixteens), join_sixteens(sixteens + 4)};
     __m512i quads[2] = {sum_quads(q[0]), sum_quads(q[1])};
-    _mm512_storeu_si512(to->q + at, q[0]);
-    _mm512_storeu_si512(to->q + at + 64, q[1]);
-    store_sums(to, at, quads);
+    _mm512_storeu_si512(to->q + k, q[0]);
+    _mm512_storeu_si512(to->q + k + 64, q[1]);
+    store_sums(to, k, quads);
     if (few)
-        store_few(to, at, q, quads);
+        store_few(to, k, q, quads);
 }
 
-weft__round_fn weft__linear_round_avx512;
-void weft__linear_round_avx512(const struct weft__rounded *to, int64_t row, const float *x,
-                               int64_t cols, bool few)
+weft__round_fn weft__round_avx512;
+void weft__round_avx512(const struct weft__rounded_row *to, int64_t k, int64_t end, const float *x,
+                        int64_t n, bool few)
 {
-    for (int64_t k = 0; k < to->stride; k += 128)
-        round_128(to, row * to->stride + k, x + k, cols - k, few && to->halves);
+    for (int64_t i = 0; k < end; k += 128, i += 128)
+        round_128(to, k, x + i, n - i, few);
 }

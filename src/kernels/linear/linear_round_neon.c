@@ -29,9 +29,9 @@ WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
     return largest / 127.0f;
 }
 
-weft__round_fn weft__linear_round_neon;
-void weft__linear_round_neon(const struct weft__rounded *to, int64_t row, const float *x,
-                             int64_t cols, bool few)
+weft__round_fn weft__round_neon;
+void weft__round_neon(const struct weft__rounded_row *to, int64_t k, int64_t end, const float *x,
+                      int64_t n, bool few)
 {
-    weft__round_row(to, row, x, cols, few, round_group);
+    weft__round_columns(to, k, end, x, n, few, round_group);
 }

@@ -3,75 +3,63 @@
 
 #include "src/base/checked.h"
 #include "src/base/memory.h"
-#include "src/kernels/kernel.h"
-#include "src/kernels/linear/linear_kernel.h"
 
-bool weft__rounded_plan(int64_t rows, int64_t cols, bool few, struct weft__rounded_plan *out)
+static int64_t take(int64_t *at, int64_t bytes)
 {
-    // Elements of the columns of a row per element of a plane, and bytes of one.
-    static const struct {
-        int columns, bytes;
-    } planes[WEFT__ROUNDED_PLANES] = {{1, 1},  {32, 4}, {32, 4}, {32, 4},
-                                      {16, 4}, {1, 1},  {4, 4},  {8, 4}};
-    int64_t stride, elems, at = 0;
-    if (!weft__add_i64(cols, WEFT__ROUNDED_PAD, &stride))
+    int64_t offset = *at;
+    *at = weft__align_up(offset + bytes, WEFT__ALIGN);
+    return offset;
+}
+
+bool weft__rounded_lay_out(int64_t cols, bool few, struct weft__rounded_layout *out)
+{
+    int64_t at = 0;
+    if (cols < 0 || cols > INT64_MAX / 16)
         return false;
-    stride = weft__align_up(cols, WEFT__ROUNDED_PAD);
-    if (!weft__mul_i64(stride, rows, &elems) || elems > INT64_MAX / 8)
-        return false;
-    for (int i = 0; i < WEFT__ROUNDED_PLANES; i++) {
-        out->offset[i] = at;
-        if (i < WEFT__ROUNDED_FEW || few)
-            at += weft__align_up(elems / planes[i].columns * planes[i].bytes, WEFT__ALIGN);
+    int64_t stride = weft__align_up(cols, WEFT__ROUNDED_PAD);
+    *out = (struct weft__rounded_layout){.stride = stride};
+    take(&at, sizeof(struct weft__rounded_head));
+    out->q = take(&at, stride);
+    out->scale = take(&at, stride / 32 * 4);
+    out->scaled = take(&at, stride / 32 * 4);
+    out->sum32 = take(&at, stride / 32 * 4);
+    out->sum16 = take(&at, stride / 16 * 4);
+    out->squares = take(&at, stride / 128 * 8);
+    if (few) {
+        out->halves = take(&at, stride);
+        out->quads = take(&at, stride / 4 * 4);
+        out->octets = take(&at, stride / 8 * 4);
     }
-    out->stride = stride;
-    out->few = few;
-    out->bytes = at;
+    out->row_bytes = at;
     return true;
 }
 
-struct weft__rounded weft__rounded_place(const struct weft__rounded_plan *plan, void *memory)
+void weft__rounded_begin(const struct weft__rounded *to, int64_t row, int64_t cols, bool few,
+                         bool squares)
 {
-    unsigned char *base = memory;
-    struct weft__rounded at = {.stride = plan->stride,
-                               .q = (void *)(base + plan->offset[0]),
-                               .scale = (void *)(base + plan->offset[1]),
-                               .scaled = (void *)(base + plan->offset[2]),
-                               .sum32 = (void *)(base + plan->offset[3]),
-                               .sum16 = (void *)(base + plan->offset[4])};
-    if (plan->few) {
-        at.halves = (void *)(base + plan->offset[5]);
-        at.quads = (void *)(base + plan->offset[6]);
-        at.octets = (void *)(base + plan->offset[7]);
-    }
-    return at;
+    *weft__rounded_row(to, row).head = (struct weft__rounded_head){
+        .cols = cols, .mark = WEFT__ROUNDED_MARK, .few = few && to->at.halves, .squares = squares};
 }
 
-weft__round_fn weft__linear_round_ref;
-#if defined(WEFT__X86)
-weft__round_fn weft__linear_round_avx2;
-weft__round_fn weft__linear_round_avx512;
-#elif defined(WEFT__ARM64)
-weft__round_fn weft__linear_round_neon;
-#endif
+#define X(isa) weft__round_fn weft__round_##isa;
+#include "src/kernels/linear/round.def"
+#undef X
 
-const struct weft__rounder weft__rounders[] = {
-#if defined(WEFT__X86)
-    {WEFT__ISA_avx512, weft__linear_round_avx512},
-    {WEFT__ISA_avx2, weft__linear_round_avx2},
-#elif defined(WEFT__ARM64)
-    {WEFT__ISA_neon, weft__linear_round_neon},
-#endif
-    {WEFT__ISA_ref, weft__linear_round_ref},
-    {0, NULL},
+static const struct weft__round_kernel kernels[] = {
+#define X(isa) {{"round", "round_" #isa, WEFT__ISA_##isa}, weft__round_##isa},
+#include "src/kernels/linear/round.def"
+#undef X
 };
+
+const struct weft__kernel_table weft__round_table = {"round", kernels, sizeof kernels[0],
+                                                     sizeof kernels / sizeof kernels[0]};
 
 weft__round_fn *weft__rounder_of(uint32_t isa_mask)
 {
-    const struct weft__rounder *rounder = weft__rounders;
-    while (!(isa_mask >> rounder->isa & 1))
-        rounder++;
-    return rounder->round;
+    const struct weft__round_kernel *kernel = kernels;
+    while (!(isa_mask >> kernel->base.level & 1))
+        kernel++;
+    return kernel->run;
 }
 
 bool weft__rounded_has_few(uint32_t isa_mask)

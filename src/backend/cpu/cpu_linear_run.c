@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+// Runs of linear layers. First the rows of X are made ready (widened, normed, rounded), then the rows of
+// W are multiplied by them in tasks, of all parts in one parallel region; a task also does what follows
+// the product: gate, residual, narrowing, rounding.
+#include <math.h>
+
+#include "src/backend/cpu/cpu_linear.h"
+#include "src/base/checked.h"
+#include "src/kernels/element.h"
+
+struct work {
+    const weft_linear_desc *desc;
+    const struct weft__linear_launch *launch;
+    const weft_linear_args *args;
+    unsigned char *workspace;
+    bool few;                  // rounded rows have the planes for a few rows of X
+    struct weft__rounded acts; // of X
+    const float *x;            // f32 rows of X
+    int64_t x_stride;
+    float *x_scale; // or NULL
+    int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];
+    int64_t rows_per_task[WEFT_LINEAR_MAX_PARTS];
+    struct weft__linear_planes planes[WEFT_LINEAR_MAX_PARTS];
+    struct weft__linear_call calls[WEFT_LINEAR_MAX_PARTS];
+};
+
+static void ready_row(const struct work *work, int32_t m)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_linear_args *args = work->args;
+    int64_t cols = work->desc->cols;
+    const float *x = (const float *)args->x + m * args->x_stride;
+    if (launch->x_offset >= 0) {
+        float *own = (float *)(void *)(work->workspace + launch->x_offset) + m * cols;
+        if (work->desc->x_dtype != WEFT_F32) {
+            weft_dtype dtype = work->desc->x_dtype;
+            weft__elements_widen(weft__element_at(args->x, dtype, m * args->x_stride), dtype, cols,
+                                 own);
+            x = own;
+        }
+        const weft_norm_args norm = {
+            .x = x, .y = own, .weight = args->norm_weight, .bias = args->norm_bias};
+        if (launch->norm.kernel)
+            launch->norm.kernel->run(&launch->norm, &norm, 0, 1);
+        x = own;
+    }
+    if (launch->rounds) {
+        struct weft__rounded_row to = weft__rounded_row(&work->acts, m);
+        weft__rounded_begin(&work->acts, m, cols, work->few, false);
+        launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
+    }
+}
+
+static void ready_task(void *opaque, int32_t index, int32_t thread)
+{
+    (void)thread;
+    ready_row(opaque, index);
+}
+
+// A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
+static void ready_x(const weft_context *context, struct work *work, bool alone)
+{
+    int32_t batch = work->args->batch;
+    if (!work->launch->rounds && work->launch->x_offset < 0)
+        return;
+    if (!alone && batch > WEFT__FEW_ROWS)
+        weft__cpu_parallel_for(context, batch, ready_task, work);
+    else
+        for (int32_t m = 0; m < batch; m++)
+            ready_row(work, m);
+}
+
+// Checks the rows of a rounded X and takes their factors.
+static weft_status take_rounded(const weft_plan *plan, struct work *work)
+{
+    const weft_linear_desc *desc = work->desc;
+    work->acts =
+        (struct weft__rounded){work->launch->x_layout, (unsigned char *)(uintptr_t)work->args->x};
+    work->few = true;
+    for (int32_t m = 0; m < work->args->batch; m++) {
+        struct weft__rounded_row row = weft__rounded_row(&work->acts, m);
+        if (row.head->mark != WEFT__ROUNDED_MARK || row.head->cols != desc->cols)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: row %d of x is no rounded row of %lld columns", m,
+                              (long long)desc->cols);
+        if (desc->norm && !row.head->squares)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: a norm of rounded rows needs x made with WEFT_LINEAR_NEXT");
+        work->few = work->few && (row.head->few || !work->acts.at.halves);
+        double sum = 0;
+        for (int64_t i = 0; desc->norm && i < weft__ceil_div(desc->cols, WEFT__ROUNDED_STEP); i++)
+            sum += row.squares[i];
+        if (desc->norm)
+            work->x_scale[m] = (float)(1 / sqrt(sum / (double)desc->cols + desc->norm_eps));
+    }
+    if (desc->flags & WEFT_LINEAR_BATCH_INVARIANT && !work->few)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "linear: x was rounded without WEFT_LINEAR_BATCH_INVARIANT");
+    return WEFT_OK;
+}
+
+static struct weft__linear_call call_of(struct work *work, int32_t p)
+{
+    const weft_linear_part *part = &work->desc->parts[p];
+    const weft_linear_part_args *args = &work->args->parts[p];
+    const struct weft__linear_part_launch *launch = &work->launch->parts[p];
+    bool staged = work->launch->staged;
+    struct weft__linear_call call = {
+        .weight = args->weight,
+        .weight_stride_bytes = args->weight_stride_bytes,
+        .rows = part->rows,
+        .cols = work->desc->cols,
+        .batch = work->args->batch,
+        .batch_invariant = work->desc->flags & WEFT_LINEAR_BATCH_INVARIANT,
+        .few = work->few,
+        .alpha = work->args->alpha,
+        .x_scale = work->x_scale,
+        .x = work->x,
+        .x_stride = work->x_stride,
+        .acts = work->acts,
+        .y = staged ? (void *)(work->workspace + launch->y_offset) : args->y,
+        .y_stride = staged ? part->rows : args->y_stride,
+        .bias = args->bias,
+        .residual = staged ? NULL : work->args->residual,
+        .residual_stride = work->args->residual_stride,
+    };
+    call.alpha *= args->global_scale;
+    if (args->scales || args->biases) {
+        work->planes[p] = (struct weft__linear_planes){
+            .scales = args->scales,
+            .biases = args->biases,
+            .dtype = part->scale_dtype,
+            .scale_cols = part->scale_cols,
+            .scale_rows = part->scale_rows,
+            .stride = args->scale_stride,
+        };
+        call.planes = &work->planes[p];
+    }
+    return call;
+}
+
+// Stores f32 results of columns [r0, r1) of Y's row m in the format of y, with the residual.
+static void narrow(const struct work *work, int32_t p, int32_t m, int64_t r0, int64_t r1,
+                   float *value)
+{
+    const weft_linear_args *args = work->args;
+    const weft_linear_part_args *part = &args->parts[p];
+    weft_dtype dtype = work->desc->y_dtype;
+    for (int64_t r = r0; args->residual && r < r1; r++)
+        value[r - r0] += weft__element_load(args->residual, dtype, m * args->residual_stride + r);
+    if (!(work->desc->flags & WEFT_LINEAR_Y_ROUNDED))
+        weft__elements_narrow(value, r1 - r0,
+                              weft__element_to(part->y, dtype, m * part->y_stride + r0), dtype);
+}
+
+// Rounds columns [r0, r1) of a row of results, r0 a multiple of WEFT__ROUNDED_STEP.
+static void round_result(const struct work *work, void *buffer, int32_t m, int64_t r0, int64_t r1,
+                         const float *value)
+{
+    const struct weft__rounded to = {work->launch->y_layout, buffer};
+    struct weft__rounded_row row = weft__rounded_row(&to, m);
+    int64_t end = r1 == work->desc->parts[0].rows ? to.at.stride : r1;
+    work->launch->round(&row, r0, end, value, r1 - r0, row.head->few);
+}
+
+// y * weights of the next norm, rounded, and the sums of squares of y.
+static void emit_next(const struct work *work, int32_t m, int64_t r0, int64_t r1)
+{
+    const weft_linear_args *args = work->args;
+    const struct weft__rounded to = {work->launch->y_layout, args->next};
+    struct weft__rounded_row row = weft__rounded_row(&to, m);
+    const weft_linear_part_args *part = &args->parts[0];
+    const float plus = work->desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f;
+    for (int64_t r = r0; r < r1; r += WEFT__ROUNDED_STEP) {
+        int64_t n = r1 - r < WEFT__ROUNDED_STEP ? r1 - r : WEFT__ROUNDED_STEP;
+        float value[WEFT__ROUNDED_STEP];
+        double squares = 0;
+        weft_dtype dtype = work->desc->y_dtype;
+        weft__elements_widen(weft__element_at(part->y, dtype, m * part->y_stride + r), dtype, n,
+                             value);
+        for (int64_t i = 0; i < n; i++) {
+            squares += (double)value[i] * value[i];
+            if (args->next_weight)
+                value[i] *= args->next_weight[r + i] + plus;
+        }
+        row.squares[r / WEFT__ROUNDED_STEP] = squares;
+        round_result(work, args->next, m, r, r + n, value);
+    }
+}
+
+// What follows the product of rows [r0, r1) of part p.
+static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_linear_args *args = work->args;
+    uint32_t flags = work->desc->flags;
+    int64_t rows = work->desc->parts[p].rows;
+    float *staged = (float *)(void *)(work->workspace + launch->parts[p].y_offset);
+    if (launch->activation.kernel) {
+        struct weft__activation_launch gate = launch->activation;
+        const float *up = (const float *)(void *)(work->workspace + launch->parts[1].y_offset);
+        const weft_activation_args gate_args = {.x = staged + r0,
+                                                .x_stride = rows,
+                                                .up = up + r0,
+                                                .up_stride = rows,
+                                                .y = staged + r0,
+                                                .y_stride = rows};
+        gate.dim = r1 - r0;
+        gate.kernel->run(&gate, &gate_args, 0, args->batch);
+    }
+    for (int32_t m = 0; m < args->batch; m++) {
+        if (launch->staged)
+            narrow(work, p, m, r0, r1, staged + m * rows + r0);
+        if (flags & WEFT_LINEAR_Y_ROUNDED)
+            round_result(work, args->parts[0].y, m, r0, r1, staged + m * rows + r0);
+        if (flags & WEFT_LINEAR_NEXT)
+            emit_next(work, m, r0, r1);
+    }
+}
+
+static void multiply_rows(const struct work *work, int32_t p, int64_t r0, int64_t r1)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    launch->parts[p].kernel->run(&work->calls[p], r0, r1);
+    if (launch->activation.kernel)
+        launch->parts[1].kernel->run(&work->calls[1], r0, r1);
+    if (launch->staged || work->desc->flags & WEFT_LINEAR_NEXT)
+        finish(work, p, r0, r1);
+}
+
+static void multiply_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct work *work = opaque;
+    int32_t p = 0;
+    (void)thread;
+    for (; index >= work->tasks_of[p]; p++)
+        index -= work->tasks_of[p];
+    int64_t r0 = index * work->rows_per_task[p], r1 = r0 + work->rows_per_task[p];
+    int64_t rows = work->desc->parts[p].rows;
+    multiply_rows(work, p, r0, r1 < rows ? r1 : rows);
+}
+
+static void multiply(const weft_context *context, struct work *work, bool alone)
+{
+    int32_t tasks = 0, parts = work->desc->gate ? 1 : work->desc->num_parts;
+    for (int32_t p = 0; p < parts; p++) {
+        const struct weft__linear_split *split = &work->launch->parts[p].split;
+        bool few = work->args->batch <= WEFT__FEW_ROWS;
+        int64_t rows = work->desc->parts[p].rows;
+        work->rows_per_task[p] = few ? split->rows_per_task : split->rows_per_batch_task;
+        work->tasks_of[p] = (int32_t)weft__ceil_div(rows, work->rows_per_task[p]);
+        tasks += work->tasks_of[p];
+        if (alone)
+            multiply_rows(work, p, 0, rows);
+    }
+    if (!alone)
+        weft__cpu_parallel_for(context, tasks, multiply_task, work);
+}
+
+// Heads of the rounded rows that this run makes.
+static void begin_results(const struct work *work)
+{
+    const weft_linear_desc *desc = work->desc;
+    bool few = work->args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    bool next = desc->flags & WEFT_LINEAR_NEXT;
+    struct weft__rounded to = {work->launch->y_layout,
+                               next ? work->args->next : work->args->parts[0].y};
+    if (next || desc->flags & WEFT_LINEAR_Y_ROUNDED)
+        for (int32_t m = 0; m < work->args->batch; m++)
+            weft__rounded_begin(&to, m, desc->parts[0].rows, few, next);
+}
+
+weft__submit_fn weft__cpu_submit_linear;
+weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_args,
+                                    weft_stream *stream)
+{
+    const struct weft__linear_launch *launch = plan->launch;
+    const weft_linear_desc *desc = plan->desc;
+    const weft_linear_args *args = opaque_args;
+    unsigned char *workspace = args->workspace;
+    (void)stream;
+    struct work work = {.desc = desc, .launch = launch, .args = args, .workspace = workspace};
+    work.few = args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    work.x = args->x;
+    work.x_stride = args->x_stride;
+    if (launch->x_offset >= 0) {
+        work.x = (const float *)(void *)(workspace + launch->x_offset);
+        work.x_stride = desc->cols;
+    }
+    if (launch->rounds)
+        work.acts = (struct weft__rounded){launch->x_layout, workspace + launch->rounded_offset};
+    if (launch->scale_offset >= 0)
+        work.x_scale = (float *)(void *)(workspace + launch->scale_offset);
+    if (desc->flags & WEFT_LINEAR_X_ROUNDED) {
+        weft_status status = take_rounded(plan, &work);
+        if (status != WEFT_OK)
+            return status;
+    }
+    bool alone =
+        weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
+    begin_results(&work);
+    ready_x(plan->context, &work, alone);
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        work.calls[p] = call_of(&work, p);
+    multiply(plan->context, &work, alone);
+    return WEFT_OK;
+}
