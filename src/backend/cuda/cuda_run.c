@@ -9,7 +9,7 @@
 #include "src/plan/plan.h"
 
 // Operations that have a CUDA side.
-#define WITH_CUDA(X) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample)
+#define WITH_CUDA(X) X(linear) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample)
 
 #define OP_DECLARE(name) extern const struct weft__cuda_op weft__##name##_cuda;
 WITH_CUDA(OP_DECLARE)

@@ -25,8 +25,9 @@
 //
 //      int8 [cols / 64][c][h][half][4]   column 64 p + 32 h + 16 half + 4 c + b
 //      {f32 scale; int16 sum, sum}       per 32 columns: sums of the first and the second sixteen
+//      f32 square                        per 32 columns: sum of squares of what is normalised, for a norm
 //
-// with cols padded to 64 by zeros, and behind all rows, for a norm, f32 [row][cols / 32] sums of squares.
+// with cols padded to 64 by zeros, and rows to 16 bytes.
 #ifndef WEFT_KERNELS_LINEAR_DEVICE_H
 #define WEFT_KERNELS_LINEAR_DEVICE_H
 
@@ -39,15 +40,10 @@ enum {
     WEFT__LINEAR_PAIR_COLS = 64,
 };
 
-// Bytes of a rounded row without its squares; offset of the squares of row 0 behind `rows` rows.
+// Bytes from row to row of rounded activations.
 static inline int64_t weft__linear_rounded_stride(int64_t cols)
 {
-    return (cols + 63) / 64 * 80;
-}
-
-static inline int64_t weft__linear_rounded_bytes(int64_t rows, int64_t cols)
-{
-    return rows * (weft__linear_rounded_stride(cols) + (cols + 63) / 64 * 8);
+    return ((cols + 63) / 64 * 88 + 15) / 16 * 16;
 }
 
 // Bytes of the packed weights, given bytes and columns of a block.
@@ -69,16 +65,14 @@ struct weft__linear_device_part {
 
 struct weft__linear_device_args {
     struct weft__linear_device_part part[WEFT__LINEAR_MAX_PARTS];
-    const void *x;        // rounded, or numbers
-    int64_t x_stride;     // bytes when rounded, else elements
-    const float *squares; // of the norm before, [batch][cols / 32]; or NULL
+    const void *x;    // rounded, or numbers
+    int64_t x_stride; // of numbers
     const void *residual;
     int64_t residual_stride;
     void *rounded;            // leaves as int8 for the next layer; or NULL
-    const float *next_weight; // of the norm that the next layer begins with; or NULL
-    float *next_squares;      // [batch][rows / 32], with next_weight
-    int64_t rounded_stride;
+    const float *next_weight; // of the norm that the next layer begins with; or NULL = 1
     int32_t batch, cols, num_parts, num_groups;
+    int32_t norm; // results are multiplied by 1/rms of the row of X
     float alpha, norm_eps, next_weight_plus;
 };
 
@@ -86,9 +80,7 @@ struct weft__linear_round_args {
     const void *x; // [batch][cols] of WEFT_X_DTYPE
     int64_t x_stride;
     const float *weight; // of a norm: x * (weight + weight_plus) is rounded; or NULL
-    float *squares;      // of x, with weight; [batch][cols_padded / 32]
     void *rounded;
-    int64_t rounded_stride;
     int32_t batch, cols;
     float weight_plus;
 };

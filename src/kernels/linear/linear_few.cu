@@ -58,11 +58,11 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     int32_t width = s->tiles * 256, col0 = s->tile0 * 256;
-    for (int32_t n = 0; n < args->batch; n++)
+    for (int32_t n = 0; n < s->batch; n++)
         for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS)
             ((float *)shared_x())[n * width + i] =
                 col0 + i < args->cols
-                    ? element<WEFT_X_DTYPE>(args->x, n * args->x_stride + col0 + i)
+                    ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col0 + i)
                     : 0.0f;
 }
 
@@ -115,7 +115,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
             float scale[2][SIXTEENS], add[2][SIXTEENS];
             unit_scales(&scales, pairs, p, h, r, scale, add);
             unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32,
-                          s->tiles * 256, args->batch, acc);
+                          s->tiles * 256, s->batch, acc);
         }
     }
 }
@@ -145,14 +145,15 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
     int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4, stride = x_pairs(s);
     int32_t pairs = all - first < s->tiles * 4 ? all - first : s->tiles * 4;
     uint4 *bytes = (uint4 *)shared_x(), *meta = bytes + COLUMNS * stride * 4;
-    int32_t total = args->batch * pairs * 5;
+    int32_t total = s->batch * pairs * 5;
+    const int64_t row_bytes = weft__linear_rounded_stride(args->cols);
     for (int32_t i0 = (int32_t)threadIdx.x; i0 < total; i0 += 4 * THREADS) {
         uint4 piece[4];
 #pragma unroll
         for (int32_t k = 0; k < 4; k++) {
             int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
                     at = i - n * pairs * 5;
-            const uint8_t *row = (const uint8_t *)args->x + n * args->x_stride;
+            const uint8_t *row = (const uint8_t *)args->x + (s->row0 + n) * row_bytes;
             if (i < total)
                 piece[k] = __ldcg((const uint4 *)(at < pairs * 4 ? row + first * 64 + at * 16
                                                                  : row + all * 64 + first * 16 +
@@ -315,7 +316,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
     int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
-    int32_t stride = x_pairs(s), last = args->batch - 1;
+    int32_t stride = x_pairs(s), last = s->batch - 1;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
     const uint4 *bytes = (const uint4 *)shared_x() + tile * 16 + c;

@@ -64,7 +64,7 @@ DEVICE int32_t x_stride(const struct stream *s)
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     int32_t width = s->tiles * TILE_COLUMNS, col0 = s->tile0 * TILE_COLUMNS, stride = x_stride(s);
-    for (int32_t n = 0; n < args->batch; n++)
+    for (int32_t n = 0; n < s->batch; n++)
         for (int32_t i0 = (int32_t)threadIdx.x; i0 < width; i0 += 4 * THREADS) {
             float piece[4];
 #pragma unroll
@@ -178,7 +178,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
         int32_t at = ((c + 4 * i) ^ swap) * 16;
         chunk_floats(*(const uint4 *)(slot + r * 128 + at), top);
         chunk_floats(*(const uint4 *)(slot + (r + 8) * 128 + at), bottom);
-        chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), args->batch, r, acc);
+        chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), s->batch, r, acc);
     }
 }
 

@@ -154,11 +154,11 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
 }
 #endif
 
-// grid (tiles of a row, blocks of 16 rows)
+// grid (blocks of 16 rows, tiles of a row)
 extern "C" __global__ void
 weft_linear_pack(const __grid_constant__ struct weft__linear_pack_args args)
 {
-    int32_t tile = (int32_t)blockIdx.x, row_block = (int32_t)blockIdx.y;
+    int32_t tile = (int32_t)blockIdx.y, row_block = (int32_t)blockIdx.x;
     int32_t all = (args.cols + 63) / 64, pairs = all - tile * 4 < 4 ? all - tile * 4 : 4;
     struct tile_place at = {&args, row_block * 16, tile * 256};
     int64_t row_bytes =

@@ -20,11 +20,9 @@ weft_linear_round(const __grid_constant__ struct weft__linear_round_args args)
         return;
     float x = col < args.cols ? element<WEFT_X_DTYPE>(args.x, n * args.x_stride + col) : 0.0f;
     float weight = args.weight && col < args.cols ? args.weight[col] + args.weight_plus : 1.0f;
-    uint8_t *row = (uint8_t *)args.rounded + n * args.rounded_stride;
-    round_group(row, row + padded, unit, lane, x * weight);
-    if (args.squares && unit < args.cols / 32) {
-        float square = warp_sum(x * x, 32);
-        if (lane == 0)
-            args.squares[(int64_t)n * (args.cols / 32) + unit] = square;
-    }
+    uint8_t *row = (uint8_t *)args.rounded + n * weft__linear_rounded_stride(args.cols);
+    round_group(row, args.cols, unit, lane, x * weight);
+    float square = warp_sum(x * x, 32);
+    if (lane == 0)
+        round_squares(row, args.cols)[unit] = square;
 }

@@ -7,9 +7,16 @@
 
 #include "src/kernels/cuda/warp.cuh"
 
-// Stores group `unit` of a rounded row (linear_device.h); meta is the row's plane of scales and sums.
-DEVICE void round_group(uint8_t *row, uint8_t *meta, int32_t unit, int32_t lane, float x)
+// The sums of squares of a rounded row of `cols` columns.
+DEVICE float *round_squares(uint8_t *row, int32_t cols)
 {
+    return (float *)(row + (cols + 63) / 64 * 80);
+}
+
+// Stores group `unit` of a rounded row of `cols` columns (linear_device.h).
+DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, float x)
+{
+    uint8_t *meta = row + (cols + 63) / 64 * 64;
     float largest = bits_float(warp_max_bits(float_bits(x) & 0x7fffffffu, 32));
     float inverse =
         largest >= 0x1p-120f && largest < bits_float(0x7f800000u) ? 127.0f / largest : 0.0f;

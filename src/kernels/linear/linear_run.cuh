@@ -8,7 +8,7 @@
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-    stream_begin(&s, row_tiles, args->num_groups);
+    stream_begin(&s, args, row_tiles);
     let_next_start();
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         stream_ask(&s, args);
@@ -39,7 +39,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         group_barrier();
         // the blocks of a cluster deliver in turn
         if (WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank())
-            for (int32_t n = s.warp; n < args->batch; n += WEFT_WARPS)
+            for (int32_t n = s.warp; n < s.batch; n += WEFT_WARPS)
                 stream_deliver(&s, args, sums, group, n, bases);
     }
     if (WEFT_SPLIT > 1)

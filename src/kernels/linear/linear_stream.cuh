@@ -65,22 +65,26 @@ DEVICE uint8_t *shared_x()
 
 struct stream {
     int32_t warp, lane;
+    int32_t row0, batch;              // the rows of X that blocks of this blockIdx.y take
     int32_t tile0, tiles;             // the block's part of a row of W
     int32_t first, step;              // groups first, first + step, ...
     int32_t group, block, tile, base; // the next tile to ask for
     int32_t slot;                     // the one to ask into
 };
 
-DEVICE void stream_begin(struct stream *s, int32_t row_tiles, int32_t num_groups)
+DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args *args,
+                         int32_t row_tiles)
 {
     s->warp = (int32_t)threadIdx.x / WARP, s->lane = (int32_t)threadIdx.x % WARP;
+    s->row0 = (int32_t)blockIdx.y * COLUMNS;
+    s->batch = args->batch - s->row0 < COLUMNS ? args->batch - s->row0 : COLUMNS;
     int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
     int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
     s->tile0 = rank * share;
     s->tiles = row_tiles - s->tile0 < share ? row_tiles - s->tile0 : share;
     s->tiles = s->tiles < 0 ? 0 : s->tiles;
     s->first = (int32_t)blockIdx.x / WEFT_SPLIT, s->step = (int32_t)gridDim.x / WEFT_SPLIT;
-    s->group = s->first < num_groups ? s->first : num_groups;
+    s->group = s->first < args->num_groups ? s->first : args->num_groups;
     s->block = s->base = s->slot = 0, s->tile = s->warp;
 }
 
@@ -155,13 +159,15 @@ DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block
     return shares == 2 ? total + __shfl_xor_sync(0xffffffffu, total, 16) : total;
 }
 
-// Row n of Y for the group's outputs; a whole warp. base: see stream_sum, of each block of the group.
+// Row n of the block's rows of Y for the group's outputs; a whole warp. base: see stream_sum, of each block
+// of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n,
                            const int32_t base[GROUP_BLOCKS])
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
+    const int64_t at = s->row0 + n;
     float value[MATRICES];
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
@@ -170,37 +176,37 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
             float second = stream_sum(s, sums, MATRICES + m, n, base[MATRICES + m]);
             total = s->lane < 16 ? total : second;
         }
-        value[m] = args->alpha * (args->squares ? shared_rms()[n] * total : total);
+        value[m] = args->alpha * (args->norm ? shared_rms()[n] * total : total);
         if (part[m].bias && row < part[m].rows)
             value[m] += part[m].bias[row];
     }
     float out = gated(value[0], value[MATRICES - 1]);
     bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
     if (args->residual && mine)
-        out += element<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + row);
+        out += element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row);
     if (part->y && mine)
-        set_element<WEFT_Y_DTYPE>(part->y, n * part->y_stride + row, out);
+        set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
 #if WEFT_ROUND
     float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
-    uint8_t *rounded = (uint8_t *)args->rounded + n * args->rounded_stride;
-    round_group(rounded, rounded + (part->rows + 63) / 64 * 64, row / 32, s->lane, out * weight);
+    uint8_t *rounded = (uint8_t *)args->rounded + at * weft__linear_rounded_stride(part->rows);
+    round_group(rounded, part->rows, row / 32, s->lane, out * weight);
     if (row / 32 % 2 == 0 && row / 32 * 32 + 32 == part->rows)
-        round_group(rounded, rounded + (part->rows + 63) / 64 * 64, row / 32 + 1, s->lane, 0);
-    if (args->next_squares) {
-        float square = warp_sum(out * out, 32);
-        if (s->lane == 0)
-            args->next_squares[n * (part->rows / 32) + row / 32] = square;
-    }
+        round_group(rounded, part->rows, row / 32 + 1, s->lane, 0);
+    float square = warp_sum(out * out, 32);
+    if (s->lane == 0)
+        round_squares(rounded, part->rows)[row / 32] = square;
 #endif
 }
 
 // 1/rms of the rows of X, warp n for row n.
 DEVICE void stream_norms(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    if (!args->squares || s->warp >= args->batch)
+    if (!args->norm)
         return;
-    for (int32_t n = s->warp; n < args->batch; n += WEFT_WARPS) {
-        const float *squares = args->squares + n * (args->cols / 32);
+    for (int32_t n = s->warp; n < s->batch; n += WEFT_WARPS) {
+        const float *squares = round_squares(
+            (uint8_t *)args->x + (s->row0 + n) * weft__linear_rounded_stride(args->cols),
+            args->cols);
         float total = 0;
         for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
             total += __ldcg(squares + i);

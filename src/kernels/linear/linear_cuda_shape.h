@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// How a linear kernel fills a GPU: warps, ring, split of the columns, shared memory. Pure arithmetic.
+//
+// The numbers follow linear_stream.cuh; measured choices: NOTES.md.
+#ifndef WEFT_KERNELS_LINEAR_CUDA_SHAPE_H
+#define WEFT_KERNELS_LINEAR_CUDA_SHAPE_H
+
+#include <stdbool.h>
+
+#include "src/kernels/cuda/launch.h"
+#include "src/kernels/linear/linear_device.h"
+
+struct weft__linear_matter {
+    int64_t cols;
+    int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
+    bool exact;                       // blocks with f32 activations
+    bool gate, rounds;                // two matrices a group; results leave rounded
+};
+
+struct weft__linear_shape {
+    int32_t columns;       // rows of X per pass
+    int32_t warps, stages; // of a block, of a warp's ring
+    int32_t split;         // blocks of a cluster that share the columns
+    int32_t blocks;        // that an SM should hold
+    int32_t shared_bytes;
+};
+
+// Bytes of a warp's tile in its ring, and its columns.
+static inline int32_t weft__linear_slot_bytes(const struct weft__linear_matter *m)
+{
+    return m->block_elems == 1 ? 2048
+                               : 16 * m->block_bytes * (WEFT__LINEAR_TILE_COLS / m->block_elems);
+}
+
+static inline int32_t weft__linear_tile_cols(const struct weft__linear_matter *m)
+{
+    return m->block_elems == 1 ? 128 / m->block_bytes : WEFT__LINEAR_TILE_COLS;
+}
+
+// Dynamic shared memory of a block.
+static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter *m,
+                                                const struct weft__linear_shape *s)
+{
+    int64_t tile = weft__linear_tile_cols(m);
+    int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
+    int64_t group_blocks = (m->gate ? 2 : 1) * (m->rounds ? 2 : 1);
+    int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
+    int64_t x = m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
+                : m->exact          ? s->columns * tiles * tile * 4
+                                    : s->columns * (tiles * 4 | 1) * 80;
+    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + x;
+}
+
+// Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
+static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
+                                             const struct weft__cuda_limits *limits,
+                                             struct weft__linear_shape *shape)
+{
+    static const int8_t wide[][3] = {{16, 4, 1}, {16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t one[][3] = {{16, 2, 2}, {8, 3, 2}, {8, 2, 2},
+                                    {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t one_long[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t some[][3] = {{8, 2, 2}, {16, 2, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
+    const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
+    const int8_t(*list)[3] = plain ? wide : columns > 1 ? some : bytes ? one_long : one;
+    const int count = plain ? 5 : columns > 1 ? 5 : bytes ? 4 : 6;
+    for (int32_t split = 1; split <= (limits->sm >= 90 ? 4 : 1); split *= 2)
+        for (int i = 0; i < count; i++) {
+            *shape =
+                (struct weft__linear_shape){columns, list[i][0], list[i][1], split, list[i][2], 0};
+            int64_t shared = weft__linear_shared_bytes(m, shape);
+            // the kernels for exact products need more registers
+            if ((m->exact || columns > 8) && shape->blocks > 1)
+                continue;
+            // a block has 1 KB of its own beside what it asks for
+            if (shared > limits->shared_per_block ||
+                (shared + 1024) * shape->blocks > limits->shared_per_sm ||
+                shape->warps * 32 * shape->blocks > limits->threads_per_sm)
+                continue;
+            shape->shared_bytes = (int32_t)shared;
+            return true;
+        }
+    return false;
+}
+
+// Blocks for `groups` groups of rows.
+static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
+                                           const struct weft__cuda_limits *limits, int64_t groups)
+{
+    // clusters of 4 leave some SMs of a partition idle: 132 SMs hold 32 of them
+    int64_t clusters = (int64_t)limits->num_sms * s->blocks / s->split;
+    if (s->split == 4)
+        clusters -= clusters / 32;
+    clusters = clusters < 1 ? 1 : clusters;
+    return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
+}
+
+#endif
