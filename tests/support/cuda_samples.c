@@ -18,6 +18,7 @@ static union {
     weft_kv_append_desc kv;
     weft_sample_desc sample;
     weft_embedding_desc embedding;
+    weft_linear_desc linear;
 } descs[MOST];
 
 #define ADD(OP, ...)                                                                               \
@@ -77,9 +78,27 @@ static void caches_and_tokens(void)
     ADD(sample, (weft_sample_desc){.logits_dtype = WEFT_F32, .max_rows = 4, .vocab = 128256});
 }
 
+static void linear_layers(void)
+{
+    static const weft_dtype formats[] = {
+        WEFT_Q4_0,   WEFT_Q4_K,  WEFT_BF16,  WEFT_Q8_0, WEFT_Q6_K, WEFT_Q4_1,
+        WEFT_Q5_0,   WEFT_Q5_1,  WEFT_Q2_K,  WEFT_Q3_K, WEFT_Q5_K, WEFT_IQ4_NL,
+        WEFT_IQ4_XS, WEFT_MXFP4, WEFT_NVFP4, WEFT_F32,  WEFT_F16};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        for (int exact = 0; exact < 2; exact++) {
+            ADD(linear, (weft_linear_desc){.weight_dtype = formats[i],
+                                           .flags = exact ? WEFT_LINEAR_EXACT : 0,
+                                           .rows = 4096,
+                                           .cols = 4096,
+                                           .max_batch = 16});
+            samples[num_samples - 1].seldom = i > 2 || exact;
+        }
+}
+
 int cuda_num_samples(void)
 {
     if (num_samples == 0) {
+        linear_layers();
         small_operations();
         caches_and_tokens();
     }
