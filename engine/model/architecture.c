@@ -37,11 +37,11 @@ static const model_line dense_block[] = {
     {.op = MODEL_LINEAR,
      .in = MODEL_BUFFER_HIDDEN,
      .norm = MODEL_FFN_NORM,
-     .parts = {{MODEL_FFN_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATE},
-               {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_UP}},
+     .parts = {{MODEL_FFN_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},
+               {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},
      .gate = true},
     {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_GATE,
+     .in = MODEL_BUFFER_GATED,
      .parts = {{MODEL_FFN_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}},
      .residual = true},
     {.op = MODEL_END},
@@ -49,11 +49,11 @@ static const model_line dense_block[] = {
 
 // Llama 1 to 3 and Mistral share "llama"; the window of Mistral is a number in the metadata.
 static const model_architecture architectures[] = {
-    {"llama", WEFT_ROPE_INTERLEAVED, WEFT_ACTIVATION_SILU, DENSE_BLOCK,
+    {"llama", WEFT_ROPE_INTERLEAVED, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK,
      QKV_BIAS | BIT(ATTN_OUT_BIAS), dense_block},
-    {"mistral", WEFT_ROPE_INTERLEAVED, WEFT_ACTIVATION_SILU, DENSE_BLOCK, 0, dense_block},
-    {"qwen2", WEFT_ROPE_SPLIT_HALF, WEFT_ACTIVATION_SILU, DENSE_BLOCK | QKV_BIAS, 0, dense_block},
-    {"qwen3", WEFT_ROPE_SPLIT_HALF, WEFT_ACTIVATION_SILU, DENSE_BLOCK | QK_NORM,
+    {"mistral", WEFT_ROPE_INTERLEAVED, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK, 0, dense_block},
+    {"qwen2", WEFT_ROPE_SPLIT_HALF, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK | QKV_BIAS, 0, dense_block},
+    {"qwen3", WEFT_ROPE_SPLIT_HALF, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK | QK_NORM,
      QKV_BIAS | BIT(ATTN_OUT_BIAS), dense_block},
 };
 

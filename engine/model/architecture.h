@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/activation.h>
+#include <weft/linear.h>
 #include <weft/rope.h>
 
 // X(id, name in the file after "blk.N.", rows, cols): every tensor a layer may have. Extents are
@@ -73,14 +73,13 @@ extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
 
 // The buffers of a forward pass: X(id, extent of a token's row).
 #define MODEL_BUFFERS(X)                                                                           \
-    X(HIDDEN, EMBEDDING) /* the residual stream */                                                 \
-    X(NORMED, EMBEDDING)                                                                           \
+    X(HIDDEN, EMBEDDING)   /* the residual stream */                                               \
+    X(GATHERED, EMBEDDING) /* rows of HIDDEN that logits are wanted of */                          \
     X(Q, Q)                                                                                        \
     X(K, KV)                                                                                       \
     X(V, KV)                                                                                       \
     X(ATTENDED, Q)                                                                                 \
-    X(GATE, FEED_FORWARD)                                                                          \
-    X(UP, FEED_FORWARD)
+    X(GATED, FEED_FORWARD)
 
 enum model_buffer {
 #define MODEL_BUFFER_ENUM(id, extent) MODEL_BUFFER_##id,
@@ -91,7 +90,7 @@ enum model_buffer {
 
 typedef enum model_op {
     MODEL_END = 0,   // of a layer's lines
-    MODEL_LINEAR,    // in -> norm -> up to three matrices -> out (+ bias), [gate] or [residual]
+    MODEL_LINEAR,    // in -> [norm] -> up to three matrices (+ bias) -> outs, [gate], [residual]
     MODEL_HEAD_NORM, // every head of `in` in its place
     MODEL_APPEND,    // Q and K rotated; K and V into the pages
     MODEL_ATTENTION, // Q and pages -> ATTENDED
@@ -108,14 +107,14 @@ typedef struct model_line {
         enum model_layer_tensor matrix, bias;
         enum model_buffer out;
     } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
-    bool gate;                // two parts become activation(first) * second, in the first's buffer
+    bool gate;                // two parts become function(first) * second, in the first's buffer
     bool residual;            // the result is added to what is in the first part's buffer
 } model_line;
 
 typedef struct model_architecture {
     const char *name; // general.architecture
     weft_rope_style rope_style;
-    weft_activation_kind activation;
+    weft_linear_gate gate;   // of the feed-forward block
     uint32_t needs;          // bits of model_layer_tensor that every layer has
     uint32_t may;            // and those that it may have besides
     const model_line *lines; // of every layer, up to MODEL_END

@@ -9,27 +9,73 @@
 
 enum { MIN_HEAD_ROWS = 16 };
 
-static bool add_linear(model_program *program, const model_line *line, const model_tensor *tensors,
+// Matrices of blocks round their input to 8 bits, unless exact; such an input can be made once, by
+// whoever makes it.
+static bool reads_rounded(const model_program *program, const model_tensor *tensors,
+                          const model_line *line)
+{
+    if (program->bounds.exact || line->op != MODEL_LINEAR)
+        return false;
+    for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
+        const model_tensor *matrix = &tensors[line->parts[i].matrix];
+        if (!matrix->data || weft_dtype_block_elems(matrix->dtype) < 2 || matrix->cols % 32 != 0)
+            return false;
+    }
+    return true;
+}
+
+// The line of this or the next layer that reads what `line` has written; *layer becomes its layer. NULL
+// if it is read behind the layers.
+static const model_line *next_reader(const model_program *program, const model_line *line,
+                                     int32_t *layer)
+{
+    enum model_buffer buffer = line->parts[0].out;
+    const model_line *first = program->config->architecture->lines;
+    for (const model_line *at = line + 1;; at++) {
+        if (at->op == MODEL_END) {
+            if (++*layer == program->config->layers)
+                return NULL;
+            at = first;
+        }
+        if (at->op == MODEL_LINEAR && (at->in == buffer || at->parts[0].out == buffer))
+            return at->in == buffer ? at : NULL;
+    }
+}
+
+static bool add_linear(model_program *program, int32_t layer, const model_line *line,
                        engine_error *err)
 {
-    step_list *list = &program->layers;
-    const float *x = program->buffers[line->in];
-    float *first = program->buffers[line->parts[0].out];
-    if (line->norm) {
-        float *normed = program->buffers[MODEL_BUFFER_NORMED];
-        if (!program_add_norm(program, list, &tensors[line->norm], 1, x, normed, err))
-            return false;
-        x = normed;
-    }
+    const model_tensor *tensors = program->weights->layers[layer].tensors;
+    int32_t next_layer = layer;
+    const model_line *reader = next_reader(program, line, &next_layer);
+    const model_tensor *read_by = reader ? program->weights->layers[next_layer].tensors : NULL;
+    bool rounds = reader && reads_rounded(program, read_by, reader);
+    enum model_buffer out = line->parts[0].out;
+    program_linear linear = {.x = program->buffers[line->in],
+                             .norm = line->norm ? &tensors[line->norm] : NULL,
+                             .residual = line->residual,
+                             .max_batch = program->bounds.max_tokens};
+    // What the first line reads comes from the embedding, and attention rounds nothing.
+    linear.x_rounded = program->rounded_now[line->in] && reads_rounded(program, tensors, line);
+    if (linear.x_rounded)
+        linear.x = program->rounded[line->in];
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
-        float *y = program->buffers[line->parts[i].out];
-        if (!program_add_matrix(program, list, &tensors[line->parts[i].matrix],
-                                &tensors[line->parts[i].bias], program->bounds.max_tokens, x, y,
-                                line->residual ? y : NULL, err))
-            return false;
+        linear.parts[i].matrix = &tensors[line->parts[i].matrix];
+        linear.parts[i].bias = line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL;
+        linear.parts[i].y = program->buffers[line->parts[i].out];
     }
-    return !line->gate ||
-           program_add_gate(program, list, first, program->buffers[line->parts[1].out], err);
+    if (line->gate) {
+        linear.gate = program->config->architecture->gate;
+        linear.y_rounded = rounds && !reader->norm;
+        if (linear.y_rounded)
+            linear.parts[0].y = program->rounded[out];
+    }
+    if (line->residual && rounds && reader->norm) {
+        linear.next = &read_by[reader->norm];
+        linear.next_rounded = program->rounded[out];
+    }
+    program->rounded_now[out] = linear.y_rounded || linear.next;
+    return program_add_linear(program, &program->layers, &linear, err);
 }
 
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
@@ -39,7 +85,7 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     float *in = program->buffers[line->in];
     switch (line->op) {
     case MODEL_LINEAR:
-        return !tensors[line->parts[0].matrix].data || add_linear(program, line, tensors, err);
+        return !tensors[line->parts[0].matrix].data || add_linear(program, layer, line, err);
     case MODEL_HEAD_NORM: {
         const model_tensor *weight = &tensors[line->norm];
         int32_t heads =
@@ -54,18 +100,20 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     return true;
 }
 
-// Rows of X are looked up as those of an embedding are.
+// Rows of HIDDEN are looked up as those of an embedding are.
 static bool add_head(model_program *program, engine_error *err)
 {
-    const model_tensor *norm = &program->weights->globals[MODEL_GLOBAL_OUTPUT_NORM];
-    const model_tensor x = {program->buffers[MODEL_BUFFER_HIDDEN], WEFT_F32,
-                            program->bounds.max_tokens, program->config->embedding_dim};
-    float *normed = program->buffers[MODEL_BUFFER_NORMED];
-    return program_add_embedding(program, &program->gather, &x, x.data, program->rows,
-                                 program->head_rows, normed, err) &&
-           program_add_norm(program, &program->head, norm, 1, normed, normed, err) &&
-           program_add_matrix(program, &program->head, model_output_matrix(program->weights), NULL,
-                              program->head_rows, normed, program->logits, NULL, err);
+    const model_tensor hidden = {program->buffers[MODEL_BUFFER_HIDDEN], WEFT_F32,
+                                 program->bounds.max_tokens, program->config->embedding_dim};
+    float *gathered = program->buffers[MODEL_BUFFER_GATHERED];
+    const program_linear linear = {
+        .x = gathered,
+        .norm = &program->weights->globals[MODEL_GLOBAL_OUTPUT_NORM],
+        .parts = {{model_output_matrix(program->weights), NULL, program->logits}},
+        .max_batch = program->head_rows};
+    return program_add_embedding(program, &program->gather, &hidden, hidden.data, program->rows,
+                                 program->head_rows, gathered, err) &&
+           program_add_linear(program, &program->head, &linear, err);
 }
 
 static bool add_all(model_program *program, engine_error *err)
@@ -74,6 +122,7 @@ static bool add_all(model_program *program, engine_error *err)
     size_t table_bytes =
         (size_t)weft_dtype_row_bytes(table->dtype, table->cols) * (size_t)table->rows;
     const void *rows;
+    memset(program->rounded_now, 0, sizeof program->rounded_now);
     program->layers.count = program->gather.count = 0;
     program->head.count = program->sample.count = 0;
     if (!program_place(program, table->data, table_bytes, &rows, err) ||
@@ -102,7 +151,12 @@ static void carve_buffers(model_program *program)
     size_t table = seqs * (size_t)bounds->max_seq_pages;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
+        bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED;
         program->buffers[i] = program_carve(program, ARENA_BUFFERS, tokens * row * sizeof(float));
+        if (is_rounded)
+            program->rounded[i] = program_carve(
+                program, ARENA_BUFFERS,
+                weft_rounded_bytes(program->context, bounds->max_tokens, (int64_t)row));
     }
     program->logits = program_carve(program, ARENA_BUFFERS, head_rows * vocab * sizeof(float));
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);

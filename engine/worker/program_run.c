@@ -21,9 +21,6 @@ static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
     case STEP_ATTENTION:
         step->args.attention.num_seqs = seqs;
         return weft_attention_run(step->plan, &step->args.attention);
-    case STEP_ACTIVATION:
-        step->args.activation.rows = tokens;
-        return weft_activation_run(step->plan, &step->args.activation);
     case STEP_SAMPLE:
         step->args.sample.rows = tokens;
         return weft_sample_run(step->plan, &step->args.sample);

@@ -15,7 +15,6 @@ static weft_status make_plan(weft_context *context, step_kind kind, const void *
     case STEP_LINEAR: return weft_linear_plan(context, desc, plan);
     case STEP_APPEND: return weft_kv_append_plan(context, desc, plan);
     case STEP_ATTENTION: return weft_attention_plan(context, desc, plan);
-    case STEP_ACTIVATION: return weft_activation_plan(context, desc, plan);
     case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
     }
     return WEFT_EINVAL;
@@ -54,8 +53,7 @@ static const weft_plan *plan_for(model_program *program, step_kind kind, const v
                                  size_t bytes, engine_error *err)
 {
     static const char *const names[] = {"the embedding", "a norm",    "a matrix",
-                                        "the KV cache",  "attention", "the activation",
-                                        "sampling"};
+                                        "the KV cache",  "attention", "sampling"};
     for (int32_t i = 0; i < program->plan_count; i++)
         if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
             return program->plans[i].plan;
@@ -142,44 +140,71 @@ bool program_add_norm(model_program *program, step_list *list, const model_tenso
     return true;
 }
 
-bool program_add_matrix(model_program *program, step_list *list, const model_tensor *matrix,
-                        const model_tensor *bias, int32_t max_batch, const float *x, float *y,
-                        const float *residual, engine_error *err)
+static weft_linear_desc linear_desc(const model_program *program, const program_linear *linear)
 {
     weft_linear_desc desc = {.size = sizeof desc,
-                             .flags = program->bounds.exact ? WEFT_LINEAR_EXACT : 0,
-                             .weight_dtype = matrix->dtype,
-                             .max_batch = max_batch,
-                             .rows = matrix->rows,
-                             .cols = matrix->cols};
-    const void *weight, *bias_at = NULL;
-    program_step *step = add_step(program, list, STEP_LINEAR, &desc, sizeof desc, err);
-    if (!step || !place_tensor(program, matrix, &weight, err) ||
-        (bias && bias->data && !place_tensor(program, bias, &bias_at, err)))
-        return false;
-    step->args.linear = (weft_linear_args){.size = sizeof step->args.linear,
-                                           .weight = weight,
-                                           .x = x,
-                                           .y = y,
-                                           .bias = bias_at,
-                                           .residual = residual,
-                                           .workspace = program->workspace,
-                                           .workspace_bytes = program->workspace_bytes};
-    return true;
+                             .max_batch = linear->max_batch,
+                             .cols = linear->parts[0].matrix->cols,
+                             .gate = linear->gate};
+    if (program->bounds.exact)
+        desc.flags |= WEFT_LINEAR_EXACT;
+    if (linear->x_rounded)
+        desc.flags |= WEFT_LINEAR_X_ROUNDED;
+    if (linear->y_rounded)
+        desc.flags |= WEFT_LINEAR_Y_ROUNDED;
+    if (linear->next)
+        desc.flags |= WEFT_LINEAR_NEXT;
+    if (linear->norm) {
+        desc.norm = WEFT_LINEAR_NORM_RMS;
+        desc.norm_eps = program->config->norm_eps;
+    }
+    for (; desc.num_parts < MODEL_MAX_PARTS && linear->parts[desc.num_parts].matrix;
+         desc.num_parts++) {
+        const model_tensor *matrix = linear->parts[desc.num_parts].matrix;
+        desc.parts[desc.num_parts] =
+            (weft_linear_part){.weight_dtype = matrix->dtype, .rows = matrix->rows};
+    }
+    return desc;
 }
 
-bool program_add_gate(model_program *program, step_list *list, float *gate, const float *up,
-                      engine_error *err)
+bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
+                        engine_error *err)
 {
-    weft_activation_desc desc = {.size = sizeof desc,
-                                 .kind = program->config->architecture->activation,
-                                 .dim = program->config->feed_forward_dim,
-                                 .max_rows = program->bounds.max_tokens};
-    program_step *step = add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
-    if (step)
-        step->args.activation = (weft_activation_args){
-            .size = sizeof step->args.activation, .x = gate, .up = up, .y = gate};
-    return step != NULL;
+    weft_linear_desc desc = linear_desc(program, linear);
+    program_step *step = add_step(program, list, STEP_LINEAR, &desc, sizeof desc, err);
+    if (!step)
+        return false;
+    weft_linear_args *args = &step->args.linear;
+    *args = (weft_linear_args){.size = sizeof *args,
+                               .x = linear->x,
+                               .residual = linear->residual ? linear->parts[0].y : NULL,
+                               .next = linear->next_rounded,
+                               .workspace = program->workspace,
+                               .workspace_bytes = program->workspace_bytes};
+    const void *at;
+    // The norm's weights are in a rounded x already.
+    if (linear->norm && !linear->x_rounded) {
+        if (!place_tensor(program, linear->norm, &at, err))
+            return false;
+        args->norm_weight = at;
+    }
+    if (linear->next) {
+        if (!place_tensor(program, linear->next, &at, err))
+            return false;
+        args->next_weight = at;
+    }
+    for (int32_t i = 0; i < desc.num_parts; i++) {
+        const model_tensor *bias = linear->parts[i].bias;
+        args->parts[i].y = linear->parts[i].y;
+        if (!place_tensor(program, linear->parts[i].matrix, &args->parts[i].weight, err))
+            return false;
+        if (!bias || !bias->data)
+            continue;
+        if (!place_tensor(program, bias, &at, err))
+            return false;
+        args->parts[i].bias = at;
+    }
+    return true;
 }
 
 bool program_add_append(model_program *program, int32_t layer, engine_error *err)

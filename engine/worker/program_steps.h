@@ -12,7 +12,6 @@ typedef enum step_kind {
     STEP_LINEAR,
     STEP_APPEND,
     STEP_ATTENTION,
-    STEP_ACTIVATION,
     STEP_SAMPLE,
 } step_kind;
 
@@ -27,7 +26,6 @@ typedef struct program_step {
         weft_linear_args linear;
         weft_kv_append_args append;
         weft_attention_args attention;
-        weft_activation_args activation;
         weft_sample_args sample;
     } args;
 } program_step;
@@ -46,7 +44,6 @@ typedef struct program_plan {
         weft_linear_desc linear;
         weft_kv_append_desc append;
         weft_attention_desc attention;
-        weft_activation_desc activation;
         weft_sample_desc sample;
     } desc;
     weft_plan *plan;
@@ -76,10 +73,12 @@ struct model_program {
     step_list head;   // NORMED to logits
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
-    program_inputs inputs; // the host's
-    int32_t *ids;          // [max_tokens], on the device, as are:
-    int32_t *rows;         // [head_rows], read by `gather`
-    int32_t *sampled;      // [max_seqs]
+    void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN and GATED
+    bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too
+    program_inputs inputs;                // the host's
+    int32_t *ids;                         // [max_tokens], on the device, as are:
+    int32_t *rows;                        // [head_rows], read by `gather`
+    int32_t *sampled;                     // [max_seqs]
     int32_t head_rows;
     float *logits;
     void *workspace;
@@ -95,6 +94,23 @@ void *program_carve(model_program *program, int arena, size_t bytes);
 bool program_place(model_program *program, const void *host, size_t bytes, const void **at,
                    engine_error *err);
 
+// What program_add_linear is told.
+typedef struct program_linear {
+    const void *x;
+    const model_tensor *norm; // in front, RMS; NULL: none
+    bool x_rounded;           // x is a rounded buffer; with a norm, one that was made for it
+    struct {
+        const model_tensor *matrix, *bias; // bias may be NULL
+        void *y;
+    } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
+    weft_linear_gate gate;    // of two parts
+    bool y_rounded;           // the gate's result goes to a rounded buffer
+    bool residual;            // added to y
+    const model_tensor *next; // the next norm, whose rounded input is made beside y; NULL: none
+    void *next_rounded;
+    int32_t max_batch;
+} program_linear;
+
 // Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
 // weights are the host's, all others the device's.
 bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
@@ -102,11 +118,8 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
                            engine_error *err);
 bool program_add_norm(model_program *program, step_list *list, const model_tensor *weight,
                       int32_t heads_per_token, const float *x, float *y, engine_error *err);
-bool program_add_matrix(model_program *program, step_list *list, const model_tensor *matrix,
-                        const model_tensor *bias, int32_t max_batch, const float *x, float *y,
-                        const float *residual, engine_error *err);
-bool program_add_gate(model_program *program, step_list *list, float *gate, const float *up,
-                      engine_error *err);
+bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
+                        engine_error *err);
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);
