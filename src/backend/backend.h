@@ -15,7 +15,8 @@
 
 // The operations, in the order of the tables of a backend.
 #define WEFT__OP_MAP(X)                                                                            \
-    X(linear) X(round)                                                                             \
+    X(linear)                                                                                      \
+    X(round)                                                                                       \
     X(attention) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(probe)
 
 enum weft__op {
