@@ -234,8 +234,8 @@ static bool run_once(void *user)
     problem *p = user;
     char *copy =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    p->args.pool.k = copy;
-    p->args.pool.v = copy + p->pool_bytes;
+    p->args.pool.k.data = copy;
+    p->args.pool.v.data = copy + p->pool_bytes;
     return weft_attention_run(p->plan, &p->args) == WEFT_OK;
 }
 
@@ -263,21 +263,29 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     return bench_print(&wish->run, row, columns);
 }
 
+static weft_kv_layout kv_layout(const problem *p)
+{
+    const request *wish = p->wish;
+    return (weft_kv_layout){.dtype = p->kv_dtype,
+                            .num_kv_heads = wish->kv_heads,
+                            .head_dim = wish->head_dim,
+                            .page_size = wish->page_size};
+}
+
 static bool make_plan(problem *p)
 {
     request *wish = p->wish;
-    weft_attention_desc desc = {
-        .size = sizeof desc,
-        .kv = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size},
-        .q_dtype = wish->dtype,
-        .num_q_heads = p->heads,
-        .mask = wish->mask,
-        .window = wish->window,
-        .max_seqs = p->batch,
-        .max_q_tokens = p->batch * p->q_len,
-        .max_kv_len = p->kv_len,
-        .num_splits = p->splits,
-        .variant = wish->run.variant};
+    weft_attention_desc desc = {.size = sizeof desc,
+                                .kv = kv_layout(p),
+                                .q_dtype = wish->dtype,
+                                .num_q_heads = p->heads,
+                                .mask = wish->mask,
+                                .window = wish->window,
+                                .max_seqs = p->batch,
+                                .max_q_tokens = p->batch * p->q_len,
+                                .max_kv_len = p->kv_len,
+                                .num_splits = p->splits,
+                                .variant = wish->run.variant};
     return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
            bench_error(&wish->run);
 }
@@ -287,7 +295,7 @@ static bool measure(problem *p)
     request *wish = p->wish;
     bench_time time;
     bench_roof roof;
-    weft_kv_layout layout = {p->kv_dtype, wish->kv_heads, wish->head_dim, wish->page_size};
+    weft_kv_layout layout = kv_layout(p);
     int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
     if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
         (int64_t)p->batch * p->q_len > INT32_MAX) {

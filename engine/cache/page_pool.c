@@ -62,8 +62,9 @@ void page_pool_free(page_pool *pool)
 
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer)
 {
-    return (weft_kv_pool){
-        .k = plane(pool, 2 * layer), .v = plane(pool, 2 * layer + 1), .num_pages = pool->pages};
+    return (weft_kv_pool){.k.data = plane(pool, 2 * layer),
+                          .v.data = plane(pool, 2 * layer + 1),
+                          .num_pages = pool->pages};
 }
 
 int32_t page_pool_free_pages(const page_pool *pool)

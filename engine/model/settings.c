@@ -68,8 +68,10 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
     if (!check(options, err))
         return false;
     fill_in(options, config);
-    settings->kv =
-        (weft_kv_layout){options->kv_dtype, config->kv_heads, config->head_dim, ENGINE_PAGE_TOKENS};
+    settings->kv = (weft_kv_layout){.dtype = options->kv_dtype,
+                                    .num_kv_heads = config->kv_heads,
+                                    .head_dim = config->head_dim,
+                                    .page_size = ENGINE_PAGE_TOKENS};
     settings->pages_per_session = (int32_t)pages_for(options->context_tokens);
     int64_t pages = options->pool_tokens
                         ? pages_for(options->pool_tokens)

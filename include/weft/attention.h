@@ -5,9 +5,20 @@
  *  a prefix) and any mixture of them in one call.
  *
  *      q      [q_tokens][num_q_heads][head_dim]        the queries of all sequences, one after the other
- *      out    [q_tokens][num_q_heads][head_dim]
+ *      out    [q_tokens][num_q_heads][v_dim]
  *      sequence s owns queries cu_q_lens[s] .. cu_q_lens[s+1]-1 and keys 0 .. kv_lens[s]-1;
- *      its key t lies in slot t % page_size of page page_table[s][t / page_size]
+ *      its key t lies in slot t % page_size of its page t / page_size
+ *
+ *  What a query sees. The position of query i of a sequence is own = kv_len - q_len + i (tree: the
+ *  number of keys before the new ones plus the query's depth). All of these must hold:
+ *
+ *      causal        t <= own
+ *      window        t > own - window
+ *      window_right  t <= own + window_right                              (full mask)
+ *      local_chunk   t / local_chunk >= own / local_chunk
+ *      kv_starts     t >= kv_starts[s]
+ *      tree          t is a key before the new ones, the query's own, or one of an ancestor's
+ *      bits          the query's bit for t is set, where it has one
  */
 #ifndef WEFT_ATTENTION_H
 #define WEFT_ATTENTION_H
@@ -23,20 +34,34 @@ typedef enum weft_mask {
     WEFT_MASK_CAUSAL = 0,
     /** Every query sees every key. */
     WEFT_MASK_FULL = 1,
+    /** Draft tokens: the last q_len keys are the queries' own, and args.tree_parents says how they hang
+     *  together. */
+    WEFT_MASK_TREE = 2,
+    /** args.mask_bits says what each query sees of the last keys of its sequence. */
+    WEFT_MASK_BITS = 3,
 } weft_mask;
 
 enum {
     /** A sequence's result does not depend on what else is in the batch, to the bit: the keys are
      *  split in chunks of a fixed length. */
     WEFT_ATTENTION_BATCH_INVARIANT = 1u << 0,
+    /** Every head has a sink: a score without a key, args.sinks, that takes part in the sum (and in LSE)
+     *  but has no value. It is not scaled, and needs no query to see anything. */
+    WEFT_ATTENTION_SINKS = 1u << 1,
+    /** Scores get - slope * |own - t|, args.alibi_slopes per head, after the soft-cap. Not with
+     *  WEFT_MASK_TREE. */
+    WEFT_ATTENTION_ALIBI = 1u << 2,
+    /** Keys that a query does not see get desc.mask_value added to their score instead of no weight at
+     *  all; a query that sees nothing gives the mean of all values. The reference kernels only. */
+    WEFT_ATTENTION_MASK_VALUE = 1u << 3,
 };
 
 typedef struct weft_attention_desc {
     uint32_t size;
     uint32_t flags;
     weft_kv_layout kv;
-    weft_dtype q_dtype;   /**< 0 = f32, the only one so far */
-    weft_dtype out_dtype; /**< 0 = f32, the only one so far */
+    weft_dtype q_dtype;   /**< f32, f16 or bf16; 0 = f32 */
+    weft_dtype out_dtype; /**< f32, f16 or bf16; 0 = f32 */
     int32_t num_q_heads;  /**< a multiple of kv.num_kv_heads; query head h reads KV head
                                h / (num_q_heads / num_kv_heads) */
     weft_mask mask;
@@ -51,18 +76,26 @@ typedef struct weft_attention_desc {
     int32_t max_kv_len;   /**< longest sequence, in keys */
     int32_t num_splits;   /**< chunks that the keys of a sequence are split in; 0 = chosen from the
                                lengths of the run */
-    int32_t reserved0;
+    int32_t
+        window_right; /**< keys to the right of a query's own that it sees, WEFT_MASK_FULL; 0 = all */
     const char *variant;
+    int32_t
+        local_chunk; /**< keys; a query sees those of its own chunk and what lies right; 0 = none */
+    /** The cache is a ring: key t lies in slot t % ring_len of the sequence's pages, older keys are gone.
+     *  The window must cover the rest: window + q_len - 1 <= ring_len for sequences longer than it. */
+    int32_t ring_len;
+    float mask_value; /**< with WEFT_ATTENTION_MASK_VALUE; finite */
+    int32_t reserved0;
     uint64_t reserved[12];
 } weft_attention_desc;
 
 typedef struct weft_attention_args {
     uint32_t size;
     int32_t num_seqs; /**< 0..max_seqs */
-    const float *q;
+    const void *q;
     int64_t q_token_stride; /**< elements, at least head_dim; 0 = packed */
     int64_t q_head_stride;  /**< elements, at least head_dim; 0 = packed */
-    float *out;
+    void *out;
     int64_t out_token_stride;
     int64_t out_head_stride;
     /** Natural logarithm of the sum of exponentiated scores, [q_tokens][num_q_heads]; NULL = not
@@ -79,12 +112,31 @@ typedef struct weft_attention_args {
     void *workspace;
     size_t workspace_bytes;
     weft_stream *stream; /**< NULL = the context's own */
+    /** Lengths, pages and their division into work, set once for all layers; num_seqs, cu_q_lens,
+     *  kv_lens and what says where pages are must then be 0. */
+    const weft_batch *batch;
+    /** Flat lists instead of page_table: pages of sequence s are page_indices[page_starts[s] ..]. */
+    const int32_t *page_indices;
+    const int32_t *page_starts; /**< [num_seqs] */
+    const int32_t *seq_rows; /**< [num_seqs], row of page_table (or of page_starts) that is sequence
+                                      s's; NULL = s */
+    const int32_t *kv_starts;  /**< [num_seqs], keys before it are padding; NULL = 0 */
+    const float *sinks;        /**< [num_q_heads], with WEFT_ATTENTION_SINKS */
+    const float *alibi_slopes; /**< [num_q_heads], with WEFT_ATTENTION_ALIBI */
+    const int32_t
+        *tree_parents; /**< [q_tokens], the parent's number among the queries of the sequence,
+                                      smaller than the query's own; -1 = none. WEFT_MASK_TREE */
+    /** [q_tokens][mask_stride] words, bit b of word w is column 32 w + b; column c of sequence s is key
+     *  kv_lens[s] - mask_columns[s] + c. Keys left of the columns are seen. WEFT_MASK_BITS */
+    const uint32_t *mask_bits;
+    int64_t mask_stride;         /**< words; 0 = as many as the widest sequence's columns need */
+    const int32_t *mask_columns; /**< [num_seqs], NULL = the sequence's number of queries */
     uint64_t reserved[8];
 } weft_attention_args;
 
 /** Plans out = softmax(mask(softcap(scale * q k^T))) v for every query.
  *
- *  Shapes   head_dim a multiple of 8 up to 256; num_q_heads % num_kv_heads == 0; page_size >= 1
+ *  Shapes   head_dim and v_dim multiples of 8 up to 1024 (of 32 with block formats); num_q_heads % num_kv_heads == 0; page_size >= 1
  *  Errors   WEFT_EINVAL, WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_EOVERFLOW, WEFT_ENOMEM; text in
  *           weft_error_text(context)
  *  Source   online softmax (Milakov and Gimelshein 2018), FlashAttention-2 and Flash-Decoding;

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: MIT
 /** The paged KV cache: its layout, and appending to it.
  *
- *  Keys and values live in two pools of equal shape. A pool is an array of pages; a page holds
- *  `page_size` token slots for every KV head. A sequence owns a list of pages (its row of the page
- *  table): token t of the sequence is slot t % page_size of page page_table[t / page_size].
+ *  A cache is two planes, keys and values, each an array of pages; a page holds `page_size` token slots
+ *  for every KV head. A sequence owns a list of pages: its token t is slot t % page_size of page
+ *  pages[t / page_size].
  *
- *      packed layout of a pool, strides in elements:
+ *      packed layout of a plane, strides in elements:
  *
- *      [page][kv_head][slot][head_dim]      token_stride = head_dim
- *                                           head_stride  = page_size * head_dim
+ *      [page][kv_head][slot][dim]           token_stride = dim
+ *                                           head_stride  = page_size * dim
  *                                           page_stride  = num_kv_heads * head_stride
  *
- *  Any other order, e.g. [page][slot][kv_head][head_dim], is a matter of strides. head_dim elements
- *  of one slot are always contiguous.
+ *      split in groups of `inner` elements (a cache of vLLM: keys inner = 16 bytes, values inner = 1):
+ *
+ *      [page][kv_head][dim / inner][slot][inner]
+ *                                           token_stride = inner
+ *                                           inner_stride = page_size * inner, from group to group
+ *                                           head_stride  = page_size * dim
+ *                                           page_stride  = num_kv_heads * head_stride
+ *
+ *  Any other order, e.g. [page][slot][kv_head][dim], keys and values of a page side by side, or a
+ *  contiguous cache (one page per sequence), is a matter of strides. The values may lie in the keys
+ *  (latent attention: v.data = k.data, v_dim < head_dim).
  */
 #ifndef WEFT_KV_H
 #define WEFT_KV_H
@@ -24,26 +33,69 @@
 extern "C" {
 #endif
 
-/** Where the pages are. The memory is the caller's. */
-typedef struct weft_kv_pool {
-    void *k;
-    void *v;
-    int64_t num_pages;
-    int64_t page_stride;  /**< elements, at least head_dim; 0 = packed */
-    int64_t head_stride;  /**< elements, at least head_dim; 0 = packed */
-    int64_t token_stride; /**< elements, at least head_dim; 0 = packed */
-} weft_kv_pool;
+/** What an element is multiplied by when it is read; for formats whose blocks hold no scale. */
+typedef enum weft_kv_scaling {
+    WEFT_KV_SCALING_NONE = 0, /**< by 1 */
+    WEFT_KV_SCALING_GIVEN =
+        1, /**< by plane.scales, which the caller fills: per tensor, per head, ... */
+    WEFT_KV_SCALING_TOKEN = 2, /**< by plane.scales, one per token and head, which append fills: the
+                                    largest |element| over the largest number of the format (int8: 127,
+                                    fp8_e4m3: 448, fp8_e5m2: 57344) */
+} weft_kv_scaling;
 
-/** Shape and format of a pool. */
+/** Shape and format of a cache; all-zero members past page_size are the common case. */
 typedef struct weft_kv_layout {
-    weft_dtype dtype; /**< f32, f16 or bf16 */
+    weft_dtype dtype; /**< of keys: f32, f16, bf16, fp8_e4m3, fp8_e5m2, int8, or blocks of 32 that
+                              keep their scale (q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl) */
     int32_t num_kv_heads;
-    int32_t head_dim;
-    int32_t page_size; /**< tokens per page, >= 1 */
+    int32_t head_dim;   /**< of keys */
+    int32_t page_size;  /**< tokens per page, >= 1 */
+    weft_dtype v_dtype; /**< of values; 0 = dtype */
+    int32_t v_dim;      /**< of values; 0 = head_dim */
+    int32_t inner;      /**< keys: elements that lie together, a divisor of head_dim; 0 = all */
+    int32_t v_inner;    /**< values; 0 = all */
+    weft_kv_scaling scaling;
+    weft_kv_scaling v_scaling;
+    uint32_t reserved[6];
 } weft_kv_layout;
 
-/** Bytes of one page of both pools, keys and values together, packed; -1 for a bad layout. */
+/** Where keys, or values, are. The memory is the caller's. Strides count elements. */
+typedef struct weft_kv_plane {
+    void *data;
+    int64_t page_stride; /**< 0 = packed, and so on */
+    int64_t head_stride;
+    int64_t token_stride;
+    int64_t inner_stride; /**< read only where the layout has `inner` */
+    /** Scales: that of a slot is scales[seq * scale_seq_stride + page * scale_page_stride +
+     *  head * scale_head_stride + slot * scale_token_stride]; all strides 0 = one for the tensor,
+     *  except with WEFT_KV_SCALING_TOKEN, where they mean packed [page][head][slot]. `seq` is the
+     *  number of the sequence in an attention; append has none: there its stride must be 0. */
+    float *scales;
+    int64_t scale_seq_stride;
+    int64_t scale_page_stride;
+    int64_t scale_head_stride;
+    int64_t scale_token_stride;
+    uint64_t reserved[2];
+} weft_kv_plane;
+
+typedef struct weft_kv_pool {
+    weft_kv_plane k;
+    weft_kv_plane v;
+    int64_t num_pages;
+    uint64_t reserved[2];
+} weft_kv_pool;
+
+/** Bytes of one page of both planes, packed and without scales; -1 for a bad layout. */
 WEFT_API int64_t weft_kv_page_bytes(const weft_kv_layout *layout);
+
+/** The same for the keys alone. */
+WEFT_API int64_t weft_kv_key_bytes(const weft_kv_layout *layout);
+
+/** The same for the values alone. */
+WEFT_API int64_t weft_kv_value_bytes(const weft_kv_layout *layout);
+
+/** What a step shares; batch.h. */
+typedef struct weft_batch weft_batch;
 
 typedef struct weft_kv_append_desc {
     uint32_t size;
@@ -64,7 +116,7 @@ typedef struct weft_kv_append_args {
     weft_kv_pool pool;
     const float *k;         /**< [tokens][num_kv_heads][head_dim] */
     int64_t k_token_stride; /**< elements; 0 = packed */
-    const float *v;         /**< as k */
+    const float *v;         /**< [tokens][num_kv_heads][v_dim]; NULL = values are left alone */
     int64_t v_token_stride;
     float *q; /**< [tokens][num_q_heads][head_dim], rotated in place; NULL = none */
     int64_t q_token_stride;
@@ -73,10 +125,13 @@ typedef struct weft_kv_append_args {
     const int32_t *slots;
     const int32_t *positions; /**< [tokens], read only with rope */
     weft_stream *stream;      /**< NULL = the context's own */
-    uint64_t reserved[8];
+    const weft_batch *batch;  /**< gives slots, positions, cos and sin; slots and positions are then
+                                   not read, `tokens` must be the batch's number of queries */
+    uint64_t reserved[7];
 } weft_kv_append_args;
 
-/** Plans pool[slots[i]] = (rope(k[i]), v[i]), converted to the pool's format (round to nearest even).
+/** Plans pool[slots[i]] = (rope(k[i]), v[i]), converted to the formats of the planes: rounded to nearest
+ *  even, saturating for int8 and fp8; blocks as weft_quantize_row() makes them.
  *
  *  Errors   as weft_linear_plan()
  *  Source   "reshape_and_cache" of vLLM; src/kernels/kv/

@@ -3,7 +3,7 @@
  *
  *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
  *  the host's, format.h for what formats mean, then the operation you
- *  need: linear.h, attention.h with kv.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
+ *  need: linear.h, attention.h with kv.h and batch.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
  *  sample.h. probe.h measures the ceilings of the device.
  */
 #ifndef WEFT_H
@@ -11,6 +11,7 @@
 
 #include "activation.h"
 #include "attention.h"
+#include "batch.h"
 #include "context.h"
 #include "device.h"
 #include "embedding.h"

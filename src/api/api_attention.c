@@ -3,16 +3,40 @@
 
 #include <math.h>
 
+#include "src/api/api_batch.h"
 #include "src/api/api_pool.h"
+#include "src/api/api_seqs.h"
 #include "src/base/checked.h"
-#include "src/kernels/attention/attention_kernel.h"
+
+static weft_status check_mask(weft_context *context, const weft_attention_desc *desc)
+{
+    if ((unsigned)desc->mask > WEFT_MASK_BITS)
+        return weft__fail(context, WEFT_EINVAL, "attention: mask %d is none", (int)desc->mask);
+    if (desc->window < 0 || desc->window_right < 0)
+        return weft__fail(context, WEFT_EINVAL, "attention: window=%d is negative",
+                          desc->window < 0 ? desc->window : desc->window_right);
+    if (desc->window_right > 0 && desc->mask != WEFT_MASK_FULL)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: window_right needs the full mask: the others see nothing, or "
+                          "what they say, to the right");
+    if (desc->local_chunk < 0)
+        return weft__fail(context, WEFT_EINVAL, "attention: local_chunk=%d is negative",
+                          desc->local_chunk);
+    if (desc->ring_len < 0 ||
+        (desc->ring_len > 0 && (desc->window < 1 || desc->flags & WEFT_ATTENTION_MASK_VALUE)))
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: ring_len=%d: a ring needs a window and the hard mask",
+                          desc->ring_len);
+    if (desc->mask == WEFT_MASK_TREE && desc->flags & WEFT_ATTENTION_ALIBI)
+        return weft__fail(context, WEFT_EUNSUPPORTED,
+                          "attention: ALiBi under the tree mask is not supported");
+    if (desc->flags & WEFT_ATTENTION_MASK_VALUE && !isfinite(desc->mask_value))
+        return weft__fail(context, WEFT_EINVAL, "attention: mask_value is not finite");
+    return WEFT_OK;
+}
 
 static weft_status check_numbers(weft_context *context, const weft_attention_desc *desc)
 {
-    if (desc->mask != WEFT_MASK_CAUSAL && desc->mask != WEFT_MASK_FULL)
-        return weft__fail(context, WEFT_EINVAL, "attention: mask %d is none", (int)desc->mask);
-    if (desc->window < 0)
-        return weft__fail(context, WEFT_EINVAL, "attention: window=%d is negative", desc->window);
     if (!isfinite(desc->scale))
         return weft__fail(context, WEFT_EINVAL, "attention: scale is not finite");
     if (desc->softcap != 0 && !(desc->softcap >= 1e-30f && desc->softcap <= 1e30f))
@@ -28,16 +52,25 @@ static weft_status check_numbers(weft_context *context, const weft_attention_des
     return WEFT_OK;
 }
 
-static weft_status check_desc(weft_context *context, weft_attention_desc *desc)
+static weft_status settle_dtype(weft_context *context, const char *name, weft_dtype *dtype)
 {
-    const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT;
+    *dtype = *dtype ? *dtype : WEFT_F32;
+    if (*dtype == WEFT_F32 || *dtype == WEFT_F16 || *dtype == WEFT_BF16)
+        return WEFT_OK;
+    return weft__fail(context, WEFT_EUNSUPPORTED, "attention: %s must be f32, f16 or bf16", name);
+}
+
+static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
+{
+    const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS |
+                           WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_MASK_VALUE;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
-    if ((desc->q_dtype && desc->q_dtype != WEFT_F32) ||
-        (desc->out_dtype && desc->out_dtype != WEFT_F32))
-        return weft__fail(context, WEFT_EUNSUPPORTED, "attention: q and out must be f32");
-    WEFT__TRY(weft__api_check_layout(context, "attention", &desc->kv));
+    WEFT__TRY(settle_dtype(context, "q_dtype", &desc->q_dtype));
+    WEFT__TRY(settle_dtype(context, "out_dtype", &desc->out_dtype));
+    WEFT__TRY(weft__api_settle_layout(context, "attention", &desc->kv));
+    WEFT__TRY(check_mask(context, desc));
     WEFT__TRY(check_numbers(context, desc));
     WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
@@ -53,95 +86,156 @@ weft_status weft_attention_plan(weft_context *context, const weft_attention_desc
     weft_attention_desc desc = {0};
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_attention, &desc, WEFT__KNOWN(&desc), user_desc, out));
-    WEFT__TRY(check_desc(context, &desc));
+    WEFT__TRY(settle_desc(context, &desc));
     return WEFT__API_PLAN(context, WEFT__OP_attention, &desc, out);
 }
 
-static weft_status check_lengths(const weft_plan *plan, const weft_attention_args *args)
+// The members that a descriptor's flags and mask ask for.
+static weft_status check_wanted(const weft_plan *plan, const weft_attention_args *args)
 {
     const weft_attention_desc *desc = plan->desc;
-    const int32_t *cu = args->cu_q_lens;
-    if (cu[0] != 0)
-        return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens[0] is %d, not 0",
-                          cu[0]);
-    for (int32_t s = 0; s < args->num_seqs; s++) {
-        int32_t kv_len = args->kv_lens[s];
-        if (cu[s + 1] < cu[s])
-            return weft__fail(plan->context, WEFT_EINVAL, "attention: cu_q_lens decreases at %d",
-                              s + 1);
-        if (kv_len < 0 || kv_len > desc->max_kv_len)
+    const struct {
+        bool wanted, given;
+        const char *name;
+    } members[] = {
+        {desc->flags & WEFT_ATTENTION_SINKS, args->sinks, "sinks"},
+        {desc->flags & WEFT_ATTENTION_ALIBI, args->alibi_slopes, "alibi_slopes"},
+        {desc->mask == WEFT_MASK_TREE, args->tree_parents, "tree_parents"},
+        {desc->mask == WEFT_MASK_BITS, args->mask_bits, "mask_bits"},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (members[i].wanted != members[i].given)
             return weft__fail(plan->context, WEFT_EINVAL,
-                              "attention: kv_lens[%d]=%d is outside 0..%d", s, kv_len,
-                              desc->max_kv_len);
-        if (desc->mask == WEFT_MASK_CAUSAL && kv_len < cu[s + 1] - cu[s])
-            return weft__fail(plan->context, WEFT_EINVAL,
-                              "attention: sequence %d has %d keys for %d queries under the causal "
-                              "mask",
-                              s, kv_len, cu[s + 1] - cu[s]);
-    }
-    if (cu[args->num_seqs] > desc->max_q_tokens)
-        return weft__fail(plan->context, WEFT_EINVAL,
-                          "attention: %d queries, at most %d are planned", cu[args->num_seqs],
-                          desc->max_q_tokens);
+                              members[i].wanted ? "attention: the plan wants %s, which are NULL"
+                                                : "attention: %s are given, the plan has none",
+                              members[i].name);
     return WEFT_OK;
 }
 
-// Largest page number of [first, last) as unsigned, so that negative ones are above INT32_MAX.
-static uint32_t largest_page(const int32_t *pages, int64_t first, int64_t last)
+// Parents come before their children, so that every walk up a tree ends.
+static weft_status check_tree(const weft_plan *plan, const weft_attention_args *args,
+                              const int32_t *cu, int32_t num_seqs)
 {
-    uint32_t largest = 0;
-    for (int64_t i = first; i < last; i++)
-        largest = (uint32_t)pages[i] > largest ? (uint32_t)pages[i] : largest;
-    return largest;
+    for (int32_t s = 0; s < num_seqs; s++)
+        for (int32_t i = cu[s]; i < cu[s + 1]; i++)
+            if (args->tree_parents[i] < -1 || args->tree_parents[i] >= i - cu[s])
+                return weft__fail(plan->context, WEFT_EINVAL,
+                                  "attention: tree_parents[%d]=%d is neither -1 nor a query of its "
+                                  "sequence before it",
+                                  i, args->tree_parents[i]);
+    return WEFT_OK;
 }
 
-// Pages that no query sees, to the left of a window, may be gone.
-static weft_status check_pages(const weft_plan *plan, const weft_attention_args *args)
+static weft_status settle_bits(const weft_plan *plan, weft_attention_args *args, const int32_t *cu,
+                               const int32_t *kv_lens, int32_t num_seqs)
+{
+    int64_t widest = 0;
+    for (int32_t s = 0; s < num_seqs; s++) {
+        int64_t q_len = cu[s + 1] - cu[s];
+        int64_t columns = args->mask_columns ? args->mask_columns[s] : q_len;
+        if (columns < 0 || columns > kv_lens[s])
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: sequence %d has %lld mask columns for %d keys", s,
+                              (long long)columns, kv_lens[s]);
+        widest = columns > widest && q_len > 0 ? columns : widest;
+    }
+    if (args->mask_stride == 0)
+        args->mask_stride = weft__ceil_div(widest, 32);
+    if (args->mask_stride < weft__ceil_div(widest, 32) || args->mask_stride > INT32_MAX)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: mask_stride=%lld words is less than %lld columns need",
+                          (long long)args->mask_stride, (long long)widest);
+    return WEFT_OK;
+}
+
+static weft_status check_scattered(const weft_plan *plan, weft_attention_args *args,
+                                   const int32_t *cu, const int32_t *kv_lens, int32_t num_seqs)
 {
     const weft_attention_desc *desc = plan->desc;
-    int32_t page_size = desc->kv.page_size;
-    for (int32_t s = 0; s < args->num_seqs; s++) {
-        int32_t q_len = args->cu_q_lens[s + 1] - args->cu_q_lens[s];
-        if (q_len == 0)
-            continue;
-        struct weft__attention_span seen =
-            weft__attention_union(desc->mask, desc->window, q_len, args->kv_lens[s], 0, q_len);
-        if (seen.begin >= seen.end)
-            continue;
-        if (!args->page_table)
-            return weft__fail(plan->context, WEFT_EINVAL,
-                              "attention: sequence %d has keys, so page_table must not be NULL", s);
-        const int32_t *pages = args->page_table + s * args->page_table_stride;
-        uint32_t largest =
-            largest_page(pages, seen.begin / page_size, weft__ceil_div(seen.end, page_size));
-        if (largest > INT32_MAX || largest >= args->pool.num_pages)
-            return weft__fail(plan->context, WEFT_EINVAL,
-                              "attention: sequence %d has page %d, the pool has %lld pages", s,
-                              (int)largest, (long long)args->pool.num_pages);
-    }
+    if (desc->mask == WEFT_MASK_TREE)
+        return check_tree(plan, args, cu, num_seqs);
+    if (desc->mask == WEFT_MASK_BITS)
+        return settle_bits(plan, args, cu, kv_lens, num_seqs);
     return WEFT_OK;
 }
 
 static weft_status settle_strides(const weft_plan *plan, weft_attention_args *args)
 {
     const weft_attention_desc *desc = plan->desc;
-    int64_t row = desc->kv.head_dim, packed = row * desc->num_q_heads;
-    int64_t tokens = desc->max_q_tokens, heads = desc->num_q_heads;
+    int64_t row = desc->kv.head_dim, v_row = desc->kv.v_dim, heads = desc->num_q_heads;
+    int64_t tokens = desc->max_q_tokens;
     if (!weft__api_stride(&args->q_head_stride, row, row, heads) ||
-        !weft__api_stride(&args->q_token_stride, packed, row, tokens) ||
-        !weft__api_stride(&args->out_head_stride, row, row, heads) ||
-        !weft__api_stride(&args->out_token_stride, packed, row, tokens))
+        !weft__api_stride(&args->q_token_stride, row * heads, row, tokens) ||
+        !weft__api_stride(&args->out_head_stride, v_row, v_row, heads) ||
+        !weft__api_stride(&args->out_token_stride, v_row * heads, v_row, tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: a stride of q or out is shorter than head_dim, or too long");
     if (!weft__api_stride(&args->page_table_stride, 0, 0, args->num_seqs))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: page_table_stride=%lld is negative, or too long",
                           (long long)args->page_table_stride);
-    return weft__api_aligned(plan,
-                             (uintptr_t)args->q | (uintptr_t)args->out | (uintptr_t)args->lse |
-                                 (uintptr_t)args->cu_q_lens | (uintptr_t)args->kv_lens |
-                                 (uintptr_t)args->page_table,
-                             sizeof(float));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->q, weft__api_alignment(desc->q_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->out, weft__api_alignment(desc->out_dtype)));
+    return weft__api_aligned(
+        plan,
+        (uintptr_t)args->lse | (uintptr_t)args->cu_q_lens | (uintptr_t)args->kv_lens |
+            (uintptr_t)args->page_table | (uintptr_t)args->page_indices |
+            (uintptr_t)args->page_starts | (uintptr_t)args->seq_rows | (uintptr_t)args->kv_starts |
+            (uintptr_t)args->sinks | (uintptr_t)args->alibi_slopes | (uintptr_t)args->tree_parents |
+            (uintptr_t)args->mask_bits | (uintptr_t)args->mask_columns,
+        sizeof(float));
+}
+
+// Lengths and pages of a run without a batch.
+static weft_status check_seqs(const weft_plan *plan, weft_attention_args *args)
+{
+    const weft_attention_desc *desc = plan->desc;
+    weft_context *context = plan->context;
+    if (!args->cu_q_lens || !args->kv_lens)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: q, out, cu_q_lens and kv_lens must not be NULL");
+    if (args->page_indices && (!args->page_starts || args->page_table))
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: page_indices need page_starts, and no page_table");
+    const struct weft__api_seqs seqs = {
+        .op = "attention",
+        .num_seqs = args->num_seqs,
+        .page_size = desc->kv.page_size,
+        .max_q_tokens = desc->max_q_tokens,
+        .max_kv_len = desc->max_kv_len,
+        .num_pages = args->pool.num_pages,
+        .cu_q_lens = args->cu_q_lens,
+        .kv_lens = args->kv_lens,
+        .kv_starts = args->kv_starts,
+        .page_table = args->page_table,
+        .page_table_stride = args->page_table_stride,
+        .page_indices = args->page_indices,
+        .page_starts = args->page_starts,
+        .seq_rows = args->seq_rows,
+    };
+    if (context->backend->is_host(context, args->cu_q_lens)) {
+        WEFT__TRY(weft__api_check_lengths(context, &seqs, desc));
+        WEFT__TRY(weft__api_check_pages(context, &seqs, desc));
+        WEFT__TRY(check_scattered(plan, args, args->cu_q_lens, args->kv_lens, args->num_seqs));
+    }
+    if (!args->page_table &&
+        !args->page_indices) { // there are no keys: any row of no pages will do
+        args->page_table = args->kv_lens;
+        args->page_table_stride = 0;
+        args->seq_rows = NULL;
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_batch(const weft_plan *plan, weft_attention_args *args)
+{
+    if (args->num_seqs || args->cu_q_lens || args->kv_lens || args->page_table ||
+        args->page_indices || args->page_starts || args->seq_rows || args->kv_starts)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: num_seqs, lengths and pages are the batch's: leave them 0");
+    WEFT__TRY(weft__api_take_batch(plan, args->batch, args->pool.num_pages));
+    return check_scattered(plan, args, args->batch->cu_q_lens, args->batch->kv_lens,
+                           args->batch->num_seqs);
 }
 
 weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *user_args)
@@ -150,21 +244,15 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
     WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, WEFT__KNOWN(&args), user_args));
     const weft_attention_desc *desc = plan->desc;
     WEFT__TRY(weft__api_count(plan, "num_seqs", args.num_seqs, desc->max_seqs));
-    if (args.num_seqs == 0)
+    if (args.batch ? args.batch->num_seqs == 0 : args.num_seqs == 0)
         return WEFT_OK;
-    if (!args.q || !args.out || !args.cu_q_lens || !args.kv_lens)
+    if (!args.q || !args.out)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: q, out, cu_q_lens and kv_lens must not be NULL");
     WEFT__TRY(settle_strides(plan, &args));
     WEFT__TRY(weft__api_settle_pool(plan, &desc->kv, &args.pool));
-    if (weft__api_is_host(plan, args.kv_lens)) {
-        WEFT__TRY(check_lengths(plan, &args));
-        WEFT__TRY(check_pages(plan, &args));
-    }
-    if (!args.page_table) { // there are no keys: any row of no pages will do
-        args.page_table = args.kv_lens;
-        args.page_table_stride = 0;
-    }
+    WEFT__TRY(check_wanted(plan, &args));
+    WEFT__TRY(args.batch ? check_batch(plan, &args) : check_seqs(plan, &args));
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <weft/kv.h>
 
+#include "src/api/api_batch.h"
 #include "src/api/api_pool.h"
 #include "src/api/api_rope.h"
 
 static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
 {
-    WEFT__TRY(weft__api_check_layout(context, "kv", &desc->layout));
+    WEFT__TRY(weft__api_settle_layout(context, "kv", &desc->layout));
     if (desc->num_q_heads < 0)
         return weft__fail(context, WEFT_EINVAL, "kv: num_q_heads is negative");
     return weft__api_most(context, WEFT__OP_kv, "max_tokens", &desc->max_tokens);
@@ -34,6 +35,8 @@ static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args
     int64_t slots = args->pool.num_pages > INT32_MAX / desc->layout.page_size
                         ? INT64_C(1) << 31
                         : args->pool.num_pages * desc->layout.page_size;
+    if (!plan->context->backend->is_host(plan->context, args->slots))
+        return WEFT_OK;
     for (int32_t i = 0; i < args->tokens; i++) {
         int32_t slot = args->slots[i];
         if (slot < -1 || slot >= slots)
@@ -47,6 +50,16 @@ static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args
     return WEFT_OK;
 }
 
+static weft_status check_batch(const weft_plan *plan, const weft_kv_append_args *args)
+{
+    if (args->slots || args->positions || args->tokens != args->batch->num_tokens)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "kv: slots and positions are the batch's: leave them NULL, and tokens=%d "
+                          "must be its %d",
+                          args->tokens, args->batch->num_tokens);
+    return weft__api_take_batch(plan, args->batch, args->pool.num_pages);
+}
+
 weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args *user_args)
 {
     weft_kv_append_args args;
@@ -55,15 +68,16 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
     WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, desc->max_tokens));
     if (args.tokens == 0)
         return WEFT_OK;
-    if (!args.k || !args.v || !args.slots || (desc->rope && !args.positions))
+    if (!args.k || (!args.batch && (!args.slots || (desc->rope && !args.positions))))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "kv: k, v, slots and, with rope, positions must not be NULL");
+                          "kv: k, slots and, with rope, positions must not be NULL");
     if (args.q && desc->num_q_heads == 0)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
     int64_t row = (int64_t)desc->layout.num_kv_heads * desc->layout.head_dim;
+    int64_t v_row = (int64_t)desc->layout.num_kv_heads * desc->layout.v_dim;
     int64_t q_row = (int64_t)desc->num_q_heads * desc->layout.head_dim;
     if (!weft__api_stride(&args.k_token_stride, row, row, args.tokens) ||
-        !weft__api_stride(&args.v_token_stride, row, row, args.tokens) ||
+        !weft__api_stride(&args.v_token_stride, v_row, v_row, args.tokens) ||
         !weft__api_stride(&args.q_token_stride, q_row, q_row, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "kv: a stride is shorter than its row, or too long");
@@ -72,7 +86,11 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
                                     (uintptr_t)args.slots | (uintptr_t)args.positions,
                                 sizeof(float)));
     WEFT__TRY(weft__api_settle_pool(plan, &desc->layout, &args.pool));
+    if ((desc->layout.scaling && args.pool.k.scale_seq_stride) ||
+        (desc->layout.v_scaling && args.pool.v.scale_seq_stride))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "kv: tokens belong to no sequence here: scale_seq_stride must be 0");
     if (weft__api_is_host(plan, args.slots))
-        WEFT__TRY(check_tokens(plan, &args));
+        WEFT__TRY(args.batch ? check_batch(plan, &args) : check_tokens(plan, &args));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

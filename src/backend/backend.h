@@ -9,7 +9,7 @@
 #ifndef WEFT_BACKEND_BACKEND_H
 #define WEFT_BACKEND_BACKEND_H
 
-#include <weft/context.h>
+#include <weft/batch.h>
 
 #include "src/kernels/kernel.h"
 
@@ -50,6 +50,14 @@ struct weft__backend {
     // Name of a row's level ("avx2", "sm_90a"), and of the best one the context may use.
     const char *(*level_name)(int32_t level);
     const char *(*level)(const weft_context *context);
+    // A batch (src/plan/plan_batch.h): open makes batch->device for its bounds and plans; set and advance
+    // bring it to the lengths, pages, positions and slots that the batch says now, close frees it, also
+    // after an open that failed. All NULL: there are none.
+    weft_status (*batch_open)(weft_batch *batch);
+    weft_status (*batch_set)(weft_batch *batch, weft_stream *stream);
+    weft_status (*batch_advance)(weft_batch *batch, weft_stream *stream);
+    void (*batch_close)(weft_batch *batch);
+
     // Threads of the host that do the context's work.
     int32_t (*threads)(const weft_context *context);
 

@@ -64,10 +64,11 @@ static bool lay_out_workspace(struct weft__attention_launch *launch, int32_t thr
 {
     int64_t rows, states, scratch, partial, total;
     if (!weft__mul_i64(launch->tile_tokens, launch->group_size, &rows) || rows > INT32_MAX ||
-        !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.head_dim) * 4, &states))
+        !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.v_dim) * 4, &states))
         return false;
     launch->scratch_bytes = weft__align_up(
-        launch->kernel->scratch_bytes((int32_t)rows, launch->kv.head_dim), WEFT__ALIGN);
+        launch->kernel->scratch_bytes((int32_t)rows, launch->kv.head_dim, launch->kv.v_dim),
+        WEFT__ALIGN);
     launch->scratch_offset = weft__align_up(((int64_t)launch->max_seqs + 1) *
                                                 (int64_t)sizeof(struct weft__attention_work),
                                             WEFT__ALIGN);
@@ -91,6 +92,15 @@ static bool tasks_fit(const struct weft__attention_launch *launch)
            launch->max_slots <= INT32_MAX / 2;
 }
 
+struct weft__attention_mask weft__plan_mask(const weft_attention_desc *desc)
+{
+    return (struct weft__attention_mask){.kind = desc->mask,
+                                         .window = desc->window,
+                                         .window_right = desc->window_right,
+                                         .local_chunk = desc->local_chunk,
+                                         .soft = desc->flags & WEFT_ATTENTION_MASK_VALUE};
+}
+
 weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
                                  int32_t threads)
 {
@@ -98,10 +108,13 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     launch->kv = desc->kv;
     launch->num_q_heads = desc->num_q_heads;
     launch->group_size = desc->num_q_heads / desc->kv.num_kv_heads;
-    launch->mask = desc->mask;
-    launch->window = desc->window;
+    launch->ring_len = desc->ring_len;
+    launch->q_dtype = desc->q_dtype;
+    launch->out_dtype = desc->out_dtype;
+    launch->mask = weft__plan_mask(desc);
     launch->scale = desc->scale;
     launch->softcap = desc->softcap;
+    launch->mask_value = desc->mask_value;
     launch->max_seqs = desc->max_seqs;
     launch->max_q_tokens = desc->max_q_tokens;
     launch->max_kv_len = desc->max_kv_len;

@@ -7,6 +7,9 @@
 #include "src/kernels/attention/attention_work.h"
 #include "src/plan/plan.h"
 
+// What a settled descriptor says of masks.
+struct weft__attention_mask weft__plan_mask(const weft_attention_desc *desc);
+
 // Fills a launch whose kernel has been chosen from plan->desc: how tiles and keys are split for so many
 // threads, and the plan's workspace_bytes.
 weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,

@@ -27,11 +27,12 @@ struct fixture {
 
 static weft_attention_desc descriptor(void)
 {
-    return (weft_attention_desc){.size = sizeof(weft_attention_desc),
-                                 .kv = {WEFT_F32, KV_HEADS, DIM, PAGE},
-                                 .num_q_heads = HEADS,
-                                 .max_q_tokens = TOKENS,
-                                 .max_kv_len = KEYS};
+    return (weft_attention_desc){
+        .size = sizeof(weft_attention_desc),
+        .kv = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
+        .num_q_heads = HEADS,
+        .max_q_tokens = TOKENS,
+        .max_kv_len = KEYS};
 }
 
 static void open_fixture(struct fixture *f)
@@ -52,7 +53,7 @@ static void open_fixture(struct fixture *f)
                                     .q = f->q,
                                     .out = f->out,
                                     .lse = f->lse,
-                                    .pool = {.k = f->k, .v = f->v, .num_pages = PAGES},
+                                    .pool = {.k.data = f->k, .v.data = f->v, .num_pages = PAGES},
                                     .cu_q_lens = f->cu,
                                     .kv_lens = f->kv_lens,
                                     .page_table = f->table,
@@ -97,18 +98,18 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "NULL", f.args.cu_q_lens = NULL);
     REFUSES(WEFT_EINVAL, "NULL", f.args.kv_lens = NULL);
     REFUSES(WEFT_EINVAL, "NULL", f.args.page_table = NULL);
-    REFUSES(WEFT_EINVAL, "pool", f.args.pool.k = NULL);
+    REFUSES(WEFT_EINVAL, "pool", f.args.pool.k.data = NULL);
     REFUSES(WEFT_EINVAL, "num_pages", f.args.pool.num_pages = -1);
     REFUSES(WEFT_EINVAL, "stride", f.args.q_token_stride = -64);
     REFUSES(WEFT_EINVAL, "stride", f.args.out_head_stride = DIM - 1);
-    REFUSES(WEFT_EINVAL, "stride", f.args.pool.token_stride = 8);
-    REFUSES(WEFT_EOVERFLOW, "extent", f.args.pool.page_stride = INT64_MAX / 32);
-    REFUSES(WEFT_EINVAL, "too long", f.args.pool.page_stride = INT64_MAX / 2);
+    REFUSES(WEFT_EINVAL, "stride", f.args.pool.k.token_stride = 8);
+    REFUSES(WEFT_EOVERFLOW, "extent", f.args.pool.v.page_stride = INT64_MAX / 32);
+    REFUSES(WEFT_EINVAL, "too long", f.args.pool.v.page_stride = INT64_MAX / 2);
     REFUSES(WEFT_EINVAL, "too long", f.args.q_token_stride = INT64_MAX);
     REFUSES(WEFT_EINVAL, "page_table_stride", f.args.page_table_stride = -1);
     REFUSES(WEFT_EINVAL, "page_table_stride", f.args.page_table_stride = INT64_MAX);
     REFUSES(WEFT_EINVAL, "aligned", f.args.q = (float *)((uintptr_t)f.q + 2));
-    REFUSES(WEFT_EINVAL, "aligned", f.args.pool.v = (char *)f.v + 2);
+    REFUSES(WEFT_EINVAL, "aligned", f.args.pool.v.data = (char *)f.v + 2);
     REFUSES(WEFT_EINVAL, "aligned", f.args.page_table = (int32_t *)((uintptr_t)f.table + 1));
     REFUSES(WEFT_EINVAL, "cu_q_lens[0]", f.cu[0] = 1);
     REFUSES(WEFT_EINVAL, "decreases", f.cu[1] = -1);
@@ -120,6 +121,14 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "page -1", f.table[0] = -1);
     REFUSES(WEFT_EINVAL, "page -2147483648", f.table[0] = INT32_MIN,
             f.args.pool.num_pages = (INT64_C(1) << 31) + 1);
+    REFUSES(WEFT_EINVAL, "sinks", f.args.sinks = f.q);
+    REFUSES(WEFT_EINVAL, "alibi_slopes", f.args.alibi_slopes = f.q);
+    REFUSES(WEFT_EINVAL, "tree_parents", f.args.tree_parents = f.cu);
+    REFUSES(WEFT_EINVAL, "mask_bits", f.args.mask_bits = (const uint32_t *)f.cu);
+    REFUSES(WEFT_EINVAL, "page_starts", f.args.page_indices = f.table);
+    REFUSES(WEFT_EINVAL, "page_table", f.args.page_indices = f.table, f.args.page_starts = f.cu);
+    REFUSES(WEFT_EINVAL, "seq_rows[0]=-1", f.table[1] = -1, f.args.seq_rows = &f.table[1]);
+    REFUSES(WEFT_EINVAL, "kv_starts[0]=-1", f.table[1] = -1, f.args.kv_starts = &f.table[1]);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace = NULL);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace_bytes -= 1);
     REFUSES(WEFT_EWORKSPACE, "aligned", f.args.workspace = (char *)f.workspace + 4);
@@ -223,15 +232,33 @@ static void refuses_bad_descriptors(void **state)
     (void)state;
     REFUSES_PLAN(WEFT_EINVAL, "size", desc.size = 4);
     REFUSES_PLAN(WEFT_EINVAL, "flags", desc.flags = 1u << 31);
-    REFUSES_PLAN(WEFT_EUNSUPPORTED, "f32", desc.q_dtype = WEFT_F16);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "q_dtype", desc.q_dtype = WEFT_Q8_0);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "out_dtype", desc.out_dtype = WEFT_INT8);
     REFUSES_PLAN(WEFT_EINVAL, "dtype", desc.kv.dtype = (weft_dtype)99);
-    REFUSES_PLAN(WEFT_EUNSUPPORTED, "q8_0", desc.kv.dtype = WEFT_Q8_0);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "q4_k", desc.kv.dtype = WEFT_Q4_K);
+    REFUSES_PLAN(WEFT_EINVAL, "multiple of 32", desc.kv.v_dtype = WEFT_Q8_0);
+    REFUSES_PLAN(WEFT_EINVAL, "v_dim=12", desc.kv.v_dim = 12);
+    REFUSES_PLAN(WEFT_EINVAL, "inner=3", desc.kv.inner = 3);
+    REFUSES_PLAN(WEFT_EINVAL, "v_scaling", desc.kv.v_scaling = (weft_kv_scaling)7);
+    REFUSES_PLAN(WEFT_EINVAL, "int8 and fp8", desc.kv.scaling = WEFT_KV_SCALING_TOKEN);
+    REFUSES_PLAN(WEFT_EINVAL, "scales of their own", desc.kv.dtype = WEFT_Q8_0,
+                 desc.kv.head_dim = 32, desc.kv.scaling = WEFT_KV_SCALING_GIVEN);
+    REFUSES_PLAN(WEFT_EINVAL, "does not know", desc.kv.reserved[2] = 1);
     REFUSES_PLAN(WEFT_EINVAL, "head_dim", desc.kv.head_dim = 20);
-    REFUSES_PLAN(WEFT_EUNSUPPORTED, "256", desc.kv.head_dim = 264);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "1024", desc.kv.head_dim = 1032);
     REFUSES_PLAN(WEFT_EINVAL, "page_size", desc.kv.page_size = 0);
     REFUSES_PLAN(WEFT_EINVAL, "num_q_heads", desc.num_q_heads = 3);
     REFUSES_PLAN(WEFT_EINVAL, "num_q_heads", desc.num_q_heads = 0);
     REFUSES_PLAN(WEFT_EINVAL, "window", desc.window = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "window", desc.window_right = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "window_right", desc.window_right = 1);
+    REFUSES_PLAN(WEFT_EINVAL, "local_chunk", desc.local_chunk = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "ring_len", desc.ring_len = 8);
+    REFUSES_PLAN(WEFT_EINVAL, "ring_len", desc.ring_len = -8, desc.window = 4);
+    REFUSES_PLAN(WEFT_EINVAL, "mask_value", desc.flags = WEFT_ATTENTION_MASK_VALUE,
+                 desc.mask_value = -INFINITY);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "ALiBi", desc.flags = WEFT_ATTENTION_ALIBI,
+                 desc.mask = WEFT_MASK_TREE);
     REFUSES_PLAN(WEFT_EINVAL, "scale", desc.scale = INFINITY);
     REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = -1);
     REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = 1e-40f); // scores over it would be infinite
@@ -239,7 +266,7 @@ static void refuses_bad_descriptors(void **state)
     REFUSES_PLAN(WEFT_EINVAL, "num_splits", desc.num_splits = -1);
     REFUSES_PLAN(WEFT_EINVAL, "mask", desc.mask = (weft_mask)7);
     REFUSES_PLAN(WEFT_EVARIANT, "no_such", desc.variant = "no_such_kernel");
-    REFUSES_PLAN(WEFT_EVARIANT, "attention_f16_ref", desc.variant = "attention_f16_ref");
+    REFUSES_PLAN(WEFT_EVARIANT, "attention_f16_avx2", desc.variant = "attention_f16_avx2");
 }
 
 static void appends_only_what_is_sound(void **state)
@@ -254,10 +281,11 @@ static void appends_only_what_is_sound(void **state)
     for (size_t i = 0; i < sizeof k / sizeof *k; i++)
         k[i] = 1;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
-    weft_kv_append_desc desc = {.size = sizeof desc,
-                                .max_tokens = 2,
-                                .layout = {WEFT_F32, KV_HEADS, DIM, PAGE},
-                                .rope = &rope};
+    weft_kv_append_desc desc = {
+        .size = sizeof desc,
+        .max_tokens = 2,
+        .layout = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
+        .rope = &rope};
     assert_int_equal(weft_kv_page_bytes(&desc.layout), 2 * PAGE * KV_HEADS * DIM * 4);
     rope.rotary_dim = DIM + 2;
     assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
@@ -266,7 +294,7 @@ static void appends_only_what_is_sound(void **state)
     assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_OK);
     weft_kv_append_args args = {.size = sizeof args,
                                 .tokens = 2,
-                                .pool = {.k = pool_k, .v = pool_v, .num_pages = PAGES},
+                                .pool = {.k.data = pool_k, .v.data = pool_v, .num_pages = PAGES},
                                 .k = k,
                                 .v = k,
                                 .slots = slots,

@@ -133,24 +133,26 @@ static void compute_with_scratch(weft_context *context, struct results *results)
         logits[i] = 4 * sinf((float)i);
     for (int i = 0; i < DRAWS; i++)
         params[i] = (weft_sample_params){.temperature = 1, .top_p = 0.8f, .seed = (uint64_t)i};
-    const weft_attention_desc attention = {.size = sizeof attention,
-                                           .kv = {WEFT_F32, 2, DIM, KEYS},
-                                           .num_q_heads = HEADS,
-                                           .max_seqs = SEQS,
-                                           .max_kv_len = KEYS};
+    const weft_attention_desc attention = {
+        .size = sizeof attention,
+        .kv = {.dtype = WEFT_F32, .num_kv_heads = 2, .head_dim = DIM, .page_size = KEYS},
+        .num_q_heads = HEADS,
+        .max_seqs = SEQS,
+        .max_kv_len = KEYS};
     assert_int_equal(weft_attention_plan(context, &attention, &plan), WEFT_OK);
     size_t bytes = weft_plan_workspace_bytes(plan);
     void *workspace = aligned_alloc(64, bytes);
-    const weft_attention_args attention_args = {.size = sizeof attention_args,
-                                                .num_seqs = SEQS,
-                                                .q = keys,
-                                                .out = results->out,
-                                                .pool = {.k = keys, .v = keys, .num_pages = 1},
-                                                .cu_q_lens = cu,
-                                                .kv_lens = kv_lens,
-                                                .page_table = table,
-                                                .workspace = workspace,
-                                                .workspace_bytes = bytes};
+    const weft_attention_args attention_args = {
+        .size = sizeof attention_args,
+        .num_seqs = SEQS,
+        .q = keys,
+        .out = results->out,
+        .pool = {.k.data = keys, .v.data = keys, .num_pages = 1},
+        .cu_q_lens = cu,
+        .kv_lens = kv_lens,
+        .page_table = table,
+        .workspace = workspace,
+        .workspace_bytes = bytes};
     assert_int_equal(weft_attention_run(plan, &attention_args), WEFT_OK);
     weft_plan_destroy(plan);
     free(workspace);
@@ -294,7 +296,8 @@ static int plan_everything(weft_context *context)
     const weft_embedding_desc embedding = {
         .size = sizeof embedding, .table_dtype = WEFT_F16, .rows = 4, .dim = 8};
     const weft_sample_desc sample = {.size = sizeof sample, .vocab = 8};
-    const weft_kv_layout layout = {WEFT_F16, 1, 8, 4};
+    const weft_kv_layout layout = {
+        .dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = 8, .page_size = 4};
     const weft_rope_params turn = {.base = 10000};
     const weft_attention_desc attention = {
         .size = sizeof attention, .kv = layout, .num_q_heads = 2, .max_kv_len = 16};

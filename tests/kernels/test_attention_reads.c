@@ -73,25 +73,27 @@ static void count(weft_context *context, weft_dtype dtype, int32_t head_dim, int
     static float q[MOST_ROWS * KV_HEADS * MOST_DIM], out[MOST_ROWS * KV_HEADS * MOST_DIM];
     const int32_t cu[2] = {0, tokens}, kv_len = KEYS, table[PAGES] = {1, 0};
     weft_plan *plan;
-    const weft_attention_desc desc = {.size = sizeof desc,
-                                      .kv = {dtype, KV_HEADS, head_dim, PAGE},
-                                      .num_q_heads = KV_HEADS * group,
-                                      .mask = WEFT_MASK_FULL,
-                                      .max_q_tokens = tokens,
-                                      .max_kv_len = KEYS};
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = dtype, .num_kv_heads = KV_HEADS, .head_dim = head_dim, .page_size = PAGE},
+        .num_q_heads = KV_HEADS * group,
+        .mask = WEFT_MASK_FULL,
+        .max_q_tokens = tokens,
+        .max_kv_len = KEYS};
     assert_true(tokens * group <= MOST_ROWS);
     assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_OK);
     size_t bytes = weft_plan_workspace_bytes(plan);
-    weft_attention_args args = {.size = sizeof args,
-                                .num_seqs = 1,
-                                .q = q,
-                                .out = out,
-                                .pool = {.k = pools[0], .v = pools[1], .num_pages = PAGES},
-                                .cu_q_lens = cu,
-                                .kv_lens = &kv_len,
-                                .page_table = table,
-                                .workspace = aligned_alloc(64, bytes),
-                                .workspace_bytes = bytes};
+    weft_attention_args args = {
+        .size = sizeof args,
+        .num_seqs = 1,
+        .q = q,
+        .out = out,
+        .pool = {.k.data = pools[0], .v.data = pools[1], .num_pages = PAGES},
+        .cu_q_lens = cu,
+        .kv_lens = &kv_len,
+        .page_table = table,
+        .workspace = aligned_alloc(64, bytes),
+        .workspace_bytes = bytes};
     loads[0] = loads[1] = 0;
     protect(0, PROT_NONE);
     protect(1, PROT_NONE);

@@ -54,7 +54,7 @@ static void attend(int32_t threads, const weft_attention_desc *desc, const struc
                                       .q = q,
                                       .out = out,
                                       .lse = lse,
-                                      .pool = {.k = k, .v = v, .num_pages = PAGES},
+                                      .pool = {.k.data = k, .v.data = v, .num_pages = PAGES},
                                       .cu_q_lens = batch->cu,
                                       .kv_lens = batch->kv_lens,
                                       .page_table = table,
@@ -80,7 +80,10 @@ static void threads_do_not_change_results(void **state)
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
         for (int window = 0; window < 2; window++) {
             const weft_attention_desc desc = {.size = sizeof desc,
-                                              .kv = {WEFT_F16, KV_HEADS, DIM, PAGE},
+                                              .kv = {.dtype = WEFT_F16,
+                                                     .num_kv_heads = KV_HEADS,
+                                                     .head_dim = DIM,
+                                                     .page_size = PAGE},
                                               .num_q_heads = HEADS,
                                               .window = window * 1000,
                                               .max_seqs = SEQS,
@@ -107,30 +110,32 @@ static void the_exponential_is_precise(void **state)
     static float queries[POINTS * 8], out[POINTS * 8];
     const float keys[2 * 8] = {1}, values[2 * 8] = {1};
     const int32_t cu[2] = {0, POINTS}, kv_len = 2, page = 0;
-    const weft_attention_desc desc = {.size = sizeof desc,
-                                      .kv = {WEFT_F32, 1, 8, 2},
-                                      .num_q_heads = 1,
-                                      .mask = WEFT_MASK_FULL,
-                                      .scale = 0.693147182f,
-                                      .max_q_tokens = POINTS,
-                                      .max_kv_len = 2};
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_F32, .num_kv_heads = 1, .head_dim = 8, .page_size = 2},
+        .num_q_heads = 1,
+        .mask = WEFT_MASK_FULL,
+        .scale = 0.693147182f,
+        .max_q_tokens = POINTS,
+        .max_kv_len = 2};
     weft_context *context;
     weft_plan *plan;
     (void)state;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
     assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_OK);
     size_t bytes = weft_plan_workspace_bytes(plan);
-    const weft_attention_args args = {
-        .size = sizeof args,
-        .num_seqs = 1,
-        .q = queries,
-        .out = out,
-        .pool = {.k = (void *)(uintptr_t)keys, .v = (void *)(uintptr_t)values, .num_pages = 1},
-        .cu_q_lens = cu,
-        .kv_lens = &kv_len,
-        .page_table = &page,
-        .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64),
-        .workspace_bytes = bytes};
+    const weft_attention_args args = {.size = sizeof args,
+                                      .num_seqs = 1,
+                                      .q = queries,
+                                      .out = out,
+                                      .pool = {.k.data = (void *)(uintptr_t)keys,
+                                               .v.data = (void *)(uintptr_t)values,
+                                               .num_pages = 1},
+                                      .cu_q_lens = cu,
+                                      .kv_lens = &kv_len,
+                                      .page_table = &page,
+                                      .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64),
+                                      .workspace_bytes = bytes};
     double worst = 0;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < POINTS; i++)

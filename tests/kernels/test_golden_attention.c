@@ -83,8 +83,8 @@ static void fill_pool(const batch *b, const char *tensor, char *pool)
         for (int32_t t = 0; t < b->kv_lens[s]; t++) {
             int64_t page = b->page_table[s * b->pages_per_seq + t / kv->page_size];
             for (int32_t h = 0; h < kv->num_kv_heads; h++, from += head_bytes) {
-                int64_t row = page * b->pool.page_stride + h * b->pool.head_stride +
-                              t % kv->page_size * b->pool.token_stride;
+                int64_t row = page * b->pool.k.page_stride + h * b->pool.k.head_stride +
+                              t % kv->page_size * b->pool.k.token_stride;
                 memcpy(pool + (size_t)(row / kv->head_dim) * head_bytes, from, head_bytes);
             }
         }
@@ -98,12 +98,13 @@ static void make_cache(batch *b, bool slots_first)
     const weft_kv_layout *kv = &b->desc.kv;
     int64_t dim = kv->head_dim;
     b->pool.num_pages = b->num_pages;
-    b->pool.page_stride = kv->num_kv_heads * kv->page_size * dim;
-    b->pool.head_stride = slots_first ? dim : kv->page_size * dim;
-    b->pool.token_stride = slots_first ? kv->num_kv_heads * dim : dim;
-    b->pool_bytes = weft_dtype_row_bytes(kv->dtype, b->num_pages * b->pool.page_stride);
-    b->pool.k = memset(allocate(b->pool_bytes), 0xff, (size_t)b->pool_bytes);
-    b->pool.v = memset(allocate(b->pool_bytes), 0xff, (size_t)b->pool_bytes);
+    b->pool.k.page_stride = kv->num_kv_heads * kv->page_size * dim;
+    b->pool.k.head_stride = slots_first ? dim : kv->page_size * dim;
+    b->pool.k.token_stride = slots_first ? kv->num_kv_heads * dim : dim;
+    b->pool_bytes = weft_dtype_row_bytes(kv->dtype, b->num_pages * b->pool.k.page_stride);
+    b->pool.v = b->pool.k;
+    b->pool.k.data = memset(allocate(b->pool_bytes), 0xff, (size_t)b->pool_bytes);
+    b->pool.v.data = memset(allocate(b->pool_bytes), 0xff, (size_t)b->pool_bytes);
     b->page_table = allocate(b->num_seqs * b->pages_per_seq * (int64_t)sizeof(int32_t));
     for (int32_t s = 0; s < b->num_seqs; s++) {
         int64_t used = (b->kv_lens[s] + kv->page_size - 1) / kv->page_size;
@@ -112,8 +113,8 @@ static void make_cache(batch *b, bool slots_first)
             b->page_table[s * b->pages_per_seq + p] = p < used ? (int32_t)page : INT32_MAX;
         }
     }
-    fill_pool(b, "k", b->pool.k);
-    fill_pool(b, "v", b->pool.v);
+    fill_pool(b, "k", b->pool.k.data);
+    fill_pool(b, "v", b->pool.v.data);
 }
 
 static void make_rows(batch *b)
@@ -129,7 +130,7 @@ static void make_rows(batch *b)
 
 static void free_batch(batch *b)
 {
-    void *all[] = {b->pool.k, b->pool.v, b->page_table, b->q, b->out, b->lse};
+    void *all[] = {b->pool.k.data, b->pool.v.data, b->page_table, b->q, b->out, b->lse};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
     }

@@ -41,7 +41,7 @@ static weft_attention_desc descriptor(void)
 {
     return (weft_attention_desc){
         .size = sizeof(weft_attention_desc),
-        .kv = {WEFT_F16, 2, 64, 16},
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 16},
         .num_q_heads = 8,
         .max_seqs = MOST_SEQS,
         .max_q_tokens = 4096,
@@ -49,18 +49,22 @@ static weft_attention_desc descriptor(void)
     };
 }
 
+static struct weft__attention_lengths lengths_of(const struct batch *batch)
+{
+    return (struct weft__attention_lengths){batch->seqs, batch->cu, batch->kv, NULL};
+}
+
 // Walks all tasks and counts how often each tile's keys are covered.
 static struct weft__attention_totals verify(const weft_plan *plan, const struct batch *batch)
 {
     const struct weft__attention_launch *launch = plan->launch;
     struct weft__attention_work work[MOST_SEQS + 1];
-    struct weft__attention_totals totals =
-        weft__attention_divide(launch, batch->seqs, batch->cu, batch->kv, work);
+    const struct weft__attention_lengths lengths = lengths_of(batch);
+    struct weft__attention_totals totals = weft__attention_divide(launch, &lengths, work);
     int64_t keys = 0, wanted = 0, tokens = 0;
     unsigned char *slots = calloc((size_t)launch->max_slots + 1, 1);
     for (int32_t i = 0; i < totals.tasks; i++) {
-        struct weft__attention_place at =
-            weft__attention_task(launch, batch->seqs, batch->cu, batch->kv, work, i);
+        struct weft__attention_place at = weft__attention_task(launch, &lengths, work, i);
         int32_t q_len = batch->cu[at.seq + 1] - batch->cu[at.seq];
         assert_in_range(at.kv_head, 0, launch->kv.num_kv_heads - 1);
         assert_in_range(at.tokens, 1, launch->tile_tokens);
@@ -80,15 +84,14 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
         for (int32_t first = 0; first < q_len; first += launch->tile_tokens) {
             int32_t n = q_len - first < launch->tile_tokens ? q_len - first : launch->tile_tokens;
             struct weft__attention_span span =
-                weft__attention_union(launch->mask, launch->window, q_len, batch->kv[s], first, n);
+                weft__attention_union(&launch->mask, q_len, batch->kv[s], 0, first, n);
             wanted += (int64_t)(span.end - span.begin) * n;
         }
     }
     assert_int_equal(keys, wanted * launch->kv.num_kv_heads);
     assert_int_equal(tokens, (int64_t)batch->cu[batch->seqs] * launch->kv.num_kv_heads);
     for (int32_t i = 0; i < totals.merges; i++) {
-        struct weft__attention_place at =
-            weft__attention_merge_task(launch, batch->seqs, batch->cu, batch->kv, work, i);
+        struct weft__attention_place at = weft__attention_merge_task(launch, &lengths, work, i);
         assert_true(at.chunks > 1);
         for (int32_t c = 0; c < at.chunks; c++)
             assert_int_equal(slots[at.slot + c]++, 1); // written once, merged once
@@ -97,22 +100,30 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
     return totals;
 }
 
+static struct weft__attention_span visible(weft_mask kind, int32_t window, int32_t q_len,
+                                           int32_t kv_len, int32_t token)
+{
+    const struct weft__attention_mask mask = {.kind = kind, .window = window};
+    return weft__attention_visible(&mask, q_len, kv_len, 0, token);
+}
+
 static void spans(void **state)
 {
     (void)state;
-    struct weft__attention_span at = weft__attention_visible(WEFT_MASK_CAUSAL, 0, 3, 10, 0);
+    struct weft__attention_span at = visible(WEFT_MASK_CAUSAL, 0, 3, 10, 0);
     assert_true(at.begin == 0 && at.end == 8);
-    at = weft__attention_visible(WEFT_MASK_CAUSAL, 1, 3, 10, 2); // W = 1: only its own key
+    at = visible(WEFT_MASK_CAUSAL, 1, 3, 10, 2); // W = 1: only its own key
     assert_true(at.begin == 9 && at.end == 10);
-    at = weft__attention_visible(WEFT_MASK_CAUSAL, 100, 3, 10, 2);
+    at = visible(WEFT_MASK_CAUSAL, 100, 3, 10, 2);
     assert_true(at.begin == 0 && at.end == 10);
-    at = weft__attention_visible(WEFT_MASK_FULL, 4, 3, 10, 0);
+    at = visible(WEFT_MASK_FULL, 4, 3, 10, 0);
     assert_true(at.begin == 4 && at.end == 10);
-    at = weft__attention_visible(WEFT_MASK_FULL, 0, 12, 10, 0);
+    at = visible(WEFT_MASK_FULL, 0, 12, 10, 0);
     assert_true(at.begin == 0 && at.end == 10);
-    at = weft__attention_visible(WEFT_MASK_CAUSAL, 0, 0, 0, 0);
+    at = visible(WEFT_MASK_CAUSAL, 0, 0, 0, 0);
     assert_true(at.begin == at.end);
-    at = weft__attention_union(WEFT_MASK_CAUSAL, 5, 4, 20, 1, 3);
+    at = weft__attention_union(
+        &(struct weft__attention_mask){.kind = WEFT_MASK_CAUSAL, .window = 5}, 4, 20, 0, 1, 3);
     assert_true(at.begin == 13 && at.end == 20);
 }
 
@@ -194,8 +205,9 @@ static void invariant_chunks(void **state)
     weft_attention_desc desc = descriptor();
     desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
     weft_plan *plan = make_plan(16, &desc);
-    weft__attention_divide(plan->launch, alone.seqs, alone.cu, alone.kv, a);
-    weft__attention_divide(plan->launch, among.seqs, among.cu, among.kv, b);
+    const struct weft__attention_lengths one = lengths_of(&alone), all = lengths_of(&among);
+    weft__attention_divide(plan->launch, &one, a);
+    weft__attention_divide(plan->launch, &all, b);
     assert_int_equal(a[0].chunks, b[0].chunks);
     assert_int_equal(b[2].chunks, 1);
     assert_int_equal(b[1].chunks, 16);

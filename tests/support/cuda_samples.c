@@ -63,7 +63,14 @@ static void caches_and_tokens(void)
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
     for (int i = 0; i < 9; i++)
         ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
-                                      .layout = {dtypes[i / 3], 8, 128, 16},
+                                      .layout = {.dtype = dtypes[i / 3],
+                                                 .num_kv_heads = 8,
+                                                 .head_dim = 128,
+                                                 .page_size = 16,
+                                                 .v_dtype = dtypes[i / 3],
+                                                 .v_dim = 128,
+                                                 .inner = 128,
+                                                 .v_inner = 128},
                                       .rope = i % 3 ? &ropes[i % 3 - 1] : NULL,
                                       .num_q_heads = 32});
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {

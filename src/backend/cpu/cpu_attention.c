@@ -4,31 +4,47 @@
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu.h"
+#include "src/backend/cpu/cpu_batch.h"
 #include "src/plan/plan_attention.h"
 
-static bool serves(const struct weft__kernel *row, const void *desc)
+// Kernels of one format read whole heads of up to 256 elements in place, and know intervals of keys.
+static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
-    return ((const struct weft__attention_kernel *)(const void *)row)->kv ==
-           ((const weft_attention_desc *)desc)->kv.dtype;
+    const struct weft__attention_kernel *kernel = (const void *)row;
+    const weft_attention_desc *desc = opaque_desc;
+    const weft_kv_layout *kv = &desc->kv;
+    if (!kernel->kv)
+        return true;
+    return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
+           kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
+           !kv->scaling && !kv->v_scaling && desc->mask <= WEFT_MASK_FULL &&
+           !(desc->flags & WEFT_ATTENTION_MASK_VALUE);
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
 {
-    char window[32] = "", split[48] = "unsplit";
-    if (launch->window > 0)
-        snprintf(window, sizeof window, " window %d", launch->window);
+    static const char *const masks[] = {"causal", "full", "tree", "bits"};
+    const weft_attention_desc *desc = plan->desc;
+    const weft_kv_layout *kv = &launch->kv;
+    char window[32] = "", split[48] = "unsplit", values[48] = "";
+    if (launch->mask.window > 0)
+        snprintf(window, sizeof window, " window %d", launch->mask.window);
     if (launch->num_splits > 1)
         snprintf(split, sizeof split, "%d chunks", launch->num_splits);
     else if (launch->chunk_keys > 0)
         snprintf(split, sizeof split, "chunks of %d keys", launch->chunk_keys);
     else if (launch->max_slots > 0)
         snprintf(split, sizeof split, "split for %d tasks", launch->target_tasks);
+    if (kv->v_dtype != kv->dtype || kv->v_dim != kv->head_dim)
+        snprintf(values, sizeof values, ", values %s x %d", weft_dtype_name(kv->v_dtype),
+                 kv->v_dim);
     snprintf(plan->description, sizeof plan->description,
-             "attention %s %d/%d heads x %d %s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: %s, "
-             "tiles of %d queries, %s",
-             weft_dtype_name(launch->kv.dtype), launch->num_q_heads, launch->kv.num_kv_heads,
-             launch->kv.head_dim, launch->mask == WEFT_MASK_CAUSAL ? "causal" : "full", window,
-             launch->softcap > 0 ? " softcap" : "", launch->kv.page_size, launch->max_seqs,
+             "attention %s %d/%d heads x %d%s %s%s%s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: "
+             "%s, tiles of %d queries, %s",
+             weft_dtype_name(kv->dtype), launch->num_q_heads, kv->num_kv_heads, kv->head_dim,
+             values, masks[launch->mask.kind], window, launch->softcap > 0 ? " softcap" : "",
+             desc->flags & WEFT_ATTENTION_SINKS ? " sinks" : "",
+             desc->flags & WEFT_ATTENTION_ALIBI ? " alibi" : "", kv->page_size, launch->max_seqs,
              launch->max_q_tokens, launch->max_kv_len, launch->kernel->base.name,
              launch->tile_tokens, split);
 }
@@ -50,7 +66,6 @@ struct work {
     const struct weft__attention_launch *launch;
     struct weft__attention_call call;
     const struct weft__attention_work *list;
-    int32_t num_seqs;
     unsigned char *workspace;
 };
 
@@ -76,8 +91,8 @@ static void attend_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
     const struct weft__attention_launch *launch = work->launch;
-    struct weft__attention_place place = weft__attention_task(
-        launch, work->num_seqs, work->call.cu_q_lens, work->call.kv_lens, work->list, index);
+    struct weft__attention_place place =
+        weft__attention_task(launch, &work->call.lengths, work->list, index);
     struct weft__attention_tile tile = tile_at(&place);
     tile.partial = place.slot < 0 ? NULL : slot_at(work, place.slot);
     tile.scratch = work->workspace + launch->scratch_offset + thread * launch->scratch_bytes;
@@ -87,38 +102,69 @@ static void attend_task(void *opaque, int32_t index, int32_t thread)
 static void merge_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
-    struct weft__attention_place place = weft__attention_merge_task(
-        work->launch, work->num_seqs, work->call.cu_q_lens, work->call.kv_lens, work->list, index);
+    struct weft__attention_place place =
+        weft__attention_merge_task(work->launch, &work->call.lengths, work->list, index);
     struct weft__attention_tile tile = tile_at(&place);
     (void)thread;
     weft__attention_merge(&work->call, &tile, slot_at(work, place.slot),
                           work->launch->partial_bytes / (int64_t)sizeof(float), place.chunks);
 }
 
+static struct weft__attention_plane make_plane(const weft_kv_plane *plane, weft_dtype dtype,
+                                               int32_t dim, int32_t inner, weft_kv_scaling scaling)
+{
+    return (struct weft__attention_plane){
+        .data = plane->data,
+        .dtype = dtype,
+        .dim = dim,
+        .inner = inner,
+        .page_stride = plane->page_stride,
+        .head_stride = plane->head_stride,
+        .token_stride = plane->token_stride,
+        .inner_stride = plane->inner_stride,
+        .scales = scaling ? plane->scales : NULL,
+        .scale_seq_stride = plane->scale_seq_stride,
+        .scale_page_stride = plane->scale_page_stride,
+        .scale_head_stride = plane->scale_head_stride,
+        .scale_token_stride = plane->scale_token_stride,
+    };
+}
+
 static struct weft__attention_call make_call(const struct weft__attention_launch *launch,
                                              const weft_attention_args *args)
 {
+    const weft_kv_layout *kv = &launch->kv;
     return (struct weft__attention_call){
         .q = args->q,
+        .q_dtype = launch->q_dtype,
+        .out_dtype = launch->out_dtype,
         .q_token_stride = args->q_token_stride,
         .q_head_stride = args->q_head_stride,
         .out = args->out,
         .out_token_stride = args->out_token_stride,
         .out_head_stride = args->out_head_stride,
         .lse = args->lse,
-        .pool = args->pool,
-        .cu_q_lens = args->cu_q_lens,
-        .kv_lens = args->kv_lens,
-        .page_table = args->page_table,
+        .k = make_plane(&args->pool.k, kv->dtype, kv->head_dim, kv->inner, kv->scaling),
+        .v = make_plane(&args->pool.v, kv->v_dtype, kv->v_dim, kv->v_inner, kv->v_scaling),
+        .lengths = {args->num_seqs, args->cu_q_lens, args->kv_lens, args->kv_starts},
+        .pages = args->page_indices ? args->page_indices : args->page_table,
+        .page_starts = args->page_indices ? args->page_starts : NULL,
         .page_table_stride = args->page_table_stride,
+        .seq_rows = args->seq_rows,
         .num_q_heads = launch->num_q_heads,
         .group_size = launch->group_size,
-        .head_dim = launch->kv.head_dim,
-        .page_size = launch->kv.page_size,
+        .page_size = kv->page_size,
+        .ring_len = launch->ring_len,
         .mask = launch->mask,
-        .window = launch->window,
         .scale = launch->scale,
         .softcap = launch->softcap,
+        .mask_value = launch->mask_value,
+        .sinks = args->sinks,
+        .alibi_slopes = args->alibi_slopes,
+        .tree_parents = args->tree_parents,
+        .mask_columns = args->mask_columns,
+        .mask_bits = args->mask_bits,
+        .mask_stride = args->mask_stride,
     };
 }
 
@@ -130,15 +176,23 @@ weft_status weft__cpu_submit_attention(const weft_plan *plan, const void *opaque
     const weft_attention_args *args = opaque_args;
     (void)stream;
     struct weft__attention_work *list = args->workspace;
-    struct weft__attention_totals totals =
-        weft__attention_divide(launch, args->num_seqs, args->cu_q_lens, args->kv_lens, list);
+    struct weft__attention_totals totals;
     struct work work = {
         .launch = launch,
         .call = make_call(launch, args),
         .list = list,
-        .num_seqs = args->num_seqs,
         .workspace = args->workspace,
     };
+    if (args->batch) {
+        const struct weft__cpu_batch_part *part = weft__cpu_batch_part(args->batch, plan);
+        work.call.lengths = weft__cpu_batch_lengths(args->batch);
+        work.call.pages = args->batch->pages;
+        work.call.page_starts = args->batch->page_starts;
+        work.list = part->work;
+        totals = part->totals;
+    } else {
+        totals = weft__attention_divide(launch, &work.call.lengths, list);
+    }
     weft__cpu_parallel_for(plan->context, totals.tasks, attend_task, &work);
     weft__cpu_parallel_for(plan->context, totals.merges, merge_task, &work);
     return WEFT_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "src/backend/cpu/cpu.h"
+#include "src/backend/cpu/cpu_batch.h"
 #include "src/backend/cpu/cpu_cores.h"
 #include "src/backend/cpu/cpu_device.h"
 
@@ -106,6 +107,10 @@ const struct weft__backend weft__backend_cpu = {
     .fits = cpu_fits,
     .level_name = weft__cpu_level_name,
     .level = cpu_level,
+    .batch_open = weft__cpu_batch_open,
+    .batch_set = weft__cpu_batch_set,
+    .batch_advance = weft__cpu_batch_set,
+    .batch_close = weft__cpu_batch_close,
     .threads = cpu_threads,
     .rounded_row_bytes = weft__cpu_rounded_row_bytes,
     .count = weft__cpu_count,

@@ -14,6 +14,7 @@ enum { MAX_SEQS = 5, GARBAGE_PAGES = 3 };
 struct problem {
     weft_attention_desc desc;
     weft_attention_args args;
+    float *q, *out; // args.q and args.out
     int32_t q_lens[MAX_SEQS], kv_lens[MAX_SEQS];
     float *k[MAX_SEQS], *v[MAX_SEQS]; // [kv_len][kv_head][head_dim], values as the pool has them
     float scale;
@@ -60,6 +61,8 @@ static void draw_shape(struct check_case *c, struct problem *p)
     weft_attention_desc *desc = &p->desc;
     *desc = (weft_attention_desc){.size = sizeof *desc, .variant = c->kernel->name};
     desc->kv.dtype = ((const struct weft__attention_kernel *)(const void *)c->kernel)->kv;
+    if (!desc->kv.dtype)
+        desc->kv.dtype = (weft_dtype)check_pick(c, 3, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->kv.num_kv_heads = (int32_t)check_pick(c, 5, 1, 2, 3, 1, 4);
     desc->kv.head_dim = check_range(c, 0, 1) ? (int32_t)check_pick(c, 4, 64, 128, 80, 256)
                                              : 8 * (int32_t)check_range(c, 1, 32);
@@ -119,10 +122,10 @@ static void draw_lengths(struct check_case *c, struct problem *p)
 static void make_pool(struct check_case *c, struct problem *p, int64_t pages)
 {
     const weft_kv_layout *layout = &p->desc.kv;
-    weft_kv_pool *pool = &p->args.pool;
+    weft_kv_plane *pool = &p->args.pool.k;
     int64_t gap = check_range(c, 0, 3) ? 0 : 8 * check_range(c, 0, 3);
     int64_t row = layout->head_dim + gap;
-    pool->num_pages = pages;
+    p->args.pool.num_pages = pages;
     if (check_range(c, 0, 1)) {
         pool->token_stride = row;
         pool->head_stride = row * layout->page_size;
@@ -137,10 +140,11 @@ static void make_pool(struct check_case *c, struct problem *p, int64_t pages)
     int64_t tail = gap + page_gap; // there is no gap behind the last row
     pool->page_stride += page_gap;
     int64_t elems = pages * pool->page_stride - tail;
-    pool->k = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
-    pool->v = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
-    poison(c, layout->dtype, pool->k, elems);
-    poison(c, layout->dtype, pool->v, elems);
+    p->args.pool.v = *pool;
+    p->args.pool.k.data = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
+    p->args.pool.v.data = check_buffer(c, (size_t)(elems * elem), (size_t)elem);
+    poison(c, layout->dtype, p->args.pool.k.data, elems);
+    poison(c, layout->dtype, p->args.pool.v.data, elems);
 }
 
 // Keys and values that are not finite, near the edges of what the queries see: rows that do not see
@@ -164,7 +168,7 @@ static void spoil(struct check_case *c, const struct problem *p, int32_t s)
 static void fill_pages(struct check_case *c, struct problem *p)
 {
     const weft_kv_layout *layout = &p->desc.kv;
-    const weft_kv_pool *pool = &p->args.pool;
+    const weft_kv_plane *pool = &p->args.pool.k;
     int64_t stride = 0, used = 0, dim = layout->head_dim;
     for (int32_t s = 0; s < p->args.num_seqs; s++) {
         int64_t pages = (p->kv_lens[s] + layout->page_size - 1) / layout->page_size;
@@ -175,8 +179,8 @@ static void fill_pages(struct check_case *c, struct problem *p)
     stride += check_range(c, 0, 2);
     int64_t entries = stride * p->args.num_seqs;
     int32_t *table = check_buffer(c, (size_t)entries * sizeof *table, sizeof *table);
-    int32_t *order = check_buffer(c, (size_t)pool->num_pages * sizeof *order, sizeof *order);
-    for (int32_t i = 0; i < pool->num_pages; i++) {
+    int32_t *order = check_buffer(c, (size_t)p->args.pool.num_pages * sizeof *order, sizeof *order);
+    for (int32_t i = 0; i < p->args.pool.num_pages; i++) {
         int32_t j = (int32_t)check_range(c, 0, i);
         order[i] = order[j];
         order[j] = i;
@@ -202,8 +206,8 @@ static void fill_pages(struct check_case *c, struct problem *p)
             for (int64_t i = 0; i < dim * layout->num_kv_heads; i++) {
                 int64_t to = at + i / dim * pool->head_stride + i % dim;
                 int64_t from = t * dim * layout->num_kv_heads + i;
-                p->k[s][from] = to_format(layout->dtype, p->k[s][from], pool->k, to);
-                p->v[s][from] = to_format(layout->dtype, p->v[s][from], pool->v, to);
+                p->k[s][from] = to_format(layout->dtype, p->k[s][from], p->args.pool.k.data, to);
+                p->v[s][from] = to_format(layout->dtype, p->v[s][from], p->args.pool.v.data, to);
             }
             if (t / layout->page_size < first_seen / layout->page_size &&
                 t % layout->page_size == layout->page_size - 1)
@@ -239,8 +243,8 @@ static void make_queries(struct check_case *c, struct problem *p)
     check_fill(c, q, p->out_elems);
     for (int64_t i = 0; i < p->out_elems; i++)
         q[i] = fminf(fmaxf(q[i], -1000), 1000);
-    args->q = q;
-    args->out = check_output(c, p->out_elems);
+    args->q = p->q = q;
+    args->out = p->out = check_output(c, p->out_elems);
     args->lse = check_range(c, 0, 1) ? check_output(c, tokens * heads) : NULL;
 }
 
@@ -250,16 +254,16 @@ static void verify_row(struct check_case *c, const struct problem *p, int32_t s,
     const weft_attention_args *args = &p->args;
     int64_t dim = p->desc.kv.head_dim, heads = p->desc.num_q_heads;
     int64_t row = args->cu_q_lens[s] + (int64_t)token;
-    const float *out = args->out +
+    const float *out = p->out +
                        row * (args->out_token_stride ? args->out_token_stride : heads * dim) +
                        head * (args->out_head_stride ? args->out_head_stride : dim);
     for (int64_t d = 0; d < dim; d++) {
         // A weight may vanish in f32 and not in double: infinity or NaN, but never a number.
         if (isfinite(want->y[d]))
-            check_close(c, out[d], want->y[d], want->bound[d], "out", out - args->out + d);
+            check_close(c, out[d], want->y[d], want->bound[d], "out", out - p->out + d);
         else if (isfinite(out[d]))
-            check_fail(c, "out[%lld] = %.9g, reference %g", (long long)(out - args->out + d),
-                       out[d], want->y[d]);
+            check_fail(c, "out[%lld] = %.9g, reference %g", (long long)(out - p->out + d), out[d],
+                       want->y[d]);
     }
     if (args->lse)
         check_close(c, args->lse[row * heads + head], want->lse, want->lse_bound, "lse",
@@ -282,7 +286,7 @@ static void verify(struct check_case *c, const struct problem *p)
             for (int64_t head = 0; head < heads && !c->failed; head++) {
                 int64_t kv_head = head / (heads / kv_heads);
                 struct oracle_query query = {
-                    .q = args->q +
+                    .q = p->q +
                          (args->cu_q_lens[s] + (int64_t)token) *
                              (args->q_token_stride ? args->q_token_stride : heads * dim) +
                          head * (args->q_head_stride ? args->q_head_stride : dim),
@@ -308,7 +312,7 @@ static void verify_gaps(struct check_case *c, const struct problem *p)
 {
     int64_t dim = p->desc.kv.head_dim, written = 0, covered = 0;
     for (int64_t i = 0; i < p->out_elems; i++)
-        written += !check_is_canary(p->args.out[i]);
+        written += !check_is_canary(p->out[i]);
     covered = (int64_t)p->args.cu_q_lens[p->args.num_seqs] * p->desc.num_q_heads * dim;
     if (written != covered)
         check_fail(c, "%lld elements of out were written, not %lld", (long long)written,
@@ -334,8 +338,8 @@ static void verify_repeats(struct check_case *c, const struct problem *p, const 
         args.cu_q_lens = cu;
         args.kv_lens += s;
         args.page_table += s * args.page_table_stride;
-        args.q += first * token_stride;
-        args.out += first * token_stride;
+        args.q = p->q + first * token_stride;
+        args.out = out + first * token_stride;
         tokens = p->q_lens[s];
     }
     if (!check_ok(c, weft_attention_run(plan, &args), "second run"))
@@ -343,9 +347,9 @@ static void verify_repeats(struct check_case *c, const struct problem *p, const 
     for (int64_t i = 0; i < tokens * heads * dim; i++) {
         int64_t at =
             (first + i / dim / heads) * token_stride + i / dim % heads * head_stride + i % dim;
-        if (weft__f32_bits(out[at]) != weft__f32_bits(p->args.out[at])) {
-            check_fail(c, "out[%lld] = %.9g, %.9g when run %s", (long long)at, p->args.out[at],
-                       out[at], alone ? "alone" : "again");
+        if (weft__f32_bits(out[at]) != weft__f32_bits(p->out[at])) {
+            check_fail(c, "out[%lld] = %.9g, %.9g when run %s", (long long)at, p->out[at], out[at],
+                       alone ? "alone" : "again");
             return;
         }
     }

@@ -157,7 +157,7 @@ INLINE void score_group(const struct state *s, struct shape shape, int32_t k, in
 {
     for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += shape.batch) {
         const int64_t *at = s->at + BLOCK + k;
-        struct group g = {s->call->pool.k, at, at + shape.near, at + BLOCK};
+        struct group g = {s->call->k.data, at, at + shape.near, at + BLOCK};
         score_keys(shape, &g, s->q, s->scores + k);
     }
 }
@@ -178,9 +178,9 @@ static __attribute__((noinline)) void add_value(const struct state *s, struct sh
 INLINE void value_group(const struct state *s, struct shape shape,
                         struct weft__attention_span common, int32_t first, int32_t k, int32_t n)
 {
-    const int64_t *at = s->at + k;
+    const int64_t *at = s->values_at + k;
     const float *weight = s->weight + k;
-    struct group g = {s->call->pool.v, at, at + shape.near, at + BLOCK};
+    struct group g = {s->call->v.data, at, at + shape.near, at + BLOCK};
     int32_t key = first + k;
     if (common.begin <= key && common.end - key >= DIRECT_GROUP && n - k >= DIRECT_GROUP) {
         add_values(shape, &g, weight, s->acc, DIRECT_GROUP);
@@ -207,28 +207,44 @@ static void shrink_results(const struct state *s)
     }
 }
 
-// Where the rows of a block lie; past the n-th, the last one that there is, so that every row
-// exists.
-static void fill_block(struct cursor *cursor, int64_t *at, int32_t n, int64_t last)
+// Where the rows of the block after the next lie, once `n` of them; past the n-th, the last one that
+// there is, so that every row exists.
+static void fill_block(struct cursor *cursor, int64_t *window, int32_t n)
 {
+    int64_t *at = window + 2 * BLOCK, last = at[-1];
     walk(cursor, n, at);
     for (int32_t i = n; i < BLOCK; i++)
         at[i] = n > 0 ? at[n - 1] : last;
+}
+
+static void move_window(int64_t *window)
+{
+    memmove(window, window + BLOCK, 2 * BLOCK * sizeof *window);
 }
 
 INLINE void attend_shape(struct state *s, struct shape shape)
 {
     start_rows(s, shape.rows);
     const struct weft__attention_tile *tile = s->tile;
+    const bool apart = s->values_at != s->at;
     int32_t left = tile->key1 - tile->key0;
     int32_t before = 0, n = left < BLOCK ? left : BLOCK; // keys of the blocks b - 1 and b
     const struct weft__attention_span common = seen_by_all(s, 0, s->rows);
-    struct cursor cursor = cursor_at(s->call, tile);
-    fill_block(&cursor, s->at + BLOCK, n, 0);
+    struct cursor keys = cursor_at(s->call, tile, &s->call->k);
+    struct cursor values = cursor_at(s->call, tile, &s->call->v);
+    s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
+    fill_block(&keys, s->at, n);
+    move_window(s->at);
+    if (apart) {
+        fill_block(&values, s->values_at, n);
+        move_window(s->values_at);
+    }
     for (int32_t key = tile->key0; before + n > 0; key += before) {
         left -= n;
         int32_t after = left < BLOCK ? left : BLOCK;
-        fill_block(&cursor, s->at + 2 * BLOCK, after, s->at[2 * BLOCK - 1]);
+        fill_block(&keys, s->at, after);
+        if (apart)
+            fill_block(&values, s->values_at, after);
         for (int32_t k = 0; k < before || k < n; k += DIRECT_GROUP) {
             score_group(s, shape, k, n);
             value_group(s, shape, common, key - before, k, before);
@@ -238,7 +254,9 @@ INLINE void attend_shape(struct state *s, struct shape shape)
         float *swap = s->weight;
         s->weight = s->scores;
         s->scores = swap;
-        memmove(s->at, s->at + BLOCK, 2 * BLOCK * sizeof *s->at);
+        move_window(s->at);
+        if (apart)
+            move_window(s->values_at);
         before = n;
         n = after;
     }
@@ -246,10 +264,10 @@ INLINE void attend_shape(struct state *s, struct shape shape)
 
 INLINE void attend_rows(struct state *s, weft_dtype kv, const int rows)
 {
-    switch (s->call->head_dim) {
+    switch (s->call->k.dim) {
     case 64: attend_shape(s, shape_of(kv, rows, 64)); break;
     case 128: attend_shape(s, shape_of(kv, rows, 128)); break;
-    default: attend_shape(s, shape_of(kv, rows, s->call->head_dim));
+    default: attend_shape(s, shape_of(kv, rows, s->call->k.dim));
     }
 }
 

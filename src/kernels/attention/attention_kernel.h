@@ -7,9 +7,10 @@
 //
 //      row r of a tile:  token first_token + r / group_size,  query head kv_head * group_size + r % group_size
 //
-// What a row sees is an interval of keys (every mask so far is one): weft__attention_span(). A kernel
-// visits the keys of the chunk that at least one row sees and reads nothing else: neither slots nor
-// page-table entries past them. It is serial and allocates nothing; `scratch` is its own.
+// What a row sees is an interval of keys, weft__attention_visible(), and for trees and bit masks a part
+// of it, weft__attention_word(). A kernel visits the keys of the chunk that at least one row sees and
+// reads nothing else: neither slots nor page-table entries past them. It is serial and allocates
+// nothing; `scratch` is its own.
 //
 // The result of a row is a state (largest, sum, acc): the largest score in units of log2, the sum of
 // exp2(score - largest) and the sum of exp2(score - largest) * v. A tile with all the keys of its rows
@@ -22,21 +23,53 @@
 
 #include "src/kernels/kernel.h"
 
-enum { WEFT__ATTENTION_MAX_HEAD_DIM = 256 };
+enum { WEFT__ATTENTION_MAX_DIM = 1024 };
+
+// The members of a descriptor that say what a query sees.
+struct weft__attention_mask {
+    weft_mask kind;
+    int32_t window, window_right, local_chunk; // 0 = none
+    bool soft; // keys that are not seen count, with mask_value added
+};
+
+// The lengths of a run. A sequence's keys before its start are padding.
+struct weft__attention_lengths {
+    int32_t num_seqs;
+    const int32_t *cu_q_lens, *kv_lens;
+    const int32_t *kv_starts; // or NULL
+};
+
+// Where keys or values are, and what their elements mean. Strides are settled.
+struct weft__attention_plane {
+    const char *data;
+    weft_dtype dtype;
+    int32_t dim, inner; // inner = dim: all elements of a head lie together
+    int64_t page_stride, head_stride, token_stride, inner_stride;
+    const float *scales; // NULL: 1
+    int64_t scale_seq_stride, scale_page_stride, scale_head_stride, scale_token_stride;
+};
 
 struct weft__attention_call {
-    const float *q;
+    const void *q;
+    weft_dtype q_dtype, out_dtype;
     int64_t q_token_stride, q_head_stride;
-    float *out;
+    void *out;
     int64_t out_token_stride, out_head_stride;
-    float *lse;        // [tokens][num_q_heads] or NULL
-    weft_kv_pool pool; // strides settled
-    const int32_t *cu_q_lens, *kv_lens, *page_table;
+    float *lse; // [tokens][num_q_heads] or NULL
+    struct weft__attention_plane k, v;
+    struct weft__attention_lengths lengths;
+    const int32_t *pages; // of all sequences
+    const int32_t
+        *page_starts; // of a sequence's pages, or NULL: page_stride entries from one to the next
     int64_t page_table_stride;
-    int32_t num_q_heads, group_size, head_dim, page_size;
-    weft_mask mask;
-    int32_t window; // 0 = none
-    float scale, softcap;
+    const int32_t *seq_rows; // or NULL
+    int32_t num_q_heads, group_size, page_size, ring_len;
+    struct weft__attention_mask mask;
+    float scale, softcap, mask_value;
+    const float *sinks, *alibi_slopes;          // or NULL
+    const int32_t *tree_parents, *mask_columns; // or NULL
+    const uint32_t *mask_bits;
+    int64_t mask_stride;
 };
 
 struct weft__attention_tile {
@@ -51,11 +84,11 @@ typedef void weft__attention_fn(const struct weft__attention_call *call,
                                 const struct weft__attention_tile *tile);
 
 // Bytes of scratch that tiles of up to `rows` rows need.
-typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim);
+typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32_t v_dim);
 
 struct weft__attention_kernel {
     struct weft__kernel base;
-    weft_dtype kv;
+    weft_dtype kv;     // the one format that it reads in place, 0: any formats, strides and masks
     int32_t tile_rows; // rows that a tile should have if there are enough queries
     weft__attention_fn *run;
     weft__attention_scratch_fn *scratch_bytes;
@@ -66,11 +99,11 @@ struct weft__attention_kernel {
 //      [sequence + 1] struct weft__attention_work | [thread] scratch | [slot][row] states
 struct weft__attention_launch {
     const struct weft__attention_kernel *kernel;
-    weft_kv_layout kv;
-    int32_t num_q_heads, group_size;
-    weft_mask mask;
-    int32_t window;
-    float scale, softcap;
+    weft_kv_layout kv; // settled: no member 0 that means another
+    int32_t num_q_heads, group_size, ring_len;
+    weft_dtype q_dtype, out_dtype;
+    struct weft__attention_mask mask;
+    float scale, softcap, mask_value;
     int32_t max_seqs, max_q_tokens, max_kv_len;
     int32_t tile_tokens;  // queries per tile
     int32_t num_splits;   // chunks of every sequence, 0 = chunks of chunk_keys
@@ -87,48 +120,93 @@ struct weft__attention_span {
     int32_t begin, end;
 };
 
-// The keys that query `token` (0..q_len-1) of a sequence sees.
-static inline struct weft__attention_span weft__attention_visible(weft_mask mask, int32_t window,
-                                                                  int32_t q_len, int32_t kv_len,
-                                                                  int32_t token)
+// The keys that query `token` (0..q_len-1) of a sequence sees; with trees and bits those that it may.
+// Both ends grow with the query.
+static inline struct weft__attention_span
+weft__attention_visible(const struct weft__attention_mask *mask, int32_t q_len, int32_t kv_len,
+                        int32_t kv_start, int32_t token)
 {
-    int64_t own = (int64_t)kv_len - q_len + token; // position of the query itself
-    int64_t end = mask == WEFT_MASK_CAUSAL ? own + 1 : kv_len;
-    int64_t begin = window > 0 ? own - window + 1 : 0;
-    begin = begin < 0 ? 0 : begin;
+    int64_t before = (int64_t)kv_len - q_len; // keys before the new ones
+    int64_t own = mask->kind == WEFT_MASK_TREE ? before : before + token; // a tree: at the least
+    int64_t begin = mask->window > 0 ? own - mask->window + 1 : 0, end = kv_len;
+    if (mask->local_chunk > 0 && own > 0 && begin < own / mask->local_chunk * mask->local_chunk)
+        begin = own / mask->local_chunk * mask->local_chunk;
+    if (mask->kind == WEFT_MASK_CAUSAL)
+        end = own + 1;
+    else if (mask->window_right > 0)
+        end = own + mask->window_right + 1;
+    if (mask->soft)
+        begin = 0, end = kv_len;
+    begin = begin < kv_start ? kv_start : begin;
     end = end > kv_len ? kv_len : end;
     if (end < begin)
-        end = begin = 0;
+        end = begin = kv_start;
     return (struct weft__attention_span){(int32_t)begin, (int32_t)end};
 }
 
-// The keys that at least one of `tokens` consecutive queries sees: both ends grow with the query.
-static inline struct weft__attention_span weft__attention_union(weft_mask mask, int32_t window,
-                                                                int32_t q_len, int32_t kv_len,
-                                                                int32_t first_token, int32_t tokens)
+static inline int32_t weft__attention_start(const struct weft__attention_lengths *lengths,
+                                            int32_t seq)
+{
+    return lengths->kv_starts ? lengths->kv_starts[seq] : 0;
+}
+
+// The keys that at least one of `tokens` consecutive queries sees.
+static inline struct weft__attention_span
+weft__attention_union(const struct weft__attention_mask *mask, int32_t q_len, int32_t kv_len,
+                      int32_t kv_start, int32_t first_token, int32_t tokens)
 {
     struct weft__attention_span last =
-        weft__attention_visible(mask, window, q_len, kv_len, first_token + tokens - 1);
+        weft__attention_visible(mask, q_len, kv_len, kv_start, first_token + tokens - 1);
     for (int32_t i = first_token; i < first_token + tokens; i++) {
-        struct weft__attention_span one = weft__attention_visible(mask, window, q_len, kv_len, i);
+        struct weft__attention_span one = weft__attention_visible(mask, q_len, kv_len, kv_start, i);
         if (one.begin < one.end)
             return (struct weft__attention_span){one.begin, last.end};
     }
     return last;
 }
 
-// Where key `t` of a sequence lies in its pool, in elements; pages is the sequence's row of the table.
-static inline int64_t weft__attention_slot(const struct weft__attention_call *call,
-                                           const int32_t *pages, int32_t kv_head, int32_t t)
+// Is what a row sees more than an interval says?
+static inline bool weft__attention_is_scattered(const struct weft__attention_mask *mask)
 {
-    return pages[t / call->page_size] * call->pool.page_stride + kv_head * call->pool.head_stride +
-           t % call->page_size * call->pool.token_stride;
+    return mask->kind == WEFT_MASK_TREE || mask->kind == WEFT_MASK_BITS || mask->soft;
 }
 
-// Floats of one row's state: acc[head_dim], largest, sum, padded to whole cache lines.
-static inline int64_t weft__attention_state_floats(int32_t head_dim)
+// Bit j says whether query `token` sees key `key + j`, j < 64; all masks together.
+uint64_t weft__attention_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                              int32_t key);
+
+// The list of a sequence's pages.
+static inline const int32_t *weft__attention_pages(const struct weft__attention_call *call,
+                                                   int32_t seq)
 {
-    return (head_dim + 2 + 15) / 16 * 16;
+    int64_t row = call->seq_rows ? call->seq_rows[seq] : seq;
+    return call->pages +
+           (call->page_starts ? call->page_starts[row] : row * call->page_table_stride);
+}
+
+// Where the first element of key `t` of a sequence lies in a plane, in elements.
+static inline int64_t weft__attention_at(const struct weft__attention_call *call,
+                                         const struct weft__attention_plane *plane,
+                                         const int32_t *pages, int32_t kv_head, int32_t t)
+{
+    int32_t place = call->ring_len ? t % call->ring_len : t;
+    return pages[place / call->page_size] * plane->page_stride + kv_head * plane->head_stride +
+           place % call->page_size * plane->token_stride;
+}
+
+// Key `t` of a sequence, or its value, as numbers: y[plane->dim].
+void weft__attention_read(const struct weft__attention_call *call,
+                          const struct weft__attention_plane *plane, int32_t seq, int32_t kv_head,
+                          int32_t t, float *y);
+
+// The query of row `row` of a tile, q[head_dim].
+void weft__attention_query(const struct weft__attention_call *call,
+                           const struct weft__attention_tile *tile, int32_t row, float *q);
+
+// Floats of one row's state: acc[v_dim], largest, sum, padded to whole cache lines.
+static inline int64_t weft__attention_state_floats(int32_t v_dim)
+{
+    return (v_dim + 2 + 15) / 16 * 16;
 }
 
 // Delivers the state of row r of a tile.

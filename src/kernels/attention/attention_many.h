@@ -10,17 +10,17 @@ INLINE void pack_keys(const struct state *s, weft_dtype kv, int32_t n)
 {
     const struct weft__attention_call *call = s->call;
     for (int32_t k = 0; k < BLOCK; k += VF32_LANES)
-        for (int32_t i = 0; i < call->head_dim; i += VF32_LANES) {
-            int32_t rest = call->head_dim - i;
+        for (int32_t i = 0; i < call->k.dim; i += VF32_LANES) {
+            int32_t rest = call->k.dim - i;
             vf32 square[VF32_LANES];
             VF32_UNROLL
             for (int j = 0; j < VF32_LANES; j++) {
                 if (k + j >= n)
                     square[j] = vf32_zero();
                 else if (rest < VF32_LANES)
-                    square[j] = load_kv_n(kv, call->pool.k, s->at[k + j] + i, rest);
+                    square[j] = load_kv_n(kv, call->k.data, s->at[k + j] + i, rest);
                 else
-                    square[j] = load_kv(kv, call->pool.k, s->at[k + j] + i);
+                    square[j] = load_kv(kv, call->k.data, s->at[k + j] + i);
             }
             vf32_transpose(square);
             VF32_UNROLL
@@ -35,10 +35,10 @@ INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
     for (int32_t k = 0; k < n; k++) {
         float *to = s->values + (int64_t)k * s->width;
         int32_t i = 0;
-        for (; i + VF32_LANES <= call->head_dim; i += VF32_LANES)
-            vf32_store(to + i, load_kv(kv, call->pool.v, s->at[k] + i));
-        if (i < call->head_dim)
-            vf32_store(to + i, load_kv_n(kv, call->pool.v, s->at[k] + i, call->head_dim - i));
+        for (; i + VF32_LANES <= call->k.dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(kv, call->v.data, s->values_at[k] + i));
+        if (i < call->k.dim)
+            vf32_store(to + i, load_kv_n(kv, call->v.data, s->values_at[k] + i, call->k.dim - i));
     }
 }
 
@@ -79,7 +79,7 @@ static void panel_scores(const struct state *s, int32_t row)
 {
     for (int32_t k = 0; k < BLOCK; k += PANEL_VECTORS * VF32_LANES)
         panel(s->q + (int64_t)row * s->width, s->width, s->keys + k, BLOCK,
-              s->weight + row * BLOCK + k, BLOCK, s->call->head_dim, PANEL_VECTORS, NULL);
+              s->weight + row * BLOCK + k, BLOCK, s->call->k.dim, PANEL_VECTORS, NULL);
 }
 
 // Adds value k of the block, which is key `key`, to those rows of a panel that see it.
@@ -123,11 +123,14 @@ static void panel_values(const struct state *s, int32_t row, int32_t first, int3
 INLINE void attend_many(struct state *s, weft_dtype kv)
 {
     const struct weft__attention_tile *tile = s->tile;
-    struct cursor cursor = cursor_at(s->call, tile);
+    struct cursor keys = cursor_at(s->call, tile, &s->call->k);
+    struct cursor values = cursor_at(s->call, tile, &s->call->v);
     start_rows(s, (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
     for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
         n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
-        walk(&cursor, n, s->at);
+        walk(&keys, n, s->at);
+        if (s->values_at != s->at)
+            walk(&values, n, s->values_at);
         pack_keys(s, kv, n);
         pack_values(s, kv, n);
         for (int32_t row = 0; row < s->rows; row += PANEL_ROWS)

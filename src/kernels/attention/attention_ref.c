@@ -1,90 +1,103 @@
 // SPDX-License-Identifier: MIT
 // Attention, written to be read: for every row the largest score, then the weights and the weighted
-// sum of values, in double.
+// sum of values, in double. Every format, layout and mask.
 #include <math.h>
 
-#include "src/base/half.h"
 #include "src/kernels/attention/attention_kernel.h"
 
-typedef double load_fn(const void *elements, int64_t i);
+static const double LOG2E = 1.44269504088896340736;
 
-static double load_F32(const void *elements, int64_t i)
+// One row of a tile.
+struct row {
+    const struct weft__attention_call *call;
+    const struct weft__attention_tile *tile;
+    int32_t number, token, begin, end; // end: of the keys that it may see
+    float q[WEFT__ATTENTION_MAX_DIM];
+};
+
+// The position of the query among the keys.
+static int64_t position(const struct row *row)
 {
-    return ((const float *)elements)[i];
+    const struct weft__attention_lengths *lengths = &row->call->lengths;
+    int32_t seq = row->tile->seq;
+    return (int64_t)lengths->kv_lens[seq] -
+           (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]) + row->token;
 }
 
-static double load_F16(const void *elements, int64_t i)
+static bool sees(const struct row *row, int32_t t)
 {
-    return weft__f16_to_f32(((const uint16_t *)elements)[i]);
+    return weft__attention_word(row->call, row->tile->seq, row->token, t) & 1;
 }
 
-static double load_BF16(const void *elements, int64_t i)
+// log2(e) times the score of a key: in these units its weight is exp2(score - largest).
+static double score(const struct row *row, int32_t t)
 {
-    return weft__bf16_to_f32(((const uint16_t *)elements)[i]);
-}
-
-// log2(e) * softcap(scale * q.k): in these units the weight of a key is exp2(score - largest).
-static double score(const struct weft__attention_call *call, const float *q, int64_t key_at,
-                    load_fn *load)
-{
+    const struct weft__attention_call *call = row->call;
+    float key[WEFT__ATTENTION_MAX_DIM];
     double dot = 0;
-    for (int32_t i = 0; i < call->head_dim; i++)
-        dot += q[i] * load(call->pool.k, key_at + i);
+    weft__attention_read(call, &call->k, row->tile->seq, row->tile->kv_head, t, key);
+    for (int32_t i = 0; i < call->k.dim; i++)
+        dot += (double)row->q[i] * key[i];
     dot *= call->scale;
     if (call->softcap > 0)
         dot = call->softcap * tanh(dot / call->softcap);
-    return dot * 1.44269504088896340736;
+    if (call->alibi_slopes) {
+        int64_t head =
+            (int64_t)row->tile->kv_head * call->group_size + row->number % call->group_size;
+        dot -= call->alibi_slopes[head] * fabs((double)(position(row) - t));
+    }
+    if (call->mask.soft && !sees(row, t))
+        dot += call->mask_value;
+    return dot * LOG2E;
 }
 
-static void row(const struct weft__attention_call *call, const struct weft__attention_tile *tile,
-                int32_t r, load_fn *load)
+static void attend(const struct row *row)
 {
-    const int32_t *pages = call->page_table + tile->seq * call->page_table_stride;
-    int32_t cu = call->cu_q_lens[tile->seq], token = tile->first_token + r / call->group_size;
-    int64_t head = (int64_t)tile->kv_head * call->group_size + r % call->group_size;
-    const float *q =
-        call->q + (cu + (int64_t)token) * call->q_token_stride + head * call->q_head_stride;
-    struct weft__attention_span span =
-        weft__attention_visible(call->mask, call->window, call->cu_q_lens[tile->seq + 1] - cu,
-                                call->kv_lens[tile->seq], token);
-    int32_t begin = span.begin > tile->key0 ? span.begin : tile->key0;
-    int32_t end = span.end < tile->key1 ? span.end : tile->key1;
-
-    double largest = -INFINITY, sum = 0, acc[WEFT__ATTENTION_MAX_HEAD_DIM] = {0};
-    for (int32_t t = begin; t < end; t++)
-        largest = fmax(largest,
-                       score(call, q, weft__attention_slot(call, pages, tile->kv_head, t), load));
+    const struct weft__attention_call *call = row->call;
+    const struct weft__attention_tile *tile = row->tile;
+    double largest = -INFINITY, sum = 0, acc[WEFT__ATTENTION_MAX_DIM] = {0};
+    for (int32_t t = row->begin; t < row->end; t++)
+        if (call->mask.soft || sees(row, t))
+            largest = fmax(largest, score(row, t));
     largest = (float)largest; // the state keeps it as a float: weigh against what it says
     double from = largest == -INFINITY ? 0 : largest;
-    for (int32_t t = begin; t < end; t++) {
-        int64_t at = weft__attention_slot(call, pages, tile->kv_head, t);
-        double weight = exp2(score(call, q, at, load) - from);
+    for (int32_t t = row->begin; t < row->end; t++) {
+        float value[WEFT__ATTENTION_MAX_DIM];
+        if (!call->mask.soft && !sees(row, t))
+            continue;
+        double weight = exp2(score(row, t) - from);
+        weft__attention_read(call, &call->v, tile->seq, tile->kv_head, t, value);
         sum += weight;
-        for (int32_t i = 0; i < call->head_dim; i++)
-            acc[i] += weight * load(call->pool.v, at + i);
+        for (int32_t i = 0; i < call->v.dim; i++)
+            acc[i] += weight * value[i];
     }
-    float rounded[WEFT__ATTENTION_MAX_HEAD_DIM];
-    for (int32_t i = 0; i < call->head_dim; i++)
+    float rounded[WEFT__ATTENTION_MAX_DIM];
+    for (int32_t i = 0; i < call->v.dim; i++)
         rounded[i] = (float)acc[i];
-    weft__attention_finish(call, tile, r, (float)largest, (float)sum, rounded);
+    weft__attention_finish(call, tile, row->number, (float)largest, (float)sum, rounded);
 }
 
-#define ATTENTION_REF(kv)                                                                          \
-    weft__attention_fn weft__attention_##kv##_ref;                                                 \
-    void weft__attention_##kv##_ref(const struct weft__attention_call *call,                       \
-                                    const struct weft__attention_tile *tile)                       \
-    {                                                                                              \
-        for (int32_t r = 0; r < tile->tokens * call->group_size; r++)                              \
-            row(call, tile, r, load_##kv);                                                         \
+weft__attention_fn weft__attention_ANY_ref;
+void weft__attention_ANY_ref(const struct weft__attention_call *call,
+                             const struct weft__attention_tile *tile)
+{
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    for (int32_t r = 0; r < tile->tokens * call->group_size; r++) {
+        struct row row = {.call = call, .tile = tile, .number = r};
+        row.token = tile->first_token + r / call->group_size;
+        struct weft__attention_span span = weft__attention_visible(
+            &call->mask, lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq],
+            lengths->kv_lens[tile->seq], weft__attention_start(lengths, tile->seq), row.token);
+        row.begin = span.begin > tile->key0 ? span.begin : tile->key0;
+        row.end = span.end < tile->key1 ? span.end : tile->key1;
+        weft__attention_query(call, tile, r, row.q);
+        attend(&row);
     }
-
-ATTENTION_REF(F32)
-ATTENTION_REF(F16)
-ATTENTION_REF(BF16)
+}
 
 weft__attention_scratch_fn weft__attention_scratch_ref;
-int64_t weft__attention_scratch_ref(int32_t rows, int32_t head_dim)
+int64_t weft__attention_scratch_ref(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    (void)rows, (void)head_dim;
+    (void)rows, (void)head_dim, (void)v_dim;
     return 0;
 }

@@ -42,9 +42,11 @@ struct state {
     float *scores;                 // [rows][BLOCK]: few rows score the next block in the meantime
     float *keys;                   // [width][BLOCK]
     float *values;                 // [BLOCK][width]
+    float *bias;                   // [BLOCK] of the row that is weighed
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
     int32_t *begin, *end;          // [rows]: the keys a row sees
     int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
+    int64_t *values_at;            // the same for values; `at` if both planes lie alike
 };
 
 // Walks a sequence's keys through its pages.
@@ -52,6 +54,7 @@ struct cursor {
     const int32_t *pages;
     int64_t page_stride, token_stride, head_offset;
     int32_t page, slot, page_size;
+    int32_t left, ring_len; // keys until the ring begins again; without one there are always more
 };
 
 static inline int64_t scratch_rows(int32_t rows)
@@ -64,11 +67,13 @@ INLINE int32_t padded_width(int32_t head_dim)
     return (head_dim + VF32_LANES - 1) / VF32_LANES * VF32_LANES;
 }
 
+// This kernel reads keys and values in place, of one dim.
 static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim)
 {
     int64_t width = padded_width(head_dim);
-    int64_t floats = scratch_rows(rows) * (2 * width + 2 * BLOCK + 3 + 2) + 2 * width * BLOCK;
-    return floats * 4 + 3 * BLOCK * (int64_t)sizeof(int64_t) + 64;
+    int64_t floats =
+        scratch_rows(rows) * (2 * width + 2 * BLOCK + 3 + 2) + 2 * width * BLOCK + BLOCK;
+    return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
 static float *take(unsigned char **at, int64_t floats)
@@ -84,14 +89,21 @@ static struct state lay_out(const struct weft__attention_call *call,
     unsigned char *at = tile->scratch;
     struct state s = {.call = call, .tile = tile, .rows = tile->tokens * call->group_size};
     int64_t rows = scratch_rows(s.rows);
-    s.width = padded_width(call->head_dim);
+    const struct weft__attention_plane *k = &call->k, *v = &call->v;
+    bool alike = k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
+                 k->token_stride == v->token_stride;
+    s.width = padded_width(k->dim);
     s.at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
+    s.values_at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
+    if (alike)
+        s.values_at = s.at;
     s.keys = take(&at, (int64_t)s.width * BLOCK);
     s.values = take(&at, (int64_t)s.width * BLOCK);
     s.q = take(&at, rows * s.width);
     s.acc = take(&at, rows * s.width);
     s.weight = take(&at, rows * BLOCK);
     s.scores = take(&at, rows * BLOCK);
+    s.bias = take(&at, BLOCK);
     s.largest = take(&at, rows);
     s.sum = take(&at, rows);
     s.shrink = take(&at, rows);
@@ -105,7 +117,8 @@ static void start_rows(struct state *s, int32_t padded)
 {
     const struct weft__attention_call *call = s->call;
     const struct weft__attention_tile *tile = s->tile;
-    int32_t cu = call->cu_q_lens[tile->seq], q_len = call->cu_q_lens[tile->seq + 1] - cu;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    int32_t q_len = lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq];
     // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
     float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     memset(s->q, 0, (size_t)padded * s->width * sizeof *s->q);
@@ -118,13 +131,13 @@ static void start_rows(struct state *s, int32_t padded)
     }
     for (int32_t r = 0; r < s->rows; r++) {
         int32_t token = tile->first_token + r / call->group_size;
-        int64_t head = (int64_t)tile->kv_head * call->group_size + r % call->group_size;
-        const float *q =
-            call->q + (cu + (int64_t)token) * call->q_token_stride + head * call->q_head_stride;
-        for (int32_t i = 0; i < call->head_dim; i++)
-            s->q[(int64_t)r * s->width + i] = q[i] * scale;
-        struct weft__attention_span span = weft__attention_visible(call->mask, call->window, q_len,
-                                                                   call->kv_lens[tile->seq], token);
+        float *q = s->q + (int64_t)r * s->width;
+        weft__attention_query(call, tile, r, q);
+        for (int32_t i = 0; i < call->k.dim; i++)
+            q[i] *= scale;
+        struct weft__attention_span span =
+            weft__attention_visible(&call->mask, q_len, lengths->kv_lens[tile->seq],
+                                    weft__attention_start(lengths, tile->seq), token);
         s->begin[r] = span.begin;
         s->end[r] = span.end;
     }
@@ -148,16 +161,20 @@ static inline bool sees(const struct state *s, int32_t row, int32_t key)
 }
 
 static struct cursor cursor_at(const struct weft__attention_call *call,
-                               const struct weft__attention_tile *tile)
+                               const struct weft__attention_tile *tile,
+                               const struct weft__attention_plane *plane)
 {
+    int32_t ring_len = call->ring_len ? call->ring_len : INT32_MAX, place = tile->key0 % ring_len;
     return (struct cursor){
-        .pages = call->page_table + tile->seq * call->page_table_stride,
-        .page_stride = call->pool.page_stride,
-        .token_stride = call->pool.token_stride,
-        .head_offset = tile->kv_head * call->pool.head_stride,
-        .page = tile->key0 / call->page_size,
-        .slot = tile->key0 % call->page_size,
+        .pages = weft__attention_pages(call, tile->seq),
+        .page_stride = plane->page_stride,
+        .token_stride = plane->token_stride,
+        .head_offset = tile->kv_head * plane->head_stride,
+        .page = place / call->page_size,
+        .slot = place % call->page_size,
         .page_size = call->page_size,
+        .left = ring_len - place,
+        .ring_len = ring_len,
     };
 }
 
@@ -168,13 +185,19 @@ static void walk(struct cursor *c, int32_t count, int64_t *offsets)
         int64_t at =
             c->pages[c->page] * c->page_stride + c->slot * c->token_stride + c->head_offset;
         int32_t run = c->page_size - c->slot < count - i ? c->page_size - c->slot : count - i;
+        run = run < c->left ? run : c->left;
         for (int32_t j = 0; j < run; j++, at += c->token_stride)
             offsets[i + j] = at;
         i += run;
         c->slot += run;
+        c->left -= run;
         if (c->slot == c->page_size) {
             c->slot = 0;
             c->page++;
+        }
+        if (c->left == 0) {
+            c->slot = c->page = 0;
+            c->left = c->ring_len;
         }
     }
 }
@@ -208,6 +231,9 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
         for (int i = 0; i < BLOCK_VECTORS; i++)
             x[i] = vf32_mul(cap, vf32_tanh(vf32_mul(inverse, x[i])));
     }
+    if (s->call->alibi_slopes)
+        for (int i = 0; i < BLOCK_VECTORS; i++)
+            x[i] = vf32_add(x[i], vf32_load(s->bias + i * VF32_LANES));
     if (begin > 0 || end < BLOCK)
         VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
@@ -230,6 +256,24 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
     s->largest[row] = largest;
 }
 
+// ALiBi of a row and the block that begins at key `first`, in units of log2.
+static void set_bias(const struct state *s, int32_t row, int32_t first)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_tile *tile = s->tile;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    int32_t token = tile->first_token + row / call->group_size;
+    int64_t own = (int64_t)lengths->kv_lens[tile->seq] -
+                  (lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq]) + token;
+    float slope =
+        call->alibi_slopes[(int64_t)tile->kv_head * call->group_size + row % call->group_size] *
+        LOG2E;
+    for (int32_t i = 0; i < BLOCK; i++) {
+        int64_t far = own - first - i;
+        s->bias[i] = -slope * (float)(far < 0 ? -far : far);
+    }
+}
+
 // Scores of a block of n keys to weights, all rows.
 INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32_t n)
 {
@@ -238,6 +282,8 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
         if (begin < end) {
+            if (s->call->alibi_slopes)
+                set_bias(s, row, first_key);
             weigh_row(s, weight, row, begin, end);
             continue;
         }
@@ -272,8 +318,9 @@ INLINE void attend(const struct weft__attention_call *call, const struct weft__a
 
 #define ATTENTIONS(isa)                                                                            \
     weft__attention_scratch_fn weft__attention_scratch_##isa;                                      \
-    int64_t weft__attention_scratch_##isa(int32_t rows, int32_t head_dim)                          \
+    int64_t weft__attention_scratch_##isa(int32_t rows, int32_t head_dim, int32_t v_dim)           \
     {                                                                                              \
+        (void)v_dim;                                                                               \
         return scratch_bytes(rows, head_dim);                                                      \
     }                                                                                              \
     ATTENTION(F32, isa)                                                                            \

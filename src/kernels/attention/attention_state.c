@@ -2,17 +2,41 @@
 // What becomes of the state of a row: the output, or a part that is merged later.
 #include <math.h>
 
+#include "src/base/half.h"
 #include "src/kernels/attention/attention_kernel.h"
 
-static const float LN2 = 0.693147180559945309417f;
+static const float LN2 = 0.693147180559945309417f, LOG2E = 1.44269504088896340736f;
 
+static void store(const struct weft__attention_call *call, int64_t at, const float *y)
+{
+    uint16_t *half = call->out;
+    if (call->out_dtype == WEFT_F32)
+        memcpy((float *)call->out + at, y, (size_t)call->v.dim * sizeof *y);
+    else if (call->out_dtype == WEFT_F16)
+        for (int32_t i = 0; i < call->v.dim; i++)
+            half[at + i] = weft__f16_from_f32(y[i]);
+    else
+        for (int32_t i = 0; i < call->v.dim; i++)
+            half[at + i] = weft__bf16_from_f32(y[i]);
+}
+
+// A sink is one more score, without a value. Whichever is larger is what the others are weighed against.
 static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
                        float largest, float sum, const float *acc)
 {
-    float *out = call->out + token * call->out_token_stride + head * call->out_head_stride;
-    float inverse = sum == 0 ? 0 : 1 / sum;
-    for (int32_t i = 0; i < call->head_dim; i++)
-        out[i] = sum == 0 ? 0 : acc[i] * inverse;
+    float y[WEFT__ATTENTION_MAX_DIM], weight = 1;
+    if (call->sinks) {
+        float sink = call->sinks[head] * LOG2E, before = largest;
+        largest = sink > largest ? sink : largest;
+        weight = before == largest ? 1 : exp2f(before - largest);
+        sum = sum * weight + exp2f(sink - largest);
+        if (largest == -INFINITY)
+            sum = 0;
+    }
+    float inverse = sum == 0 ? 0 : weight / sum;
+    for (int32_t i = 0; i < call->v.dim; i++)
+        y[i] = inverse == 0 ? 0 : acc[i] * inverse;
+    store(call, token * call->out_token_stride + head * call->out_head_stride, y);
     if (call->lse)
         call->lse[token * call->num_q_heads + head] =
             sum == 0 ? -INFINITY : LN2 * (largest + log2f(sum));
@@ -23,14 +47,14 @@ void weft__attention_finish(const struct weft__attention_call *call,
                             float sum, const float *acc)
 {
     if (tile->partial) {
-        float *state = tile->partial + row * weft__attention_state_floats(call->head_dim);
-        memcpy(state, acc, (size_t)call->head_dim * sizeof *state);
-        state[call->head_dim] = largest;
-        state[call->head_dim + 1] = sum;
+        float *state = tile->partial + row * weft__attention_state_floats(call->v.dim);
+        memcpy(state, acc, (size_t)call->v.dim * sizeof *state);
+        state[call->v.dim] = largest;
+        state[call->v.dim + 1] = sum;
         return;
     }
     int64_t token =
-        (int64_t)call->cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
+        (int64_t)call->lengths.cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
     int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
     finish_row(call, token, head, largest, sum, acc);
 }
@@ -40,9 +64,9 @@ static void merge_row(const struct weft__attention_call *call,
                       const struct weft__attention_tile *tile, int32_t row, const float *slots,
                       int64_t slot_floats, int32_t chunks)
 {
-    const float *first = slots + row * weft__attention_state_floats(call->head_dim);
-    int32_t head_dim = call->head_dim;
-    float acc[WEFT__ATTENTION_MAX_HEAD_DIM] = {0};
+    const float *first = slots + row * weft__attention_state_floats(call->v.dim);
+    int32_t head_dim = call->v.dim;
+    float acc[WEFT__ATTENTION_MAX_DIM] = {0};
     float largest = -INFINITY, sum = 0;
     for (int32_t c = 0; c < chunks; c++)
         largest = fmaxf(largest, first[c * slot_floats + head_dim]);

@@ -28,8 +28,7 @@ struct weft__attention_totals {
 // Fills work[0..num_seqs] (the last entry ends the list) from the lengths of a run. Costs
 // O(num_seqs * log(largest chunk count)).
 struct weft__attention_totals weft__attention_divide(const struct weft__attention_launch *launch,
-                                                     int32_t num_seqs, const int32_t *cu_q_lens,
-                                                     const int32_t *kv_lens,
+                                                     const struct weft__attention_lengths *lengths,
                                                      struct weft__attention_work *work);
 
 // A task in words of the problem.
@@ -41,16 +40,14 @@ struct weft__attention_place {
 };
 
 struct weft__attention_place weft__attention_task(const struct weft__attention_launch *launch,
-                                                  int32_t num_seqs, const int32_t *cu_q_lens,
-                                                  const int32_t *kv_lens,
+                                                  const struct weft__attention_lengths *lengths,
                                                   const struct weft__attention_work *work,
                                                   int32_t task);
 
 // The same for the tasks of the second phase; `slot` is the first of the tile's slots.
-struct weft__attention_place weft__attention_merge_task(const struct weft__attention_launch *launch,
-                                                        int32_t num_seqs, const int32_t *cu_q_lens,
-                                                        const int32_t *kv_lens,
-                                                        const struct weft__attention_work *work,
-                                                        int32_t task);
+struct weft__attention_place
+weft__attention_merge_task(const struct weft__attention_launch *launch,
+                           const struct weft__attention_lengths *lengths,
+                           const struct weft__attention_work *work, int32_t task);
 
 #endif

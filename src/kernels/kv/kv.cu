@@ -55,6 +55,6 @@ extern "C" __global__ void weft_kv_append(const struct weft__kv_device_args args
                                  slot_at(args.k_pool, slot, args.page_size, head), position);
     int64_t from = token * args.v_token_stride + own;
     int64_t to = slot_at(args.v_pool, slot, args.page_size, head);
-    for (int32_t i = threadIdx.x; i < args.head_dim; i += blockDim.x)
+    for (int32_t i = threadIdx.x; i < args.head_dim && args.v; i += blockDim.x)
         set_element<KV_DTYPE>(args.v_pool.data, to + i, element<X_DTYPE>(args.v, from + i));
 }

@@ -1,65 +1,113 @@
 // SPDX-License-Identifier: MIT
 // Appending tokens: cos and sin of a token's position once, then head by head.
+#include <math.h>
+
 #include "src/kernels/kv/kv_kernel.h"
 
 struct angles {
-    float cosines[WEFT__KV_MAX_HEAD_DIM / 2], sines[WEFT__KV_MAX_HEAD_DIM / 2];
+    float cosines[WEFT__ROPE_MAX_PAIRS], sines[WEFT__ROPE_MAX_PAIRS];
 };
 
-static void store_key(const struct weft__kv_launch *launch, const struct angles *angles,
-                      const float *key, void *to)
+// The cos and sin that a token is turned by.
+struct turn {
+    const float *cosines, *sines;
+};
+
+// Largest number of a format that tokens are scaled to.
+static float format_limit(weft_dtype dtype)
 {
-    int32_t head_dim = launch->layout.head_dim;
+    return dtype == WEFT_INT8 ? 127 : dtype == WEFT_FP8_E4M3 ? 448 : 57344;
+}
+
+// x over its scale, which is written first if it is the token's own.
+static const float *scaled(const struct weft__kv_target *target, const float *x, int64_t scale_at,
+                           float *room)
+{
+    float *scale = &target->scales[scale_at];
+    if (target->scaling == WEFT_KV_SCALING_TOKEN) {
+        float largest = 0;
+        for (int32_t i = 0; i < target->dim; i++)
+            largest = fmaxf(largest, fabsf(x[i]));
+        *scale = largest / format_limit(target->dtype);
+    }
+    for (int32_t i = 0; i < target->dim; i++)
+        room[i] = *scale == 0 ? 0 : x[i] / *scale;
+    return room;
+}
+
+// One head of one token.
+static void store_head(const struct weft__kv_target *target, const float *x, int32_t page,
+                       int32_t slot, int32_t head)
+{
+    float room[WEFT__KV_MAX_DIM];
+    int64_t at =
+        page * target->page_stride + slot * target->token_stride + head * target->head_stride;
+    int64_t elems = weft_dtype_block_elems(target->dtype);
+    int64_t bytes = weft_dtype_block_bytes(target->dtype);
+    if (target->scaling)
+        x = scaled(target, x,
+                   page * target->scale_page_stride + head * target->scale_head_stride +
+                       slot * target->scale_token_stride,
+                   room);
+    for (int32_t i = 0; i < target->dim; i += target->inner, at += target->inner_stride)
+        target->store(x + i, target->data + at / elems * bytes, target->inner, target->dtype);
+}
+
+static void store_key(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
+                      struct turn turn, const float *key, int32_t page, int32_t slot, int32_t head)
+{
+    const struct weft__kv_target *target = &call->targets[0];
     if (!launch->rope) {
-        launch->kernel->store(key, to, head_dim);
+        store_head(target, key, page, slot, head);
         return;
     }
-    float turned[WEFT__KV_MAX_HEAD_DIM];
+    float turned[WEFT__KV_MAX_DIM];
     int32_t rotary_dim = launch->frequencies.rotary_dim;
-    launch->rope->rotate(key, turned, angles->cosines, angles->sines, rotary_dim);
-    memcpy(turned + rotary_dim, key + rotary_dim, (size_t)(head_dim - rotary_dim) * sizeof *key);
-    launch->kernel->store(turned, to, head_dim);
+    launch->rope->rotate(key, turned, turn.cosines, turn.sines, rotary_dim);
+    memcpy(turned + rotary_dim, key + rotary_dim, (size_t)(target->dim - rotary_dim) * sizeof *key);
+    store_head(target, turned, page, slot, head);
 }
 
 static void store_token(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
-                        const struct angles *angles, int64_t token)
+                        struct turn turn, int64_t token)
 {
-    const weft_kv_layout *layout = &launch->layout;
-    const weft_kv_pool *pool = &call->pool;
-    int32_t slot = call->slots[token];
+    int32_t slot = call->slots[token], page_size = launch->layout.page_size;
+    int32_t page = slot / page_size;
     if (slot < 0)
         return;
-    int64_t first = slot / layout->page_size * pool->page_stride +
-                    slot % layout->page_size * pool->token_stride;
-    int64_t elem_bytes = weft_dtype_block_bytes(layout->dtype);
-    for (int32_t head = 0; head < layout->num_kv_heads; head++) {
-        int64_t at = (first + head * pool->head_stride) * elem_bytes;
-        int64_t row = (int64_t)head * layout->head_dim;
-        store_key(launch, angles, call->k + token * call->k_token_stride + row,
-                  (char *)pool->k + at);
-        launch->kernel->store(call->v + token * call->v_token_stride + row, (char *)pool->v + at,
-                              layout->head_dim);
+    const float *k = call->k + token * call->k_token_stride;
+    const float *v = call->v ? call->v + token * call->v_token_stride : NULL;
+    for (int32_t head = 0; head < launch->layout.num_kv_heads; head++) {
+        store_key(launch, call, turn, k + (int64_t)head * call->targets[0].dim, page,
+                  slot % page_size, head);
+        if (v)
+            store_head(&call->targets[1], v + (int64_t)head * call->targets[1].dim, page,
+                       slot % page_size, head);
     }
 }
 
 static void turn_queries(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
-                         const struct angles *angles, int64_t token)
+                         struct turn turn, int64_t token)
 {
     float *q = call->q + token * call->q_token_stride;
     for (int32_t head = 0; head < launch->num_q_heads; head++, q += launch->layout.head_dim)
-        launch->rope->rotate(q, q, angles->cosines, angles->sines, launch->frequencies.rotary_dim);
+        launch->rope->rotate(q, q, turn.cosines, turn.sines, launch->frequencies.rotary_dim);
 }
 
 void weft__kv_append(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
                      int64_t token0, int64_t token1)
 {
     struct angles angles;
+    int64_t pairs = launch->frequencies.rotary_dim / 2;
     for (int64_t token = token0; token < token1; token++) {
-        if (launch->rope)
+        struct turn turn = {angles.cosines, angles.sines};
+        if (launch->rope && call->cosines)
+            turn = (struct turn){call->cosines + token * pairs, call->sines + token * pairs};
+        else if (launch->rope)
             weft__rope_angles(&launch->frequencies, call->positions[token], angles.cosines,
                               angles.sines);
-        store_token(launch, call, &angles, token);
+        store_token(launch, call, turn, token);
         if (call->q && launch->rope)
-            turn_queries(launch, call, &angles, token);
+            turn_queries(launch, call, turn, token);
     }
 }

@@ -39,6 +39,8 @@ static void draw(struct check_case *c, struct problem *p)
     p->desc.size = sizeof p->desc;
     p->desc.variant = c->kernel->name;
     layout->dtype = ((const struct weft__kv_kernel *)(const void *)c->kernel)->kv;
+    if (!layout->dtype)
+        layout->dtype = (weft_dtype)check_pick(c, 3, WEFT_F32, WEFT_F16, WEFT_BF16);
     layout->num_kv_heads = (int32_t)check_range(c, 1, 5);
     layout->head_dim = 8 * (int32_t)check_range(c, 1, 32);
     layout->page_size = (int32_t)check_pick(c, 6, 1, 2, 5, 16, 64, 17);
@@ -91,7 +93,7 @@ static void make_memory(struct check_case *c, struct problem *p)
     args->pool.num_pages = (args->tokens + layout->page_size - 1) / layout->page_size + 2;
     p->num_slots = args->pool.num_pages * layout->page_size;
     // Slots or heads first, rows and pages with gaps or without.
-    weft_kv_pool *pool = &args->pool;
+    weft_kv_plane *pool = &args->pool.k;
     int64_t gap = check_range(c, 0, 2) ? 0 : 8 * check_range(c, 1, 3);
     int64_t page_gap = check_range(c, 0, 1) ? 0 : 8 * check_range(c, 1, 40);
     bool slots_first = check_range(c, 0, 1), packed = gap + page_gap == 0 && !slots_first;
@@ -102,11 +104,12 @@ static void make_memory(struct check_case *c, struct problem *p)
     pool->head_stride = packed ? 0 : p->head_stride;
     pool->token_stride = packed ? 0 : p->token_stride;
     pool->page_stride = packed ? 0 : p->page_stride;
-    p->pool_bytes = (pool->num_pages * p->page_stride - gap - page_gap) * elem;
-    args->pool.k = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
-    args->pool.v = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
-    p->k_before = copy_of(c, args->pool.k, p->pool_bytes);
-    p->v_before = copy_of(c, args->pool.v, p->pool_bytes);
+    p->pool_bytes = (args->pool.num_pages * p->page_stride - gap - page_gap) * elem;
+    args->pool.v = args->pool.k;
+    args->pool.k.data = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
+    args->pool.v.data = check_buffer(c, (size_t)p->pool_bytes, (size_t)elem);
+    p->k_before = copy_of(c, args->pool.k.data, p->pool_bytes);
+    p->v_before = copy_of(c, args->pool.v.data, p->pool_bytes);
 }
 
 static void draw_slots(struct check_case *c, struct problem *p)
@@ -171,9 +174,9 @@ static void verify_head(struct check_case *c, const struct problem *p, int64_t t
             want = rounded(layout->dtype, (float)want);
         else
             bound += unit * (fabs(want) + bound) + (layout->dtype == WEFT_F16 ? 0x1p-25 : 0x1p-134);
-        check_close(c, load(layout->dtype, args->pool.k, at + i), want, bound, "k", at + i);
-        check_close(c, load(layout->dtype, args->pool.v, at + i), rounded(layout->dtype, v[i]), 0,
-                    "v", at + i);
+        check_close(c, load(layout->dtype, args->pool.k.data, at + i), want, bound, "k", at + i);
+        check_close(c, load(layout->dtype, args->pool.v.data, at + i), rounded(layout->dtype, v[i]),
+                    0, "v", at + i);
     }
 }
 
@@ -198,13 +201,13 @@ static void verify_rest(struct check_case *c, const struct problem *p)
     for (int32_t token = 0; token < p->args.tokens; token++)
         for (int32_t head = 0; head < layout->num_kv_heads && p->args.slots[token] >= 0; head++) {
             int64_t at = slot_at(p, p->args.slots[token], head) * elem;
-            memcpy(p->k_before + at, (char *)p->args.pool.k + at,
+            memcpy(p->k_before + at, (char *)p->args.pool.k.data + at,
                    (size_t)(layout->head_dim * elem));
-            memcpy(p->v_before + at, (char *)p->args.pool.v + at,
+            memcpy(p->v_before + at, (char *)p->args.pool.v.data + at,
                    (size_t)(layout->head_dim * elem));
         }
-    if (memcmp(p->k_before, p->args.pool.k, (size_t)p->pool_bytes) != 0 ||
-        memcmp(p->v_before, p->args.pool.v, (size_t)p->pool_bytes) != 0)
+    if (memcmp(p->k_before, p->args.pool.k.data, (size_t)p->pool_bytes) != 0 ||
+        memcmp(p->v_before, p->args.pool.v.data, (size_t)p->pool_bytes) != 0)
         check_fail(c, "a slot that no token names changed");
 }
 
@@ -228,7 +231,7 @@ void weft__kv_check(struct check_case *c)
         return;
     if (check_ok(c, weft_kv_append_run(plan, &p.args), "run"))
         for (int64_t token = 0; token < p.args.tokens && !c->failed; token++) {
-            float cosines[WEFT__KV_MAX_HEAD_DIM / 2], sines[WEFT__KV_MAX_HEAD_DIM / 2];
+            float cosines[WEFT__KV_MAX_DIM / 2], sines[WEFT__KV_MAX_DIM / 2];
             if (p.desc.rope)
                 weft__rope_angles(&p.frequencies, p.args.positions[token], cosines, sines);
             for (int32_t head = 0; head < p.desc.layout.num_kv_heads && p.args.slots[token] >= 0;

@@ -27,10 +27,19 @@ struct launch {
     int32_t num_kv_heads, num_q_heads, head_dim, page_size;
 };
 
+// Whole heads of one plain format, without scales.
 static bool serves(const struct weft__kernel *row, const void *desc)
 {
-    return ((const struct weft__kv_kernel *)(const void *)row)->kv ==
-           ((const weft_kv_append_desc *)desc)->layout.dtype;
+    const weft_kv_layout *kv = &((const weft_kv_append_desc *)desc)->layout;
+    weft_dtype dtype = ((const struct weft__kv_kernel *)(const void *)row)->kv;
+    return kv->dtype == dtype && kv->v_dtype == dtype && kv->v_dim == kv->head_dim &&
+           kv->inner == kv->head_dim && kv->v_inner == kv->v_dim && !kv->scaling && !kv->v_scaling;
+}
+
+static struct weft__kv_device_plane plane_of(const weft_kv_plane *plane)
+{
+    return (struct weft__kv_device_plane){plane->data, plane->page_stride, plane->head_stride,
+                                          plane->token_stride};
 }
 
 static weft_status plan_rope(const weft_kv_append_desc *desc, struct launch *launch,
@@ -80,23 +89,22 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     const struct launch *launch = opaque_launch;
     const weft_kv_append_args *args = opaque_args;
     const weft_kv_pool *pool = &args->pool;
-    struct weft__kv_device_args device = {
-        .k_pool = {pool->k, pool->page_stride, pool->head_stride, pool->token_stride},
-        .v_pool = {pool->v, pool->page_stride, pool->head_stride, pool->token_stride},
-        .k = args->k,
-        .v = args->v,
-        .q = args->q,
-        .k_token_stride = args->k_token_stride,
-        .v_token_stride = args->v_token_stride,
-        .q_token_stride = args->q_token_stride,
-        .slots = args->slots,
-        .positions = args->positions,
-        .turns = launch->turns,
-        .factor = launch->frequencies.attention_factor,
-        .rotary_dim = launch->frequencies.rotary_dim,
-        .head_dim = launch->head_dim,
-        .page_size = launch->page_size,
-        .num_kv_heads = launch->num_kv_heads};
+    struct weft__kv_device_args device = {.k_pool = plane_of(&pool->k),
+                                          .v_pool = plane_of(&pool->v),
+                                          .k = args->k,
+                                          .v = args->v,
+                                          .q = args->q,
+                                          .k_token_stride = args->k_token_stride,
+                                          .v_token_stride = args->v_token_stride,
+                                          .q_token_stride = args->q_token_stride,
+                                          .slots = args->slots,
+                                          .positions = args->positions,
+                                          .turns = launch->turns,
+                                          .factor = launch->frequencies.attention_factor,
+                                          .rotary_dim = launch->frequencies.rotary_dim,
+                                          .head_dim = launch->head_dim,
+                                          .page_size = launch->page_size,
+                                          .num_kv_heads = launch->num_kv_heads};
     int32_t heads = launch->num_kv_heads + (args->q ? launch->num_q_heads : 0);
     weft__cuda_step(step, 0, (uint32_t)args->tokens, (uint32_t)heads, THREADS, &device,
                     sizeof device);

@@ -8,8 +8,9 @@
 
 #define KV_STORE(name, elem, store, store_n)                                                       \
     weft__kv_store_fn name;                                                                        \
-    void name(const float *x, void *y, int32_t count)                                              \
+    void name(const float *x, void *y, int32_t count, weft_dtype dtype)                            \
     {                                                                                              \
+        (void)dtype;                                                                               \
         elem *to = y;                                                                              \
         int32_t i = 0;                                                                             \
         for (; i + VF32_LANES <= count; i += VF32_LANES)                                           \

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/** A batch: what a step shares.
+ *
+ *  Lengths, page lists, slots, positions, the division of attention into work, cos and sin are the same
+ *  for every layer. A batch is made once with the plans that will use it, set once per step, and taken
+ *  by weft_kv_append_run() and weft_attention_run() of every layer, which then check none of it again.
+ *
+ *      weft_batch_create(context, &desc, &batch);          // plans known, memory allocated
+ *      loop: weft_batch_set(batch, &args);                 // checked, copied, divided, cos and sin
+ *            layer: append.batch = batch ... attention.batch = batch
+ *      or:   weft_batch_advance(batch, NULL);              // every sequence one token further
+ */
+#ifndef WEFT_BATCH_H
+#define WEFT_BATCH_H
+
+#include "attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_batch_desc {
+    uint32_t size;
+    int32_t max_seqs;     /**< bounds of every set; 0 = 1 */
+    int32_t max_q_tokens; /**< queries of all sequences together; 0 = max_seqs */
+    int32_t max_kv_len;   /**< longest sequence, in keys */
+    int32_t page_size;    /**< that of every plan */
+    int32_t max_pages; /**< entries of all page lists together; 0 = max_seqs times what max_kv_len
+                               needs */
+    /** Attention and append plans of the same context that will be run with the batch; their bounds are
+     *  at least the batch's. They must outlive it. */
+    const weft_plan *const *plans;
+    int32_t num_plans;
+    int32_t reserved0;
+    uint64_t reserved[8];
+} weft_batch_desc;
+
+typedef struct weft_batch_args {
+    uint32_t size;
+    int32_t num_seqs;         /**< 0..max_seqs */
+    const int32_t *cu_q_lens; /**< [num_seqs + 1], as in weft_attention_args */
+    const int32_t *kv_lens;   /**< [num_seqs], the new tokens included */
+    const int32_t *page_table;
+    int64_t page_table_stride;
+    const int32_t *page_indices;
+    const int32_t *page_starts; /**< [num_seqs] */
+    const int32_t *seq_rows;    /**< [num_seqs] or NULL */
+    /** [num_seqs], how long a sequence may become by weft_batch_advance(): its pages are there. NULL =
+     *  kv_lens */
+    const int32_t *kv_capacities;
+    int64_t num_pages; /**< of the pools; every page number is below */
+    /** [q_tokens], NULL = kv_len - q_len + i for query i: what RoPE turns by. */
+    const int32_t *positions;
+    /** [q_tokens], where append puts token i: page * page_size + slot, -1 = nowhere; NULL = the slot of
+     *  key kv_len - q_len + i. */
+    const int32_t *slots;
+    weft_stream *stream; /**< NULL = the context's own */
+    uint64_t reserved[8];
+} weft_batch_args;
+
+/** Makes a batch; all its memory is allocated here.
+ *
+ *  Errors   WEFT_EINVAL for bounds beyond those of a plan, a plan of another context or operation, or
+ *           one with a mask or page size that the batch cannot serve; WEFT_EOVERFLOW, WEFT_ENOMEM
+ */
+WEFT_API weft_status weft_batch_create(weft_context *context, const weft_batch_desc *desc,
+                                       weft_batch **out);
+
+/** Frees it; no run that takes it may be under way. batch may be NULL. */
+WEFT_API void weft_batch_destroy(weft_batch *batch);
+
+/** Sets what the next runs share. The arrays are copied: they may change or go afterwards.
+ *
+ *  Cost     O(num_seqs + q_tokens * rotary_dim + pages)
+ *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse;
+ *           the batch is then as it was. Never allocates
+ *  Threads  not while a run takes the batch
+ */
+WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *args);
+
+/** Every sequence that has a query (each must have just one) is one token further: its length and its
+ *  position grow by one, its slot follows from its pages. On a device without help of the host.
+ *
+ *  Errors   WEFT_EINVAL if a sequence has more than one query, would exceed its capacity, or if slots
+ *           or positions were given: the batch is then as it was
+ */
+WEFT_API weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// What a query sees of 64 keys, for every mask, and how rows of a plane are read; plain C.
+#include "src/base/half.h"
+#include "src/formats/row.h"
+#include "src/kernels/attention/attention_kernel.h"
+
+// Bits of the keys of [begin, end) among the 64 from `key` on.
+static uint64_t interval(int64_t begin, int64_t end, int64_t key)
+{
+    begin = begin < key ? 0 : begin - key;
+    end = end > key + 64 ? 64 : end - key;
+    if (begin >= end)
+        return 0;
+    uint64_t below = end == 64 ? ~UINT64_C(0) : (UINT64_C(1) << end) - 1;
+    return below & ~((UINT64_C(1) << begin) - 1);
+}
+
+// The queries above `token` in its tree, itself included, as keys; and what the window leaves of the
+// keys before the new ones.
+static uint64_t tree_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                          int32_t key)
+{
+    const struct weft__attention_mask *mask = &call->mask;
+    int32_t cu = call->lengths.cu_q_lens[seq];
+    int64_t before = (int64_t)call->lengths.kv_lens[seq] - (call->lengths.cu_q_lens[seq + 1] - cu);
+    int64_t depth = 0;
+    uint64_t seen = 0;
+    for (int32_t i = token; i >= 0; i = call->tree_parents[cu + i]) {
+        bool near = mask->window == 0 || depth < mask->window;
+        seen |= near ? interval(before + i, before + i + 1, key) : 0;
+        depth++;
+    }
+    int64_t own = before + depth - 1, begin = mask->window > 0 ? own - mask->window + 1 : 0;
+    if (mask->local_chunk > 0 && own / mask->local_chunk * mask->local_chunk > begin)
+        begin = own / mask->local_chunk * mask->local_chunk;
+    return seen | interval(begin, before, key);
+}
+
+static uint64_t bits_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                          int32_t key)
+{
+    int32_t cu = call->lengths.cu_q_lens[seq];
+    int64_t columns = call->mask_columns ? call->mask_columns[seq]
+                                         : call->lengths.cu_q_lens[seq + 1] - (int64_t)cu;
+    int64_t first = call->lengths.kv_lens[seq] - columns;
+    const uint32_t *row = call->mask_bits + (cu + (int64_t)token) * call->mask_stride;
+    uint64_t seen = interval(0, first, key);
+    for (int64_t j = key < first ? first - key : 0; j < 64 && key + j - first < columns; j++) {
+        int64_t column = key + j - first;
+        seen |= (uint64_t)(row[column / 32] >> column % 32 & 1u) << j;
+    }
+    return seen;
+}
+
+uint64_t weft__attention_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                              int32_t key)
+{
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    struct weft__attention_mask hard = call->mask;
+    hard.soft = false;
+    struct weft__attention_span span =
+        weft__attention_visible(&hard, lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq],
+                                lengths->kv_lens[seq], weft__attention_start(lengths, seq), token);
+    uint64_t seen = interval(span.begin, span.end, key);
+    if (seen && call->mask.kind == WEFT_MASK_TREE)
+        seen &= tree_word(call, seq, token, key);
+    if (seen && call->mask.kind == WEFT_MASK_BITS)
+        seen &= bits_word(call, seq, token, key);
+    return seen;
+}
+
+void weft__attention_read(const struct weft__attention_call *call,
+                          const struct weft__attention_plane *plane, int32_t seq, int32_t kv_head,
+                          int32_t t, float *y)
+{
+    const int32_t *pages = weft__attention_pages(call, seq);
+    int32_t place = call->ring_len ? t % call->ring_len : t;
+    int64_t at = weft__attention_at(call, plane, pages, kv_head, t);
+    weft__row_decode_fn *decode = weft__row_decoder(plane->dtype);
+    int64_t elems = weft_dtype_block_elems(plane->dtype);
+    int64_t bytes = weft_dtype_block_bytes(plane->dtype);
+    for (int32_t i = 0; i < plane->dim; i += plane->inner, at += plane->inner_stride)
+        decode(plane->data + at / elems * bytes, plane->inner, y + i);
+    if (!plane->scales)
+        return;
+    float scale = plane->scales[seq * plane->scale_seq_stride +
+                                pages[place / call->page_size] * plane->scale_page_stride +
+                                kv_head * plane->scale_head_stride +
+                                place % call->page_size * plane->scale_token_stride];
+    for (int32_t i = 0; i < plane->dim; i++)
+        y[i] *= scale;
+}
+
+void weft__attention_query(const struct weft__attention_call *call,
+                           const struct weft__attention_tile *tile, int32_t row, float *q)
+{
+    int64_t token =
+        (int64_t)call->lengths.cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
+    int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
+    int64_t at = token * call->q_token_stride + head * call->q_head_stride;
+    const uint16_t *half = call->q;
+    if (call->q_dtype == WEFT_F32)
+        memcpy(q, (const float *)call->q + at, (size_t)call->k.dim * sizeof *q);
+    else if (call->q_dtype == WEFT_F16)
+        for (int32_t i = 0; i < call->k.dim; i++)
+            q[i] = weft__f16_to_f32(half[at + i]);
+    else
+        for (int32_t i = 0; i < call->k.dim; i++)
+            q[i] = weft__bf16_to_f32(half[at + i]);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include "src/plan/plan_batch.h"
+
+int32_t weft__plan_batch_slot(const struct weft_batch *batch, int32_t seq, int32_t t)
+{
+    int32_t page_size = batch->desc.page_size, place = batch->ring_len ? t % batch->ring_len : t;
+    return batch->pages[batch->page_starts[seq] + place / page_size] * page_size +
+           place % page_size;
+}
+
+void weft__plan_batch_derive(struct weft_batch *batch)
+{
+    for (int32_t s = 0; s < batch->num_seqs; s++) {
+        int32_t first = batch->cu_q_lens[s], q_len = batch->cu_q_lens[s + 1] - first;
+        for (int32_t i = 0; i < q_len; i++) {
+            int32_t t = batch->kv_lens[s] - q_len + i;
+            batch->positions[first + i] = t;
+            batch->slots[first + i] = weft__plan_batch_slot(batch, s, t);
+        }
+    }
+}
+
+int32_t weft__plan_batch_find(const struct weft_batch *batch, const weft_plan *plan)
+{
+    for (int32_t i = 0; i < batch->num_plans; i++)
+        if (batch->plans[i] == plan)
+            return i;
+    return -1;
+}
