@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Holds sampling against the reference.
+// Holds sampling against the reference, and every token against what is worked out here.
 //
 // Without a draw (temperature 0) the tokens are equal. With one, kernels add probabilities in another
 // precision or order, so that a draw which falls onto the border of two tokens, or a top-p sum which
 // comes within rounding of p, may end differently. A token that differs from the reference's is right
 // if some cut within 2^-18 of the exact one gives it an interval within 2^-18 of the draw.
 // Bound of ln p: the argument of the exponential is rounded to f32.
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -158,21 +159,73 @@ static bool hits(const struct token *tokens, int32_t kept, double u, int32_t id)
     return own > 0 && u * all >= before - slack * all && u * all <= before + own + slack * all;
 }
 
+// What the checked token is judged by shares no code with the kernels: penalties and randomness, which
+// all of them have in common, are written here once more.
+
+// The logits as the steps behind the penalties see them, each penalty rounded to f32. False if none was
+// finite.
+static bool oracle_logits(const struct problem *p, int32_t row, struct token *tokens)
+{
+    const weft_sample_params *params = &p->args.params[row];
+    const float *logits = (const float *)p->args.logits + row * p->args.logits_stride;
+    bool any = false;
+    for (int32_t i = 0; i < p->desc.vocab; i++) {
+        any |= isfinite(logits[i]) != 0;
+        tokens[i] = (struct token){0, logits[i], i};
+        if (isnan(logits[i]))
+            tokens[i].logit = -INFINITY;
+        else if (logits[i] == INFINITY)
+            tokens[i].logit = FLT_MAX;
+    }
+    for (int64_t i = 0; i < params->history_len; i++)
+        tokens[params->history[i]].weight++; // occurrences
+    for (int32_t i = 0; i < p->desc.vocab; i++) {
+        float x = tokens[i].logit, times = (float)tokens[i].weight;
+        tokens[i].weight = 0;
+        if (times == 0 || x == -INFINITY)
+            continue;
+        double ratio = params->repetition_penalty == 0 ? 1 : (double)params->repetition_penalty;
+        double wide = x > 0 ? x / ratio : x * ratio;
+        float narrow = (float)wide;
+        float often = times * params->frequency_penalty;
+        narrow = narrow - often;
+        narrow = narrow - params->presence_penalty;
+        wide -=
+            (double)times * (double)params->frequency_penalty + (double)params->presence_penalty;
+        if (!isfinite(narrow)) // f32 does not reach, f64 does
+            narrow = wide > FLT_MAX ? FLT_MAX : wide < -FLT_MAX ? -FLT_MAX : (float)wide;
+        tokens[i].logit = narrow;
+    }
+    return any;
+}
+
+// Philox 4x32-10 with key `seed` and counter `step`: the upper 53 of its first 64 bits as a fraction.
+static double oracle_uniform(uint64_t seed, uint64_t step)
+{
+    static const uint64_t factors[2] = {0xD2511F53, 0xCD9E8D57},
+                          bumps[2] = {0x9E3779B9, 0xBB67AE85};
+    uint64_t word[4] = {step & UINT32_MAX, step >> 32, 0, 0};
+    const uint64_t key[2] = {seed & UINT32_MAX, seed >> 32};
+    for (uint64_t round = 0; round < 10; round++) {
+        uint64_t products[2] = {factors[0] * word[0], factors[1] * word[2]};
+        uint64_t next[4] = {products[1] >> 32 ^ word[1] ^ (key[0] + round * bumps[0]), products[1],
+                            products[0] >> 32 ^ word[3] ^ (key[1] + round * bumps[1]), products[0]};
+        for (int i = 0; i < 4; i++)
+            word[i] = next[i] & UINT32_MAX;
+    }
+    return ldexp((double)(word[0] >> 11 | word[1] << 21), -53);
+}
+
 // Could the token come of exact arithmetic, but for `slack`?
 static bool is_explained(struct check_case *c, const struct problem *p, int32_t row, int32_t id)
 {
     const weft_sample_params *params = &p->args.params[row];
     int32_t vocab = p->desc.vocab;
-    size_t plane = (size_t)vocab * 4;
-    struct weft__sample_scratch scratch = {.logits = check_buffer(c, plane, 4),
-                                           .counts = check_buffer(c, plane, 4)};
     struct token *tokens = check_buffer(c, (size_t)vocab * sizeof *tokens, 8);
-    const float *logits = (const float *)p->args.logits + row * p->args.logits_stride;
-    if (params->temperature == 0 || !weft__sample_prepare(vocab, params, logits, &scratch))
-        return false;
-    for (int32_t i = 0; i < vocab; i++)
-        tokens[i] = (struct token){0, scratch.logits[i], i};
+    bool any = oracle_logits(p, row, tokens);
     qsort(tokens, (size_t)vocab, sizeof *tokens, by_logit);
+    if (!any || params->temperature == 0)
+        return id == (any ? tokens[0].id : 0);
     for (int32_t i = vocab; i-- > 0;)
         tokens[i].weight =
             exp(((double)tokens[i].logit - tokens[0].logit) / (double)params->temperature);
@@ -180,7 +233,7 @@ static bool is_explained(struct check_case *c, const struct problem *p, int32_t 
     double top_p = params->top_p > 0 && params->top_p < 1 ? params->top_p : 2;
     int32_t least = cut(tokens, kept, top_p - slack, params->min_p * (1 + slack));
     int32_t most = cut(tokens, kept, top_p + slack, params->min_p * (1 - slack));
-    double u = weft__sample_uniform(params->seed, params->step);
+    double u = oracle_uniform(params->seed, params->step);
     for (int32_t i = least; i <= most; i++)
         if (hits(tokens, i, u, id))
             return true;
@@ -204,9 +257,9 @@ void weft__sample_check(struct check_case *c)
                    got.desc.vocab, row, params->temperature, params->top_k, params->top_p,
                    params->min_p, (long long)params->history_len);
         double lp = want.args.logprobs[row];
-        if (token == reference)
-            check_close(c, got.args.logprobs[row], lp, 0x1p-20 * (1 + fabs(lp)), "logprobs", row);
-        else if (token < 0 || token >= got.desc.vocab || !is_explained(c, &got, row, token))
+        if (token < 0 || token >= got.desc.vocab || !is_explained(c, &got, row, token))
             check_fail(c, "tokens[%d] = %d, reference %d", row, token, reference);
+        else if (token == reference)
+            check_close(c, got.args.logprobs[row], lp, 0x1p-20 * (1 + fabs(lp)), "logprobs", row);
     }
 }
