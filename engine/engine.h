@@ -26,6 +26,7 @@
 #include "engine/base/text.h"
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
+#include "engine/quantize/quantize.h"
 #include "engine/tokenizer/tokenizer.h"
 
 typedef struct engine_model engine_model;
