@@ -123,6 +123,21 @@ WEFT_API const char *weft_context_isa(const weft_context *context);
 /** Number of threads that run the context's work; 0 for NULL. */
 WEFT_API int32_t weft_context_threads(const weft_context *context);
 
+/** What a context has done since it was made. `size` is set by the caller before the call. */
+typedef struct weft_counters {
+    uint32_t size;
+    int32_t reserved0;
+    int64_t runs;        /**< runs that were started, those of launched programs included */
+    int64_t allocations; /**< memory asked of the allocator: runs and launches ask for none */
+    uint64_t reserved[8];
+} weft_counters;
+
+/** Reads the counters.
+ *
+ *  Errors   WEFT_EINVAL for NULL or `counters` without their size
+ */
+WEFT_API weft_status weft_context_count(const weft_context *context, weft_counters *counters);
+
 /** Bytes of workspace that every run of the plan must be given; 0 if none, or for NULL. */
 WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
 
@@ -130,6 +145,26 @@ WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
  *  "linear q4_0 4096x14336 batch<=1: linear_q4_0_q8_avx512vnni, 32 rows per task".
  *  Valid as long as the plan; "" for NULL. */
 WEFT_API const char *weft_plan_describe(const weft_plan *plan);
+
+/** What a plan decided. `size` is set by the caller before the call; a member that does not apply, or that
+ *  the device leaves open, is 0. */
+typedef struct weft_plan_info {
+    uint32_t size;
+    int32_t splits;     /**< most parts that a sum is cut in, put together at the end; 1 = none */
+    int64_t tasks;      /**< units of parallel work of a run at the descriptor's maxima */
+    int64_t tile_rows;  /**< rows (tokens, queries, rows of W) of a task */
+    int64_t bytes_read; /**< what a run at its maxima must read, every byte once */
+    int64_t bytes_written;   /**< likewise */
+    int64_t workspace_bytes; /**< as weft_plan_workspace_bytes() */
+    const char *kernel;      /**< name of the kernel; valid as long as the library */
+    uint64_t reserved[8];
+} weft_plan_info;
+
+/** The same as numbers, for programs and tests.
+ *
+ *  Errors   WEFT_EINVAL for NULL or an `info` without its size
+ */
+WEFT_API weft_status weft_plan_query(const weft_plan *plan, weft_plan_info *info);
 
 /** Frees a plan. NULL is allowed. */
 WEFT_API void weft_plan_destroy(weft_plan *plan);

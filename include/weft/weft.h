@@ -20,6 +20,7 @@
 #include "linear.h"
 #include "norm.h"
 #include "probe.h"
+#include "program.h"
 #include "rope.h"
 #include "sample.h"
 #include "softmax.h"

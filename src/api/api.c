@@ -20,6 +20,17 @@ bool weft__api_read(void *to, uint32_t to_bytes, const void *from)
     return true;
 }
 
+bool weft__api_answer(void *to, const void *known, uint32_t known_bytes)
+{
+    uint32_t size = 0;
+    if (to)
+        memcpy(&size, to, sizeof size);
+    if (size < 8 || size > known_bytes)
+        return false;
+    memcpy((char *)to + sizeof size, (const char *)known + sizeof size, size - sizeof size);
+    return true;
+}
+
 weft_status weft__api_desc(weft_context *context, enum weft__op op, void *copy, uint32_t copy_bytes,
                            const void *desc, weft_plan *const *out)
 {
@@ -106,8 +117,13 @@ weft_status weft__api_stream(weft_context *context, const weft_stream *stream)
 weft_status weft__api_submit(const weft_plan *plan, const void *args, size_t args_bytes,
                              weft_stream *stream)
 {
-    (void)args_bytes;
+    weft_program *program = weft__api_recording(plan->context);
+    if (program)
+        return weft__api_record(
+            program, &(struct weft__step){.plan = plan, .args = args, .args_bytes = args_bytes},
+            stream);
     WEFT__TRY(weft__api_stream(plan->context, stream));
+    atomic_fetch_add_explicit(&plan->context->runs, 1, memory_order_relaxed);
     return plan->context->backend->submit[plan->op](plan, args, stream);
 }
 

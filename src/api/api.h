@@ -55,9 +55,19 @@ weft_status weft__api_plan(weft_context *context, enum weft__op op, void *desc, 
 #define WEFT__API_PLAN(context, op, desc, out)                                                     \
     weft__api_plan(context, op, desc, sizeof *(desc), &WEFT__VARIANT(desc), 1, out)
 
-// Hands checked and settled arguments to the backend.
+// Hands checked and settled arguments to the backend, or to the program that is being recorded: args is
+// one flat struct, of which a copy is kept; what it points to is the caller's.
 weft_status weft__api_submit(const weft_plan *plan, const void *args, size_t args_bytes,
                              weft_stream *stream);
+
+// The program that this thread records on the context, or NULL; and a step of it.
+weft_program *weft__api_recording(weft_context *context);
+weft_status weft__api_record(weft_program *program, const struct weft__step *step,
+                             const weft_stream *stream);
+
+// Copies an answer into a caller's struct of any age, whose first member is its size. False for NULL, a
+// size below 8 or above ours.
+bool weft__api_answer(void *to, const void *known, uint32_t known_bytes);
 
 // May the host look into the array? If not, its contents are the caller's word.
 bool weft__api_is_host(const weft_plan *plan, const void *array);

@@ -54,6 +54,19 @@ weft_status weft__api_backend(weft_device device, const struct weft__backend **o
     return *out ? WEFT_OK : weft__api_fail(WEFT_EUNSUPPORTED, "%s", why);
 }
 
+static void *counted_allocate(void *user, size_t bytes)
+{
+    weft_context *context = user;
+    atomic_fetch_add_explicit(&context->allocations, 1, memory_order_relaxed);
+    return context->host.allocate(context->host.user, bytes);
+}
+
+static void counted_release(void *user, void *memory)
+{
+    weft_context *context = user;
+    context->host.release(context->host.user, memory);
+}
+
 static void log_choice(const weft_context *context)
 {
     char line[160];
@@ -90,7 +103,9 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     memset(context, 0, sizeof *context);
     atomic_flag_clear(&context->error_lock);
     context->backend = backend;
-    context->allocator = allocator;
+    context->host = allocator;
+    context->allocator =
+        (weft_allocator){.user = context, .allocate = counted_allocate, .release = counted_release};
     context->log = desc.log;
     context->log_user = desc.log_user;
     weft_status status = backend->open(context, &desc);
@@ -109,7 +124,7 @@ void weft_context_destroy(weft_context *context)
     if (!context)
         return;
     context->backend->close(context);
-    context->allocator.release(context->allocator.user, context);
+    context->host.release(context->host.user, context);
 }
 
 const char *weft_error_text(const weft_context *context)
@@ -125,6 +140,27 @@ const char *weft_context_isa(const weft_context *context)
 int32_t weft_context_threads(const weft_context *context)
 {
     return context ? context->backend->threads(context) : 0;
+}
+
+weft_status weft_context_count(const weft_context *context, weft_counters *counters)
+{
+    if (!context)
+        return WEFT_EINVAL;
+    const weft_counters known = {.runs = atomic_load(&context->runs),
+                                 .allocations = atomic_load(&context->allocations)};
+    return weft__api_answer(counters, &known, sizeof known) ? WEFT_OK : WEFT_EINVAL;
+}
+
+weft_status weft_plan_query(const weft_plan *plan, weft_plan_info *info)
+{
+    if (!plan)
+        return WEFT_EINVAL;
+    weft_plan_info known = plan->info;
+    known.workspace_bytes = (int64_t)plan->workspace_bytes;
+    if (!weft__api_answer(info, &known, sizeof known))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "info is NULL or lacks its size (.size = sizeof info)");
+    return WEFT_OK;
 }
 
 size_t weft_plan_workspace_bytes(const weft_plan *plan)

@@ -54,6 +54,10 @@ weft_status weft_copy(weft_context *context, void *to, const void *from, size_t 
         return WEFT_OK;
     if (!to || !from)
         return weft__fail(context, WEFT_EINVAL, "copy: to and from must not be NULL");
+    weft_program *program = weft__api_recording(context);
+    if (program)
+        return weft__api_record(
+            program, &(struct weft__step){.to = to, .from = from, .bytes = bytes}, stream);
     return context->backend->copy(context, to, from, bytes, stream);
 }
 
@@ -67,6 +71,10 @@ weft_status weft_fill(weft_context *context, void *to, unsigned char byte, size_
         return WEFT_OK;
     if (!to)
         return weft__fail(context, WEFT_EINVAL, "fill: to must not be NULL");
+    weft_program *program = weft__api_recording(context);
+    if (program)
+        return weft__api_record(
+            program, &(struct weft__step){.to = to, .byte = byte, .bytes = bytes}, stream);
     return context->backend->fill(context, to, byte, bytes, stream);
 }
 

@@ -36,6 +36,8 @@ weft_status weft_probe_run(weft_context *context, const weft_probe_args *user_ar
             context, WEFT_EINVAL,
             "probe: args is NULL, lacks its size or sets members unknown to this version");
     WEFT__TRY(check_args(context, &args));
+    if (weft__api_recording(context))
+        return weft__fail(context, WEFT_EINVAL, "probe: a probe cannot be recorded");
     // The only operation without a plan: what one would keep is a pointer.
     weft_plan plan = {.context = context, .op = WEFT__OP_probe, .desc = &args};
     struct weft__probe_run run = {out};

@@ -10,6 +10,7 @@
 #define WEFT_BACKEND_BACKEND_H
 
 #include <weft/batch.h>
+#include <weft/program.h>
 
 #include "src/kernels/kernel.h"
 
@@ -30,6 +31,17 @@ typedef weft_status weft__prepare_fn(weft_plan *plan);
 
 // args is the operation's own type; stream is never one of another context, NULL the context's own.
 typedef weft_status weft__submit_fn(const weft_plan *plan, const void *args, weft_stream *stream);
+
+// One thing that a program does: a run of a plan, a copy, or (from NULL) a fill.
+struct weft__step {
+    const weft_plan *plan;
+    const void *args; // one flat struct, settled; what it points to is the caller's
+    size_t args_bytes;
+    void *to;
+    const void *from;
+    size_t bytes;
+    unsigned char byte;
+};
 
 struct weft__backend {
     const char *name;
@@ -91,6 +103,15 @@ struct weft__backend {
     weft_status (*event_wait)(weft_event *event, weft_stream *stream);
     weft_status (*event_synchronize)(weft_event *event);
     weft_status (*event_elapsed_us)(weft_event *begin, weft_event *end, double *us);
+
+    // Programs: begin allocates one, zeroed, that starts with a struct weft_program; record is given what
+    // the api would have done, and keeps copies of the step and its arguments (or captures it on the
+    // context's own stream). NULL for a device without programs.
+    weft_status (*program_begin)(weft_context *context, weft_program **out);
+    weft_status (*program_record)(weft_program *program, const struct weft__step *step);
+    weft_status (*program_end)(weft_program *program);
+    weft_status (*program_launch)(weft_program *program, weft_stream *stream);
+    void (*program_destroy)(weft_program *program); // also of one that has not ended
 };
 
 extern const struct weft__backend weft__backend_cpu;

@@ -15,6 +15,9 @@ struct weft_context {
     weft_allocator allocator;
     void (*log)(void *user, const char *line);
     void *log_user;
+    weft_allocator host;               // the caller's; `allocator` counts what is asked of it
+    _Atomic(weft_program *) recording; // or NULL
+    _Atomic int64_t runs, allocations;
     atomic_flag error_lock; // runs of several threads may fail at once
     char error[512];
 };
@@ -26,6 +29,15 @@ struct weft_stream {
 struct weft_event {
     weft_context *context;
     bool recorded; // kept by the api
+};
+
+// The first members of a backend's own programs; kept by the api.
+struct weft_program {
+    weft_context *context;
+    const void *thread; // that records
+    bool recording, ended;
+    int32_t runs, copies;
+    _Atomic int64_t launches;
 };
 
 // Keeps the sentence that explains a failure and returns `status`.

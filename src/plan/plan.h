@@ -11,6 +11,7 @@ struct weft_plan {
     enum weft__op op;
     size_t workspace_bytes;
     char description[256];
+    weft_plan_info info; // what the backend has to say; size and workspace_bytes are the api's
     const void
         *desc; // the operation's weft_<op>_desc, no zero left that means a default; arrays that it
                // points to are the plan's own

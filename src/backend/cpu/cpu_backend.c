@@ -130,4 +130,9 @@ const struct weft__backend weft__backend_cpu = {
     .event_wait = weft__cpu_event_wait,
     .event_synchronize = weft__cpu_event_synchronize,
     .event_elapsed_us = weft__cpu_event_elapsed_us,
+    .program_begin = weft__cpu_program_begin,
+    .program_record = weft__cpu_program_record,
+    .program_end = weft__cpu_program_end,
+    .program_launch = weft__cpu_program_launch,
+    .program_destroy = weft__cpu_program_destroy,
 };

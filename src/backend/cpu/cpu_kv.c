@@ -80,6 +80,16 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
              weft_dtype_name(desc->layout.dtype), desc->layout.num_kv_heads, desc->layout.head_dim,
              desc->layout.page_size, desc->max_tokens, launch->kernel->base.name,
              launch->rope ? " with " : "", launch->rope ? launch->rope->base.name : "");
+    int64_t elems = (int64_t)2 * desc->layout.num_kv_heads * desc->layout.head_dim;
+    int64_t tile =
+        launch->rows_per_task < desc->max_tokens ? launch->rows_per_task : desc->max_tokens;
+    plan->info = (weft_plan_info){.splits = 1,
+                                  .tasks = weft__ceil_div(desc->max_tokens, launch->rows_per_task),
+                                  .tile_rows = tile,
+                                  .bytes_read = desc->max_tokens * (elems * 4 + 4),
+                                  .bytes_written = desc->max_tokens *
+                                                   weft_dtype_row_bytes(desc->layout.dtype, elems),
+                                  .kernel = launch->kernel->base.name};
     return WEFT_OK;
 }
 

@@ -165,6 +165,30 @@ static void describe(weft_plan *plan)
                                (long long)launch->parts[0].split.rows_per_task);
 }
 
+static void inform(weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const struct weft__linear_launch *launch = plan->launch;
+    int64_t batch = desc->max_batch, rows = 0;
+    bool alone = weft__plan_linear_alone(launch->bytes, desc->max_batch,
+                                         weft__cpu_of(plan->context)->threads);
+    plan->info = (weft_plan_info){.splits = 1, .kernel = launch->kernel->base.name};
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const struct weft__linear_split *split = &launch->parts[p].split;
+        int64_t part = desc->parts[p].rows;
+        int64_t tile = batch > WEFT__FEW_ROWS ? split->rows_per_batch_task : split->rows_per_task;
+        rows += part;
+        if (desc->gate && p == 1)
+            continue; // its tasks are the first part's
+        plan->info.tasks += alone ? 1 : weft__ceil_div(part, tile);
+        if (p == 0)
+            plan->info.tile_rows = alone || tile > part ? part : tile;
+    }
+    plan->info.bytes_read = launch->bytes + weft_dtype_row_bytes(desc->x_dtype, desc->cols * batch);
+    plan->info.bytes_written =
+        weft_dtype_row_bytes(desc->y_dtype, (desc->gate ? rows / 2 : rows) * batch);
+}
+
 weft__prepare_fn weft__cpu_prepare_linear;
 weft_status weft__cpu_prepare_linear(weft_plan *plan)
 {
@@ -181,5 +205,7 @@ weft_status weft__cpu_prepare_linear(weft_plan *plan)
     weft_status status = lay_out_workspace(plan);
     if (status == WEFT_OK)
         describe(plan);
+    if (status == WEFT_OK)
+        inform(plan);
     return status;
 }

@@ -16,12 +16,29 @@ static void task(void *opaque, int32_t index, int32_t thread)
     spread->run(spread->work, row0, row1 < spread->rows ? row1 : spread->rows, thread);
 }
 
+// A few tasks per thread, so that a slow thread does not hold up the others.
+static int64_t task_rows(const weft_context *context, int64_t rows, int64_t least)
+{
+    int64_t share = weft__ceil_div(rows, 4 * (int64_t)weft__cpu_of(context)->threads);
+    return share > least ? share : least;
+}
+
+void weft__cpu_rows_info(weft_plan *plan, const struct weft__kernel *kernel, int64_t rows,
+                         int64_t rows_per_task, int64_t bytes_read, int64_t bytes_written)
+{
+    int64_t tile = task_rows(plan->context, rows, rows_per_task);
+    plan->info = (weft_plan_info){.splits = 1,
+                                  .tasks = weft__ceil_div(rows, tile),
+                                  .tile_rows = tile < rows ? tile : rows,
+                                  .bytes_read = bytes_read,
+                                  .bytes_written = bytes_written,
+                                  .kernel = kernel->name};
+}
+
 void weft__cpu_spread_rows(const weft_context *context, int64_t rows, int64_t rows_per_task,
                            weft__cpu_rows_fn *run, const void *work)
 {
-    // A few tasks per thread, so that a slow thread does not hold up the others.
-    int64_t share = weft__ceil_div(rows, 4 * (int64_t)weft__cpu_of(context)->threads);
-    struct spread spread = {run, work, rows, share > rows_per_task ? share : rows_per_task};
+    struct spread spread = {run, work, rows, task_rows(context, rows, rows_per_task)};
     int64_t tasks = weft__ceil_div(rows, spread.rows_per_task);
     if (tasks == 1 || weft__cpu_of(context)->threads == 1)
         run(work, 0, rows, 0);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include <weft/program.h>
+
+#include "src/api/api.h"
+
+// Its address tells threads apart.
+static _Thread_local char this_thread;
+
+weft_program *weft__api_recording(weft_context *context)
+{
+    weft_program *program = atomic_load_explicit(&context->recording, memory_order_acquire);
+    return program && program->thread == &this_thread ? program : NULL;
+}
+
+weft_status weft__api_record(weft_program *program, const struct weft__step *step,
+                             const weft_stream *stream)
+{
+    weft_context *context = program->context;
+    if (stream)
+        return weft__fail(context, WEFT_EINVAL,
+                          "a program is being recorded: its runs are given no stream");
+    WEFT__TRY(context->backend->program_record(program, step));
+    if (step->plan)
+        program->runs++;
+    else
+        program->copies++;
+    return WEFT_OK;
+}
+
+weft_status weft_program_begin(weft_context *context, weft_program **out)
+{
+    weft_program *program;
+    if (!context)
+        return WEFT_EINVAL;
+    if (!out)
+        return weft__fail(context, WEFT_EINVAL, "no place for the program: out is NULL");
+    if (atomic_load(&context->recording))
+        return weft__fail(context, WEFT_EINVAL,
+                          "a program of this context is being recorded: end it first");
+    if (!context->backend->program_begin)
+        return weft__fail(context, WEFT_EUNSUPPORTED, "%s has no programs: run step by step",
+                          context->backend->name);
+    WEFT__TRY(context->backend->program_begin(context, &program));
+    program->context = context;
+    program->thread = &this_thread;
+    program->recording = true;
+    atomic_store_explicit(&context->recording, program, memory_order_release);
+    *out = program;
+    return WEFT_OK;
+}
+
+weft_status weft_program_end(weft_program *program)
+{
+    if (!program)
+        return WEFT_EINVAL;
+    weft_context *context = program->context;
+    if (!program->recording || program->thread != &this_thread)
+        return weft__fail(context, WEFT_EINVAL, "the program is not being recorded by this thread");
+    program->recording = false;
+    atomic_store_explicit(&context->recording, NULL, memory_order_release);
+    weft_status status = context->backend->program_end(program);
+    program->ended = status == WEFT_OK;
+    return status;
+}
+
+weft_status weft_program_launch(weft_program *program, weft_stream *stream)
+{
+    if (!program)
+        return WEFT_EINVAL;
+    weft_context *context = program->context;
+    if (!program->ended)
+        return weft__fail(context, WEFT_EINVAL,
+                          "the program's recording has not ended: call weft_program_end first");
+    if (weft__api_recording(context))
+        return weft__fail(context, WEFT_EINVAL, "a program cannot be part of another");
+    WEFT__TRY(weft__api_stream(context, stream));
+    atomic_fetch_add_explicit(&program->launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);
+    return context->backend->program_launch(program, stream);
+}
+
+void weft_program_destroy(weft_program *program)
+{
+    if (!program)
+        return;
+    if (program->recording)
+        atomic_store(&program->context->recording, NULL);
+    program->context->backend->program_destroy(program);
+}
+
+weft_status weft_program_describe(const weft_program *program, weft_program_info *info)
+{
+    if (!program)
+        return WEFT_EINVAL;
+    const weft_program_info known = {.runs = program->runs,
+                                     .copies = program->copies,
+                                     .launches = atomic_load(&program->launches)};
+    if (!weft__api_answer(info, &known, sizeof known))
+        return weft__fail(program->context, WEFT_EINVAL,
+                          "info is NULL or lacks its size (.size = sizeof info)");
+    return WEFT_OK;
+}
