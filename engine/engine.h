@@ -47,6 +47,9 @@ typedef struct engine_options engine_options;
 engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
                                       const engine_options *options, engine_error *err);
 
+// The same without weights, to be described: no worker can be opened for it.
+engine_model *engine_model_outline(const char *shape, weft_dtype format, engine_error *err);
+
 // The n-th shape that engine_model_synthesise knows; NULL past the last.
 const char *engine_shape_at(int32_t n);
 
@@ -65,6 +68,17 @@ typedef struct engine_model_info {
 } engine_model_info;
 
 void engine_model_describe(const engine_model *model, engine_model_info *info);
+
+// A matrix that every generated token is multiplied by.
+typedef struct engine_matrix_info {
+    const char *name; // in its layer: "attn_q.weight"
+    weft_dtype dtype;
+    int64_t rows, cols;
+    int32_t layer; // -1: outside the layers
+} engine_matrix_info;
+
+// The n-th of them, layer by layer, the output matrix last; false past the last.
+bool engine_model_matrix_at(const engine_model *model, int32_t n, engine_matrix_info *info);
 
 const tokenizer *engine_model_tokenizer(const engine_model *model); // NULL if synthesised
 const gguf_file *engine_model_file(const engine_model *model);      // NULL if synthesised

@@ -67,6 +67,18 @@ engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
     return NULL;
 }
 
+engine_model *engine_model_outline(const char *shape, weft_dtype format, engine_error *err)
+{
+    engine_model *model = start(err);
+    if (model)
+        snprintf(model->name, sizeof model->name, "%s", shape);
+    if (model && model_shape_config(&model->config, shape, err) &&
+        model_weights_outline(&model->weights, &model->config, format, err))
+        return model;
+    engine_model_close(model);
+    return NULL;
+}
+
 const char *engine_shape_at(int32_t n)
 {
     return model_shape_at(n);
@@ -111,6 +123,26 @@ void engine_model_describe(const engine_model *model, engine_model_info *info)
         .weight_bytes = model->weights.bytes,
         .streamed_bytes = streamed_bytes(model),
     };
+}
+
+static bool describe_matrix(const model_tensor *tensor, const char *name, int32_t layer,
+                            engine_matrix_info *info)
+{
+    *info = (engine_matrix_info){name, tensor->dtype, tensor->rows, tensor->cols, layer};
+    return true;
+}
+
+bool engine_model_matrix_at(const engine_model *model, int32_t n, engine_matrix_info *info)
+{
+    const model_weights *weights = &model->weights;
+    for (int32_t layer = 0; layer < model->config.layers; layer++)
+        for (int i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++) {
+            const model_tensor *tensor = &weights->layers[layer].tensors[i];
+            if (model_layer_specs[i].rows != MODEL_ONE && tensor->rows > 0 && n-- == 0)
+                return describe_matrix(tensor, model_layer_specs[i].name, layer, info);
+        }
+    const model_tensor *output = model_output_matrix(weights);
+    return n == 0 && describe_matrix(output, "output.weight", -1, info);
 }
 
 const tokenizer *engine_model_tokenizer(const engine_model *model)

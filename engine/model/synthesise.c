@@ -59,9 +59,10 @@ static bool place(arena *a, const model_tensor_spec *spec, model_tensor *tensor)
     if (row_bytes < 0 || !checked_mul_i64(row_bytes, rows, &bytes) ||
         !checked_round_up((size_t)bytes, 64, &padded) || !checked_add(a->bytes, padded, &a->bytes))
         return false;
+    *tensor = (model_tensor){NULL, dtype, rows, cols};
     if (!a->at)
         return true;
-    *tensor = (model_tensor){a->at + a->bytes - padded, dtype, rows, cols};
+    tensor->data = a->at + a->bytes - padded;
     return fill(a, a->at + a->bytes - padded, dtype, rows, cols, vector);
 }
 
@@ -105,19 +106,35 @@ static bool fits(size_t weight_bytes, int64_t beside_bytes, engine_error *err)
         (double)weight_bytes * 1e-9, (double)beside_bytes * 1e-9, available * 1e-9);
 }
 
-bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
-                              int64_t beside_bytes, engine_error *err)
+static bool outline(arena *a, model_weights *weights, engine_error *err)
 {
     memset(weights, 0, sizeof *weights);
-    weights->layers = engine_alloc((size_t)config->layers, sizeof *weights->layers);
-    arena a = {.config = config, .format = format};
+    weights->layers = engine_alloc((size_t)a->config->layers, sizeof *weights->layers);
     if (!weights->layers)
         return engine_fail(err, "not enough memory for the model's tables");
-    if (!place_all(&a, weights))
+    if (!place_all(a, weights))
         return engine_fail(err,
                            "a matrix of this shape is no whole number of %s blocks: choose "
                            "another --format",
-                           weft_dtype_name(format));
+                           weft_dtype_name(a->format));
+    weights->bytes = (int64_t)a->bytes;
+    weights->parameters = count_parameters(a->config, weights);
+    return true;
+}
+
+bool model_weights_outline(model_weights *weights, const model_config *config, weft_dtype format,
+                           engine_error *err)
+{
+    arena a = {.config = config, .format = format};
+    return outline(&a, weights, err);
+}
+
+bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
+                              int64_t beside_bytes, engine_error *err)
+{
+    arena a = {.config = config, .format = format};
+    if (!outline(&a, weights, err))
+        return false;
     if (!fits(a.bytes, beside_bytes, err))
         return false;
     a.at = mmap(NULL, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +145,5 @@ bool model_weights_synthesise(model_weights *weights, const model_config *config
     weights->owned_bytes[1] = a.bytes;
     if (!place_all(&a, weights))
         return engine_fail(err, "%s weights cannot be made up", weft_dtype_name(format));
-    weights->bytes = (int64_t)a.bytes;
-    weights->parameters = count_parameters(config, weights);
     return true;
 }

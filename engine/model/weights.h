@@ -42,6 +42,10 @@ bool model_weights_bind(model_weights *weights, const model_config *config, cons
 bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
                               int64_t beside_bytes, engine_error *err);
 
+// The same without memory: every tensor has its format and shape, and no data.
+bool model_weights_outline(model_weights *weights, const model_config *config, weft_dtype format,
+                           engine_error *err);
+
 void model_weights_free(model_weights *weights);
 
 #endif

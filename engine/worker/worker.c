@@ -66,6 +66,11 @@ engine_worker *engine_worker_open(engine_model *model, const engine_options *opt
         return NULL;
     }
     worker->model = model;
+    if (!model->weights.globals[MODEL_GLOBAL_EMBEDDING].data) {
+        engine_fail(err, "the model is an outline without weights: it cannot run");
+        free(worker);
+        return NULL;
+    }
     if (worker_settings_make(&worker->settings, options, &model->config, err) &&
         open_context(worker, err) && open_program(worker, err) && open_tables(worker, err))
         return worker;

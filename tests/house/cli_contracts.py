@@ -44,7 +44,8 @@ def wrong(what, done, reason):
 
 
 def check_help(weft):
-    for command in ("run", "chat", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "info"):
+    for command in ("run", "chat", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "analyse",
+                    "explain", "info"):
         done = run(weft, command, "--help")
         if done.returncode != 0 or "usage:" not in done.stdout or done.stderr:
             wrong(f"weft {command} --help", done, "no help on standard output")
