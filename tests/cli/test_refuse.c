@@ -180,7 +180,7 @@ static void numbers_out_of_range(void **state)
                                          {"--seed", "x"},
                                          {"--repeat-penalty", ""},
                                          {"--device", "gpu"},
-                                         {"--kv-dtype", "q4_0"},
+                                         {"--kv-dtype", "q4_k"},
                                          {"--kv-dtype", "int"},
                                          {"-n", "99999999999999999999"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -313,7 +313,7 @@ static void benchmarks(void **state)
     REFUSE(2, "--mask", "bench", "attention", "--mask", "window:0");
     REFUSE(1, "head_dim", "bench", "attention", "--head-dim", "7");
     REFUSE(1, "num_kv_heads", "bench", "attention", "--heads", "5", "--kv-heads", "3");
-    REFUSE(1, "KV cache", "bench", "attention", "--kv-dtype", "q4_0");
+    REFUSE(1, "KV cache", "bench", "attention", "--kv-dtype", "q4_k");
     REFUSE(1, "f32", "bench", "attention", "--dtype", "f16");
     REFUSE(1, "causal", "bench", "attention", "--q-len", "9", "--kv-len", "8", "--hot");
     REFUSE(2, "--shape", "bench", "model");
