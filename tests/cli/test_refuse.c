@@ -314,7 +314,6 @@ static void benchmarks(void **state)
     REFUSE(1, "head_dim", "bench", "attention", "--head-dim", "7");
     REFUSE(1, "num_kv_heads", "bench", "attention", "--heads", "5", "--kv-heads", "3");
     REFUSE(1, "KV cache", "bench", "attention", "--kv-dtype", "q4_k");
-    REFUSE(1, "f32", "bench", "attention", "--dtype", "f16");
     REFUSE(1, "causal", "bench", "attention", "--q-len", "9", "--kv-len", "8", "--hot");
     REFUSE(2, "--shape", "bench", "model");
     REFUSE(2, "--shape", "bench", "model", "--shape", "llama-3.2-1b", "--model", "fine.gguf");
