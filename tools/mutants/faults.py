@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: MIT
+"""The faults that mutants.py plants: name, file, text that stands there once, what takes its place, what is
+wrong then, and the tests that may kill it, the quickest first. A test is a name of CTest or a command line
+of weft-check."""
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    what: str
+    tests: list
+
+
+def fault(name, file, old, new, what, *tests):
+    FAULTS.append(Fault(name, file, old, new, what, list(tests)))
+
+
+FAULTS = []
+
+# --- tokenizer ----------------------------------------------------------------------------------------
+T = ("tokenizer_encode", "tokenizer_golden", "tokenizer_words", "tokenizer_decode", "tokenizer_normalize")
+fault("bpe-later-rank-wins", "engine/tokenizer/bpe.c",
+      "rules[i]->rank < best_rank", "rules[i]->rank > best_rank",
+      "short words join their last merge first", *T)
+fault("bpe-equal-ranks-from-the-right", "engine/tokenizer/bpe.c",
+      "rules[i]->rank < best_rank", "rules[i]->rank <= best_rank",
+      "of equal merges the rightmost is joined first", *T)
+fault("bpe-long-stale-candidate", "engine/tokenizer/bpe.c",
+      "return symbol_end(work, &work->symbols[left->next]) == candidate->end;", "return true;",
+      "long words join pairs that are gone", *T)
+fault("bpe-long-no-left-pair", "engine/tokenizer/bpe.c",
+      "    if (left->previous >= 0)\n        push_pair(table, work, left->previous);\n", "",
+      "long words forget the pair to the left of a join", *T)
+fault("bpe-heap-not-smallest-child", "engine/tokenizer/bpe.c",
+      "child += child + 1 < count && heap[child + 1].order < heap[child].order;", "",
+      "the heap of merges looks at one child only", *T)
+fault("merges-equal-scores-by-id", "engine/tokenizer/merges.c",
+      "rank += i > 0 && order[i].score != order[i - 1].score;", "rank += i > 0;",
+      "equal scores are ranked by id", *T)
+fault("sentencepiece-no-prefix", "engine/tokenizer/sentencepiece.c",
+      'if (t->add_space_prefix && !tokenizer_text_append(out, " ", 1))', "if (false)",
+      "no space in front of text", *T)
+fault("sentencepiece-prefix-twice", "engine/tokenizer/sentencepiece.c",
+      "work->flags & TOKENIZER_SPACE_IS_PREFIX && text[0] == ' '", "false",
+      "a space that is the prefix is written twice", *T, "chat_chat")
+fault("sentencepiece-keeps-spaces", "engine/tokenizer/sentencepiece.c",
+      "bool squeeze = t->remove_extra_whitespaces;", "bool squeeze = false;",
+      "extra spaces are kept", *T)
+fault("unknown-not-fused", "engine/tokenizer/encode.c",
+      "list->ids[list->count - 1] == unknown)", "list->ids[list->count - 1] != unknown)",
+      "unknown pieces are not joined into one", *T)
+fault("special-shortest", "engine/tokenizer/special.c",
+      "            *match_bytes = i;\n", "            *match_bytes = i;\n            return id;\n",
+      "the shortest special piece wins", *T)
+fault("special-control-from-text", "engine/tokenizer/special.c",
+      "(with_control || !here->is_control)", "true",
+      "text can become control tokens", *T, "chat_chat")
+fault("decode-overlong", "engine/tokenizer/decode.c",
+      "low = bytes[0] == 0xe0 ? 0xa0 : bytes[0] == 0xf0 ? 0x90 : low;", "",
+      "overlong UTF-8 passes the decoder", *T)
+fault("decode-surrogates", "engine/tokenizer/decode.c",
+      "bytes[0] == 0xed ? 0x9f : ", "",
+      "surrogates pass the decoder", *T)
+fault("decode-no-strip", "engine/tokenizer/decode.c",
+      "i = strip && piece.size_bytes > 0 && piece.data[0] == ' ';", "i = 0;",
+      "the prefix space is not taken away", *T)
+fault("byte-level-no-whole-pieces", "engine/tokenizer/byte_level.c",
+      "if (t->pre.rules->whole_pieces) {", "if (false) {",
+      "words that are pieces are merged from bytes", *T)
+fault("byte-level-shifted", "engine/tokenizer/vocab.c",
+      "return (int)(0x7f + index - 0x21);", "return (int)(0x80 + index - 0x21);",
+      "the shifted bytes of the byte-level alphabet are off by one", *T)
+fault("normalize-run-of-class-0", "engine/tokenizer/normalize.c",
+      "run = utf8proc_get_property(parts[i])->combining_class == 0 ? 0 : run + 1;",
+      "run = utf8proc_get_property(code)->combining_class == 0 ? 0 : run + 1;",
+      "U+0F73 is not counted as two marks: quadratic time", "tokenizer_normalize")
+fault("normalize-none", "engine/tokenizer/normalize.c",
+      "UTF8PROC_STABLE | UTF8PROC_COMPOSE);", "UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);",
+      "text is decomposed instead of composed", "tokenizer_normalize", *T)
+
+# --- files --------------------------------------------------------------------------------------------
+G = ("gguf_refuse", "gguf_advisories", "gguf_read", "gguf_golden")
+fault("gguf-depth", "engine/gguf/gguf_parse.c",
+      "if (depth > GGUF_MAX_ARRAY_DEPTH)", "if (depth > 100 * GGUF_MAX_ARRAY_DEPTH)",
+      "arrays may nest a hundred times deeper", *G)
+fault("gguf-count-unchecked", "engine/gguf/gguf_parse.c",
+      "if (count > limit)", "if (count > 1000 * limit)",
+      "a thousand times as many tensors and keys are accepted", *G)
+fault("gguf-string-beyond", "engine/gguf/gguf_parse.c",
+      "if (p->in.failed || length > cursor_remaining(&p->in))", "if (p->in.failed)",
+      "strings may run beyond the file", *G)
+fault("gguf-array-unchecked", "engine/gguf/gguf_parse.c",
+      "if (count > cursor_remaining(&p->in) / element_bytes)", "if (count > UINT32_MAX)",
+      "arrays may claim more than the file holds", *G)
+fault("cursor-one-more", "engine/base/cursor.c",
+      "if (c->failed || count > cursor_remaining(c)) {", "if (c->failed || count > cursor_remaining(c) + 1) {",
+      "one byte behind the file may be read", "engine_base", *G)
+
+# --- model numbers ------------------------------------------------------------------------------------
+R = ("engine_rope_keys", "engine_logits")
+fault("rope-no-type-is-none", "engine/model/config.c",
+      'if (lookup == GGUF_MISSING || gguf_string_equals(type, "linear"))\n        rope->scaling = WEFT_ROPE_SCALING_LINEAR;',
+      'if (lookup == GGUF_MISSING)\n        rope->scaling = WEFT_ROPE_SCALING_NONE;\n'
+      '    else if (gguf_string_equals(type, "linear"))\n        rope->scaling = WEFT_ROPE_SCALING_LINEAR;',
+      "a factor without a type is ignored", *R)
+fault("rope-scale-linear-ignored", "engine/model/config.c",
+      'read_float(reader, "rope.scaling.factor", old_name);', 'read_float(reader, "rope.scaling.factor", 0);',
+      "the old key scale_linear is ignored", *R)
+fault("rope-attn-factor-replaces", "engine/model/config.c",
+      "return replaced * multiplied;", "return multiplied;",
+      "attn_factor replaces YaRN's own factor", *R)
+fault("rope-original-context-ignored", "engine/model/config.c",
+      'read_int(reader, "rope.scaling.original_context_length", config->trained_context);', "config->trained_context;",
+      "the original context of files is ignored", *R)
+fault("rope-betas-ignored", "engine/model/config.c",
+      'rope->beta_fast = read_float(reader, "rope.scaling.yarn_beta_fast", 0);', "",
+      "beta_fast of files is ignored", *R)
+fault("rope-low-factor-ignored", "engine/model/config.c",
+      'rope->low_freq_factor = read_float(reader, "rope.scaling.low_freq_factor", 0);', "",
+      "low_freq_factor of files is ignored", *R)
+fault("window-ignored", "engine/model/config.c",
+      'config->window = read_int(&reader, "attention.sliding_window", 0);', "",
+      "the sliding window of files is ignored", "engine_logits")
+fault("eps-default", "engine/model/config.c",
+      'read_float(&reader, "attention.layer_norm_rms_epsilon", 1e-5f);', "1e-3f;",
+      "the norms' epsilon of files is ignored", "engine_logits")
+fault("formats-unchecked", "engine/model/weights.c",
+      "    if (!check_formats(file, err))\n        return false;\n", "",
+      "formats without kernels are not refused by name", "engine_refuse")
+
+# --- sessions -----------------------------------------------------------------------------------------
+S = ("engine_session", "engine_passes", "engine_failed_pass", "engine_sampling", "engine_generate")
+fault("failed-pass-keeps-logits", "engine/session/pass.c",
+      "        for (int32_t n = 0; n < count; n++)\n            if (f.outputs->taken[n])\n"
+      "                session_drop_logits(feeds[n].session);\n        trim_all(feeds, count);\n        return false;",
+      "        return false;",
+      "a failed pass keeps pages and logits", "engine_failed_pass", *S)
+fault("failed-pass-keeps-tokens", "engine/session/pass.c",
+      "    if (!free_rows(&f, feeds, count, err) ||", "    commit(&f, feeds, count);\n    if (!free_rows(&f, feeds, count, err) ||",
+      "tokens are in the timeline before their pass", "engine_failed_pass", *S)
+fault("decodes-wait", "engine/session/pass.c",
+      "taken[n] = feeds[n].count - feeds[n].done == 1;", "taken[n] = 0;",
+      "sessions that wait for one token get none", *S)
+fault("slots-of-the-next-page", "engine/session/pass.c",
+      "in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;",
+      "in->slots[row] = page * ENGINE_PAGE_TOKENS + (position + 1) % ENGINE_PAGE_TOKENS;",
+      "keys are written one slot too far", *S)
+fault("penalty-window-short", "engine/session/sample.c",
+      "params.history = session->ids + session->length - window;\n    params.history_len = window;",
+      "params.history = session->ids + session->length - window + 1;\n    params.history_len = window - 1;",
+      "the penalties miss the farthest token of their window", "engine_sampling")
+fault("penalty-window-default", "engine/session/sample.c",
+      "draw->sampling->penalty_window : 64;", "draw->sampling->penalty_window : 63;",
+      "the usual window is one short", "engine_sampling")
+fault("step-not-set", "engine/session/generate.c",
+      "    sampling.params.step = (uint64_t)g->session->length;\n", "",
+      "all draws of a generation have one number", "engine_sampling")
+fault("end-ignored", "engine/session/generate.c",
+      "if (t && !g->wish->ignore_end && tokenizer_is_end(t, *token)) {", "if (false) {",
+      "generation goes on behind the end", *S, "engine_demo")
+fault("limit-one-more", "engine/session/generate.c",
+      "g->result->generated_tokens >= g->wish->max_tokens)", "g->result->generated_tokens > g->wish->max_tokens)",
+      "one token more than wanted", *S)
+fault("reuse-one-too-many", "engine/session/session.c",
+      "session->ids[common] == ids[common])\n        common++;\n    return common;",
+      "session->ids[common] == ids[common])\n        common++;\n    return common + (common < session->length && common < count);",
+      "a session keeps the first token that differs", *S)
+fault("truncate-keeps-logits", "engine/session/session.c",
+      "        session->length = length;\n        session_drop_logits(session);\n", "        session->length = length;\n",
+      "logits stay when their token goes", *S)
+fault("shared-page-written", "engine/session/session.c",
+      "page_pool_shared(pool, session->page_table[last]);", "false;",
+      "a fork writes into a page that both hold", *S)
+fault("page-given-twice", "engine/cache/page_pool.c",
+      "if (--pool->holders[page] == 0)", "if (--pool->holders[page] >= 0)",
+      "a shared page is free when one lets it go", *S)
+fault("stop-order", "engine/session/stop_filter.c",
+      "if (end < first.end || (end == first.end && start < first.start))", "if (end != first.end)",
+      "the last stop string of the list wins", "engine_stop_filter")
+fault("stop-partial-released", "engine/session/stop_filter.c",
+      "keep = partial > keep ? partial : keep;", "keep = partial;",
+      "the beginning of a stop string is released", "engine_stop_filter")
+
+# --- program ------------------------------------------------------------------------------------------
+fault("transcript-drops-system", "cli/transcript.c",
+      'strcmp(t->messages[0].role, "system") == 0 ? 1 : 0;', 'strcmp(t->messages[0].role, "sys") == 0 ? 1 : 0;',
+      "the system message is dropped with the oldest turn", "cli_transcript", "cli_chat")
+fault("transcript-never-drops", "cli/transcript.c",
+      "bool last = wanted == CLI_TRANSCRIPT_KEEP || from + 2 >= t->count;", "bool last = true;",
+      "nothing is dropped from a full context", "cli_transcript", "cli_chat")
+fault("wrap-off", "cli/wrap.c",
+      "return size.ws_col - 1;", "return 0;", "words break at the terminal's edge", "cli_chat")
+fault("wrap-forgets-word", "cli/wrap.c",
+      "    fwrite(wrap->word, 1, wrap->word_bytes, stdout);\n", "",
+      "the beginning of a wrapped word is lost", "cli_chat")
+fault("tokenize-c1-raw", "cli/tokenize.c",
+      "return length <= bytes && text_is_printable(text, length) ? length : 0;", "return length <= bytes ? length : 0;",
+      "control characters of pieces reach the terminal", "cli_commands")
+fault("no-limit-refused", "cli/options.c",
+      'cli_int32(self, "-n", text, -1, INT32_MAX, value)', 'cli_int32(self, "-n", text, 0, INT32_MAX, value)',
+      "-n -1 is refused", "cli_commands")
+fault("nearest-first", "cli/next_option.c",
+      "    if (distance(word, name) < kept)", "    if (distance(word, name) <= kept + 20)",
+      "any option is proposed for a mistyped one", "cli_refuse")
+fault("perplexity-first-half", "cli/perplexity.c",
+      "for (int32_t i = from > first ? from : first;", "for (int32_t i = from;",
+      "tokens without context count", "cli_perplexity")
+fault("perplexity-other-divergence", "cli/perplexity.c",
+      "sum += exp(log_p) * (log_p - log_q);", "sum += exp(log_q) * (log_q - log_p);",
+      "the divergence is that of the other from the model", "cli_perplexity")
+fault("perplexity-percentile", "cli/perplexity.c",
+      "percentile(run->divergence, run->scored, 0.99)", "percentile(run->divergence, run->scored, 0.9)",
+      "the 99th percentile is the 90th", "cli_perplexity")
+fault("bench-depth-ignored", "cli/bench/bench_model.c",
+      "engine_session_truncate(r->sessions[s], wish->depth);", "",
+      "generation is measured behind the prompt at any depth", "cli_bench")
+fault("context-not-warned", "cli/sampling.c",
+      "if (run.context_tokens <= info.trained_context)", "if (true)",
+      "no warning of contexts beyond the trained one", "cli_chat")
+
+# --- attention ----------------------------------------------------------------------------------------
+A = ("kernels_golden_attention", "weft-check --op attention --cases 20")
+fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
+      "own - mask->window + 1 : 0", "own - mask->window : 0",
+      "windows are one key wider", *A)
+fault("causal-one-short", "src/kernels/attention/attention_kernel.h",
+      "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own + 1;", "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own;",
+      "a query does not see its own key", *A)
+fault("invariant-chunks-of-batch", "src/kernels/attention/attention_work.c",
+      "        return launch->chunk_keys;\n    int64_t keys = 0;",
+      "        return launch->chunk_keys + (launch->chunk_keys ? 64 * (lengths->num_seqs - 1) : 0);\n    int64_t keys = 0;",
+      "chunks of the batch-invariant mode depend on the batch", "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
+      "const int32_t tiles[] = {0, last > 0 ? last - 1 : 0, last};",
+      "const int32_t tiles[] = {last, last > 0 ? last - 1 : 0, last};",
+      "the first tile, which sees most of a full mask with a window, is not looked at",
+      "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("split-by-threads", "src/kernels/attention/attention_work.c",
+      "launch->kv.num_kv_heads, launch->target_tasks);", "launch->kv.num_kv_heads, launch->target_tasks + lengths->num_seqs);",
+      "the split of a sequence depends on the others", "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("queries-off", "src/kernels/attention/attention_simd.h",
+      "            q[i] *= scale;", "            q[i] *= scale * 1.000003f;",
+      "queries are off by 3e-6 of themselves", *A)
+fault("exp2-degree-short", "src/kernels/cpu/vf32_math.h",
+      "    vf32 p = vf32_set1(0x1.41fbbcp-13f);\n    p = vf32_fma(p, f, vf32_set1(0x1.5f3e54p-10f));",
+      "    vf32 p = vf32_set1(0x1.5f3e54p-10f);",
+      "the polynomial of exp2 lacks its last degree", "kernels_vector_math", *A, "kernels_golden_ops")
+fault("softcap-after-mask", "src/kernels/attention/attention_simd.h",
+      "vf32_set1(s->call->softcap * LOG2E)", "vf32_set1(s->call->softcap)",
+      "the soft-cap is in other units than the scores", *A)
+fault("sum-not-shrunk", "src/kernels/attention/attention_simd.h",
+      "s->sum[row] = s->sum[row] * shrink + vf32_sum(total);", "s->sum[row] = s->sum[row] + vf32_sum(total);",
+      "the running sum is not rescaled", *A)
+fault("page-walk-head-offset", "src/kernels/attention/attention_simd.h",
+      "c->slot * c->token_stride + c->head_offset;", "c->slot * c->token_stride;",
+      "all heads read the keys of the first", *A)
+
+# --- linear -------------------------------------------------------------------------------------------
+L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
+fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512vnni.c",
+      "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
+      "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",
+      "panels ignore rows of the batch from 48 on", *L)
+fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512vnni.c",
+      "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
+      "a second tile of the batch is left out", *L)
+fault("f32-second-tile", "src/kernels/linear/linear_f32_gemm.h",
+      "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
+      "a second tile of the batch is left out", *L)
+fault("f32-one-sum", "src/kernels/linear/linear_f32_gemm.h",
+      "        p->acc[at + c][v] = vf32_add(p->acc[at + c][v], acc[c][v]);",
+      "        p->acc[at + c][v] = vf32_add(p->acc[at + c][v], vf32_mul(acc[c][v], vf32_set1(1.0000003f)));",
+      "sums of chunks are off by 5 units in the last place", *L)
+fault("f32-no-fold", "src/kernels/linear/linear_f32_gemm.h",
+      "        if (k > 0 && k % WEFT__F32_FOLD == 0)", "        if (k > 0 && k == WEFT__F32_FOLD * 1000)",
+      "long rows keep one sum", *L)
+fault("tiny-groups-are-zero", "src/kernels/linear/linear_round.h",
+      "largest >= 0x1p-120f", "largest >= 0x1p-100f",
+      "groups below 2^-100 are rounded to 0", "weft-check --op round --cases 20", *L)
+fault("rounded-scale-of-126", "src/kernels/linear/linear_round.h",
+      "? 127.0f / largest", "? 126.0f / largest",
+      "activations are rounded to 126 steps", "weft-check --op round --cases 20", *L)
+fault("q4-k-minimum-added", "src/kernels/linear/linear_gemm_avx512vnni.c",
+      "_mm512_fnmadd_ps(p->minimum[group][half]", "_mm512_fmadd_ps(p->minimum[group][half]",
+      "the minimum of Q4_K is added", *L)
+fault("q4-k-high-scales", "src/formats/q4_k.h",
+      "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j] >> 6) << 4);", "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j - 4] >> 6) << 4);",
+      "the upper minima of Q4_K take bits of the scales", "kernels_golden_dequant", *L)
+
+# --- the other operations -----------------------------------------------------------------------------
+O = ("kernels_golden_ops",)
+fault("norm-squares-in-f32", "src/kernels/norm/norm_simd.h",
+      "            total[j] = vf64_fma(wide, wide, total[j]);",
+      "            total[j] = vf64_widen(vf64_narrow(vf64_fma(wide, wide, total[j])));",
+      "the norm's squares are summed in f32", *O, "weft-check --op norm --cases 20")
+fault("norm-no-eps", "src/kernels/norm/norm_simd.h",
+      "double exact = 1 / sqrt(mean_square + launch->eps);", "double exact = 1 / sqrt(mean_square);",
+      "RMSNorm forgets epsilon", *O, "weft-check --op norm --cases 20")
+fault("norm-wide-rows", "src/kernels/norm/norm_simd.h",
+      "    if (!(exact >= FLT_MIN && exact <= FLT_MAX)) {", "    if (false) {",
+      "rows near the ends of f32 overflow", "api_norm", "weft-check --op norm --cases 20")
+fault("softmax-not-shifted", "src/kernels/softmax/softmax_simd.h",
+      "vf32_set1(-most * half)", "vf32_set1(-most * half * 0.999f)",
+      "softmax subtracts less than the largest", *O, "api_softmax", "weft-check --op softmax --cases 20")
+fault("softmax-without-half", "src/kernels/softmax/softmax_simd.h",
+      "half = fabsf(scale) < 1 ? 0.5f : 1;", "half = 1;",
+      "a row from end to end of f32 overflows", "api_softmax", "weft-check --op softmax --cases 20")
+fault("gelu-tail", "src/kernels/activation/activation_simd.h",
+      "vf32_set1(-0.5f))))", "vf32_set1(-0.4999f))))",
+      "the tail of GELU is off by 1e-4", *O, "weft-check --op activation --cases 20")
+fault("gated-without-up", "src/kernels/activation/activation_simd.h",
+      "value = vf32_mul(value, vf32_load_n(up + i, n));", "value = vf32_mul(value, vf32_load_n(x + i, n));",
+      "the gate multiplies itself", *O, "weft-check --op activation --cases 20")
+fault("rope-wrong-turn", "src/kernels/rope/rope_simd.h",
+      "y[i + 1] = b * cosine + a * sine;", "y[i + 1] = b * cosine - a * sine;",
+      "pairs at the end of a head turn the wrong way", "weft-check --op rope --cases 20", *O)
+fault("rope-yarn-ramp", "src/kernels/rope/rope_frequencies.c",
+      "double low = floor(", "double low = ceil(",
+      "YaRN's ramp begins a pair late", "weft-check --op rope --cases 20", "api_rope", *O)
+fault("rope-llama3-default", "src/kernels/rope/rope_frequencies.c",
+      "or_default(params->high_freq_factor, 4)", "or_default(params->high_freq_factor, 8)",
+      "llama3's usual upper factor is 8", "weft-check --op rope --cases 20", "api_rope")
+fault("rope-yarn-magnitude", "src/kernels/rope/rope_frequencies.c",
+      "return (float)(0.1 * log(params->factor) + 1);", "return 1;",
+      "YaRN's own factor is 1", "weft-check --op rope --cases 20", "api_rope", "engine_logits")
+fault("kv-page-stride", "src/backend/cpu/cpu_kv.c",
+      "        .page_stride = plane->page_stride,", "        .page_stride = plane->token_stride * 0 + plane->head_stride * 0 + dim,",
+      "append ignores the page stride", "weft-check --op kv --cases 20")
+fault("kv-turned-past-rotary", "src/kernels/kv/kv_append.c",
+      "memcpy(turned + rotary_dim, key + rotary_dim,", "memcpy(turned + rotary_dim, key,",
+      "what is behind the rotary part is its beginning", "weft-check --op kv --cases 20")
+fault("embedding-next-row", "src/kernels/embedding/embedding_ref.c",
+      "args->ids[token] * args->table_stride_bytes;", "(args->ids[token] ? args->ids[token] - 1 : 0) * args->table_stride_bytes;",
+      "a token is looked up as the one before it", "api_embedding", "weft-check --op embedding --cases 20")
+
+# --- sampling -----------------------------------------------------------------------------------------
+P = ("weft-check --op sample --cases 20", "api_sample", "kernels_sample_uniform")
+fault("penalty-presence-per-count", "src/kernels/sample/sample_steps.c",
+      "own - (float)count * params->frequency_penalty - params->presence_penalty;",
+      "own - (float)count * (params->frequency_penalty + params->presence_penalty);",
+      "the presence penalty counts occurrences", *P)
+fault("penalty-repetition-negative", "src/kernels/sample/sample_steps.c",
+      "float own = logit > 0 ? logit / repetition : logit * repetition;", "float own = logit / repetition;",
+      "the repetition penalty favours negative logits", *P)
+fault("penalty-at-most-once", "src/kernels/sample/sample_steps.c",
+      "        scratch->counts[history[i]]++;", "        scratch->counts[history[i]] = 1;",
+      "occurrences are not counted", *P)
+fault("seed-low-half", "src/kernels/sample/sample_steps.c",
+      "key1 = (uint32_t)(seed >> 32);", "key1 = (uint32_t)(seed >> 63);",
+      "half of the seed is lost", *P)
+fault("philox-nine-rounds", "src/kernels/sample/sample_steps.c",
+      "round < 10", "round < 9", "the random numbers are those of nine rounds", *P)
+fault("top-p-of-all", "src/kernels/sample/sample_select.c",
+      "double sum = has_top_k(row) ? 0 : row->sum;", "double sum = row->sum;",
+      "top-p counts what top-k cut", *P)
+fault("argmax-last-of-equals", "src/kernels/sample/sample_select.c",
+      "return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);",
+      "return logits[a] > logits[b] || (logits[a] == logits[b] && a > b);",
+      "of equal logits the higher id is the likelier", *P)
+fault("min-p-cut", "src/kernels/sample/sample_select.c",
+      "weights[ids[i]] >= row->params->min_p) {", "weights[ids[i]] >= row->params->min_p * 0.98f) {",
+      "min-p is 2 % too low", *P)
+
+# --- plans and threads --------------------------------------------------------------------------------
+fault("workspace-short", "src/plan/plan_attention.c",
+      "!weft__mul_i64(launch->max_slots, states, &partial) ||", "!weft__mul_i64(launch->max_slots - (launch->max_slots > 0), states, &partial) ||",
+      "the workspace lacks a partial tile", "plan_plan_attention", *A)
+fault("pool-wakes-nobody", "src/backend/cpu/cpu_pool.c",
+      "    pthread_cond_broadcast(&pool->wake);\n    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
+      "    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
+      "sleeping workers are not woken: the caller does everything", "backend_pool", "engine_threads")
+fault("pool-workers-leave", "src/backend/cpu/cpu_pool.c",
+      "    struct worker *worker = opaque;\n", "    struct worker *worker = opaque;\n    if (worker->number > 1)\n        return NULL;\n",
+      "workers beyond the first leave at once", "backend_pool", "engine_threads")

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Plants faults, one at a time, in a scratch copy of the tree, and shows which test kills each.
+
+    mutants.py                    plant all of them
+    mutants.py --only REGEX       those whose name or file matches
+    mutants.py --stale            only say which faults no longer fit the sources
+    mutants.py --table docs/mutants.md    write the table of what killed what into the document
+
+A fault is a file, a text that must stand in it exactly once, and what it is exchanged for (faults.py). The
+copy is configured once with the preset `dev` and built incrementally, only the programs that the fault's
+tests need. The tests run in their order until one fails: that one has killed the fault. A fault that all
+of them survive, does not build or does not fit any more makes the exit status 1.
+
+Before anything is planted every test runs once on the sound copy; one that fails there shows nothing and
+is left out, and the exit status is 1.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import faults  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BEGIN, END = "<!-- table of mutants -->", "<!-- end of table -->"
+TEST_SECONDS = 300  # a test that takes longer hangs, which is a failure
+
+
+def copy_tree(tree):
+    """The tracked and new files as they are now; what is equal keeps its time, so that builds stay small."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard"],
+                            capture_output=True, check=True).stdout.decode().split("\0")
+    wanted = {path for path in listed if path and os.path.exists(os.path.join(ROOT, path))}
+    for path in wanted:
+        source, copy = os.path.join(ROOT, path), os.path.join(tree, path)
+        if os.path.exists(copy) and open(source, "rb").read() == open(copy, "rb").read():
+            continue
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        shutil.copy(source, copy)
+    for folder, _, names in os.walk(tree):
+        if os.path.relpath(folder, tree).split(os.sep)[0] in ("build", ".git"):
+            continue
+        for name in names:
+            if os.path.relpath(os.path.join(folder, name), tree) not in wanted:
+                os.remove(os.path.join(folder, name))
+
+
+def target_of(test):
+    return ["weft-check"] if test.startswith("weft-check") else \
+        [f"test_{test}"] + (["weft_cli"] if test.startswith("cli_") else [])
+
+
+class Tree:
+    def __init__(self, path, runner):
+        self.path, self.runner = path, runner
+        self.build_dir = os.path.join(path, "build", "dev")
+
+    def run(self, command, seconds=None):
+        """Exit status, and the output; a command that takes too long has failed."""
+        try:
+            done = subprocess.run(self.runner + command, cwd=self.path, timeout=seconds, check=False,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except subprocess.TimeoutExpired:
+            return 124, "took too long"
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def configure(self):
+        status, text = self.run(["cmake", "--preset", "dev", "-DWEFT_WERROR=OFF"])
+        if status:
+            sys.exit(f"mutants: the copy cannot be configured:\n{text}")
+
+    def build(self, tests):
+        targets = sorted({target for test in tests for target in target_of(test)})
+        return self.run(["cmake", "--build", self.build_dir, "--parallel", "2", "--target", *targets])
+
+    def passes(self, test):
+        if test.startswith("weft-check"):
+            command = [os.path.join(self.build_dir, "weft-check"), "--seed", "1", *test.split()[1:]]
+        else:
+            command = ["ctest", "--test-dir", self.build_dir, "-R", f"^{test}$", "--no-tests=error"]
+        return self.run(command, TEST_SECONDS)[0] == 0
+
+
+def fits(fault, root):
+    path = os.path.join(root, fault.file)
+    return os.path.exists(path) and open(path, encoding="utf-8").read().count(fault.old) == 1
+
+
+def plant(tree, fault, unsound):
+    """Returns the test that killed the fault, or None and why there is none."""
+    path = os.path.join(tree.path, fault.file)
+    sound = open(path, encoding="utf-8").read()
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(sound.replace(fault.old, fault.new))
+        status, text = tree.build(fault.tests)
+        if status:
+            return None, "does not build:\n" + "\n".join(
+                line for line in text.splitlines() if "error" in line)
+        for test in fault.tests:
+            if test not in unsound and not tree.passes(test):
+                return test, ""
+        return None, "survived"
+    finally:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(sound)
+
+
+def write_table(path, rows):
+    """Rows of faults that were planted replace those of the same name; others stay."""
+    text = open(path, encoding="utf-8").read()
+    head, rest = text.split(BEGIN)
+    old, tail = rest.split(END)
+    known = {line.split("|")[1].strip(): line for line in old.splitlines() if line.startswith("| ")}
+    known.update({fault.name: f"| {fault.name} | `{fault.file}` | {fault.what} | `{killer}` |"
+                  for fault, killer in rows})
+    lines = ["| fault | file | what is wrong then | killed by |", "|---|---|---|---|"]
+    lines += [known[fault.name] for fault in faults.FAULTS if fault.name in known]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{head}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{tail}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="a regular expression for names or files of faults")
+    parser.add_argument("--stale", action="store_true", help="only say which faults no longer fit")
+    parser.add_argument("--tree", default=os.path.join(ROOT, "build", "mutants"), help="the scratch copy")
+    parser.add_argument("--table", help="a document whose table is written anew")
+    parser.add_argument("--runner", default="", help="a command that each build and test is started with")
+    options = parser.parse_args()
+
+    wanted = [f for f in faults.FAULTS if re.search(options.only, f"{f.name} {f.file}")]
+    stale = [f for f in wanted if not fits(f, ROOT)]
+    for fault in stale:
+        print(f"{fault.name}: its text does not stand once in {fault.file}")
+    names = [f.name for f in faults.FAULTS]
+    if len(set(names)) != len(names):
+        sys.exit("mutants: two faults have one name")
+    if options.stale:
+        return bool(stale)
+
+    wanted = [f for f in wanted if f not in stale]
+    copy_tree(options.tree)
+    tree = Tree(options.tree, options.runner.split())
+    tree.configure()
+    tests = sorted({test for fault in wanted for test in fault.tests})
+    status, text = tree.build(tests)
+    if status:
+        sys.exit(f"mutants: the sound copy does not build:\n{text[-4000:]}")
+    unsound = [test for test in tests if not tree.passes(test)]
+    for test in unsound:
+        print(f"{test} fails without a fault and is left out", flush=True)
+    killed, alive = [], 0
+    for fault in wanted:
+        begun = time.monotonic()
+        killer, why = plant(tree, fault, unsound)
+        print(f"{fault.name:44} {killer or why}  ({time.monotonic() - begun:.0f} s)", flush=True)
+        if killer:
+            killed.append((fault, killer))
+        else:
+            alive += 1
+    if options.table:
+        write_table(options.table, killed)
+    print(f"{len(killed)} killed, {alive} not, {len(stale)} do not fit")
+    return bool(alive or stale or unsound)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
