@@ -19,7 +19,7 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
     return kernel->weight == wanted->weight && kernel->acts == wanted->acts &&
-           (!wanted->planes || row->level == WEFT__ISA_ref);
+           (!wanted->planes || kernel->planes);
 }
 
 static bool is_quantised(weft_dtype dtype)

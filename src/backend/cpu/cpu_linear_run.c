@@ -106,6 +106,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
     const struct weft__linear_part_launch *launch = &work->launch->parts[p];
     bool staged = work->launch->staged;
     struct weft__linear_call call = {
+        .dtype = part->weight_dtype,
         .weight = args->weight,
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,

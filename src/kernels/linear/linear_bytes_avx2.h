@@ -11,7 +11,7 @@
 
 typedef __m256i weft__bytes32;
 
-WEFT__INLINE float weft__half(const unsigned char *p)
+WEFT__INLINE float weft__half(const void *p)
 {
     uint16_t half;
     memcpy(&half, p, sizeof half);
@@ -56,6 +56,69 @@ WEFT__INLINE weft__bytes32 weft__bytes32_or(weft__bytes32 a, weft__bytes32 b)
 WEFT__INLINE weft__bytes32 weft__bytes32_minus(weft__bytes32 a, int8_t b)
 {
     return _mm256_sub_epi8(a, _mm256_set1_epi8(b));
+}
+
+WEFT__INLINE weft__bytes32 weft__bytes32_plus(weft__bytes32 a, weft__bytes32 b)
+{
+    return _mm256_add_epi8(a, b);
+}
+
+WEFT__INLINE weft__bytes32 weft__bytes32_and(weft__bytes32 a, uint8_t b)
+{
+    return _mm256_and_si256(a, _mm256_set1_epi8((char)b));
+}
+
+WEFT__INLINE weft__bytes32 weft__bytes32_flip(weft__bytes32 a, uint8_t b)
+{
+    return _mm256_xor_si256(a, _mm256_set1_epi8((char)b));
+}
+
+WEFT__INLINE void weft__bytes32_store(uint8_t *p, weft__bytes32 a)
+{
+    _mm256_storeu_si256((__m256i *)p, a);
+}
+
+// Byte i is 255 where bit i is set.
+WEFT__INLINE weft__bytes32 weft__bytes32_of_bits(uint32_t bits)
+{
+    const __m256i byte =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
+}
+
+// Byte i is 255 where bit j of p[i] is set.
+WEFT__INLINE weft__bytes32 weft__bytes32_plane(const uint8_t *p, int j)
+{
+    __m256i bit = _mm256_set1_epi8((char)(1 << j));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(weft__bytes32_load(p), bit), bit);
+}
+
+// p[i] >> shift & mask, mask below 2^(8 - shift).
+WEFT__INLINE weft__bytes32 weft__bytes32_field(const uint8_t *p, int shift, uint8_t mask)
+{
+    __m256i q = _mm256_srl_epi16(weft__bytes32_load(p), _mm_cvtsi32_si128(shift));
+    return weft__bytes32_and(q, mask);
+}
+
+// table[i] of every byte i below 16.
+WEFT__INLINE weft__bytes32 weft__bytes32_lookup(const int8_t table[16], weft__bytes32 i)
+{
+    __m128i entries = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), i);
+}
+
+// -a where the mask is 255, a where it is 0.
+WEFT__INLINE weft__bytes32 weft__bytes32_negate(weft__bytes32 a, weft__bytes32 mask)
+{
+    return _mm256_sub_epi8(_mm256_xor_si256(a, mask), mask);
+}
+
+// The second and third of four eights change places.
+WEFT__INLINE weft__bytes32 weft__bytes32_middle(weft__bytes32 a)
+{
+    return _mm256_permute4x64_epi64(a, 0xd8);
 }
 
 #endif

@@ -293,6 +293,13 @@ static void check_invariance(struct check_case *c, const struct problem *p, cons
         check_fail(c, "row %d of the batch differs from the same row alone", m);
 }
 
+static void reference_name(const struct weft__linear_kernel *kernel, enum weft__linear_acts acts,
+                           char name[64])
+{
+    snprintf(name, 64, "linear_%s_%s_ref", weft_dtype_name(kernel->weight),
+             acts == WEFT__ACTS_q8 ? "q8" : "f32");
+}
+
 // Holds row m of the batch, whose activations were rounded, against the exact result: each may be wrong
 // by half a step of its group. How far they are, over sum |w||x|, is the kernel's distance.
 static void check_rounding(struct check_case *c, const struct problem *p, const float *got,
@@ -301,8 +308,7 @@ static void check_rounding(struct check_case *c, const struct problem *p, const 
     char exact[64];
     struct problem q = *p;
     double alpha = p->args.alpha != 0 ? fabs(p->args.alpha) : 1;
-    const char *isa = strrchr(c->kernel->name, '_');
-    snprintf(exact, sizeof exact, "%.*sf32_ref", (int)(isa - c->kernel->name) - 2, c->kernel->name);
+    reference_name((const void *)c->kernel, WEFT__ACTS_f32, exact);
     q.desc.flags |= WEFT_LINEAR_EXACT;
     const float *want = run(c, q, exact, m, 1);
     for (int64_t row = 0; row < p->desc.rows && !c->failed; row++) {
@@ -345,7 +351,8 @@ void weft__linear_check(struct check_case *c)
     }
     struct problem p = draw(c);
     const float *got = run(c, p, c->kernel->name, 0, p.args.batch);
-    const float *want = run(c, p, check_reference(c, reference), 0, p.args.batch);
+    reference_name(kernel, kernel->acts, reference);
+    const float *want = run(c, p, reference, 0, p.args.batch);
     for (int32_t m = 0; m < p.args.batch; m++)
         for (int64_t row = 0; row < p.desc.rows && !c->failed; row++) {
             int64_t at = m * p.args.y_stride + row;

@@ -9,5 +9,6 @@ weft__linear_fn weft__linear_gemm_Q8_0_avx2;
 weft__linear_fn weft__linear_gemm_Q4_0_avx2;
 weft__linear_fn weft__linear_gemm_Q4_K_avx2;
 weft__linear_fn weft__linear_gemm_Q6_K_avx2;
+weft__linear_fn weft__linear_gemm_any_avx2;
 
 #endif

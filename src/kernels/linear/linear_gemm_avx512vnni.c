@@ -6,6 +6,7 @@
 //      w[quad][half]     16 rows x 4 columns as unsigned bytes
 //      scale[group][half], minimum likewise: 16 rows
 //      acc[column][half] 16 rows of f32, kept over the chunks
+#include "src/kernels/linear/linear_any.h"
 #include "src/kernels/linear/linear_vnni_avx512.h"
 
 enum {
@@ -19,7 +20,7 @@ enum {
 struct panel {
     __m512i w[CHUNK / 4][2];
     __m512 scale[CHUNK / 16][2];
-    __m512 minimum[CHUNK / 32][2];
+    __m512 minimum[CHUNK / 16][2];
     __m512 acc[TILE_COLS][2];
     __m512 total[TILE_COLS][2]; // of FOLD chunks at a time, where there are more
 };
@@ -35,6 +36,7 @@ struct format {
     int bytes128;     // of 128 columns
     bool minimum;
     int offset_shift; // weights are 8 << offset_shift (group 16: 32 << offset_shift) too large
+    const struct weft__any_format *any; // instead of unpack and unpack_scales
 };
 
 WEFT__INLINE void turn_i32(__m512i v[16])
@@ -150,6 +152,49 @@ WEFT__INLINE void unpack_scales_q6_k(struct panel *p, const unsigned char *const
     }
 }
 
+// A piece of 16 rows of any format, as half of the columns [at, at + n) of the panel.
+WEFT__INLINE void decode_pieces(struct panel *p, const struct weft__piece pieces[16], int64_t at,
+                                int n, int half, struct format f)
+{
+    for (int i = 0; i < n; i += 64) {
+        __m512i v[16];
+        for (int r = 0; r < 16; r++)
+            v[r] = _mm512_load_si512(pieces[r].q + i);
+        turn_i32(v);
+        for (int q = 0; q < 16; q++)
+            p->w[(at + i) / 4 + q][half] = v[q];
+    }
+    const int step = f.group / 16;
+    __m512 scale[16], minimum[16];
+    for (int r = 0; r < 16; r++) {
+        scale[r] = _mm512_loadu_ps(pieces[r].scale);
+        minimum[r] = _mm512_loadu_ps(pieces[r].minimum);
+    }
+    vf32_transpose(scale);
+    if (f.minimum)
+        vf32_transpose(minimum);
+    for (int i = 0; i < 16; i += step) {
+        p->scale[(at / 16 + i) / step][half] = scale[i];
+        if (f.minimum)
+            p->minimum[(at / 16 + i) / step][half] = minimum[i];
+    }
+}
+
+WEFT__INLINE void decode_panel_any(struct panel *p, const struct weft__linear_call *call,
+                                   int64_t row, int64_t last, int64_t k, struct format f)
+{
+    for (int half = 0; half < 2; half++)
+        for (int64_t i = 0; i < CHUNK && k + i < call->cols; i += WEFT__PIECE) {
+            struct weft__piece pieces[16];
+            int n = weft__piece_columns(call, k + i);
+            for (int r = 0; r < 16; r++) {
+                int64_t at = row + 16 * half + r < last ? row + 16 * half + r : last;
+                f.any->expand(call, at, k + i, n, &pieces[r]);
+            }
+            decode_pieces(p, pieces, i, (n + 63) / 64 * 64, half, f);
+        }
+}
+
 // Decodes columns [k, k + CHUNK) of 32 rows; rows past the last repeat it and are not stored.
 WEFT__INLINE void decode_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
                                int64_t last, int64_t k, struct format f)
@@ -216,7 +261,11 @@ WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, in
         __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[c][half]), p->scale[group][half]);
         acc[c][half] =
             _mm512_fmadd_ps(scaled, _mm512_set1_ps(scale[c][group * f.group / 32]), acc[c][half]);
-        if (f.minimum) {
+        if (f.minimum && f.group == 16) {
+            float x = (float)sum[c][group] * (scale[c][group / 2] * (1.0f / 32)); // of -32 times
+            acc[c][half] =
+                _mm512_fmadd_ps(p->minimum[group][half], _mm512_set1_ps(x), acc[c][half]);
+        } else if (f.minimum) {
             float x;
             memcpy(&x, &sum[c][group], sizeof x);
             acc[c][half] =
@@ -241,9 +290,9 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *ac
         struct weft__rounded_row x = weft__rounded_row(acts, m);
         q[c] = x.q + k;
         scale[c] = x.scale + k / 32;
-        sum[c] = f.minimum       ? (const int32_t *)(const void *)(x.scaled + k / 32)
-                 : f.group == 16 ? x.sum16 + k / 16
-                                 : x.sum32 + k / 32;
+        sum[c] = f.minimum && f.group == 32 ? (const int32_t *)(const void *)(x.scaled + k / 32)
+                 : f.group == 16            ? x.sum16 + k / 16
+                                            : x.sum32 + k / 32;
         acc[c][0] = acc[c][1] = _mm512_setzero_ps();
     }
     for (int c = 0; c < cols; c++)
@@ -304,7 +353,10 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         // The activations are padded with zeros to a whole number of 128 columns.
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
         int32_t c = 0;
-        decode_panel(&p, call, row, row1 - 1, k, f);
+        if (f.any)
+            decode_panel_any(&p, call, row, row1 - 1, k, f);
+        else
+            decode_panel(&p, call, row, row1 - 1, k, f);
         for (; c + 4 < cols; c += 6)
             multiply_chunk(&p, &call->acts, col + c, last, c, k, columns, 6, f);
         for (; c < cols; c += 2)
@@ -344,7 +396,31 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         multiply(call, row0, row1, f);                                                             \
     }
 
-LINEAR_GEMM(Q8_0, unpack_q8_0, unpack_scales_q8_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 136, false, 4)
-LINEAR_GEMM(Q4_0, unpack_q4_0, unpack_scales_q4_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 72, false, 0)
-LINEAR_GEMM(Q4_K, unpack_q4_k, unpack_scales_q4_k, {0, 1, 4, 5, 2, 3, 6, 7}, 32, 72, true, 0)
-LINEAR_GEMM(Q6_K, unpack_q6_k, unpack_scales_q6_k, {0, 1, 2, 3, 4, 5, 6, 7}, 16, 105, false, 0)
+LINEAR_GEMM(Q8_0, unpack_q8_0, unpack_scales_q8_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 136, false, 4,
+            NULL)
+LINEAR_GEMM(Q4_0, unpack_q4_0, unpack_scales_q4_0, {0, 4, 1, 5, 2, 6, 3, 7}, 32, 72, false, 0, NULL)
+LINEAR_GEMM(Q4_K, unpack_q4_k, unpack_scales_q4_k, {0, 1, 4, 5, 2, 3, 6, 7}, 32, 72, true, 0, NULL)
+LINEAR_GEMM(Q6_K, unpack_q6_k, unpack_scales_q6_k, {0, 1, 2, 3, 4, 5, 6, 7}, 16, 105, false, 0,
+            NULL)
+
+void weft__linear_gemm_any_avx512vnni(const struct weft__linear_call *call, int64_t row0,
+                                      int64_t row1)
+{
+    struct format f = {.place = {0, 1, 2, 3, 4, 5, 6, 7}};
+    f.any = weft__any_format_avx2(call->dtype);
+    bool minima = f.any->traits.minima != WEFT__NO_MINIMA;
+    // Constants of four functions.
+    if (!f.any->traits.sixteens && minima) {
+        f.group = 32, f.minimum = true;
+        multiply(call, row0, row1, f);
+    } else if (!f.any->traits.sixteens) {
+        f.group = 32, f.minimum = false, f.offset_shift = 4;
+        multiply(call, row0, row1, f);
+    } else if (minima) {
+        f.group = 16, f.minimum = true;
+        multiply(call, row0, row1, f);
+    } else {
+        f.group = 16, f.minimum = false, f.offset_shift = 2;
+        multiply(call, row0, row1, f);
+    }
+}

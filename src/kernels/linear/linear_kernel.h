@@ -26,6 +26,7 @@ struct weft__linear_planes {
 };
 
 struct weft__linear_call {
+    weft_dtype dtype; // of W
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
@@ -52,6 +53,7 @@ struct weft__linear_kernel {
     weft_dtype weight;
     enum weft__linear_acts acts;
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
+    bool planes;      // takes scales and biases beside the codes
     weft__linear_fn *run;
 };
 

@@ -12,6 +12,7 @@ weft__linear_fn weft__linear_gemm_Q8_0_avx512vnni;
 weft__linear_fn weft__linear_gemm_Q4_0_avx512vnni;
 weft__linear_fn weft__linear_gemm_Q4_K_avx512vnni;
 weft__linear_fn weft__linear_gemm_Q6_K_avx512vnni;
+weft__linear_fn weft__linear_gemm_any_avx512vnni;
 
 // Four sixteens of bytes that need not be aligned, in one register.
 static inline __m512i weft__vnni_load4(const void *a, const void *b, const void *c, const void *d)

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include "src/kernels/linear/linear_bytes_neon.h"
+
+#include "src/kernels/linear/linear_groups.h"
+
+WEFT__ANY_FORMATS(neon)
