@@ -82,8 +82,8 @@ static void every_byte_knows_where_it_comes_from(void **state)
         "{% set s %}a{{ x }}{% endset %}{{ s }}{{ s[:2] }}{{ [x, 'b'] | join('c') }}",
         "{% macro m(v) %}a{{ v }}{% endmacro %}{{ m(x) }}{{ m('b') }}{{ x | list | join('d') }}",
         "{{ x[::-1] }}{{ x | first }}{{ 'a%s' if false else 'a' }}{{ x * 2 }}{{ '{}a'.format(x) }}",
-        "{{ d | items | map('last') | join }}{{ d.values() | list | join('a') }}{% for k in d %}{{ "
-        "k }}{% endfor %}",
+        "{{ d | items | map('last') | join }}{{ d.values() | list | join('a') }}",
+        "{% for key in d %}{{ key }}{% endfor %}{{ d.keys() | join('a') }}",
         "{{ x | indent(1) }}{{ x.splitlines() | join('a') }}{{ x | upper }}{{ x.title() | upper }}",
     };
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {

@@ -106,7 +106,7 @@ static int read_story(int32_t ids[MOST_TOKENS], double *log_probs, const char *o
         double most = -INFINITY, sum = 0;
         assert_int_equal(fread(row, sizeof *row, VOCAB, file), VOCAB);
         for (int v = 0; v < VOCAB; v++)
-            most = fmax(most, row[v]);
+            most = row[v] > most ? row[v] : most; // gcc 12 for AArch64 fails on fmax here
         for (int v = 0; v < VOCAB; v++)
             sum += exp(row[v] - most);
         for (int v = 0; v < VOCAB; v++)

@@ -27,8 +27,8 @@ static const struct weft__kernel_table table = {"linear", rows, sizeof rows[0],
     X(WEFT_ALIGNED)                                                                                \
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_STAGES)                                                                                 \
-    X(WEFT_SPLIT) X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)   \
-        X(WEFT_BLOCKS)
+    X(WEFT_SPLIT)                                                                                  \
+    X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 WEFT__CUDA_CONSTANTS(linear, CONSTANTS)
 
 enum { PACK, ROUND, NUM_HELPERS, MOST_SHAPES = 4 };
