@@ -18,6 +18,7 @@
 #include <weft/weft.h>
 
 #include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/kv/kv_device.h"
 #include "tests/support/standin/standin.h"
 
 static struct standin *standin;
@@ -447,6 +448,115 @@ static void case_native(void)
     CHECK(driver->context_current(&current) == 0 && !current);
 }
 
+// A program is a graph: recorded once, launched with new contents in the same places.
+static void case_program(void)
+{
+    enum { BYTES = 4096 };
+    weft_context *context = must_open();
+    weft_plan *plan = norm_plan(context);
+    weft_program *program = NULL;
+    weft_program_info info = {.size = sizeof info};
+    unsigned char *pinned, *out;
+    void *x;
+    char pageable[16];
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, BYTES, &x) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&pinned) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&out) == WEFT_OK);
+    memset(pinned, 1, BYTES);
+    memset(out, 0, BYTES);
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    CHECK(weft_copy(context, x, pinned, BYTES, NULL) == WEFT_OK);
+    CHECK(norm_run(plan, x, 2, NULL) == WEFT_OK && norm_run(plan, x, 3, NULL) == WEFT_OK);
+    CHECK(weft_copy(context, out, x, BYTES, NULL) == WEFT_OK);
+    CHECK(weft_fill(context, x, 0, BYTES, NULL) == WEFT_OK);
+    CHECK(weft_copy(context, x, pageable, sizeof pageable, NULL) == WEFT_EDEVICE);
+    CHECK_TEXT(weft_error_text(context), "pinned");
+    CHECK(standin->num_launches == 0 && standin->copies == 0 && out[0] == 0);
+    CHECK(weft_program_launch(program, NULL) == WEFT_EINVAL); // has not ended
+    CHECK(weft_program_end(program) == WEFT_OK);
+    int64_t allocations = standin->allocations, waits = standin->synchronisations;
+    for (int i = 1; i <= 5; i++) {
+        memset(pinned, i, BYTES);
+        CHECK(weft_program_launch(program, NULL) == WEFT_OK);
+        CHECK(out[0] == i && out[BYTES - 1] == i);
+    }
+    CHECK(standin->allocations == allocations && standin->synchronisations == waits);
+    CHECK(standin->graph_launches == 5 && standin->num_launches == 10);
+    CHECK(weft_program_describe(program, &info) == WEFT_OK);
+    CHECK(info.runs == 2 && info.copies == 3 && info.launches == 5);
+    weft_program_destroy(program);
+    // One that is given up, and a device that fails while recording.
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    CHECK(norm_run(plan, x, 1, NULL) == WEFT_OK);
+    weft_program_destroy(program);
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    standin->lost = 700;
+    CHECK(norm_run(plan, x, 1, NULL) == WEFT_EDEVICE);
+    CHECK(weft_program_end(program) == WEFT_EDEVICE);
+    weft_program_destroy(program);
+    standin->lost = 0;
+    CHECK(standin->live_graphs == 0);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    CHECK(standin->live_streams == 0 && standin->live_allocations == 0);
+}
+
+// What a batch says is on the device before the runs that take it.
+static void case_batch(void)
+{
+    weft_context *context = must_open();
+    const weft_rope_params rope = {.base = 10000};
+    const weft_kv_append_desc desc = {
+        .size = sizeof desc,
+        .max_tokens = 8,
+        .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
+        .rope = &rope};
+    weft_plan *plan = NULL;
+    weft_batch *batch = NULL;
+    void *memory;
+    CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 2,
+                                        .max_q_tokens = 8,
+                                        .max_kv_len = 16,
+                                        .page_size = 4,
+                                        .plans = (const weft_plan *const *)&plan,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    const int32_t cu_q_lens[] = {0, 1, 2}, kv_lens[] = {5, 2}, table[] = {7, 3, 1, 0};
+    const int32_t capacities[] = {8, 4};
+    weft_batch_args args = {.size = sizeof args,
+                            .num_seqs = 2,
+                            .cu_q_lens = cu_q_lens,
+                            .kv_lens = kv_lens,
+                            .page_table = table,
+                            .page_table_stride = 2,
+                            .kv_capacities = capacities,
+                            .num_pages = 8};
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, &memory) == WEFT_OK);
+    const weft_kv_append_args append = {
+        .size = sizeof append,
+        .tokens = 2,
+        .pool = {.k.data = memory, .v.data = memory, .num_pages = 8},
+        .k = memory,
+        .v = memory,
+        .batch = batch};
+    CHECK(weft_kv_append_run(plan, &append) == WEFT_OK);
+    // The stand-in's device is the host's memory: what the kernel would read can be looked at.
+    const struct standin_launch *launch = &standin->launches[0];
+    const struct weft__kv_device_args *seen = (const void *)launch->args;
+    CHECK(strcmp(launch->function, "weft_kv_append") == 0);
+    CHECK(seen->positions[0] == 4 && seen->positions[1] == 1);
+    CHECK(seen->slots[0] == 3 * 4 + 0 && seen->slots[1] == 1 * 4 + 1);
+    CHECK(weft_batch_advance(batch, NULL) == WEFT_OK);
+    CHECK(seen->positions[0] == 5 && seen->slots[0] == 3 * 4 + 1 && seen->slots[1] == 1 * 4 + 2);
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
 struct standin_case {
     const char *name;
     void (*body)(void);
@@ -467,6 +577,8 @@ static const struct standin_case cases[] = {
     {"cache", case_cache},
     {"cache_read_only", case_cache_read_only},
     {"native", case_native},
+    {"program", case_program},
+    {"batch", case_batch},
 };
 enum { NUM_CASES = sizeof cases / sizeof *cases };
 

@@ -55,12 +55,10 @@ static weft_status describe(int32_t index, weft_device_info *info)
     return WEFT_OK;
 }
 
-// What lies at a pointer may be on its way to or from the device: the host never looks.
+// Pageable memory alone: what lies in pinned memory may be on its way to or from the device.
 static bool is_host(const weft_context *context, const void *pointer)
 {
-    (void)context;
-    (void)pointer;
-    return false;
+    return weft__cuda_is_pageable(weft__cuda_of(context), pointer);
 }
 
 static struct weft__backend backend = {
@@ -91,6 +89,15 @@ static struct weft__backend backend = {
     .event_wait = weft__cuda_event_wait,
     .event_synchronize = weft__cuda_event_synchronize,
     .event_elapsed_us = weft__cuda_event_elapsed_us,
+    .program_begin = weft__cuda_program_begin,
+    .program_record = weft__cuda_program_record,
+    .program_end = weft__cuda_program_end,
+    .program_launch = weft__cuda_program_launch,
+    .program_destroy = weft__cuda_program_destroy,
+    .batch_open = weft__cuda_batch_open,
+    .batch_set = weft__cuda_batch_set,
+    .batch_advance = weft__cuda_batch_set,
+    .batch_close = weft__cuda_batch_close,
 };
 
 // Every operation goes the same way.

@@ -20,6 +20,26 @@ void weft__cuda_release_plan(weft_plan *plan);
 const struct weft__cuda_op *
 weft__cuda_op(enum weft__op op); // never NULL; its plan is, where there is none
 
+// cuda_program.c
+weft_status weft__cuda_program_begin(weft_context *context, weft_program **out);
+weft_status weft__cuda_program_record(weft_program *program, const struct weft__step *step);
+weft_status weft__cuda_program_end(weft_program *program);
+weft_status weft__cuda_program_launch(weft_program *program, weft_stream *stream);
+void weft__cuda_program_destroy(weft_program *program);
+
+// cuda_batch.c
+weft_status weft__cuda_batch_open(weft_batch *batch);
+weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream);
+void weft__cuda_batch_close(weft_batch *batch);
+
+// The arguments of a run that takes a batch with the device's arrays in its place: in `room`, or args.
+union weft__cuda_batched {
+    weft_kv_append_args kv;
+    weft_attention_args attention;
+};
+const void *weft__cuda_batch_resolve(enum weft__op op, const void *args,
+                                     union weft__cuda_batched *room);
+
 // cuda_stream.c: as struct weft__backend wants them
 weft_status weft__cuda_stream_create(weft_context *context, weft_stream **out);
 weft_status weft__cuda_stream_wrap(weft_context *context, void *native, weft_stream **out);

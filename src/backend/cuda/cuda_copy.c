@@ -8,12 +8,22 @@ enum place { PAGEABLE, PINNED, ON_DEVICE };
 
 static enum place place_of(const struct weft__cuda *cuda, const void *pointer)
 {
+    const int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     unsigned type = 0;
-    CUresult result = cuda->driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                      (CUdeviceptr)(uintptr_t)pointer);
-    if (result != CUDA_SUCCESS)
+    void *value = &type;
+    CUresult result =
+        cuda->driver->pointer_attributes(1, &attribute, &value, (CUdeviceptr)(uintptr_t)pointer);
+    if (result != CUDA_SUCCESS || type == 0)
         return PAGEABLE;
     return type == CU_MEMORYTYPE_HOST ? PINNED : ON_DEVICE;
+}
+
+bool weft__cuda_is_pageable(const struct weft__cuda *cuda, const void *pointer)
+{
+    bool entered = weft__cuda_enter(cuda);
+    bool pageable = place_of(cuda, pointer) == PAGEABLE;
+    weft__cuda_leave(cuda, entered);
+    return pageable;
 }
 
 // Takes the next slot of the ring, its lock held, its buffer no longer in use.

@@ -98,7 +98,8 @@ typedef struct CUlaunchConfig {
     X(pinned_free, cuMemFreeHost, (void *pointer))                                                 \
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))           \
     X(host_unregister, cuMemHostUnregister, (void *memory))                                        \
-    X(pointer_attribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr pointer)) \
+    X(pointer_attributes, cuPointerGetAttributes,                                                  \
+      (unsigned count, const int *attributes, void **values, CUdeviceptr pointer))                 \
     X(copy, cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))      \
     X(fill, cuMemsetD8Async, (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))  \
     X(stream_create, cuStreamCreate, (CUstream * stream, unsigned flags))                          \

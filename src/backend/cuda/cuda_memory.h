@@ -50,6 +50,7 @@ void weft__cuda_memory_close(struct weft__cuda *cuda);
 weft_status weft__cuda_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,
                                 void **out);
 void weft__cuda_free(weft_context *context, void *memory);
+bool weft__cuda_is_pageable(const struct weft__cuda *cuda, const void *pointer);
 weft_status weft__cuda_lend(weft_context *context, void *memory, size_t bytes);
 void weft__cuda_take_back(weft_context *context, void *memory);
 // Pageable memory of the host goes through the ring, a copy to it waits for the bytes.

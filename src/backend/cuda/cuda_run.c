@@ -83,6 +83,7 @@ weft_status weft__cuda_prepare(weft_plan *plan)
             return status;
     }
     plan->workspace_bytes = choice.workspace_bytes;
+    plan->info.kernel = choice.row->name;
     snprintf(plan->description, sizeof plan->description, "%s%s: %s", op->table->op, choice.text,
              choice.row->name);
     return WEFT_OK;
@@ -112,7 +113,9 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
     struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
-    int32_t count = weft__cuda_op(plan->op)->steps(launch->own, args, steps);
+    union weft__cuda_batched room;
+    const void *resolved = weft__cuda_batch_resolve(plan->op, args, &room);
+    int32_t count = weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
     for (int32_t i = 0; i < count; i++) {
         struct weft__cuda_pipeline *pipeline = launch->pipelines[steps[i].kernel];
         if (atomic_load_explicit(&pipeline->state, memory_order_acquire) != WEFT__PIPELINE_READY) {

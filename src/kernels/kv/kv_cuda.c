@@ -71,8 +71,9 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                                            .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,
                                            .KV_DTYPE = (int32_t)desc->layout.dtype,
                                            .X_DTYPE = WEFT_F32};
-    weft__cuda_want(choice, "src/kernels/kv/kv.cu", "weft_kv_append",
-                    WEFT__CUDA_VALUES(kv, constants));
+    int32_t kernel = weft__cuda_want(choice, "src/kernels/kv/kv.cu", "weft_kv_append",
+                                     WEFT__CUDA_VALUES(kv, constants));
+    choice->kernels[kernel].exact = true; // cos and sin to the bit as on the CPU
     launch->num_kv_heads = desc->layout.num_kv_heads;
     launch->num_q_heads = desc->num_q_heads;
     launch->head_dim = desc->layout.head_dim;

@@ -7,12 +7,22 @@
 
 enum { SPLIT_HALF, INTERLEAVED };
 
-// cos and sin of a position, f64 until the angle is reduced: positions reach 2^31.
+// cos and sin of a position, step by step as weft__rope_angles() (rope_angles.c) forms them; compiled
+// without contraction the results are the same bits.
 DEVICE float2 rope_angle(int32_t position, double turns, float factor)
 {
-    double turn = (double)position * turns, sine, cosine;
-    sincospi(2 * (turn - rint(turn)), &sine, &cosine);
-    return make_float2((float)(cosine * factor), (float)(sine * factor));
+    const double two_pi = 6.283185307179586476925;
+    double quarters = (double)position * turns * 4, nearest = rint(quarters);
+    double angle = (quarters - nearest) * (two_pi / 4), z = angle * angle;
+    double sine = z / 362880 - 1 / 5040.0;
+    double cosine = 1 / 40320.0 - z / 3628800;
+    sine = 1 + z * (-1 / 6.0 + z * (1 / 120.0 + z * sine));
+    cosine = 1 + z * (-1 / 2.0 + z * (1 / 24.0 + z * (-1 / 720.0 + z * cosine)));
+    sine *= angle;
+    double quarter = nearest - 4 * rint(nearest * 0.25);
+    double a = 1 - fabs(quarter), b = quarter * (2 - fabs(quarter));
+    return make_float2((float)((cosine * a - sine * b) * factor),
+                       (float)((sine * a + cosine * b) * factor));
 }
 
 // The places of pair i in a head.

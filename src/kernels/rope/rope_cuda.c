@@ -49,8 +49,9 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     }
     struct weft__rope_constants constants = {.STYLE = (int32_t)desc->rope.style,
                                              .X_DTYPE = (int32_t)desc->dtype};
-    weft__cuda_want(choice, "src/kernels/rope/rope.cu", "weft_rope",
-                    WEFT__CUDA_VALUES(rope, constants));
+    int32_t kernel = weft__cuda_want(choice, "src/kernels/rope/rope.cu", "weft_rope",
+                                     WEFT__CUDA_VALUES(rope, constants));
+    choice->kernels[kernel].exact = true; // cos and sin to the bit as on the CPU
     choice->table = launch->frequencies.turns;
     choice->table_bytes = (size_t)launch->frequencies.rotary_dim / 2 * sizeof(double);
     choice->table_at = &launch->turns;

@@ -222,6 +222,22 @@ DEVICE bool has_penalty(const struct weft__sample_device_params &p)
     return p.history_len > 0 && (repeats || p.frequency_penalty != 0 || p.presence_penalty != 0);
 }
 
+DEVICE float penalised(float logit, float repetition, int32_t count,
+                       const struct weft__sample_device_params &p)
+{
+    if (logit == MINUS_INFINITY)
+        return logit; // masked
+    float own = logit > 0 ? __fdiv_rn(logit, repetition) : __fmul_rn(logit, repetition);
+    float value =
+        __fsub_rn(__fsub_rn(own, __fmul_rn((float)count, p.frequency_penalty)), p.presence_penalty);
+    if (value >= -FLOAT_MAX && value <= FLOAT_MAX)
+        return value;
+    // What f32 cannot say f64 can.
+    double wider = logit > 0 ? logit / (double)repetition : logit * (double)repetition;
+    wider -= count * (double)p.frequency_penalty + p.presence_penalty;
+    return (float)fmax(-(double)FLOAT_MAX, fmin(wider, (double)FLOAT_MAX));
+}
+
 // Each token of the history once, with the number of times it is there.
 DEVICE void penalise(const struct weft__sample_device_params &p, float *logits, int32_t *counts)
 {
@@ -236,9 +252,7 @@ DEVICE void penalise(const struct weft__sample_device_params &p, float *logits, 
         int32_t id = p.history[i], count = atomicExch(&counts[id], 0);
         if (count == 0)
             continue;
-        float logit = logits[id] > 0 ? __fdiv_rn(logits[id], repetition) : logits[id] * repetition;
-        logit = __fsub_rn(logit, __fmul_rn((float)count, p.frequency_penalty));
-        logits[id] = fminf(logit - p.presence_penalty, FLOAT_MAX);
+        logits[id] = penalised(logits[id], repetition, count, p);
     }
     __syncthreads();
 }

@@ -298,15 +298,16 @@ CUresult cuMemHostUnregister(void *memory)
     return CUDA_SUCCESS;
 }
 
-CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
+CUresult cuPointerGetAttributes(unsigned count, const int *attributes, void **values,
+                                CUdeviceptr pointer)
 {
-    (void)attribute;
+    if (count != 1 || attributes[0] != CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct area *area = area_of(pointer);
-    if (area)
-        *(unsigned *)value = area->pinned ? CU_MEMORYTYPE_HOST : 2;
+    *(unsigned *)values[0] = !area ? 0 : area->pinned ? CU_MEMORYTYPE_HOST : 2;
     pthread_mutex_unlock(&lock);
-    return area ? CUDA_SUCCESS : INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 static void do_work(const struct work *work)
@@ -580,6 +581,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     memcpy(work.launch.block, config->block, sizeof work.launch.block);
     work.launch.shared_bytes = config->shared_bytes;
     work.launch.stream = config->stream;
+    memcpy(work.launch.args, parameters[0], sizeof work.launch.args);
     return submit(config->stream, work);
 }
 

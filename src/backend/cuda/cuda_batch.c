@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// A batch on the device: its arrays in one piece of memory, at places that stay the same, so that a recorded
+// program reads what was set last. A run that takes a batch is given the device's arrays in the members
+// that callers without one fill.
+//
+//      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | positions [tokens] | slots [tokens] | pages |
+#include <string.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/cuda_context.h"
+#include "src/base/memory.h"
+#include "src/plan/plan_batch.h"
+
+struct device_batch {
+    int32_t *memory;                                              // on the device
+    int32_t *staged;                                              // the same in the host's memory
+    int64_t kv_lens, page_starts, positions, slots, pages, count; // places
+};
+
+weft_status weft__cuda_batch_open(weft_batch *batch)
+{
+    const weft_batch_desc *desc = &batch->desc;
+    struct device_batch *own = weft__base_allocate(NULL, sizeof *own);
+    if (!own)
+        return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch");
+    memset(own, 0, sizeof *own);
+    batch->device = own;
+    own->kv_lens = (int64_t)desc->max_seqs + 1;
+    own->page_starts = own->kv_lens + desc->max_seqs;
+    own->positions = own->page_starts + desc->max_seqs + 1;
+    own->slots = own->positions + desc->max_q_tokens;
+    own->pages = own->slots + desc->max_q_tokens;
+    own->count = own->pages + desc->max_pages;
+    own->staged = weft__base_allocate(NULL, (size_t)own->count * sizeof(int32_t));
+    if (!own->staged)
+        return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
+                          (long long)own->count);
+    memset(own->staged, 0, (size_t)own->count * sizeof(int32_t));
+    return weft__cuda_allocate(batch->context, WEFT_MEMORY_DEVICE,
+                               (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
+}
+
+void weft__cuda_batch_close(weft_batch *batch)
+{
+    struct device_batch *own = batch->device;
+    if (!own)
+        return;
+    if (own->memory)
+        weft__cuda_free(batch->context, own->memory);
+    weft__base_release(NULL, own->staged);
+    weft__base_release(NULL, own);
+}
+
+static void put(struct device_batch *own, int64_t at, const int32_t *from, int64_t count)
+{
+    memcpy(own->staged + at, from, (size_t)count * sizeof *from);
+}
+
+// One copy, of what is in use.
+weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
+{
+    struct device_batch *own = batch->device;
+    int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
+    if (seqs > 0) {
+        put(own, 0, batch->cu_q_lens, seqs + 1);
+        put(own, own->kv_lens, batch->kv_lens, seqs);
+        put(own, own->page_starts, batch->page_starts, seqs + 1);
+        put(own, own->positions, batch->positions, batch->num_tokens);
+        put(own, own->slots, batch->slots, batch->num_tokens);
+        put(own, own->pages, batch->pages, pages);
+    }
+    return weft__cuda_copy(batch->context, own->memory, own->staged,
+                           (size_t)(own->pages + pages) * sizeof(int32_t), stream);
+}
+
+// Puts the device's arrays into a copy of a run's arguments.
+static void resolve_kv(weft_kv_append_args *args)
+{
+    const struct device_batch *own = args->batch->device;
+    args->slots = own->memory + own->slots;
+    args->positions = own->memory + own->positions;
+    args->batch = NULL;
+}
+
+static void resolve_attention(weft_attention_args *args)
+{
+    const struct weft_batch *batch = args->batch;
+    const struct device_batch *own = batch->device;
+    args->num_seqs = batch->num_seqs;
+    args->cu_q_lens = own->memory;
+    args->kv_lens = own->memory + own->kv_lens;
+    args->page_starts = own->memory + own->page_starts;
+    args->page_indices = own->memory + own->pages;
+    args->page_table = NULL;
+    args->seq_rows = NULL;
+    args->batch = NULL;
+}
+
+const void *weft__cuda_batch_resolve(enum weft__op op, const void *args,
+                                     union weft__cuda_batched *room)
+{
+    if (op == WEFT__OP_kv && ((const weft_kv_append_args *)args)->batch) {
+        memcpy(&room->kv, args, sizeof room->kv);
+        resolve_kv(&room->kv);
+        return &room->kv;
+    }
+    if (op == WEFT__OP_attention && ((const weft_attention_args *)args)->batch) {
+        memcpy(&room->attention, args, sizeof room->attention);
+        resolve_attention(&room->attention);
+        return &room->attention;
+    }
+    return args;
+}

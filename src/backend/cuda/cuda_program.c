@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Programs: graphs. What is recorded is captured on a stream of the program's own, so that work of other
+// threads on the context's stream goes on meanwhile.
+#include <string.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/cuda_context.h"
+#include "src/base/memory.h"
+#include "src/plan/plan.h"
+
+struct program {
+    weft_program base;
+    struct weft__cuda_stream stream; // captures
+    CUgraphExec exec;
+};
+
+static struct program *of(weft_program *base)
+{
+    return (struct program *)(void *)base;
+}
+
+weft_status weft__cuda_program_begin(weft_context *context, weft_program **out)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    struct program *program = weft__base_allocate(NULL, sizeof *program);
+    if (!program)
+        return weft__fail(context, WEFT_ENOMEM, "no memory for a program");
+    memset(program, 0, sizeof *program);
+    program->base.context = context;
+    program->stream.base.context = context;
+    bool entered = weft__cuda_enter(cuda);
+    CUresult result = cuda->driver->stream_create(&program->stream.handle, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result =
+            cuda->driver->capture_begin(program->stream.handle, CU_STREAM_CAPTURE_MODE_RELAXED);
+    weft__cuda_leave(cuda, entered);
+    if (result != CUDA_SUCCESS) {
+        weft__cuda_program_destroy(&program->base);
+        return weft__cuda_fail(context, result, "recording a program");
+    }
+    *out = &program->base;
+    return WEFT_OK;
+}
+
+weft_status weft__cuda_program_record(weft_program *base, const struct weft__step *step)
+{
+    weft_stream *stream = &of(base)->stream.base;
+    if (step->plan)
+        return weft__cuda_submit(step->plan, step->args, stream);
+    if (step->from)
+        return weft__cuda_copy(base->context, step->to, step->from, step->bytes, stream);
+    return weft__cuda_fill(base->context, step->to, step->byte, step->bytes, stream);
+}
+
+weft_status weft__cuda_program_end(weft_program *base)
+{
+    struct program *program = of(base);
+    const struct weft__cuda *cuda = weft__cuda_of(base->context);
+    CUgraph graph = NULL;
+    bool entered = weft__cuda_enter(cuda);
+    CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
+    if (result == CUDA_SUCCESS)
+        result = cuda->driver->graph_instantiate(&program->exec, graph, 0);
+    if (graph)
+        cuda->driver->graph_destroy(graph);
+    weft__cuda_leave(cuda, entered);
+    return result == CUDA_SUCCESS ? WEFT_OK
+                                  : weft__cuda_fail(base->context, result, "ending a program");
+}
+
+weft_status weft__cuda_program_launch(weft_program *base, weft_stream *stream)
+{
+    struct weft__cuda *cuda = weft__cuda_of(base->context);
+    bool entered = weft__cuda_enter(cuda);
+    CUresult result =
+        cuda->driver->graph_launch(of(base)->exec, weft__cuda_stream_of(cuda, stream));
+    atomic_fetch_add_explicit(&cuda->counters.graph_launches, 1, memory_order_relaxed);
+    weft__cuda_leave(cuda, entered);
+    return result == CUDA_SUCCESS ? WEFT_OK
+                                  : weft__cuda_fail(base->context, result, "launching a program");
+}
+
+void weft__cuda_program_destroy(weft_program *base)
+{
+    struct program *program = of(base);
+    const struct weft__cuda *cuda = weft__cuda_of(base->context);
+    CUgraph graph = NULL;
+    int capturing = 0;
+    bool entered = weft__cuda_enter(cuda);
+    if (program->stream.handle &&
+        cuda->driver->capturing(program->stream.handle, &capturing) == CUDA_SUCCESS && capturing &&
+        cuda->driver->capture_end(program->stream.handle, &graph) == CUDA_SUCCESS && graph)
+        cuda->driver->graph_destroy(graph);
+    if (program->exec)
+        cuda->driver->exec_destroy(program->exec);
+    if (program->stream.handle)
+        cuda->driver->stream_destroy(program->stream.handle);
+    weft__cuda_leave(cuda, entered);
+    weft__base_release(NULL, program);
+}
