@@ -27,4 +27,11 @@ static inline int64_t weft__align_up(int64_t value, int64_t multiple)
     return (value + multiple - 1) & ~(multiple - 1);
 }
 
+// For numbers that only inform: a product that does not fit is a very large one.
+static inline int64_t weft__mul_saturated(int64_t a, int64_t b)
+{
+    int64_t product;
+    return weft__mul_i64(a, b, &product) ? product : INT64_MAX / 16;
+}
+
 #endif

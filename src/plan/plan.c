@@ -101,6 +101,12 @@ weft_status weft__plan_launch(weft_plan *plan, size_t bytes, const char *variant
     return WEFT_OK;
 }
 
+int64_t weft__plan_bytes(weft_dtype dtype, int64_t rows, int64_t elems)
+{
+    int64_t row = weft_dtype_row_bytes(dtype, elems);
+    return row < 0 ? INT64_MAX / 16 : weft__mul_saturated(row, rows);
+}
+
 int64_t weft__plan_rows_per_task(int64_t dim)
 {
     const int64_t task_elems = 16384; // some microseconds: a parallel region costs about as much

@@ -41,6 +41,9 @@ const void *weft__plan_choose(const weft_plan *plan, const char *variant,
 weft_status weft__plan_launch(weft_plan *plan, size_t bytes, const char *variant,
                               weft__plan_serves_fn *serves);
 
+// For plan->info: bytes of `rows` rows of `elems`; a very large number if they do not fit.
+int64_t weft__plan_bytes(weft_dtype dtype, int64_t rows, int64_t elems);
+
 // How many rows of `dim` elements make a task that is worth handing to another thread.
 int64_t weft__plan_rows_per_task(int64_t dim);
 

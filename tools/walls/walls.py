@@ -281,7 +281,7 @@ def rule_structs(root, files):
     """A public struct can grow: it starts with its size, ends in a reserved tail, or says that it never will."""
     pattern = re.compile(r"(/\*\*(?:(?!\*/).)*\*/\s*)?^typedef struct (\w+) \{\n(.*?)^\} \w+;", re.S | re.M)
     for path in files:
-        if not path.startswith(DOOR) or not path.endswith(".h") or path == "include/weft/kv.h":
+        if not path.startswith(DOOR) or not path.endswith(".h"):
             continue
         text = read(root, path)
         for match in pattern.finditer(text):

@@ -27,10 +27,9 @@ weft_status weft__cpu_prepare_activation(weft_plan *plan)
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
     snprintf(plan->description, sizeof plan->description, "activation dim %lld rows<=%d: %s",
              (long long)desc->dim, desc->max_rows, launch->kernel->base.name);
-    int64_t elems = desc->dim * desc->max_rows;
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_rows, launch->rows_per_task,
-                        2 * weft_dtype_row_bytes(desc->x_dtype, elems), // x and up
-                        weft_dtype_row_bytes(desc->y_dtype, elems));
+                        2 * weft__plan_bytes(desc->x_dtype, desc->max_rows, desc->dim), // x and up
+                        weft__plan_bytes(desc->y_dtype, desc->max_rows, desc->dim));
     return WEFT_OK;
 }
 

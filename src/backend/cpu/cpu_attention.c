@@ -5,6 +5,7 @@
 
 #include "src/backend/cpu/cpu.h"
 #include "src/backend/cpu/cpu_batch.h"
+#include "src/base/checked.h"
 #include "src/plan/plan_attention.h"
 
 // Kernels of one format read whole heads of up to 256 elements in place, and know intervals of keys.
@@ -49,6 +50,30 @@ static void describe(weft_plan *plan, const struct weft__attention_launch *launc
              launch->tile_tokens, split);
 }
 
+// As if every sequence were as long as any may be.
+static void inform(weft_plan *plan, const struct weft__attention_launch *launch)
+{
+    const weft_attention_desc *desc = plan->desc;
+    const weft_kv_layout *kv = &desc->kv;
+    int64_t tokens = desc->max_q_tokens, heads = desc->num_q_heads;
+    int64_t keys =
+        weft__mul_saturated((int64_t)desc->max_seqs * desc->max_kv_len, kv->num_kv_heads);
+    int64_t chunks = launch->num_splits > 0   ? launch->num_splits
+                     : launch->chunk_keys > 0 ? weft__ceil_div(desc->max_kv_len, launch->chunk_keys)
+                                              : 1;
+    int64_t tiles = weft__ceil_div(tokens, launch->tile_tokens) + desc->max_seqs - 1;
+    plan->info = (weft_plan_info){
+        .splits = (int32_t)(chunks < 1 ? 1 : chunks),
+        .tasks = weft__mul_saturated((tiles < tokens ? tiles : tokens) * kv->num_kv_heads,
+                                     chunks < 1 ? 1 : chunks),
+        .tile_rows = launch->tile_tokens,
+        .bytes_read = weft__plan_bytes(kv->dtype, keys, kv->head_dim) +
+                      weft__plan_bytes(kv->v_dtype, keys, kv->v_dim) +
+                      weft__plan_bytes(desc->q_dtype, tokens * heads, kv->head_dim),
+        .bytes_written = weft__plan_bytes(desc->out_dtype, tokens * heads, kv->v_dim),
+        .kernel = launch->kernel->base.name};
+}
+
 weft__prepare_fn weft__cpu_prepare_attention;
 weft_status weft__cpu_prepare_attention(weft_plan *plan)
 {
@@ -57,9 +82,11 @@ weft_status weft__cpu_prepare_attention(weft_plan *plan)
         weft__plan_launch(plan, sizeof(struct weft__attention_launch), desc->variant, serves);
     if (status == WEFT_OK)
         status = weft__plan_attention(plan, plan->launch, weft__cpu_of(plan->context)->threads);
-    if (status == WEFT_OK)
-        describe(plan, plan->launch);
-    return status;
+    if (status != WEFT_OK)
+        return status;
+    describe(plan, plan->launch);
+    inform(plan, plan->launch);
+    return WEFT_OK;
 }
 
 struct work {

@@ -30,8 +30,9 @@ weft_status weft__cpu_prepare_embedding(weft_plan *plan)
              weft_dtype_name(desc->table_dtype), (long long)desc->rows, (long long)desc->dim,
              desc->max_tokens, launch->kernel->base.name);
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_tokens, launch->rows_per_task,
-                        desc->max_tokens * (weft_dtype_row_bytes(desc->table_dtype, desc->dim) + 4),
-                        weft_dtype_row_bytes(desc->y_dtype, desc->dim * desc->max_tokens));
+                        weft__plan_bytes(desc->table_dtype, desc->max_tokens, desc->dim) +
+                            (int64_t)4 * desc->max_tokens,
+                        weft__plan_bytes(desc->y_dtype, desc->max_tokens, desc->dim));
     return WEFT_OK;
 }
 

@@ -83,13 +83,13 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
     int64_t elems = (int64_t)2 * desc->layout.num_kv_heads * desc->layout.head_dim;
     int64_t tile =
         launch->rows_per_task < desc->max_tokens ? launch->rows_per_task : desc->max_tokens;
-    plan->info = (weft_plan_info){.splits = 1,
-                                  .tasks = weft__ceil_div(desc->max_tokens, launch->rows_per_task),
-                                  .tile_rows = tile,
-                                  .bytes_read = desc->max_tokens * (elems * 4 + 4),
-                                  .bytes_written = desc->max_tokens *
-                                                   weft_dtype_row_bytes(desc->layout.dtype, elems),
-                                  .kernel = launch->kernel->base.name};
+    plan->info = (weft_plan_info){
+        .splits = 1,
+        .tasks = weft__ceil_div(desc->max_tokens, launch->rows_per_task),
+        .tile_rows = tile,
+        .bytes_read = weft__plan_bytes(WEFT_F32, desc->max_tokens, elems + 1),
+        .bytes_written = weft__plan_bytes(desc->layout.dtype, desc->max_tokens, elems),
+        .kernel = launch->kernel->base.name};
     return WEFT_OK;
 }
 

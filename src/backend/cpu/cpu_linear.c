@@ -184,9 +184,8 @@ static void inform(weft_plan *plan)
         if (p == 0)
             plan->info.tile_rows = alone || tile > part ? part : tile;
     }
-    plan->info.bytes_read = launch->bytes + weft_dtype_row_bytes(desc->x_dtype, desc->cols * batch);
-    plan->info.bytes_written =
-        weft_dtype_row_bytes(desc->y_dtype, (desc->gate ? rows / 2 : rows) * batch);
+    plan->info.bytes_read = launch->bytes + weft__plan_bytes(desc->x_dtype, batch, desc->cols);
+    plan->info.bytes_written = weft__plan_bytes(desc->y_dtype, batch, desc->gate ? rows / 2 : rows);
 }
 
 weft__prepare_fn weft__cpu_prepare_linear;

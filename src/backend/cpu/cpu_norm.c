@@ -32,11 +32,10 @@ weft_status weft__cpu_prepare_norm(weft_plan *plan)
     snprintf(plan->description, sizeof plan->description, "norm %s dim %lld rows<=%d: %s",
              desc->kind == WEFT_NORM_RMS ? "rms" : "layer", (long long)desc->dim, desc->max_rows,
              launch->kernel->base.name);
-    int64_t elems = desc->dim * desc->max_rows;
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_rows, launch->rows_per_task,
-                        weft_dtype_row_bytes(desc->x_dtype, elems) +
-                            weft_dtype_row_bytes(desc->weight_dtype, desc->dim),
-                        weft_dtype_row_bytes(desc->y_dtype, elems));
+                        weft__plan_bytes(desc->x_dtype, desc->max_rows, desc->dim) +
+                            weft__plan_bytes(desc->weight_dtype, 1, desc->dim),
+                        weft__plan_bytes(desc->y_dtype, desc->max_rows, desc->dim));
     return WEFT_OK;
 }
 

@@ -31,8 +31,8 @@ weft_status weft__cpu_prepare_rope(weft_plan *plan)
     snprintf(plan->description, sizeof plan->description,
              "rope %d heads of %d, %d rotary, tokens<=%d: %s", desc->num_heads, desc->head_dim,
              launch->frequencies.rotary_dim, desc->max_tokens, launch->kernel->base.name);
-    int64_t bytes = weft_dtype_row_bytes(
-        desc->dtype, (int64_t)desc->num_heads * launch->frequencies.rotary_dim * desc->max_tokens);
+    int64_t token = (int64_t)desc->num_heads * launch->frequencies.rotary_dim;
+    int64_t bytes = weft__plan_bytes(desc->dtype, desc->max_tokens, token);
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_tokens, launch->rows_per_task,
                         bytes + (int64_t)4 * desc->max_tokens, bytes);
     return WEFT_OK;

@@ -32,9 +32,9 @@ weft_status weft__cpu_prepare_sample(weft_plan *plan)
     plan->workspace_bytes = (size_t)(WEFT__SAMPLE_PLANES * launch->plane_bytes * threads);
     snprintf(plan->description, sizeof plan->description, "sample vocab %d rows<=%d: %s",
              desc->vocab, desc->max_rows, launch->kernel->base.name);
-    int64_t logits = weft_dtype_row_bytes(desc->logits_dtype, desc->vocab);
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_rows, launch->rows_per_task,
-                        logits * desc->max_rows, (int64_t)8 * desc->max_rows);
+                        weft__plan_bytes(desc->logits_dtype, desc->max_rows, desc->vocab),
+                        (int64_t)8 * desc->max_rows);
     return WEFT_OK;
 }
 

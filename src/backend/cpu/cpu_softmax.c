@@ -25,7 +25,7 @@ weft_status weft__cpu_prepare_softmax(weft_plan *plan)
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);
     snprintf(plan->description, sizeof plan->description, "softmax dim %lld rows<=%d: %s",
              (long long)desc->dim, desc->max_rows, launch->kernel->base.name);
-    int64_t bytes = weft_dtype_row_bytes(desc->dtype, desc->dim * desc->max_rows);
+    int64_t bytes = weft__plan_bytes(desc->dtype, desc->max_rows, desc->dim);
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_rows, launch->rows_per_task, bytes,
                         bytes);
     return WEFT_OK;
