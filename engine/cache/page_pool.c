@@ -67,6 +67,11 @@ weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer)
                           .num_pages = pool->pages};
 }
 
+int32_t page_pool_pages(const page_pool *pool)
+{
+    return pool->pages;
+}
+
 int32_t page_pool_free_pages(const page_pool *pool)
 {
     return pool->free_count;

@@ -21,6 +21,7 @@ void page_pool_free(page_pool *pool); // may be NULL
 // The pages of one layer, as kernels want them.
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer);
 
+int32_t page_pool_pages(const page_pool *pool);
 int32_t page_pool_free_pages(const page_pool *pool);
 
 // Takes a free page for one holder; -1 if there is none.

@@ -70,10 +70,7 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
     size_t vocab = (size_t)f->worker->model->config.vocab;
     for (int32_t i = 0; i < take; i++) {
         int32_t row = f->tokens++, position = session->length + i, n = feed->done + i;
-        int32_t page = session->page_table[position / ENGINE_PAGE_TOKENS];
         session->ids[position] = in->ids[row] = feed->ids[n];
-        in->positions[row] = position;
-        in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;
         if (n == feed->count - 1) {
             f->outputs->kept_rows[f->outputs->kept_count] = row;
             f->outputs->kept_to[f->outputs->kept_count] =

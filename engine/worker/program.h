@@ -41,8 +41,6 @@ program_counts model_program_counts(const model_program *program);
 // What a pass is told. The arrays are the program's, in the host's memory; the caller fills them in.
 typedef struct program_inputs {
     int32_t *ids;        // [max_tokens]
-    int32_t *positions;  // [max_tokens]
-    int32_t *slots;      // [max_tokens], where each token's key and value go
     int32_t *cu_q_lens;  // [max_seqs + 1]
     int32_t *kv_lens;    // [max_seqs], with the new tokens
     int32_t *page_table; // [max_seqs][max_seq_pages]

@@ -164,8 +164,7 @@ static void carve_buffers(model_program *program)
     program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
-    in->positions = program_carve(program, ARENA_PINNED, tokens * sizeof *in->positions);
-    in->slots = program_carve(program, ARENA_PINNED, tokens * sizeof *in->slots);
+
     in->cu_q_lens = program_carve(program, ARENA_PINNED, (seqs + 1) * sizeof *in->cu_q_lens);
     in->kv_lens = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_lens);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
@@ -201,6 +200,29 @@ static bool allocate(model_program *program, engine_error *err)
     return true;
 }
 
+// What all layers share in a pass.
+static bool make_batch(model_program *program, engine_error *err)
+{
+    const program_bounds *bounds = &program->bounds;
+    const weft_plan **plans = engine_alloc((size_t)program->plan_count, sizeof *plans);
+    weft_batch_desc desc = {.size = sizeof desc,
+                            .max_seqs = bounds->max_seqs,
+                            .max_q_tokens = bounds->max_tokens,
+                            .max_kv_len = bounds->max_kv_len,
+                            .page_size = program->kv.page_size,
+                            .max_pages = bounds->max_seqs * bounds->max_seq_pages,
+                            .plans = plans};
+    if (!plans)
+        return engine_fail(err, "not enough memory for the model's plans");
+    for (int32_t i = 0; i < program->plan_count; i++)
+        if (program->plans[i].kind == STEP_APPEND || program->plans[i].kind == STEP_ATTENTION)
+            plans[desc.num_plans++] = program->plans[i].plan;
+    weft_status status = weft_batch_create(program->context, &desc, &program->batch);
+    free(plans);
+    return status == WEFT_OK ||
+           engine_fail(err, "batches cannot be made: %s", weft_error_text(program->context));
+}
+
 model_program *model_program_make(weft_context *context, const model_config *config,
                                   const model_weights *weights, const page_pool *pool,
                                   const weft_kv_layout *kv, const program_bounds *bounds,
@@ -222,7 +244,8 @@ model_program *model_program_make(weft_context *context, const model_config *con
     program->head_rows = bounds->max_seqs > MIN_HEAD_ROWS ? bounds->max_seqs : MIN_HEAD_ROWS;
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
-    if (lay_out(program, err) && allocate(program, err) && lay_out(program, err))
+    if (lay_out(program, err) && allocate(program, err) && make_batch(program, err) &&
+        lay_out(program, err))
         return program;
     model_program_free(program);
     return NULL;
@@ -232,6 +255,7 @@ void model_program_free(model_program *program)
 {
     if (!program)
         return;
+    weft_batch_destroy(program->batch);
     for (int32_t i = 0; i < program->plan_count; i++)
         weft_plan_destroy(program->plans[i].plan);
     free(program->plans);

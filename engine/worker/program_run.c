@@ -3,7 +3,7 @@
 
 #include "engine/worker/program_steps.h"
 
-static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
+static weft_status run_step(program_step *step, int32_t tokens)
 {
     switch (step->kind) {
     case STEP_EMBEDDING:
@@ -18,9 +18,7 @@ static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
     case STEP_APPEND:
         step->args.append.tokens = tokens;
         return weft_kv_append_run(step->plan, &step->args.append);
-    case STEP_ATTENTION:
-        step->args.attention.num_seqs = seqs;
-        return weft_attention_run(step->plan, &step->args.attention);
+    case STEP_ATTENTION: return weft_attention_run(step->plan, &step->args.attention);
     case STEP_SAMPLE:
         step->args.sample.rows = tokens;
         return weft_sample_run(step->plan, &step->args.sample);
@@ -28,11 +26,10 @@ static weft_status run_step(program_step *step, int32_t tokens, int32_t seqs)
     return WEFT_EINVAL;
 }
 
-static bool run_list(model_program *program, step_list *list, int32_t tokens, int32_t seqs,
-                     engine_error *err)
+static bool run_list(model_program *program, step_list *list, int32_t tokens, engine_error *err)
 {
     for (int32_t i = 0; i < list->count; i++)
-        if (run_step(&list->steps[i], tokens, seqs) != WEFT_OK)
+        if (run_step(&list->steps[i], tokens) != WEFT_OK)
             return engine_fail(err, "the forward pass failed: %s",
                                weft_error_text(program->context));
     program->counts.runs += list->count;
@@ -64,19 +61,33 @@ bool model_program_wait(model_program *program, engine_error *err)
            engine_fail(err, "the device failed: %s", weft_error_text(program->context));
 }
 
+static bool set_batch(model_program *program, int32_t seqs, engine_error *err)
+{
+    const program_inputs *in = &program->inputs;
+    const weft_batch_args args = {.size = sizeof args,
+                                  .num_seqs = seqs,
+                                  .cu_q_lens = in->cu_q_lens,
+                                  .kv_lens = in->kv_lens,
+                                  .page_table = in->page_table,
+                                  .page_table_stride = program->bounds.max_seq_pages,
+                                  .num_pages = page_pool_pages(program->pool)};
+    return weft_batch_set(program->batch, &args) == WEFT_OK ||
+           engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
+}
+
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err)
 {
     program->counts.passes++;
     program->counts.attention_runs += program->config->layers;
     return upload(program, program->ids, program->inputs.ids, tokens, err) &&
-           run_list(program, &program->layers, tokens, seqs, err);
+           set_batch(program, seqs, err) && run_list(program, &program->layers, tokens, err);
 }
 
 bool model_program_head(model_program *program, int32_t count, engine_error *err)
 {
     return upload(program, program->rows, program->inputs.rows, count, err) &&
-           run_list(program, &program->gather, count, 0, err) &&
-           run_list(program, &program->head, count, 0, err);
+           run_list(program, &program->gather, count, err) &&
+           run_list(program, &program->head, count, err);
 }
 
 // Copies from the device to the host's memory and waits.
@@ -102,7 +113,7 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     step->args.sample.logits = logits;
     step->args.sample.params = params;
     program->counts.runs++;
-    if (run_step(step, rows, 0) != WEFT_OK ||
+    if (run_step(step, rows) != WEFT_OK ||
         read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) != WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
     for (int32_t i = 0; i < rows; i++) {

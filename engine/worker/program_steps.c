@@ -221,8 +221,7 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
                                                   .k = program->buffers[MODEL_BUFFER_K],
                                                   .v = program->buffers[MODEL_BUFFER_V],
                                                   .q = program->buffers[MODEL_BUFFER_Q],
-                                                  .slots = program->inputs.slots,
-                                                  .positions = program->inputs.positions};
+                                                  .batch = program->batch};
     return step != NULL;
 }
 
@@ -239,17 +238,13 @@ bool program_add_attention(model_program *program, int32_t layer, engine_error *
     program_step *step =
         add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
     if (step)
-        step->args.attention =
-            (weft_attention_args){.size = sizeof step->args.attention,
-                                  .q = program->buffers[MODEL_BUFFER_Q],
-                                  .out = program->buffers[MODEL_BUFFER_ATTENDED],
-                                  .pool = page_pool_layer(program->pool, layer),
-                                  .cu_q_lens = program->inputs.cu_q_lens,
-                                  .kv_lens = program->inputs.kv_lens,
-                                  .page_table = program->inputs.page_table,
-                                  .page_table_stride = program->bounds.max_seq_pages,
-                                  .workspace = program->workspace,
-                                  .workspace_bytes = program->workspace_bytes};
+        step->args.attention = (weft_attention_args){.size = sizeof step->args.attention,
+                                                     .q = program->buffers[MODEL_BUFFER_Q],
+                                                     .out = program->buffers[MODEL_BUFFER_ATTENDED],
+                                                     .pool = page_pool_layer(program->pool, layer),
+                                                     .batch = program->batch,
+                                                     .workspace = program->workspace,
+                                                     .workspace_bytes = program->workspace_bytes};
     return step != NULL;
 }
 

@@ -75,10 +75,11 @@ struct model_program {
     float *buffers[MODEL_BUFFER_COUNT];
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN and GATED
     bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too
-    program_inputs inputs;                // the host's
-    int32_t *ids;                         // [max_tokens], on the device, as are:
-    int32_t *rows;                        // [head_rows], read by `gather`
-    int32_t *sampled;                     // [max_seqs]
+    weft_batch *batch;     // of every append and attention; NULL while the program is only counted
+    program_inputs inputs; // the host's
+    int32_t *ids;          // [max_tokens], on the device, as are:
+    int32_t *rows;         // [head_rows], read by `gather`
+    int32_t *sampled;      // [max_seqs]
     int32_t head_rows;
     float *logits;
     void *workspace;
