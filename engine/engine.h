@@ -94,8 +94,11 @@ struct engine_options {
     int32_t max_sessions;   // open at a time; 0: 1
     int32_t pool_tokens;    // that the KV pool holds; 0: max_sessions full timelines
     int32_t chunk_tokens;   // most tokens in one forward pass; 0: 512
-    weft_dtype kv_dtype;    // f32, f16 or bf16; 0: f16
-    bool exact;             // activations stay f32 against quantised weights (slower)
+    int32_t
+        chain_tokens; // that engine_generate has the device choose in one submission; 0: 1 on the
+                      // CPU, 64 elsewhere
+    weft_dtype kv_dtype; // f32, f16 or bf16; 0: f16
+    bool exact;          // activations stay f32 against quantised weights (slower)
 };
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.

@@ -7,6 +7,8 @@ enum {
     DEFAULT_CONTEXT_TOKENS = 4096,
     DEFAULT_CHUNK_TOKENS = 512,
     MAX_CHUNK_TOKENS = 65536,
+    DEVICE_CHAIN_TOKENS = 64,
+    MAX_CHAIN_TOKENS = 4096,
     MAX_SESSIONS = 4096,
     MAX_CONTEXT_TOKENS = 1 << 27,
     MAX_DEVICES = 1024,
@@ -26,7 +28,8 @@ static bool check(const engine_options *options, engine_error *err)
         !in_range(options->context_tokens, MAX_CONTEXT_TOKENS, "the context", err) ||
         !in_range(options->max_sessions, MAX_SESSIONS, "the number of sessions", err) ||
         !in_range(options->pool_tokens, INT32_MAX, "the KV pool", err) ||
-        !in_range(options->chunk_tokens, MAX_CHUNK_TOKENS, "the chunk", err))
+        !in_range(options->chunk_tokens, MAX_CHUNK_TOKENS, "the chunk", err) ||
+        !in_range(options->chain_tokens, MAX_CHAIN_TOKENS, "the chain", err))
         return false;
     weft_dtype kv = options->kv_dtype;
     if (kv && kv != WEFT_F32 && kv != WEFT_F16 && kv != WEFT_BF16)
@@ -50,6 +53,8 @@ static void fill_in(engine_options *options, const model_config *config)
         options->chunk_tokens = (int32_t)useful;
     if (options->chunk_tokens < options->max_sessions)
         options->chunk_tokens = options->max_sessions;
+    if (options->chain_tokens == 0)
+        options->chain_tokens = options->device == WEFT_DEVICE_CPU ? 1 : DEVICE_CHAIN_TOKENS;
     if (options->kv_dtype == WEFT_DTYPE_NONE)
         options->kv_dtype = WEFT_F16;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/session/chain.h"
 #include "engine/session/pass.h"
 #include "engine/session/stop_filter.h"
 
@@ -67,28 +68,84 @@ static bool emit(generator *g, engine_error *err)
     return true;
 }
 
-// Samples the next token and writes its text.
-static bool next_token(generator *g, int32_t *token, engine_error *err)
+// Writes the text of a token that was chosen.
+static bool take_token(generator *g, int32_t token, engine_error *err)
 {
-    engine_sampling sampling = g->wish->sampling;
-    sampling.params.step = (uint64_t)g->session->length;
-    if (!engine_sample(g->session, &sampling, token, err))
-        return false;
-    const tokenizer *t = g->session->worker->model->tokenizer;
-    if (t && !g->wish->ignore_end && tokenizer_is_end(t, *token)) {
+    const engine_worker *worker = g->session->worker;
+    const tokenizer *t = worker->model->tokenizer;
+    if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {
         end(g, ENGINE_FINISH_END);
         return true;
     }
     g->result->generated_tokens++;
     g->wrote = false;
     // A matrix may have more rows than the tokenizer has pieces; such ids have no text.
-    if (t && (size_t)*token < tokenizer_size(t) &&
-        (!tokenizer_decoder_feed(&g->decoder, *token, &g->piece, err) || !emit(g, err)))
+    if (t && (size_t)token < tokenizer_size(t) &&
+        (!tokenizer_decoder_feed(&g->decoder, token, &g->piece, err) || !emit(g, err)))
         return false;
     if (!g->wrote && !g->done)
         write_text(g, "", 0);
     if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
         end(g, ENGINE_FINISH_LENGTH);
+    if (!g->done && g->session->length >= worker->settings.options.context_tokens)
+        end(g, ENGINE_FINISH_CONTEXT);
+    return true;
+}
+
+// Gives the device the next chain, if there are tokens to generate: behind `pending` that are under way.
+static bool begin_chain(generator *g, int32_t token, int32_t pending, int32_t slot,
+                        token_chain *chain, engine_error *err)
+{
+    const engine_options *options = &g->session->worker->settings.options;
+    int32_t start = g->session->length + pending, steps = options->chain_tokens;
+    int32_t wanted = g->wish->max_tokens - g->result->generated_tokens - pending;
+    if (steps > options->context_tokens - start)
+        steps = options->context_tokens - start;
+    if (g->wish->max_tokens > 0 && steps > wanted)
+        steps = wanted;
+    *chain = (token_chain){.start = start, .steps = steps, .slot = slot};
+    return steps <= 0 || chain_begin(g->session, &g->wish->sampling, chain, token, err);
+}
+
+// Adds what the chain evaluated to the timeline, and what it chose to the text, until that ends.
+static bool take_chain(generator *g, const token_chain *chain, int32_t *token, engine_error *err)
+{
+    engine_session *session = g->session;
+    int32_t *chosen = session->worker->chosen;
+    if (!chain_take(session, chain, chosen, err))
+        return false;
+    for (int32_t i = 0; i < chain->steps && !g->done; i++) {
+        session->ids[session->length++] = *token;
+        *token = chosen[i];
+        if (!take_token(g, *token, err))
+            return false;
+    }
+    return true;
+}
+
+// From `token` on, until the text ends. While the host deals with the tokens of a chain of several, the
+// device works on the next one.
+static bool decode(generator *g, int32_t token, engine_error *err)
+{
+    engine_session *session = g->session;
+    bool several = session->worker->settings.options.chain_tokens > 1;
+    token_chain now, next = {0};
+    if (!begin_chain(g, token, 0, 0, &now, err))
+        return false;
+    while (true) {
+        next.steps = 0;
+        if (several && !begin_chain(g, -1, now.steps, 1 - now.slot, &next, err))
+            return false;
+        if (!take_chain(g, &now, &token, err))
+            return false;
+        if (g->done)
+            break;
+        if (!several && !begin_chain(g, token, 0, 1 - now.slot, &next, err))
+            return false;
+        now = next;
+    }
+    if (next.steps <= 0 && session->length == now.start + now.steps)
+        chain_end(session);
     return true;
 }
 
@@ -104,21 +161,17 @@ static bool reserve_text(tokenizer_text *text)
 static bool generate(generator *g, engine_error *err)
 {
     double started = now_seconds();
-    const engine_session *session = g->session;
-    while (true) {
-        int32_t token;
-        if (!next_token(g, &token, err))
-            return false;
-        if (g->result->first_token_seconds == 0)
-            g->result->first_token_seconds = g->result->prompt_seconds + now_seconds() - started;
-        if (!g->done && session->length >= session->worker->settings.options.context_tokens)
-            end(g, ENGINE_FINISH_CONTEXT);
-        if (g->done)
-            break;
-        engine_feed feed = {.session = g->session, .ids = &token, .count = 1};
-        if (!engine_eval(session->worker, &feed, 1, NULL, NULL, err))
-            return false;
-    }
+    engine_session *session = g->session;
+    engine_sampling sampling = g->wish->sampling;
+    int32_t token;
+    sampling.params.step = (uint64_t)session->length;
+    if (!engine_sample(session, &sampling, &token, err) || !take_token(g, token, err))
+        return false;
+    g->result->first_token_seconds = g->result->prompt_seconds + now_seconds() - started;
+    bool fine = g->done || decode(g, token, err);
+    session_trim(session);
+    if (!fine)
+        return false;
     g->result->generation_seconds = now_seconds() - started;
     bool flush = !g->filter.stopped && g->result->finish != ENGINE_FINISH_CANCEL;
     if (flush && session->worker->model->tokenizer) {

@@ -6,18 +6,21 @@ static weft_sample_params settle(const engine_draw *draw)
 {
     const engine_session *session = draw->session;
     weft_sample_params params = draw->sampling->params;
-    int32_t window = draw->sampling->penalty_window > 0 ? draw->sampling->penalty_window : 64;
+    int32_t window = session_penalty_window(draw->sampling);
     if (window > session->length)
         window = session->length;
-    params.history = session->ids + session->length - window;
+    params.history = window > 0 ? session->history + session->length - window : NULL;
     params.history_len = window;
     return params;
 }
 
 static bool sample_rows(engine_worker *worker, engine_draw *draws, int32_t count, engine_error *err)
 {
-    for (int32_t i = 0; i < count; i++)
+    for (int32_t i = 0; i < count; i++) {
         worker->draw_params[i] = settle(&draws[i]);
+        if (worker->draw_params[i].history && !session_show_history(draws[i].session, err))
+            return false;
+    }
     if (!model_program_sample(worker->program, draws[0].session->logits, count, worker->draw_params,
                               worker->drawn, err))
         return false;

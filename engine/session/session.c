@@ -20,10 +20,18 @@ static bool open_logits(engine_session *session)
         WEFT_OK)
         return false;
     session->saved = saved;
+    session->history = session->ids;
     if (worker->settings.options.device == WEFT_DEVICE_CPU)
         return true;
+    session->history = NULL;
     session->shown = engine_alloc(vocab, sizeof *session->shown);
-    return session->shown != NULL;
+    void *history;
+    size_t bytes = (size_t)worker->settings.options.context_tokens * sizeof *session->history;
+    if (!session->shown ||
+        weft_memory_allocate(worker->context, WEFT_MEMORY_DEVICE, bytes, &history) != WEFT_OK)
+        return false;
+    session->history = history;
+    return true;
 }
 
 engine_session *engine_session_open(engine_worker *worker, engine_error *err)
@@ -61,6 +69,8 @@ void engine_session_close(engine_session *session)
     session_drop_logits(session);
     session->worker->sessions[session->slot] = NULL;
     session->worker->open_sessions--;
+    if (session->history != session->ids)
+        weft_memory_free(session->worker->context, session->history);
     free(session->ids);
     free(session->page_table);
     weft_memory_free(session->worker->context, session->saved);
@@ -93,6 +103,8 @@ void engine_session_truncate(engine_session *session, int32_t length)
     if (length < session->length) {
         session->length = length;
         session_drop_logits(session);
+        if (session->history_length > length)
+            session->history_length = length;
     }
     session_trim(session);
 }
@@ -194,6 +206,29 @@ int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count
     }
     share_tokens(session, best, common, most);
     return most;
+}
+
+// --- history --------------------------------------------------------------------------------------------
+
+int32_t session_penalty_window(const engine_sampling *sampling)
+{
+    const weft_sample_params *params = &sampling->params;
+    bool repetition = params->repetition_penalty != 0 && params->repetition_penalty != 1;
+    if (!repetition && params->frequency_penalty == 0 && params->presence_penalty == 0)
+        return 0;
+    return sampling->penalty_window > 0 ? sampling->penalty_window : 64;
+}
+
+bool session_show_history(engine_session *session, engine_error *err)
+{
+    int32_t from = session->history_length;
+    session->history_length = session->length;
+    if (session->history == session->ids || from >= session->length)
+        return true;
+    return weft_copy(session->worker->context, session->history + from, session->ids + from,
+                     (size_t)(session->length - from) * sizeof *session->ids, NULL) == WEFT_OK ||
+           engine_fail(err, "the history cannot be copied: %s",
+                       weft_error_text(session->worker->context));
 }
 
 // --- logits -------------------------------------------------------------------------------------------

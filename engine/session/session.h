@@ -13,10 +13,12 @@ struct engine_session {
     int32_t pages;       // held
     int32_t *ids;        // [context_tokens]
     int32_t *page_table; // [pages_per_session]
-    int32_t logits_row;  // of the program's logits; -1: none of them
-    float *logits;       // after the last token: that row, or `saved`; NULL: there are none
-    float *saved;        // [vocab], where they go when a pass needs the row that they were made in
-    float *shown; // [vocab], a copy on the host; NULL: the host reads `logits` where they are
+    int32_t *history;    // the ids where the device reads them: `ids`, or a copy
+    int32_t history_length;
+    int32_t logits_row; // of the program's logits; -1: none of them
+    float *logits;      // after the last token: that row, or `saved`; NULL: there are none
+    float *saved;       // [vocab], where they go when a pass needs the row that they were made in
+    float *shown;       // [vocab], a copy on the host; NULL: the host reads `logits` where they are
 };
 
 // Takes pages until the session can hold `length` tokens, and copies a shared page that the next token
@@ -30,6 +32,12 @@ void session_trim(engine_session *session);
 void session_drop_logits(engine_session *session);
 void session_hold_logits(engine_session *session, int32_t row);
 bool session_save_logits(engine_session *session, engine_error *err);
+
+// How many of the last tokens the penalties count; 0: there are no penalties.
+int32_t session_penalty_window(const engine_sampling *sampling);
+
+// Brings the timeline to `history`.
+bool session_show_history(engine_session *session, engine_error *err);
 
 // Cuts the timeline back to what it has in common with `ids`, or shares the pages of another session that
 // has more of them. Returns how many of the ids need no evaluation; not all, unless logits are there.

@@ -15,6 +15,7 @@ typedef struct program_bounds {
     int32_t max_tokens, max_seqs; // in one pass
     int32_t max_kv_len;
     int32_t max_seq_pages; // of one sequence
+    int32_t chain_tokens;  // steps of a chain
     weft_device device;    // of the context
     bool exact;            // activations stay f32
 } program_bounds;
@@ -40,11 +41,12 @@ program_counts model_program_counts(const model_program *program);
 
 // What a pass is told. The arrays are the program's, in the host's memory; the caller fills them in.
 typedef struct program_inputs {
-    int32_t *ids;        // [max_tokens]
-    int32_t *cu_q_lens;  // [max_seqs + 1]
-    int32_t *kv_lens;    // [max_seqs], with the new tokens
-    int32_t *page_table; // [max_seqs][max_seq_pages]
-    int32_t *rows;       // [head_rows], of the tokens that logits are wanted of
+    int32_t *ids;           // [max_tokens]
+    int32_t *cu_q_lens;     // [max_seqs + 1]
+    int32_t *kv_lens;       // [max_seqs], with the new tokens
+    int32_t *kv_capacities; // [max_seqs], how long a sequence may become in a chain
+    int32_t *page_table;    // [max_seqs][max_seq_pages]
+    int32_t *rows;          // [head_rows], of the tokens that logits are wanted of
 } program_inputs;
 
 const program_inputs *model_program_inputs(model_program *program);
@@ -69,5 +71,26 @@ bool model_program_read_logits(model_program *program, float *to, const float *f
 // row that has no finite logit is refused. Returns when tokens[rows] have come to the host.
 bool model_program_sample(model_program *program, const float *logits, int32_t rows,
                           const weft_sample_params *params, int32_t *tokens, engine_error *err);
+
+// Decoding on the device: every sequence has one token, is taken `steps` tokens further, and each token
+// that was chosen is evaluated next, but for the last. Returns when the device has been given the work.
+// The inputs are those of one pass with one token per sequence.
+typedef struct program_chain {
+    int32_t seqs, steps; // steps: 1 to chain_tokens
+    int32_t slot;        // 0 or 1: of two chains, one may be under way while the other is read
+    bool go_on; // the tokens are those that the last chain chose last; inputs.ids are not read
+    const weft_sample_params *params; // [seqs] of the first step; `step` counts on
+    // Penalties: where the tokens of each timeline are on the device, with room for those of the chain;
+    // how many there were at the beginning; how many count. NULL: there are none.
+    int32_t *const *history;
+    const int32_t *lengths, *windows;
+} program_chain;
+
+bool model_program_chain(model_program *program, const program_chain *chain, engine_error *err);
+
+// Waits for a chain: tokens[steps][seqs]. Logits after the last but one token are in the first rows of the
+// program's until something else is run.
+bool model_program_chain_tokens(model_program *program, const program_chain *chain, int32_t *tokens,
+                                engine_error *err);
 
 #endif

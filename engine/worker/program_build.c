@@ -149,6 +149,7 @@ static void carve_buffers(model_program *program)
     size_t tokens = (size_t)bounds->max_tokens, seqs = (size_t)bounds->max_seqs;
     size_t head_rows = (size_t)program->head_rows, vocab = (size_t)program->config->vocab;
     size_t table = seqs * (size_t)bounds->max_seq_pages;
+    size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
         bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED;
@@ -162,13 +163,29 @@ static void carve_buffers(model_program *program)
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
     program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
+    program->sampled_logprobs =
+        program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled_logprobs);
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
 
     in->cu_q_lens = program_carve(program, ARENA_PINNED, (seqs + 1) * sizeof *in->cu_q_lens);
     in->kv_lens = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_lens);
+    in->kv_capacities = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_capacities);
+    program->chosen = program_carve(program, ARENA_PINNED, chosen * sizeof *program->chosen);
+    program->logprobs = program_carve(program, ARENA_PINNED, chosen * sizeof *program->logprobs);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
     in->rows = program_carve(program, ARENA_PINNED, head_rows * sizeof *in->rows);
+}
+
+static bool make_chains(model_program *program, engine_error *err)
+{
+    program->params = engine_alloc((size_t)program->bounds.max_seqs, sizeof *program->params);
+    if (!program->params)
+        return engine_fail(err, "not enough memory for the model's program");
+    for (int i = 0; i < 2; i++)
+        if (weft_event_create(program->context, &program->events[i]) != WEFT_OK)
+            return engine_fail(err, "%s", weft_error_text(program->context));
+    return true;
 }
 
 static bool lay_out(model_program *program, engine_error *err)
@@ -245,7 +262,7 @@ model_program *model_program_make(weft_context *context, const model_config *con
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
     if (lay_out(program, err) && allocate(program, err) && make_batch(program, err) &&
-        lay_out(program, err))
+        make_chains(program, err) && lay_out(program, err))
         return program;
     model_program_free(program);
     return NULL;
@@ -255,7 +272,10 @@ void model_program_free(model_program *program)
 {
     if (!program)
         return;
+    weft_event_destroy(program->events[0]);
+    weft_event_destroy(program->events[1]);
     weft_batch_destroy(program->batch);
+    free(program->params);
     for (int32_t i = 0; i < program->plan_count; i++)
         weft_plan_destroy(program->plans[i].plan);
     free(program->plans);

@@ -3,7 +3,7 @@
 
 #include "engine/worker/program_steps.h"
 
-static weft_status run_step(program_step *step, int32_t tokens)
+weft_status program_run_step(program_step *step, int32_t tokens)
 {
     switch (step->kind) {
     case STEP_EMBEDDING:
@@ -26,10 +26,10 @@ static weft_status run_step(program_step *step, int32_t tokens)
     return WEFT_EINVAL;
 }
 
-static bool run_list(model_program *program, step_list *list, int32_t tokens, engine_error *err)
+bool program_run_list(model_program *program, step_list *list, int32_t tokens, engine_error *err)
 {
     for (int32_t i = 0; i < list->count; i++)
-        if (run_step(&list->steps[i], tokens) != WEFT_OK)
+        if (program_run_step(&list->steps[i], tokens) != WEFT_OK)
             return engine_fail(err, "the forward pass failed: %s",
                                weft_error_text(program->context));
     program->counts.runs += list->count;
@@ -48,8 +48,8 @@ static weft_status wait_for(model_program *program)
     return weft_stream_synchronize(program->context, NULL);
 }
 
-static bool upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
-                   engine_error *err)
+bool program_upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
+                    engine_error *err)
 {
     return weft_copy(program->context, to, from, (size_t)count * sizeof *to, NULL) == WEFT_OK ||
            engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
@@ -61,13 +61,15 @@ bool model_program_wait(model_program *program, engine_error *err)
            engine_fail(err, "the device failed: %s", weft_error_text(program->context));
 }
 
-static bool set_batch(model_program *program, int32_t seqs, engine_error *err)
+bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capacities,
+                       engine_error *err)
 {
     const program_inputs *in = &program->inputs;
     const weft_batch_args args = {.size = sizeof args,
                                   .num_seqs = seqs,
                                   .cu_q_lens = in->cu_q_lens,
                                   .kv_lens = in->kv_lens,
+                                  .kv_capacities = capacities,
                                   .page_table = in->page_table,
                                   .page_table_stride = program->bounds.max_seq_pages,
                                   .num_pages = page_pool_pages(program->pool)};
@@ -77,21 +79,39 @@ static bool set_batch(model_program *program, int32_t seqs, engine_error *err)
 
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err)
 {
+    program->tokens = tokens;
     program->counts.passes++;
     program->counts.attention_runs += program->config->layers;
-    return upload(program, program->ids, program->inputs.ids, tokens, err) &&
-           set_batch(program, seqs, err) && run_list(program, &program->layers, tokens, err);
+    return program_upload(program, program->ids, program->inputs.ids, tokens, err) &&
+           program_set_batch(program, seqs, NULL, err) &&
+           program_run_list(program, &program->layers, tokens, err);
+}
+
+bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err)
+{
+    program->head.steps[0].args.linear.x = x;
+    return program_run_list(program, &program->head, count, err);
+}
+
+// Are they all tokens of the last pass, in order?
+static bool wants_all(const model_program *program, int32_t count)
+{
+    bool all = count == program->tokens;
+    for (int32_t i = 0; i < count && all; i++)
+        all = program->inputs.rows[i] == i;
+    return all;
 }
 
 bool model_program_head(model_program *program, int32_t count, engine_error *err)
 {
-    return upload(program, program->rows, program->inputs.rows, count, err) &&
-           run_list(program, &program->gather, count, err) &&
-           run_list(program, &program->head, count, err);
+    if (wants_all(program, count))
+        return program_run_head(program, program->buffers[MODEL_BUFFER_HIDDEN], count, err);
+    return program_upload(program, program->rows, program->inputs.rows, count, err) &&
+           program_run_list(program, &program->gather, count, err) &&
+           program_run_head(program, program->buffers[MODEL_BUFFER_GATHERED], count, err);
 }
 
-// Copies from the device to the host's memory and waits.
-static weft_status read_back(model_program *program, void *to, const void *from, size_t bytes)
+weft_status program_read_back(model_program *program, void *to, const void *from, size_t bytes)
 {
     weft_status status = weft_copy(program->context, to, from, bytes, NULL);
     return status == WEFT_OK ? wait_for(program) : status;
@@ -101,8 +121,14 @@ bool model_program_read_logits(model_program *program, float *to, const float *f
                                engine_error *err)
 {
     size_t bytes = (size_t)rows * (size_t)program->config->vocab * sizeof *to;
-    return read_back(program, to, from, bytes) == WEFT_OK ||
+    return program_read_back(program, to, from, bytes) == WEFT_OK ||
            engine_fail(err, "logits cannot be read: %s", weft_error_text(program->context));
+}
+
+bool program_not_finite(engine_error *err)
+{
+    return engine_fail(err, "the logits of this model are not finite numbers: its file is damaged "
+                            "or was converted badly, get another");
 }
 
 bool model_program_sample(model_program *program, const float *logits, int32_t rows,
@@ -112,19 +138,21 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     program_step *step = &program->sample.steps[0];
     step->args.sample.logits = logits;
     step->args.sample.params = params;
+    step->args.sample.tokens = program->sampled;
+    step->args.sample.logprobs = NULL;
     program->counts.runs++;
-    if (run_step(step, rows) != WEFT_OK ||
-        read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) != WEFT_OK)
+    if (program_run_step(step, rows) != WEFT_OK ||
+        program_read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) !=
+            WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
     for (int32_t i = 0; i < rows; i++) {
         // The sampler takes NaN for impossible and chooses such a token only if there is no other.
         float chosen;
         const float *at = logits + (size_t)i * vocab + tokens[i];
-        if (read_back(program, &chosen, at, sizeof chosen) != WEFT_OK)
+        if (program_read_back(program, &chosen, at, sizeof chosen) != WEFT_OK)
             return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
         if (!isfinite(chosen))
-            return engine_fail(err, "the logits of this model are not finite numbers: its file is "
-                                    "damaged or was converted badly, get another");
+            return program_not_finite(err);
     }
     return true;
 }

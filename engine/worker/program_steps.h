@@ -80,13 +80,33 @@ struct model_program {
     int32_t *ids;          // [max_tokens], on the device, as are:
     int32_t *rows;         // [head_rows], read by `gather`
     int32_t *sampled;      // [max_seqs]
+    float *sampled_logprobs; // [max_seqs]
     int32_t head_rows;
     float *logits;
     void *workspace;
     size_t workspace_bytes;
     program_arena arenas[ARENA_COUNT];
     program_counts counts;
+    int32_t tokens; // of the last pass
+    // Chains: what was chosen, [2][chain_tokens][max_seqs] in pinned memory, and when it is there.
+    int32_t *chosen;
+    float *logprobs;
+    weft_event *events[2];
+    weft_sample_params *params; // [max_seqs] of the step that is being given to the device
 };
+
+// What a pass is made of; shared with chains.
+weft_status program_run_step(program_step *step, int32_t rows);
+bool program_run_list(model_program *program, step_list *list, int32_t rows, engine_error *err);
+bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err);
+bool program_upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
+                    engine_error *err);
+// capacities: how long each sequence may become before the batch is set again; NULL: as it is.
+bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capacities,
+                       engine_error *err);
+// Copies from the device to the host's memory and waits.
+weft_status program_read_back(model_program *program, void *to, const void *from, size_t bytes);
+bool program_not_finite(engine_error *err); // words it, returns false
 
 // `bytes` of an arena, or only counted while it has no memory: NULL then.
 void *program_carve(model_program *program, int arena, size_t bytes);

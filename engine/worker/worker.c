@@ -25,6 +25,7 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .max_seqs = settings->options.max_sessions,
                                    .max_kv_len = settings->options.context_tokens,
                                    .max_seq_pages = settings->pages_per_session,
+                                   .chain_tokens = settings->options.chain_tokens,
                                    .device = settings->options.device,
                                    .exact = settings->options.exact};
     worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
@@ -51,9 +52,12 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     worker->logits_owner = engine_alloc(head_rows, sizeof *worker->logits_owner);
     worker->sessions = engine_alloc(sessions, sizeof *worker->sessions);
     worker->draw_params = engine_alloc(sessions, sizeof *worker->draw_params);
+    worker->chosen =
+        engine_alloc((size_t)worker->settings.options.chain_tokens, sizeof *worker->chosen);
     worker->drawn = engine_alloc(sessions, sizeof *worker->drawn);
     return (out->rows && out->to && out->kept_rows && out->kept && out->kept_to && out->taken &&
-            worker->logits_owner && worker->sessions && worker->draw_params && worker->drawn) ||
+            worker->logits_owner && worker->sessions && worker->draw_params && worker->drawn &&
+            worker->chosen) ||
            engine_fail(err, "not enough memory for batches of %d tokens", (int)tokens);
 }
 
@@ -94,6 +98,7 @@ void engine_worker_close(engine_worker *worker)
     free(worker->sessions);
     free(worker->draw_params);
     free(worker->drawn);
+    free(worker->chosen);
     weft_context_destroy(worker->context);
     free(worker);
 }

@@ -29,6 +29,7 @@ struct engine_worker {
     pass_outputs outputs;
     engine_session **logits_owner;   // [head_rows] of the program's logits: whose they are, or NULL
     weft_sample_params *draw_params; // [max_sessions]
+    int32_t *chosen;                 // [chain_tokens]
     int32_t *drawn;                  // [max_sessions]
     engine_session **sessions;       // [max_sessions], those that are open
     int32_t open_sessions;

@@ -15,7 +15,7 @@
 #include "engine/engine.h"
 #include "tests/support/open_worker.h"
 
-enum { TOKENS = 48 };
+enum { TOKENS = 48, CONTEXT = 512 };
 
 #ifdef __has_feature
 #define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
@@ -70,7 +70,7 @@ static int open_all(void **state)
     (void)state;
     static const char text[] = "Once upon a time there was";
     engine_error err = {""};
-    const engine_options options = {.threads = 2, .context_tokens = 512, .max_sessions = 2};
+    const engine_options options = {.threads = 2, .context_tokens = CONTEXT, .max_sessions = 2};
     worker = open_worker(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &options, &err);
     bool fine = worker && tokenizer_encode(engine_model_tokenizer(engine_worker_model(worker)),
                                            text, strlen(text), 0, &prompt, &err);
@@ -187,11 +187,15 @@ static void counts_what_it_runs(void **state)
     after = counts();
     assert_int_equal(after.passes - before.passes, 1);
     assert_int_equal(after.attention_runs - before.attention_runs, model.layers);
+    feed.count = 1;
+    before = after;
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+    after = counts();
     int64_t runs = after.runs - before.runs;
     engine_generation wish = {.max_tokens = TOKENS, .ignore_end = true};
     engine_result result;
-    assert_true(engine_generate(session, ids, 100, &wish, &result, &err));
     before = after;
+    assert_true(engine_generate(session, ids, 101, &wish, &result, &err));
     after = counts();
     assert_int_equal(after.passes - before.passes, TOKENS - 1);
     assert_int_equal(after.attention_runs - before.attention_runs, (TOKENS - 1) * model.layers);
@@ -200,12 +204,135 @@ static void counts_what_it_runs(void **state)
     engine_session_close(session);
 }
 
+typedef struct listener {
+    char text[4096];
+    size_t bytes;
+    int32_t calls, most_calls; // 0: any number
+} listener;
+
+static bool listen(void *user, const char *text, size_t bytes)
+{
+    listener *l = user;
+    assert_true(l->bytes + bytes < sizeof l->text);
+    memcpy(l->text + l->bytes, text, bytes);
+    l->bytes += bytes;
+    return ++l->calls != l->most_calls;
+}
+
+// Two generations one after the other, the second behind the first: all that can be seen of them.
+typedef struct outcome {
+    listener first, second;
+    engine_result results[2];
+    int32_t length, tokens[CONTEXT];
+} outcome;
+
+static outcome generate_twice(engine_worker *of, engine_generation wish, int32_t most_calls)
+{
+    engine_error err = {""};
+    outcome o = {.first.most_calls = most_calls};
+    engine_session *session = engine_session_open(of, &err);
+    assert_non_null(session);
+    wish.write = listen;
+    wish.user = &o.first;
+    if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &o.results[0], &err))
+        fail_msg("%s", err.text);
+    int32_t ids[CONTEXT], count = engine_session_length(session);
+    memcpy(ids, engine_session_tokens(session), (size_t)count * sizeof *ids);
+    wish.user = &o.second;
+    wish.max_tokens = 5;
+    if (!engine_generate(session, ids, count, &wish, &o.results[1], &err))
+        fail_msg("%s", err.text);
+    o.length = engine_session_length(session);
+    memcpy(o.tokens, engine_session_tokens(session), (size_t)o.length * sizeof *o.tokens);
+    engine_session_close(session);
+    return o;
+}
+
+static void expect_same(const outcome *a, const outcome *b)
+{
+    assert_string_equal(a->first.text, b->first.text);
+    assert_string_equal(a->second.text, b->second.text);
+    assert_int_equal(a->results[0].finish, b->results[0].finish);
+    assert_int_equal(a->results[0].generated_tokens, b->results[0].generated_tokens);
+    assert_int_equal(a->results[1].generated_tokens, b->results[1].generated_tokens);
+    assert_int_equal(a->length, b->length);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->length * sizeof *a->tokens);
+}
+
+// However many tokens the device chooses in one submission, and wherever the text ends within one.
+static void chains_give_what_single_steps_give(void **state)
+{
+    (void)state;
+    const int32_t lengths[] = {2, 7, 64};
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        engine_error err = {""};
+        engine_options options = {
+            .threads = 2, .context_tokens = CONTEXT, .max_sessions = 2, .chain_tokens = lengths[n]};
+        engine_worker *chained =
+            engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+        if (!chained)
+            fail_msg("%s", err.text);
+        for (int kind = 0; kind < 7; kind++) {
+            engine_generation wish = {.max_tokens = 40, .ignore_end = true};
+            int32_t most_calls = 0;
+            char stop[2] = {0};
+            const char *stops[] = {stop, NULL};
+            if (kind == 1 || kind == 2)
+                wish.sampling.params = (weft_sample_params){.temperature = 1.1f, .top_k = 40};
+            if (kind == 2)
+                wish.sampling = (engine_sampling){
+                    {.temperature = 0.9f, .repetition_penalty = 1.3f, .presence_penalty = 0.2f},
+                    .penalty_window = 20};
+            if (kind == 3) {
+                outcome all = generate_twice(worker, wish, 0);
+                stop[0] = all.first.text[all.first.bytes / 2];
+                wish.stops = stops;
+            }
+            if (kind == 4)
+                most_calls = 9;
+            if (kind == 5)
+                wish.max_tokens = 1;
+            if (kind == 6)
+                wish = (engine_generation){.max_tokens = 400};
+            outcome singly = generate_twice(worker, wish, most_calls);
+            outcome at_once = generate_twice(chained, wish, most_calls);
+            expect_same(&singly, &at_once);
+        }
+        engine_worker_close(chained);
+    }
+}
+
+static void chains_fill_the_context(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    const int32_t lengths[] = {1, 5, 64};
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        engine_options options = {.threads = 2, .context_tokens = 40, .chain_tokens = lengths[n]};
+        engine_worker *small =
+            engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+        engine_session *session = small ? engine_session_open(small, &err) : NULL;
+        assert_non_null(session);
+        engine_generation wish = {.ignore_end = true};
+        engine_result result;
+        if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &result, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(result.finish, ENGINE_FINISH_CONTEXT);
+        assert_int_equal(engine_session_length(session), 40);
+        assert_int_equal(result.generated_tokens, 40 - (int32_t)prompt.count + 1);
+        engine_session_close(session);
+        engine_worker_close(small);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_no_memory_between_tokens),
         cmocka_unit_test(one_call_gives_what_many_give),
         cmocka_unit_test(counts_what_it_runs),
+        cmocka_unit_test(chains_give_what_single_steps_give),
+        cmocka_unit_test(chains_fill_the_context),
     };
     return cmocka_run_group_tests_name("generate", tests, open_all, close_all);
 }
