@@ -11,8 +11,12 @@ function(weft_add_house_test name)
   set_tests_properties(${name} PROPERTIES LABELS house)
 endfunction()
 
+if(TARGET weft_engine)
+  set(WEFT_ENGINE_OBJECTS --objects ${PROJECT_BINARY_DIR}/engine/CMakeFiles/weft_engine.dir=engine/)
+endif()
 weft_add_house_test(walls ${Python3_EXECUTABLE} tools/walls/walls.py
-                    --shared $<TARGET_FILE:weft_shared> --static $<TARGET_FILE:weft_static>)
+                    --shared $<TARGET_FILE:weft_shared> --static $<TARGET_FILE:weft_static>
+                    --objects ${PROJECT_BINARY_DIR}/CMakeFiles/weft_objects.dir ${WEFT_ENGINE_OBJECTS})
 weft_add_house_test(walls_selftest ${Python3_EXECUTABLE} tools/walls/test_walls.py)
 weft_add_house_test(format ${PROJECT_SOURCE_DIR}/scripts/format --check)
 weft_add_house_test(install_consumers ${Python3_EXECUTABLE} tests/house/install_consumers.py

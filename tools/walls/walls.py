@@ -5,7 +5,7 @@
 usage: walls.py [--root DIR] [--shared LIB.so] [--static LIB.a] [--only RULE[,RULE]]
 
 Rules that read the tree: rooms, vocabulary, text, length, headers, docs, structs. Rule `symbols` reads the
-libraries given with --shared and --static. Exit status 0 only if nothing was found.
+libraries given with --shared and --static, rule `links` the objects below folders given with --objects. Exit status 0 only if nothing was found.
 """
 import argparse
 import os
@@ -23,10 +23,20 @@ Finding = namedtuple("Finding", "path line rule text")
 DOOR = "include/weft/"
 INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
 DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
+# The engine's rooms from the ground up; one that is not named sees them all.
+ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/tokenizer/", "engine/cache/", "engine/model/",
+          "engine/worker/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
     ("cli", "cli/", ("engine/engine.h",)),
-    ("engine/base", "engine/base/", ()),
+    ("engine/base", "engine/base/", ("engine/engine.h",)),
+    ("engine/gguf", "engine/gguf/", ENGINE[:2]),
+    ("engine/cache", "engine/cache/", ENGINE[:2]),
+    ("engine/tokenizer", "engine/tokenizer/", ENGINE[:3]),
+    ("engine/chat", "engine/chat/", ENGINE[:4]),
+    ("engine/model", "engine/model/", ENGINE[:5]),
+    ("engine/worker", "engine/worker/", ENGINE[:6]),
+    ("engine/session", "engine/session/", ENGINE[:7]),
     ("engine", "engine/", ()),
     ("include", DOOR, ()),
     ("api", "src/api/", ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")),
@@ -130,7 +140,7 @@ def lies_in(target, places):
 
 
 def may_include(path, target):
-    name, prefix, below = room_of(path)
+    name, prefix, below = room_of(path) or ("", "", ())
     if target.startswith(DOOR):
         return True
     if path.endswith("_check.c") and target.startswith("tools/weft-check/"):
@@ -316,7 +326,102 @@ def rule_symbols(shared, static):
                               f"defines {row.split()[2]}; only weft_* and weft__* may be global")
 
 
-def check(root, shared=None, static=None, only=None, warn=lambda path, line, text: None):
+class Objects:
+    """What the objects below a folder define and ask for; CMake keeps them by the paths of their sources, also
+    those whose source is gone."""
+
+    def __init__(self, root, folder, prefix):
+        self.defined, self.wanted = {}, {}
+        for place, _, files in os.walk(folder):
+            for name in sorted(files):
+                if name.endswith(".o"):
+                    path = os.path.join(place, name)
+                    source = prefix + os.path.relpath(path, folder)[:-len(".o")]
+                    if os.path.exists(os.path.join(root, source)):
+                        self.read(path, source)
+
+    def read(self, path, source):
+        self.wanted[source] = set()
+        for row in nm("-g", path).splitlines():
+            kind, name = row.split()[-2:]
+            if kind in "Uvw":
+                self.wanted[source].add(name)
+            else:
+                self.defined[name] = source
+
+    def calls(self):
+        """{source: {source that defines something it wants: name}}"""
+        graph = {}
+        for source, names in self.wanted.items():
+            graph[source] = {self.defined[name]: name for name in sorted(names)
+                             if self.defined.get(name, source) != source}
+        return graph
+
+
+def circles(graph):
+    """Groups of files that need each other (Tarjan 1972)."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            group = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in sorted(graph):
+        if node not in number:
+            visit(node)
+    return found
+
+
+# Files that may need each other: recursion over a tree that is too long for one file, and what waits to be cut.
+CIRCLES = ("engine/chat/jinja/", "engine/tokenizer/", "src/backend/cuda/")
+
+# How names of functions and tables begin in a room.
+NAMES = [
+    ("src/api/", ("weft_", "weft__api_")),
+    ("src/plan/", ("weft__plan_",)),
+    ("src/backend/cpu/", ("weft__cpu_", "weft__backend_cpu")),
+    ("src/backend/none/", ("weft__backend_",)),
+    ("src/backend/cuda/", ("weft__cuda_", "weft__backend_cuda", "weft__pipeline", "weft__nvrtc", "weft__device_")),
+]
+
+
+def names_of(path):
+    if re.match(r"src/kernels/\w+/", path):
+        op = path.split("/")[2]
+        return (f"weft__{op}_",) + (("weft__round", "weft__any_format") if op == "linear" else ())
+    return next((names for prefix, names in NAMES if path.startswith(prefix)), ("weft_",))
+
+
+def rule_links(root, objects):
+    """Arrows, circles and names of what the linker sees. objects: "DIR" or "DIR=prefix of its sources"."""
+    for folder, _, prefix in (entry.partition("=") for entry in objects or ()):
+        tree = Objects(root, folder, prefix)
+        graph = tree.calls()
+        for source, needed in sorted(graph.items()):
+            for other, name in sorted(needed.items()):
+                if room_of(source) and room_of(other) and not name.startswith("weft__backend_") and \
+                        not may_include(source, other):
+                    yield Finding(source, 0, "links", f"calls {name} of {other}: arrows point down")
+        for group in circles(graph):
+            if not group[0].startswith(CIRCLES):
+                yield Finding(group[0], 0, "links", f"a circle of files: {', '.join(group)}")
+        for name, source in sorted(tree.defined.items()):
+            if source.startswith("src/") and not name.startswith(names_of(source)):
+                yield Finding(source, 0, "links", f"defines {name}; names here begin with {' or '.join(names_of(source))}")
+
+
+def check(root, shared=None, static=None, objects=None, only=None, warn=lambda path, line, text: None):
     """All findings, in order of rule."""
     files = tree_files(root)
     rules = {
@@ -328,6 +433,7 @@ def check(root, shared=None, static=None, only=None, warn=lambda path, line, tex
         "docs": lambda: rule_docs(root, files),
         "structs": lambda: rule_structs(root, files),
         "symbols": lambda: rule_symbols(shared, static),
+        "links": lambda: rule_links(root, objects),
     }
     unknown = set(only or ()) - set(rules)
     if unknown:
@@ -340,10 +446,12 @@ def main():
     parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."))
     parser.add_argument("--shared", help="libweft.so to read the exported symbols of")
     parser.add_argument("--static", help="libweft.a to read the global symbols of")
+    parser.add_argument("--objects", action="append", help="DIR[=PREFIX]: objects, by the paths of their sources")
     parser.add_argument("--only", help="rules to run, separated by commas")
     options = parser.parse_args()
     only = options.only.split(",") if options.only else None
-    count, findings = check(os.path.abspath(options.root), options.shared, options.static, only,
+    count, findings = check(os.path.abspath(options.root), options.shared, options.static,
+                            options.objects, only,
                             lambda path, line, text: print(f"{path}:{line}: warning: {text}"))
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.rule}: {finding.text}")

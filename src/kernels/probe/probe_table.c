@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/probe/probe_kernel.h"
 
-const volatile float weft__probe_half = 0.5f, weft__probe_one = 1;
-const volatile int8_t weft__probe_zero = 0, weft__probe_unit = 1;
-
 #define X(kind, name, isa) weft__probe_fn weft__probe_##name##_##isa;
 #include "src/kernels/probe/probe.def"
 #undef X

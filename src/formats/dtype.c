@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// What <weft/types.h> says of formats, from the one list.
 #include <string.h>
 
 #include <weft/types.h>
@@ -67,14 +68,4 @@ int64_t weft_dtype_row_bytes(weft_dtype dtype, int64_t cols)
         !weft__mul_i64(cols / fact->block_elems, fact->block_bytes, &bytes))
         return -1;
     return bytes;
-}
-
-const char *weft_status_text(weft_status status)
-{
-    switch (status) {
-#define STATUS_TEXT(name, value, text)                                                             \
-    case WEFT_##name: return text;
-        WEFT_STATUS_MAP(STATUS_TEXT)
-    }
-    return "unknown status";
 }

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+#include "src/kernels/probe/probe_kernel.h"
+
+const volatile float weft__probe_half = 0.5f, weft__probe_one = 1;
+const volatile int8_t weft__probe_zero = 0, weft__probe_unit = 1;
