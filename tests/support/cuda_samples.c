@@ -18,6 +18,7 @@ static union {
     weft_kv_append_desc kv;
     weft_sample_desc sample;
     weft_embedding_desc embedding;
+    weft_probe_args probe;
     weft_linear_desc linear;
 } descs[MOST];
 
@@ -82,6 +83,8 @@ static void caches_and_tokens(void)
                                              .y_dtype = WEFT_F32});
         samples[num_samples - 1].seldom = i % 8 != 2;
     }
+    for (int kind = 0; kind < 3; kind++)
+        ADD(probe, (weft_probe_args){.kind = (weft_probe_kind)kind});
     ADD(sample, (weft_sample_desc){.logits_dtype = WEFT_F32, .max_rows = 4, .vocab = 128256});
 }
 

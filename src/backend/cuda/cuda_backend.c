@@ -55,10 +55,9 @@ static weft_status describe(int32_t index, weft_device_info *info)
     return WEFT_OK;
 }
 
-// Pageable memory alone: what lies in pinned memory may be on its way to or from the device.
 static bool is_host(const weft_context *context, const void *pointer)
 {
-    return weft__cuda_is_pageable(weft__cuda_of(context), pointer);
+    return weft__cuda_is_host(weft__cuda_of(context), pointer);
 }
 
 static struct weft__backend backend = {
@@ -108,6 +107,7 @@ static void fill_operations(void)
         backend.prepare[op] = weft__cuda_prepare;
         backend.submit[op] = weft__cuda_submit;
     }
+    backend.submit[WEFT__OP_probe] = weft__cuda_submit_probe;
 }
 
 const struct weft__backend *weft__backend_cuda(const char **why)

@@ -3,6 +3,8 @@
 #ifndef WEFT_BACKEND_CUDA_BACKEND_H
 #define WEFT_BACKEND_CUDA_BACKEND_H
 
+#include <weft/sample.h>
+
 #include "src/backend/backend.h"
 #include "src/backend/cuda/cuda_driver.h"
 #include "src/kernels/cuda/launch.h"
@@ -20,6 +22,9 @@ void weft__cuda_release_plan(weft_plan *plan);
 const struct weft__cuda_op *
 weft__cuda_op(enum weft__op op); // never NULL; its plan is, where there is none
 
+// cuda_probe.c
+weft__submit_fn weft__cuda_submit_probe;
+
 // cuda_program.c
 weft_status weft__cuda_program_begin(weft_context *context, weft_program **out);
 weft_status weft__cuda_program_record(weft_program *program, const struct weft__step *step);
@@ -32,13 +37,15 @@ weft_status weft__cuda_batch_open(weft_batch *batch);
 weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream);
 void weft__cuda_batch_close(weft_batch *batch);
 
-// The arguments of a run that takes a batch with the device's arrays in its place: in `room`, or args.
-union weft__cuda_batched {
+// Arguments as operations of the device take them, in `room` where they differ: a batch's arrays in its
+// place, and whether parameters of sampling can be read by the device.
+union weft__cuda_args {
     weft_kv_append_args kv;
     weft_attention_args attention;
+    weft_sample_args sample;
 };
-const void *weft__cuda_batch_resolve(enum weft__op op, const void *args,
-                                     union weft__cuda_batched *room);
+const void *weft__cuda_resolve(const weft_plan *plan, const void *args,
+                               union weft__cuda_args *room);
 
 // cuda_stream.c: as struct weft__backend wants them
 weft_status weft__cuda_stream_create(weft_context *context, weft_stream **out);

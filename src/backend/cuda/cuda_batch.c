@@ -96,18 +96,23 @@ static void resolve_attention(weft_attention_args *args)
     args->batch = NULL;
 }
 
-const void *weft__cuda_batch_resolve(enum weft__op op, const void *args,
-                                     union weft__cuda_batched *room)
+const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union weft__cuda_args *room)
 {
-    if (op == WEFT__OP_kv && ((const weft_kv_append_args *)args)->batch) {
+    if (plan->op == WEFT__OP_kv && ((const weft_kv_append_args *)args)->batch) {
         memcpy(&room->kv, args, sizeof room->kv);
         resolve_kv(&room->kv);
         return &room->kv;
     }
-    if (op == WEFT__OP_attention && ((const weft_attention_args *)args)->batch) {
+    if (plan->op == WEFT__OP_attention && ((const weft_attention_args *)args)->batch) {
         memcpy(&room->attention, args, sizeof room->attention);
         resolve_attention(&room->attention);
         return &room->attention;
+    }
+    if (plan->op == WEFT__OP_sample) {
+        memcpy(&room->sample, args, sizeof room->sample);
+        if (!weft__cuda_is_pageable(weft__cuda_of(plan->context), room->sample.params))
+            room->sample.reserved[0] = WEFT__CUDA_PARAMS_BY_ADDRESS;
+        return &room->sample;
     }
     return args;
 }

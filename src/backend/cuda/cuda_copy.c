@@ -18,6 +18,14 @@ static enum place place_of(const struct weft__cuda *cuda, const void *pointer)
     return type == CU_MEMORYTYPE_HOST ? PINNED : ON_DEVICE;
 }
 
+bool weft__cuda_is_host(const struct weft__cuda *cuda, const void *pointer)
+{
+    bool entered = weft__cuda_enter(cuda);
+    bool host = place_of(cuda, pointer) != ON_DEVICE;
+    weft__cuda_leave(cuda, entered);
+    return host;
+}
+
 bool weft__cuda_is_pageable(const struct weft__cuda *cuda, const void *pointer)
 {
     bool entered = weft__cuda_enter(cuda);

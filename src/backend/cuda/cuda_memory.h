@@ -50,6 +50,8 @@ void weft__cuda_memory_close(struct weft__cuda *cuda);
 weft_status weft__cuda_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,
                                 void **out);
 void weft__cuda_free(weft_context *context, void *memory);
+// Can the host read it? Is it memory that the device cannot?
+bool weft__cuda_is_host(const struct weft__cuda *cuda, const void *pointer);
 bool weft__cuda_is_pageable(const struct weft__cuda *cuda, const void *pointer);
 weft_status weft__cuda_lend(weft_context *context, void *memory, size_t bytes);
 void weft__cuda_take_back(weft_context *context, void *memory);

@@ -9,14 +9,27 @@
 #include "src/plan/plan.h"
 
 // Operations that have a CUDA side.
-#define WITH_CUDA(X) X(linear) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample)
-
-#define OP_DECLARE(name) extern const struct weft__cuda_op weft__##name##_cuda;
-WITH_CUDA(OP_DECLARE)
+extern const struct weft__cuda_op weft__linear_cuda;
+extern const struct weft__cuda_op weft__kv_cuda;
+extern const struct weft__cuda_op weft__norm_cuda;
+extern const struct weft__cuda_op weft__rope_cuda;
+extern const struct weft__cuda_op weft__activation_cuda;
+extern const struct weft__cuda_op weft__softmax_cuda;
+extern const struct weft__cuda_op weft__embedding_cuda;
+extern const struct weft__cuda_op weft__sample_cuda;
+extern const struct weft__cuda_op weft__probe_cuda;
 
 static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
-#define OP_ROW(name) [WEFT__OP_##name] = &weft__##name##_cuda,
-    WITH_CUDA(OP_ROW)};
+    [WEFT__OP_linear] = &weft__linear_cuda,
+    [WEFT__OP_kv] = &weft__kv_cuda,
+    [WEFT__OP_norm] = &weft__norm_cuda,
+    [WEFT__OP_rope] = &weft__rope_cuda,
+    [WEFT__OP_activation] = &weft__activation_cuda,
+    [WEFT__OP_softmax] = &weft__softmax_cuda,
+    [WEFT__OP_embedding] = &weft__embedding_cuda,
+    [WEFT__OP_sample] = &weft__sample_cuda,
+    [WEFT__OP_probe] = &weft__probe_cuda,
+};
 
 const struct weft__cuda_op *weft__cuda_op(enum weft__op op)
 {
@@ -113,8 +126,8 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
     struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
-    union weft__cuda_batched room;
-    const void *resolved = weft__cuda_batch_resolve(plan->op, args, &room);
+    union weft__cuda_args room;
+    const void *resolved = weft__cuda_resolve(plan, args, &room);
     int32_t count = weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
     for (int32_t i = 0; i < count; i++) {
         struct weft__cuda_pipeline *pipeline = launch->pipelines[steps[i].kernel];

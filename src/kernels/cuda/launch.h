@@ -66,7 +66,7 @@ enum {
     WEFT__CUDA_MAX_CONSTANTS = 24, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 16,   // of a plan
     WEFT__CUDA_MAX_STEPS = 8,      // of a run
-    WEFT__CUDA_MAX_ARGS = 1024,    // bytes of an argument struct
+    WEFT__CUDA_MAX_ARGS = 3968,    // bytes of an argument struct: what every driver takes is 4 KB
 };
 
 // A kernel to compile.
@@ -104,6 +104,9 @@ struct weft__cuda_step {
     uint32_t args_bytes;
     _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
 };
+
+// weft_sample_args.reserved[0] as the backend hands it on: the device can reach `params`.
+enum { WEFT__CUDA_PARAMS_BY_ADDRESS = 1 };
 
 // Returns WEFT_OK, or WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_EOVERFLOW with choice->text.
 typedef weft_status weft__cuda_plan_fn(const void *desc, const struct weft__cuda_limits *limits,

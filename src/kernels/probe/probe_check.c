@@ -8,7 +8,7 @@ static uint64_t run(struct check_case *c, weft_probe_args args, const char *vari
 {
     weft_probe_result result = {0};
     args.variant = variant;
-    check_ok(c, weft_probe_run(c->context, &args, &result), "run");
+    check_ok(c, weft_probe_run(check_context(c, variant), &args, &result), "run");
     return result.value;
 }
 

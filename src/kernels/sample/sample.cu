@@ -259,15 +259,16 @@ DEVICE void penalise(const struct weft__sample_device_params &p, float *logits, 
 
 // Copies a row, cleaned and penalised, and returns the rank of its best token.
 DEVICE wide prepare(const struct weft__sample_device_args &args,
-                    const struct weft__sample_device_params &params, float *logits, wide best)
+                    const struct weft__sample_device_params &params, int32_t row, float *logits,
+                    wide best)
 {
-    int64_t x0 = blockIdx.x * args.logits_stride;
+    int64_t x0 = row * args.logits_stride;
     for (int32_t id = threadIdx.x; id < args.vocab; id += blockDim.x)
         logits[id] = cleaned(element<X_DTYPE>(args.logits, x0 + id));
     __syncthreads();
     if (!has_penalty(params))
         return best;
-    penalise(params, logits, args.counts + (int64_t)blockIdx.x * args.vocab);
+    penalise(params, logits, args.counts + (int64_t)row * args.vocab);
     best = 0;
     for (int32_t id = threadIdx.x; id < args.vocab; id += blockDim.x)
         best = larger(best, rank_of(logits[id], id));
@@ -275,10 +276,10 @@ DEVICE wide prepare(const struct weft__sample_device_args &args,
 }
 
 DEVICE void choose(const struct weft__sample_device_args &args,
-                   const struct weft__sample_device_params &params, wide best)
+                   const struct weft__sample_device_params &params, int32_t row, wide best)
 {
-    float *logits = args.cleaned + (int64_t)blockIdx.x * args.vocab;
-    best = prepare(args, params, logits, best);
+    float *logits = args.cleaned + (int64_t)row * args.vocab;
+    best = prepare(args, params, row, logits, best);
     int32_t token = (int32_t) ~(uint32_t)best;
     struct sampler s = {logits,
                         args.vocab,
@@ -288,9 +289,9 @@ DEVICE void choose(const struct weft__sample_device_args &args,
                         args.vocab};
     if (s.largest == MINUS_INFINITY) { // the penalties left nothing
         if (threadIdx.x == 0) {
-            args.tokens[blockIdx.x] = 0;
+            args.tokens[row] = 0;
             if (args.logprobs)
-                args.logprobs[blockIdx.x] = MINUS_INFINITY;
+                args.logprobs[row] = MINUS_INFINITY;
         }
         return;
     }
@@ -306,9 +307,9 @@ DEVICE void choose(const struct weft__sample_device_args &args,
         token = draw(s, params.min_p, token, uniform(params.seed, params.step));
     }
     if (threadIdx.x == 0) {
-        args.tokens[blockIdx.x] = token;
+        args.tokens[row] = token;
         if (args.logprobs)
-            args.logprobs[blockIdx.x] =
+            args.logprobs[row] =
                 (float)(((double)logits[token] - s.largest) / s.temperature - log(whole));
     }
 }
@@ -317,17 +318,18 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     weft_sample(const struct weft__sample_device_args args)
 {
     wait_for_previous();
-    const struct weft__sample_device_params params = args.params[blockIdx.x];
-    wide best = threadIdx.x < WEFT__SAMPLE_PARTS
-                    ? args.best[blockIdx.x * WEFT__SAMPLE_PARTS + threadIdx.x]
-                    : 0;
+    int32_t row = args.first_row + blockIdx.x;
+    const struct weft__sample_device_params params =
+        args.params ? args.params[row] : args.own[blockIdx.x];
+    wide best =
+        threadIdx.x < WEFT__SAMPLE_PARTS ? args.best[row * WEFT__SAMPLE_PARTS + threadIdx.x] : 0;
     int any = __syncthreads_or((int)(best >> 31 & 1));
     best = block_combine(best | 0x80000000ull, (wide)0, larger);
     if (any && (params.temperature > 0 || args.logprobs || has_penalty(params))) {
-        choose(args, params, best);
+        choose(args, params, row, best);
     } else if (threadIdx.x == 0) {
-        args.tokens[blockIdx.x] = any ? (int32_t) ~(uint32_t)best : 0;
+        args.tokens[row] = any ? (int32_t) ~(uint32_t)best : 0;
         if (args.logprobs)
-            args.logprobs[blockIdx.x] = MINUS_INFINITY;
+            args.logprobs[row] = MINUS_INFINITY;
     }
 }

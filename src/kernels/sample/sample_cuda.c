@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sampling on CUDA: its kernels and how they are launched. Workspace, for max_rows rows:
+// Sampling on CUDA: its kernels and how they are launched. Parameters in pageable memory travel with the
+// launches, so that the caller may change them at once; others are read by the device. Workspace, for max_rows rows:
 //
 //      | best [rows][parts] | cleaned logits [rows][vocab] | counts [rows][vocab] |
 #include <stdio.h>
@@ -23,7 +24,11 @@ static const struct weft__kernel_table table = {"sample", rows, sizeof rows[0], 
 #define CONSTANTS(X) X(X_DTYPE)
 WEFT__CUDA_CONSTANTS(sample, CONSTANTS)
 
-enum { BEST_THREADS = 256, THREADS = 1024 };
+enum {
+    BEST_THREADS = 256,
+    THREADS = 1024,
+    MOST_ROWS = WEFT__SAMPLE_INLINE * (WEFT__CUDA_MAX_STEPS - 1),
+};
 
 struct launch {
     int32_t vocab;
@@ -38,6 +43,11 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
+    if (desc->max_rows > MOST_ROWS) {
+        snprintf(choice->text, sizeof choice->text, "sample: max_rows=%d is more than %d on a GPU",
+                 desc->max_rows, MOST_ROWS);
+        return WEFT_EUNSUPPORTED;
+    }
     struct weft__sample_constants constants = {.X_DTYPE = (int32_t)desc->logits_dtype};
     weft__cuda_want(choice, "src/kernels/sample/sample_best.cu", "weft_sample_best",
                     WEFT__CUDA_VALUES(sample, constants));
@@ -62,7 +72,9 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     struct weft__sample_device_args device = {
         .logits = args->logits,
         .logits_stride = args->logits_stride,
-        .params = (const struct weft__sample_device_params *)(const void *)args->params,
+        .params = args->reserved[0] == WEFT__CUDA_PARAMS_BY_ADDRESS
+                      ? (const struct weft__sample_device_params *)(const void *)args->params
+                      : NULL,
         .tokens = args->tokens,
         .logprobs = args->logprobs,
         .best = (void *)workspace,
@@ -71,9 +83,17 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
         .vocab = launch->vocab};
     weft__cuda_step(&step[0], 0, WEFT__SAMPLE_PARTS, (uint32_t)args->rows, BEST_THREADS, &device,
                     sizeof device);
-    weft__cuda_step(&step[1], 1, (uint32_t)args->rows, 1, THREADS, &device, sizeof device);
-    step[0].overlap = step[1].overlap = 1;
-    return 2;
+    int32_t count = 1, most = device.params ? args->rows : WEFT__SAMPLE_INLINE;
+    for (int32_t row = 0; row < args->rows; row += most, count++) {
+        int32_t here = args->rows - row < most ? args->rows - row : most;
+        device.first_row = row;
+        if (!device.params)
+            memcpy(device.own, args->params + row, (size_t)here * sizeof *args->params);
+        weft__cuda_step(&step[count], 1, (uint32_t)here, 1, THREADS, &device, sizeof device);
+        step[count].overlap = 1;
+    }
+    step[0].overlap = 1;
+    return count;
 }
 
 const struct weft__cuda_op weft__sample_cuda = {&table, sizeof(struct launch), plan, steps};

@@ -17,12 +17,15 @@ struct weft__sample_device_params {
     uint64_t reserved[4];
 };
 
-enum { WEFT__SAMPLE_PARTS = 32 }; // blocks that look for a row's largest logit
+enum {
+    WEFT__SAMPLE_PARTS = 32,  // blocks that look for a row's largest logit
+    WEFT__SAMPLE_INLINE = 24, // rows whose parameters travel with a launch
+};
 
 struct weft__sample_device_args {
     const void *logits;
     int64_t logits_stride;
-    const struct weft__sample_device_params *params;
+    const struct weft__sample_device_params *params; // null: in `own`
     int32_t *tokens;
     float *logprobs; // or null
     uint64_t
@@ -30,6 +33,8 @@ struct weft__sample_device_args {
     float *cleaned;  // [rows][vocab]
     int32_t *counts; // [rows][vocab]
     int32_t vocab;
+    int32_t first_row; // of this launch
+    struct weft__sample_device_params own[WEFT__SAMPLE_INLINE];
 };
 
 #endif
