@@ -23,16 +23,17 @@ static uint64_t tree_word(const struct weft__attention_call *call, int32_t seq, 
     const struct weft__attention_mask *mask = &call->mask;
     int32_t cu = call->lengths.cu_q_lens[seq];
     int64_t before = (int64_t)call->lengths.kv_lens[seq] - (call->lengths.cu_q_lens[seq + 1] - cu);
-    int64_t depth = 0;
+    int64_t own = before - 1, begin = 0; // position of the query, of the first that it sees
     uint64_t seen = 0;
-    for (int32_t i = token; i >= 0; i = call->tree_parents[cu + i]) {
-        bool near = mask->window == 0 || depth < mask->window;
-        seen |= near ? interval(before + i, before + i + 1, key) : 0;
-        depth++;
-    }
-    int64_t own = before + depth - 1, begin = mask->window > 0 ? own - mask->window + 1 : 0;
+    for (int32_t i = token; i >= 0; i = call->tree_parents[cu + i])
+        own++;
+    if (mask->window > 0)
+        begin = own - mask->window + 1;
     if (mask->local_chunk > 0 && own / mask->local_chunk * mask->local_chunk > begin)
         begin = own / mask->local_chunk * mask->local_chunk;
+    int64_t at = own; // of the ancestor
+    for (int32_t i = token; i >= 0 && at >= begin; i = call->tree_parents[cu + i], at--)
+        seen |= interval(before + i, before + i + 1, key);
     return seen | interval(begin, before, key);
 }
 

@@ -15,8 +15,10 @@ struct oracle_query {
     int64_t k_stride, v_stride;  // elements
     int32_t head_dim, value_dim; // elements of a key, of a value
     int32_t num_keys;
-    const bool *sees; // [num_keys]
+    const bool *sees;   // [num_keys]
+    const double *bias; // [num_keys], added to scores after the soft-cap; NULL = 0
     double scale, softcap;
+    double sink; // a score without a value; -INFINITY = none
 };
 
 struct oracle_answer {

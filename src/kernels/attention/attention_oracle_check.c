@@ -7,7 +7,7 @@
 // standard deviations of the sum. The order assumed is one key and one element after the other: every
 // other order that kernels use has fewer steps.
 //
-//   score    steady  u (3 |s| + 8 |s| with a soft-cap)
+//   score    steady  u (3 |s| + 8 |s| with a soft-cap + 4 |bias|)
 //            random  sum over the partial sums of q.k, of the products, and s - largest
 //   weight   p (steady + EXP_ERROR u), p random
 //   output   sum p steady |v - y|, sqrt(sum (p random (v - y))^2), partial sums of p v and of p, 8 u |y|
@@ -105,14 +105,20 @@ void weft__attention_oracle(const struct oracle_query *query, double *work,
                             struct oracle_answer *answer)
 {
     int32_t n = query->num_keys;
-    double *p = work, *steady = work + n, *noise = steady + n, largest = -INFINITY;
+    double *p = work, *steady = work + n, *noise = steady + n, largest = query->sink;
     for (int32_t t = 0; t < n; t++)
         if (query->sees[t]) {
             p[t] = score_of(query, t, &steady[t], &noise[t]);
+            if (query->bias) {
+                p[t] += query->bias[t];
+                steady[t] += 4 * u * fabs(query->bias[t]);
+            }
             largest = fmax(largest, p[t]);
         }
     double from = largest == -INFINITY ? 0 : largest, squares = 0, linear = 0, doubt = 0;
     struct running sum = {0};
+    if (largest > -INFINITY)
+        add(&sum, exp(query->sink - from));
     for (int32_t t = 0; t < n; t++)
         if (query->sees[t]) {
             noise[t] += u * (fabs(p[t]) + fabs(p[t] - from));

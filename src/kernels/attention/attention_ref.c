@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention, written to be read: for every row the largest score, then the weights and the weighted
 // sum of values, in double. Every format, layout and mask.
+#include <float.h>
 #include <math.h>
 
 #include "src/kernels/attention/attention_kernel.h"
@@ -47,7 +48,7 @@ static double score(const struct row *row, int32_t t)
         dot -= call->alibi_slopes[head] * fabs((double)(position(row) - t));
     }
     if (call->mask.soft && !sees(row, t))
-        dot += call->mask_value;
+        dot = fmax(dot + call->mask_value, -FLT_MAX / LOG2E); // states are floats
     return dot * LOG2E;
 }
 

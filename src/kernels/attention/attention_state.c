@@ -25,17 +25,16 @@ static void finish_row(const struct weft__attention_call *call, int64_t token, i
                        float largest, float sum, const float *acc)
 {
     float y[WEFT__ATTENTION_MAX_DIM], weight = 1;
-    if (call->sinks) {
-        float sink = call->sinks[head] * LOG2E, before = largest;
+    float sink = call->sinks ? call->sinks[head] * LOG2E : -INFINITY;
+    if (sink > -INFINITY) {
+        float before = largest;
         largest = sink > largest ? sink : largest;
         weight = before == largest ? 1 : exp2f(before - largest);
         sum = sum * weight + exp2f(sink - largest);
-        if (largest == -INFINITY)
-            sum = 0;
     }
     float inverse = sum == 0 ? 0 : weight / sum;
     for (int32_t i = 0; i < call->v.dim; i++)
-        y[i] = inverse == 0 ? 0 : acc[i] * inverse;
+        y[i] = sum == 0 ? 0 : acc[i] * inverse;
     store(call, token * call->out_token_stride + head * call->out_head_stride, y);
     if (call->lse)
         call->lse[token * call->num_q_heads + head] =

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// A random problem of attention, for weft-check.
+#ifndef WEFT_KERNELS_ATTENTION_PROBLEM_H
+#define WEFT_KERNELS_ATTENTION_PROBLEM_H
+
+#include "src/kernels/attention/attention_kernel.h"
+
+struct check_case;
+
+enum { PROBLEM_MOST_SEQS = 5 };
+
+struct problem {
+    weft_attention_desc desc;
+    weft_attention_args args;
+    int32_t key_dim, value_dim;
+    int32_t q_lens[PROBLEM_MOST_SEQS], kv_lens[PROBLEM_MOST_SEQS], starts[PROBLEM_MOST_SEQS];
+    int32_t columns[PROBLEM_MOST_SEQS]; // of mask_bits
+    // [kv_len][kv_head][dim], as numbers that the cache says
+    float *k[PROBLEM_MOST_SEQS], *v[PROBLEM_MOST_SEQS];
+    float *q;     // as args.q, in f32
+    void *before; // what args.out held
+    int64_t q_elems, out_elems;
+    int64_t q_token_stride, q_head_stride, out_token_stride, out_head_stride;
+    float scale;
+};
+
+// Shape, modes, lengths.
+void weft__problem_draw(struct check_case *c, struct problem *p);
+
+// Keys and values scattered over pages; what no query sees is poison.
+void weft__problem_fill_cache(struct check_case *c, struct problem *p);
+
+// Queries, room for results, and what masks need.
+void weft__problem_fill_queries(struct check_case *c, struct problem *p);
+
+// The meaning of the masks: may query `token` of sequence s see key t? Written down apart from the kernels.
+bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t t);
+
+// Rounds a number to a plain format and stores it at element `at`; returns what it became.
+float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at);
+float weft__problem_load(weft_dtype dtype, const void *from, int64_t at);
+
+#endif
