@@ -122,7 +122,20 @@ static bool free_rows(filling *f, const engine_feed *feeds, int32_t count, engin
     return true;
 }
 
-// Logits that a caller wants go to his memory; those of last tokens stay where they are made.
+// Logits of last tokens stay where they were made; copies go where a caller wants them.
+static bool keep_logits(filling *f, engine_error *err)
+{
+    const pass_outputs *out = f->outputs;
+    for (int32_t i = 0; i < out->kept_count; i++) {
+        session_hold_logits(out->kept[i], i);
+        if (out->kept_to[i] && !model_program_read_logits(f->worker->program, out->kept_to[i],
+                                                          out->kept[i]->logits, 1, err))
+            return false;
+    }
+    return true;
+}
+
+// Logits of all tokens of a feed that wants them, then those of last tokens.
 static bool make_logits(filling *f, engine_error *err)
 {
     const pass_outputs *out = f->outputs;
@@ -141,15 +154,19 @@ static bool make_logits(filling *f, engine_error *err)
                 return false;
     }
     memcpy(f->inputs->rows, out->kept_rows, (size_t)out->kept_count * sizeof *out->kept_rows);
-    if (out->kept_count > 0 && !model_program_head(program, out->kept_count, err))
-        return false;
-    for (int32_t i = 0; i < out->kept_count; i++) {
-        session_hold_logits(out->kept[i], i);
-        if (out->kept_to[i] &&
-            !model_program_read_logits(program, out->kept_to[i], out->kept[i]->logits, 1, err))
-            return false;
-    }
-    return true;
+    return out->kept_count == 0 ||
+           (model_program_head(program, out->kept_count, err) && keep_logits(f, err));
+}
+
+static bool run(filling *f, engine_error *err)
+{
+    const pass_outputs *out = f->outputs;
+    model_program *program = f->worker->program;
+    if (f->tokens == 0)
+        return true;
+    if (f->tokens == out->kept_count && out->count == 0)
+        return model_program_decode(program, f->seqs, err) && keep_logits(f, err);
+    return model_program_forward(program, f->tokens, f->seqs, err) && make_logits(f, err);
 }
 
 // The pass has been run: what it did becomes part of the timelines.
@@ -178,9 +195,7 @@ bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     if (!model_program_wait(worker->program, err) || !reserve_all(feeds, count, err))
         return false;
     fill(&f, feeds, count);
-    if (!free_rows(&f, feeds, count, err) ||
-        (f.tokens > 0 && (!model_program_forward(worker->program, f.tokens, f.seqs, err) ||
-                          !make_logits(&f, err)))) {
+    if (!free_rows(&f, feeds, count, err) || !run(&f, err)) {
         for (int32_t n = 0; n < count; n++)
             if (f.outputs->taken[n])
                 session_drop_logits(feeds[n].session);

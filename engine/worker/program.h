@@ -57,6 +57,11 @@ bool model_program_wait(model_program *program, engine_error *err);
 // Runs the tokens of `seqs` sequences through all layers.
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
 
+// The same for one token of each sequence, with logits of all of them: what is recorded once and launched
+// from then on. Preparing records it ahead, so that the first pass takes no memory.
+bool model_program_decode(model_program *program, int32_t seqs, engine_error *err);
+bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err);
+
 // Logits of `count` tokens of the last forward pass, 1 to model_program_head_rows. Token inputs.rows[i]
 // becomes row i of model_program_logits.
 bool model_program_head(model_program *program, int32_t count, engine_error *err);

@@ -179,8 +179,10 @@ static void carve_buffers(model_program *program)
 
 static bool make_chains(model_program *program, engine_error *err)
 {
-    program->params = engine_alloc((size_t)program->bounds.max_seqs, sizeof *program->params);
-    if (!program->params)
+    size_t seqs = (size_t)program->bounds.max_seqs;
+    program->params = engine_alloc(seqs, sizeof *program->params);
+    program->decoders = engine_alloc(seqs + 1, sizeof *program->decoders);
+    if (!program->params || !program->decoders)
         return engine_fail(err, "not enough memory for the model's program");
     for (int i = 0; i < 2; i++)
         if (weft_event_create(program->context, &program->events[i]) != WEFT_OK)
@@ -262,7 +264,8 @@ model_program *model_program_make(weft_context *context, const model_config *con
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
     if (lay_out(program, err) && allocate(program, err) && make_batch(program, err) &&
-        make_chains(program, err) && lay_out(program, err))
+        make_chains(program, err) && lay_out(program, err) &&
+        model_program_prepare(program, 1, err))
         return program;
     model_program_free(program);
     return NULL;
@@ -272,6 +275,9 @@ void model_program_free(model_program *program)
 {
     if (!program)
         return;
+    for (int32_t i = 0; program->decoders && i <= program->bounds.max_seqs; i++)
+        weft_program_destroy(program->decoders[i]);
+    free(program->decoders);
     weft_event_destroy(program->events[0]);
     weft_event_destroy(program->events[1]);
     weft_batch_destroy(program->batch);

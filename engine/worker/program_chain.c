@@ -16,13 +16,78 @@ static int32_t *chosen_at(const model_program *program, int32_t slot, int32_t st
     return program->chosen + row * program->bounds.max_seqs;
 }
 
+// All layers and the head for one token of each sequence.
+static bool run_decode(model_program *program, int32_t seqs, engine_error *err)
+{
+    return program_run_list(program, &program->layers, seqs, err) &&
+           program_run_head(program, program->buffers[MODEL_BUFFER_HIDDEN], seqs, err);
+}
+
+// A batch of that many sequences of one token, all in the first page: what is recorded depends on the
+// number alone.
+static bool set_model_batch(model_program *program, int32_t seqs, engine_error *err)
+{
+    const program_inputs *in = &program->inputs;
+    for (int32_t i = 0; i < seqs; i++) {
+        in->cu_q_lens[i] = i;
+        in->kv_lens[i] = 1;
+        in->page_table[(size_t)i * (size_t)program->bounds.max_seq_pages] = 0;
+    }
+    in->cu_q_lens[seqs] = seqs;
+    return program_set_batch(program, seqs, NULL, err);
+}
+
+bool program_record(model_program *program, int32_t seqs, engine_error *err)
+{
+    if (program->decoders[seqs] || program->cannot_record)
+        return true;
+    weft_program *made;
+    weft_status status = weft_program_begin(program->context, &made);
+    if (status == WEFT_EUNSUPPORTED) {
+        program->cannot_record = true;
+        return true;
+    }
+    if (status != WEFT_OK)
+        return failed(program, err);
+    int64_t runs = program->counts.runs;
+    bool fine = run_decode(program, seqs, err);
+    program->decoder_runs = program->counts.runs - runs;
+    program->counts.runs = runs;
+    if (weft_program_end(made) == WEFT_OK && fine) {
+        program->decoders[seqs] = made;
+        return true;
+    }
+    weft_program_destroy(made);
+    return fine ? failed(program, err) : false;
+}
+
+bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err)
+{
+    if (program->decoders[seqs] || program->cannot_record)
+        return true;
+    if (weft_fill(program->context, program->ids, 0, (size_t)seqs * sizeof *program->ids, NULL) !=
+        WEFT_OK)
+        return failed(program, err);
+    return set_model_batch(program, seqs, err) && program_record(program, seqs, err);
+}
+
 // The token of every sequence, in `ids`, becomes logits in the first rows of the program's.
 static bool decode(model_program *program, int32_t seqs, engine_error *err)
 {
     program->counts.passes++;
     program->counts.attention_runs += program->config->layers;
-    return program_run_list(program, &program->layers, seqs, err) &&
-           program_run_head(program, program->buffers[MODEL_BUFFER_HIDDEN], seqs, err);
+    if (!program->decoders[seqs])
+        return run_decode(program, seqs, err);
+    program->counts.runs += program->decoder_runs;
+    return weft_program_launch(program->decoders[seqs], NULL) == WEFT_OK || failed(program, err);
+}
+
+bool model_program_decode(model_program *program, int32_t seqs, engine_error *err)
+{
+    program->tokens = seqs;
+    return program_upload(program, program->ids, program->inputs.ids, seqs, err) &&
+           program_set_batch(program, seqs, NULL, err) && program_record(program, seqs, err) &&
+           decode(program, seqs, err);
 }
 
 // Chooses a token for every sequence, into `ids`.
@@ -73,7 +138,8 @@ bool model_program_chain(model_program *program, const program_chain *chain, eng
     if (!chain->go_on &&
         !program_upload(program, program->ids, program->inputs.ids, chain->seqs, err))
         return false;
-    if (!program_set_batch(program, chain->seqs, program->inputs.kv_capacities, err))
+    if (!program_set_batch(program, chain->seqs, program->inputs.kv_capacities, err) ||
+        !program_record(program, chain->seqs, err))
         return false;
     for (int32_t step = 0; step < chain->steps; step++) {
         if (step > 0 && weft_batch_advance(program->batch, NULL) != WEFT_OK)

@@ -88,6 +88,10 @@ struct model_program {
     program_arena arenas[ARENA_COUNT];
     program_counts counts;
     int32_t tokens; // of the last pass
+    // [max_seqs + 1], by the number of sequences: all runs of a pass with one token each, recorded once.
+    weft_program **decoders;
+    int64_t decoder_runs;
+    bool cannot_record; // the device has no programs
     // Chains: what was chosen, [2][chain_tokens][max_seqs] in pinned memory, and when it is there.
     int32_t *chosen;
     float *logprobs;
@@ -107,6 +111,10 @@ bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capa
 // Copies from the device to the host's memory and waits.
 weft_status program_read_back(model_program *program, void *to, const void *from, size_t bytes);
 bool program_not_finite(engine_error *err); // words it, returns false
+
+// Records the pass of `seqs` sequences with one token each; the batch is set to such. No effect if that has
+// been done, or cannot be.
+bool program_record(model_program *program, int32_t seqs, engine_error *err);
 
 // `bytes` of an arena, or only counted while it has no memory: NULL then.
 void *program_carve(model_program *program, int arena, size_t bytes);

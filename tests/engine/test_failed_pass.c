@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A pass that fails in the middle leaves timelines, pages and logits as if it had not been begun. The
-// failure is planted: this program is linked with --wrap=model_program_forward.
+// failure is planted: this program is linked with --wrap=model_program_forward, and the same for decode.
 #define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
@@ -33,6 +33,16 @@ bool __wrap_model_program_forward(model_program *program, int32_t tokens, int32_
     if (passes_until_failure < 0 || passes_until_failure-- > 0)
         return fine;
     return engine_fail(err, "planted"); // after keys and values were written
+}
+
+bool __real_model_program_decode(model_program *program, int32_t seqs, engine_error *err);
+bool __wrap_model_program_decode(model_program *program, int32_t seqs, engine_error *err);
+bool __wrap_model_program_decode(model_program *program, int32_t seqs, engine_error *err)
+{
+    bool fine = __real_model_program_decode(program, seqs, err);
+    if (passes_until_failure < 0 || passes_until_failure-- > 0)
+        return fine;
+    return engine_fail(err, "planted");
 }
 
 static golden *file;
