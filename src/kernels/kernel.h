@@ -51,13 +51,22 @@ enum weft__isa {
 #endif
 
 // Formats as names of kernels have them; what weft_dtype_name() says, for the preprocessor.
-#define WEFT__NAME_F32  "f32"
-#define WEFT__NAME_F16  "f16"
-#define WEFT__NAME_BF16 "bf16"
-#define WEFT__NAME_Q8_0 "q8_0"
-#define WEFT__NAME_Q4_0 "q4_0"
-#define WEFT__NAME_Q4_K "q4_k"
-#define WEFT__NAME_Q6_K "q6_k"
+#define WEFT__NAME_F32    "f32"
+#define WEFT__NAME_F16    "f16"
+#define WEFT__NAME_BF16   "bf16"
+#define WEFT__NAME_Q8_0   "q8_0"
+#define WEFT__NAME_Q4_0   "q4_0"
+#define WEFT__NAME_Q4_K   "q4_k"
+#define WEFT__NAME_Q6_K   "q6_k"
+#define WEFT__NAME_Q4_1   "q4_1"
+#define WEFT__NAME_Q5_0   "q5_0"
+#define WEFT__NAME_Q5_1   "q5_1"
+#define WEFT__NAME_Q5_K   "q5_k"
+#define WEFT__NAME_Q3_K   "q3_k"
+#define WEFT__NAME_Q2_K   "q2_k"
+#define WEFT__NAME_IQ4_NL "iq4_nl"
+#define WEFT__NAME_IQ4_XS "iq4_xs"
+#define WEFT__NAME_MXFP4  "mxfp4"
 
 struct weft__kernel {
     const char *op;

@@ -29,6 +29,7 @@ struct blocks4 {
     int block_bytes;
     int offset_shift; // its weights are 4 << offset_shift too large; 0 makes gcc spill
     bool far;         // which cache to fetch into
+    bool minimum;
 };
 
 // One step; the blocks of row r are at blocks + r * stride.
@@ -46,13 +47,16 @@ WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int6
                         _mm512_loadu_si512(t->x[c].halves + k + 64)};
         __m512i offset = _mm512_load_epi32(t->x[c].octets + k / 8);
         __m512 scale = spread_scales(t->x[c].scale + k / 32);
-        offset = _mm512_slli_epi32(offset, f.offset_shift);
+        __m512 sums = f.minimum ? spread_scales(t->x[c].scaled + k / 32) : scale;
+        offset = f.minimum ? _mm512_setzero_si512() : _mm512_slli_epi32(offset, f.offset_shift);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             __m512i dot = _mm512_dpbusd_epi32(offset, b[r].w[0], q[0]);
             dot = _mm512_dpbusd_epi32(dot, b[r].w[1], q[1]);
             t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
                                            _mm512_mul_ps(b[r].scale, scale), t->acc[r][c]);
+            if (f.minimum)
+                t->acc[r][c] = _mm512_fmadd_ps(b[r].minimum, sums, t->acc[r][c]);
         }
     }
 }
@@ -81,17 +85,20 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, 
     step_blocks4(t, tail[0], sizeof tail[0], k, rows, cols, f);
 }
 
-WEFT__INLINE void dot_q4_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
-{
-    const struct blocks4 f = {weft__vnni_unpack_q4_0, 18, 1, true};
-    dot_blocks4(t, k, end, rows, cols, f);
-}
+#define DOT_BLOCKS4(name, ...)                                                                     \
+    WEFT__INLINE void dot_##name(struct tile *t, int64_t k, int64_t end, int rows, int cols)       \
+    {                                                                                              \
+        const struct blocks4 f = {weft__vnni_unpack_##name, __VA_ARGS__};                          \
+        dot_blocks4(t, k, end, rows, cols, f);                                                     \
+    }
 
-WEFT__INLINE void dot_q8_0(struct tile *t, int64_t k, int64_t end, int rows, int cols)
-{
-    const struct blocks4 f = {weft__vnni_unpack_q8_0, 34, 5, false};
-    dot_blocks4(t, k, end, rows, cols, f);
-}
+DOT_BLOCKS4(q4_0, 18, 1, true, false)
+DOT_BLOCKS4(q8_0, 34, 5, false, false)
+DOT_BLOCKS4(q4_1, 20, 0, true, true)
+DOT_BLOCKS4(q5_0, 22, 2, true, false)
+DOT_BLOCKS4(q5_1, 24, 0, true, true)
+DOT_BLOCKS4(iq4_nl, 18, 5, true, false)
+DOT_BLOCKS4(mxfp4, 17, 2, true, false)
 
 // Two 32s that are 64 apart.
 WEFT__INLINE __m512i load_32s(const int8_t *q)
@@ -102,7 +109,7 @@ WEFT__INLINE __m512i load_32s(const int8_t *q)
 
 // Half n of the blocks of q4_k, whose scales by scales of x stand in `combined`.
 WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, int rows, int cols,
-                            __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS])
+                            __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS], bool five)
 {
     // Lanes of the groups in w[0]; those of w[1] are one farther.
     const __m512i pair02 = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
@@ -111,7 +118,10 @@ WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, in
     __m512i w[WEFT__TILE_ROWS][2];
     WEFT__UNROLL for (int r = 0; r < rows; r++)
     {
-        weft__vnni_unpack_q4_k(t->w.first + r * t->w.stride + offset + 16 + 64 * n, w[r]);
+        const unsigned char *block = t->w.first + r * t->w.stride + offset;
+        weft__vnni_unpack_q4_k(block + (five ? 48 : 16) + 64 * n, w[r]);
+        if (five)
+            weft__vnni_fifth_q5_k(block + 16, n, w[r]);
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
@@ -130,13 +140,15 @@ WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, in
     }
 }
 
-WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+// q4_k, or q5_k with five bits.
+WEFT__INLINE void dot_q45_k(struct tile *t, int64_t k, int64_t end, int rows, int cols, bool five)
 {
-    for (int64_t offset = k / 256 * 144; k < end; k += 256, offset += 144) {
+    const int block_bytes = five ? 176 : 144;
+    for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
         __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS];
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            weft__linear_fetch_far(&t->w, r, offset, 144);
+            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
             __m512 scales = weft__vnni_scales_q4_k(t->w.first + r * t->w.stride + offset);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
@@ -149,9 +161,107 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int
                     _mm512_mask_sub_ps(t->acc[r][c], 0xff00, t->acc[r][c], combined[r][c]);
             }
         }
-        half_q4_k(t, offset, k, 0, rows, cols, combined);
-        half_q4_k(t, offset, k, 1, rows, cols, combined);
+        half_q4_k(t, offset, k, 0, rows, cols, combined, five);
+        half_q4_k(t, offset, k, 1, rows, cols, combined, five);
     }
+}
+
+WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    dot_q45_k(t, k, end, rows, cols, false);
+}
+
+WEFT__INLINE void dot_q5_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    dot_q45_k(t, k, end, rows, cols, true);
+}
+
+// Groups of 32 with a scale each, nibbles of a group in 16 bytes: steps of four groups as blocks4.
+WEFT__INLINE void dot_iq4_xs(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    for (int64_t offset = k / 256 * 136; k < end; k += 256, offset += 136) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            const unsigned char *block = t->w.first + r * t->w.stride + offset;
+            weft__linear_fetch_far(&t->w, r, offset, 136);
+            __m512 scales = _mm512_castps256_ps512(weft__vnni_scales_iq4_xs(block));
+            WEFT__UNROLL for (int n = 0; n < 2; n++)
+            {
+                __m512i w[2];
+                weft__vnni_unpack_iq4_xs(block + 8 + 64 * n, w);
+                __m512 scale =
+                    _mm512_permutexvar_ps(_mm512_add_epi32(lane, _mm512_set1_epi32(4 * n)), scales);
+                WEFT__UNROLL for (int c = 0; c < cols; c++)
+                {
+                    const int8_t *q = t->x[c].halves + k + 128 * n;
+                    __m512i dot = _mm512_loadu_si512(t->x[c].octets + k / 8 + 16 * n);
+                    dot = _mm512_slli_epi32(dot, 5);
+                    dot = _mm512_dpbusd_epi32(dot, w[0], _mm512_loadu_si512(q));
+                    dot = _mm512_dpbusd_epi32(dot, w[1], _mm512_loadu_si512(q + 64));
+                    __m512 both =
+                        _mm512_mul_ps(scale, spread_scales(t->x[c].scale + k / 32 + 4 * n));
+                    t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), both, t->acc[r][c]);
+                }
+            }
+        }
+    }
+}
+
+// Two and three bits with a scale for each 16: q2_k (with minima) and q3_k.
+WEFT__INLINE void dot_q23_k(struct tile *t, int64_t k, int64_t end, int rows, int cols, bool three)
+{
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const int block_bytes = three ? 110 : 84;
+    for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            const unsigned char *block = t->w.first + r * t->w.stride + offset;
+            __m512 combined[WEFT__TILE_COLS], minimum = _mm512_setzero_ps();
+            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
+            __m512 scales =
+                three ? weft__vnni_scales_q3_k(block) : weft__vnni_scales_q2_k(block, &minimum);
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                __m512 x = _mm512_castps256_ps512(_mm256_loadu_ps(t->x[c].scale + k / 32));
+                x = _mm512_permutexvar_ps(twice, x);
+                combined[c] = _mm512_mul_ps(scales, x);
+                if (!three) { // sums are -32 times
+                    __m512 sums = _mm512_cvtepi32_ps(_mm512_loadu_si512(t->x[c].sum16 + k / 16));
+                    sums = _mm512_mul_ps(_mm512_mul_ps(sums, x), _mm512_set1_ps(1.0f / 32));
+                    t->acc[r][c] = _mm512_fmadd_ps(minimum, sums, t->acc[r][c]);
+                }
+            }
+            WEFT__UNROLL for (int i = 0; i < 4; i++)
+            {
+                __m512i w =
+                    three ? weft__vnni_unpack_q3_k(block, i) : weft__vnni_two_bits(block + 16, i);
+                __m512i lane = _mm512_add_epi32(quarter, _mm512_set1_epi32(4 * i));
+                WEFT__UNROLL for (int c = 0; c < cols; c++)
+                {
+                    __m512i dot = _mm512_setzero_si512();
+                    if (three)
+                        dot = _mm512_srai_epi32(_mm512_loadu_si512(t->x[c].quads + k / 4 + 16 * i),
+                                                3);
+                    dot = _mm512_dpbusd_epi32(dot, w, _mm512_loadu_si512(t->x[c].q + k + 64 * i));
+                    t->acc[r][c] =
+                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
+                                        _mm512_permutexvar_ps(lane, combined[c]), t->acc[r][c]);
+                }
+            }
+        }
+    }
+}
+
+WEFT__INLINE void dot_q2_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    dot_q23_k(t, k, end, rows, cols, false);
+}
+
+WEFT__INLINE void dot_q3_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
+{
+    dot_q23_k(t, k, end, rows, cols, true);
 }
 
 WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
@@ -228,18 +338,27 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     }
 }
 
-#define LINEAR_VNNI(weight, dot)                                                                   \
+#define LINEAR_VNNI(weight, dot, gemm)                                                             \
     weft__linear_fn weft__linear_##weight##_q8_avx512vnni;                                         \
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
         if ((call->batch > 4 || !call->few) && !call->batch_invariant)                             \
-            weft__linear_gemm_##weight##_avx512vnni(call, row0, row1);                             \
+            weft__linear_gemm_##gemm##_avx512vnni(call, row0, row1);                               \
         else                                                                                       \
             WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \
     }
 
-LINEAR_VNNI(Q8_0, dot_q8_0)
-LINEAR_VNNI(Q4_0, dot_q4_0)
-LINEAR_VNNI(Q4_K, dot_q4_k)
-LINEAR_VNNI(Q6_K, dot_q6_k)
+LINEAR_VNNI(Q8_0, dot_q8_0, Q8_0)
+LINEAR_VNNI(Q4_0, dot_q4_0, Q4_0)
+LINEAR_VNNI(Q4_K, dot_q4_k, Q4_K)
+LINEAR_VNNI(Q6_K, dot_q6_k, Q6_K)
+LINEAR_VNNI(Q4_1, dot_q4_1, any)
+LINEAR_VNNI(Q5_0, dot_q5_0, any)
+LINEAR_VNNI(Q5_1, dot_q5_1, any)
+LINEAR_VNNI(Q5_K, dot_q5_k, any)
+LINEAR_VNNI(Q3_K, dot_q3_k, any)
+LINEAR_VNNI(Q2_K, dot_q2_k, any)
+LINEAR_VNNI(IQ4_NL, dot_iq4_nl, any)
+LINEAR_VNNI(IQ4_XS, dot_iq4_xs, any)
+LINEAR_VNNI(MXFP4, dot_mxfp4, any)

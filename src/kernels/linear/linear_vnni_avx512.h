@@ -4,6 +4,8 @@
 #ifndef WEFT_KERNELS_LINEAR_VNNI_AVX512_H
 #define WEFT_KERNELS_LINEAR_VNNI_AVX512_H
 
+#include "src/formats/iq4_nl.h"
+#include "src/formats/mxfp4.h"
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
 
@@ -28,6 +30,7 @@ static inline __m512i weft__vnni_load4(const void *a, const void *b, const void 
 struct weft__vnni_blocks4 {
     __m512i w[2];
     __m512 scale;
+    __m512 minimum; // added, in the first of a block's four lanes; only formats that have it
 };
 
 typedef void weft__vnni_unpack_fn(const unsigned char *blocks, struct weft__vnni_blocks4 *out);
@@ -69,6 +72,110 @@ WEFT__INLINE void weft__vnni_unpack_q8_0(const unsigned char *p, struct weft__vn
     __m512i d = _mm512_permutexvar_epi16(word, _mm512_loadu_si512(p));
     d = _mm512_mask_permutexvar_epi16(d, 0xff00, word, _mm512_loadu_si512(p + 68));
     out->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(d));
+}
+
+// Word `word` of each of four blocks of 2 * words bytes, in the four lanes of each, as f32. `second` is
+// what lies `skip` words behind `first`.
+WEFT__INLINE __m512 weft__vnni_halves(__m512i first, __m512i second, int words, int skip, int word)
+{
+    short at[4];
+    for (int b = 0; b < 4; b++) {
+        int w = words * b + word;
+        at[b] = (short)(w < 32 ? w : w - skip + 32);
+    }
+    const __m512i index = _mm512_castsi256_si512(
+        _mm256_setr_epi16(at[0], at[0], at[0], at[0], at[1], at[1], at[1], at[1], at[2], at[2],
+                          at[2], at[2], at[3], at[3], at[3], at[3]));
+    __m512i halves = _mm512_permutex2var_epi16(first, index, second);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+}
+
+// The minima of blocks of four, as blocks4 has them.
+WEFT__INLINE __m512 weft__vnni_first_lanes(__m512 v)
+{
+    return _mm512_maskz_mov_ps(0x1111, v);
+}
+
+WEFT__INLINE void weft__vnni_unpack_q4_1(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + 16);
+    __m512i q = weft__vnni_load4(p + 4, p + 24, p + 44, p + 64);
+    out->w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+    out->w[1] = weft__vnni_high_nibbles(q);
+    out->scale = weft__vnni_halves(first, second, 10, 8, 0);
+    out->minimum = weft__vnni_first_lanes(weft__vnni_halves(first, second, 10, 8, 1));
+}
+
+// Nibbles with fifth bits: word `word` of a block holds those of its first half, the next those of its
+// second.
+WEFT__INLINE void weft__vnni_fifth_bits(__m512i q, __m512i first, __m512i second, int words,
+                                        int skip, int word, __m512i w[2])
+{
+    short at[8];
+    for (int i = 0; i < 8; i++) {
+        int n = words * (i % 4) + word + i / 4;
+        at[i] = (short)(n < 32 ? n : n - skip + 32);
+    }
+    const __m512i index = _mm512_castsi128_si512(
+        _mm_setr_epi16(at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]));
+    __m128i bits = _mm512_castsi512_si128(_mm512_permutex2var_epi16(first, index, second));
+    const __m512i fifth = _mm512_set1_epi8(16);
+    w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+    w[1] = weft__vnni_high_nibbles(q);
+    w[0] = _mm512_mask_add_epi8(w[0], (__mmask64)_mm_cvtsi128_si64(bits), w[0], fifth);
+    w[1] = _mm512_mask_add_epi8(w[1], (__mmask64)_mm_extract_epi64(bits, 1), w[1], fifth);
+}
+
+// w = 16 more than the weight.
+WEFT__INLINE void weft__vnni_unpack_q5_0(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + 24);
+    __m512i q = weft__vnni_load4(p + 6, p + 28, p + 50, p + 72);
+    weft__vnni_fifth_bits(q, first, second, 11, 12, 1, out->w);
+    out->scale = weft__vnni_halves(first, second, 11, 12, 0);
+}
+
+WEFT__INLINE void weft__vnni_unpack_q5_1(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + 32);
+    __m512i q = weft__vnni_load4(p + 8, p + 32, p + 56, p + 80);
+    weft__vnni_fifth_bits(q, first, second, 12, 16, 2, out->w);
+    out->scale = weft__vnni_halves(first, second, 12, 16, 0);
+    out->minimum = weft__vnni_first_lanes(weft__vnni_halves(first, second, 12, 16, 1));
+}
+
+// Entries of a table, raised by `offset` to be unsigned, for the nibbles of w.
+WEFT__INLINE void weft__vnni_look_up(__m512i w[2], const int8_t table[16], int offset)
+{
+    __m128i entries = _mm_loadu_si128((const __m128i *)(const void *)table);
+    entries = _mm_add_epi8(entries, _mm_set1_epi8((char)offset));
+    __m512i all = _mm512_broadcast_i32x4(entries);
+    w[0] = _mm512_shuffle_epi8(all, w[0]);
+    w[1] = _mm512_shuffle_epi8(all, w[1]);
+}
+
+// w = 128 more than the weight; the blocks are those of q4_0.
+WEFT__INLINE void weft__vnni_unpack_iq4_nl(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    weft__vnni_unpack_q4_0(p, out);
+    weft__vnni_look_up(out->w, weft__iq4_levels, 128);
+}
+
+// w = 16 more than the weight.
+WEFT__INLINE void weft__vnni_unpack_mxfp4(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    // The exponents are bytes 0, 17, 34 and 51.
+    const __m512i at =
+        _mm512_setr_epi32(0, 0, 0, 0, 17, 17, 17, 17, 34, 34, 34, 34, 51, 51, 51, 51);
+    __m512i e = _mm512_maskz_permutexvar_epi8(0x1111111111111111, at, _mm512_loadu_si512(p));
+    __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    __mmask16 tiny = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+    bits = _mm512_mask_sllv_epi32(bits, tiny, _mm512_set1_epi32(0x00200000), e);
+    __m512i q = weft__vnni_load4(p + 1, p + 18, p + 35, p + 52);
+    out->w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+    out->w[1] = weft__vnni_high_nibbles(q);
+    weft__vnni_look_up(out->w, weft__e2m1_twice, 16);
+    out->scale = _mm512_castsi512_ps(bits);
 }
 
 // 128 columns of q4_k: w[0] holds groups 0 and 2, w[1] groups 1 and 3 of the half block.
@@ -119,6 +226,94 @@ WEFT__INLINE __m512 weft__vnni_scales_q6_k(const unsigned char *block)
     uint16_t d;
     memcpy(&d, block + 208, sizeof d);
     __m512i sc = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(block + 192)));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(sc), _mm512_cvtph_ps(_mm256_set1_epi16((short)d)));
+}
+
+// The fifth bits of half n of a q5_k block, on what weft__vnni_unpack_q4_k() gives.
+WEFT__INLINE void weft__vnni_fifth_q5_k(const unsigned char *qh, int n, __m512i w[2])
+{
+    __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)qh));
+    const __m512i fifth = _mm512_set1_epi8(16);
+    for (int i = 0; i < 2; i++) {
+        __m512i bit = _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << (4 * n + i))),
+                                         _mm256_set1_epi8((char)(1 << (4 * n + i + 2))), 1);
+        w[i] = _mm512_mask_add_epi8(w[i], _mm512_test_epi8_mask(high, bit), w[i], fifth);
+    }
+}
+
+// 128 columns of iq4_xs, first and second halves of four groups; 128 more than the weight.
+WEFT__INLINE void weft__vnni_unpack_iq4_xs(const unsigned char *q, __m512i w[2])
+{
+    weft__vnni_unpack_q4_k(q, w);
+    weft__vnni_look_up(w, weft__iq4_levels, 128);
+}
+
+// The scales of the 8 groups of an iq4_xs block.
+WEFT__INLINE __m256 weft__vnni_scales_iq4_xs(const unsigned char *block)
+{
+    int32_t low, d;
+    uint16_t high, half;
+    memcpy(&half, block, sizeof half);
+    memcpy(&high, block + 2, sizeof high);
+    memcpy(&low, block + 4, sizeof low);
+    d = half;
+    __m256i sc =
+        _mm256_srlv_epi32(_mm256_set1_epi32(low), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    __m256i top =
+        _mm256_srlv_epi32(_mm256_set1_epi32(high), _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
+    sc = _mm256_and_si256(sc, _mm256_set1_epi32(15));
+    top = _mm256_slli_epi32(_mm256_and_si256(top, _mm256_set1_epi32(3)), 4);
+    sc = _mm256_sub_epi32(_mm256_or_si256(sc, top), _mm256_set1_epi32(32));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(sc), _mm256_cvtph_ps(_mm_set1_epi16((short)d)));
+}
+
+// Columns 64 i .. 64 i + 63 of two-bit codes that lie as those of q2_k and q3_k.
+WEFT__INLINE __m512i weft__vnni_two_bits(const unsigned char *q, int i)
+{
+    __m512i bytes = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(q + 32 * (i / 2))));
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)(4 * (i % 2))),
+                                          _mm256_set1_epi16((short)(4 * (i % 2) + 2)), 1);
+    return _mm512_and_si512(_mm512_srlv_epi16(bytes, by), _mm512_set1_epi8(3));
+}
+
+// The same of q3_k with its third bits: 4 more than the weight.
+WEFT__INLINE __m512i weft__vnni_unpack_q3_k(const unsigned char *block, int i)
+{
+    __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)block));
+    const __m512i bit = _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << (2 * i))),
+                                           _mm256_set1_epi8((char)(1 << (2 * i + 1))), 1);
+    __m512i w = weft__vnni_two_bits(block + 32, i);
+    return _mm512_mask_add_epi8(w, _mm512_test_epi8_mask(high, bit), w, _mm512_set1_epi8(4));
+}
+
+// The scales of the 16 groups of a q3_k block.
+WEFT__INLINE __m512 weft__vnni_scales_q3_k(const unsigned char *block)
+{
+    uint16_t d;
+    int32_t top;
+    memcpy(&d, block + 108, sizeof d);
+    memcpy(&top, block + 104, sizeof top);
+    __m128i low = _mm_loadl_epi64((const __m128i *)(block + 96));
+    low = _mm_unpacklo_epi64(low, _mm_srli_epi16(low, 4));
+    low = _mm_and_si128(low, _mm_set1_epi8(15));
+    __m128i high = _mm_srlv_epi32(_mm_set1_epi32(top), _mm_setr_epi32(0, 2, 4, 6));
+    high = _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4);
+    __m128i sc = _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(sc)),
+                         _mm512_cvtph_ps(_mm256_set1_epi16((short)d)));
+}
+
+// The scales of the 16 groups of a q2_k block, and what is taken from each.
+WEFT__INLINE __m512 weft__vnni_scales_q2_k(const unsigned char *block, __m512 *minimum)
+{
+    uint16_t d, dmin;
+    memcpy(&d, block + 80, sizeof d);
+    memcpy(&dmin, block + 82, sizeof dmin);
+    __m128i both = _mm_loadu_si128((const __m128i *)block), nibble = _mm_set1_epi8(15);
+    __m512i sc = _mm512_cvtepu8_epi32(_mm_and_si128(both, nibble));
+    __m512i m = _mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(both, 4), nibble));
+    *minimum =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(m), _mm512_cvtph_ps(_mm256_set1_epi16((short)dmin)));
     return _mm512_mul_ps(_mm512_cvtepi32_ps(sc), _mm512_cvtph_ps(_mm256_set1_epi16((short)d)));
 }
 
