@@ -14,12 +14,12 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     const struct weft__attention_kernel *kernel = (const void *)row;
     const weft_attention_desc *desc = opaque_desc;
     const weft_kv_layout *kv = &desc->kv;
+    const bool soft = desc->flags & WEFT_ATTENTION_MASK_VALUE;
     if (!kernel->kv)
-        return true;
+        return kernel->base.level == WEFT__ISA_ref || !soft;
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
-           !kv->scaling && !kv->v_scaling && desc->mask <= WEFT_MASK_FULL &&
-           !(desc->flags & WEFT_ATTENTION_MASK_VALUE);
+           !kv->scaling && !kv->v_scaling && desc->mask <= WEFT_MASK_FULL && !soft;
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)

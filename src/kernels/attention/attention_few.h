@@ -199,10 +199,10 @@ INLINE void value_group(const struct state *s, struct shape shape,
 static void shrink_results(const struct state *s)
 {
     for (int32_t row = 0; row < s->rows; row++) {
-        float *acc = s->acc + (int64_t)row * s->width;
+        float *acc = s->acc + (int64_t)row * s->v_width;
         vf32 shrink = vf32_set1(s->shrink[row]);
         if (s->shrink[row] != 1)
-            for (int32_t i = 0; i < s->width; i += VF32_LANES)
+            for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
                 vf32_store(acc + i, vf32_mul(shrink, vf32_load(acc + i)));
     }
 }

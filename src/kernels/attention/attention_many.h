@@ -33,7 +33,7 @@ INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
 {
     const struct weft__attention_call *call = s->call;
     for (int32_t k = 0; k < n; k++) {
-        float *to = s->values + (int64_t)k * s->width;
+        float *to = s->values + (int64_t)k * s->v_width;
         int32_t i = 0;
         for (; i + VF32_LANES <= call->k.dim; i += VF32_LANES)
             vf32_store(to + i, load_kv(kv, call->v.data, s->values_at[k] + i));
@@ -86,11 +86,11 @@ static void panel_scores(const struct state *s, int32_t row)
 static void add_packed_value(const struct state *s, int32_t row, int32_t rows, int32_t k,
                              int32_t key)
 {
-    const float *value = s->values + (int64_t)k * s->width;
+    const float *value = s->values + (int64_t)k * s->v_width;
     for (int32_t r = row; r < row + rows; r++) {
         vf32 weight = vf32_set1(s->weight[r * BLOCK + k]);
-        float *acc = s->acc + (int64_t)r * s->width;
-        for (int32_t i = 0; i < s->width && sees(s, r, key); i += VF32_LANES)
+        float *acc = s->acc + (int64_t)r * s->v_width;
+        for (int32_t i = 0; i < s->v_width && sees(s, r, key); i += VF32_LANES)
             vf32_store(acc + i, vf32_fma(weight, vf32_load(value + i), vf32_load(acc + i)));
     }
 }
@@ -106,14 +106,14 @@ static void panel_values(const struct state *s, int32_t row, int32_t first, int3
     if (begin >= end)
         begin = end = 0;
     const float *weight = s->weight + row * BLOCK + begin, *shrink = s->shrink + row;
-    const float *values = s->values + (int64_t)begin * s->width;
-    float *acc = s->acc + (int64_t)row * s->width;
+    const float *values = s->values + (int64_t)begin * s->v_width;
+    float *acc = s->acc + (int64_t)row * s->v_width;
     int32_t i = 0;
-    for (; i + PANEL_VECTORS * VF32_LANES <= s->width; i += PANEL_VECTORS * VF32_LANES)
-        panel(weight, BLOCK, values + i, s->width, acc + i, s->width, end - begin, PANEL_VECTORS,
-              shrink);
-    for (; i < s->width; i += VF32_LANES)
-        panel(weight, BLOCK, values + i, s->width, acc + i, s->width, end - begin, 1, shrink);
+    for (; i + PANEL_VECTORS * VF32_LANES <= s->v_width; i += PANEL_VECTORS * VF32_LANES)
+        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, end - begin,
+              PANEL_VECTORS, shrink);
+    for (; i < s->v_width; i += VF32_LANES)
+        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, end - begin, 1, shrink);
     for (int32_t k = 0; k < begin; k++)
         add_packed_value(s, row, rows, k, first + k);
     for (int32_t k = end; k < n; k++)

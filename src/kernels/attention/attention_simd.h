@@ -31,18 +31,22 @@ enum {
 
 static const float LOG2E = 1.44269504088896340736f;
 
-// Kernel state. `width` is head_dim rounded up to whole vectors; what is past head_dim is zero.
+// Kernel state. `width` is head_dim rounded up to whole vectors, `v_width` that of values; what is past
+// them is zero.
 struct state {
     const struct weft__attention_call *call;
     const struct weft__attention_tile *tile;
-    int32_t rows, width;
-    float *q;                      // [rows][width], times the scale
-    float *acc;                    // [rows][width]
-    float *weight;                 // [rows][BLOCK]
-    float *scores;                 // [rows][BLOCK]: few rows score the next block in the meantime
-    float *keys;                   // [width][BLOCK]
-    float *values;                 // [BLOCK][width]
-    float *bias;                   // [BLOCK] of the row that is weighed
+    int32_t rows, width, v_width;
+    float *q;       // [rows][width], times the scale
+    float *acc;     // [rows][v_width]
+    float *weight;  // [rows][BLOCK]
+    float *scores;  // [rows][BLOCK]: few rows score the next block in the meantime
+    float *keys;    // [width][BLOCK]
+    float *values;  // [BLOCK][v_width]
+    float *staged;  // [BLOCK][width]: keys of any format
+    float *bias;    // [BLOCK] of the row that is weighed
+    float *keep;    // [BLOCK] of the row that is weighed: 0 for keys that it does not see
+    bool scattered; // are there such keys?
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
     int32_t *begin, *end;          // [rows]: the keys a row sees
     int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
@@ -67,12 +71,11 @@ INLINE int32_t padded_width(int32_t head_dim)
     return (head_dim + VF32_LANES - 1) / VF32_LANES * VF32_LANES;
 }
 
-// This kernel reads keys and values in place, of one dim.
-static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim)
+static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    int64_t width = padded_width(head_dim);
-    int64_t floats =
-        scratch_rows(rows) * (2 * width + 2 * BLOCK + 3 + 2) + 2 * width * BLOCK + BLOCK;
+    int64_t width = padded_width(head_dim), v_width = padded_width(v_dim);
+    int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 3 + 2) +
+                     (2 * width + v_width + 2) * BLOCK;
     return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
@@ -93,22 +96,25 @@ static struct state lay_out(const struct weft__attention_call *call,
     bool alike = k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
                  k->token_stride == v->token_stride;
     s.width = padded_width(k->dim);
+    s.v_width = padded_width(v->dim);
     s.at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
     s.values_at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
     if (alike)
         s.values_at = s.at;
     s.keys = take(&at, (int64_t)s.width * BLOCK);
-    s.values = take(&at, (int64_t)s.width * BLOCK);
+    s.values = take(&at, (int64_t)s.v_width * BLOCK);
     s.q = take(&at, rows * s.width);
-    s.acc = take(&at, rows * s.width);
+    s.acc = take(&at, rows * s.v_width);
     s.weight = take(&at, rows * BLOCK);
     s.scores = take(&at, rows * BLOCK);
     s.bias = take(&at, BLOCK);
+    s.keep = take(&at, BLOCK);
     s.largest = take(&at, rows);
     s.sum = take(&at, rows);
     s.shrink = take(&at, rows);
     s.begin = (int32_t *)(void *)take(&at, rows);
     s.end = (int32_t *)(void *)take(&at, rows);
+    s.staged = take(&at, (int64_t)s.width * BLOCK);
     return s;
 }
 
@@ -122,7 +128,7 @@ static void start_rows(struct state *s, int32_t padded)
     // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
     float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     memset(s->q, 0, (size_t)padded * s->width * sizeof *s->q);
-    memset(s->acc, 0, (size_t)padded * s->width * sizeof *s->acc);
+    memset(s->acc, 0, (size_t)padded * s->v_width * sizeof *s->acc);
     memset(s->weight, 0, (size_t)padded * BLOCK * sizeof *s->weight);
     for (int32_t r = 0; r < padded; r++) {
         s->largest[r] = -INFINITY;
@@ -238,6 +244,10 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
         VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_keep(x[i], begin - i * VF32_LANES, end - i * VF32_LANES, vf32_set1(-INFINITY));
+    if (s->scattered)
+        for (int i = 0; i < BLOCK_VECTORS; i++)
+            x[i] = vf32_select_less(vf32_load(s->keep + i * VF32_LANES), vf32_set1(0.5f),
+                                    vf32_set1(-INFINITY), x[i]);
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         top = vf32_max(top, x[i]);
@@ -294,6 +304,14 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
 
 #include "src/kernels/attention/attention_few.h"
 #include "src/kernels/attention/attention_many.h"
+#include "src/kernels/attention/attention_staged.h"
+
+static void finish_rows(const struct state *s)
+{
+    for (int32_t row = 0; row < s->rows; row++)
+        weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row],
+                               s->acc + (int64_t)row * s->v_width);
+}
 
 INLINE void attend(const struct weft__attention_call *call, const struct weft__attention_tile *tile,
                    weft_dtype kv)
@@ -303,9 +321,7 @@ INLINE void attend(const struct weft__attention_call *call, const struct weft__a
         attend_few(&s, kv);
     else
         attend_many(&s, kv);
-    for (int32_t row = 0; row < s.rows; row++)
-        weft__attention_finish(call, tile, row, s.largest[row], s.sum[row],
-                               s.acc + (int64_t)row * s.width);
+    finish_rows(&s);
 }
 
 #define ATTENTION(kv, isa)                                                                         \
@@ -320,8 +336,15 @@ INLINE void attend(const struct weft__attention_call *call, const struct weft__a
     weft__attention_scratch_fn weft__attention_scratch_##isa;                                      \
     int64_t weft__attention_scratch_##isa(int32_t rows, int32_t head_dim, int32_t v_dim)           \
     {                                                                                              \
-        (void)v_dim;                                                                               \
-        return scratch_bytes(rows, head_dim);                                                      \
+        return scratch_bytes(rows, head_dim, v_dim);                                               \
+    }                                                                                              \
+    weft__attention_fn weft__attention_ANY_##isa;                                                  \
+    void weft__attention_ANY_##isa(const struct weft__attention_call *call,                        \
+                                   const struct weft__attention_tile *tile)                        \
+    {                                                                                              \
+        struct state s = lay_out(call, tile);                                                      \
+        attend_any(&s);                                                                            \
+        finish_rows(&s);                                                                           \
     }                                                                                              \
     ATTENTION(F32, isa)                                                                            \
     ATTENTION(F16, isa)                                                                            \

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// Attention of any format, layout and mask: the keys, then the values, of a block are decoded to f32 rows
+// in scratch memory, once for all rows of the tile. Part of attention_simd.h.
+//
+// A value is multiplied by the weights of all rows, those that do not see its key have 0. That is right
+// as long as the values are finite; a block with others goes to its rows one by one.
+#ifndef WEFT_KERNELS_ATTENTION_STAGED_H
+#define WEFT_KERNELS_ATTENTION_STAGED_H
+
+#include "src/formats/iq4_nl.h"
+#include "src/formats/q4_0.h"
+#include "src/formats/q4_1.h"
+#include "src/formats/q5_0.h"
+#include "src/formats/q5_1.h"
+#include "src/formats/q8_0.h"
+
+// Where the rows of a block lie in its plane, and their scales.
+struct staging {
+    const struct weft__attention_plane *plane;
+    struct cursor cursor;
+    int32_t width; // of a row in scratch, whole vectors
+};
+
+static struct staging staging_of(const struct state *s, const struct weft__attention_plane *plane)
+{
+    return (struct staging){plane, cursor_at(s->call, s->tile, plane), padded_width(plane->dim)};
+}
+
+// Halves that say what e4m3 bytes say, over 256. 0x7f is NaN.
+INLINE void decode_e4m3(const uint8_t *from, float *to, int32_t dim)
+{
+    for (int32_t i = 0; i < dim; i += 16) {
+        uint16_t half[16] = {0};
+        int32_t n = dim - i < 16 ? dim - i : 16;
+        for (int32_t j = 0; j < n; j++) {
+            uint16_t sign = (uint16_t)((from[i + j] & 0x80) << 8);
+            uint16_t rest = (uint16_t)((from[i + j] & 0x7f) << 7);
+            half[j] = (uint16_t)(sign | (rest == 0x3f80 ? 0x7e00 : rest));
+        }
+        for (int32_t j = 0; j < n; j += VF32_LANES)
+            vf32_store(to + i + j, vf32_mul(vf32_set1(256), vf32_load_f16(half + j)));
+    }
+}
+
+INLINE void decode_e5m2(const uint8_t *from, float *to, int32_t dim)
+{
+    for (int32_t i = 0; i < dim; i += 16) {
+        uint16_t half[16] = {0};
+        int32_t n = dim - i < 16 ? dim - i : 16;
+        for (int32_t j = 0; j < n; j++)
+            half[j] = (uint16_t)(from[i + j] << 8);
+        for (int32_t j = 0; j < n; j += VF32_LANES)
+            vf32_store(to + i + j, vf32_load_f16(half + j));
+    }
+}
+
+#define DECODE_BLOCKS(format)                                                                      \
+    for (int32_t i = 0; i < dim; i += 32)                                                          \
+    weft__##format##_decode(                                                                       \
+        (const struct weft__##format *)(const void *)(data + at / 32 *                             \
+                                                                 (int64_t)sizeof(                  \
+                                                                     struct weft__##format)) +     \
+            i / 32,                                                                                \
+        to + i)
+
+// One row of whole heads that lies at element `at`; `to` may be written up to its whole vectors.
+static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to, int32_t dim)
+{
+    switch (dtype) {
+    case WEFT_INT8:
+        for (int32_t i = 0; i < dim; i++)
+            to[i] = (float)((const int8_t *)data)[at + i];
+        break;
+    case WEFT_FP8_E4M3: decode_e4m3((const uint8_t *)data + at, to, dim); break;
+    case WEFT_FP8_E5M2: decode_e5m2((const uint8_t *)data + at, to, dim); break;
+    case WEFT_Q8_0: DECODE_BLOCKS(q8_0); break;
+    case WEFT_Q5_1: DECODE_BLOCKS(q5_1); break;
+    case WEFT_Q5_0: DECODE_BLOCKS(q5_0); break;
+    case WEFT_Q4_1: DECODE_BLOCKS(q4_1); break;
+    case WEFT_Q4_0: DECODE_BLOCKS(q4_0); break;
+    case WEFT_IQ4_NL: DECODE_BLOCKS(iq4_nl); break;
+    default:
+        for (int32_t i = 0; i + VF32_LANES <= dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(dtype, data, at + i));
+        if (dim % VF32_LANES)
+            vf32_store(
+                to + dim / VF32_LANES * VF32_LANES,
+                load_kv_n(dtype, data, at + dim / VF32_LANES * VF32_LANES, dim % VF32_LANES));
+    }
+}
+
+static float scale_of(const struct state *s, const struct weft__attention_plane *plane, int32_t t)
+{
+    int32_t place = s->call->ring_len ? t % s->call->ring_len : t;
+    int32_t page = weft__attention_pages(s->call, s->tile->seq)[place / s->call->page_size];
+    return plane->scales[s->tile->seq * plane->scale_seq_stride + page * plane->scale_page_stride +
+                         s->tile->kv_head * plane->scale_head_stride +
+                         place % s->call->page_size * plane->scale_token_stride];
+}
+
+// Decodes the keys (values) key .. key + n of the tile's head to rows[BLOCK][width].
+static void stage(const struct state *s, struct staging *from, int32_t key, int32_t n, float *rows)
+{
+    const struct weft__attention_plane *plane = from->plane;
+    int64_t at[BLOCK];
+    walk(&from->cursor, n, at);
+    for (int32_t j = 0; j < n; j++) {
+        float *to = rows + (int64_t)j * from->width;
+        if (plane->inner < plane->dim) {
+            weft__attention_read(s->call, plane, s->tile->seq, s->tile->kv_head, key + j, to);
+        } else {
+            decode_row(plane->dtype, plane->data, at[j], to, plane->dim);
+            if (plane->scales) {
+                float scale = scale_of(s, plane, key + j);
+                for (int32_t i = 0; i < plane->dim; i++)
+                    to[i] *= scale;
+            }
+        }
+        for (int32_t i = plane->dim; i < from->width; i++)
+            to[i] = 0;
+    }
+    memset(rows + (int64_t)n * from->width, 0,
+           (size_t)(BLOCK - n) * (size_t)from->width * sizeof *rows);
+}
+
+// Staged rows [BLOCK][width] to keys [width][BLOCK].
+static void transpose_keys(const struct state *s, const float *rows)
+{
+    for (int32_t k = 0; k < BLOCK; k += VF32_LANES)
+        for (int32_t i = 0; i < s->width; i += VF32_LANES) {
+            vf32 square[VF32_LANES];
+            VF32_UNROLL
+            for (int j = 0; j < VF32_LANES; j++)
+                square[j] = vf32_load(rows + (int64_t)(k + j) * s->width + i);
+            vf32_transpose(square);
+            VF32_UNROLL
+            for (int j = 0; j < VF32_LANES; j++)
+                vf32_store(s->keys + (int64_t)(i + j) * BLOCK + k, square[j]);
+        }
+}
+
+// Staged rows as a group of the loops for few rows; what they ask for ahead is there.
+INLINE struct group staged_group(const float *rows, const int64_t *at)
+{
+    return (struct group){rows, at, at, at};
+}
+
+INLINE void staged_scores(struct state *s, const float *rows, const int few)
+{
+    int64_t at[BLOCK];
+    if (!few) {
+        transpose_keys(s, rows);
+        for (int32_t row = 0; row < s->rows; row += PANEL_ROWS)
+            panel_scores(s, row);
+        return;
+    }
+    struct shape shape = {WEFT_F32, few, DIRECT_SUMS / few, s->width, s->width, 0};
+    for (int32_t j = 0; j < BLOCK; j++)
+        at[j] = (int64_t)j * s->width;
+    for (int32_t j = 0; j < BLOCK; j += shape.batch) {
+        struct group g = staged_group(rows, at + j);
+        score_keys(shape, &g, s->q, s->weight + j);
+    }
+}
+
+static bool all_finite(const float *x, int64_t count)
+{
+    vf32 sum = vf32_zero();
+    for (int64_t i = 0; i < count; i += VF32_LANES)
+        sum = vf32_fma(vf32_load(x + i), vf32_zero(), sum);
+    return vf32_sum(sum) == 0;
+}
+
+static int32_t token_of(const struct state *s, int32_t row)
+{
+    return s->tile->first_token + row / s->call->group_size;
+}
+
+// Values that some rows must not meet: only to those that see their key.
+static void add_one_by_one(const struct state *s, const float *rows, int32_t key, int32_t n)
+{
+    for (int32_t row = 0; row < s->rows; row++) {
+        uint64_t seen = weft__attention_word(s->call, s->tile->seq, token_of(s, row), key);
+        float *acc = s->acc + (int64_t)row * s->v_width;
+        for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
+            vf32_store(acc + i, vf32_mul(vf32_set1(s->shrink[row]), vf32_load(acc + i)));
+        for (int32_t j = 0; j < n; j++) {
+            vf32 weight = vf32_set1(s->weight[row * BLOCK + j]);
+            const float *value = rows + (int64_t)j * s->v_width;
+            for (int32_t i = 0; i < s->v_width && seen >> j & 1; i += VF32_LANES)
+                vf32_store(acc + i, vf32_fma(weight, vf32_load(value + i), vf32_load(acc + i)));
+        }
+    }
+}
+
+INLINE void staged_values(struct state *s, const float *rows, int32_t n, const int few)
+{
+    int64_t at[BLOCK];
+    int32_t i = 0;
+    if (few) {
+        struct shape shape = {WEFT_F32, few, DIRECT_SUMS / few, s->v_width, s->v_width, 0};
+        for (int32_t j = 0; j < BLOCK; j++)
+            at[j] = (int64_t)j * s->v_width;
+        shrink_results(s);
+        for (int32_t j = 0; j < n; j += DIRECT_GROUP) { // rows past the n-th are zero
+            struct group g = staged_group(rows, at + j);
+            add_values(shape, &g, s->weight + j, s->acc, DIRECT_GROUP);
+        }
+        return;
+    }
+    for (int32_t row = 0; row < s->rows; row += PANEL_ROWS) {
+        const float *weight = s->weight + row * BLOCK, *shrink = s->shrink + row;
+        float *acc = s->acc + (int64_t)row * s->v_width;
+        for (i = 0; i + PANEL_VECTORS * VF32_LANES <= s->v_width; i += PANEL_VECTORS * VF32_LANES)
+            panel(weight, BLOCK, rows + i, s->v_width, acc + i, s->v_width, n, PANEL_VECTORS,
+                  shrink);
+        for (; i < s->v_width; i += VF32_LANES)
+            panel(weight, BLOCK, rows + i, s->v_width, acc + i, s->v_width, n, 1, shrink);
+    }
+}
+
+// Scores of a block of n keys to weights. Returns whether every row sees all of them.
+static bool staged_weigh(struct state *s, int32_t key, int32_t n)
+{
+    const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    uint64_t seen = 0;
+    bool all = true;
+    for (int32_t row = 0; row < s->rows; row++) {
+        float *weight = s->weight + row * BLOCK;
+        if (row % s->call->group_size == 0)
+            seen = weft__attention_word(s->call, s->tile->seq, token_of(s, row), key) & whole;
+        all = all && seen == whole;
+        if (seen == 0) {
+            memset(weight, 0, BLOCK * sizeof *weight);
+            s->shrink[row] = 1;
+            continue;
+        }
+        for (int32_t j = 0; j < BLOCK && seen != whole && row % s->call->group_size == 0; j++)
+            s->keep[j] = (float)(seen >> j & 1);
+        s->scattered = seen != whole;
+        if (s->call->alibi_slopes)
+            set_bias(s, row, key);
+        weigh_row(s, weight, row, 0, n);
+    }
+    s->scattered = false;
+    return all;
+}
+
+INLINE void attend_staged(struct state *s, const int few)
+{
+    const struct weft__attention_tile *tile = s->tile;
+    struct staging keys = staging_of(s, &s->call->k), values = staging_of(s, &s->call->v);
+    start_rows(s, few ? few : (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
+    for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
+        n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+        stage(s, &keys, key, n, s->staged);
+        staged_scores(s, s->staged, few);
+        bool all = staged_weigh(s, key, n);
+        stage(s, &values, key, n, s->values);
+        if (all || all_finite(s->values, (int64_t)n * s->v_width))
+            staged_values(s, s->values, n, few);
+        else
+            add_one_by_one(s, s->values, key, n);
+    }
+}
+
+static void attend_any(struct state *s)
+{
+    if (s->rows <= FEW_ROWS / 2)
+        attend_staged(s, FEW_ROWS / 2);
+    else if (s->rows <= FEW_ROWS)
+        attend_staged(s, FEW_ROWS);
+    else
+        attend_staged(s, 0);
+}
+
+#endif
