@@ -106,9 +106,10 @@ typedef struct weft_linear_part_args {
     int64_t scale_stride;        /**< elements of scales and biases from row to row; 0 = packed */
     float global_scale;          /**< 0 = 1 */
     int32_t reserved0;
-    void *y;           /**< Y[batch][rows]; unused in the second part of a gate */
-    int64_t y_stride;  /**< elements from row to row; 0 = rows */
-    const float *bias; /**< [rows] or NULL */
+    void *y;            /**< Y[batch][rows]; unused in the second part of a gate */
+    int64_t y_stride;   /**< elements from row to row; 0 = rows */
+    const float *bias;  /**< [rows] or NULL */
+    const void *packed; /**< what weft_linear_pack() made, instead of weight, scales and biases */
     uint64_t reserved[4];
 } weft_linear_part_args;
 
@@ -134,6 +135,7 @@ typedef struct weft_linear_args {
     const float *norm_bias;   /**< [cols], LayerNorm only, NULL = zeros */
     const float *next_weight; /**< [rows] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
     void *next;               /**< a rounded buffer of `rows` columns (WEFT_LINEAR_NEXT) */
+    const void *packed;       /**< instead of weight, when num_parts is 0 */
     weft_linear_part_args parts[WEFT_LINEAR_MAX_PARTS]; /**< when num_parts is not 0 */
     uint64_t reserved[8];
 } weft_linear_args;
@@ -176,6 +178,37 @@ WEFT_API weft_status weft_linear_run(const weft_plan *plan, const weft_linear_ar
  *  weft_error_text(), and "" when it can. */
 WEFT_API bool weft_linear_supported(weft_context *context, const weft_linear_desc *desc,
                                     const char **reason);
+
+/** Bytes of the packed weights of a part (0: the first or only one): what lies beside the codes included.
+ *  0 for a plan of another operation, NULL or a part that the plan does not have. */
+WEFT_API size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part);
+
+typedef struct weft_linear_pack_args {
+    uint32_t size;
+    int32_t part;                /**< of the plan; 0: the first or only one */
+    const void *weight;          /**< W[rows][cols], the host's */
+    int64_t weight_stride_bytes; /**< from row to row; 0 = packed */
+    const void *scales;          /**< as in weft_linear_part_args, the host's */
+    const void *biases;
+    int64_t scale_stride;
+    void *packed; /**< weft_linear_packed_bytes() of the device's memory, 64-byte aligned */
+    void (*progress)(void *user, size_t done, size_t total); /**< called now and then, or NULL */
+    void *user;
+    weft_stream *stream; /**< NULL = the context's own */
+    uint64_t reserved[8];
+} weft_linear_pack_args;
+
+/** Lays the weights of a part out as the plan reads them, on its device: this is the upload. A run takes the
+ *  result as `packed`. Packed weights serve every plan of the same context whose part has the same format,
+ *  rows, cols and scales. On the CPU they are as they lie, rows close together: what is mapped from a
+ *  file needs no packing there.
+ *
+ *  Owner    the caller; `weight` and what lies beside it may go when the stream has been waited for
+ *  Alias    none
+ *  Errors   WEFT_EINVAL for a plan of another operation, no such part, NULL, short strides, scales of a
+ *           part that has none, misaligned `packed`; WEFT_EDEVICE. Text in weft_error_text(context)
+ */
+WEFT_API weft_status weft_linear_pack(const weft_plan *plan, const weft_linear_pack_args *args);
 
 /** Bytes of a rounded buffer for `rows` rows of `cols` activations, 0 if rows < 0, cols < 1 or they do
  *  not fit. A buffer for more rows may be used for fewer. */

@@ -113,19 +113,20 @@ static weft_status settle_parts(const weft_plan *plan, weft_linear_args *args)
 {
     const weft_linear_desc *desc = plan->desc;
     bool single = desc->rows != 0;
-    if (!single && (args->weight || args->bias || (args->y && !desc->gate)))
+    if (!single && (args->weight || args->packed || args->bias || (args->y && !desc->gate)))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: weight, y and bias belong to the parts");
     if (single) {
         for (int32_t p = 0; p < WEFT_LINEAR_MAX_PARTS; p++)
-            if (args->parts[p].weight || args->parts[p].y)
+            if (args->parts[p].weight || args->parts[p].packed || args->parts[p].y)
                 return weft__fail(plan->context, WEFT_EINVAL,
                                   "linear: the plan has no parts, the run gives some");
         args->parts[0] = (weft_linear_part_args){.weight = args->weight,
                                                  .weight_stride_bytes = args->weight_stride_bytes,
                                                  .y = args->y,
                                                  .y_stride = args->y_stride,
-                                                 .bias = args->bias};
+                                                 .bias = args->bias,
+                                                 .packed = args->packed};
     } else if (desc->gate && args->y) {
         args->parts[0].y = args->y;
         args->parts[0].y_stride = args->y_stride;
@@ -144,6 +145,27 @@ static bool settle_scale_stride(const weft_linear_desc *desc, const weft_linear_
                             weft__ceil_div(part->rows, part->scale_rows));
 }
 
+// Packed weights are weights, scales and biases at known places.
+static weft_status take_packed(const weft_plan *plan, const weft_linear_part *part,
+                               weft_linear_part_args *args)
+{
+    const weft_linear_desc *desc = plan->desc;
+    struct weft__linear_packed packed;
+    if (args->weight || args->scales || args->biases)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "linear: packed weights and weights beside them");
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->packed, 64));
+    weft__plan_linear_packed(part, desc->cols, &packed); // fitted when they were packed
+    args->weight = args->packed;
+    args->weight_stride_bytes = packed.row_bytes;
+    if (weft__plan_linear_planes(part)) {
+        args->scales = (const char *)args->packed + packed.scales;
+        args->biases = (const char *)args->packed + packed.biases;
+        args->scale_stride = packed.scale_row;
+    }
+    return WEFT_OK;
+}
+
 static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int32_t p)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -152,6 +174,8 @@ static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int
     bool gated = desc->gate && p == 1;
     int64_t row = weft_dtype_row_bytes(part->weight_dtype, desc->cols);
     WEFT__TRY(weft__api_tail(plan->context, "linear: a part", args->reserved, 4));
+    if (args->packed)
+        WEFT__TRY(take_packed(plan, part, args));
     if (!args->weight || (!args->y && !gated))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: weight, x and y must not be NULL");
     if (!weft__api_stride(&args->weight_stride_bytes, row, row, part->rows) ||

@@ -24,6 +24,28 @@ bool weft__plan_linear_planes(const weft_linear_part *part)
            (dtype >= WEFT_MLX_Q2_G32 && dtype <= WEFT_MLX_Q8_G128) || part->scale_cols;
 }
 
+bool weft__plan_linear_packed(const weft_linear_part *part, int64_t cols,
+                              struct weft__linear_packed *out)
+{
+    const int64_t align = 256;
+    int64_t bytes, elems = 0;
+    *out =
+        (struct weft__linear_packed){.row_bytes = weft_dtype_row_bytes(part->weight_dtype, cols)};
+    if (!weft__mul_i64(out->row_bytes, part->rows, &bytes) || bytes > INT64_MAX / 4)
+        return false;
+    if (weft__plan_linear_planes(part)) {
+        out->scale_row = weft__ceil_div(cols, part->scale_cols);
+        if (!weft__mul_i64(out->scale_row, weft__ceil_div(part->rows, part->scale_rows), &elems) ||
+            elems > INT64_MAX / 64)
+            return false;
+    }
+    int64_t plane = elems * (part->scale_dtype == WEFT_F32 ? 4 : 2);
+    out->scales = weft__align_up(bytes, align);
+    out->biases = weft__align_up(out->scales + plane, align);
+    out->bytes = elems ? weft__align_up(out->biases + plane, align) : bytes;
+    return true;
+}
+
 bool weft__plan_linear_alone(int64_t bytes, int32_t batch, int32_t threads)
 {
     const int64_t alone_bytes = 48 * 1024;

@@ -20,6 +20,13 @@ struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_byte
 // May scales and biases lie beside the codes of a (settled) part?
 bool weft__plan_linear_planes(const weft_linear_part *part);
 
+// Packed weights: rows close together, then scales and biases (where a part may have them).
+struct weft__linear_packed {
+    int64_t row_bytes, scales, biases, scale_row, bytes; // offsets; scale_row: elements
+};
+bool weft__plan_linear_packed(const weft_linear_part *part, int64_t cols,
+                              struct weft__linear_packed *out);
+
 // Is so much work not worth a second thread?
 bool weft__plan_linear_alone(int64_t bytes, int32_t batch, int32_t threads);
 

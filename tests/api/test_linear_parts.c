@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -343,6 +344,110 @@ static void planes_multiply_the_codes(void **state)
         }
 }
 
+// The rounded kernels of every instruction set, with scales and biases, against the reference.
+static void planes_of_rounded_kernels(void **state)
+{
+    (void)state;
+    enum { GROUPS = COLS / 32 };
+    static float scales[ROWS * GROUPS], biases[ROWS * GROUPS];
+    const weft_dtype formats[] = {WEFT_MLX_Q8_G32, WEFT_MLX_Q3_G64, WEFT_MLX_Q4_G128};
+    const char *const isas[] = {"q8_any_avx2",    "q8_any_avx512vnni", "q8_any_neon",
+                                "q8_any_neondot", "f32_any_avx2",      "f32_any_avx512"};
+    fill(scales, ROWS * GROUPS);
+    fill(biases, ROWS * GROUPS);
+    for (int f = 0; f < 3; f++) {
+        weft_linear_desc desc = with_parts(formats[f], 0, 0);
+        for (int i = 0; i < 6; i++) {
+            char variant[64], reference[64];
+            const char *name = weft_dtype_name(formats[f]);
+            bool exact = isas[i][0] == 'f';
+            desc.flags = exact ? WEFT_LINEAR_EXACT : 0;
+            snprintf(variant, sizeof variant, "linear_%s_%s", name, isas[i]);
+            snprintf(reference, sizeof reference, "linear_%s_%s_ref", name, exact ? "f32" : "q8");
+            desc.variant = variant;
+            if (!weft_linear_supported(context, &desc, NULL))
+                continue;
+            for (int32_t batch = 1; batch <= BATCH; batch += 10) {
+                weft_linear_args args = fused_args(&desc, batch, NULL);
+                args.parts[0].scales = scales;
+                args.parts[0].biases = biases;
+                desc.variant = variant;
+                run(&desc, args);
+                memcpy(want[0], y[0], sizeof y[0]);
+                desc.variant = reference;
+                run(&desc, args);
+                for (int n = 0; n < batch * ROWS; n++)
+                    assert_true(fabsf(y[0][n] - want[0][n]) <= 2e-5f * (fabsf(y[0][n]) + 2000));
+            }
+        }
+    }
+}
+
+static void count_words(void *user, size_t done, size_t total)
+{
+    size_t *last = user;
+    assert_true(done >= *last && done <= total);
+    *last = done;
+}
+
+// Packs part p from rows that lie `gap` bytes farther apart than they need, and puts it in the arguments.
+static void pack(const weft_plan *plan, int32_t p, weft_dtype dtype, const float *scales,
+                 void *packed, size_t room, weft_linear_args *args)
+{
+    static unsigned char apart[MOST_BYTES + ROWS * 64];
+    int64_t row = weft_dtype_row_bytes(dtype, COLS), stride = row + 6;
+    size_t bytes = weft_linear_packed_bytes(plan, p), last = 0;
+    assert_true(bytes >= (size_t)row * ROWS && bytes <= room);
+    for (int r = 0; r < ROWS; r++)
+        memcpy(apart + r * stride, weights[p] + r * row, (size_t)row);
+    weft_linear_pack_args pack_args = {.size = sizeof pack_args,
+                                       .part = p,
+                                       .weight = apart,
+                                       .weight_stride_bytes = stride,
+                                       .scales = scales,
+                                       .packed = packed,
+                                       .progress = count_words,
+                                       .user = &last};
+    if (weft_linear_pack(plan, &pack_args) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+    assert_int_equal(last, bytes);
+    memset(apart, 0, sizeof apart);
+    args->parts[p].packed = packed;
+    args->parts[p].weight = args->parts[p].scales = NULL;
+}
+
+static void packed_weights_are_the_weights(void **state)
+{
+    (void)state;
+    enum { GROUPS = COLS / 64 };
+    static _Alignas(64) unsigned char packed[2][MOST_BYTES / 2];
+    static float scales[ROWS * GROUPS];
+    weft_plan *plan;
+    weft_linear_desc desc = with_parts(WEFT_Q4_K, WEFT_MLX_Q8_G64, 0);
+    fill(scales, ROWS * GROUPS);
+    weft_linear_args args = fused_args(&desc, BATCH, bias);
+    args.parts[1].scales = scales;
+    run(&desc, args);
+    memcpy(want, y, sizeof y);
+    memset(y, 0, sizeof y);
+    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
+    pack(plan, 0, WEFT_Q4_K, NULL, packed[0], sizeof packed[0], &args);
+    pack(plan, 1, WEFT_MLX_Q8_G64, scales, packed[1], sizeof packed[1], &args);
+    run(&desc, args);
+    for (int32_t p = 0; p < 2; p++)
+        assert_same(p, BATCH);
+    assert_int_equal(weft_linear_packed_bytes(plan, 2), 0);
+    weft_linear_pack_args wrong = {
+        .size = sizeof wrong, .weight = weights[0], .packed = packed[0] + 4};
+    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
+    wrong.packed = packed[0];
+    wrong.scales = scales;
+    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
+    wrong.part = 2;
+    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
+    weft_plan_destroy(plan);
+}
+
 static void expect_refusal(weft_linear_desc desc, const char *word)
 {
     weft_plan *plan = NULL;
@@ -427,6 +532,8 @@ int main(void)
         cmocka_unit_test(the_next_norm_is_applied_by_its_reader),
         cmocka_unit_test(narrow_numbers_go_in_and_out),
         cmocka_unit_test(planes_multiply_the_codes),
+        cmocka_unit_test(planes_of_rounded_kernels),
+        cmocka_unit_test(packed_weights_are_the_weights),
         cmocka_unit_test(combinations_that_cannot_be_are_refused),
         cmocka_unit_test(runs_that_cannot_be_are_refused),
     };
