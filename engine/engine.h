@@ -99,6 +99,9 @@ struct engine_options {
                       // CPU, 64 elsewhere
     weft_dtype kv_dtype; // f32, f16 or bf16; 0: f16
     bool exact;          // activations stay f32 against quantised weights (slower)
+    bool
+        separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
+                  // device that has not what puts them together
 };
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.

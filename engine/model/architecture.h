@@ -79,7 +79,9 @@ extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
     X(K, KV)                                                                                       \
     X(V, KV)                                                                                       \
     X(ATTENDED, Q)                                                                                 \
-    X(GATED, FEED_FORWARD)
+    X(GATED, FEED_FORWARD)                                                                         \
+    X(NORMED, EMBEDDING) /* these two only where runs are separate */                              \
+    X(UP, FEED_FORWARD)
 
 enum model_buffer {
 #define MODEL_BUFFER_ENUM(id, extent) MODEL_BUFFER_##id,

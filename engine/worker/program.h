@@ -18,6 +18,7 @@ typedef struct program_bounds {
     int32_t chain_tokens;  // steps of a chain
     weft_device device;    // of the context
     bool exact;            // activations stay f32
+    bool separate;         // norms, matrices and gates are steps of their own
 } program_bounds;
 
 // The config, weights, pool and context must outlive the program.

@@ -14,7 +14,7 @@ enum { MIN_HEAD_ROWS = 16 };
 static bool reads_rounded(const model_program *program, const model_tensor *tensors,
                           const model_line *line)
 {
-    if (program->bounds.exact || line->op != MODEL_LINEAR)
+    if (program->bounds.exact || program->bounds.separate || line->op != MODEL_LINEAR)
         return false;
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
         const model_tensor *matrix = &tensors[line->parts[i].matrix];
@@ -40,6 +40,30 @@ static const model_line *next_reader(const model_program *program, const model_l
         if (at->op == MODEL_LINEAR && (at->in == buffer || at->parts[0].out == buffer))
             return at->in == buffer ? at : NULL;
     }
+}
+
+// One run, or the norm, each matrix and the gate as runs of their own.
+static bool add_fused(model_program *program, step_list *list, const program_linear *fused,
+                      engine_error *err)
+{
+    float *normed = program->buffers[MODEL_BUFFER_NORMED], *up = program->buffers[MODEL_BUFFER_UP];
+    if (!program->bounds.separate)
+        return program_add_linear(program, list, fused, err);
+    program_linear alone = {
+        .x = fused->x, .residual = fused->residual, .max_batch = fused->max_batch};
+    if (fused->norm) {
+        if (!program_add_norm(program, list, fused->norm, 1, fused->x, normed, err))
+            return false;
+        alone.x = normed;
+    }
+    for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i].matrix; i++) {
+        alone.parts[0].matrix = fused->parts[i].matrix;
+        alone.parts[0].bias = fused->parts[i].bias;
+        alone.parts[0].y = fused->gate && i == 1 ? up : fused->parts[i].y;
+        if (!program_add_linear(program, list, &alone, err))
+            return false;
+    }
+    return !fused->gate || program_add_gate(program, list, fused->gate, fused->parts[0].y, up, err);
 }
 
 static bool add_linear(model_program *program, int32_t layer, const model_line *line,
@@ -75,7 +99,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
         linear.next_rounded = program->rounded[out];
     }
     program->rounded_now[out] = linear.y_rounded || linear.next;
-    return program_add_linear(program, &program->layers, &linear, err);
+    return add_fused(program, &program->layers, &linear, err);
 }
 
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
@@ -113,7 +137,7 @@ static bool add_head(model_program *program, engine_error *err)
         .max_batch = program->head_rows};
     return program_add_embedding(program, &program->gather, &hidden, hidden.data, program->rows,
                                  program->head_rows, gathered, err) &&
-           program_add_linear(program, &program->head, &linear, err);
+           add_fused(program, &program->head, &linear, err);
 }
 
 static bool add_all(model_program *program, engine_error *err)
@@ -152,6 +176,8 @@ static void carve_buffers(model_program *program)
     size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
+        if (!bounds->separate && (i == MODEL_BUFFER_NORMED || i == MODEL_BUFFER_UP))
+            continue;
         bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED;
         program->buffers[i] = program_carve(program, ARENA_BUFFERS, tokens * row * sizeof(float));
         if (is_rounded)
@@ -196,6 +222,26 @@ static bool lay_out(model_program *program, engine_error *err)
         program->arenas[i].used = 0;
     carve_buffers(program);
     return add_all(program, err);
+}
+
+static void drop_plans(model_program *program)
+{
+    for (int32_t i = 0; i < program->plan_count; i++)
+        weft_plan_destroy(program->plans[i].plan);
+    program->plan_count = 0;
+    program->workspace_bytes = 0;
+}
+
+// Counts. A device that has no kernel for runs that are put together may have those for separate ones.
+static bool count(model_program *program, engine_error *err)
+{
+    if (lay_out(program, err))
+        return true;
+    if (program->bounds.separate)
+        return false;
+    drop_plans(program);
+    program->bounds.separate = true;
+    return lay_out(program, err);
 }
 
 // As much as was counted, and the workspace, which became known while counting.
@@ -263,7 +309,7 @@ model_program *model_program_make(weft_context *context, const model_config *con
     program->head_rows = bounds->max_seqs > MIN_HEAD_ROWS ? bounds->max_seqs : MIN_HEAD_ROWS;
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
-    if (lay_out(program, err) && allocate(program, err) && make_batch(program, err) &&
+    if (count(program, err) && allocate(program, err) && make_batch(program, err) &&
         make_chains(program, err) && lay_out(program, err) &&
         model_program_prepare(program, 1, err))
         return program;
@@ -282,8 +328,7 @@ void model_program_free(model_program *program)
     weft_event_destroy(program->events[1]);
     weft_batch_destroy(program->batch);
     free(program->params);
-    for (int32_t i = 0; i < program->plan_count; i++)
-        weft_plan_destroy(program->plans[i].plan);
+    drop_plans(program);
     free(program->plans);
     free(program->layers.steps);
     free(program->gather.steps);

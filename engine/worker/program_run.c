@@ -19,6 +19,9 @@ weft_status program_run_step(program_step *step, int32_t tokens)
         step->args.append.tokens = tokens;
         return weft_kv_append_run(step->plan, &step->args.append);
     case STEP_ATTENTION: return weft_attention_run(step->plan, &step->args.attention);
+    case STEP_ACTIVATION:
+        step->args.activation.rows = tokens;
+        return weft_activation_run(step->plan, &step->args.activation);
     case STEP_SAMPLE:
         step->args.sample.rows = tokens;
         return weft_sample_run(step->plan, &step->args.sample);
@@ -89,7 +92,11 @@ bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs,
 
 bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err)
 {
-    program->head.steps[0].args.linear.x = x;
+    program_step *first = &program->head.steps[0];
+    if (first->kind == STEP_NORM)
+        first->args.norm.x = x;
+    else
+        first->args.linear.x = x;
     return program_run_list(program, &program->head, count, err);
 }
 

@@ -15,6 +15,7 @@ static weft_status make_plan(weft_context *context, step_kind kind, const void *
     case STEP_LINEAR: return weft_linear_plan(context, desc, plan);
     case STEP_APPEND: return weft_kv_append_plan(context, desc, plan);
     case STEP_ATTENTION: return weft_attention_plan(context, desc, plan);
+    case STEP_ACTIVATION: return weft_activation_plan(context, desc, plan);
     case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
     }
     return WEFT_EINVAL;
@@ -53,7 +54,8 @@ static const weft_plan *plan_for(model_program *program, step_kind kind, const v
                                  size_t bytes, engine_error *err)
 {
     static const char *const names[] = {"the embedding", "a norm",    "a matrix",
-                                        "the KV cache",  "attention", "sampling"};
+                                        "the KV cache",  "attention", "the activation",
+                                        "sampling"};
     for (int32_t i = 0; i < program->plan_count; i++)
         if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
             return program->plans[i].plan;
@@ -158,6 +160,12 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
         desc.norm = WEFT_LINEAR_NORM_RMS;
         desc.norm_eps = program->config->norm_eps;
     }
+    const model_tensor *first = linear->parts[0].matrix;
+    if (!linear->parts[1].matrix) {
+        desc.weight_dtype = first->dtype;
+        desc.rows = first->rows;
+        return desc;
+    }
     for (; desc.num_parts < MODEL_MAX_PARTS && linear->parts[desc.num_parts].matrix;
          desc.num_parts++) {
         const model_tensor *matrix = linear->parts[desc.num_parts].matrix;
@@ -165,6 +173,25 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
             (weft_linear_part){.weight_dtype = matrix->dtype, .rows = matrix->rows};
     }
     return desc;
+}
+
+static bool set_part(model_program *program, weft_linear_args *args, bool alone, int32_t i,
+                     const program_linear *linear, engine_error *err)
+{
+    const model_tensor *bias = linear->parts[i].bias;
+    const void *weight, *bias_at = NULL;
+    if (!place_tensor(program, linear->parts[i].matrix, &weight, err) ||
+        (bias && bias->data && !place_tensor(program, bias, &bias_at, err)))
+        return false;
+    if (alone) {
+        args->weight = weight;
+        args->y = linear->parts[i].y;
+        args->bias = bias_at;
+        return true;
+    }
+    args->parts[i] =
+        (weft_linear_part_args){.weight = weight, .y = linear->parts[i].y, .bias = bias_at};
+    return true;
 }
 
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
@@ -193,18 +220,28 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
             return false;
         args->next_weight = at;
     }
-    for (int32_t i = 0; i < desc.num_parts; i++) {
-        const model_tensor *bias = linear->parts[i].bias;
-        args->parts[i].y = linear->parts[i].y;
-        if (!place_tensor(program, linear->parts[i].matrix, &args->parts[i].weight, err))
+    for (int32_t i = 0; i < MODEL_MAX_PARTS && linear->parts[i].matrix; i++)
+        if (!set_part(program, args, desc.num_parts == 0, i, linear, err))
             return false;
-        if (!bias || !bias->data)
-            continue;
-        if (!place_tensor(program, bias, &at, err))
-            return false;
-        args->parts[i].bias = at;
-    }
     return true;
+}
+
+bool program_add_gate(model_program *program, step_list *list, weft_linear_gate gate, float *x,
+                      const float *up, engine_error *err)
+{
+    static const weft_activation_kind kinds[] = {[WEFT_LINEAR_GATE_SILU] = WEFT_ACTIVATION_SILU,
+                                                 [WEFT_LINEAR_GATE_GELU] = WEFT_ACTIVATION_GELU,
+                                                 [WEFT_LINEAR_GATE_GELU_TANH] =
+                                                     WEFT_ACTIVATION_GELU_TANH};
+    weft_activation_desc desc = {.size = sizeof desc,
+                                 .kind = kinds[gate],
+                                 .dim = program->config->feed_forward_dim,
+                                 .max_rows = program->bounds.max_tokens};
+    program_step *step = add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
+    if (step)
+        step->args.activation =
+            (weft_activation_args){.size = sizeof step->args.activation, .x = x, .up = up, .y = x};
+    return step != NULL;
 }
 
 bool program_add_append(model_program *program, int32_t layer, engine_error *err)

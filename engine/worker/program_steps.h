@@ -12,6 +12,7 @@ typedef enum step_kind {
     STEP_LINEAR,
     STEP_APPEND,
     STEP_ATTENTION,
+    STEP_ACTIVATION,
     STEP_SAMPLE,
 } step_kind;
 
@@ -26,6 +27,7 @@ typedef struct program_step {
         weft_linear_args linear;
         weft_kv_append_args append;
         weft_attention_args attention;
+        weft_activation_args activation;
         weft_sample_args sample;
     } args;
 } program_step;
@@ -44,6 +46,7 @@ typedef struct program_plan {
         weft_linear_desc linear;
         weft_kv_append_desc append;
         weft_attention_desc attention;
+        weft_activation_desc activation;
         weft_sample_desc sample;
     } desc;
     weft_plan *plan;
@@ -149,6 +152,9 @@ bool program_add_norm(model_program *program, step_list *list, const model_tenso
                       int32_t heads_per_token, const float *x, float *y, engine_error *err);
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
                         engine_error *err);
+// x becomes function(x) * up.
+bool program_add_gate(model_program *program, step_list *list, weft_linear_gate gate, float *x,
+                      const float *up, engine_error *err);
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);

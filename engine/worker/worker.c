@@ -27,7 +27,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .max_seq_pages = settings->pages_per_session,
                                    .chain_tokens = settings->options.chain_tokens,
                                    .device = settings->options.device,
-                                   .exact = settings->options.exact};
+                                   .exact = settings->options.exact,
+                                   .separate = settings->options.separate};
     worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
                                     settings->pool_pages, err);
     if (!worker->pool)

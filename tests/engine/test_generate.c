@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a loop of many tokens costs and gives: no memory is taken between the first and the last token, and
 // one call gives what as many calls give.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -302,6 +303,54 @@ static void chains_give_what_single_steps_give(void **state)
     }
 }
 
+// The logits behind the prompt, of a worker that puts runs together or not.
+static void logits_of(bool separate, bool exact, float *logits)
+{
+    engine_error err = {""};
+    const engine_model *model = engine_worker_model(worker);
+    engine_model_info info;
+    engine_model_describe(model, &info);
+    engine_options options = {.threads = 2,
+                              .context_tokens = CONTEXT,
+                              .kv_dtype = WEFT_F32,
+                              .exact = exact,
+                              .separate = separate};
+    engine_worker *made = engine_worker_open((engine_model *)model, &options, &err);
+    engine_session *session = made ? engine_session_open(made, &err) : NULL;
+    if (!session ||
+        !engine_session_sync(session, prompt.ids, (int32_t)prompt.count, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    memcpy(logits, engine_session_logits(session), (size_t)info.vocab * sizeof *logits);
+    engine_session_close(session);
+    engine_worker_close(made);
+}
+
+// Exact, only the order of roundings of f32 differs; otherwise activations are rounded to 8 bits at
+// places that differ a little.
+static void runs_put_together_give_what_separate_ones_give(void **state)
+{
+    (void)state;
+    engine_model_info info;
+    engine_model_describe(engine_worker_model(worker), &info);
+    float *together = malloc((size_t)info.vocab * sizeof *together);
+    float *apart = malloc((size_t)info.vocab * sizeof *apart);
+    assert_true(together && apart);
+    for (int exact = 0; exact < 2; exact++) {
+        float largest = 0, worst = 0;
+        logits_of(false, exact, together);
+        logits_of(true, exact, apart);
+        for (int32_t i = 0; i < info.vocab; i++) {
+            largest = fmaxf(largest, fabsf(apart[i]));
+            worst = fmaxf(worst, fabsf(together[i] - apart[i]));
+        }
+        print_message("%s: off by %.2g of the largest logit\n", exact ? "exact" : "rounded",
+                      (double)(worst / largest));
+        assert_true(worst <= (exact ? 1e-4f : 0.03f) * largest);
+    }
+    free(together);
+    free(apart);
+}
+
 static void chains_fill_the_context(void **state)
 {
     (void)state;
@@ -333,6 +382,7 @@ int main(void)
         cmocka_unit_test(counts_what_it_runs),
         cmocka_unit_test(chains_give_what_single_steps_give),
         cmocka_unit_test(chains_fill_the_context),
+        cmocka_unit_test(runs_put_together_give_what_separate_ones_give),
     };
     return cmocka_run_group_tests_name("generate", tests, open_all, close_all);
 }
