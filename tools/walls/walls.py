@@ -143,8 +143,6 @@ def may_include(path, target):
     name, prefix, below = room_of(path) or ("", "", ())
     if target.startswith(DOOR):
         return True
-    if path.endswith("_check.c") and target.startswith("tools/weft-check/"):
-        return True  # a kernel's check lies beside it and is part of weft-check
     if name == "kernels":
         own = "/".join(path.split("/")[:3]) + "/"
         shared = os.path.dirname(target) == "src/kernels"

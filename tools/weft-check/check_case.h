@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 void check_catch_crashes(void);
 

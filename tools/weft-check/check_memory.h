@@ -2,7 +2,7 @@
 #ifndef WEFT_CHECK_MEMORY_H
 #define WEFT_CHECK_MEMORY_H
 
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 // Looks at the canaries of all buffers of the case, then frees them.
 void check_memory_close(struct check_case *c);

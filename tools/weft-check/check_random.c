@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 // splitmix64 (Steele, Lea and Flood 2014)
 uint64_t check_bits(struct check_case *c)

@@ -13,8 +13,8 @@
 
 #include "src/backend/backend.h"
 #include "src/backend/cpu/cpu.h"
+#include "src/kernels/check.h"
 #include "tools/weft-check/bench.h"
-#include "tools/weft-check/check.h"
 #include "tools/weft-check/check_case.h"
 
 // An operation without a check links all the same, and fails.

@@ -8,7 +8,7 @@
 
 #include "src/base/half.h"
 #include "src/kernels/activation/activation_kernel.h"
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 enum alias { APART, ON_X, ON_UP };
 

@@ -7,7 +7,7 @@
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_oracle.h"
 #include "src/kernels/attention/attention_problem.h"
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 static weft_dtype out_dtype(const struct problem *p)
 {

@@ -5,7 +5,7 @@
 
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_problem.h"
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 float weft__problem_load(weft_dtype dtype, const void *from, int64_t at)
 {

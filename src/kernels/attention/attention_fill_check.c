@@ -5,7 +5,7 @@
 
 #include "src/formats/row.h"
 #include "src/kernels/attention/attention_problem.h"
-#include "tools/weft-check/check.h"
+#include "src/kernels/check.h"
 
 enum { GARBAGE_PAGES = 3 };
 

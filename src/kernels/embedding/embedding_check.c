@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Holds embedding against weft_dequantize_row(): equal to the bit, scaled by one f32 product.
+#include "src/kernels/check.h"
 #include "src/kernels/embedding/embedding_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_embedding_desc desc;

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "src/base/half.h"
+#include "src/kernels/check.h"
 #include "src/kernels/kv/kv_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_kv_append_desc desc;

@@ -12,8 +12,8 @@
 #include "src/formats/q4_1.h"
 #include "src/formats/q4_k.h"
 #include "src/formats/row.h"
+#include "src/kernels/check.h"
 #include "src/kernels/linear/linear_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_linear_desc desc;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/kernels/check.h"
 #include "src/kernels/linear/linear_kernel.h"
-#include "tools/weft-check/check.h"
 
 static const unsigned char *run(struct check_case *c, weft_round_desc desc, weft_round_args args,
                                 const char *variant, size_t bytes)

@@ -8,8 +8,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "src/kernels/check.h"
 #include "src/kernels/norm/norm_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_norm_desc desc;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Holds the probes against the reference: the sums of memory must be equal to the bit, and chains must
 // have counted what their number and length say.
+#include "src/kernels/check.h"
 #include "src/kernels/probe/probe_kernel.h"
-#include "tools/weft-check/check.h"
 
 static uint64_t run(struct check_case *c, weft_probe_args args, const char *variant)
 {

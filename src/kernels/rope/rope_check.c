@@ -6,8 +6,8 @@
 // rounds two products and a sum: together below 4 * 2^-24 (|a| + |b|) * factor.
 #include <math.h>
 
+#include "src/kernels/check.h"
 #include "src/kernels/rope/rope_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_rope_desc desc;

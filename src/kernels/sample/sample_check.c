@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "src/kernels/check.h"
 #include "src/kernels/sample/sample_kernel.h"
-#include "tools/weft-check/check.h"
 
 static const double slack = 0x1p-18;
 

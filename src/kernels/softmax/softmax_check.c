@@ -7,8 +7,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "src/kernels/check.h"
 #include "src/kernels/softmax/softmax_kernel.h"
-#include "tools/weft-check/check.h"
 
 struct problem {
     weft_softmax_desc desc;
