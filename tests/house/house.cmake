@@ -23,6 +23,9 @@ weft_add_house_test(install_consumers ${Python3_EXECUTABLE} tests/house/install_
                     ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/consumers)
 weft_add_house_test(readme_example ${Python3_EXECUTABLE} tests/house/readme_example.py README.md include
                     ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/readme)
+weft_add_house_test(abi ${Python3_EXECUTABLE} tests/house/abi.py $<TARGET_FILE:weft_shared> include docs/abi/libweft.txt)
+weft_add_house_test(toy ${Python3_EXECUTABLE} tests/house/toy.py . ${PROJECT_BINARY_DIR}/toy)
+set_tests_properties(toy PROPERTIES COST 90)
 weft_add_house_test(docs_coverage ${Python3_EXECUTABLE} tests/house/docs_coverage.py)
 file(GLOB WEFT_BENCHMARK_ROWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/benchmarks/*.jsonl)
 foreach(document README.md docs/benchmarks.md)
