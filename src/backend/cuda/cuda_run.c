@@ -10,6 +10,7 @@
 
 // Operations that have a CUDA side.
 extern const struct weft__cuda_op weft__linear_cuda;
+extern const struct weft__cuda_op weft__attention_cuda;
 extern const struct weft__cuda_op weft__kv_cuda;
 extern const struct weft__cuda_op weft__norm_cuda;
 extern const struct weft__cuda_op weft__rope_cuda;
@@ -20,15 +21,11 @@ extern const struct weft__cuda_op weft__sample_cuda;
 extern const struct weft__cuda_op weft__probe_cuda;
 
 static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
-    [WEFT__OP_linear] = &weft__linear_cuda,
-    [WEFT__OP_kv] = &weft__kv_cuda,
-    [WEFT__OP_norm] = &weft__norm_cuda,
-    [WEFT__OP_rope] = &weft__rope_cuda,
-    [WEFT__OP_activation] = &weft__activation_cuda,
-    [WEFT__OP_softmax] = &weft__softmax_cuda,
-    [WEFT__OP_embedding] = &weft__embedding_cuda,
-    [WEFT__OP_sample] = &weft__sample_cuda,
-    [WEFT__OP_probe] = &weft__probe_cuda,
+    [WEFT__OP_linear] = &weft__linear_cuda,   [WEFT__OP_attention] = &weft__attention_cuda,
+    [WEFT__OP_kv] = &weft__kv_cuda,           [WEFT__OP_norm] = &weft__norm_cuda,
+    [WEFT__OP_rope] = &weft__rope_cuda,       [WEFT__OP_activation] = &weft__activation_cuda,
+    [WEFT__OP_softmax] = &weft__softmax_cuda, [WEFT__OP_embedding] = &weft__embedding_cuda,
+    [WEFT__OP_sample] = &weft__sample_cuda,   [WEFT__OP_probe] = &weft__probe_cuda,
 };
 
 const struct weft__cuda_op *weft__cuda_op(enum weft__op op)

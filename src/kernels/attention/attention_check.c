@@ -136,7 +136,8 @@ static void verify_repeats(struct check_case *c, const struct problem *p, const 
     size_t elem = (size_t)weft_dtype_block_bytes(out_dtype(p));
     int64_t first = args.cu_q_lens[s], heads = p->desc.num_q_heads;
     int64_t tokens = alone ? p->q_lens[s] : args.cu_q_lens[args.num_seqs];
-    const int32_t cu[2] = {0, p->q_lens[s]};
+    int32_t *cu = check_buffer(c, 2 * sizeof *cu, sizeof *cu); // where a device may read it
+    cu[0] = 0, cu[1] = p->q_lens[s];
     char *out = check_buffer(c, elem * (size_t)p->out_elems, elem);
     args.out = out;
     args.lse = NULL;

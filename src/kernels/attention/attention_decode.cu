@@ -8,13 +8,13 @@
 // others get it by shuffle: any page size from 1 costs the same. Rows of shared memory are 16 bytes longer than
 // head_dim, which makes ldmatrix free of bank conflicts for every head_dim.
 //
-// f32 queries and the weights of the values enter in two parts of the cache's type (WEFT_PARTS 2: 16
-// bits for bf16, 22 for f16); queries of the cache's own type need one.
+// Queries and the weights of the values enter in parts of the cache's type: f32 in three of bf16 (24 bits)
+// or two of f16 (22 bits, rows divided by a power of two that makes them fit), queries of the cache's own
+// type in one.
 //
-// Function constants: WEFT_HEAD_DIM (a multiple of 16 up to 256), WEFT_KV_DTYPE (2 f16, 3 bf16), WEFT_X_DTYPE and
-// WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), WEFT_PAGE (0 =
-// run time).
-#include "src/kernels/attention/attention_device.h"
+// Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256), WEFT_KV_DTYPE (2 f16, 3 bf16), WEFT_X_DTYPE and
+// WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), WEFT_PAGE
+// (page_size), WEFT_SOFTCAP (0, 1), WEFT_ALIGNED (rows of the cache begin at multiples of 16 bytes).
 #include "src/kernels/attention/attention_mask.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -22,17 +22,21 @@
 #include "src/kernels/cuda/warp.cuh"
 
 enum {
-    DIM = WEFT_HEAD_DIM,
+    HEAD = WEFT_HEAD_DIM,
+    DIM = (HEAD + 15) / 16 * 16, // as tensor cores take it; the rest is zeros
     ROWS = WEFT__ATTENTION_ROWS,
     WARPS = 4,
     KEYS = WEFT_KEYS,
-    CHUNKS = DIM / 8, // of 16 bytes in a row
+    PAGE = WEFT_PAGE,
+    CHUNKS = HEAD / 8, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
     PLANE_BYTES = KEYS * ROW_BYTES,
     STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
     RING_BYTES = WARPS * WEFT_STAGES * STAGE_BYTES,
-    QUERY_BYTES = WEFT_PARTS * ROWS * ROW_BYTES,
-    STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
+    PART_BYTES = ROWS * ROW_BYTES,
+    QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS,  // and a factor a row
+    FACTORS = WEFT_KV_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
+    STATE_FLOATS = DIM + 4,                            // acc, largest, sum; padded
 };
 
 // Shared memory: rings | queries | states [warp][row], of the rows that exist.
@@ -48,135 +52,94 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
            (warp * rows + row) * STATE_FLOATS;
 }
 
-// The tiles of a sequence: which keys they hold, how many items and tiles there are.
-struct sequence {
-    int32_t index, q_len, kv_len, first_token;
-    int32_t begin, tiles; // of each item
-    int32_t items;        // KV heads x tiles of rows
-};
-
-DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
-{
-    struct sequence s;
-    s.index = index;
-    s.first_token = args->cu_q_lens[index];
-    s.q_len = args->cu_q_lens[index + 1] - s.first_token;
-    s.kv_len = args->kv_lens[index];
-    int32_t first = keys_of(args, s.q_len, s.kv_len, 0).begin;
-    int32_t end = keys_of(args, s.q_len, s.kv_len, s.q_len - 1).end;
-    s.begin = first / KEYS * KEYS;
-    s.tiles = end > s.begin ? (end - s.begin + KEYS - 1) / KEYS : 1;
-    s.items = (s.q_len * args->group_size + ROWS - 1) / ROWS * args->num_kv_heads;
-    return s;
-}
-
-DEVICE int64_t sequence_cost(const struct weft__attention_device_args *args, int32_t index)
-{
-    if (index >= args->num_seqs)
-        return 0;
-    struct sequence s = sequence_of(args, index);
-    return (int64_t)s.tiles * s.items;
-}
-
-// A place in the list of all tiles.
-struct place {
-    struct sequence seq;
-    int32_t item; // of the sequence
-    int32_t tile; // of the item
-    int32_t left; // tiles of the share from here on
-};
-
-// Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item.
-DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at,
-                          int32_t tiles)
-{
-    at->tile += tiles, at->left -= tiles;
-    if (at->tile < at->seq.tiles || at->left == 0)
-        return;
-    at->tile = 0;
-    if (++at->item < at->seq.items)
-        return;
-    at->item = 0;
-    do
-        at->seq = sequence_of(args, at->seq.index + 1);
-    while (at->seq.items == 0);
-}
-
-// The share of block `block` of `blocks`; `per` receives the tiles of a share.
-DEVICE struct place share_of(const struct weft__attention_device_args *args, int32_t block,
-                             int32_t blocks, int32_t lane, int64_t *per)
-{
-    int64_t total = 0;
-    for (int32_t i = lane; i < args->num_seqs; i += WARP)
-        total += sequence_cost(args, i);
-    for (int32_t step = 16; step; step /= 2)
-        total += __shfl_xor_sync(0xffffffffu, total, step);
-    *per = (total + blocks - 1) / blocks;
-    *per = *per < args->min_share ? args->min_share : *per;
-    int64_t begin = block * *per, before = 0;
-    struct place at;
-    at.left = begin >= total ? 0 : (int32_t)(total - begin < *per ? total - begin : *per);
-    if (at.left == 0)
-        return at;
-    for (int32_t i0 = 0;; i0 += WARP) {
-        int64_t cost = sequence_cost(args, i0 + lane), sum = cost;
-        for (int32_t step = 1; step < WARP; step *= 2) {
-            int64_t other = __shfl_up_sync(0xffffffffu, sum, step);
-            sum += lane >= step ? other : 0;
-        }
-        uint32_t behind = __ballot_sync(0xffffffffu, before + sum > begin);
-        if (behind) {
-            int32_t first = __ffs((int32_t)behind) - 1;
-            int64_t skipped = begin - before - __shfl_sync(0xffffffffu, sum - cost, first);
-            at.seq = sequence_of(args, i0 + first);
-            at.item = (int32_t)(skipped / at.seq.tiles);
-            at.tile = (int32_t)(skipped % at.seq.tiles);
-            return at;
-        }
-        before += __shfl_sync(0xffffffffu, sum, WARP - 1);
-    }
-}
+#include "src/kernels/attention/attention_divide.cuh"
 
 // --- the ring -------------------------------------------------------------------------------------
 
 struct ring {
-    struct place at; // the item that is asked for; at.left counts the block's tiles
-    int32_t tile;    // the warp's next tile of it
-    int32_t last;    // end of the block's tiles of the item
+    struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
+    int32_t tile;     // the warp's next tile of it
+    int32_t last;     // end of the block's tiles of the item
     int32_t slot, warp, lane;
+    const int32_t *pages;    // of the sequence
+    int32_t page[KEYS / 16]; // that the lane's keys of the next tile lie in, asked for a tile ahead
 };
 
-DEVICE void ring_item(struct ring *ring)
+// The lane's key of sixteen i of a tile.
+DEVICE int32_t ring_key(const struct ring *ring, int32_t tile, int32_t i)
 {
-    int32_t rest = ring->at.seq.tiles - ring->at.tile;
-    ring->last = ring->at.tile + (rest < ring->at.left ? rest : ring->at.left);
-    ring->tile = ring->at.tile + ring->warp;
+    return ring->at->seq.begin + tile * KEYS + 16 * i + ring->lane % 16;
 }
 
-// Asks for sixteen keys from `key` on, and their values.
-DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
-                        int32_t key, uint8_t *keys_at)
+DEVICE bool ring_sees(const struct ring *ring, int32_t key)
 {
-    const int32_t page_size = WEFT_PAGE ? WEFT_PAGE : args->page_size, lane = ring->lane;
-    int32_t own = key + lane % 16, kv_head = ring->at.item % args->num_kv_heads;
-    int64_t offset = 0;
-    if (own < ring->at.seq.kv_len) {
-        const struct weft__attention_plane *plane = lane < 16 ? &args->k : &args->v;
-        int64_t page = pages_of(args, ring->at.seq.index)[own / page_size];
-        offset = page * plane->page_stride + kv_head * plane->head_stride +
-                 own % page_size * plane->token_stride;
+    return key >= ring->at->seq.first_key && key < ring->at->seq.end_key;
+}
+
+DEVICE void ring_pages(struct ring *ring)
+{
+#pragma unroll
+    for (int32_t i = 0; i < KEYS / 16; i++) {
+        int32_t key = ring_key(ring, ring->tile, i);
+        ring->page[i] =
+            ring->tile < ring->last && ring_sees(ring, key) ? ring->pages[key / PAGE] : 0;
     }
+}
+
+DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
+{
+    ring->last = ring->at->tile + place_tiles(ring->at);
+    ring->tile = ring->at->tile + ring->warp;
+    ring->pages = pages_of(args, ring->at->seq.index);
+    ring_pages(ring);
+}
+
+// 16 bytes to shared memory, zeros if there is nothing to see; caches whose rows do not begin at multiples of
+// 16 bytes are copied element by element.
+DEVICE void copy_chunk(uint32_t to, const uint16_t *from, bool seen)
+{
+#if WEFT_ALIGNED
+    copy_16_async_or_zero(to, from, seen ? 16 : 0);
+#else
+    uint32_t pair[4] = {0, 0, 0, 0};
+    for (int32_t i = 0; i < 4 && seen; i++)
+        pair[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pair[0]), "r"(pair[1]),
+                 "r"(pair[2]), "r"(pair[3])
+                 : "memory");
+#endif
+}
+
+// The columns from HEAD to DIM of the warp's ring.
+DEVICE void ring_clear_padding(int32_t warp, int32_t lane)
+{
+    uint8_t *ring = shared_memory() + warp * WEFT_STAGES * STAGE_BYTES;
+    for (int32_t row = lane; DIM != HEAD && row < WEFT_STAGES * 2 * KEYS; row += WARP)
+        *(uint4 *)(ring + row * ROW_BYTES + CHUNKS * 16) = make_uint4(0, 0, 0, 0);
+}
+
+// Asks for sixteen keys and their values: lanes 0..15 know where a key lies, 16..31 where a value.
+DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                        int32_t i, uint8_t *to_keys)
+{
+    const struct weft__attention_device_plane *plane = ring->lane < 16 ? &args->k : &args->v;
+    int32_t key = ring_key(ring, ring->tile, i);
+    const bool seen = ring_sees(ring, key);
+    const uint16_t *row = (const uint16_t *)plane->data + ring->at->kv_head * plane->head_stride;
+    if (seen)
+        row += ring->page[i] * plane->page_stride + key % PAGE * plane->token_stride;
+    const uint32_t all = __ballot_sync(0xffffffffu, seen);
 #pragma unroll
-    for (int32_t plane = 0; plane < 2; plane++) {
-        const uint16_t *data = (const uint16_t *)(plane ? args->v.data : args->k.data);
-        uint32_t to = shared_address(keys_at + plane * PLANE_BYTES);
+    for (int32_t p = 0; p < 2; p++) {
+        uint32_t to = shared_address(to_keys + p * PLANE_BYTES);
 #pragma unroll
-        for (int32_t i = 0; i < (16 * CHUNKS + WARP - 1) / WARP; i++) {
-            int32_t piece = i * WARP + lane, row = piece / CHUNKS, chunk = piece % CHUNKS;
-            int64_t from = __shfl_sync(0xffffffffu, offset, plane * 16 + (row & 15));
-            if (16 * CHUNKS % WARP == 0 || row < 16)
-                copy_16_async_or_zero(to + row * ROW_BYTES + chunk * 16, data + from + chunk * 8,
-                                      key + row < ring->at.seq.kv_len ? 16 : 0);
+        for (int32_t j = 0; j < (16 * CHUNKS + WARP - 1) / WARP; j++) {
+            int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
+            const uint16_t *from = (const uint16_t *)__shfl_sync(
+                0xffffffffu, (unsigned long long)row, p * 16 + (at & 15));
+            if (16 * CHUNKS % WARP == 0 || at < 16)
+                copy_chunk(to + at * ROW_BYTES + chunk * 16, from + chunk * 8,
+                           all >> (at & 15) & 1);
         }
     }
 }
@@ -184,24 +147,43 @@ DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const st
 // Asks for the warp's next tile; an empty request keeps the count of requests.
 DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring)
 {
-    while (ring->at.left > 0 && ring->tile >= ring->last) {
-        place_advance(args, &ring->at, ring->last - ring->at.tile);
-        if (ring->at.left > 0)
-            ring_item(ring);
+    while (ring->at->left > 0 && ring->tile >= ring->last) {
+        __syncwarp();
+        if (ring->lane == 0)
+            place_advance(args, ring->at, ring->last - ring->at->tile);
+        __syncwarp();
+        if (ring->at->left > 0)
+            ring_item(args, ring);
     }
-    if (ring->at.left > 0) {
+    if (ring->at->left > 0) {
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
 #pragma unroll
-        for (int32_t i = 0; i < KEYS; i += 16)
-            sixteen_ask(args, ring, ring->at.seq.begin + ring->tile * KEYS + i,
-                        slot + i * ROW_BYTES);
+        for (int32_t i = 0; i < KEYS / 16; i++)
+            sixteen_ask(args, ring, i, slot + 16 * i * ROW_BYTES);
         ring->tile += WARPS;
+        ring_pages(ring);
     }
     copy_group_end();
     ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;
 }
 
 // --- queries --------------------------------------------------------------------------------------
+
+// The rows of an item: query row R of the sequence is token R / group, head R % group of the KV head.
+struct rows {
+    int32_t first, count; // R of row 0; rows that exist, up to 16
+    int32_t kv_head;
+};
+
+DEVICE struct rows rows_of(const struct weft__attention_device_args *args, const struct place *at)
+{
+    struct rows rows;
+    rows.kv_head = at->kv_head;
+    rows.first = at->row_tile * ROWS;
+    int32_t rest = at->seq.q_len * args->group_size - rows.first;
+    rows.count = rest < ROWS ? rest : ROWS;
+    return rows;
+}
 
 DEVICE uint32_t two_narrow(float a, float b)
 {
@@ -221,41 +203,49 @@ DEVICE float2 load_two(const void *q, int64_t index)
     return WEFT_X_DTYPE == 2 ? f16x2_float2(pair) : bf16x2_float2(pair);
 }
 
-// The rows of an item: query row R of the sequence is token R / group, head R % group of the KV head.
-struct rows {
-    int32_t first, count; // R of row 0; rows that exist, up to 16
-    int32_t kv_head;
-};
-
-DEVICE struct rows rows_of(const struct weft__attention_device_args *args, const struct place *at)
+// What the rows of queries have been divided by.
+DEVICE float *shared_factors()
 {
-    struct rows rows;
-    rows.kv_head = at->item % args->num_kv_heads;
-    rows.first = at->item / args->num_kv_heads * ROWS;
-    int32_t rest = at->seq.q_len * args->group_size - rows.first;
-    rows.count = rest < ROWS ? rest : ROWS;
-    return rows;
+    return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
 }
 
+// A warp per row, in WEFT_PARTS parts.
 DEVICE void queries_load(const struct weft__attention_device_args *args, const struct sequence *seq,
-                         struct rows rows)
+                         struct rows rows, int32_t warp, int32_t lane)
 {
-    uint8_t *to = shared_memory() + RING_BYTES;
-    for (int32_t i = (int32_t)threadIdx.x; i < ROWS * DIM / 2; i += WARPS * WARP) {
-        int32_t row = i / (DIM / 2), pair = i % (DIM / 2), at = rows.first + row;
-        float2 x = make_float2(0, 0);
-        if (row < rows.count)
-            x = load_two(args->q,
-                         (seq->first_token + at / args->group_size) * args->q_token_stride +
-                             (rows.kv_head * args->group_size + at % args->group_size) *
-                                 args->q_head_stride +
-                             2 * pair);
-        uint32_t high = two_narrow(x.x, x.y);
-        *(uint32_t *)(to + row * ROW_BYTES + pair * 4) = high;
-        if (WEFT_PARTS == 2) {
-            float2 kept = two_wide(high);
-            *(uint32_t *)(to + (ROWS + row) * ROW_BYTES + pair * 4) =
-                two_narrow(x.x - kept.x, x.y - kept.y);
+    for (int32_t row = warp; row < ROWS; row += WARPS) {
+        int32_t at = rows.first + row;
+        int64_t index =
+            (seq->first_token + at / args->group_size) * args->q_token_stride +
+            (rows.kv_head * args->group_size + at % args->group_size) * args->q_head_stride;
+        float2 x[(DIM + 63) / 64];
+        uint32_t largest = 0;
+#pragma unroll
+        for (int32_t i = 0; i < (DIM + 63) / 64; i++) {
+            int32_t d = 2 * (i * WARP + lane);
+            x[i] = row < rows.count && d < HEAD ? load_two(args->q, index + d) : make_float2(0, 0);
+            largest = max(largest, float_bits(fmaxf(fabsf(x[i].x), fabsf(x[i].y))));
+        }
+        float divide = 1;
+        if (FACTORS) {
+            uint32_t exponent = warp_max_bits(largest, 32) >> 23;
+            exponent = exponent < 1 ? 1 : exponent > 253 ? 127 : exponent;
+            divide = bits_float((254 - exponent) << 23);
+            if (lane == 0)
+                shared_factors()[row] = bits_float(exponent << 23);
+        }
+#pragma unroll
+        for (int32_t i = 0; i < (DIM + 63) / 64; i++) {
+            int32_t pair = i * WARP + lane;
+            float2 rest = make_float2(x[i].x * divide, x[i].y * divide);
+#pragma unroll
+            for (int32_t part = 0; part < WEFT_PARTS && pair < DIM / 2; part++) {
+                uint32_t kept = two_narrow(rest.x, rest.y);
+                float2 wide = two_wide(kept);
+                *(uint32_t *)(shared_memory() + RING_BYTES + part * PART_BYTES + row * ROW_BYTES +
+                              pair * 4) = kept;
+                rest = make_float2(rest.x - wide.x, rest.y - wide.y);
+            }
         }
     }
 }
@@ -266,7 +256,14 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, const s
 struct state {
     float acc[DIM / 8][4];
     float largest[2], sum[2]; // sum: of this lane's keys
-    struct keys seen[2];
+};
+
+// What the block works at, in shared memory.
+struct work {
+    struct place at;
+    struct rows rows;   // of the item
+    struct keys by_all; // keys that every row of it sees
+    int32_t per, end;   // tiles of a share; where the block's ends in the list of all tiles
 };
 
 DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
@@ -284,12 +281,12 @@ DEVICE void tile_scores(const uint8_t *slot, int32_t lane, float score[KEYS / 8]
         shared_address(shared_memory() + RING_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
     uint32_t k_row =
         shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
-#pragma unroll
+#pragma unroll(DIM > 128 ? 1 : 8)
     for (int32_t i = 0; i < DIM; i += 16) {
         uint32_t q[WEFT_PARTS][4];
 #pragma unroll
         for (int32_t part = 0; part < WEFT_PARTS; part++)
-            load_matrix_4(q[part], q_row + part * ROWS * ROW_BYTES + i * 2);
+            load_matrix_4(q[part], q_row + part * PART_BYTES + i * 2);
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 8; t += 2) {
             uint32_t k[4];
@@ -303,22 +300,42 @@ DEVICE void tile_scores(const uint8_t *slot, int32_t lane, float score[KEYS / 8]
     }
 }
 
+// Only at the ends of what a row sees, so what it sees is found anew.
+DEVICE void tile_mask(const struct weft__attention_device_args *args, const struct place *at,
+                      int32_t key0, int32_t lane, float score[KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++) {
+        int32_t row = at->row_tile * ROWS + lane / 4 + i / 2 * 8;
+        struct keys seen =
+            keys_of(args, at->seq.index, at->seq.q_len, at->seq.kv_len, row / args->group_size);
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t++) {
+            int32_t key = key0 + 8 * t + 2 * (lane % 4) + i % 2;
+            score[t][i] = key >= seen.begin && key < seen.end ? score[t][i] : NEGATIVE_INFINITY;
+        }
+    }
+}
+
 // Scores become weights exp2(score - largest); acc and sum follow a new largest.
-DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t key0, int32_t lane,
-                         struct state *state, float score[KEYS / 8][4])
+DEVICE void tile_weights(const struct weft__attention_device_args *args, const struct work *work,
+                         int32_t key0, int32_t lane, struct state *state, float score[KEYS / 8][4])
 {
     float largest[2] = {state->largest[0], state->largest[1]};
+    const float factor_of[2] = {FACTORS ? shared_factors()[lane / 4] : 1,
+                                FACTORS ? shared_factors()[lane / 4 + 8] : 1};
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
-        for (int32_t i = 0; i < 4; i++) {
-            int32_t key = key0 + 8 * t + 2 * (lane % 4) + i % 2;
-            struct keys seen = state->seen[i / 2];
-            float s = score_log2(score[t][i], args->scale, args->softcap);
-            s = key >= seen.begin && key < seen.end ? s : NEGATIVE_INFINITY;
-            score[t][i] = s;
-            largest[i / 2] = fmaxf(largest[i / 2], s);
-        }
+        for (int32_t i = 0; i < 4; i++)
+            score[t][i] = score_log2(args, FACTORS ? score[t][i] * factor_of[i / 2] : score[t][i]);
+    if (key0 < work->by_all.begin || key0 + KEYS > work->by_all.end)
+        tile_mask(args, &work->at, key0, lane, score);
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            largest[i / 2] = fmaxf(largest[i / 2], score[t][i]);
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         largest[i] = warp_max(largest[i], 4);
@@ -336,10 +353,13 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             state->sum[i] *= factor[i], state->largest[i] = largest[i];
     }
 #pragma unroll
+    for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
+        largest[i] = largest[i] == NEGATIVE_INFINITY ? 0.0f : largest[i];
+#pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 4; i++) {
-            score[t][i] = weight_of(score[t][i], largest[i / 2]);
+            score[t][i] = exp2_fast(score[t][i] - largest[i / 2]);
             state->sum[i / 2] += score[t][i];
         }
 }
@@ -354,10 +374,13 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[KE
 #pragma unroll
         for (int32_t i = 0; i < 4; i++) {
             const float *w = &weight[t + i / 2][i % 2 * 2];
-            p[0][i] = two_narrow(w[0], w[1]);
-            float2 kept = two_wide(p[0][i]);
-            if (WEFT_PARTS == 2)
-                p[WEFT_PARTS - 1][i] = two_narrow(w[0] - kept.x, w[1] - kept.y);
+            float2 rest = make_float2(w[0], w[1]);
+#pragma unroll
+            for (int32_t part = 0; part < WEFT_PARTS; part++) {
+                p[part][i] = two_narrow(rest.x, rest.y);
+                float2 wide = two_wide(p[part][i]);
+                rest = make_float2(rest.x - wide.x, rest.y - wide.y);
+            }
         }
 #pragma unroll
         for (int32_t i = 0; i < DIM / 8; i += 2) {
@@ -374,8 +397,7 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[KE
 
 // --- the end of an item ---------------------------------------------------------------------------
 
-DEVICE void state_begin(const struct weft__attention_device_args *args, const struct sequence *seq,
-                        struct rows rows, int32_t lane, struct state *state)
+DEVICE void state_begin(struct state *state)
 {
 #pragma unroll
     for (int32_t t = 0; t < DIM / 8; t++)
@@ -383,18 +405,26 @@ DEVICE void state_begin(const struct weft__attention_device_args *args, const st
         for (int32_t i = 0; i < 4; i++)
             state->acc[t][i] = 0;
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
-        int32_t row = lane / 4 + 8 * i;
+    for (int32_t i = 0; i < 2; i++)
         state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
-        state->seen[i] =
-            keys_of(args, seq->q_len, seq->kv_len, (rows.first + row) / args->group_size);
-        if (row >= rows.count)
-            state->seen[i].end = state->seen[i].begin = 0;
-    }
 }
 
-DEVICE void state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
+// The keys that every row of an item sees: tiles within need no mask.
+DEVICE struct keys keys_by_all(const struct weft__attention_device_args *args,
+                               const struct sequence *seq, struct rows rows)
 {
+    int32_t first = rows.first / args->group_size;
+    int32_t last = (rows.first + rows.count - 1) / args->group_size;
+    struct keys keys = {keys_of(args, seq->index, seq->q_len, seq->kv_len, last).begin,
+                        keys_of(args, seq->index, seq->q_len, seq->kv_len, first).end};
+    return keys;
+}
+
+// Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
+// parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN.
+DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
+{
+    float nothing = 0; // 0 unless something is not finite
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         int32_t row = lane / 4 + 8 * i;
@@ -403,12 +433,67 @@ DEVICE void state_store(const struct state *state, int32_t warp, int32_t lane, i
             continue;
         float *to = shared_state(warp, row, rows);
 #pragma unroll
-        for (int32_t t = 0; t < DIM / 8; t++)
+        for (int32_t t = 0; t < DIM / 8; t++) {
             *(float2 *)(to + 8 * t + 2 * (lane % 4)) =
                 make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
+            nothing += state->acc[t][2 * i] * 0.0f + state->acc[t][2 * i + 1] * 0.0f;
+        }
+        nothing += sum * 0.0f;
         if (lane % 4 == 0)
             to[DIM] = state->largest[i], to[DIM + 1] = sum;
     }
+    return nothing != 0.0f;
+}
+
+// The states of the item's rows once more, product by product and key by key, a warp per row: for what is
+// not finite. Leaves them as those of warp 0.
+static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
+                                               const struct work *work, int32_t tile, int32_t tiles,
+                                               int32_t warp, int32_t lane)
+{
+    const struct sequence *seq = &work->at.seq;
+    const int32_t *pages = pages_of(args, seq->index);
+    for (int32_t row = warp; row < work->rows.count; row += WARPS) {
+        int32_t at = work->rows.first + row, head = at % args->group_size;
+        int64_t q = (seq->first_token + at / args->group_size) * args->q_token_stride +
+                    (work->rows.kv_head * args->group_size + head) * args->q_head_stride;
+        struct keys seen =
+            keys_of(args, seq->index, seq->q_len, seq->kv_len, at / args->group_size);
+        int32_t first = max(seen.begin, seq->begin + tile * KEYS);
+        int32_t end = min(seen.end, seq->begin + (tile + tiles) * KEYS);
+        float largest = NEGATIVE_INFINITY, sum = 0, acc[(HEAD + WARP - 1) / WARP] = {0};
+        for (int32_t key = first; key < end; key++) {
+            int64_t page = pages[key / PAGE], token = key % PAGE, kv_head = work->rows.kv_head;
+            int64_t k = page * args->k.page_stride + kv_head * args->k.head_stride +
+                        token * args->k.token_stride;
+            int64_t v = page * args->v.page_stride + kv_head * args->v.head_stride +
+                        token * args->v.token_stride;
+            float dot = 0;
+            for (int32_t d = lane; d < HEAD; d += WARP)
+                dot = fmaf(element<WEFT_X_DTYPE>(args->q, q + d),
+                           element<WEFT_KV_DTYPE>(args->k.data, k + d), dot);
+            float score = score_log2(args, warp_sum(dot, 32)), before = largest;
+            largest = fmaxf(largest, score);
+            float factor = weight_of(before, largest);
+            float weight = exp2_fast(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
+            sum = sum * factor + weight;
+#pragma unroll
+            for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
+                if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
+                    acc[i] = fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + i * WARP + lane),
+                                  acc[i] * factor);
+        }
+        for (int32_t w = 0; w < WARPS; w++) {
+            float *to = shared_state(w, row, work->rows.count);
+#pragma unroll
+            for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
+                if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
+                    to[i * WARP + lane] = w ? 0.0f : acc[i];
+            if (lane == 0)
+                to[DIM] = w ? NEGATIVE_INFINITY : largest, to[DIM + 1] = w ? 0.0f : sum;
+        }
+    }
+    __syncthreads();
 }
 
 DEVICE void store_out(const struct weft__attention_device_args *args, const struct sequence *seq,
@@ -446,7 +531,7 @@ DEVICE void item_finish(const struct weft__attention_device_args *args, const st
             sum += factor[w] * shared_state(w, row, rows.count)[DIM + 1];
         }
         float inverse = sum > 0 ? 1.0f / sum : 0.0f;
-        for (int32_t d = lane; d < DIM; d += WARP) {
+        for (int32_t d = lane; d < HEAD; d += WARP) {
             float value = 0;
 #pragma unroll
             for (int32_t w = 0; w < WARPS; w++)
@@ -463,22 +548,22 @@ DEVICE void item_finish(const struct weft__attention_device_args *args, const st
     }
 }
 
-DEVICE float *slot_at(const struct weft__attention_device_args *args, int64_t index)
+DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t index)
 {
-    return args->slots + index * (ROWS * (DIM + 2));
+    return args->slots + (int64_t)index * (ROWS * (DIM + 2));
 }
 
 // Merges the states that the blocks first..last left of an item: in the order of the blocks.
 DEVICE void item_merge(const struct weft__attention_device_args *args, const struct sequence *seq,
-                       struct rows rows, int32_t warp, int32_t lane, int64_t first, int64_t last)
+                       struct rows rows, int32_t warp, int32_t lane, int32_t first, int32_t last)
 {
     for (int32_t row = warp; row < rows.count; row += WARPS) {
-        float largest = NEGATIVE_INFINITY, sum = 0, acc[(DIM + WARP - 1) / WARP] = {0};
-        for (int64_t i = first + lane; i <= last; i += WARP)
+        float largest = NEGATIVE_INFINITY, sum = 0, acc[(HEAD + WARP - 1) / WARP] = {0};
+        for (int32_t i = first + lane; i <= last; i += WARP)
             largest =
                 fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) + ROWS * DIM + row));
         largest = warp_max(largest, 32);
-        for (int64_t i0 = first; i0 <= last; i0 += WARP) {
+        for (int32_t i0 = first; i0 <= last; i0 += WARP) {
             float factor = 0;
             if (i0 + lane <= last) {
                 const float *slot =
@@ -486,96 +571,106 @@ DEVICE void item_merge(const struct weft__attention_device_args *args, const str
                 factor = weight_of(__ldcg(slot), largest);
                 sum += factor * __ldcg(slot + ROWS);
             }
-            int32_t count = last - i0 + 1 < WARP ? (int32_t)(last - i0 + 1) : WARP;
+            int32_t count = min(last - i0 + 1, WARP);
 #pragma unroll 8
             for (int32_t j = 0; j < count; j++) {
                 const float *from = slot_at(args, 2 * (i0 + j) + (i0 + j == first)) + row * DIM;
                 float by = __shfl_sync(0xffffffffu, factor, j);
 #pragma unroll
-                for (int32_t k = 0; k < (DIM + WARP - 1) / WARP; k++)
-                    if (DIM % WARP == 0 || k * WARP + lane < DIM)
+                for (int32_t k = 0; k < (HEAD + WARP - 1) / WARP; k++)
+                    if (HEAD % WARP == 0 || k * WARP + lane < HEAD)
                         acc[k] = fmaf(by, __ldcg(from + k * WARP + lane), acc[k]);
             }
         }
         sum = warp_sum(sum, 32);
         float inverse = sum > 0 ? 1.0f / sum : 0.0f;
 #pragma unroll
-        for (int32_t k = 0; k < (DIM + WARP - 1) / WARP; k++)
-            if (DIM % WARP == 0 || k * WARP + lane < DIM)
+        for (int32_t k = 0; k < (HEAD + WARP - 1) / WARP; k++)
+            if (HEAD % WARP == 0 || k * WARP + lane < HEAD)
                 store_out(args, seq, rows, row, k * WARP + lane, acc[k] * inverse);
         if (lane == 0)
             store_lse(args, seq, rows, row, largest, sum);
     }
 }
 
-// True for the block that leaves the last state of an item.
+// True for the block that leaves the last state of an item. The barriers make the other threads' stores
+// part of what the atomic releases, and its acquire part of what they see.
 DEVICE bool item_last(uint32_t *counter, uint32_t parts)
 {
     __shared__ uint32_t ticket;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        ticket = atomicAdd(counter, 1u);
+        ticket = atomic_add_ordered(counter, 1);
         if (ticket + 1 == parts)
             *counter = 0;
     }
     __syncthreads();
-    bool last = ticket + 1 == parts;
-    if (last)
-        __threadfence();
-    return last;
+    return ticket + 1 == parts;
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2)
     weft_attention_decode(const __grid_constant__ struct weft__attention_device_args args)
 {
+    __shared__ struct work work;
+    __shared__ struct place asked[WARPS];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
     wait_for_previous();
-    int64_t per;
-    struct ring ring = {
-        share_of(&args, (int32_t)blockIdx.x, (int32_t)gridDim.x, lane, &per), 0, 0, 0, warp, lane};
-    struct place at = ring.at;
-    const int64_t end = blockIdx.x * per + at.left; // of the share
+    int32_t per;
+    struct ring ring;
+    struct place at = share_of(&args, (int32_t)blockIdx.x, (int32_t)gridDim.x, lane, &per);
     if (at.left == 0)
         return;
-    ring_item(&ring);
+    if (threadIdx.x == 0)
+        work.at = at, work.per = per, work.end = (int32_t)blockIdx.x * per + at.left;
+    if (lane == 0)
+        asked[warp] = at;
+    __syncwarp();
+    ring.at = &asked[warp], ring.slot = 0, ring.warp = warp, ring.lane = lane;
+    ring_clear_padding(warp, lane);
+    ring_item(&args, &ring);
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         ring_ask(&args, &ring);
-    int32_t slot = 0;
-    while (at.left > 0) {
-        struct rows rows = rows_of(&args, &at);
-        int32_t rest = at.seq.tiles - at.tile, count = rest < at.left ? rest : at.left;
+    __syncthreads();
+    while (work.at.left > 0) {
+        const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
         struct state state;
-        queries_load(&args, &at.seq, rows);
-        state_begin(&args, &at.seq, rows, lane, &state);
+        if (threadIdx.x == 0) {
+            work.rows = rows_of(&args, &work.at);
+            work.by_all = keys_by_all(&args, &work.at.seq, work.rows);
+        }
+        queries_load(&args, &work.at.seq, rows_of(&args, &work.at), warp, lane);
+        state_begin(&state);
         __syncthreads();
-        for (int32_t tile = at.tile + warp; tile < at.tile + count; tile += WARPS) {
-            const uint8_t *from = shared_memory() + (warp * WEFT_STAGES + slot) * STAGE_BYTES;
+        for (int32_t tile = first_tile + warp; tile < first_tile + count; tile += WARPS) {
+            // the ring is full: what was asked for first lies where is asked for next
+            const uint8_t *from = shared_memory() + (warp * WEFT_STAGES + ring.slot) * STAGE_BYTES;
             float score[KEYS / 8][4] = {{0}};
             COPY_WAIT(WEFT_STAGES - 1);
             __syncwarp();
             tile_scores(from, lane, score);
-            tile_weights(&args, at.seq.begin + tile * KEYS, lane, &state, score);
+            tile_weights(&args, &work, work.at.seq.begin + tile * KEYS, lane, &state, score);
             tile_values(from, lane, score, &state);
             __syncwarp();
             ring_ask(&args, &ring);
-            slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
         }
-        state_store(&state, warp, lane, rows.count);
-        __syncthreads();
-        if (count == at.seq.tiles) {
-            item_finish(&args, &at.seq, rows, warp, lane, 0);
+        if (__syncthreads_or(state_store(&state, warp, lane, work.rows.count)))
+            item_again(&args, &work, first_tile, count, warp, lane);
+        if (count == work.at.seq.tiles) {
+            item_finish(&args, &work.at.seq, work.rows, warp, lane, 0);
         } else {
-            int64_t begin = end - at.left - at.tile; // of the item, in the list of all tiles
-            int64_t first = begin / per, last = (begin + at.seq.tiles - 1) / per;
-            item_finish(&args, &at.seq, rows, warp, lane,
-                        slot_at(&args, 2 * (int64_t)blockIdx.x + (at.tile == 0)));
+            int32_t item =
+                work.end - work.at.left - work.at.tile; // where it begins in the list of all tiles
+            int32_t first = item / work.per, last = (item + work.at.seq.tiles - 1) / work.per;
+            item_finish(&args, &work.at.seq, work.rows, warp, lane,
+                        slot_at(&args, 2 * (int32_t)blockIdx.x + (work.at.tile == 0)));
             // counted by the block in which the item begins: no other begins there and goes on
             if (item_last(args.counters + first, (uint32_t)(last - first + 1)))
-                item_merge(&args, &at.seq, rows, warp, lane, first, last);
+                item_merge(&args, &work.at.seq, work.rows, warp, lane, first, last);
         }
-        place_advance(&args, &at, count);
+        __syncthreads();
+        if (threadIdx.x == 0)
+            place_advance(&args, &work.at, count);
         __syncthreads();
     }
 }

@@ -10,7 +10,7 @@
 //      slot 2 i      the item began in an earlier block
 //      slot 2 i + 1  it began in block i
 //
-//      slot: float acc[16][head_dim], largest[16], sum[16]      (units of log2, as on the CPU)
+//      slot: float acc[16][padded head_dim], largest[16], sum[16]      (units of log2, as on the CPU)
 //
 // and the block that arrives last (counted where the item began) merges the slots in their order.
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
@@ -20,7 +20,7 @@
 
 enum { WEFT__ATTENTION_ROWS = 16 };
 
-struct weft__attention_plane {
+struct weft__attention_device_plane {
     const void *data;
     int64_t page_stride, head_stride, token_stride;
 };
@@ -31,23 +31,37 @@ struct weft__attention_device_args {
     void *out;
     int64_t out_token_stride, out_head_stride;
     float *lse; // [tokens][num_q_heads] or NULL
-    struct weft__attention_plane k, v;
+    struct weft__attention_device_plane k, v;
     const int32_t *cu_q_lens, *kv_lens;
-    const int32_t *page_table; // row b at b * page_table_stride, or at page_starts[b]
-    const int32_t *page_starts;
+    const int32_t *page_table;  // row b at b * page_table_stride, or at page_starts[b]
+    const int32_t *page_starts; // or NULL
+    const int32_t *seq_rows;    // row of the table that is sequence b's; NULL = b
+    const int32_t *kv_starts;   // keys before are padding; NULL = 0
     int64_t page_table_stride;
     float *slots;
     uint32_t *counters; // [block], zero before the first run, left at zero
     int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
     int32_t causal, window; // window 0 = none
     int32_t min_share;      // tiles a block takes at least
+    int32_t whole_items;    // one block an item: a result does not depend on the rest of the batch
     float scale, softcap;
 };
+
+struct weft__attention_begin_args {
+    uint32_t *counters;
+    int32_t count;
+};
+
+// head_dim as tensor cores take it, a multiple of 16.
+static inline int32_t weft__attention_padded_dim(int32_t head_dim)
+{
+    return (head_dim + 15) / 16 * 16;
+}
 
 // Floats of a slot.
 static inline int64_t weft__attention_slot_floats(int32_t head_dim)
 {
-    return WEFT__ATTENTION_ROWS * ((int64_t)head_dim + 2);
+    return WEFT__ATTENTION_ROWS * ((int64_t)weft__attention_padded_dim(head_dim) + 2);
 }
 
 #endif

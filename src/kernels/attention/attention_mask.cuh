@@ -15,23 +15,33 @@ struct keys {
     int32_t begin, end;
 };
 
-// Of token `token` of a sequence; an empty interval is [0, 0).
-DEVICE struct keys keys_of(const struct weft__attention_device_args *args, int32_t q_len,
-                           int32_t kv_len, int32_t token)
+// The first key that token `token` of sequence `seq` may see; grows with the token.
+DEVICE int32_t first_key_of(const struct weft__attention_device_args *args, int32_t seq,
+                            int32_t q_len, int32_t kv_len, int32_t token)
 {
-    int32_t own = kv_len - q_len + token;
-    struct keys keys = {args->window > 0 ? max(0, own - args->window + 1) : 0,
-                        args->causal ? min(kv_len, own + 1) : kv_len};
+    int32_t start = args->kv_starts ? args->kv_starts[seq] : 0;
+    return max(start, args->window > 0 ? kv_len - q_len + token - args->window + 1 : 0);
+}
+
+// What it sees; an empty interval is [0, 0).
+DEVICE struct keys keys_of(const struct weft__attention_device_args *args, int32_t seq,
+                           int32_t q_len, int32_t kv_len, int32_t token)
+{
+    struct keys keys = {first_key_of(args, seq, q_len, kv_len, token),
+                        args->causal ? min(kv_len, kv_len - q_len + token + 1) : kv_len};
     if (keys.end <= keys.begin)
         keys.begin = keys.end = 0;
     return keys;
 }
 
-DEVICE float score_log2(float dot, float scale, float softcap)
+// A score in units of log2.
+DEVICE float score_log2(const struct weft__attention_device_args *args, float dot)
 {
-    if (softcap > 0)
-        return softcap * LOG2_E * tanhf(dot * scale / softcap);
-    return dot * (scale * LOG2_E);
+#if WEFT_SOFTCAP
+    return args->softcap * LOG2_E * tanhf(dot * args->scale / args->softcap);
+#else
+    return dot * (args->scale * LOG2_E);
+#endif
 }
 
 DEVICE float exp2_fast(float x)
@@ -49,8 +59,9 @@ DEVICE float weight_of(float x, float largest)
 
 DEVICE const int32_t *pages_of(const struct weft__attention_device_args *args, int32_t seq)
 {
+    int32_t row = args->seq_rows ? args->seq_rows[seq] : seq;
     return args->page_table +
-           (args->page_starts ? (int64_t)args->page_starts[seq] : seq * args->page_table_stride);
+           (args->page_starts ? (int64_t)args->page_starts[row] : row * args->page_table_stride);
 }
 
 #endif

@@ -44,6 +44,17 @@ DEVICE void copy_group_end()
 // Waits until at most `LEFT` of this thread's groups are on their way. Others see the bytes after a barrier.
 #define COPY_WAIT(LEFT) asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory")
 
+// Adds, and orders what the thread wrote before and reads after it over the whole device.
+DEVICE uint32_t atomic_add_ordered(uint32_t *to, uint32_t value)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+}
+
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever.
 DEVICE void let_next_start()
 {

@@ -64,7 +64,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
     const int8_t(*list)[3] = plain ? wide : columns > 1 ? some : bytes ? one_long : one;
     const int count = plain ? 5 : columns > 1 ? 5 : bytes ? 4 : 6;
-    for (int32_t split = 1; split <= (limits->sm >= 90 ? 4 : 1); split *= 2)
+    for (int32_t split = 1; split <= (limits->sm >= 90 ? 8 : 1); split *= 2)
         for (int i = 0; i < count; i++) {
             *shape =
                 (struct weft__linear_shape){columns, list[i][0], list[i][1], split, list[i][2], 0};
@@ -87,10 +87,10 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
 static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
                                            const struct weft__cuda_limits *limits, int64_t groups)
 {
-    // clusters of 4 leave some SMs of a partition idle: 132 SMs hold 32 of them
+    // clusters of 4 and 8 leave some SMs of a partition idle: 132 SMs hold 32 and 14 of them
     int64_t clusters = (int64_t)limits->num_sms * s->blocks / s->split;
-    if (s->split == 4)
-        clusters -= clusters / 32;
+    if (s->split >= 4)
+        clusters -= clusters / (s->split == 4 ? 32 : 8);
     clusters = clusters < 1 ? 1 : clusters;
     return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }

@@ -66,33 +66,36 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
                     : 0.0f;
 }
 
+// Weights become floats one by one: with an infinity in X a result must be what w * x are, not a
+// difference of infinities.
 DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t factor,
                           const float scale[2][SIXTEENS], const float add[2][SIXTEENS],
                           const float *x, int32_t width, int32_t batch, float acc[ACCUMULATORS])
 {
 #pragma unroll
-    for (int32_t n = 0; n < COLUMNS; n++) {
-        if (n >= batch)
-            break;
+    for (int32_t j = 0; j < 4; j++) {
+        const int32_t g = j / 2 % SIXTEENS;
+        float w[4];
 #pragma unroll
-        for (int32_t j = 0; j < 4; j++) {
-            float4 v = *(const float4 *)(x + n * width + j / 2 * 16);
-            float xs[4] = {v.x, v.y, v.z, v.w}, dot = 0, sum = 0;
-#pragma unroll
-            for (int32_t b = 0; b < 4; b++) {
-                int32_t code = (int32_t)(a[j] << (24 - 8 * b));
-                code = TILE_SIGNED ? code >> 24 : (int32_t)((uint32_t)code >> 24);
-                if (TILE_TABLE)
-                    code -= (int32_t)(below[j] >> 8 * b & 255u);
-                dot = fmaf((float)(code + factor * TILE_OFFSET), xs[b], dot);
-                sum += xs[b];
-            }
-            const int32_t g = j / 2 % SIXTEENS;
-            acc[2 * n + j % 2] =
-                fmaf(dot, scale[j % 2][g] * (1.0f / (float)factor), acc[2 * n + j % 2]);
+        for (int32_t b = 0; b < 4; b++) {
+            int32_t code = (int32_t)(a[j] << (24 - 8 * b));
+            code = TILE_SIGNED ? code >> 24 : (int32_t)((uint32_t)code >> 24);
+            if (TILE_TABLE)
+                code -= (int32_t)(below[j] >> 8 * b & 255u);
+            float number = (float)(code + factor * TILE_OFFSET) * (1.0f / (float)factor);
 #if TILE_MIN
-            acc[2 * n + j % 2] = fmaf(sum, add[j % 2][g], acc[2 * n + j % 2]);
+            w[b] = fmaf(number, scale[j % 2][g], add[j % 2][g]);
+#else
+            w[b] = number * scale[j % 2][g];
 #endif
+        }
+#pragma unroll
+        for (int32_t n = 0; n < COLUMNS; n++) {
+            if (n >= batch)
+                break;
+            float4 v = *(const float4 *)(x + n * width + j / 2 * 16);
+            float *sum = &acc[2 * n + j % 2];
+            *sum = fmaf(w[3], v.w, fmaf(w[2], v.z, fmaf(w[1], v.y, fmaf(w[0], v.x, *sum))));
         }
     }
 }

@@ -70,8 +70,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 #pragma unroll
             for (int32_t k = 0; k < 4; k++)
                 piece[k] = col0 + i0 + k * THREADS < args->cols && i0 + k * THREADS < width
-                               ? element<WEFT_X_DTYPE>(args->x,
-                                                       n * args->x_stride + col0 + i0 + k * THREADS)
+                               ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride +
+                                                                    col0 + i0 + k * THREADS)
                                : 0.0f;
 #pragma unroll
             for (int32_t k = 0; k < 4; k++)

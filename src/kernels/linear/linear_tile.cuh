@@ -179,7 +179,7 @@ DEVICE float ue4m3_half(uint32_t e) // half of an unsigned e4m3
 {
     float value = (e & 0x78u) ? bits_float(((e >> 3 & 15u) + 119u) << 23 | (e & 7u) << 20)
                               : (float)(e & 7u) * 0x1p-10f;
-    return (e & 0x7fu) == 0x7fu ? 0.0f : value;
+    return e == 0x7fu ? 0.0f : value; // 0xff is 480, as on the CPU
 }
 #endif
 
