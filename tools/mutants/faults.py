@@ -222,7 +222,7 @@ fault("context-not-warned", "cli/sampling.c",
       "no warning of contexts beyond the trained one", "cli_chat")
 
 # --- attention ----------------------------------------------------------------------------------------
-A = ("kernels_golden_attention", "weft-check --op attention --cases 20")
+A = ("kernels_golden_attention", "kernels_attention_threads", "weft-check --op attention --cases 20")
 fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
       "own - mask->window + 1 : 0", "own - mask->window : 0",
       "windows are one key wider", *A)
@@ -247,7 +247,7 @@ fault("queries-off", "src/kernels/attention/attention_simd.h",
 fault("exp2-degree-short", "src/kernels/cpu/vf32_math.h",
       "    vf32 p = vf32_set1(0x1.41fbbcp-13f);\n    p = vf32_fma(p, f, vf32_set1(0x1.5f3e54p-10f));",
       "    vf32 p = vf32_set1(0x1.5f3e54p-10f);",
-      "the polynomial of exp2 lacks its last degree", "kernels_vector_math", *A, "kernels_golden_ops")
+      "the polynomial of exp2 lacks its last degree", "kernels_attention_threads", *A, "kernels_golden_ops")
 fault("softcap-after-mask", "src/kernels/attention/attention_simd.h",
       "vf32_set1(s->call->softcap * LOG2E)", "vf32_set1(s->call->softcap)",
       "the soft-cap is in other units than the scores", *A)
