@@ -183,13 +183,19 @@ static void bad_keys_are_refused(void **state)
 static void deep_arrays_are_refused(void **state)
 {
     (void)state;
-    gguf_writer w = gguf_writer_new();
-    gguf_writer_key(&w, "deep", GGUF_ARRAY);
-    for (int depth = 0; depth < 100000; depth++) {
-        buffer_u32(&w.keys, GGUF_ARRAY);
+    const int depths[] = {GGUF_MAX_ARRAY_DEPTH + 1, 100000};
+    for (int i = 0; i < 2; i++) {
+        gguf_writer w = gguf_writer_new();
+        gguf_writer_key(&w, "deep", GGUF_ARRAY);
+        for (int depth = 1; depth < depths[i]; depth++) {
+            buffer_u32(&w.keys, GGUF_ARRAY);
+            buffer_u64(&w.keys, 1);
+        }
+        buffer_u32(&w.keys, GGUF_STRING);
         buffer_u64(&w.keys, 1);
+        buffer_string(&w.keys, "leaf");
+        refuse(&w, "nests arrays too deep");
     }
-    refuse(&w, "nests arrays too deep");
 }
 
 // --- tensors ----------------------------------------------------------------------------------------

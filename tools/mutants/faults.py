@@ -141,9 +141,9 @@ fault("failed-pass-keeps-logits", "engine/session/pass.c",
 fault("failed-pass-keeps-tokens", "engine/session/pass.c",
       "    if (!free_rows(&f, feeds, count, err) ||", "    commit(&f, feeds, count);\n    if (!free_rows(&f, feeds, count, err) ||",
       "tokens are in the timeline before their pass", "engine_failed_pass", *S)
-fault("decodes-wait", "engine/session/pass.c",
-      "taken[n] = feeds[n].count - feeds[n].done == 1;", "taken[n] = 0;",
-      "sessions that wait for one token get none", *S)
+fault("kv-length-short", "engine/session/pass.c",
+      "in->kv_lens[seq] = session->length + take;", "in->kv_lens[seq] = session->length + take - (take > 1);",
+      "the last token of a prompt does not see itself", *S)
 fault("slots-of-the-next-page", "engine/session/pass.c",
       "in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;",
       "in->slots[row] = page * ENGINE_PAGE_TOKENS + (position + 1) % ENGINE_PAGE_TOKENS;",

@@ -56,14 +56,14 @@ def target_of(test):
 
 
 class Tree:
-    def __init__(self, path, runner):
-        self.path, self.runner = path, runner
+    def __init__(self, path):
+        self.path = path
         self.build_dir = os.path.join(path, "build", "dev")
 
     def run(self, command, seconds=None):
         """Exit status, and the output; a command that takes too long has failed."""
         try:
-            done = subprocess.run(self.runner + command, cwd=self.path, timeout=seconds, check=False,
+            done = subprocess.run(command, cwd=self.path, timeout=seconds, check=False,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except subprocess.TimeoutExpired:
             return 124, "took too long"
@@ -111,16 +111,15 @@ def plant(tree, fault, unsound):
             file.write(sound)
 
 
-def write_table(path, rows):
-    """Rows of faults that were planted replace those of the same name; others stay."""
+def write_table(path, fault, killer):
+    """A row takes the place of the fault's old one; the others stay, in the order of faults.py."""
     text = open(path, encoding="utf-8").read()
     head, rest = text.split(BEGIN)
     old, tail = rest.split(END)
     known = {line.split("|")[1].strip(): line for line in old.splitlines() if line.startswith("| ")}
-    known.update({fault.name: f"| {fault.name} | `{fault.file}` | {fault.what} | `{killer}` |"
-                  for fault, killer in rows})
+    known[fault.name] = f"| {fault.name} | `{fault.file}` | {fault.what} | `{killer}` |"
     lines = ["| fault | file | what is wrong then | killed by |", "|---|---|---|---|"]
-    lines += [known[fault.name] for fault in faults.FAULTS if fault.name in known]
+    lines += [known[f.name] for f in faults.FAULTS if f.name in known]
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"{head}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{tail}")
 
@@ -131,7 +130,6 @@ def main():
     parser.add_argument("--stale", action="store_true", help="only say which faults no longer fit")
     parser.add_argument("--tree", default=os.path.join(ROOT, "build", "mutants"), help="the scratch copy")
     parser.add_argument("--table", help="a document whose table is written anew")
-    parser.add_argument("--runner", default="", help="a command that each build and test is started with")
     options = parser.parse_args()
 
     wanted = [f for f in faults.FAULTS if re.search(options.only, f"{f.name} {f.file}")]
@@ -146,7 +144,7 @@ def main():
 
     wanted = [f for f in wanted if f not in stale]
     copy_tree(options.tree)
-    tree = Tree(options.tree, options.runner.split())
+    tree = Tree(options.tree)
     tree.configure()
     tests = sorted({test for fault in wanted for test in fault.tests})
     status, text = tree.build(tests)
@@ -155,18 +153,16 @@ def main():
     unsound = [test for test in tests if not tree.passes(test)]
     for test in unsound:
         print(f"{test} fails without a fault and is left out", flush=True)
-    killed, alive = [], 0
+    killed = alive = 0
     for fault in wanted:
         begun = time.monotonic()
         killer, why = plant(tree, fault, unsound)
         print(f"{fault.name:44} {killer or why}  ({time.monotonic() - begun:.0f} s)", flush=True)
-        if killer:
-            killed.append((fault, killer))
-        else:
-            alive += 1
-    if options.table:
-        write_table(options.table, killed)
-    print(f"{len(killed)} killed, {alive} not, {len(stale)} do not fit")
+        killed += bool(killer)
+        alive += not killer
+        if killer and options.table:
+            write_table(options.table, fault, killer)
+    print(f"{killed} killed, {alive} not, {len(stale)} do not fit")
     return bool(alive or stale or unsound)
 
 
