@@ -30,11 +30,11 @@ static const char help[] =
     "  weft bench linear --format q4_0 --variant linear_q4_0_q8_ref\n";
 
 static const bench_column columns[] = {
-    {"format", "format", -11, 0, 0},
+    {"format", "format", -12, 0, 0},
     {"rows", "rows", 6, 0, 0},
     {"cols", "cols", 6, 0, 0},
     {"batch", "batch", 5, 0, 0},
-    {"variant", "kernel", -28, 0, 0},
+    {"variant", "kernel", -36, 0, 0},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
     {"gbps", "GB/s", 7, 1, 0},

@@ -151,11 +151,39 @@ static void draws_are_numbered(void **state)
     assert_true(differs);
 }
 
+// The end token ends a generation and is not part of it, unless the caller wants to go on.
+static void ends_at_the_end(void **state)
+{
+    const subject *s = *state;
+    const tokenizer *t = engine_model_tokenizer(s->model);
+    engine_error err = {{0}};
+    engine_result result;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        engine_generation wish = {.sampling.params = {.temperature = 3, .seed = seed},
+                                  .ignore_end = true};
+        int32_t end = 20;
+        assert_true(engine_generate(s->session, s->tokens, 20, &wish, &result, &err));
+        assert_int_equal(result.finish, ENGINE_FINISH_CONTEXT);
+        while (end < CONTEXT && !tokenizer_is_end(t, engine_session_tokens(s->session)[end]))
+            end++;
+        if (end == CONTEXT)
+            continue;
+        wish.ignore_end = false;
+        assert_true(engine_generate(s->session, s->tokens, 20, &wish, &result, &err));
+        assert_int_equal(result.finish, ENGINE_FINISH_END);
+        assert_int_equal(result.generated_tokens, end - 20);
+        assert_int_equal(engine_session_length(s->session), end);
+        return;
+    }
+    fail_msg("no generation meets the end token");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(penalties_count_their_window),
         cmocka_unit_test(draws_are_numbered),
+        cmocka_unit_test(ends_at_the_end),
     };
     return cmocka_run_group_tests_name("sampling", tests, open_subject, close_subject);
 }
