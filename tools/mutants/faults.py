@@ -144,23 +144,28 @@ fault("failed-pass-keeps-tokens", "engine/session/pass.c",
 fault("kv-length-short", "engine/session/pass.c",
       "in->kv_lens[seq] = session->length + take;", "in->kv_lens[seq] = session->length + take - (take > 1);",
       "the last token of a prompt does not see itself", *S)
-fault("slots-of-the-next-page", "engine/session/pass.c",
-      "in->slots[row] = page * ENGINE_PAGE_TOKENS + position % ENGINE_PAGE_TOKENS;",
-      "in->slots[row] = page * ENGINE_PAGE_TOKENS + (position + 1) % ENGINE_PAGE_TOKENS;",
-      "keys are written one slot too far", *S)
+fault("last-page-missing", "engine/session/pass.c",
+      "(size_t)session->pages * sizeof *session->page_table);", "(size_t)(session->pages - 1) * sizeof *session->page_table);",
+      "a pass does not know a session's last page", *S)
 fault("penalty-window-short", "engine/session/sample.c",
-      "params.history = session->ids + session->length - window;\n    params.history_len = window;",
-      "params.history = session->ids + session->length - window + 1;\n    params.history_len = window - 1;",
+      "session->history + session->length - window : NULL;\n    params.history_len = window;",
+      "session->history + session->length - window + 1 : NULL;\n    params.history_len = window > 0 ? window - 1 : 0;",
       "the penalties miss the farthest token of their window", "engine_sampling")
-fault("penalty-window-default", "engine/session/sample.c",
-      "draw->sampling->penalty_window : 64;", "draw->sampling->penalty_window : 63;",
+fault("penalty-window-default", "engine/session/session.c",
+      "sampling->penalty_window : 64;", "sampling->penalty_window : 63;",
       "the usual window is one short", "engine_sampling")
 fault("step-not-set", "engine/session/generate.c",
-      "    sampling.params.step = (uint64_t)g->session->length;\n", "",
-      "all draws of a generation have one number", "engine_sampling")
+      "    sampling.params.step = (uint64_t)session->length;\n", "",
+      "the first draw of a generation has no number", "engine_sampling")
+fault("step-of-chain", "engine/session/chain.c",
+      "params.step = (uint64_t)chain->start + 1;", "params.step = (uint64_t)chain->start;",
+      "the draws of a chain are numbered one too low", "engine_sampling", *S)
+fault("step-of-chain-stays", "engine/worker/program_chain.c",
+      "program->params[i].step += (uint64_t)step;", "",
+      "all draws of a chain have one number", "engine_sampling", *S)
 fault("end-ignored", "engine/session/generate.c",
-      "if (t && !g->wish->ignore_end && tokenizer_is_end(t, *token)) {", "if (false) {",
-      "generation goes on behind the end", *S, "engine_demo")
+      "if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {", "if (false) {",
+      "generation goes on behind the end", "engine_sampling")
 fault("limit-one-more", "engine/session/generate.c",
       "g->result->generated_tokens >= g->wish->max_tokens)", "g->result->generated_tokens > g->wish->max_tokens)",
       "one token more than wanted", *S)
