@@ -27,21 +27,21 @@ WEFT__INLINE struct weft__any_group weft__any_group(weft__bytes32 q, float scale
 // Group j of a block.
 #define GROUP(ID) WEFT__INLINE struct weft__any_group group_##ID(const weft__block_##ID *b, int j)
 
-static const struct weft__traits traits_Q8_0 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_Q8_0 false, WEFT__NO_MINIMA, false
 GROUP(Q8_0)
 {
     (void)j;
     return weft__any_group(weft__bytes32_load(b->q), weft__half(&b->d), 0);
 }
 
-static const struct weft__traits traits_Q4_0 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_Q4_0 false, WEFT__NO_MINIMA, false
 GROUP(Q4_0)
 {
     (void)j;
     return weft__any_group(weft__bytes32_minus(weft__nibbles_split(b->q), 8), weft__half(&b->d), 0);
 }
 
-static const struct weft__traits traits_Q4_1 = {false, WEFT__MINIMA_32, false};
+#define TRAITS_Q4_1 false, WEFT__MINIMA_32, false
 GROUP(Q4_1)
 {
     (void)j;
@@ -57,7 +57,7 @@ WEFT__INLINE weft__bytes32 weft__five_bits(const uint8_t *q, const uint8_t high[
                             weft__bytes32_and(weft__bytes32_of_bits(bits), 16));
 }
 
-static const struct weft__traits traits_Q5_0 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_Q5_0 false, WEFT__NO_MINIMA, false
 GROUP(Q5_0)
 {
     (void)j;
@@ -65,14 +65,14 @@ GROUP(Q5_0)
                            0);
 }
 
-static const struct weft__traits traits_Q5_1 = {false, WEFT__MINIMA_32, false};
+#define TRAITS_Q5_1 false, WEFT__MINIMA_32, false
 GROUP(Q5_1)
 {
     (void)j;
     return weft__any_group(weft__five_bits(b->q, b->qh), weft__half(&b->d), -weft__half(&b->m));
 }
 
-static const struct weft__traits traits_Q2_K = {true, WEFT__MINIMA_16, false};
+#define TRAITS_Q2_K true, WEFT__MINIMA_16, false
 GROUP(Q2_K)
 {
     float d = weft__half(&b->d), dmin = weft__half(&b->dmin);
@@ -82,7 +82,7 @@ GROUP(Q2_K)
                                     {dmin * (float)(sc[0] >> 4), dmin * (float)(sc[1] >> 4)}};
 }
 
-static const struct weft__traits traits_Q3_K = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_Q3_K true, WEFT__NO_MINIMA, false
 GROUP(Q3_K)
 {
     float d = weft__half(&b->d);
@@ -94,7 +94,7 @@ GROUP(Q3_K)
                                     {0, 0}};
 }
 
-static const struct weft__traits traits_Q4_K = {false, WEFT__MINIMA_32, false};
+#define TRAITS_Q4_K false, WEFT__MINIMA_32, false
 GROUP(Q4_K)
 {
     uint8_t sc, m;
@@ -103,7 +103,7 @@ GROUP(Q4_K)
                            weft__half(&b->dmin) * (float)m);
 }
 
-static const struct weft__traits traits_Q5_K = {false, WEFT__MINIMA_32, false};
+#define TRAITS_Q5_K false, WEFT__MINIMA_32, false
 GROUP(Q5_K)
 {
     uint8_t sc, m;
@@ -113,7 +113,7 @@ GROUP(Q5_K)
                            weft__half(&b->d) * (float)sc, weft__half(&b->dmin) * (float)m);
 }
 
-static const struct weft__traits traits_Q6_K = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_Q6_K true, WEFT__NO_MINIMA, false
 GROUP(Q6_K)
 {
     const unsigned char *block = (const unsigned char *)b;
@@ -127,7 +127,7 @@ GROUP(Q6_K)
                                     {0, 0}};
 }
 
-static const struct weft__traits traits_IQ4_NL = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ4_NL false, WEFT__NO_MINIMA, false
 GROUP(IQ4_NL)
 {
     (void)j;
@@ -135,7 +135,7 @@ GROUP(IQ4_NL)
                            weft__half(&b->d), 0);
 }
 
-static const struct weft__traits traits_IQ4_XS = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ4_XS false, WEFT__NO_MINIMA, false
 GROUP(IQ4_XS)
 {
     return weft__any_group(
@@ -163,7 +163,7 @@ WEFT__INLINE uint32_t weft__four_signs(uint32_t sevens)
     return signs;
 }
 
-static const struct weft__traits traits_IQ2_XXS = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ2_XXS false, WEFT__NO_MINIMA, false
 GROUP(IQ2_XXS)
 {
     uint8_t at[4];
@@ -176,7 +176,7 @@ GROUP(IQ2_XXS)
                            weft__half(&b->d) * (0.5f + (float)(signs >> 28)) * 0.25f, 0);
 }
 
-static const struct weft__traits traits_IQ2_XS = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ2_XS true, WEFT__NO_MINIMA, false
 GROUP(IQ2_XS)
 {
     const uint16_t *q = b->q + 4 * j;
@@ -192,7 +192,7 @@ GROUP(IQ2_XS)
                                     {0, 0}};
 }
 
-static const struct weft__traits traits_IQ2_S = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ2_S true, WEFT__NO_MINIMA, false
 GROUP(IQ2_S)
 {
     const uint8_t *q = b->q + 4 * j;
@@ -210,7 +210,7 @@ GROUP(IQ2_S)
                                     {0, 0}};
 }
 
-static const struct weft__traits traits_IQ3_XXS = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ3_XXS false, WEFT__NO_MINIMA, false
 GROUP(IQ3_XXS)
 {
     uint32_t points[8], signs;
@@ -221,7 +221,7 @@ GROUP(IQ3_XXS)
                            weft__half(&b->d) * (0.5f + (float)(signs >> 28)) * 0.5f, 0);
 }
 
-static const struct weft__traits traits_IQ3_S = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ3_S false, WEFT__NO_MINIMA, false
 GROUP(IQ3_S)
 {
     uint32_t points[8], signs;
@@ -250,7 +250,7 @@ WEFT__INLINE weft__bytes32 weft__points3(const uint64_t points[4], uint32_t down
         -1);
 }
 
-static const struct weft__traits traits_IQ1_S = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ1_S false, WEFT__NO_MINIMA, false
 GROUP(IQ1_S)
 {
     uint64_t points[4];
@@ -261,7 +261,7 @@ GROUP(IQ1_S)
                            weft__half(&b->d) * (float)(2 * (qh >> 12 & 7) + 1) * 0.125f, 0);
 }
 
-static const struct weft__traits traits_IQ1_M = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_IQ1_M true, WEFT__NO_MINIMA, false
 GROUP(IQ1_M)
 {
     uint64_t points[4];
@@ -279,7 +279,7 @@ GROUP(IQ1_M)
     return (struct weft__any_group){weft__points3(points, down), {scale[0], scale[1]}, {0, 0}};
 }
 
-static const struct weft__traits traits_TQ1_0 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_TQ1_0 false, WEFT__NO_MINIMA, false
 GROUP(TQ1_0)
 {
     uint8_t q[32];
@@ -288,14 +288,14 @@ GROUP(TQ1_0)
     return weft__any_group(weft__bytes32_minus(weft__bytes32_load(q), 1), weft__half(&b->d), 0);
 }
 
-static const struct weft__traits traits_TQ2_0 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_TQ2_0 false, WEFT__NO_MINIMA, false
 GROUP(TQ2_0)
 {
     weft__bytes32 q = weft__bytes32_field(b->q + 32 * (j / 4), 2 * (j % 4), 3);
     return weft__any_group(weft__bytes32_minus(q, 1), weft__half(&b->d), 0);
 }
 
-static const struct weft__traits traits_MXFP4 = {false, WEFT__NO_MINIMA, false};
+#define TRAITS_MXFP4 false, WEFT__NO_MINIMA, false
 GROUP(MXFP4)
 {
     (void)j;
@@ -303,7 +303,7 @@ GROUP(MXFP4)
                            weft__mxfp4_scale(b->e), 0);
 }
 
-static const struct weft__traits traits_NVFP4 = {true, WEFT__NO_MINIMA, false};
+#define TRAITS_NVFP4 true, WEFT__NO_MINIMA, false
 GROUP(NVFP4)
 {
     // Eights of low nibbles and of high nibbles take turns.
@@ -327,9 +327,26 @@ WEFT__INLINE struct weft__any_group weft__mlx_group(const uint8_t *codes, int bi
     return weft__any_group(weft__bytes32_load(q), 1, 0);
 }
 
+#define TRAITS_MLX_Q2_G32  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q2_G64  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q2_G128 false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q3_G32  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q3_G64  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q3_G128 false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q4_G32  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q4_G64  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q4_G128 false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q5_G32  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q5_G64  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q5_G128 false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q6_G32  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q6_G64  false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q6_G128 false, WEFT__MINIMA_32, false
+#define TRAITS_MLX_Q8_G32  false, WEFT__MINIMA_32, true
+#define TRAITS_MLX_Q8_G64  false, WEFT__MINIMA_32, true
+#define TRAITS_MLX_Q8_G128 false, WEFT__MINIMA_32, true
+
 #define MLX_GROUP(bits, group)                                                                     \
-    static const struct weft__traits traits_MLX_Q##bits##_G##group = {false, WEFT__MINIMA_32,      \
-                                                                      (bits) == 8};                \
     GROUP(MLX_Q##bits##_G##group)                                                                  \
     {                                                                                              \
         return weft__mlx_group(b->q + 4 * (bits)*j, bits);                                         \
@@ -382,8 +399,10 @@ WEFT__INLINE void weft__any_expand(const struct weft__linear_call *call, int64_t
     } static void expand_##ID(const struct weft__linear_call *call, int64_t row, int64_t k, int n, \
                               struct weft__piece *out)                                             \
     {                                                                                              \
-        weft__any_expand(call, row, k, n, out, block_elems, block_bytes,                           \
-                         traits_##ID.minima == WEFT__NO_MINIMA ? 128 : 0, any_##ID);               \
+        weft__any_expand(                                                                          \
+            call, row, k, n, out, block_elems, block_bytes,                                        \
+            ((const struct weft__traits){TRAITS_##ID}).minima == WEFT__NO_MINIMA ? 128 : 0,        \
+            any_##ID);                                                                             \
     }
 #define EXPAND_32(...)  EXPAND_BLOCKS(__VA_ARGS__)
 #define EXPAND_64(...)  EXPAND_BLOCKS(__VA_ARGS__)
@@ -395,7 +414,7 @@ WEFT__INLINE void weft__any_expand(const struct weft__linear_call *call, int64_t
 #undef WEFT_FORMAT
 
 #define ANY_1(ID)      {WEFT_##ID, NULL, {false, WEFT__NO_MINIMA, false}},
-#define ANY_BLOCKS(ID) {WEFT_##ID, expand_##ID, traits_##ID},
+#define ANY_BLOCKS(ID) {WEFT_##ID, expand_##ID, {TRAITS_##ID}},
 #define ANY_32(ID)     ANY_BLOCKS(ID)
 #define ANY_64(ID)     ANY_BLOCKS(ID)
 #define ANY_128(ID)    ANY_BLOCKS(ID)
