@@ -243,9 +243,6 @@ fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
       "const int32_t tiles[] = {last, last > 0 ? last - 1 : 0, last};",
       "the first tile, which sees most of a full mask with a window, is not looked at",
       "plan_plan_attention", *A, "kernels_attention_lengths")
-fault("split-by-threads", "src/kernels/attention/attention_work.c",
-      "launch->kv.num_kv_heads, launch->target_tasks);", "launch->kv.num_kv_heads, launch->target_tasks + lengths->num_seqs);",
-      "the split of a sequence depends on the others", "plan_plan_attention", *A, "kernels_attention_lengths")
 fault("queries-off", "src/kernels/attention/attention_simd.h",
       "            q[i] *= scale;", "            q[i] *= scale * 1.000003f;",
       "queries are off by 3e-6 of themselves", *A)
