@@ -274,7 +274,7 @@ static int inspect_main(const cli_command *self, int argc, char **argv)
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
-    gguf_file *file = gguf_open(wish.path, &err);
+    gguf_file *file = model_file_open(wish.path, &err);
     if (!file)
         return cli_failed(self, "%s", err.text);
     engine_model *model = engine_model_open(wish.path, &err);

@@ -73,7 +73,7 @@ static int parse(request *wish, int argc, char **argv, const struct option *opti
 static tokenizer *open_tokenizer(const request *wish)
 {
     engine_error err = {{0}};
-    gguf_file *file = gguf_open(wish->model_path, &err);
+    gguf_file *file = model_file_open(wish->model_path, &err);
     tokenizer *t = file ? tokenizer_from_gguf(file, &err) : NULL;
     if (!t)
         cli_failed(wish->self, "%s", err.text);

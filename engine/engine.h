@@ -27,6 +27,7 @@
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "engine/quantize/quantize.h"
+#include "engine/safetensors/checkpoint.h"
 #include "engine/tokenizer/tokenizer.h"
 
 typedef struct engine_model engine_model;

@@ -36,6 +36,13 @@ static const ggml_type_info formats[] = {
     OTHER(42, "q2_0", 64, 18, 2),
 };
 
+static const ggml_type_info without_id[] = {
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    {GGML_TYPE_NO_ID, name, block_elems, block_bytes, 1, WEFT_##ID},
+#include <weft/formats.def>
+#undef WEFT_FORMAT
+};
+
 enum { FORMAT_COUNT = sizeof(formats) / sizeof(formats[0]) };
 
 static const char *const removed_names[] = {
@@ -50,6 +57,17 @@ const ggml_type_info *ggml_type_find(uint32_t id)
     if (id >= FORMAT_COUNT || formats[id].name == NULL)
         return NULL;
     return &formats[id];
+}
+
+const ggml_type_info *ggml_type_of(weft_dtype dtype)
+{
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (formats[i].name && formats[i].dtype == dtype)
+            return &formats[i];
+    for (size_t i = 0; i < sizeof without_id / sizeof *without_id; i++)
+        if (without_id[i].dtype == dtype)
+            return &without_id[i];
+    return NULL;
 }
 
 size_t ggml_type_count(void)

@@ -20,6 +20,11 @@ typedef struct ggml_type_info {
 // NULL for an id that was never given out or has been withdrawn.
 const ggml_type_info *ggml_type_find(uint32_t id);
 
+// The description of a library's format, whether GGUF files have a number for it (id) or not: then id is
+// GGML_TYPE_NO_ID. NULL for a value that is no format.
+#define GGML_TYPE_NO_ID UINT32_MAX
+const ggml_type_info *ggml_type_of(weft_dtype dtype);
+
 // One more than the highest id there is; ids below may be withdrawn.
 size_t ggml_type_count(void);
 

@@ -52,6 +52,42 @@ gguf_file *gguf_open_one(const char *path, engine_error *err)
     return file;
 }
 
+static bool take_tensors(gguf_file *file, const gguf_assembly *a, engine_error *err)
+{
+    free(file->tensors);
+    name_table_free(&file->tensor_names);
+    file->tensors = a->tensors;
+    file->tensor_count = a->tensor_count;
+    if (!name_table_init(&file->tensor_names, a->tensor_count))
+        return engine_fail(err, "out of memory for %zu tensors; close other programs",
+                           a->tensor_count);
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        const char *name = a->tensors[i].name;
+        if (!name_table_insert(&file->tensor_names, name, strlen(name), i))
+            return engine_fail(err, "tensor '%s' appears twice: the model is damaged", name);
+        file->size_bytes += a->tensors[i].size_bytes;
+    }
+    return true;
+}
+
+gguf_file *gguf_assemble(const gguf_assembly *assembly, engine_error *err)
+{
+    gguf_file *file = open_bytes(assembly->head, assembly->head_bytes, err);
+    if (!file) {
+        free(assembly->head);
+        free(assembly->tensors);
+        assembly->release(assembly->user);
+        return NULL;
+    }
+    file->head = assembly->head;
+    file->release = assembly->release;
+    file->release_user = assembly->user;
+    if (take_tensors(file, assembly, err))
+        return file;
+    gguf_close(file);
+    return NULL;
+}
+
 void gguf_close(gguf_file *file)
 {
     if (file == NULL)
@@ -61,6 +97,9 @@ void gguf_close(gguf_file *file)
     for (uint32_t n = 1; n < file->part_count; n++)
         gguf_close(file->parts[n]);
     free(file->parts);
+    if (file->release)
+        file->release(file->release_user);
+    free(file->head);
     free(file->entries);
     free(file->tensors);
     file_map_close(&file->map);

@@ -161,6 +161,14 @@ bool gguf_array_strings(const gguf_array *array, gguf_string *strings);
 
 // --- tensors ----------------------------------------------------------------------------------------
 
+// What lies beside the codes of a matrix in a format with scales of its own plane (weft/format.h):
+// value = code * scales[row / scale_rows][column / scale_cols] + biases[likewise]. GGUF files have none.
+typedef struct gguf_planes {
+    const void *scales, *biases; // NULL: 1 and 0
+    weft_dtype scale_dtype;
+    int64_t scale_rows, scale_cols;
+} gguf_planes;
+
 typedef struct gguf_tensor {
     char name[GGUF_MAX_NAME_BYTES + 1];
     uint32_t rank;                // 0 to 4
@@ -171,7 +179,20 @@ typedef struct gguf_tensor {
     uint64_t offset_bytes;      // from the start of the data section of its file
     const void *data;           // aligned to gguf_alignment if the file is mapped
     size_t size_bytes;
+    gguf_planes planes;
 } gguf_tensor;
+
+// Metadata and tensors that come from elsewhere, as a file. Everything is taken over, on failure too.
+typedef struct gguf_assembly {
+    uint8_t *head; // a GGUF file without tensors, from gguf_output_head
+    size_t head_bytes;
+    gguf_tensor *tensors; // from engine_alloc; data is where it is
+    size_t tensor_count;
+    void (*release)(void *user); // what the data lies in; called by gguf_close
+    void *user;
+} gguf_assembly;
+
+gguf_file *gguf_assemble(const gguf_assembly *assembly, engine_error *err);
 
 size_t gguf_tensor_count(const gguf_file *file);
 

@@ -24,6 +24,10 @@ struct gguf_file {
     // Of a model in several files: parts[1...] are the others; parts[0] is NULL.
     struct gguf_file **parts;
     uint32_t part_count;
+    // Of an assembled file.
+    uint8_t *head;
+    void (*release)(void *user);
+    void *release_user;
 };
 
 // Maps and checks one file, whether it is part of a model or all of it.

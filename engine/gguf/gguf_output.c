@@ -9,6 +9,8 @@
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
 
+enum { HEAD_BYTES = 24 };
+
 // Bytes that are gathered before they are written.
 typedef struct bytes {
     uint8_t *data;
@@ -36,8 +38,10 @@ static bool fail_writing(gguf_output *output, int error, engine_error *err)
 
 gguf_output *gguf_output_open(const char *path, engine_error *err)
 {
-    size_t length = strlen(path);
+    size_t length = path ? strlen(path) : 0;
     gguf_output *output = engine_alloc(1, sizeof *output);
+    if (output && !path)
+        return output;
     if (output) {
         output->path = engine_copy_text(path, length);
         output->part_path = engine_alloc(length + sizeof ".part", 1);
@@ -218,15 +222,38 @@ static bool pad(gguf_output *output, uint64_t written, engine_error *err)
     return over == 0 || write_bytes(output, zeros, GGUF_DEFAULT_ALIGNMENT - over, err);
 }
 
+static void write_head(const gguf_output *output, uint8_t head[HEAD_BYTES])
+{
+    const uint32_t version = 3;
+    memcpy(head, "GGUF", 4);
+    memcpy(head + 4, &version, sizeof version);
+    memcpy(head + 8, &output->tensor_count, sizeof output->tensor_count);
+    memcpy(head + 16, &output->key_count, sizeof output->key_count);
+}
+
+uint8_t *gguf_output_head(gguf_output *output, size_t *size_bytes, engine_error *err)
+{
+    // Padded, so that the (empty) data section begins inside the file.
+    uint8_t *head = output->short_of_memory
+                        ? NULL
+                        : engine_alloc(HEAD_BYTES + output->keys.used + GGUF_DEFAULT_ALIGNMENT, 1);
+    if (!head) {
+        engine_fail(err, "out of memory for metadata; close other programs");
+        return NULL;
+    }
+    write_head(output, head);
+    if (output->keys.used)
+        memcpy(head + HEAD_BYTES, output->keys.data, output->keys.used);
+    *size_bytes = HEAD_BYTES + output->keys.used + GGUF_DEFAULT_ALIGNMENT;
+    return head;
+}
+
 bool gguf_output_begin(gguf_output *output, engine_error *err)
 {
     if (output->short_of_memory)
         return engine_fail(err, "out of memory for the head of the file; close other programs");
-    const uint32_t version = 3;
-    uint8_t head[24] = "GGUF";
-    memcpy(head + 4, &version, sizeof version);
-    memcpy(head + 8, &output->tensor_count, sizeof output->tensor_count);
-    memcpy(head + 16, &output->key_count, sizeof output->key_count);
+    uint8_t head[HEAD_BYTES];
+    write_head(output, head);
     return write_bytes(output, head, sizeof head, err) &&
            write_bytes(output, output->keys.data, output->keys.used, err) &&
            write_bytes(output, output->infos.data, output->infos.used, err) &&

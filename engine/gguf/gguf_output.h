@@ -12,8 +12,11 @@
 
 typedef struct gguf_output gguf_output;
 
-// NULL when the file cannot be made.
+// NULL when the file cannot be made. path NULL: no file, for gguf_output_head alone.
 gguf_output *gguf_output_open(const char *path, engine_error *err);
+
+// The metadata as a GGUF file without tensors, to be released with free(); NULL when memory is short.
+uint8_t *gguf_output_head(gguf_output *output, size_t *size_bytes, engine_error *err);
 
 // Removes what was written unless gguf_output_finish succeeded; output may be NULL.
 void gguf_output_close(gguf_output *output);

@@ -7,6 +7,7 @@
 #include "engine/base/alloc.h"
 #include "engine/model/settings.h"
 #include "engine/model/shapes.h"
+#include "engine/safetensors/checkpoint.h"
 
 static engine_model *start(engine_error *err)
 {
@@ -19,7 +20,7 @@ static engine_model *start(engine_error *err)
 static bool load(engine_model *model, const char *path, engine_error *err)
 {
     gguf_string name;
-    model->file = gguf_open(path, err);
+    model->file = model_file_open(path, err);
     if (!model->file)
         return false;
     if (gguf_get_string(model->file, "general.name", &name) == GGUF_FOUND)

@@ -59,7 +59,7 @@ static bool place(arena *a, const model_tensor_spec *spec, model_tensor *tensor)
     if (row_bytes < 0 || !checked_mul_i64(row_bytes, rows, &bytes) ||
         !checked_round_up((size_t)bytes, 64, &padded) || !checked_add(a->bytes, padded, &a->bytes))
         return false;
-    *tensor = (model_tensor){NULL, dtype, rows, cols};
+    *tensor = (model_tensor){.dtype = dtype, .rows = rows, .cols = cols};
     if (!a->at)
         return true;
     tensor->data = a->at + a->bytes - padded;

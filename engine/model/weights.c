@@ -69,7 +69,7 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
         return engine_fail(
             b->err, "tensor %s is %lld x %lld, but the model's numbers ask for %lld x %lld", name,
             (long long)from->shape[1], (long long)from->shape[0], (long long)rows, (long long)cols);
-    *to = (model_tensor){from->data, from->dtype, rows, cols};
+    *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes};
     b->used++;
     b->weights->parameters += from->element_count;
     b->weights->bytes += (int64_t)from->size_bytes;

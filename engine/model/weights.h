@@ -12,6 +12,7 @@ typedef struct model_tensor {
     const void *data;
     weft_dtype dtype;
     int64_t rows, cols;
+    gguf_planes planes; // of matrices with scales beside them
 } model_tensor;
 
 typedef struct model_layer {

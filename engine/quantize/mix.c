@@ -325,10 +325,5 @@ const ggml_type_info *quantize_mix_choose(const quantize_mix *mix, const quantiz
     if (!is_matrix(name, rank, shape))
         return type;
     weft_dtype format = fitting(format_for(mix, facts, name), shape[0]);
-    for (uint32_t id = 0; id < ggml_type_count(); id++) {
-        const ggml_type_info *info = ggml_type_find(id);
-        if (info && info->dtype == format)
-            return info;
-    }
-    return type;
+    return ggml_type_of(format);
 }

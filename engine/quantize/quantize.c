@@ -16,6 +16,7 @@
 #include "engine/quantize/job.h"
 #include "engine/quantize/mix.h"
 #include "engine/quantize/rows.h"
+#include "engine/safetensors/checkpoint.h"
 
 enum { CHUNK_BYTES = 8 << 20 }; // of finished rows that are held
 
@@ -173,6 +174,7 @@ static bool convert_rows(quantize_job *job, const quantize_tensor *tensor, chunk
     const quantize_rows work = {.from = tensor->from.data,
                                 .from_dtype = tensor->from.dtype,
                                 .to_dtype = tensor->to->dtype,
+                                .planes = tensor->from.planes,
                                 .seed = tensor->seed,
                                 .first = first,
                                 .count = count,
@@ -323,7 +325,7 @@ bool engine_quantize(const char *in, const char *out, const quantize_options *op
         return engine_fail_in(err, out);
     }
     quantize_job job;
-    gguf_file *file = gguf_open(in, err);
+    gguf_file *file = model_file_open(in, err);
     bool good = file && quantize_job_start(&job, options, err);
     good = good && quantize_file(&job, file, out, err);
     if (file)

@@ -27,16 +27,32 @@ static void make_up(uint64_t seed, int64_t row, int64_t cols, float *x)
     }
 }
 
+static bool decode(const quantize_rows *work, int64_t row, float *x)
+{
+    int64_t row_bytes = weft_dtype_row_bytes(work->from_dtype, work->cols);
+    const gguf_planes *planes = &work->planes;
+    weft_row_planes from = {.size = sizeof from,
+                            .dtype = work->from_dtype,
+                            .data = (const char *)work->from + row * row_bytes,
+                            .scale_dtype = planes->scale_dtype};
+    if (planes->scales) {
+        int64_t scales = (work->cols - 1) / planes->scale_cols + 1;
+        int64_t at = row / planes->scale_rows * weft_dtype_row_bytes(planes->scale_dtype, scales);
+        from.scale_elems = planes->scale_cols;
+        from.scales = (const char *)planes->scales + at;
+        from.biases = planes->biases ? (const char *)planes->biases + at : NULL;
+    }
+    return weft_dequantize_planes(&from, work->cols, x) == WEFT_OK;
+}
+
 static bool convert(const quantize_rows *work, int64_t n, float *x, float *y)
 {
-    int64_t from_bytes = weft_dtype_row_bytes(work->from_dtype, work->cols);
     int64_t to_bytes = weft_dtype_row_bytes(work->to_dtype, work->cols);
     int64_t row = work->first + n;
     char *to = (char *)work->to + n * to_bytes;
     if (!work->from)
         make_up(work->seed, row, work->cols, x);
-    else if (weft_dequantize_row(work->from_dtype, (const char *)work->from + row * from_bytes,
-                                 work->cols, x) != WEFT_OK)
+    else if (!decode(work, row, x))
         return false;
     weft_status status =
         work->search ? weft_quantize_row_search(work->to_dtype, x, work->importance, work->cols, to)

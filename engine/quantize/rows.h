@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/types.h>
+#include "engine/gguf/gguf.h"
 
 typedef struct quantize_rows {
     // The source: rows in `from_dtype` at `from`, or, with from == NULL, made up from a seed.
     const void *from;
     weft_dtype from_dtype, to_dtype;
+    gguf_planes planes; // of the source
     uint64_t seed;
     int64_t first, count, cols; // of the rows; the source begins with row 0
     const float *importance;    // [cols] or NULL

@@ -127,8 +127,10 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
 // Rows of HIDDEN are looked up as those of an embedding are.
 static bool add_head(model_program *program, engine_error *err)
 {
-    const model_tensor hidden = {program->buffers[MODEL_BUFFER_HIDDEN], WEFT_F32,
-                                 program->bounds.max_tokens, program->config->embedding_dim};
+    const model_tensor hidden = {.data = program->buffers[MODEL_BUFFER_HIDDEN],
+                                 .dtype = WEFT_F32,
+                                 .rows = program->bounds.max_tokens,
+                                 .cols = program->config->embedding_dim};
     float *gathered = program->buffers[MODEL_BUFFER_GATHERED];
     const program_linear linear = {
         .x = gathered,

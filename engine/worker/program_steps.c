@@ -49,6 +49,20 @@ static bool place_tensor(model_program *program, const model_tensor *tensor, con
     return program_place(program, tensor->data, bytes, at, err);
 }
 
+// The planes beside a matrix, where there are any.
+static bool place_planes(model_program *program, const model_tensor *tensor, const void **scales,
+                         const void **biases, engine_error *err)
+{
+    const gguf_planes *planes = &tensor->planes;
+    if (!planes->scales)
+        return true;
+    int64_t count = ((tensor->rows - 1) / planes->scale_rows + 1) *
+                    ((tensor->cols - 1) / planes->scale_cols + 1);
+    size_t bytes = (size_t)weft_dtype_row_bytes(planes->scale_dtype, count);
+    return program_place(program, planes->scales, bytes, scales, err) &&
+           (!planes->biases || program_place(program, planes->biases, bytes, biases, err));
+}
+
 // The plan of a descriptor of `bytes` bytes, made when it is asked for the first time.
 static const weft_plan *plan_for(model_program *program, step_kind kind, const void *desc,
                                  size_t bytes, engine_error *err)
@@ -115,12 +129,16 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
                                 .table_dtype = table->dtype,
                                 .rows = table->rows,
                                 .dim = table->cols,
-                                .max_tokens = max_tokens};
+                                .max_tokens = max_tokens,
+                                .scale_dtype = table->planes.scale_dtype,
+                                .scale_rows = table->planes.scale_rows,
+                                .scale_cols = table->planes.scale_cols};
     program_step *step = add_step(program, list, STEP_EMBEDDING, &desc, sizeof desc, err);
-    if (step)
-        step->args.embedding = (weft_embedding_args){
-            .size = sizeof step->args.embedding, .table = rows, .ids = ids, .y = y};
-    return step != NULL;
+    if (!step)
+        return false;
+    weft_embedding_args *args = &step->args.embedding;
+    *args = (weft_embedding_args){.size = sizeof *args, .table = rows, .ids = ids, .y = y};
+    return place_planes(program, table, &args->scales, &args->biases, err);
 }
 
 // Rows of a vector's length; heads_per_token of them a token.
@@ -161,7 +179,7 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
         desc.norm_eps = program->config->norm_eps;
     }
     const model_tensor *first = linear->parts[0].matrix;
-    if (!linear->parts[1].matrix) {
+    if (!linear->parts[1].matrix && !first->planes.scales) {
         desc.weight_dtype = first->dtype;
         desc.rows = first->rows;
         return desc;
@@ -169,8 +187,11 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     for (; desc.num_parts < MODEL_MAX_PARTS && linear->parts[desc.num_parts].matrix;
          desc.num_parts++) {
         const model_tensor *matrix = linear->parts[desc.num_parts].matrix;
-        desc.parts[desc.num_parts] =
-            (weft_linear_part){.weight_dtype = matrix->dtype, .rows = matrix->rows};
+        desc.parts[desc.num_parts] = (weft_linear_part){.weight_dtype = matrix->dtype,
+                                                        .rows = matrix->rows,
+                                                        .scale_dtype = matrix->planes.scale_dtype,
+                                                        .scale_rows = matrix->planes.scale_rows,
+                                                        .scale_cols = matrix->planes.scale_cols};
     }
     return desc;
 }
@@ -191,7 +212,8 @@ static bool set_part(model_program *program, weft_linear_args *args, bool alone,
     }
     args->parts[i] =
         (weft_linear_part_args){.weight = weight, .y = linear->parts[i].y, .bias = bias_at};
-    return true;
+    return place_planes(program, linear->parts[i].matrix, &args->parts[i].scales,
+                        &args->parts[i].biases, err);
 }
 
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,

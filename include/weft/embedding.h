@@ -17,9 +17,14 @@ typedef struct weft_embedding_desc {
     int32_t max_tokens; /**< 0 = 1 */
     float scale;        /**< multiplies the result; 0 = 1 */
     weft_dtype y_dtype; /**< 0 = f32; f16, bf16 */
-    int32_t reserved0;
+    /** Of scales and biases that lie beside the table (int8, fp8_*, mlx_*; others may have them too):
+     *  f32, f16 or bf16; 0 = there are none. */
+    weft_dtype scale_dtype;
     const char *variant;
-    uint64_t reserved[8];
+    int64_t
+        scale_cols; /**< columns per scale; 0: the block of the format, the row for plain ones */
+    int64_t scale_rows; /**< rows per scale; 0 = 1 */
+    uint64_t reserved[6];
 } weft_embedding_desc;
 
 typedef struct weft_embedding_args {
@@ -31,13 +36,20 @@ typedef struct weft_embedding_args {
     void *y;                    /**< [tokens][dim] */
     int64_t y_stride;           /**< elements; 0 = dim */
     weft_stream *stream;        /**< NULL = the context's own */
-    uint64_t reserved[8];
+    const void *scales;         /**< [rows / scale_rows][dim / scale_cols], both rounded up */
+    const void *biases;         /**< likewise, or NULL = 0 */
+    int64_t scale_stride;       /**< elements from row to row of scales and biases; 0 = packed */
+    uint64_t reserved[5];
 } weft_embedding_args;
 
 /** Plans y[i] = scale * table[ids[i]].
  *
+ *  With planes: y[i] = scale * (code * scales[r][g] + biases[r][g]), r = ids[i] / scale_rows,
+ *  g = column / scale_cols.
+ *
  *  Numerics the block's decoding is bit-exact to its specification (src/formats/)
- *  Errors   WEFT_EINVAL for a shape, a format that is none, a scale that is not finite; WEFT_EOVERFLOW
+ *  Errors   WEFT_EINVAL for a shape, a format that is none, a scale that is not finite, a scale_dtype
+ *           other than those above; WEFT_EOVERFLOW
  *           if the table's bytes do not fit; WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_ENOMEM
  *  Source   the format's specification, named in its header in src/formats/
  */
@@ -47,7 +59,7 @@ WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embed
 /** Runs the plan.
  *
  *  Alias    y must not overlap the table
- *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, an id outside the table
+ *  Errors   WEFT_EINVAL for NULL pointers (scales too, where the plan has them), tokens outside 0..max_tokens, an id outside the table
  *           (checked before anything is written)
  */
 WEFT_API weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *args);

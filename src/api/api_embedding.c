@@ -6,6 +6,36 @@
 #include "src/api/api.h"
 #include "src/base/checked.h"
 
+static weft_status check_scales(weft_context *context, weft_embedding_desc *desc)
+{
+    int32_t block = weft_dtype_block_elems(desc->table_dtype);
+    if (desc->scale_cols < 0 || desc->scale_rows < 0)
+        return weft__fail(context, WEFT_EINVAL, "embedding: scale_cols or scale_rows is negative");
+    desc->scale_cols = desc->scale_cols ? desc->scale_cols : block > 1 ? block : desc->dim;
+    desc->scale_rows = desc->scale_rows ? desc->scale_rows : 1;
+    if (desc->scale_dtype == WEFT_DTYPE_NONE)
+        return WEFT_OK;
+    return weft__api_dtype(context, WEFT__OP_embedding, "scale_dtype", &desc->scale_dtype);
+}
+
+static weft_status settle_scales(const weft_plan *plan, weft_embedding_args *args)
+{
+    const weft_embedding_desc *desc = plan->desc;
+    int64_t row = (desc->dim - 1) / desc->scale_cols + 1;
+    if (desc->scale_dtype == WEFT_DTYPE_NONE)
+        return !args->scales && !args->biases
+                   ? WEFT_OK
+                   : weft__fail(plan->context, WEFT_EINVAL,
+                                "embedding: scales or biases that the plan has no scale_dtype for");
+    if (!args->scales)
+        return weft__fail(plan->context, WEFT_EINVAL, "embedding: scales must not be NULL");
+    if (!weft__api_stride(&args->scale_stride, row, row, desc->rows))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "embedding: scale_stride is shorter than its row, or too long");
+    return weft__api_aligned(plan, (uintptr_t)args->scales | (uintptr_t)args->biases,
+                             weft__api_alignment(desc->scale_dtype));
+}
+
 static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
 {
     if (weft_dtype_block_elems(desc->table_dtype) == 0)
@@ -25,6 +55,7 @@ static weft_status check_desc(weft_context *context, weft_embedding_desc *desc)
     if (desc->scale == 0)
         desc->scale = 1;
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_embedding, "y_dtype", &desc->y_dtype));
+    WEFT__TRY(check_scales(context, desc));
     return weft__api_most(context, WEFT__OP_embedding, "max_tokens", &desc->max_tokens);
 }
 
@@ -59,6 +90,7 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y, weft__api_alignment(desc->y_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
                                 weft__api_alignment(format)));
+    WEFT__TRY(settle_scales(plan, &args));
     bool seen = weft__api_is_host(plan, args.ids);
     for (int32_t i = 0; seen && i < args.tokens; i++)
         if (args.ids[i] < 0 || args.ids[i] >= desc->rows)

@@ -56,7 +56,7 @@ static void quantises_and_runs(void **state)
     program_result_free(&r);
     assert_true(lines > 50 && relative > 0.05 && relative < 0.09);
     assert_true(bytes > 6e6 && bytes < 7e6);
-    r = weft("run", "small.gguf", "-p", "Tell me a story about a fox.", "-n", "8");
+    r = weft("run", "small.gguf", "-pTell me a story about a fox.", "-n24", "--temp", "0");
     assert_int_equal(r.status, 0);
     assert_non_null(strstr(r.out, "fox"));
     program_result_free(&r);

@@ -24,19 +24,21 @@ DOOR = "include/weft/"
 INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
 DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
 # The engine's rooms from the ground up; one that is not named sees them all.
-ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/tokenizer/", "engine/cache/", "engine/model/",
-          "engine/worker/")
+ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/cache/",
+          "engine/model/", "engine/worker/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
     ("cli", "cli/", ("engine/engine.h",)),
     ("engine/base", "engine/base/", ("engine/engine.h",)),
     ("engine/gguf", "engine/gguf/", ENGINE[:2]),
     ("engine/cache", "engine/cache/", ENGINE[:2]),
+    ("engine/safetensors", "engine/safetensors/", ENGINE[:3]),
     ("engine/tokenizer", "engine/tokenizer/", ENGINE[:3]),
-    ("engine/chat", "engine/chat/", ENGINE[:4]),
-    ("engine/model", "engine/model/", ENGINE[:5]),
-    ("engine/worker", "engine/worker/", ENGINE[:6]),
-    ("engine/session", "engine/session/", ENGINE[:7]),
+    ("engine/chat", "engine/chat/", ENGINE[:5]),
+    ("engine/model", "engine/model/", ENGINE[:6]),
+    ("engine/quantize", "engine/quantize/", ENGINE[:7]),
+    ("engine/worker", "engine/worker/", ENGINE[:7]),
+    ("engine/session", "engine/session/", ENGINE[:8]),
     ("engine", "engine/", ()),
     ("include", DOOR, ()),
     ("api", "src/api/", ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")),

@@ -23,6 +23,9 @@ weft_status weft__cpu_prepare_embedding(weft_plan *plan)
     launch->rows = desc->rows;
     launch->dim = desc->dim;
     launch->scale = desc->scale;
+    launch->scale_dtype = desc->scale_dtype;
+    launch->scale_rows = desc->scale_rows;
+    launch->scale_cols = desc->scale_cols;
     launch->y_dtype = desc->y_dtype;
     launch->piece_bytes = weft_dtype_row_bytes(desc->table_dtype, 256);
     launch->rows_per_task = weft__plan_rows_per_task(desc->dim);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Holds embedding against weft_dequantize_row(): equal to the bit, scaled by one f32 product.
+// Holds embedding against weft_dequantize_planes(): equal to the bit, scaled by one f32 product.
 #include "src/kernels/check.h"
 #include "src/kernels/embedding/embedding_kernel.h"
 
@@ -7,6 +7,50 @@ struct problem {
     weft_embedding_desc desc;
     weft_embedding_args args;
 };
+
+// Every third problem has scales, half of those biases.
+static void draw_scales(struct check_case *c, struct problem *p)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
+    if (check_range(c, 0, 2) != 0 ||
+        c->kernel->level >= WEFT__ISA_COUNT) // only the CPU has them
+        return;
+    int64_t block = weft_dtype_block_elems(p->desc.table_dtype);
+    p->desc.scale_dtype = dtypes[check_range(c, 0, 2)];
+    p->desc.scale_cols = check_range(c, 0, 1) ? 0 : check_range(c, 1, p->desc.dim + 3);
+    p->desc.scale_rows = check_range(c, 0, 1) ? 0 : check_range(c, 1, p->desc.rows + 3);
+    int64_t cols = p->desc.scale_cols ? p->desc.scale_cols : block > 1 ? block : p->desc.dim;
+    int64_t rows = p->desc.scale_rows ? p->desc.scale_rows : 1;
+    int64_t row = (p->desc.dim - 1) / cols + 1, count = (p->desc.rows - 1) / rows + 1;
+    p->args.scale_stride = row + check_range(c, 0, 3);
+    size_t bytes = (size_t)weft_dtype_block_bytes(p->desc.scale_dtype);
+    for (int plane = 0; plane < 1 + check_range(c, 0, 1); plane++) {
+        int64_t elements = (count - 1) * p->args.scale_stride + row;
+        void *scales = check_buffer(c, (size_t)elements * bytes, bytes);
+        check_fill_blocks(c, p->desc.scale_dtype, scales, elements);
+        *(plane ? &p->args.biases : &p->args.scales) = scales;
+    }
+}
+
+// One row as the check has it: through weft_dequantize_planes, scale by scale.
+static void decode_row(const struct problem *p, int32_t id, float *want)
+{
+    const char *row = (const char *)p->args.table + id * p->args.table_stride_bytes;
+    int64_t block = weft_dtype_block_elems(p->desc.table_dtype);
+    int64_t cols = p->desc.scale_cols ? p->desc.scale_cols : block > 1 ? block : p->desc.dim;
+    int64_t at = id / (p->desc.scale_rows ? p->desc.scale_rows : 1) * p->args.scale_stride *
+                 weft_dtype_block_bytes(p->desc.scale_dtype);
+    weft_row_planes planes = {.size = sizeof planes,
+                              .dtype = p->desc.table_dtype,
+                              .data = row,
+                              .scale_dtype = p->desc.scale_dtype,
+                              .scale_elems = cols};
+    if (p->args.scales)
+        planes.scales = (const char *)p->args.scales + at;
+    if (p->args.biases)
+        planes.biases = (const char *)p->args.biases + at;
+    weft_dequantize_planes(&planes, p->desc.dim, want);
+}
 
 static struct problem draw(struct check_case *c)
 {
@@ -33,8 +77,11 @@ static struct problem draw(struct check_case *c)
     p.args.table = table;
     p.args.ids = ids;
     p.args.y = check_output(c, (p.args.tokens - 1) * p.args.y_stride + p.desc.dim);
-    check_note(c, "%s %lldx%lld, %d tokens, scale %g", weft_dtype_name(format),
-               (long long)p.desc.rows, (long long)p.desc.dim, p.args.tokens, p.desc.scale);
+    draw_scales(c, &p);
+    check_note(c, "%s %lldx%lld, %d tokens, scale %g, scales %d per %lldx%lld biases %d",
+               weft_dtype_name(format), (long long)p.desc.rows, (long long)p.desc.dim,
+               p.args.tokens, p.desc.scale, p.args.scales != NULL, (long long)p.desc.scale_rows,
+               (long long)p.desc.scale_cols, p.args.biases != NULL);
     return p;
 }
 
@@ -55,9 +102,7 @@ void weft__embedding_check(struct check_case *c)
     const float *y = p.args.y;
     float *want = check_buffer(c, (size_t)p.desc.dim * sizeof *want, sizeof *want);
     for (int32_t token = 0; token < p.args.tokens && !c->failed; token++) {
-        const char *row =
-            (const char *)p.args.table + p.args.ids[token] * p.args.table_stride_bytes;
-        weft_dequantize_row(p.desc.table_dtype, row, p.desc.dim, want);
+        decode_row(&p, p.args.ids[token], want);
         for (int64_t i = 0; i < p.desc.dim; i++)
             check_close(c, y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
                         token * p.args.y_stride + i);

@@ -38,6 +38,11 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     const weft_embedding_desc *desc = opaque_desc;
     struct launch *launch = choice->launch;
     weft_status status;
+    if (desc->scale_dtype != WEFT_DTYPE_NONE) {
+        snprintf(choice->text, sizeof choice->text,
+                 "a table with scales beside it has no kernel on cuda yet");
+        return WEFT_EUNSUPPORTED;
+    }
     if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
         return status;
     int32_t elems = weft_dtype_block_elems(desc->table_dtype);

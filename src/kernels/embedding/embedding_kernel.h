@@ -23,6 +23,8 @@ struct weft__embedding_kernel {
 struct weft__embedding_launch {
     const struct weft__embedding_kernel *kernel;
     int64_t rows, dim;
+    weft_dtype scale_dtype; // of the planes; WEFT_DTYPE_NONE: there are none
+    int64_t scale_rows, scale_cols;
     float scale;
     weft_dtype y_dtype;
     int64_t piece_bytes;   // of 256 elements of a row

@@ -3,26 +3,47 @@
 #include "src/kernels/element.h"
 #include "src/kernels/embedding/embedding_kernel.h"
 
-static void decode_scaled(const struct weft__embedding_launch *launch, const char *row, int64_t dim,
-                          float *y, weft__row_decode_fn *decode)
+// A row of the table, from column `first` on.
+struct piece {
+    const struct weft__embedding_launch *launch;
+    const weft_embedding_args *args;
+    int64_t row, first, count;
+};
+
+static void apply_planes(const struct piece *p, float *y)
 {
-    decode(row, dim, y);
-    for (int64_t i = 0; launch->scale != 1 && i < dim; i++)
-        y[i] *= launch->scale;
+    const struct weft__embedding_launch *launch = p->launch;
+    int64_t row = p->row / launch->scale_rows * p->args->scale_stride;
+    for (int64_t i = 0; i < p->count; i++) {
+        int64_t at = row + (p->first + i) / launch->scale_cols;
+        y[i] *= weft__element_load(p->args->scales, launch->scale_dtype, at);
+        if (p->args->biases)
+            y[i] += weft__element_load(p->args->biases, launch->scale_dtype, at);
+    }
+}
+
+static void decode_scaled(const struct piece *p, const char *from, float *y,
+                          weft__row_decode_fn *decode)
+{
+    decode(from, p->count, y);
+    if (p->launch->scale_dtype != WEFT_DTYPE_NONE)
+        apply_planes(p, y);
+    for (int64_t i = 0; p->launch->scale != 1 && i < p->count; i++)
+        y[i] *= p->launch->scale;
 }
 
 // A piece is a whole number of blocks of every format.
-static void embed_narrow(const struct weft__embedding_launch *launch, const char *row, void *y,
-                         weft__row_decode_fn *decode)
+static void embed_narrow(struct piece p, const char *from, void *y, weft__row_decode_fn *decode)
 {
     enum { PIECE = 256 };
     float wide[PIECE];
-    for (int64_t i = 0; i < launch->dim; i += PIECE) {
-        int64_t count = launch->dim - i < PIECE ? launch->dim - i : PIECE;
-        decode_scaled(launch, row, count, wide, decode);
-        weft__elements_narrow(wide, count, weft__element_to(y, launch->y_dtype, i),
-                              launch->y_dtype);
-        row += launch->piece_bytes;
+    int64_t dim = p.count;
+    for (; p.first < dim; p.first += PIECE) {
+        p.count = dim - p.first < PIECE ? dim - p.first : PIECE;
+        decode_scaled(&p, from, wide, decode);
+        weft__elements_narrow(wide, p.count, weft__element_to(y, p.launch->y_dtype, p.first),
+                              p.launch->y_dtype);
+        from += p.launch->piece_bytes;
     }
 }
 
@@ -30,12 +51,13 @@ static void embed(const struct weft__embedding_launch *launch, const weft_embedd
                   int64_t token0, int64_t token1, weft__row_decode_fn *decode)
 {
     for (int64_t token = token0; token < token1; token++) {
-        const char *row = (const char *)args->table + args->ids[token] * args->table_stride_bytes;
+        struct piece p = {launch, args, args->ids[token], 0, launch->dim};
+        const char *from = (const char *)args->table + p.row * args->table_stride_bytes;
         void *y = weft__element_to(args->y, launch->y_dtype, token * args->y_stride);
         if (launch->y_dtype == WEFT_F32)
-            decode_scaled(launch, row, launch->dim, y, decode);
+            decode_scaled(&p, from, y, decode);
         else
-            embed_narrow(launch, row, y, decode);
+            embed_narrow(p, from, y, decode);
     }
 }
 

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// config.json to GGUF's keys.
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/safetensors/checkpoint_parts.h"
+
+// model_type, and what GGUF calls it.
+static const struct {
+    const char *model_type, *architecture;
+} families[] = {
+    {"llama", "llama"},
+    {"mistral", "llama"},
+    {"qwen2", "qwen2"},
+    {"qwen3", "qwen3"},
+};
+
+typedef struct writer {
+    checkpoint *c;
+    gguf_output *output;
+    engine_error *err;
+} writer;
+
+static const char *key_of(const writer *w, const char *tail, char key[128])
+{
+    snprintf(key, 128, "%s.%s", w->c->architecture, tail);
+    return key;
+}
+
+static bool fail_number(const writer *w, const char *name)
+{
+    return engine_fail(w->err,
+                       "config.json: '%s' is missing or no number from 1 to 2^31; download it "
+                       "again",
+                       name);
+}
+
+// An integer; `fallback` where it is missing or null, which a negative fallback does not allow.
+static bool read_int(const writer *w, const json_t *object, const char *name, int64_t fallback,
+                     int64_t *value)
+{
+    const json_t *number = json_object_get(object, name);
+    *value = fallback;
+    if (!number || json_is_null(number))
+        return fallback >= 0 || fail_number(w, name);
+    *value = json_integer_value(number);
+    return (json_is_integer(number) && *value >= 1 && *value < INT32_MAX) || fail_number(w, name);
+}
+
+static bool put_int(const writer *w, const char *name, const char *tail, int64_t fallback,
+                    int64_t *value)
+{
+    char key[128];
+    if (!read_int(w, w->c->config, name, fallback, value))
+        return false;
+    if (*value > 0)
+        gguf_output_u32(w->output, key_of(w, tail, key), (uint32_t)*value);
+    return true;
+}
+
+static bool put_float(const writer *w, const json_t *object, const char *name, const char *tail)
+{
+    char key[128];
+    const json_t *number = json_object_get(object, name);
+    if (!number || json_is_null(number))
+        return true;
+    if (!json_is_number(number))
+        return engine_fail(w->err, "config.json: '%s' is no number; download it again", name);
+    gguf_output_f32(w->output, key_of(w, tail, key), (float)json_number_value(number));
+    return true;
+}
+
+static bool put_scaling(const writer *w, const json_t *scaling)
+{
+    char key[128];
+    const char *type = json_string_value(json_object_get(scaling, "rope_type"));
+    int64_t original;
+    if (!type)
+        type = json_string_value(json_object_get(scaling, "type"));
+    if (!type || strcmp(type, "default") == 0)
+        return true;
+    gguf_output_text(w->output, key_of(w, "rope.scaling.type", key), type);
+    if (!read_int(w, scaling, "original_max_position_embeddings", 0, &original))
+        return false;
+    if (original > 0)
+        gguf_output_u32(w->output, key_of(w, "rope.scaling.original_context_length", key),
+                        (uint32_t)original);
+    return put_float(w, scaling, "factor", "rope.scaling.factor") &&
+           put_float(w, scaling, "low_freq_factor", "rope.scaling.low_freq_factor") &&
+           put_float(w, scaling, "high_freq_factor", "rope.scaling.high_freq_factor") &&
+           put_float(w, scaling, "attention_factor", "rope.scaling.yarn_attn_factor") &&
+           put_float(w, scaling, "beta_fast", "rope.scaling.yarn_beta_fast") &&
+           put_float(w, scaling, "beta_slow", "rope.scaling.yarn_beta_slow");
+}
+
+// Newer files have rope_theta and the scaling in rope_parameters, older ones beside the other numbers.
+static bool put_rope(const writer *w)
+{
+    const json_t *config = w->c->config, *scaling = json_object_get(config, "rope_parameters");
+    const json_t *base = json_is_object(scaling) ? scaling : config;
+    if (!json_is_object(scaling))
+        scaling = json_object_get(config, "rope_scaling");
+    return put_float(w, base, "rope_theta", "rope.freq_base") &&
+           (!json_is_object(scaling) || put_scaling(w, scaling));
+}
+
+static bool put_window(const writer *w)
+{
+    int64_t window;
+    const json_t *use = json_object_get(w->c->config, "use_sliding_window");
+    if (json_is_false(use))
+        return true;
+    return put_int(w, "sliding_window", "attention.sliding_window", 0, &window);
+}
+
+static bool find_family(checkpoint *c, engine_error *err)
+{
+    const char *type = json_string_value(json_object_get(c->config, "model_type"));
+    char known[128] = "";
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (type && strcmp(families[i].model_type, type) == 0)
+            c->architecture = families[i].architecture;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 families[i].model_type);
+    }
+    return c->architecture ||
+           engine_fail(err, "config.json: model_type '%.64s' cannot be read yet: weft reads %s",
+                       type ? type : "none", known);
+}
+
+// Only affine quantisation of MLX and fp8 with scales; others would be read as something they are not.
+static bool check_quantization(checkpoint *c, engine_error *err)
+{
+    const json_t *mlx = json_object_get(c->config, "quantization");
+    const json_t *other = json_object_get(c->config, "quantization_config");
+    const char *mode = json_string_value(json_object_get(mlx, "mode"));
+    const char *method = json_string_value(json_object_get(other, "quant_method"));
+    if (mode && strcmp(mode, "affine") != 0)
+        return engine_fail(
+            err, "MLX quantisation of mode '%.32s' cannot be read yet: weft reads affine", mode);
+    if (method && strcmp(method, "fp8") != 0)
+        return engine_fail(err,
+                           "weights quantised by %.32s cannot be read yet: weft reads MLX's affine "
+                           "ones and fp8",
+                           method);
+    c->quantization = json_is_object(mlx) ? mlx : NULL;
+    return true;
+}
+
+bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err)
+{
+    const writer w = {c, output, err};
+    int64_t layers, hidden, wide, context, head_dim, rotary;
+    if (!find_family(c, err) || !check_quantization(c, err))
+        return false;
+    const char *name = json_string_value(json_object_get(c->config, "_name_or_path"));
+    gguf_output_text(output, "general.architecture", c->architecture);
+    gguf_output_text(output, "general.name", name && *name ? name : c->architecture);
+    gguf_output_u32(output, "general.file_type", 1);
+    bool good =
+        put_int(&w, "num_hidden_layers", "block_count", -1, &layers) &&
+        put_int(&w, "hidden_size", "embedding_length", -1, &hidden) &&
+        put_int(&w, "intermediate_size", "feed_forward_length", -1, &wide) &&
+        put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
+        put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
+        put_int(&w, "num_key_value_heads", "attention.head_count_kv", c->q_heads, &c->kv_heads) &&
+        put_int(&w, "head_dim", "attention.key_length", hidden / c->q_heads, &head_dim) &&
+        put_int(&w, "head_dim", "attention.value_length", hidden / c->q_heads, &head_dim) &&
+        put_int(&w, "head_dim", "rope.dimension_count", hidden / c->q_heads, &rotary) &&
+        put_float(&w, c->config, "rms_norm_eps", "attention.layer_norm_rms_epsilon") &&
+        put_rope(&w) && put_window(&w);
+    c->tied = json_is_true(json_object_get(c->config, "tie_word_embeddings"));
+    return good;
+}

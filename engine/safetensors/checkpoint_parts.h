@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#ifndef ENGINE_SAFETENSORS_CHECKPOINT_PARTS_H
+#define ENGINE_SAFETENSORS_CHECKPOINT_PARTS_H
+
+// A folder in the making; for the files of this room only.
+
+#include <jansson.h>
+
+#include "engine/gguf/gguf_output.h"
+#include "engine/safetensors/safetensors.h"
+
+enum { CHECKPOINT_MAX_SHARDS = 4096, CHECKPOINT_MAX_PATH = 4096 };
+
+typedef struct checkpoint {
+    const char *folder;
+    json_t *config;
+    const char *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
+    int64_t q_heads, kv_heads;
+    bool tied;                  // no output matrix of its own
+    const json_t *quantization; // MLX's part of the config, or NULL
+    safetensors **shards;
+    size_t shard_count;
+    void **copies; // of tensors that could not stay where they are
+    size_t copy_count, copy_room;
+} checkpoint;
+
+void checkpoint_free(checkpoint *c);
+
+// "<folder>/<name>"; false (with a text) if it is too long.
+bool checkpoint_path(const checkpoint *c, const char *name, char path[CHECKPOINT_MAX_PATH],
+                     engine_error *err);
+
+// A JSON file of the folder. With `may_lack`, *missing tells that there is none (and NULL is returned).
+json_t *checkpoint_json(const checkpoint *c, const char *name, bool *missing, engine_error *err);
+
+// A text file of the folder, NUL-terminated, to be released with free(); NULL if there is none.
+char *checkpoint_text(const checkpoint *c, const char *name);
+
+// Reads what c->config says into c and the metadata.
+bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err);
+
+// Reads the tokenizer into the metadata.
+bool checkpoint_read_tokenizer(const checkpoint *c, gguf_output *output, engine_error *err);
+
+// The tensors of all shards, under GGUF's names; *tensors from engine_alloc.
+bool checkpoint_read_tensors(checkpoint *c, gguf_tensor **tensors, size_t *count,
+                             engine_error *err);
+
+// Memory that lives as long as the model, zeroed; NULL when memory is short.
+void *checkpoint_alloc(checkpoint *c, size_t size_bytes);
+
+#endif

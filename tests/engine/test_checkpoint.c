@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// Model folders: safetensors, config.json and tokenizer.json against transformers and tokenizers; as GGUF
+// files through quantize; and refusals.
+#define _XOPEN_SOURCE 700
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/golden.h"
+#include "tests/support/program.h"
+
+static const char *const models[] = {"llama", "qwen3_mlx", "qwen2_fp8"};
+enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
+
+static char *scratch;
+
+static const char *joined(const char *folder, const char *name)
+{
+    static char paths[8][512];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static const char *folder_of(const char *model)
+{
+    static char paths[4][512];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], WEFT_TEST_GOLDEN "/checkpoints/%s", model);
+    return path;
+}
+
+static golden *golden_of(const char *model)
+{
+    char path[128];
+    snprintf(path, sizeof path, "checkpoints/%s/golden.safetensors", model);
+    return golden_open(path);
+}
+
+// The largest difference from the golden logits, over the largest of these.
+static double distance(engine_model *model, const golden *file)
+{
+    engine_error err = {""};
+    const int32_t *tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
+    const float *want = golden_data(file, "model", "logits", GOLDEN_F32);
+    int32_t count = (int32_t)golden_find(file, "model", "tokens")->elements;
+    int64_t vocab = golden_find(file, "model", "logits")->shape[1];
+    engine_worker *worker = engine_worker_open(
+        model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1}, &err);
+    engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
+    float *logits = calloc((size_t)(count * vocab), sizeof *logits);
+    if (!session || !logits)
+        fail_msg("%s", err.text);
+    engine_feed feed = {.session = session, .ids = tokens, .count = count, .logits = logits};
+    if (!engine_eval(worker, &feed, 1, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    double worst = 0, largest = 0;
+    for (int64_t i = 0; i < count * vocab; i++) {
+        worst = fmax(worst, fabs((double)logits[i] - want[i]));
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    free(logits);
+    engine_session_close(session);
+    engine_worker_close(worker);
+    return worst / largest;
+}
+
+static void logits_equal_transformers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODEL_COUNT; i++) {
+        engine_error err = {""};
+        golden *file = golden_of(models[i]);
+        engine_model *model = engine_model_open(folder_of(models[i]), &err);
+        if (!model)
+            fail_msg("%s", err.text);
+        double off = distance(model, file);
+        if (!(off < 2e-5))
+            fail_msg("%s: off by %g", models[i], off);
+        engine_model_close(model);
+        golden_close(file);
+    }
+}
+
+// With activations rounded to 8 bits, as they are by default.
+static void rounded_activations_stay_near(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    golden *file = golden_of("qwen3_mlx");
+    const int32_t *tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
+    int32_t count = (int32_t)golden_find(file, "model", "tokens")->elements;
+    int64_t vocab = golden_find(file, "model", "logits")->shape[1];
+    const float *want =
+        (const float *)golden_data(file, "model", "logits", GOLDEN_F32) + (count - 1) * vocab;
+    engine_model *model = engine_model_open(folder_of("qwen3_mlx"), &err);
+    engine_worker *worker = model ? engine_worker_open(model, NULL, &err) : NULL;
+    engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
+    if (!session)
+        fail_msg("%s", err.text);
+    engine_feed feed = {.session = session, .ids = tokens, .count = count};
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+    const float *logits = engine_session_logits(session);
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        sum += (logits[i] - want[i]) * (logits[i] - want[i]);
+        square += want[i] * want[i];
+    }
+    assert_true(sqrt(sum / square) < 0.03);
+    engine_session_close(session);
+    engine_worker_close(worker);
+    engine_model_close(model);
+    golden_close(file);
+}
+
+static void tokenizer_equals_tokenizers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODEL_COUNT; i++) {
+        engine_error err = {""};
+        golden *file = golden_of(models[i]);
+        const char *text = golden_text(file, "model", "text");
+        const int32_t *want = golden_data(file, "model", "tokens", GOLDEN_I32);
+        int32_t count = (int32_t)golden_find(file, "model", "tokens")->elements;
+        engine_model *model = engine_model_open(folder_of(models[i]), &err);
+        if (!model)
+            fail_msg("%s", err.text);
+        tokenizer_ids ids = {0};
+        assert_true(tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
+                                     TOKENIZER_ADD_SPECIAL, &ids, &err));
+        assert_int_equal(ids.count, count);
+        assert_memory_equal(ids.ids, want, (size_t)count * sizeof *want);
+        tokenizer_ids_free(&ids);
+        engine_model_close(model);
+        golden_close(file);
+    }
+}
+
+static void other_names_of_the_folder(void **state)
+{
+    (void)state;
+    static const char *const inside[] = {"config.json", "model-00001-of-00002.safetensors"};
+    for (size_t i = 0; i < 2; i++) {
+        engine_error err = {""};
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", folder_of("llama"), inside[i]);
+        gguf_file *file = model_file_open(path, &err);
+        if (!file)
+            fail_msg("%s", err.text);
+        assert_non_null(gguf_find(file, "tokenizer.chat_template"));
+        gguf_close(file);
+    }
+}
+
+// A folder becomes a GGUF file that computes the same.
+static void becomes_a_gguf_file(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODEL_COUNT; i++) {
+        engine_error err = {""};
+        golden *file = golden_of(models[i]);
+        const char *out = joined(scratch, "out.gguf");
+        if (!engine_quantize(folder_of(models[i]), out,
+                             &(quantize_options){.mix = "f32", .again = true}, &err))
+            fail_msg("%s", err.text);
+        engine_model *model = engine_model_open(out, &err);
+        if (!model)
+            fail_msg("%s", err.text);
+        assert_true(distance(model, file) < 2e-5);
+        engine_model_close(model);
+        golden_close(file);
+    }
+}
+
+// --- refusals -------------------------------------------------------------------------------------------
+
+static void write_bytes(const char *name, const char *text, size_t bytes)
+{
+    FILE *file = fopen(joined(scratch, name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+static void write_index(const char *text)
+{
+    write_bytes("model.safetensors.index.json", text, strlen(text));
+}
+
+// Copies a file of the golden folder, with the first `from` replaced by `to` of the same length.
+static void copy_edited(const char *name, const char *from, const char *to)
+{
+    static char bytes[1 << 18];
+    FILE *file = fopen(joined(folder_of("qwen3_mlx"), name), "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (size_t i = 0; from && i + strlen(from) <= size; i++)
+        if (memcmp(bytes + i, from, strlen(from)) == 0) {
+            memcpy(bytes + i, to, strlen(to));
+            from = NULL;
+        }
+    assert_null(from);
+    write_bytes(name, bytes, size);
+}
+
+static void copy_all(void)
+{
+    copy_edited("config.json", NULL, NULL);
+    copy_edited("tokenizer.json", NULL, NULL);
+    copy_edited("tokenizer_config.json", NULL, NULL);
+    copy_edited("model.safetensors", NULL, NULL);
+}
+
+static void expect_refusal(const char *reason)
+{
+    engine_error err = {""};
+    engine_model *model = engine_model_open(scratch, &err);
+    assert_null(model);
+    if (!strstr(err.text, reason))
+        fail_msg("'%s' does not say '%s'", err.text, reason);
+    assert_null(strchr(err.text, '\n'));
+}
+
+static void refuse_edited(const char *name, const char *from, const char *to, const char *reason)
+{
+    copy_all();
+    copy_edited(name, from, to);
+    expect_refusal(reason);
+}
+
+static void refuses(void **state)
+{
+    (void)state;
+    unlink(joined(scratch, "out.gguf"));
+    expect_refusal("without config.json");
+    copy_all();
+    engine_error err = {""};
+    engine_model *model = engine_model_open(scratch, &err);
+    if (!model)
+        fail_msg("%s", err.text);
+    engine_model_close(model);
+    refuse_edited("config.json", "\"qwen3\"", "\"qwenX\"", "model_type 'qwenX' cannot be read");
+    refuse_edited("config.json", "num_hidden_layers", "num_hidden_lawyer",
+                  "'num_hidden_layers' is");
+    refuse_edited("config.json", "\"group_size\": 32", "\"group_size\": 48", "groups of 48");
+    refuse_edited("config.json", "\"group_size\": 32", "\"group_size\": 64", "do not fit");
+    refuse_edited("config.json", "affine", "mxfp_4", "mode 'mxfp_4'");
+    refuse_edited("config.json", "{", "[", "is no JSON");
+    refuse_edited("tokenizer.json", "\"BPE\"", "\"BPX\"", "type 'BPX'");
+    refuse_edited("tokenizer.json", "\\\\p{N}|", "\\\\p{M}|",
+                  "cut in a way that weft does not know");
+    refuse_edited("model.safetensors", "norm.weight", "norm.height", "");
+    refuse_edited("model.safetensors", "\"U32\"", "\"Q32\"", "unknown format 'Q32'");
+    refuse_edited("model.safetensors", "\"U32\"", "\"I32\"", "integers that weft cannot read");
+    copy_all();
+    write_index("{\"weight_map\": {\"a\": \"../x.safetensors\"}}");
+    expect_refusal("outside the folder");
+    write_index("{\"weight_map\": {}}");
+    expect_refusal("names no files");
+    unlink(joined(scratch, "model.safetensors.index.json"));
+    unlink(joined(scratch, "model.safetensors"));
+    expect_refusal("model.safetensors: cannot open");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(rounded_activations_stay_near),
+        cmocka_unit_test(tokenizer_equals_tokenizers),
+        cmocka_unit_test(other_names_of_the_folder),
+        cmocka_unit_test(becomes_a_gguf_file),
+        cmocka_unit_test(refuses),
+    };
+    scratch = folder_make();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    folder_remove(scratch);
+    return failed;
+}

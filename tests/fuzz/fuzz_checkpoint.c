@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Opens a model folder of which one file is the input: the first byte says which, config.json, tokenizer.json,
+// tokenizer_config.json or the index of shards; the others are whole.
+#define _XOPEN_SOURCE 700
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/safetensors/checkpoint.h"
+
+static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
+                                    "model.safetensors.index.json"};
+static const char *const whole[] = {
+    "{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
+    "\"max_position_embeddings\":64,\"num_attention_heads\":1,\"tie_word_embeddings\":true}",
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]},"
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}",
+    "{\"eos_token\":\"a\"}",
+    "{\"weight_map\":{\"a\":\"model.safetensors\"}}",
+};
+enum { FILES = sizeof names / sizeof *names };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+static void write_file(const char *folder, const char *name, const void *data, size_t bytes)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, bytes, file) != bytes)
+        abort();
+    fclose(file);
+}
+
+static char folder[] = P_tmpdir "/weft-fuzz-XXXXXX";
+
+static void remove_folder(void)
+{
+    char path[256];
+    for (int i = 0; i < FILES; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    rmdir(folder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static const char empty[] = "\2\0\0\0\0\0\0\0{}";
+    static int made;
+    if (size_bytes == 0)
+        return 0;
+    if (!made++) {
+        if (!mkdtemp(folder))
+            abort();
+        atexit(remove_folder);
+        write_file(folder, "model.safetensors", empty, sizeof empty - 1);
+    }
+    for (int i = 0; i < FILES; i++) {
+        if (i == data[0] % FILES)
+            write_file(folder, names[i], data + 1, size_bytes - 1);
+        else
+            write_file(folder, names[i], whole[i], strlen(whole[i]));
+    }
+    engine_error err = {""};
+    gguf_file *file = checkpoint_open(folder, &err);
+    if (file == NULL && (err.text[0] == '\0' || strchr(err.text, '\n') != NULL))
+        abort();
+    gguf_close(file);
+    return 0;
+}
