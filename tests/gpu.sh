@@ -37,7 +37,7 @@ find_nvrtc() {
 # Every kernel against the reference, an operation a process, several at a time.
 step_check() {
     local op failed=0
-    local ops="norm rope activation softmax embedding sample kv round linear attention"
+    local ops="${OPS:-norm rope activation softmax embedding sample kv probe round linear attention}"
     for op in $ops; do
         timeout "${CHECK_SECONDS:-240}" "$bin/weft-check" --backend cuda --op "$op" \
             --cases "${CASES:-300}" --seed "${SEED:-1}" >"$OUT/check-$op.txt" 2>&1 &
@@ -60,12 +60,12 @@ step_sanitize() {
     local tool op failed=0
     command -v compute-sanitizer >/dev/null || { echo "sanitize: no compute-sanitizer here"; return 0; }
     for tool in ${TOOLS:-memcheck racecheck}; do
-        for op in norm rope activation softmax embedding sample kv round linear attention; do
+        for op in ${OPS:-norm rope activation softmax embedding sample kv probe linear attention}; do
             timeout 120 compute-sanitizer --tool "$tool" "$bin/weft-check" --backend cuda --op "$op" \
                 --cases 3 --seed 1 >"$OUT/$tool-$op.txt" 2>&1 &
         done
         wait
-        for op in norm rope activation softmax embedding sample kv round linear attention; do
+        for op in ${OPS:-norm rope activation softmax embedding sample kv probe linear attention}; do
             local last
             last=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$OUT/$tool-$op.txt" | tail -n 1)
             printf '%-10s %-11s %s\n' "$tool" "$op" "${last:-no summary}"
@@ -75,33 +75,42 @@ step_sanitize() {
     return $failed
 }
 
-# 256 greedy tokens of the demo model on the exact path: the GPU's are the CPU's.
+# 256 tokens of the demo model on the exact path, the likeliest ones and drawn ones: the GPU's are the CPU's.
 step_engine() {
-    local device
-    for device in cpu cuda; do
-        timeout 120 "$bin/weft" run "$folder/demo.gguf" -p "Once upon a time" -n 256 --temp 0 --exact \
-            --device $device --json >"$OUT/engine-$device.jsonl" 2>"$OUT/engine-$device.err" ||
-            { echo "engine: $device: $(tail -n 1 "$OUT/engine-$device.err")"; return 1; }
+    local device how failed=0
+    for how in "--temp 0" "--temp 0.8 --seed 7"; do
+        for device in cpu cuda; do
+            # shellcheck disable=SC2086
+            timeout 100 "$bin/weft" run "$folder/demo.gguf" -p "Tell me a story." -n 256 --ignore-end --exact \
+                $how --device $device >"$OUT/engine-$device.txt" 2>"$OUT/engine-$device.err" || {
+                echo "engine: $how: $device: $(grep -v '^$' "$OUT/engine-$device.err" | tail -n 1)"
+                failed=1
+            }
+        done
+        if cmp -s "$OUT/engine-cpu.txt" "$OUT/engine-cuda.txt"; then
+            echo "engine: $how: $(wc -c <"$OUT/engine-cuda.txt") bytes equal; $(tail -n 1 "$OUT/engine-cuda.err")"
+        else
+            echo "engine: $how: the texts differ"
+            cmp "$OUT/engine-cpu.txt" "$OUT/engine-cuda.txt"
+            head -c 200 "$OUT/engine-cuda.txt"
+            failed=1
+        fi
     done
-    if cmp <(grep -v '"us\|seconds\|speed' "$OUT/engine-cpu.jsonl") \
-        <(grep -v '"us\|seconds\|speed' "$OUT/engine-cuda.jsonl"); then
-        echo "engine: 256 tokens equal"
-    else
-        echo "engine: the tokens differ"
-        return 1
-    fi
+    return $failed
 }
 
 step_bench() {
-    local format batch failed=0
-    for format in q4_0 q4_k q6_k q8_0 bf16; do
-        for batch in 1 8; do
-            timeout 60 "$bin/weft" bench linear --device cuda --format $format --rows 14336 --cols 4096 \
-                --batch $batch --json >>"$OUT/bench.jsonl" 2>>"$OUT/bench.err" || failed=1
-        done
+    local failed=0 model
+    for model in "--model $folder/demo.gguf" "--shape llama-3.2-1b --format q4_0" \
+        "--shape llama-3.1-8b --format q4_0"; do
+        # shellcheck disable=SC2086
+        timeout "${BENCH_SECONDS:-120}" "$bin/weft" bench model --device cuda $model --prompt 64 --generate 128 \
+            --json >>"$OUT/bench.jsonl" 2>"$OUT/bench.err" || {
+            echo "bench: $model: $(grep -v '^$' "$OUT/bench.err" | tail -n 1)"
+            failed=1
+        }
     done
-    wc -l "$OUT/bench.jsonl"
-    [ $failed = 0 ] || tail -n 1 "$OUT/bench.err"
+    cat "$OUT/bench.jsonl"
     return $failed
 }
 

@@ -3,6 +3,7 @@
 #ifndef WEFT_BACKEND_CUDA_BACKEND_H
 #define WEFT_BACKEND_CUDA_BACKEND_H
 
+#include <weft/linear.h>
 #include <weft/sample.h>
 
 #include "src/backend/backend.h"
@@ -21,6 +22,14 @@ weft__submit_fn weft__cuda_submit;
 void weft__cuda_release_plan(weft_plan *plan);
 const struct weft__cuda_op *
 weft__cuda_op(enum weft__op op); // never NULL; its plan is, where there is none
+
+// cuda_linear.c: linear layers of several launches
+enum { WEFT__CUDA_COMPOSITE = -1 };
+bool weft__cuda_is_composite(const weft_plan *plan);
+weft_status weft__cuda_prepare_composite(weft_plan *plan);
+weft_status weft__cuda_submit_composite(const weft_plan *plan, const weft_linear_args *args,
+                                        weft_stream *stream);
+void weft__cuda_release_composite(weft_plan *plan);
 
 // cuda_probe.c
 weft__submit_fn weft__cuda_submit_probe;

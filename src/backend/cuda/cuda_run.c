@@ -61,7 +61,9 @@ static weft_status copy_table(weft_context *context, struct launch *launch,
 void weft__cuda_release_plan(weft_plan *plan)
 {
     const struct launch *launch = plan->launch;
-    if (launch && launch->table)
+    if (launch && launch->num_pipelines == WEFT__CUDA_COMPOSITE)
+        weft__cuda_release_composite(plan);
+    else if (launch && launch->table)
         weft__cuda_free(plan->context, launch->table);
 }
 
@@ -69,6 +71,8 @@ weft_status weft__cuda_prepare(weft_plan *plan)
 {
     weft_context *context = plan->context;
     const struct weft__cuda_op *op = weft__cuda_op(plan->op);
+    if (weft__cuda_is_composite(plan))
+        return weft__cuda_prepare_composite(plan);
     if (!op->plan)
         return weft__fail(context, WEFT_EUNSUPPORTED, "no %s kernel on cuda", op->table->op);
     size_t bytes = sizeof(struct launch) + op->launch_bytes;
@@ -122,6 +126,8 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
 {
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
+    if (launch->num_pipelines == WEFT__CUDA_COMPOSITE)
+        return weft__cuda_submit_composite(plan, args, stream);
     struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
     union weft__cuda_args room;
     const void *resolved = weft__cuda_resolve(plan, args, &room);

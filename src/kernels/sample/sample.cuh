@@ -16,7 +16,7 @@ typedef unsigned long long wide; // what atomicAdd takes
 // Unsigned numbers in the order of floats.
 DEVICE uint32_t key_of(float x)
 {
-    uint32_t bits = float_bits(x);
+    uint32_t bits = float_bits(x + 0.0f); // -0 is 0: equal logits go by id
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
