@@ -127,7 +127,7 @@ static void damaged_files(void **state)
     } files[] = {{"half.gguf", "damaged"},          {"head.gguf", "head.gguf"},
                  {"four.gguf", "four.gguf"},        {"empty.gguf", "empty"},
                  {"magic.gguf", "not a GGUF file"}, {"future.gguf", "version 9"},
-                 {"format.gguf", "odd.weight"},     {".", "directory"},
+                 {"format.gguf", "odd.weight"},     {".", "config.json"},
                  {"nowhere.gguf", "No such file"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         refuse_file(files[i].name, files[i].fragment);

@@ -55,8 +55,8 @@ void weft__sample_toy_ref(int32_t vocab, const weft_sample_params *params, const
 LINES = [
     ("include/weft/formats.def", "\n// MLX affine codes", 'WEFT_FORMAT(TOY8, 120, "toy8", 32, 34)\n'),
     ("src/formats/formats.h", '#include "src/formats/tq1_0.h"', '#include "src/formats/toy8.h"\n'),
-    ("src/kernels/linear/linear_groups.h", "static const struct weft__traits traits_Q4_0",
-     "static const struct weft__traits traits_TOY8 = {false, WEFT__NO_MINIMA, false};\nGROUP(TOY8)\n{\n    (void)j;\n"
+    ("src/kernels/linear/linear_groups.h", "#define TRAITS_Q4_0",
+     "#define TRAITS_TOY8 false, WEFT__NO_MINIMA, false\nGROUP(TOY8)\n{\n    (void)j;\n"
      "    return weft__any_group(weft__bytes32_load(b->q), weft__half(&b->d), 0);\n}\n\n"),
     ("src/kernels/sample/sample.def", "X(sort, ref)", "X(toy, ref)\n"),
 ]
