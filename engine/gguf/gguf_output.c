@@ -117,7 +117,7 @@ void gguf_output_entry(gguf_output *output, const gguf_entry *entry)
     bytes *keys = &output->keys;
     begin_key(output, entry->key.data, entry->key.size_bytes, entry->type);
     float single = (float)entry->value.f64;
-    uint8_t boolean = entry->value.boolean;
+    uint8_t boolean = entry->type == GGUF_BOOL && entry->value.boolean;
     uint32_t type = entry->value.array.type;
     uint64_t count = entry->value.array.count;
     switch (entry->type) { // integers lie with their low bytes first, in 64 bits as in fewer

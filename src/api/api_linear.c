@@ -139,9 +139,10 @@ static bool settle_scale_stride(const weft_linear_desc *desc, const weft_linear_
 {
     if (!args->scales && !args->biases)
         return true;
+    if (!weft__plan_linear_planes(part))
+        return false;
     int64_t row = weft__ceil_div(desc->cols, part->scale_cols);
-    return weft__plan_linear_planes(part) &&
-           weft__api_stride(&args->scale_stride, row, row,
+    return weft__api_stride(&args->scale_stride, row, row,
                             weft__ceil_div(part->rows, part->scale_rows));
 }
 
@@ -195,7 +196,7 @@ static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->scales | (uintptr_t)args->biases,
                                 weft__api_alignment(part->scale_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->bias, sizeof(float)));
-    bool rounded = desc->flags & WEFT_LINEAR_Y_ROUNDED;
+    bool rounded = (desc->flags & WEFT_LINEAR_Y_ROUNDED) && !gated; // a gate's second y is unused
     return weft__api_aligned(plan, (uintptr_t)args->y,
                              rounded ? 64 : weft__api_alignment(desc->y_dtype));
 }

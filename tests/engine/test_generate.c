@@ -182,7 +182,7 @@ static void counts_what_it_runs(void **state)
     engine_model_describe(engine_worker_model(worker), &model);
     engine_session *session = open_session();
     engine_worker_info before = counts(), after;
-    int32_t ids[100] = {0};
+    int32_t ids[101] = {0};
     engine_feed feed = {.session = session, .ids = ids, .count = 100};
     assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
     after = counts();
