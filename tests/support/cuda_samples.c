@@ -110,14 +110,16 @@ static void attention_of_caches(void)
 {
     static const int32_t head_dims[] = {128, 64, 96, 256, 80};
     for (int i = 0; i < 10; i++) {
-        ADD(attention,
-            (weft_attention_desc){.kv = {i < 5 ? WEFT_BF16 : WEFT_F16, 8, head_dims[i % 5], 16},
-                                  .num_q_heads = 32,
-                                  .scale = 1,
-                                  .softcap = i == 2 ? 30 : 0,
-                                  .max_seqs = 4,
-                                  .max_q_tokens = 4,
-                                  .max_kv_len = 8192});
+        ADD(attention, (weft_attention_desc){.kv = {.dtype = i < 5 ? WEFT_BF16 : WEFT_F16,
+                                                    .num_kv_heads = 8,
+                                                    .head_dim = head_dims[i % 5],
+                                                    .page_size = 16},
+                                             .num_q_heads = 32,
+                                             .scale = 1,
+                                             .softcap = i == 2 ? 30 : 0,
+                                             .max_seqs = 4,
+                                             .max_q_tokens = 4,
+                                             .max_kv_len = 8192});
         samples[num_samples - 1].seldom = i > 1;
     }
 }
