@@ -226,6 +226,9 @@ static void *keep_busy(void *opaque)
 static void children_have_threads_of_their_own(void **state)
 {
     (void)state;
+#ifdef WEFT_TEST_EMULATOR
+    skip(); // qemu-user dies when a forked child of several threads starts one
+#endif
     struct weft__cpu_pool *pool = open_pool(3);
     assert_true(all_meet(pool, 3));
     for (int busy = 0; busy < 2; busy++) {
