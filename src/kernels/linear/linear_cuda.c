@@ -165,9 +165,10 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
 static int32_t prepare_steps(const struct launch *launch, const weft_linear_args *args,
                              struct weft__cuda_step *steps)
 {
-    struct weft__linear_pack_args pack = {.weight = args->weight,
+    const weft_linear_part_args *part = &args->parts[0];
+    struct weft__linear_pack_args pack = {.weight = part->weight,
                                           .packed = args->workspace,
-                                          .weight_stride_bytes = args->weight_stride_bytes,
+                                          .weight_stride_bytes = part->weight_stride_bytes,
                                           .rows = (int32_t)launch->rows,
                                           .cols = (int32_t)launch->cols};
     weft__cuda_step(&steps[0], PACK, (uint32_t)((launch->rows + 15) / 16),
@@ -191,20 +192,21 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
 {
     const struct launch *launch = opaque_launch;
     const weft_linear_args *args = opaque_args;
+    const weft_linear_part_args *part = &args->parts[0]; // the one that api has settled
     const bool plain = launch->matter.block_elems == 1;
     int32_t count = plain ? 0 : prepare_steps(launch, args, steps), which = 0;
     while (which + 1 < launch->num_shapes && args->batch > launch->shapes[which].columns)
         which++;
     int32_t kernel = launch->first_kernel + which;
-    if (plain && ((uintptr_t)args->weight | (uintptr_t)args->weight_stride_bytes) % 16 != 0)
+    if (plain && ((uintptr_t)part->weight | (uintptr_t)part->weight_stride_bytes) % 16 != 0)
         which = 0, kernel = launch->unaligned;
     const struct weft__linear_shape *shape = &launch->shapes[which];
     struct weft__linear_device_args device = {
-        .part[0] = {.weight = plain ? args->weight : args->workspace,
-                    .bias = args->bias,
-                    .y = args->y,
-                    .y_stride = args->y_stride,
-                    .weight_stride_bytes = args->weight_stride_bytes,
+        .part[0] = {.weight = plain ? part->weight : args->workspace,
+                    .bias = part->bias,
+                    .y = part->y,
+                    .y_stride = part->y_stride,
+                    .weight_stride_bytes = part->weight_stride_bytes,
                     .rows = (int32_t)launch->rows},
         .x = plain || launch->matter.exact ? (const void *)args->x
                                            : (char *)args->workspace + launch->rounded_offset,
