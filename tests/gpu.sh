@@ -125,7 +125,7 @@ run)
     bin=$folder/bin
     shift 2
     export LD_LIBRARY_PATH="$folder/lib:${LD_LIBRARY_PATH:-}"
-    export OUT=${OUT:-$PWD/gpu-results} WEFT_CACHE_DIR=${WEFT_CACHE_DIR:-/tmp/weft-kernels}
+    export OUT=${OUT:-$PWD/gpu-results} WEFT_CACHE_DIR=${WEFT_CACHE_DIR:-$PWD/weft-kernels}
     mkdir -p "$OUT"
     chmod +x "$bin"/* 2>/dev/null
     find_nvrtc
