@@ -65,7 +65,9 @@ enum {
     "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  -c, --ctx C         longest text in tokens; default the model's own, at most 4096\n"        \
     "  --chunk N           most tokens in one pass over the weights; default 512\n"                \
-    "  --kv-dtype D        format of the KV cache: f16, bf16 or f32\n"                             \
+    "  --kv-dtype K[/V]    format of the KV cache, keys and values alike or each its own: f16, \n" \
+    "                      bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0,\n"   \
+    "                      iq4_nl\n"                                                               \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"
 
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: MIT
 // weft info: what this program can use on this machine.
+#define _POSIX_C_SOURCE 200809L
+#include <unistd.h>
+
 #include "cli/cli.h"
 
 static const char help[] =
-    "usage: weft info [--kernels] [--json]\n"
+    "usage: weft info [--kernels] [--device D] [--json]\n"
+    "       weft info --kernels MODEL | --shape NAME [--format F] [--device D] [--json]\n"
     "\n"
     "Version, instruction set, threads, GPUs, and what is missing for more.\n"
     "\n"
     "  --kernels           every kernel: operation, name, instruction set, whether it runs here;\n"
-    "                      the names are what --variant takes in weft bench and weft-check\n"
+    "                      the names are what --variant takes in weft bench and weft-check. With "
+    "a\n"
+    "                      model: what a GPU compiled to run it, with registers, shared memory "
+    "and\n"
+    "                      spills (WEFT_CUDA_DUMP=FOLDER writes their machine code there)\n"
+    "  --device D          cpu (default), cuda or cuda:N\n"
+    "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
+    "  --format F          format of a shape's matrices; default q4_0\n"
     "  --json              one JSON object (per kernel, with --kernels)\n";
 
-enum { OPT_KERNELS = 1, OPT_JSON };
+enum { OPT_KERNELS = 1, OPT_JSON, OPT_SHAPE, OPT_FORMAT };
 
 static void print_kernels(const weft_context *context, bool json)
 {
@@ -25,6 +36,49 @@ static void print_kernels(const weft_context *context, bool json)
         else
             printf("%-11s %-40s %-11s %-5s %s\n", kernel.op, kernel.name, kernel.isa,
                    kernel.backend, kernel.usable ? "" : "not on this machine");
+}
+
+static int print_instances(const cli_command *self, weft_context *context, bool json)
+{
+    weft_instance_info kernel = {.size = sizeof kernel};
+    for (int32_t n = 0; weft_instance_at(context, n, &kernel); n++) {
+        if (kernel.failure)
+            return cli_failed(self, "%s", kernel.failure);
+        if (n == 0 && !json)
+            puts("registers  shared  spills  threads  from      instance");
+        if (!json)
+            printf("%9d  %6d  %6d  %7d  %-8s  %s\n", kernel.registers, kernel.shared_bytes,
+                   kernel.spill_bytes, kernel.max_threads, kernel.from_disk ? "cache" : "compiler",
+                   kernel.name);
+        else
+            printf("{\"instance\":\"%s\",\"registers\":%d,\"shared_bytes\":%d,"
+                   "\"spill_bytes\":%d,\"max_threads\":%d,\"from_disk\":%s}\n",
+                   kernel.name, kernel.registers, kernel.shared_bytes, kernel.spill_bytes,
+                   kernel.max_threads, kernel.from_disk ? "true" : "false");
+    }
+    return CLI_DONE;
+}
+
+static void show_progress(void *user, int32_t done, int32_t count)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rweft info: %d of %d kernels%s", done, count, done < count ? "" : "\n");
+    (void)user;
+}
+
+// What a model's worker had compiled, or why there is none.
+static int print_model_kernels(const cli_command *self, engine_model *model,
+                               const engine_options *options, bool json, engine_error *err)
+{
+    engine_worker *worker = model ? engine_worker_open(model, options, err) : NULL;
+    if (!worker)
+        return cli_failed(self, "%s", err->text);
+    weft_context *context = engine_worker_context(worker);
+    int status = weft_prewarm(context, show_progress, NULL) == WEFT_OK
+                     ? print_instances(self, context, json)
+                     : cli_failed(self, "%s", weft_error_text(context));
+    engine_worker_close(worker);
+    return status;
 }
 
 // Why there is no GPU to use; NULL if there is one.
@@ -58,20 +112,47 @@ static int info_main(const cli_command *self, int argc, char **argv)
 {
     static const struct option options[] = {{"kernels", no_argument, NULL, OPT_KERNELS},
                                             {"json", no_argument, NULL, OPT_JSON},
+                                            {"device", required_argument, NULL, CLI_OPT_DEVICE},
+                                            {"shape", required_argument, NULL, OPT_SHAPE},
+                                            {"format", required_argument, NULL, OPT_FORMAT},
                                             {"help", no_argument, NULL, CLI_OPT_HELP},
                                             {0}};
     bool kernels = false, json = false;
+    engine_options engine = {.context_tokens = 512};
+    engine_error err = {{0}};
+    const char *shape = NULL;
+    weft_dtype format = WEFT_Q4_0;
     int option, status;
     while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
         switch (option) {
         case CLI_OPTIONS_BAD: return status;
         case OPT_KERNELS: kernels = true; break;
         case OPT_JSON: json = true; break;
+        case OPT_SHAPE: shape = optarg; break;
+        case OPT_FORMAT:
+            if (!cli_dtype(self, "--format", optarg, &format))
+                return CLI_USAGE;
+            break;
+        default:
+            if (!cli_model_option(self, option, optarg, &engine))
+                return CLI_USAGE;
         }
-    if (optind < argc)
+    bool file = kernels && !shape && optind == argc - 1;
+    if (optind < argc && !file)
         return cli_bad_usage(self, "unexpected argument '%s'", argv[optind]);
+    if (shape && !kernels)
+        return cli_bad_usage(self, "--shape goes with --kernels");
+    if (file || shape) {
+        engine_model *model = file ? engine_model_open(argv[optind], &err)
+                                   : engine_model_synthesise(shape, format, &engine, &err);
+        status = print_model_kernels(self, model, &engine, json, &err);
+        engine_model_close(model);
+        return status;
+    }
     weft_context *context;
-    if (weft_context_create(NULL, &context) != WEFT_OK)
+    const weft_context_desc desc = {
+        .size = sizeof desc, .device = engine.device, .device_index = engine.device_index};
+    if (weft_context_create(&desc, &context) != WEFT_OK)
         return cli_failed(self, "%s", weft_error_text(NULL));
     status = CLI_DONE;
     if (kernels)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,34 @@ static bool parse_device(const cli_command *self, const char *value, engine_opti
     return false;
 }
 
+static bool parse_cache_format(const cli_command *self, const char *value, weft_dtype *dtype)
+{
+    if (!cli_dtype(self, "--kv-dtype", value, dtype))
+        return false;
+    const weft_kv_layout layout = {
+        .dtype = *dtype, .num_kv_heads = 1, .head_dim = 32, .page_size = 1};
+    if (weft_kv_page_bytes(&layout) > 0)
+        return true;
+    cli_bad_usage(self,
+                  "--kv-dtype must be f16, bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, "
+                  "q4_1, q4_0 or iq4_nl, or two of them as K/V, not '%s'",
+                  value);
+    return false;
+}
+
+// "K" or "K/V": one format for both, or one for keys and one for values.
+static bool parse_kv_dtype(const cli_command *self, const char *value, engine_options *options)
+{
+    char keys[32];
+    const char *slash = strchr(value, '/');
+    options->v_dtype = WEFT_DTYPE_NONE;
+    if (!slash)
+        return parse_cache_format(self, value, &options->kv_dtype);
+    snprintf(keys, sizeof keys, "%.*s", (int)(slash - value), value);
+    return parse_cache_format(self, keys, &options->kv_dtype) &&
+           parse_cache_format(self, slash + 1, &options->v_dtype);
+}
+
 bool cli_model_option(const cli_command *self, int option, const char *value,
                       engine_options *options)
 {
@@ -131,13 +160,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_DEVICE: return parse_device(self, value, options);
     case CLI_OPT_CTX: return cli_int32(self, "--ctx", value, 1, 1 << 27, &options->context_tokens);
     case CLI_OPT_CHUNK: return cli_int32(self, "--chunk", value, 1, 65536, &options->chunk_tokens);
-    case CLI_OPT_KV_DTYPE:
-        if (!cli_dtype(self, "--kv-dtype", value, &options->kv_dtype))
-            return false;
-        if (weft_dtype_block_elems(options->kv_dtype) == 1)
-            return true;
-        cli_bad_usage(self, "--kv-dtype must be f16, bf16 or f32, not '%s'", value);
-        return false;
+    case CLI_OPT_KV_DTYPE: return parse_kv_dtype(self, value, options);
     case CLI_OPT_EXACT: options->exact = true; return true;
     default: return false;
     }

@@ -69,8 +69,7 @@ static bool known_mix(const request *wish)
         cli_bad_usage(wish->self, "--format: no format or mix is called '%s', did you mean %s?",
                       wish->options.mix, nearest);
     else
-        cli_bad_usage(wish->self, "--format: no format or mix is called '%s'; see --help",
-                      wish->options.mix);
+        cli_bad_usage(wish->self, "--format: no format or mix is called '%s'", wish->options.mix);
     return false;
 }
 

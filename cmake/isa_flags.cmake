@@ -10,17 +10,34 @@ set(WEFT_ISA_avx512bf16 ${WEFT_ISA_avx512vnni} -mavx512bf16)
 set(WEFT_ISA_neon "")
 set(WEFT_ISA_neondot -march=armv8.2-a+dotprod)
 
-set(WEFT_ISAS_X86 avx2 avx512 avx512vnni avx512bf16)
-set(WEFT_ISAS_ARM neon neondot)
+# The levels themselves are listed in WEFT__ISA_MAP.
+set(WEFT_ISA_MAP ${CMAKE_CURRENT_LIST_DIR}/../src/kernels/kernel.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${WEFT_ISA_MAP})
+file(READ ${WEFT_ISA_MAP} levels)
+string(REGEX MATCHALL "X\\([a-z0-9]+, (X86|ARM64)\\)" levels "${levels}")
+foreach(level ${levels})
+  string(REGEX MATCH "X\\(([a-z0-9]+), ([A-Z0-9]+)\\)" level "${level}")
+  if(NOT DEFINED WEFT_ISA_${CMAKE_MATCH_1})
+    message(FATAL_ERROR "weft: the level ${CMAKE_MATCH_1} of kernel.h has no flags in isa_flags.cmake")
+  endif()
+  list(APPEND WEFT_ISAS_${CMAKE_MATCH_2} ${CMAKE_MATCH_1})
+endforeach()
+
+option(WEFT_ISA "Kernels of the target's instruction sets; without them the reference kernels serve everything" ON)
+if(NOT WEFT_ISA)
+  add_compile_definitions(WEFT__REFERENCE_ONLY)
+endif()
 
 # Drops the sources of instruction sets that the target architecture does not have.
 function(weft_isa_filter list)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    set(foreign ${WEFT_ISAS_ARM})
+  if(NOT WEFT_ISA)
+    set(foreign ${WEFT_ISAS_X86} ${WEFT_ISAS_ARM64})
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(foreign ${WEFT_ISAS_ARM64})
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set(foreign ${WEFT_ISAS_X86})
   else()
-    set(foreign ${WEFT_ISAS_X86} ${WEFT_ISAS_ARM})
+    set(foreign ${WEFT_ISAS_X86} ${WEFT_ISAS_ARM64})
   endif()
   foreach(isa ${foreign})
     list(FILTER ${list} EXCLUDE REGEX "_${isa}\\.c$")
@@ -28,14 +45,18 @@ function(weft_isa_filter list)
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
-# The unrolled kernels take minutes to compile when every intrinsic carries its checks. Bounds are what
-# weft-check cannot see without a sanitizer, so AddressSanitizer stays; for ThreadSanitizer (kernels are
-# serial, the reference ones tell how tasks are split) and for fuzzing they are compiled plainly.
-set(WEFT_ISA_SANITIZE "")
-if(WEFT_SANITIZE MATCHES "fuzzer|thread")
-  set(WEFT_ISA_SANITIZE -fno-sanitize=all)
+# The unrolled kernels take minutes to compile when every intrinsic carries its checks and every variable its
+# history: debug information stops at lines. Bounds are what weft-check cannot see without a sanitizer, so
+# AddressSanitizer stays, by calls instead of inlined checks; for ThreadSanitizer (kernels are serial, the
+# reference ones tell how tasks are split) they are compiled plainly. Fuzzing does without them (WEFT_ISA).
+set(WEFT_ISA_COMPILE $<$<CONFIG:RelWithDebInfo>:-g1>)
+if(WEFT_SANITIZE MATCHES "thread")
+  list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=all)
 elseif(WEFT_SANITIZE)
-  set(WEFT_ISA_SANITIZE -O1 -fno-sanitize=undefined)
+  list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=undefined)
+  if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    list(APPEND WEFT_ISA_COMPILE --param=asan-instrumentation-with-call-threshold=0)
+  endif()
 endif()
 
 # Gives every source the flags that its suffix asks for.
@@ -45,7 +66,7 @@ function(weft_isa_flags)
       # A condition of its own: if() expands all of its words before it matches.
       set(isa ${CMAKE_MATCH_1})
       if(DEFINED WEFT_ISA_${isa})
-        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${isa}};${WEFT_ISA_SANITIZE}")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${WEFT_ISA_${isa}};${WEFT_ISA_COMPILE}")
       endif()
     endif()
   endforeach()

@@ -98,7 +98,8 @@ struct engine_options {
     int32_t
         chain_tokens; // that engine_generate has the device choose in one submission; 0: 1 on the
                       // CPU, 64 elsewhere
-    weft_dtype kv_dtype; // f32, f16 or bf16; 0: f16
+    weft_dtype kv_dtype; // of cached keys: every format of <weft/kv.h>; 0: f16
+    weft_dtype v_dtype;  // of cached values; 0: kv_dtype
     bool exact;          // activations stay f32 against quantised weights (slower)
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
@@ -205,6 +206,35 @@ typedef struct engine_draw {
 } engine_draw;
 
 bool engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count, engine_error *err);
+
+// Decodes without a word to the host: takes each of `count` sessions `steps` tokens further, beginning with
+// draws[i].token, which is evaluated first; each token that is chosen is evaluated next, but for the last.
+// tokens[steps][count] are those chosen; draws[i].token becomes the last of them, which the timeline does not
+// have yet. The device is given chains of up to engine_options.chain_tokens at a time. The same tokens as
+// engine_eval and engine_sample in turn would give. After a failure the timelines hold what was read until
+// then.
+bool engine_decode(engine_worker *worker, engine_draw *draws, int32_t count, int32_t steps,
+                   int32_t *tokens, engine_error *err);
+
+// Time of one step of decoding a token.
+typedef struct engine_step_time {
+    const char *op; // "embedding", "norm", "linear", "append", "attention", "activation", "sample"
+    const char *plan; // in words
+    int32_t layer;    // -1: before the first; the number of layers: behind the last
+    double us;        // median of the rounds
+    int64_t bytes;    // that it must move at least: weights, cache, rows in and out
+} engine_step_time;
+
+typedef struct engine_profile {
+    double whole_us; // of a token when nothing is between the steps
+    int32_t count;
+    engine_step_time steps[];
+} engine_profile;
+
+// Decodes the token after the session's last again and again, step by step, and says how long each took by
+// the device's clock. The timeline stays as it is, its logits go. The result is the caller's: free(). NULL
+// on failure.
+engine_profile *engine_profile_take(engine_session *session, int32_t rounds, engine_error *err);
 
 // --- generation ---------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ typedef struct bench {
     engine_options options; // threads and device; the rest for whole models
     // Set by bench_begin.
     weft_context *context;
-    char *memory;         // what is rotated over, huge pages where the system gives them
+    char *memory; // what is rotated over, on the device; huge pages where the system gives them
     int64_t memory_bytes; // a whole number of WEFT_PROBE_UNIT_BYTES
     int64_t next_byte;    // where the rotation goes on
     int32_t rows_printed;
@@ -104,6 +104,15 @@ bool bench_fits(const bench *run, double bytes);
 // Makes run->memory `bytes` long, rounded up, all of it touched; false with a message.
 bool bench_reserve(bench *run, int64_t bytes);
 
+// Copies to memory of the device, from there or from the host. False with a message.
+bool bench_put(bench *run, void *to, const void *from, int64_t bytes);
+
+// Memory of the device beside the working set, the caller's: weft_memory_free(). NULL with a message.
+void *bench_allocate(bench *run, size_t bytes);
+
+// The name of the device: "cpu", "cuda".
+const char *bench_device_name(const bench *run);
+
 // Copies of a problem that fit into the memory, one behind the other, each *stride_bytes long.
 int32_t bench_copies(const bench *run, int64_t problem_bytes, int64_t *stride_bytes);
 
@@ -124,10 +133,7 @@ typedef struct bench_time {
 // Median and minimum; sorts the samples.
 bench_time bench_summary(double *us, int32_t runs);
 
-// Calls body and measures each call, once beforehand unmeasured, for about `seconds` and at least three
-// times. False as soon as body is.
 typedef bool bench_body(void *user);
-bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time);
 
 // --- ceilings -----------------------------------------------------------------------------------------
 

@@ -16,15 +16,20 @@ static const char help[] =
     "cache. Many are a prompt.\n"
     "\n"
     "  --dtype D           format of queries and results: f32\n"
-    "  --kv-dtype D,...    format of keys and values: f32, f16 (default), bf16\n"
+    "  --kv-dtype D,...    format of keys and values: f16 (default), bf16, f32, int8, fp8_e4m3,\n"
+    "                      fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl\n"
     "  --batch B,...       sequences (default 1)\n"
     "  --q-len S,...       queries of a sequence (default 1)\n"
     "  --kv-len L,...      keys of a sequence, its queries' own included (default 4096)\n"
+    "  --q-lens S,... --kv-lens L,...  one batch of sequences of these lengths instead\n"
     "  --heads H,...       query heads (default 32)\n"
     "  --kv-heads G        KV heads, a divisor of H (default 8)\n"
     "  --head-dim D        elements of a head (default 128)\n"
     "  --page-size P       keys per page (default 64)\n"
-    "  --mask M            causal (default), full or window:W (causal, the last W keys)\n"
+    "  --mask M            causal (default), full, tree (a chain of draft tokens) or window:W\n"
+    "                      (causal, the last W keys)\n"
+    "  --sinks             a learned sink per head\n"
+    "  --alibi             linear biases per head\n"
     "  --splits N,...      chunks that a sequence is split in; auto (default)\n" BENCH_COLD_HELP
         BENCH_HELP "\n"
     "Bytes are those of the keys and values that some query sees, read once, and of queries and\n"
@@ -62,8 +67,10 @@ typedef struct request {
     weft_dtype dtype;
     bench_formats kv_dtypes;
     bench_list batches, q_lens, kv_lens, heads, splits;
+    bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
     int32_t kv_heads, head_dim, page_size, window;
     weft_mask mask;
+    bool sinks, alibi;
 } request;
 
 // One row of the result.
@@ -75,7 +82,9 @@ typedef struct problem {
     weft_plan *plan;
     weft_attention_args args;
     float *q, *out;
-    int32_t *numbers; // cu_q_lens, kv_lens, page_table
+    int32_t *numbers; // cu_q_lens, kv_lens, page_table, tree_parents
+    float *per_head;  // sinks, slopes
+    int32_t queries;  // of all sequences
     void *workspace;
 } problem;
 
@@ -84,16 +93,14 @@ static bool take_mask(void *to, const char *text)
     request *wish = to;
     const cli_command *self = wish->run.self;
     wish->window = 0;
-    wish->mask = strcmp(text, "full") == 0 ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
-    if (strcmp(text, "full") == 0 || strcmp(text, "causal") == 0)
+    wish->mask = strcmp(text, "full") == 0   ? WEFT_MASK_FULL
+                 : strcmp(text, "tree") == 0 ? WEFT_MASK_TREE
+                                             : WEFT_MASK_CAUSAL;
+    if (wish->mask != WEFT_MASK_CAUSAL || strcmp(text, "causal") == 0)
         return true;
     if (strncmp(text, "window:", 7) == 0)
         return cli_int32(self, "--mask window", text + 7, 1, INT32_MAX, &wish->window);
-    if (strcmp(text, "tree") == 0)
-        cli_bad_usage(self, "--mask tree is not available in this version: use causal, full or "
-                            "window:W");
-    else
-        cli_bad_usage(self, "--mask must be causal, full or window:W, not '%s'", text);
+    cli_bad_usage(self, "--mask must be causal, full, tree or window:W, not '%s'", text);
     return false;
 }
 
@@ -115,6 +122,10 @@ static const bench_option options[] = {
     {"kv-heads", BENCH_INT, .offset = offsetof(request, kv_heads), .low = 1, .high = 4096},
     {"head-dim", BENCH_INT, .offset = offsetof(request, head_dim), .low = 1, .high = 4096},
     {"page-size", BENCH_INT, .offset = offsetof(request, page_size), .low = 1, .high = 65536},
+    {"q-lens", BENCH_LIST, .offset = offsetof(request, ragged_q_lens), .low = 1, .high = 1 << 20},
+    {"kv-lens", BENCH_LIST, .offset = offsetof(request, ragged_kv_lens), .low = 1, .high = 1 << 24},
+    {"sinks", BENCH_FLAG, .offset = offsetof(request, sinks)},
+    {"alibi", BENCH_FLAG, .offset = offsetof(request, alibi)},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
     {"splits", .kind = BENCH_OTHER, .take = take_splits},
     {0},
@@ -123,7 +134,10 @@ static const bench_option options[] = {
 static const char *mask_name(const request *wish, char text[32])
 {
     snprintf(text, 32, "window:%d", wish->window);
-    return wish->window ? text : wish->mask == WEFT_MASK_FULL ? "full" : "causal";
+    return wish->window                   ? text
+           : wish->mask == WEFT_MASK_FULL ? "full"
+           : wish->mask == WEFT_MASK_TREE ? "tree"
+                                          : "causal";
 }
 
 static double smaller(double a, double b)
@@ -131,26 +145,51 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-// Keys that some query of a sequence sees, and the pairs of query and key.
-static double seen_keys(const problem *p)
+static int32_t q_len_of(const problem *p, int32_t s)
 {
-    double window = p->wish->window ? (double)p->wish->window + p->q_len - 1 : p->kv_len;
-    return smaller(p->kv_len, window);
+    const bench_list *list = &p->wish->ragged_q_lens;
+    return list->count ? list->values[s] : p->q_len;
 }
 
-static double seen_pairs(const problem *p)
+static int32_t kv_len_of(const problem *p, int32_t s)
+{
+    const bench_list *list = &p->wish->ragged_kv_lens;
+    return list->count ? list->values[s] : p->kv_len;
+}
+
+// Keys that some query of a sequence sees, and the pairs of query and key; of all sequences.
+static double seen_keys(const problem *p)
+{
+    double keys = 0;
+    for (int32_t s = 0; s < p->batch; s++) {
+        double window = p->wish->window ? (double)p->wish->window + q_len_of(p, s) - 1 : 1e18;
+        keys += smaller(kv_len_of(p, s), window);
+    }
+    return keys;
+}
+
+static double pairs_of(const problem *p, int32_t s)
 {
     double pairs = 0;
-    for (int32_t i = 0; i < p->q_len; i++) {
-        double keys = p->wish->mask == WEFT_MASK_FULL ? p->kv_len : p->kv_len - p->q_len + i + 1;
+    int32_t q_len = q_len_of(p, s), kv_len = kv_len_of(p, s);
+    for (int32_t i = 0; i < q_len; i++) {
+        double keys = p->wish->mask == WEFT_MASK_FULL ? kv_len : kv_len - q_len + i + 1;
         pairs += p->wish->window ? smaller(keys, p->wish->window) : keys;
     }
     return pairs;
 }
 
-static int64_t elem_bytes(weft_dtype dtype)
+static double seen_pairs(const problem *p)
 {
-    return weft_dtype_row_bytes(dtype, weft_dtype_block_elems(dtype));
+    double pairs = 0;
+    for (int32_t s = 0; s < p->batch; s++)
+        pairs += pairs_of(p, s);
+    return pairs;
+}
+
+static double elem_bytes(weft_dtype dtype)
+{
+    return (double)weft_dtype_block_bytes(dtype) / weft_dtype_block_elems(dtype);
 }
 
 // Values in [-1, 1) over the whole memory: pages differ, which is all that matters.
@@ -162,19 +201,21 @@ static bool fill_cache(problem *p)
     uint32_t state = 3;
     for (int32_t i = 0; i < PATTERN; i++)
         values[i] = bench_value(&state);
-    int64_t pattern_bytes = PATTERN * elem_bytes(p->kv_dtype);
+    int64_t pattern_bytes = weft_dtype_row_bytes(p->kv_dtype, PATTERN);
     char *pattern = malloc((size_t)pattern_bytes);
     if (!pattern || weft_quantize_row(p->kv_dtype, values, PATTERN, pattern) != WEFT_OK) {
         free(pattern);
         cli_failed(run->self, "no cache can be filled with %s", weft_dtype_name(p->kv_dtype));
         return false;
     }
-    for (int64_t at = 0; at < run->memory_bytes; at += pattern_bytes) {
+    bool fine = true;
+    for (int64_t at = 0; fine && at < run->memory_bytes; at += pattern_bytes) {
         int64_t left = run->memory_bytes - at;
-        memcpy(run->memory + at, pattern, (size_t)(left < pattern_bytes ? left : pattern_bytes));
+        fine =
+            bench_put(run, run->memory + at, pattern, left < pattern_bytes ? left : pattern_bytes);
     }
     free(pattern);
-    return true;
+    return fine;
 }
 
 // The page of every key, in an order that a long-running server would have.
@@ -195,26 +236,45 @@ static bool set_queries(problem *p)
 {
     const request *wish = p->wish;
     uint32_t state = 5;
-    size_t elems = (size_t)p->batch * (size_t)p->q_len * (size_t)p->heads * (size_t)wish->head_dim;
+    size_t elems = (size_t)p->queries * (size_t)p->heads * (size_t)wish->head_dim;
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
-    if (!bench_fits(&wish->run, 2.0 * (double)elems * sizeof(float)))
+    bench *run = &p->wish->run;
+    if (!bench_fits(run, 2.0 * (double)elems * sizeof(float)))
         return false;
-    p->q = malloc(elems * sizeof *p->q);
-    p->out = malloc(elems * sizeof *p->out);
-    p->workspace = aligned_alloc(64, (workspace_bytes + 64) / 64 * 64);
-    p->numbers = malloc(((size_t)p->batch * 2 + 1 + (size_t)p->pages) * sizeof *p->numbers);
-    if (!p->q || !p->out || !p->workspace || !p->numbers) {
-        cli_failed(wish->run.self, "no memory for the queries: measure a smaller --batch");
+    size_t tables = (size_t)p->batch * 2 + 1 + (size_t)p->pages;
+    size_t numbers = tables + (size_t)p->queries;
+    p->q = bench_allocate(run, elems * sizeof *p->q);
+    p->out = bench_allocate(run, elems * sizeof *p->out);
+    p->workspace = bench_allocate(run, workspace_bytes + 64);
+    p->numbers = bench_allocate(run, numbers * sizeof *p->numbers);
+    p->per_head = bench_allocate(run, (size_t)p->heads * sizeof *p->per_head);
+    float *q = malloc(elems * sizeof *q);
+    int32_t *lens = malloc(numbers * sizeof *lens);
+    bool fine = p->q && p->out && p->workspace && p->numbers && p->per_head && q && lens;
+    if (!q || !lens)
+        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
+    if (!fine) {
+        free(q);
+        free(lens);
         return false;
     }
-    int32_t *cu_q_lens = p->numbers, *kv_lens = cu_q_lens + p->batch + 1;
-    for (int32_t s = 0; s <= p->batch; s++)
-        cu_q_lens[s] = s * p->q_len;
-    for (int32_t s = 0; s < p->batch; s++)
-        kv_lens[s] = p->kv_len;
+    int32_t *cu_q_lens = lens, *kv_lens = cu_q_lens + p->batch + 1;
+    cu_q_lens[0] = 0;
+    for (int32_t s = 0; s < p->batch; s++) {
+        cu_q_lens[s + 1] = cu_q_lens[s] + q_len_of(p, s);
+        kv_lens[s] = kv_len_of(p, s);
+        for (int32_t i = 0; i < q_len_of(p, s); i++) // a chain: the costliest tree
+            lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
+    }
     shuffle(kv_lens + p->batch, p->pages);
     for (size_t i = 0; i < elems; i++)
-        p->q[i] = bench_value(&state);
+        q[i] = bench_value(&state);
+    fine = bench_put(run, p->q, q, (int64_t)(elems * sizeof *q)) &&
+           bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
+           bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens));
+    free(q);
+    free(lens);
+    cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
     p->args = (weft_attention_args){.size = sizeof p->args,
                                     .num_seqs = p->batch,
                                     .q = p->q,
@@ -224,9 +284,13 @@ static bool set_queries(problem *p)
                                     .kv_lens = kv_lens,
                                     .page_table = kv_lens + p->batch,
                                     .page_table_stride = p->pages / p->batch,
+                                    .sinks = wish->sinks ? p->per_head : NULL,
+                                    .alibi_slopes = wish->alibi ? p->per_head : NULL,
+                                    .tree_parents =
+                                        wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
                                     .workspace = p->workspace,
                                     .workspace_bytes = workspace_bytes};
-    return true;
+    return fine;
 }
 
 static bool run_once(void *user)
@@ -244,19 +308,18 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     request *wish = p->wish;
     char mask[32];
     bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
-    double queries = 2.0 * p->batch * p->q_len * p->heads * wish->head_dim * sizeof(float);
-    double cache = 2.0 * p->batch * seen_keys(p) * wish->kv_heads * wish->head_dim *
-                   (double)elem_bytes(p->kv_dtype);
-    double flops = 4.0 * p->batch * seen_pairs(p) * p->heads * wish->head_dim;
+    double queries = 2.0 * p->queries * p->heads * wish->head_dim * sizeof(float);
+    double cache = 2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * elem_bytes(p->kv_dtype);
+    double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
         "s:i, s:I}",
-        "op", "attention", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
-        weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype), "kv_dtype",
-        weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len", p->kv_len,
-        "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim, "page_size",
-        wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot,
-        "threads", weft_context_threads(wish->run.context), "working_set_bytes",
+        "op", "attention", "device", bench_device_name(&wish->run), "isa", kernel.isa, "variant",
+        kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
+        "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
+        p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
+        "page_size", wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
+        !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, cache + queries, flops, roof->gbps, roof->fma_gflops);
@@ -282,7 +345,9 @@ static bool make_plan(problem *p)
                                 .mask = wish->mask,
                                 .window = wish->window,
                                 .max_seqs = p->batch,
-                                .max_q_tokens = p->batch * p->q_len,
+                                .max_q_tokens = p->queries,
+                                .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
+                                         (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
                                 .max_kv_len = p->kv_len,
                                 .num_splits = p->splits,
                                 .variant = wish->run.variant};
@@ -298,7 +363,7 @@ static bool measure(problem *p)
     weft_kv_layout layout = kv_layout(p);
     int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
     if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
-        (int64_t)p->batch * p->q_len > INT32_MAX) {
+        p->queries == INT32_MAX) {
         cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
         return false;
     }
@@ -337,15 +402,54 @@ static bool measure_all(request *wish)
         p.q_len = take(&at, &wish->q_lens);
         p.batch = take(&at, &wish->batches);
         p.kv_dtype = wish->kv_dtypes.values[at];
+        int64_t queries = 0;
+        for (int32_t s = 0; s < p.batch; s++)
+            queries += q_len_of(&p, s);
+        p.queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
         fine = measure(&p);
         weft_plan_destroy(p.plan);
-        free(p.q);
-        free(p.out);
-        free(p.numbers);
-        free(p.workspace);
+        weft_memory_free(wish->run.context, p.q);
+        weft_memory_free(wish->run.context, p.out);
+        weft_memory_free(wish->run.context, p.numbers);
+        weft_memory_free(wish->run.context, p.per_head);
+        weft_memory_free(wish->run.context, p.workspace);
     }
     bench_end(&wish->run);
     return fine;
+}
+
+static int32_t largest(const bench_list *list)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < list->count; i++)
+        most = list->values[i] > most ? list->values[i] : most;
+    return most;
+}
+
+// Lists of a ragged batch are one row: as many sequences as they are long.
+static bool settle_ragged(request *wish)
+{
+    bench_list *q_lens = &wish->ragged_q_lens, *kv_lens = &wish->ragged_kv_lens;
+    if (!q_lens->count && !kv_lens->count)
+        return true;
+    for (int32_t i = 0; i < kv_lens->count && !q_lens->count; i++)
+        q_lens->values[i] = 1;
+    q_lens->count = q_lens->count ? q_lens->count : kv_lens->count;
+    if (q_lens->count != kv_lens->count) {
+        cli_bad_usage(wish->run.self, "--q-lens and --kv-lens must be as many: one of each for "
+                                      "every sequence of the batch");
+        return false;
+    }
+    for (int32_t i = 0; i < kv_lens->count; i++)
+        if (wish->mask != WEFT_MASK_FULL && kv_lens->values[i] < q_lens->values[i]) {
+            cli_bad_usage(wish->run.self, "--kv-lens: a sequence has %d keys for its %d queries",
+                          kv_lens->values[i], q_lens->values[i]);
+            return false;
+        }
+    wish->batches = (bench_list){{kv_lens->count}, 1};
+    wish->q_lens = (bench_list){{largest(q_lens)}, 1};
+    wish->kv_lens = (bench_list){{largest(kv_lens)}, 1};
+    return true;
 }
 
 static int attention_main(const cli_command *self, int argc, char **argv)
@@ -364,6 +468,8 @@ static int attention_main(const cli_command *self, int argc, char **argv)
     int status = bench_parse(&wish.run, options, argc, argv);
     if (status >= 0)
         return status;
+    if (!settle_ragged(&wish))
+        return CLI_USAGE;
     return measure_all(&wish) ? CLI_DONE : CLI_FAILED;
 }
 

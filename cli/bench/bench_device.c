@@ -45,10 +45,11 @@ static bool measure(bench *run, const weft_kernel_info *kernel)
     if (!bench_probe(run, kind, kernel->name, run->seconds, &time, &amount))
         return false;
     bool reads = kind == WEFT_PROBE_READ;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:I}", "op", "device", "device",
-                            "cpu", "what", what[kind], "isa", kernel->isa, "variant", kernel->name,
-                            "threads", weft_context_threads(run->context), "cold", !run->hot,
-                            "working_set_bytes", (json_int_t)(reads ? run->memory_bytes : 0));
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:I}", "op", "device", "device",
+                  bench_device_name(run), "what", what[kind], "isa", kernel->isa, "variant",
+                  kernel->name, "threads", weft_context_threads(run->context), "cold", !run->hot,
+                  "working_set_bytes", (json_int_t)(reads ? run->memory_bytes : 0));
     if (row) {
         bench_add_figures(row, &time, reads ? amount : 0, reads ? 0 : amount, 0, 0);
         json_object_set_new(row, reads ? "gbps_best" : "gflops_best",

@@ -67,6 +67,7 @@ static const bench_option options[] = {
 typedef struct problem {
     request *wish;
     weft_dtype format;
+    const char *weights; // as a file has them
     int32_t batch, copies;
     int64_t weight_bytes, stride_bytes;
     weft_plan *plan;
@@ -94,59 +95,78 @@ static bool set_activations(problem *p)
     size_t y_elems = (size_t)p->batch * (size_t)p->wish->rows;
     if (!bench_fits(&p->wish->run, ((double)x_elems + (double)y_elems) * sizeof(float)))
         return false;
-    float *x = malloc(x_elems * sizeof *x), *y = malloc(y_elems * sizeof *y);
+    bench *run = &p->wish->run;
+    float *values = malloc(x_elems * sizeof *values);
+    float *x = bench_allocate(run, x_elems * sizeof *x);
+    float *y = bench_allocate(run, y_elems * sizeof *y);
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
-    void *workspace = aligned_alloc(64, (workspace_bytes + 64) / 64 * 64);
+    void *workspace = bench_allocate(run, workspace_bytes + 64);
     p->args = (weft_linear_args){.size = sizeof p->args,
                                  .batch = p->batch,
                                  .x = x,
                                  .y = y,
                                  .workspace = workspace,
                                  .workspace_bytes = workspace_bytes};
-    if (!x || !y || !workspace) {
-        cli_failed(p->wish->run.self, "no memory for %d rows of activations", p->batch);
-        return false;
-    }
-    for (size_t i = 0; i < x_elems; i++)
-        x[i] = bench_value(&state);
-    return true;
+    for (size_t i = 0; values && i < x_elems; i++)
+        values[i] = bench_value(&state);
+    bool fine =
+        values && x && y && workspace && bench_put(run, x, values, (int64_t)(x_elems * sizeof *x));
+    if (!values)
+        cli_failed(run->self, "no memory for %d rows of activations", p->batch);
+    free(values);
+    return fine;
 }
 
-// Some rows of real values, repeated over all copies of W.
-static bool fill_weights(request *wish, weft_dtype format, int64_t copies, int64_t stride_bytes)
+// W on the host: some rows of real values, repeated.
+static char *make_weights(const request *wish, weft_dtype format)
 {
     enum { DISTINCT = 16 };
-    int64_t row_bytes = weft_dtype_row_bytes(format, wish->cols), used = 0;
+    int64_t row_bytes = weft_dtype_row_bytes(format, wish->cols);
+    int64_t bytes = wish->rows * row_bytes, used = 0;
     int32_t distinct = wish->rows < DISTINCT ? wish->rows : DISTINCT;
     uint32_t state = 7;
+    if (!bench_fits(&wish->run, (double)bytes + (double)wish->cols * sizeof(float)))
+        return NULL;
     float *values = malloc((size_t)wish->cols * sizeof *values);
-    if (!values) {
-        cli_failed(wish->run.self, "no memory for a row of weights");
-        return false;
+    char *weights = malloc((size_t)bytes);
+    if (!values || !weights) {
+        free(values);
+        free(weights);
+        cli_failed(wish->run.self, "no memory for %lld bytes of weights", (long long)bytes);
+        return NULL;
     }
-    bench_progress(&wish->run, "writing weights");
-    char *first = wish->run.memory;
-    for (int32_t row = 0; row < distinct; row++) {
+    for (int32_t row = 0; row < distinct; row++, used += row_bytes) {
         for (int32_t col = 0; col < wish->cols; col++)
             values[col] = bench_value(&state);
-        weft_quantize_row(format, values, wish->cols, first + row * row_bytes);
+        weft_quantize_row(format, values, wish->cols, weights + used);
     }
     free(values);
-    int64_t weight_bytes = wish->rows * row_bytes;
-    for (used = distinct * row_bytes; used < weight_bytes;) {
-        int64_t part = used < weight_bytes - used ? used : weight_bytes - used;
-        memcpy(first + used, first, (size_t)part);
+    while (used < bytes) {
+        int64_t part = used < bytes - used ? used : bytes - used;
+        memcpy(weights + used, weights, (size_t)part);
         used += part;
     }
-    for (int64_t copy = 1; copy < copies; copy++)
-        memcpy(first + copy * stride_bytes, first, (size_t)weight_bytes);
-    return true;
+    return weights;
+}
+
+// All copies of W, packed as the plan's device reads them.
+static bool fill_weights(problem *p)
+{
+    request *wish = p->wish;
+    const weft_linear_pack_args pack = {
+        .size = sizeof pack, .weight = p->weights, .packed = wish->run.memory};
+    bench_progress(&wish->run, "writing weights");
+    bool fine = weft_linear_pack(p->plan, &pack) == WEFT_OK || bench_error(&wish->run);
+    for (int64_t copy = 1; fine && copy < p->copies; copy++)
+        fine = bench_put(&wish->run, (char *)wish->run.memory + copy * p->stride_bytes,
+                         wish->run.memory, p->weight_bytes);
+    return fine;
 }
 
 static bool run_once(void *user)
 {
     problem *p = user;
-    p->args.weight =
+    p->args.packed =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
     return weft_linear_run(p->plan, &p->args) == WEFT_OK;
 }
@@ -164,13 +184,13 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
     double activations = (double)p->batch * ((double)wish->rows + wish->cols) * sizeof(float);
     double flops = 2.0 * p->batch * wish->rows * wish->cols;
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}", "op",
-                  "linear", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
-                  weft_plan_describe(p->plan), "format", weft_dtype_name(p->format), "rows",
-                  wish->rows, "cols", wish->cols, "batch", p->batch, "exact", wish->exact, "cold",
-                  !wish->run.hot, "threads", weft_context_threads(wish->run.context),
-                  "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}",
+                            "op", "linear", "device", bench_device_name(&wish->run), "isa",
+                            kernel.isa, "variant", kernel.name, "plan", weft_plan_describe(p->plan),
+                            "format", weft_dtype_name(p->format), "rows", wish->rows, "cols",
+                            wish->cols, "batch", p->batch, "exact", wish->exact, "cold",
+                            !wish->run.hot, "threads", weft_context_threads(wish->run.context),
+                            "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
                           uses_dots(&kernel, p->format) ? roof->dot_gflops : roof->fma_gflops);
@@ -191,7 +211,11 @@ static bool measure_batch(problem *p)
     bench_roof roof;
     if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
         return bench_error(&wish->run);
-    return set_activations(p) &&
+    p->weight_bytes = (int64_t)weft_linear_packed_bytes(p->plan, 0);
+    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes)))
+        return false;
+    p->copies = bench_copies(&wish->run, p->weight_bytes, &p->stride_bytes);
+    return fill_weights(p) && set_activations(p) &&
            bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
                                &roof) &&
            print_row(p, &time, &roof);
@@ -199,25 +223,18 @@ static bool measure_batch(problem *p)
 
 static bool measure_format(request *wish, weft_dtype format)
 {
-    int64_t row_bytes = weft_dtype_row_bytes(format, wish->cols), stride_bytes;
-    int64_t weight_bytes = wish->rows * row_bytes;
-    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, weight_bytes)))
-        return false;
-    int32_t copies = bench_copies(&wish->run, weight_bytes, &stride_bytes);
-    bool fine = fill_weights(wish, format, copies, stride_bytes);
+    char *weights = make_weights(wish, format);
+    bool fine = weights != NULL;
     for (int32_t i = 0; fine && i < wish->batches.count; i++) {
-        problem p = {.wish = wish,
-                     .format = format,
-                     .batch = wish->batches.values[i],
-                     .copies = copies,
-                     .weight_bytes = weight_bytes,
-                     .stride_bytes = stride_bytes};
+        problem p = {
+            .wish = wish, .weights = weights, .format = format, .batch = wish->batches.values[i]};
         fine = measure_batch(&p);
         weft_plan_destroy(p.plan);
-        free((void *)p.args.x);
-        free(p.args.y);
-        free(p.args.workspace);
+        weft_memory_free(wish->run.context, (void *)p.args.x);
+        weft_memory_free(wish->run.context, p.args.y);
+        weft_memory_free(wish->run.context, p.args.workspace);
     }
+    free(weights);
     return fine;
 }
 

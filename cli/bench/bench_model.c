@@ -173,7 +173,13 @@ static bool feed(race *r, int32_t count)
     for (int32_t s = 0; s < r->wish->batch; s++)
         r->feeds[s] = (engine_feed){
             .session = r->sessions[s], .ids = r->ids + s * r->wish->prompt, .count = count};
-    return engine_eval(r->worker, r->feeds, r->wish->batch, NULL, NULL, &r->err) || failed(r);
+    if (!engine_eval(r->worker, r->feeds, r->wish->batch, NULL, NULL, &r->err))
+        return failed(r);
+    weft_context *context = engine_worker_context(r->worker);
+    if (weft_stream_synchronize(context, NULL) == WEFT_OK)
+        return true;
+    cli_failed(r->wish->run.self, "%s", weft_error_text(context));
+    return false;
 }
 
 // The whole prompt until the time is up, at least twice: the first time warms up.
@@ -217,9 +223,46 @@ static bool reach_depth(race *r)
     return true;
 }
 
+// A device that decodes by itself is given chains of tokens, as generation gives them; a step is the share of
+// its chain.
+static bool decode_chains(race *r, bench_time *time, bench_roof *roof)
+{
+    enum { CHAINS = 8 };
+    static const engine_sampling likeliest;
+    request *wish = r->wish;
+    engine_draw draws[MAX_BATCH];
+    double us[CHAINS], begun = 0;
+    int32_t chains = 0;
+    int32_t *tokens = malloc((size_t)wish->generate * (size_t)wish->batch * sizeof *tokens);
+    bool fine = tokens && bench_raise_roof(&wish->run, roof) && reach_depth(r);
+    for (int32_t i = 0; fine && i < CHAINS + 1; i++) {
+        bench_progress(&wish->run, "%d tokens, %d of %d", wish->generate, i + 1, CHAINS + 1);
+        for (int32_t s = 0; s < wish->batch; s++) {
+            engine_session_truncate(r->sessions[s], wish->depth);
+            draws[s] = (engine_draw){r->sessions[s], &likeliest, r->ids[s * wish->prompt]};
+        }
+        double before = cli_now_seconds();
+        fine = engine_decode(r->worker, draws, wish->batch, wish->generate, tokens, &r->err) ||
+               failed(r);
+        double now = cli_now_seconds();
+        if (i == 0)
+            begun = now; // the first warms up
+        else
+            us[chains++] = (now - before) * 1e6 / wish->generate;
+        if (i > 0 && now - begun > (double)wish->run.seconds)
+            break;
+    }
+    free(tokens);
+    if (fine)
+        *time = bench_summary(us, chains);
+    return fine && bench_raise_roof(&wish->run, roof);
+}
+
 static bool decode(race *r, bench_time *time, bench_roof *roof)
 {
     request *wish = r->wish;
+    if (wish->run.options.device != WEFT_DEVICE_CPU)
+        return decode_chains(r, time, roof);
     int32_t between = (wish->generate + 3) / 4;
     *roof = (bench_roof){0};
     if (!reach_depth(r))

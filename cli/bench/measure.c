@@ -4,7 +4,7 @@
 
 #include "cli/bench/bench.h"
 
-enum { MAX_RUNS = 50000, MIN_RUNS = 3, ROUNDS = 4 };
+enum { MAX_RUNS = 50000, MIN_RUNS = 3, ROUNDS = 4, RECORDED = 32 };
 
 typedef struct samples {
     double us[MAX_RUNS];
@@ -17,17 +17,59 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool collect(samples *taken, double seconds, int32_t at_least, bench_body *body, void *user)
+// What is measured, and its clock: the host's, or the device's own round many runs that were recorded.
+typedef struct stopwatch {
+    bench *run;
+    bench_body *body;
+    void *user;
+    weft_program *program; // RECORDED runs; NULL: the host's clock
+    weft_event *begin, *end;
+} stopwatch;
+
+static bool record(stopwatch *watch)
 {
-    double begin = cli_now_seconds(), before = begin;
-    for (int32_t runs = 0; taken->count < MAX_RUNS; runs++) {
-        if (runs >= at_least && before - begin >= seconds)
-            break;
-        if (!body(user))
+    weft_context *context = watch->run->context;
+    if (weft_program_begin(context, &watch->program) != WEFT_OK)
+        return false;
+    for (int i = 0; i < RECORDED; i++)
+        if (!watch->body(watch->user))
             return false;
-        double now = cli_now_seconds();
-        taken->us[taken->count++] = (now - before) * 1e6;
-        before = now;
+    return weft_program_end(watch->program) == WEFT_OK &&
+           weft_event_create(context, &watch->begin) == WEFT_OK &&
+           weft_event_create(context, &watch->end) == WEFT_OK;
+}
+
+static void put_away(stopwatch *watch)
+{
+    weft_event_destroy(watch->begin);
+    weft_event_destroy(watch->end);
+    weft_program_destroy(watch->program);
+}
+
+static bool sample(const stopwatch *watch, double *us)
+{
+    double before = cli_now_seconds();
+    if (!watch->program) {
+        bool fine = watch->body(watch->user);
+        *us = (cli_now_seconds() - before) * 1e6;
+        return fine;
+    }
+    bool fine = weft_event_record(watch->begin, NULL) == WEFT_OK &&
+                weft_program_launch(watch->program, NULL) == WEFT_OK &&
+                weft_event_record(watch->end, NULL) == WEFT_OK &&
+                weft_event_elapsed_us(watch->begin, watch->end, us) == WEFT_OK;
+    *us /= RECORDED;
+    return fine;
+}
+
+static bool collect(samples *taken, const stopwatch *watch, double seconds, int32_t at_least)
+{
+    double begin = cli_now_seconds();
+    for (int32_t runs = 0; taken->count < MAX_RUNS; runs++) {
+        if (runs >= at_least && cli_now_seconds() - begin >= seconds)
+            break;
+        if (!sample(watch, &taken->us[taken->count++]))
+            return false;
     }
     return true;
 }
@@ -38,13 +80,17 @@ bench_time bench_summary(double *us, int32_t runs)
     return (bench_time){(us[(runs - 1) / 2] + us[runs / 2]) / 2, us[0], runs};
 }
 
-bool bench_measure(double seconds, bench_body *body, void *user, bench_time *time)
+static bool measure_rounds(const stopwatch *watch, const char *what, samples *taken,
+                           bench_roof *roof)
 {
-    static samples taken;
-    taken.count = 0;
-    if (!body(user) || !collect(&taken, seconds, MIN_RUNS, body, user))
-        return false;
-    *time = bench_summary(taken.us, taken.count);
+    bench *run = watch->run;
+    for (int round = 0; round < ROUNDS; round++) {
+        bench_progress(run, "measuring %s, %d of %d", what, round + 1, ROUNDS);
+        if (!bench_raise_roof(run, roof))
+            return false;
+        if (!collect(taken, watch, (double)run->seconds / ROUNDS, 1))
+            return bench_error(run);
+    }
     return true;
 }
 
@@ -52,39 +98,53 @@ bool bench_measure_under(bench *run, const char *what, bench_body *body, void *u
                          bench_time *time, bench_roof *roof)
 {
     static samples taken;
+    stopwatch watch = {.run = run, .body = body, .user = user};
     taken.count = 0;
     *roof = (bench_roof){0};
-    if (!body(user))
-        return bench_error(run);
-    for (int round = 0; round < ROUNDS; round++) {
-        bench_progress(run, "measuring %s, %d of %d", what, round + 1, ROUNDS);
-        if (!bench_raise_roof(run, roof))
-            return false;
-        if (!collect(&taken, (double)run->seconds / ROUNDS, 1, body, user))
-            return bench_error(run);
-    }
-    *time = bench_summary(taken.us, taken.count);
-    return bench_raise_roof(run, roof);
+    bool fine = body(user) && weft_stream_synchronize(run->context, NULL) == WEFT_OK &&
+                (run->options.device == WEFT_DEVICE_CPU || record(&watch));
+    fine = fine ? measure_rounds(&watch, what, &taken, roof) : bench_error(run);
+    put_away(&watch);
+    if (fine)
+        *time = bench_summary(taken.us, taken.count);
+    return fine && bench_raise_roof(run, roof);
 }
 
 // A read is a slice of the memory, as long as a large matrix, so that on a shared machine it is disturbed
-// as often as what it is compared with; the slices take turns.
-enum { SLICE_BYTES = 32 << 20 };
+// as often as what it is compared with; the slices take turns. A GPU reads one of those in the time that a
+// kernel takes to start.
+enum { SLICE_BYTES = 32 << 20, DEVICE_SLICE_BYTES = 512 << 20 };
 
 typedef struct probe {
     bench *run;
     weft_probe_args args;
-    double products; // of a run, as its chains counted them
+    weft_probe_result result; // of the last run
 } probe;
 
-static bool run_probe(void *user)
+static bool run_probe(probe *p, double *us)
 {
-    probe *p = user;
-    weft_probe_result result;
     p->args.memory = p->run->memory + bench_next_copy(p->run, p->args.bytes) * p->args.bytes;
-    if (weft_probe_run(p->run->context, &p->args, &result) != WEFT_OK)
+    double before = cli_now_seconds();
+    if (weft_probe_run(p->run->context, &p->args, &p->result) != WEFT_OK)
         return false;
-    p->products = (double)result.value;
+    *us = p->result.device_us > 0 ? p->result.device_us : (cli_now_seconds() - before) * 1e6;
+    return true;
+}
+
+// For about `seconds` and at least MIN_RUNS times, once beforehand unmeasured.
+static bool measure_probe(probe *p, double seconds, bench_time *time)
+{
+    static samples taken;
+    double us;
+    taken.count = 0;
+    if (!run_probe(p, &us))
+        return false;
+    double begin = cli_now_seconds();
+    while (taken.count < MAX_RUNS &&
+           (taken.count < MIN_RUNS || cli_now_seconds() - begin < seconds))
+        if (!run_probe(p, &taken.us[taken.count++]))
+            return false;
+    *time = bench_summary(taken.us, taken.count);
     return true;
 }
 
@@ -92,16 +152,17 @@ bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double s
                  bench_time *time, double *amount)
 {
     // Steps: some hundred microseconds, long against starting the threads.
-    int64_t slice = run->hot || run->memory_bytes < SLICE_BYTES ? run->memory_bytes : SLICE_BYTES;
+    int64_t most = run->options.device == WEFT_DEVICE_CPU ? SLICE_BYTES : DEVICE_SLICE_BYTES;
+    int64_t slice = run->hot || run->memory_bytes < most ? run->memory_bytes : most;
     probe p = {.run = run,
                .args = {.size = sizeof p.args,
                         .kind = kind,
                         .bytes = slice,
                         .steps = 1 << 16,
                         .variant = variant}};
-    if (!bench_measure(seconds, run_probe, &p, time))
+    if (!measure_probe(&p, seconds, time))
         return bench_error(run);
-    *amount = kind == WEFT_PROBE_READ ? (double)slice : 2 * p.products;
+    *amount = kind == WEFT_PROBE_READ ? (double)slice : 2 * (double)p.result.value;
     return true;
 }
 

@@ -7,6 +7,8 @@
 
 #include "cli/bench/bench.h"
 
+enum { DEVICE_WORKING_SET = 1 << 30 }; // of a device with memory of its own, at least
+
 // Bytes of the largest cache, from what Linux says of the first core; 32 MiB if it says nothing.
 static int64_t last_cache_bytes(void)
 {
@@ -33,6 +35,35 @@ bool bench_error(const bench *run)
     return false;
 }
 
+static bool on_host(const bench *run)
+{
+    return run->options.device == WEFT_DEVICE_CPU;
+}
+
+bool bench_put(bench *run, void *to, const void *from, int64_t bytes)
+{
+    return weft_copy(run->context, to, from, (size_t)bytes, NULL) == WEFT_OK || bench_error(run);
+}
+
+void *bench_allocate(bench *run, size_t bytes)
+{
+    void *memory;
+    if (weft_memory_allocate(run->context, WEFT_MEMORY_DEVICE, bytes, &memory) == WEFT_OK)
+        return memory;
+    bench_error(run);
+    return NULL;
+}
+
+static void drop_memory(bench *run)
+{
+    if (run->memory && on_host(run))
+        munmap(run->memory, (size_t)run->memory_bytes);
+    else
+        weft_memory_free(run->context, run->memory);
+    run->memory = NULL;
+    run->memory_bytes = run->next_byte = 0;
+}
+
 bool bench_begin(bench *run)
 {
     weft_context_desc desc = {.size = sizeof desc,
@@ -45,17 +76,28 @@ bool bench_begin(bench *run)
 void bench_end(bench *run)
 {
     bench_progress(run, NULL);
+    drop_memory(run);
     weft_context_destroy(run->context);
-    if (run->memory)
-        munmap(run->memory, (size_t)run->memory_bytes);
+}
+
+const char *bench_device_name(const bench *run)
+{
+    return on_host(run) ? "cpu" : "cuda";
 }
 
 int64_t bench_working_set(const bench *run, int64_t problem_bytes)
 {
     if (run->hot)
         return problem_bytes;
+    weft_device_info device = {.size = sizeof device};
     int64_t wanted = 4 * last_cache_bytes();
     int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 4;
+    if (!on_host(run) &&
+        weft_device_describe(run->options.device, run->options.device_index, &device) == WEFT_OK) {
+        wanted = device.cache_bytes * 4 > DEVICE_WORKING_SET ? device.cache_bytes * 4
+                                                             : DEVICE_WORKING_SET;
+        most = device.memory_bytes / 4;
+    }
     if (run->working_set_mib)
         wanted = (int64_t)run->working_set_mib << 20;
     else if (wanted > most)
@@ -80,13 +122,17 @@ bool bench_reserve(bench *run, int64_t bytes)
     bytes = (bytes + WEFT_PROBE_UNIT_BYTES - 1) / WEFT_PROBE_UNIT_BYTES * WEFT_PROBE_UNIT_BYTES;
     if (bytes == run->memory_bytes)
         return true;
-    if (run->memory)
-        munmap(run->memory, (size_t)run->memory_bytes);
-    run->memory = NULL;
-    run->memory_bytes = run->next_byte = 0;
-    if (!bench_fits(run, (double)bytes))
+    drop_memory(run);
+    if (on_host(run) && !bench_fits(run, (double)bytes))
         return false;
     bench_progress(run, "preparing %s of memory", cli_bytes(bytes));
+    if (!on_host(run)) {
+        run->memory = bench_allocate(run, (size_t)bytes);
+        run->memory_bytes = run->memory ? bytes : 0;
+        return run->memory &&
+               (weft_fill(run->context, run->memory, 1, (size_t)bytes, NULL) == WEFT_OK ||
+                bench_error(run));
+    }
     void *memory =
         mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

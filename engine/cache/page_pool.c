@@ -5,11 +5,14 @@
 
 #include "engine/base/alloc.h"
 
-//  memory:  layer 0: k pages, v pages | layer 1: k pages, v pages | ...
+// The planes of a layer, each an array with an entry per page; scales only where the format needs them.
+enum { KEYS, VALUES, KEY_SCALES, VALUE_SCALES, PLANES };
+
+//  memory:  layer 0: keys, values, scales of keys, of values | layer 1: ...
 struct page_pool {
     weft_context *context;
     unsigned char *memory;
-    size_t page_bytes; // of the keys, or of the values, of one layer
+    size_t plane_bytes[PLANES]; // of one page of one layer
     size_t bytes;
     int32_t layers, pages;
     int32_t free_count;
@@ -17,10 +20,36 @@ struct page_pool {
     int32_t *holders;   // [pages]
 };
 
-// The pages of keys (plane 2 * layer) or of values (plane 2 * layer + 1).
-static unsigned char *plane(const page_pool *pool, int32_t n)
+static void measure_planes(const weft_kv_layout *layout, int64_t bytes[PLANES])
 {
-    return pool->memory + (size_t)n * (size_t)pool->pages * pool->page_bytes;
+    int64_t slots = (int64_t)layout->num_kv_heads * layout->page_size;
+    bytes[KEYS] = weft_kv_key_bytes(layout);
+    bytes[VALUES] = weft_kv_value_bytes(layout);
+    bytes[KEY_SCALES] = layout->scaling ? slots * (int64_t)sizeof(float) : 0;
+    bytes[VALUE_SCALES] = layout->v_scaling ? slots * (int64_t)sizeof(float) : 0;
+}
+
+int64_t page_pool_page_bytes(const weft_kv_layout *layout)
+{
+    int64_t bytes[PLANES];
+    measure_planes(layout, bytes);
+    if (bytes[KEYS] < 0 || bytes[VALUES] < 0)
+        return -1;
+    return bytes[KEYS] + bytes[VALUES] + bytes[KEY_SCALES] + bytes[VALUE_SCALES];
+}
+
+// Page `page` of a plane of a layer; NULL for a plane without bytes.
+static unsigned char *place(const page_pool *pool, int32_t layer, int plane, int32_t page)
+{
+    size_t pages = (size_t)layer * (size_t)pool->pages, all = 0, before = 0;
+    for (int p = 0; p < PLANES; p++) {
+        all += pool->plane_bytes[p];
+        before += p < plane ? pool->plane_bytes[p] : 0;
+    }
+    if (pool->plane_bytes[plane] == 0)
+        return NULL;
+    return pool->memory + pages * all + (size_t)pool->pages * before +
+           (size_t)page * pool->plane_bytes[plane];
 }
 
 page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,
@@ -29,8 +58,11 @@ page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout,
     page_pool *pool = engine_alloc(1, sizeof *pool);
     if (pool) {
         pool->context = context;
-        pool->page_bytes = (size_t)weft_kv_page_bytes(layout) / 2;
-        pool->bytes = 2 * pool->page_bytes * (size_t)pages * (size_t)layers;
+        int64_t bytes[PLANES];
+        measure_planes(layout, bytes);
+        for (int p = 0; p < PLANES; p++)
+            pool->plane_bytes[p] = (size_t)bytes[p];
+        pool->bytes = (size_t)page_pool_page_bytes(layout) * (size_t)pages * (size_t)layers;
         pool->layers = layers;
         pool->pages = pool->free_count = pages;
         pool->free_list = engine_alloc((size_t)pages, sizeof *pool->free_list);
@@ -62,8 +94,10 @@ void page_pool_free(page_pool *pool)
 
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer)
 {
-    return (weft_kv_pool){.k.data = plane(pool, 2 * layer),
-                          .v.data = plane(pool, 2 * layer + 1),
+    return (weft_kv_pool){.k = {.data = place(pool, layer, KEYS, 0),
+                                .scales = (float *)(void *)place(pool, layer, KEY_SCALES, 0)},
+                          .v = {.data = place(pool, layer, VALUES, 0),
+                                .scales = (float *)(void *)place(pool, layer, VALUE_SCALES, 0)},
                           .num_pages = pool->pages};
 }
 
@@ -104,9 +138,10 @@ bool page_pool_shared(const page_pool *pool, int32_t page)
 
 bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err)
 {
-    for (int32_t n = 0; n < 2 * pool->layers; n++)
-        if (weft_copy(pool->context, plane(pool, n) + (size_t)to * pool->page_bytes,
-                      plane(pool, n) + (size_t)from * pool->page_bytes, pool->page_bytes,
+    for (int32_t n = 0; n < PLANES * pool->layers; n++)
+        if (pool->plane_bytes[n % PLANES] > 0 &&
+            weft_copy(pool->context, place(pool, n / PLANES, n % PLANES, to),
+                      place(pool, n / PLANES, n % PLANES, from), pool->plane_bytes[n % PLANES],
                       NULL) != WEFT_OK)
             return engine_fail(err, "a page of the KV cache cannot be copied: %s",
                                weft_error_text(pool->context));

@@ -12,6 +12,9 @@
 
 typedef struct page_pool page_pool;
 
+// Bytes of a page of one layer: keys, values and their scales; -1 for a layout that is none.
+int64_t page_pool_page_bytes(const weft_kv_layout *layout);
+
 // Room for `pages` pages in each of `layers` layers on the context's device; the bytes must fit into an
 // int64_t. The context must outlive the pool.
 page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,

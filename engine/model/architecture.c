@@ -3,58 +3,154 @@
 
 #include <string.h>
 
-#define BIT(id) (1u << MODEL_##id)
+#define BIT(id)      (UINT64_C(1) << MODEL_##id)
+#define QKV          (BIT(ATTN_Q) | BIT(ATTN_K) | BIT(ATTN_V))
+#define QKV_BIAS     (BIT(ATTN_Q_BIAS) | BIT(ATTN_K_BIAS) | BIT(ATTN_V_BIAS))
+#define FUSED_QKV    (BIT(ATTN_QKV) | BIT(ATTN_QKV_BIAS))
+#define QK_NORM      (BIT(ATTN_Q_NORM) | BIT(ATTN_K_NORM))
+#define WIDE_QK_NORM (BIT(ATTN_WIDE_Q_NORM) | BIT(ATTN_WIDE_K_NORM))
+#define PRE_NORMS    (BIT(ATTN_NORM) | BIT(FFN_NORM))
+#define NORM_BIASES  (BIT(ATTN_NORM_BIAS) | BIT(FFN_NORM_BIAS))
+#define POST_NORMS   (BIT(ATTN_POST_NORM) | BIT(FFN_POST_NORM))
+#define PLAIN_FFN    (BIT(FFN_UP) | BIT(FFN_DOWN))
+#define GATED_FFN    (BIT(FFN_GATE) | PLAIN_FFN)
+#define FFN_BIASES   (BIT(FFN_UP_BIAS) | BIT(FFN_DOWN_BIAS))
+#define DENSE        (PRE_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN)
 
-enum {
-    DENSE_BLOCK = BIT(ATTN_NORM) | BIT(ATTN_Q) | BIT(ATTN_K) | BIT(ATTN_V) | BIT(ATTN_OUT) |
-                  BIT(FFN_NORM) | BIT(FFN_GATE) | BIT(FFN_UP) | BIT(FFN_DOWN),
-    QKV_BIAS = BIT(ATTN_Q_BIAS) | BIT(ATTN_K_BIAS) | BIT(ATTN_V_BIAS),
-    QK_NORM = BIT(ATTN_Q_NORM) | BIT(ATTN_K_NORM),
-};
-
+// What layers are made of. `normed` names the norm in front.
+//
 //  x -> norm -> q, k, v            one rounding of the input for three matrices
-//  q, k -> norm per head           where the layer has such norms
+//  q, k -> norm                    where the layer has such norms
 //  q, k, v -> q rotated, pages     append
 //  q, pages -> attended            attention
-//  x += W attended
-//  x -> norm -> gate, up -> act(gate) * up
-//  x += W gate
-static const model_line dense_block[] = {
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_HIDDEN,
-     .norm = MODEL_ATTN_NORM,
-     .parts = {{MODEL_ATTN_Q, MODEL_ATTN_Q_BIAS, MODEL_BUFFER_Q},
-               {MODEL_ATTN_K, MODEL_ATTN_K_BIAS, MODEL_BUFFER_K},
-               {MODEL_ATTN_V, MODEL_ATTN_V_BIAS, MODEL_BUFFER_V}}},
-    {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_Q_NORM},
-    {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_K_NORM},
-    {.op = MODEL_APPEND},
-    {.op = MODEL_ATTENTION},
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_ATTENDED,
-     .parts = {{MODEL_ATTN_OUT, MODEL_ATTN_OUT_BIAS, MODEL_BUFFER_HIDDEN}},
-     .residual = true},
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_HIDDEN,
-     .norm = MODEL_FFN_NORM,
-     .parts = {{MODEL_FFN_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},
-               {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},
-     .gate = true},
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_GATED,
-     .parts = {{MODEL_FFN_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}},
-     .residual = true},
-    {.op = MODEL_END},
-};
+#define ATTEND(normed)                                                                             \
+    {.op = MODEL_LINEAR,                                                                           \
+     .in = MODEL_BUFFER_HIDDEN,                                                                    \
+     .norm = MODEL_##normed,                                                                       \
+     .norm_bias = MODEL_##normed##_BIAS,                                                           \
+     .parts = {{MODEL_ATTN_Q, MODEL_ATTN_Q_BIAS, MODEL_BUFFER_Q},                                  \
+               {MODEL_ATTN_K, MODEL_ATTN_K_BIAS, MODEL_BUFFER_K},                                  \
+               {MODEL_ATTN_V, MODEL_ATTN_V_BIAS, MODEL_BUFFER_V}}},                                \
+        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_Q_NORM},                  \
+        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_K_NORM},                  \
+        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_WIDE_Q_NORM},             \
+        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_WIDE_K_NORM},             \
+        {.op = MODEL_APPEND},                                                                      \
+    {                                                                                              \
+        .op = MODEL_ATTENTION                                                                      \
+    }
+//  to = [to +] W attended
+#define PROJECT(to, adds)                                                                          \
+    {                                                                                              \
+        .op = MODEL_LINEAR, .in = MODEL_BUFFER_ATTENDED,                                           \
+        .parts = {{MODEL_ATTN_OUT, MODEL_ATTN_OUT_BIAS, MODEL_BUFFER_##to}}, .residual = adds      \
+    }
+//  x -> norm -> gate, up -> function(gate) * up
+#define GATE_UP(normed)                                                                            \
+    {                                                                                              \
+        .op = MODEL_LINEAR, .in = MODEL_BUFFER_HIDDEN, .norm = MODEL_##normed,                     \
+        .norm_bias = MODEL_##normed##_BIAS,                                                        \
+        .parts = {{MODEL_FFN_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},                           \
+                  {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},                            \
+        .gate = true                                                                               \
+    }
+//  x -> norm -> up -> function(up)
+#define UP(normed)                                                                                 \
+    {.op = MODEL_LINEAR,                                                                           \
+     .in = MODEL_BUFFER_HIDDEN,                                                                    \
+     .norm = MODEL_##normed,                                                                       \
+     .norm_bias = MODEL_##normed##_BIAS,                                                           \
+     .parts = {{MODEL_FFN_UP, MODEL_FFN_UP_BIAS, MODEL_BUFFER_GATED}}},                            \
+    {                                                                                              \
+        .op = MODEL_ACTIVATE, .in = MODEL_BUFFER_GATED                                             \
+    }
+//  to = [to +] W gated
+#define DOWN(to, adds)                                                                             \
+    {                                                                                              \
+        .op = MODEL_LINEAR, .in = MODEL_BUFFER_GATED,                                              \
+        .parts = {{MODEL_FFN_DOWN, MODEL_FFN_DOWN_BIAS, MODEL_BUFFER_##to}}, .residual = adds      \
+    }
+//  x += norm branch
+#define ADD_BRANCH(normed)                                                                         \
+    {                                                                                              \
+        .op = MODEL_ADD_NORM, .in = MODEL_BUFFER_BRANCH, .norm = MODEL_##normed                    \
+    }
 
-// Llama 1 to 3 and Mistral share "llama"; the window of Mistral is a number in the metadata.
+static const model_line dense_block[] = {ATTEND(ATTN_NORM),
+                                         PROJECT(HIDDEN, true),
+                                         GATE_UP(FFN_NORM),
+                                         DOWN(HIDDEN, true),
+                                         {.op = MODEL_END}};
+static const model_line plain_block[] = {
+    ATTEND(ATTN_NORM), PROJECT(HIDDEN, true), UP(FFN_NORM), DOWN(HIDDEN, true), {.op = MODEL_END}};
+// Norms behind the blocks, and in front where the layer has them.
+static const model_line post_norm_block[] = {
+    ATTEND(ATTN_NORM),   PROJECT(BRANCH, false),    ADD_BRANCH(ATTN_POST_NORM), GATE_UP(FFN_NORM),
+    DOWN(BRANCH, false), ADD_BRANCH(FFN_POST_NORM), {.op = MODEL_END}};
+// Both blocks read the stream as it came in; what they add comes last.
+static const model_line parallel_block[] = {ATTEND(ATTN_NORM),
+                                            GATE_UP(ATTN_NORM),
+                                            PROJECT(HIDDEN, true),
+                                            DOWN(HIDDEN, true),
+                                            {.op = MODEL_END}};
+static const model_line parallel_plain_block[] = {
+    ATTEND(ATTN_NORM), UP(ATTN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
+static const model_line parallel_two_norms_block[] = {
+    ATTEND(ATTN_NORM), UP(FFN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
+
+#define PAIRS     WEFT_ROPE_INTERLEAVED
+#define HALVES    WEFT_ROPE_SPLIT_HALF
+#define SILU      WEFT_ACTIVATION_SILU
+#define GELU      WEFT_ACTIVATION_GELU
+#define GELU_TANH WEFT_ACTIVATION_GELU_TANH
+#define LAYER     WEFT_NORM_LAYER
+
+// Llama 1 to 3 and Mistral share "llama"; the window of Mistral is a number in the metadata. Converters
+// write what differs between sizes of a family as numbers; what they leave out stands here.
 static const model_architecture architectures[] = {
-    {"llama", WEFT_ROPE_INTERLEAVED, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK,
-     QKV_BIAS | BIT(ATTN_OUT_BIAS), dense_block},
-    {"mistral", WEFT_ROPE_INTERLEAVED, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK, 0, dense_block},
-    {"qwen2", WEFT_ROPE_SPLIT_HALF, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK | QKV_BIAS, 0, dense_block},
-    {"qwen3", WEFT_ROPE_SPLIT_HALF, WEFT_LINEAR_GATE_SILU, DENSE_BLOCK | QK_NORM,
-     QKV_BIAS | BIT(ATTN_OUT_BIAS), dense_block},
+    {"llama", PAIRS, .needs = DENSE, .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS),
+     .lines = dense_block},
+    {"mistral", PAIRS, .needs = DENSE, .lines = dense_block},
+    {"qwen2", HALVES, .needs = DENSE | QKV_BIAS, .lines = dense_block},
+    {"qwen3", HALVES, .needs = DENSE | QK_NORM, .may = QKV_BIAS | BIT(ATTN_OUT_BIAS),
+     .lines = dense_block},
+    {"gemma", HALVES, .function = GELU_TANH, .traits = MODEL_SCALES_EMBEDDING, .needs = DENSE,
+     .lines = dense_block},
+    {"gemma2", HALVES, .function = GELU_TANH, .traits = MODEL_SCALES_EMBEDDING, .window_period = 2,
+     .window = 4096, .narrow_layers = 46, .needs = DENSE | POST_NORMS, .lines = post_norm_block},
+    {"gemma3", HALVES, .function = GELU_TANH, .traits = MODEL_SCALES_EMBEDDING | MODEL_LOCAL_ROPE,
+     .window_period = 6, .narrow_layers = 62, .needs = DENSE | POST_NORMS | QK_NORM,
+     .lines = post_norm_block},
+    // Files of Phi-3 carry windows that their models do not keep to in any program we know.
+    {"phi3", HALVES, .traits = MODEL_IGNORES_WINDOW, .needs = DENSE,
+     .may = FUSED_QKV | BIT(FFN_GATE_UP), .lines = dense_block},
+    {"phi2", HALVES, LAYER, GELU_TANH,
+     .needs = BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS) | QKV | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) |
+              PLAIN_FFN | FFN_BIASES,
+     .may = FUSED_QKV | QKV_BIAS, .lines = parallel_plain_block},
+    {"command-r", PAIRS, LAYER, .needs = BIT(ATTN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN,
+     .lines = parallel_block},
+    {"cohere2", PAIRS, LAYER, .window_period = 4, .unrotated_period = 4,
+     .needs = BIT(ATTN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN, .lines = parallel_block},
+    {"starcoder2", HALVES, LAYER, GELU_TANH,
+     .needs = PRE_NORMS | NORM_BIASES | QKV | BIT(ATTN_OUT) | PLAIN_FFN,
+     .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS) | FFN_BIASES, .lines = plain_block},
+    {"gptneox", HALVES, LAYER, GELU,
+     .needs = PRE_NORMS | NORM_BIASES | QKV | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | PLAIN_FFN |
+              FFN_BIASES,
+     .may = FUSED_QKV | QKV_BIAS, .lines = parallel_two_norms_block},
+    {"falcon", HALVES, LAYER, GELU,
+     .needs = BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS) | QKV | BIT(ATTN_OUT) | PLAIN_FFN,
+     .may = FUSED_QKV, .lines = parallel_plain_block},
+    {"stablelm", HALVES, LAYER, .needs = DENSE | NORM_BIASES, .may = QKV_BIAS,
+     .lines = dense_block},
+    {"olmo2", HALVES, .needs = QKV | BIT(ATTN_OUT) | GATED_FFN | POST_NORMS | WIDE_QK_NORM,
+     .lines = post_norm_block},
+    {"smollm3", PAIRS, .unrotated_period = 4, .needs = DENSE, .lines = dense_block},
+    {"granite", PAIRS, .traits = MODEL_DIVIDES_LOGITS, .needs = DENSE, .may = BIT(ATTN_OUT_BIAS),
+     .lines = dense_block},
+    {"glm4", PAIRS, .needs = DENSE | POST_NORMS, .may = FUSED_QKV | QKV_BIAS | BIT(FFN_GATE_UP),
+     .lines = post_norm_block},
 };
 
 #define SPEC(id, name, rows, cols) {name, MODEL_##rows, MODEL_##cols},

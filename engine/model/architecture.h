@@ -8,13 +8,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <weft/activation.h>
 #include <weft/linear.h>
+#include <weft/norm.h>
 #include <weft/rope.h>
 
 // X(id, name in the file after "blk.N.", rows, cols): every tensor a layer may have. Extents are
 // symbols of model_extent; a vector has one row.
 #define MODEL_LAYER_TENSORS(X)                                                                     \
     X(ATTN_NORM, "attn_norm.weight", ONE, EMBEDDING)                                               \
+    X(ATTN_NORM_BIAS, "attn_norm.bias", ONE, EMBEDDING)                                            \
+    X(ATTN_QKV, "attn_qkv.weight", QKV, EMBEDDING)                                                 \
+    X(ATTN_QKV_BIAS, "attn_qkv.bias", ONE, QKV)                                                    \
     X(ATTN_Q, "attn_q.weight", Q, EMBEDDING)                                                       \
     X(ATTN_K, "attn_k.weight", KV, EMBEDDING)                                                      \
     X(ATTN_V, "attn_v.weight", KV, EMBEDDING)                                                      \
@@ -23,27 +28,41 @@
     X(ATTN_V_BIAS, "attn_v.bias", ONE, KV)                                                         \
     X(ATTN_Q_NORM, "attn_q_norm.weight", ONE, HEAD)                                                \
     X(ATTN_K_NORM, "attn_k_norm.weight", ONE, HEAD)                                                \
+    X(ATTN_WIDE_Q_NORM, "attn_q_norm.weight", ONE, Q)                                              \
+    X(ATTN_WIDE_K_NORM, "attn_k_norm.weight", ONE, KV)                                             \
     X(ATTN_OUT, "attn_output.weight", EMBEDDING, Q)                                                \
     X(ATTN_OUT_BIAS, "attn_output.bias", ONE, EMBEDDING)                                           \
+    X(ATTN_POST_NORM, "post_attention_norm.weight", ONE, EMBEDDING)                                \
     X(FFN_NORM, "ffn_norm.weight", ONE, EMBEDDING)                                                 \
+    X(FFN_NORM_BIAS, "ffn_norm.bias", ONE, EMBEDDING)                                              \
+    X(FFN_GATE_UP, "ffn_up.weight", GATE_UP, EMBEDDING)                                            \
     X(FFN_GATE, "ffn_gate.weight", FEED_FORWARD, EMBEDDING)                                        \
     X(FFN_UP, "ffn_up.weight", FEED_FORWARD, EMBEDDING)                                            \
-    X(FFN_DOWN, "ffn_down.weight", EMBEDDING, FEED_FORWARD)
+    X(FFN_UP_BIAS, "ffn_up.bias", ONE, FEED_FORWARD)                                               \
+    X(FFN_DOWN, "ffn_down.weight", EMBEDDING, FEED_FORWARD)                                        \
+    X(FFN_DOWN_BIAS, "ffn_down.bias", ONE, EMBEDDING)                                              \
+    X(FFN_POST_NORM, "post_ffw_norm.weight", ONE, EMBEDDING)
 
 // The same for the tensors outside the layers.
 #define MODEL_GLOBAL_TENSORS(X)                                                                    \
     X(EMBEDDING, "token_embd.weight", VOCAB, EMBEDDING)                                            \
     X(OUTPUT_NORM, "output_norm.weight", ONE, EMBEDDING)                                           \
+    X(OUTPUT_NORM_BIAS, "output_norm.bias", ONE, EMBEDDING)                                        \
     X(OUTPUT, "output.weight", VOCAB, EMBEDDING)                                                   \
-    X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)
+    X(OUTPUT_BIAS, "output.bias", ONE, VOCAB)                                                      \
+    X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)                                           \
+    X(ROPE_LONG, "rope_factors_long.weight", ONE, HALF_ROTARY)   /* of contexts beyond the */      \
+    X(ROPE_SHORT, "rope_factors_short.weight", ONE, HALF_ROTARY) /* original one, and within */
 
 typedef enum model_extent {
     MODEL_ONE,
     MODEL_EMBEDDING,
-    MODEL_Q,  // q_heads * head_dim
-    MODEL_KV, // kv_heads * head_dim
+    MODEL_Q,   // q_heads * head_dim
+    MODEL_KV,  // kv_heads * head_dim
+    MODEL_QKV, // the rows of Q, K and V one below the other
     MODEL_HEAD,
     MODEL_FEED_FORWARD,
+    MODEL_GATE_UP, // the rows of gate and up one below the other
     MODEL_VOCAB,
     MODEL_HALF_ROTARY,
 } model_extent;
@@ -79,6 +98,7 @@ extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
     X(K, KV)                                                                                       \
     X(V, KV)                                                                                       \
     X(ATTENDED, Q)                                                                                 \
+    X(BRANCH, EMBEDDING) /* what a block adds to the stream, before its norm */                    \
     X(GATED, FEED_FORWARD)                                                                         \
     X(NORMED, EMBEDDING) /* these two only where runs are separate */                              \
     X(UP, FEED_FORWARD)
@@ -93,18 +113,22 @@ enum model_buffer {
 typedef enum model_op {
     MODEL_END = 0,   // of a layer's lines
     MODEL_LINEAR,    // in -> [norm] -> up to three matrices (+ bias) -> outs, [gate], [residual]
-    MODEL_HEAD_NORM, // every head of `in` in its place
+    MODEL_HEAD_NORM, // `in` in its place, in rows of the norm's length: each head, or all as one
+    MODEL_ADD_NORM,  // HIDDEN += norm of `in`
+    MODEL_ACTIVATE,  // the feed-forward's function on `in` in its place
     MODEL_APPEND,    // Q and K rotated; K and V into the pages
     MODEL_ATTENTION, // Q and pages -> ATTENDED
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };
 
-// A line of what a layer does. Lines whose norm or first matrix a layer may have and has not are left out.
+// A line of what a layer does. Lines whose first matrix a layer may have and has not are left out, norms
+// too; a LINEAR without the norm it names takes its input as it is.
 typedef struct model_line {
     model_op op;
     enum model_buffer in;
-    enum model_layer_tensor norm; // of LINEAR: in front; of HEAD_NORM: itself
+    enum model_layer_tensor norm; // of LINEAR: in front; of HEAD_NORM and ADD_NORM: itself
+    enum model_layer_tensor norm_bias;
     struct {
         enum model_layer_tensor matrix, bias;
         enum model_buffer out;
@@ -113,12 +137,29 @@ typedef struct model_line {
     bool residual;            // the result is added to what is in the first part's buffer
 } model_line;
 
+// What a family does with the stream besides its lines.
+enum {
+    MODEL_SCALES_EMBEDDING = 1u << 0, // by the square root of its length
+    MODEL_DIVIDES_LOGITS = 1u << 1,   // logit_scale divides
+    MODEL_IGNORES_WINDOW = 1u << 2,   // the file's window is not used
+    MODEL_LOCAL_ROPE =
+        1u << 3, // layers with a window rotate without scaling, by a base of their own
+};
+
 typedef struct model_architecture {
     const char *name; // general.architecture
     weft_rope_style rope_style;
-    weft_linear_gate gate;   // of the feed-forward block
-    uint32_t needs;          // bits of model_layer_tensor that every layer has
-    uint32_t may;            // and those that it may have besides
+    weft_norm_kind norm;           // of every norm but the heads'
+    weft_activation_kind function; // of the feed-forward block
+    uint32_t traits;
+    // The last of every so many layers sees all keys, the others those of the window; 0: all layers alike.
+    int32_t window_period;
+    int32_t unrotated_period; // the last of every so many layers does not rotate; 0: all do
+    int32_t window;           // keys, if the file does not say
+    int32_t
+        narrow_layers; // a model of so many scales scores by its width over its heads, not head_dim
+    uint64_t needs;    // bits of model_layer_tensor that every layer has
+    uint64_t may;      // and those that it may have besides
     const model_line *lines; // of every layer, up to MODEL_END
 } model_architecture;
 

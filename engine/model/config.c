@@ -129,6 +129,57 @@ static void read_rope(key_reader *reader, model_config *config)
     rope->beta_slow = read_float(reader, "rope.scaling.yarn_beta_slow", 0);
 }
 
+// Layers with a window may rotate by themselves: unscaled, and by a base of their own.
+static void read_local_rope(key_reader *reader, model_config *config)
+{
+    config->local_rope = config->rope;
+    if (config->architecture->traits & MODEL_LOCAL_ROPE) {
+        config->local_rope.scaling = WEFT_ROPE_SCALING_NONE;
+        config->local_rope.factor = 0;
+        config->local_rope.attention_factor = 0;
+        config->local_rope.base = 10000;
+    }
+    config->local_rope.base = read_float(reader, "rope.freq_base_swa", config->local_rope.base);
+}
+
+static void read_window(key_reader *reader, model_config *config)
+{
+    const model_architecture *family = config->architecture;
+    config->window = read_int(reader, "attention.sliding_window", family->window);
+    if (family->traits & MODEL_IGNORES_WINDOW)
+        config->window = 0;
+    config->window_period = family->window_period;
+}
+
+static void read_factors(key_reader *reader, model_config *config)
+{
+    const model_architecture *family = config->architecture;
+    config->embedding_scale = read_float(reader, "embedding_scale", 0);
+    if (family->traits & MODEL_SCALES_EMBEDDING)
+        config->embedding_scale = sqrtf((float)config->embedding_dim);
+    config->residual_scale = read_float(reader, "residual_scale", 0);
+    config->attention_scale = read_float(reader, "attention.scale", 0);
+    if (family->narrow_layers && config->layers == family->narrow_layers)
+        config->attention_scale = 1 / sqrtf((float)config->embedding_dim / (float)config->q_heads);
+    config->logit_scale = read_float(reader, "logit_scale", 0);
+    if (family->traits & MODEL_DIVIDES_LOGITS && config->logit_scale != 0)
+        config->logit_scale = 1 / config->logit_scale;
+    config->attention_softcap = read_float(reader, "attn_logit_softcapping", 0);
+    config->logit_softcap = read_float(reader, "final_logit_softcapping", 0);
+}
+
+// What is said with words and would change what the lines do.
+static bool check_words(key_reader *reader, engine_error *err)
+{
+    bool parallel = true;
+    const char *key = full_key(reader, "use_parallel_residual");
+    gguf_lookup lookup = gguf_get_bool(reader->file, key, &parallel);
+    if (!gguf_wanted(reader->file, lookup, key, "a truth value", err))
+        return false;
+    return parallel ||
+           engine_fail(err, "blocks that follow one another (%s is false) cannot run yet", key);
+}
+
 static bool read_architecture(model_config *config, const gguf_file *file, engine_error *err)
 {
     gguf_string name;
@@ -138,7 +189,7 @@ static bool read_architecture(model_config *config, const gguf_file *file, engin
     config->architecture = model_architecture_find(name.data, name.size_bytes);
     if (config->architecture)
         return true;
-    char known[128] = "";
+    char known[512] = "";
     const model_architecture *other;
     for (int32_t n = 0; (other = model_architecture_at(n)); n++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", n ? ", " : "",
@@ -164,11 +215,17 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
     int32_t even_share = config->q_heads > 0 ? config->embedding_dim / config->q_heads : 0;
     config->head_dim = read_int(&reader, "attention.key_length", even_share);
     int32_t value_dim = read_int(&reader, "attention.value_length", config->head_dim);
-    config->window = read_int(&reader, "attention.sliding_window", 0);
-    config->norm_eps = read_float(&reader, "attention.layer_norm_rms_epsilon", 1e-5f);
+    read_window(&reader, config);
+    config->norm_eps = read_float(&reader,
+                                  config->architecture->norm == WEFT_NORM_LAYER
+                                      ? "attention.layer_norm_epsilon"
+                                      : "attention.layer_norm_rms_epsilon",
+                                  1e-5f);
+    read_factors(&reader, config);
     int32_t experts = read_int(&reader, "expert_count", 0);
     read_rope(&reader, config);
-    if (reader.failed)
+    read_local_rope(&reader, config);
+    if (reader.failed || !check_words(&reader, err))
         return false;
     if (experts > 0)
         return engine_fail(err, "the model is a mixture of %d experts, which weft cannot run yet",
@@ -214,6 +271,28 @@ bool model_config_check(const model_config *config, engine_error *err)
                            "multiple of 8, rotary even",
                            config->head_dim, config->rope.rotary_dim);
     if (!(config->norm_eps >= 0) || !isfinite(config->norm_eps))
-        return engine_fail(err, "layer_norm_rms_epsilon is not a number from 0 on");
+        return engine_fail(err, "%s is not a number from 0 on",
+                           config->architecture->norm == WEFT_NORM_LAYER
+                               ? "layer_norm_epsilon"
+                               : "layer_norm_rms_epsilon");
+    const float factors[] = {config->embedding_scale,   config->residual_scale,
+                             config->attention_scale,   config->logit_scale,
+                             config->attention_softcap, config->logit_softcap};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (!isfinite(factors[i]) || (i >= 4 && factors[i] < 0))
+            return engine_fail(err,
+                               "a scale or soft-cap of the file is no number that can be used");
     return true;
+}
+
+model_layer_rules model_config_layer(const model_config *config, int32_t layer,
+                                     const weft_rope_params ropes[2])
+{
+    int32_t unrotated = config->architecture->unrotated_period;
+    bool sees_all = config->window_period && (layer + 1) % config->window_period == 0;
+    bool rotates = !unrotated || (layer + 1) % unrotated != 0;
+    model_layer_rules rules = {.window = sees_all ? 0 : config->window};
+    if (rotates)
+        rules.rope = &ropes[rules.window > 0];
+    return rules;
 }

@@ -16,9 +16,24 @@ typedef struct model_config {
     int32_t q_heads, kv_heads, head_dim;
     int32_t trained_context; // tokens
     int32_t window;          // keys; 0: none
+    int32_t window_period;   // the last of every so many layers has none; 0: all have it
     float norm_eps;
-    weft_rope_params rope; // freq_factors are set by the weights
+    // Factors, of which 0 means none; caps, of which 0 means none either.
+    float embedding_scale, residual_scale, attention_scale, logit_scale;
+    float attention_softcap, logit_softcap;
+    weft_rope_params rope;       // freq_factors are set by the weights
+    weft_rope_params local_rope; // of layers with a window, where they differ
 } model_config;
+
+// What differs between layers.
+typedef struct model_layer_rules {
+    int32_t window;               // keys; 0: none
+    const weft_rope_params *rope; // NULL: heads are not rotated
+} model_layer_rules;
+
+// `ropes`: the config's rope and local_rope, in that order.
+model_layer_rules model_config_layer(const model_config *config, int32_t layer,
+                                     const weft_rope_params ropes[2]);
 
 // vocab is taken from the embedding table, which the caller passes.
 bool model_config_read(model_config *config, const gguf_file *file, engine_error *err);

@@ -2,6 +2,7 @@
 #include "engine/model/settings.h"
 
 #include "engine/base/checked.h"
+#include "engine/cache/page_pool.h"
 
 enum {
     DEFAULT_CONTEXT_TOKENS = 4096,
@@ -31,11 +32,26 @@ static bool check(const engine_options *options, engine_error *err)
         !in_range(options->chunk_tokens, MAX_CHUNK_TOKENS, "the chunk", err) ||
         !in_range(options->chain_tokens, MAX_CHAIN_TOKENS, "the chain", err))
         return false;
-    weft_dtype kv = options->kv_dtype;
-    if (kv && kv != WEFT_F32 && kv != WEFT_F16 && kv != WEFT_BF16)
-        return engine_fail(err, "the KV cache must be f32, f16 or bf16, not %s",
-                           weft_dtype_name(kv) ? weft_dtype_name(kv) : "an unknown format");
     return true;
+}
+
+// Formats without a scale in their blocks get one per token and head, which append makes.
+static weft_kv_scaling scaling_of(weft_dtype dtype)
+{
+    bool bare = dtype == WEFT_INT8 || dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2;
+    return bare ? WEFT_KV_SCALING_TOKEN : WEFT_KV_SCALING_NONE;
+}
+
+static bool check_cache(const weft_kv_layout *kv, engine_error *err)
+{
+    if (weft_kv_page_bytes(kv) > 0)
+        return true;
+    const char *keys = weft_dtype_name(kv->dtype), *values = weft_dtype_name(kv->v_dtype);
+    return engine_fail(err,
+                       "a KV cache of %s keys and %s values with heads of %d elements is not "
+                       "supported: choose f16, bf16, f32, fp8_e4m3, fp8_e5m2 or int8, or, if the "
+                       "heads are a multiple of 32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl",
+                       keys ? keys : "unknown", values ? values : "unknown", kv->head_dim);
 }
 
 static void fill_in(engine_options *options, const model_config *config)
@@ -57,6 +73,8 @@ static void fill_in(engine_options *options, const model_config *config)
         options->chain_tokens = options->device == WEFT_DEVICE_CPU ? 1 : DEVICE_CHAIN_TOKENS;
     if (options->kv_dtype == WEFT_DTYPE_NONE)
         options->kv_dtype = WEFT_F16;
+    if (options->v_dtype == WEFT_DTYPE_NONE)
+        options->v_dtype = options->kv_dtype;
 }
 
 static int64_t pages_for(int64_t tokens)
@@ -76,12 +94,17 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
     settings->kv = (weft_kv_layout){.dtype = options->kv_dtype,
                                     .num_kv_heads = config->kv_heads,
                                     .head_dim = config->head_dim,
-                                    .page_size = ENGINE_PAGE_TOKENS};
+                                    .page_size = ENGINE_PAGE_TOKENS,
+                                    .v_dtype = options->v_dtype,
+                                    .scaling = scaling_of(options->kv_dtype),
+                                    .v_scaling = scaling_of(options->v_dtype)};
+    if (!check_cache(&settings->kv, err))
+        return false;
     settings->pages_per_session = (int32_t)pages_for(options->context_tokens);
     int64_t pages = options->pool_tokens
                         ? pages_for(options->pool_tokens)
                         : (int64_t)settings->pages_per_session * options->max_sessions;
-    int64_t page_bytes = weft_kv_page_bytes(&settings->kv);
+    int64_t page_bytes = page_pool_page_bytes(&settings->kv);
     if (page_bytes < 0 || pages > INT32_MAX / ENGINE_PAGE_TOKENS ||
         !checked_mul_i64(page_bytes, pages, &settings->pool_bytes) ||
         !checked_mul_i64(settings->pool_bytes, config->layers, &settings->pool_bytes))

@@ -17,8 +17,11 @@ int64_t model_extent_value(const model_config *config, model_extent extent)
     case MODEL_EMBEDDING: return config->embedding_dim;
     case MODEL_Q: return (int64_t)config->q_heads * config->head_dim;
     case MODEL_KV: return (int64_t)config->kv_heads * config->head_dim;
+    case MODEL_QKV:
+        return ((int64_t)config->q_heads + 2 * (int64_t)config->kv_heads) * config->head_dim;
     case MODEL_HEAD: return config->head_dim;
     case MODEL_FEED_FORWARD: return config->feed_forward_dim;
+    case MODEL_GATE_UP: return 2 * (int64_t)config->feed_forward_dim;
     case MODEL_VOCAB: return config->vocab;
     case MODEL_HALF_ROTARY: return config->rope.rotary_dim / 2;
     }
@@ -76,18 +79,84 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     return spec->rows != MODEL_ONE || bind_vector(b, from, to);
 }
 
+// Matrices that a file may hold as one, and what their rows are, from the first on.
+static const struct fused {
+    enum model_layer_tensor whole, parts[3];
+} fused[] = {
+    {MODEL_ATTN_QKV, {MODEL_ATTN_Q, MODEL_ATTN_K, MODEL_ATTN_V}},
+    {MODEL_ATTN_QKV_BIAS, {MODEL_ATTN_Q_BIAS, MODEL_ATTN_K_BIAS, MODEL_ATTN_V_BIAS}},
+    {MODEL_FFN_GATE_UP, {MODEL_FFN_GATE, MODEL_FFN_UP}},
+};
+
+static void layer_name(int32_t n, uint32_t tensor, char name[GGUF_MAX_NAME_BYTES + 1])
+{
+    snprintf(name, GGUF_MAX_NAME_BYTES + 1, "blk.%d.%s", n, model_layer_specs[tensor].name);
+}
+
+static bool has(const binder *b, int32_t n, uint32_t tensor)
+{
+    char name[GGUF_MAX_NAME_BYTES + 1];
+    layer_name(n, tensor, name);
+    return gguf_find_tensor(b->file, name) != NULL;
+}
+
+// The tensors of layer n to look for: a matrix that may be fused is, if its first part is not there.
+static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
+{
+    *needs = b->config->architecture->needs;
+    *may = b->config->architecture->may;
+    for (size_t f = 0; f < sizeof fused / sizeof *fused; f++) {
+        uint64_t whole = UINT64_C(1) << fused[f].whole, parts = 0;
+        for (int i = 0; i < 3 && fused[f].parts[i]; i++)
+            parts |= UINT64_C(1) << fused[f].parts[i];
+        bool is_fused = *may & whole && !has(b, n, fused[f].parts[0]);
+        if (!is_fused) {
+            *may &= ~whole;
+            continue;
+        }
+        if (*needs & parts)
+            *needs |= whole;
+        *needs &= ~parts;
+        *may &= ~parts;
+    }
+}
+
+// A fused matrix is one in the file only: its parts are rows of it, vectors elements.
+static bool split(binder *b, model_layer *layer)
+{
+    for (size_t f = 0; f < sizeof fused / sizeof *fused; f++) {
+        model_tensor *whole = &layer->tensors[fused[f].whole];
+        const char *at = whole->data;
+        if (at && whole->planes.scales)
+            return engine_fail(b->err, "%s with scales beside it cannot run yet",
+                               model_layer_specs[fused[f].whole].name);
+        for (int i = 0; at && i < 3 && fused[f].parts[i]; i++) {
+            const model_tensor_spec *spec = &model_layer_specs[fused[f].parts[i]];
+            model_tensor part = {.data = at,
+                                 .dtype = whole->dtype,
+                                 .rows = model_extent_value(b->config, spec->rows),
+                                 .cols = model_extent_value(b->config, spec->cols)};
+            at += weft_dtype_row_bytes(part.dtype, part.cols) * part.rows;
+            layer->tensors[fused[f].parts[i]] = part;
+        }
+        memset(whole, 0, sizeof *whole);
+    }
+    return true;
+}
+
 static bool bind_layer(binder *b, int32_t n)
 {
     model_layer *layer = &b->weights->layers[n];
-    const model_architecture *architecture = b->config->architecture;
+    uint64_t all_needs, all_may;
+    choose(b, n, &all_needs, &all_may);
     for (uint32_t i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++) {
         char name[GGUF_MAX_NAME_BYTES + 1];
-        bool needs = architecture->needs >> i & 1, may = architecture->may >> i & 1;
-        snprintf(name, sizeof name, "blk.%d.%s", n, model_layer_specs[i].name);
+        bool needs = all_needs >> i & 1, may = all_may >> i & 1;
+        layer_name(n, i, name);
         if ((needs || may) && !bind(b, name, &model_layer_specs[i], needs, &layer->tensors[i]))
             return false;
     }
-    return true;
+    return split(b, layer);
 }
 
 static size_t append(char *text, size_t room, size_t used, const char *format, ...)

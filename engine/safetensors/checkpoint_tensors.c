@@ -154,7 +154,7 @@ static bool read_scaled(reader *r, const char *module, const safetensor *weight,
     int64_t down = scales->rank > 0 ? scales->shape[0] : 1;
     int64_t across = scales->rank > 1 ? scales->shape[1] : 1;
     if (weight->rank != 2 || rows < 1 || cols < 1 || down < 1 || across < 1 || down > rows ||
-        across > cols)
+        across > cols || scales->element_count != down * across)
         return fail_planes(r, module);
     int64_t scale_rows = (rows + down - 1) / down, scale_cols = (cols + across - 1) / across;
     const json_t *block =
@@ -171,18 +171,27 @@ static bool read_scaled(reader *r, const char *module, const safetensor *weight,
     return to->planes.scales || engine_fail(r->err, "out of memory");
 }
 
+static bool check_scales(const reader *r, const safetensor *scales)
+{
+    weft_dtype dtype = plain_dtype(scales->dtype);
+    if (dtype == WEFT_F32 || dtype == WEFT_F16 || dtype == WEFT_BF16)
+        return true;
+    return engine_fail(r->err, "%s is neither f32 nor f16 nor bf16, as scales must be",
+                       scales->name);
+}
+
 static bool read_planes(reader *r, const char *module, const safetensor *weight, gguf_tensor *to)
 {
     const safetensor *scales = find(r, module, "scales");
     if (weight->dtype == SAFETENSORS_U32 && scales)
-        return read_mlx(r, module, weight, scales, to);
+        return check_scales(r, scales) && read_mlx(r, module, weight, scales, to);
     to->dtype = plain_dtype(weight->dtype);
     scales = find(r, module, "weight_scale_inv");
     if (!scales)
         scales = find(r, module, "weight_scale");
     bool bytes = to->dtype != WEFT_DTYPE_NONE && weft_dtype_block_bytes(to->dtype) == 1;
     if (bytes && scales)
-        return read_scaled(r, module, weight, scales, to);
+        return check_scales(r, scales) && read_scaled(r, module, weight, scales, to);
     if (to->dtype != WEFT_DTYPE_NONE)
         return true;
     return engine_fail(r->err, "%s holds integers that weft cannot read as weights", weight->name);

@@ -3,55 +3,78 @@
 
 #include <string.h>
 
-// Logits will be made in the first row.
-static bool clear_row(engine_session *session, engine_error *err)
+// Logits will be made in the first rows.
+static bool clear_rows(const engine_worker *worker, const token_chain *chain, engine_error *err)
 {
-    engine_session *owner = session->worker->logits_owner[0];
-    session_drop_logits(session);
-    return !owner || owner == session || session_save_logits(owner, err);
+    for (int32_t i = 0; i < chain->count; i++)
+        session_drop_logits(chain->draws[i].session);
+    for (int32_t row = 0; row < chain->count; row++)
+        if (worker->logits_owner[row] && !session_save_logits(worker->logits_owner[row], err))
+            return false;
+    return true;
 }
 
-static void fill_inputs(const engine_session *session, const token_chain *chain, int32_t token)
+// The token that a chain begins with is in the timeline on the device then.
+static bool show_first(engine_session *session, int32_t token, engine_error *err)
 {
-    const program_inputs *in = model_program_inputs(session->worker->program);
-    if (token >= 0)
-        in->ids[0] = token;
-    in->cu_q_lens[0] = 0;
-    in->cu_q_lens[1] = 1;
-    in->kv_lens[0] = chain->start + 1;
-    in->kv_capacities[0] = chain->start + chain->steps;
-    memcpy(in->page_table, session->page_table,
-           (size_t)session->pages * sizeof *session->page_table);
+    session->ids[session->length++] = token;
+    bool shown = session_show_history(session, err);
+    session->length--;
+    return shown;
 }
 
-bool chain_begin(engine_session *session, const engine_sampling *sampling, const token_chain *chain,
-                 int32_t token, engine_error *err)
+static bool fill_in(engine_worker *worker, const token_chain *chain, int32_t i, engine_error *err)
 {
-    weft_sample_params params = sampling->params;
-    int32_t window = session_penalty_window(sampling);
-    params.step = (uint64_t)chain->start + 1;
-    const program_chain asked = {
-        .seqs = 1,
-        .steps = chain->steps,
-        .slot = chain->slot,
-        .go_on = token<0, .params = &params, .history = window> 0 ? &session->history : NULL,
-        .lengths = &chain->start,
-        .windows = &window};
-    if (!session_reserve(session, chain->start + chain->steps, err) || !clear_row(session, err) ||
-        (window > 0 && !session_show_history(session, err)))
+    const program_inputs *in = model_program_inputs(worker->program);
+    const chain_room *room = &worker->chains;
+    const engine_draw *draw = &chain->draws[i];
+    engine_session *session = draw->session;
+    int32_t start = session->length + chain->pending;
+    if (!session_reserve(session, start + chain->steps, err) ||
+        (chain->pending == 0 && !show_first(session, draw->token, err)))
         return false;
-    fill_inputs(session, chain, token);
-    return model_program_chain(session->worker->program, &asked, err);
+    room->params[i] = draw->sampling->params;
+    room->params[i].step = (uint64_t)start + 1;
+    room->histories[i] = session->history;
+    room->lengths[i] = start;
+    room->windows[i] = session_penalty_window(draw->sampling);
+    in->ids[i] = draw->token;
+    in->cu_q_lens[i + 1] = i + 1;
+    in->kv_lens[i] = start + 1;
+    in->kv_capacities[i] = start + chain->steps;
+    memcpy(in->page_table + (size_t)i * (size_t)worker->settings.pages_per_session,
+           session->page_table, (size_t)session->pages * sizeof *session->page_table);
+    return true;
 }
 
-bool chain_take(engine_session *session, const token_chain *chain, int32_t *tokens,
-                engine_error *err)
+bool chain_begin(engine_worker *worker, const token_chain *chain, engine_error *err)
 {
-    const program_chain asked = {.seqs = 1, .steps = chain->steps, .slot = chain->slot};
-    return model_program_chain_tokens(session->worker->program, &asked, tokens, err);
+    const chain_room *room = &worker->chains;
+    const program_chain asked = {.seqs = chain->count,
+                                 .steps = chain->steps,
+                                 .slot = chain->slot,
+                                 .go_on = chain->pending > 0,
+                                 .params = room->params,
+                                 .history = room->histories,
+                                 .lengths = room->lengths,
+                                 .windows = room->windows};
+    if (!clear_rows(worker, chain, err))
+        return false;
+    model_program_inputs(worker->program)->cu_q_lens[0] = 0;
+    for (int32_t i = 0; i < chain->count; i++)
+        if (!fill_in(worker, chain, i, err))
+            return false;
+    return model_program_chain(worker->program, &asked, err);
 }
 
-void chain_end(engine_session *session)
+bool chain_take(engine_worker *worker, const token_chain *chain, int32_t *tokens, engine_error *err)
 {
-    session_hold_logits(session, 0);
+    const program_chain asked = {.seqs = chain->count, .steps = chain->steps, .slot = chain->slot};
+    return model_program_chain_tokens(worker->program, &asked, tokens, err);
+}
+
+void chain_end(const token_chain *chain)
+{
+    for (int32_t i = 0; i < chain->count; i++)
+        session_hold_logits(chain->draws[i].session, i);
 }

@@ -25,6 +25,7 @@ typedef struct generator {
     engine_session *session;
     const engine_generation *wish;
     engine_result *result;
+    engine_draw draw; // of chains
     tokenizer_decoder decoder;
     tokenizer_text piece;
     stop_filter filter;
@@ -103,8 +104,9 @@ static bool begin_chain(generator *g, int32_t token, int32_t pending, int32_t sl
         steps = options->context_tokens - start;
     if (g->wish->max_tokens > 0 && steps > wanted)
         steps = wanted;
-    *chain = (token_chain){.start = start, .steps = steps, .slot = slot};
-    return steps <= 0 || chain_begin(g->session, &g->wish->sampling, chain, token, err);
+    g->draw = (engine_draw){g->session, &g->wish->sampling, token};
+    *chain = (token_chain){&g->draw, 1, pending, steps, slot};
+    return steps <= 0 || chain_begin(g->session->worker, chain, err);
 }
 
 // Adds what the chain evaluated to the timeline, and what it chose to the text, until that ends.
@@ -112,7 +114,7 @@ static bool take_chain(generator *g, const token_chain *chain, int32_t *token, e
 {
     engine_session *session = g->session;
     int32_t *chosen = session->worker->chosen;
-    if (!chain_take(session, chain, chosen, err))
+    if (!chain_take(session->worker, chain, chosen, err))
         return false;
     for (int32_t i = 0; i < chain->steps && !g->done; i++) {
         session->ids[session->length++] = *token;
@@ -130,11 +132,13 @@ static bool decode(generator *g, int32_t token, engine_error *err)
     engine_session *session = g->session;
     bool several = session->worker->settings.options.chain_tokens > 1;
     token_chain now, next = {0};
+    int32_t now_end;
     if (!begin_chain(g, token, 0, 0, &now, err))
         return false;
     while (true) {
+        now_end = session->length + now.steps;
         next.steps = 0;
-        if (several && !begin_chain(g, -1, now.steps, 1 - now.slot, &next, err))
+        if (several && !begin_chain(g, token, now.steps, 1 - now.slot, &next, err))
             return false;
         if (!take_chain(g, &now, &token, err))
             return false;
@@ -144,8 +148,8 @@ static bool decode(generator *g, int32_t token, engine_error *err)
             return false;
         now = next;
     }
-    if (next.steps <= 0 && session->length == now.start + now.steps)
-        chain_end(session);
+    if (next.steps <= 0 && session->length == now_end)
+        chain_end(&now);
     return true;
 }
 

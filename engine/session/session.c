@@ -11,6 +11,12 @@ static int32_t pages_for(int32_t tokens)
     return (tokens + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
 }
 
+// Tokens of a full timeline, and the one that a chain chooses when it is full.
+static size_t timeline_room(const engine_worker *worker)
+{
+    return (size_t)worker->settings.options.context_tokens + 1;
+}
+
 static bool open_logits(engine_session *session)
 {
     const engine_worker *worker = session->worker;
@@ -26,7 +32,7 @@ static bool open_logits(engine_session *session)
     session->history = NULL;
     session->shown = engine_alloc(vocab, sizeof *session->shown);
     void *history;
-    size_t bytes = (size_t)worker->settings.options.context_tokens * sizeof *session->history;
+    size_t bytes = timeline_room(worker) * sizeof *session->history;
     if (!session->shown ||
         weft_memory_allocate(worker->context, WEFT_MEMORY_DEVICE, bytes, &history) != WEFT_OK)
         return false;
@@ -46,7 +52,7 @@ engine_session *engine_session_open(engine_worker *worker, engine_error *err)
     if (session) {
         session->worker = worker;
         session->logits_row = -1;
-        session->ids = engine_alloc((size_t)settings->options.context_tokens, sizeof *session->ids);
+        session->ids = engine_alloc(timeline_room(worker), sizeof *session->ids);
         session->page_table =
             engine_alloc((size_t)settings->pages_per_session, sizeof *session->page_table);
         while (worker->sessions[session->slot])

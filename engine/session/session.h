@@ -11,7 +11,7 @@ struct engine_session {
     int32_t slot;        // in worker->sessions
     int32_t length;      // tokens whose keys and values are in the pool
     int32_t pages;       // held
-    int32_t *ids;        // [context_tokens]
+    int32_t *ids;        // [context_tokens + 1]
     int32_t *page_table; // [pages_per_session]
     int32_t *history;    // the ids where the device reads them: `ids`, or a copy
     int32_t history_length;

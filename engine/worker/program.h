@@ -10,6 +10,7 @@
 #include "engine/model/weights.h"
 
 typedef struct model_program model_program;
+typedef struct engine_profile engine_profile; // engine.h
 
 typedef struct program_bounds {
     int32_t max_tokens, max_seqs; // in one pass
@@ -86,15 +87,19 @@ typedef struct program_chain {
     int32_t slot;        // 0 or 1: of two chains, one may be under way while the other is read
     bool go_on; // the tokens are those that the last chain chose last; inputs.ids are not read
     const weft_sample_params *params; // [seqs] of the first step; `step` counts on
-    // Penalties: where the tokens of each timeline are on the device, with room for those of the chain;
-    // how many there were at the beginning; how many count. NULL: there are none.
+    // Where the tokens of each timeline are on the device, the one that is evaluated first among them, with
+    // room for those that the chain chooses; how many there were before it; how many of the last ones
+    // penalties count.
     int32_t *const *history;
     const int32_t *lengths, *windows;
 } program_chain;
 
+// Times the steps of one token of one sequence, which inputs say, over and over again at the same place.
+engine_profile *model_program_profile(model_program *program, int32_t rounds, engine_error *err);
+
 bool model_program_chain(model_program *program, const program_chain *chain, engine_error *err);
 
-// Waits for a chain: tokens[steps][seqs]. Logits after the last but one token are in the first rows of the
+// Waits for a chain: tokens[steps][seqs], which are in the timelines already. Logits after the last but one token are in the first rows of the
 // program's until something else is run.
 bool model_program_chain_tokens(model_program *program, const program_chain *chain, int32_t *tokens,
                                 engine_error *err);

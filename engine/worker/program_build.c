@@ -42,6 +42,37 @@ static const model_line *next_reader(const model_program *program, const model_l
     }
 }
 
+// The family's function on rows of the feed-forward block.
+static bool add_function(model_program *program, step_list *list, float *x, const float *up,
+                         engine_error *err)
+{
+    return program_add_activation(
+        program, list,
+        &(program_activation){.function = program->config->architecture->function,
+                              .dim = program->config->feed_forward_dim,
+                              .max_rows = program->bounds.max_tokens,
+                              .x = x,
+                              .up = up},
+        err);
+}
+
+static weft_linear_gate gate_of(const model_program *program)
+{
+    switch (program->config->architecture->function) {
+    case WEFT_ACTIVATION_SILU: return WEFT_LINEAR_GATE_SILU;
+    case WEFT_ACTIVATION_GELU: return WEFT_LINEAR_GATE_GELU;
+    case WEFT_ACTIVATION_GELU_TANH: return WEFT_LINEAR_GATE_GELU_TANH;
+    case WEFT_ACTIVATION_SOFTCAP: break; // of no block
+    }
+    return WEFT_LINEAR_GATE_NONE;
+}
+
+// NULL if the layer does not have it.
+static const model_tensor *present(const model_tensor *tensors, enum model_layer_tensor id)
+{
+    return id && tensors[id].data ? &tensors[id] : NULL;
+}
+
 // One run, or the norm, each matrix and the gate as runs of their own.
 static bool add_fused(model_program *program, step_list *list, const program_linear *fused,
                       engine_error *err)
@@ -49,10 +80,18 @@ static bool add_fused(model_program *program, step_list *list, const program_lin
     float *normed = program->buffers[MODEL_BUFFER_NORMED], *up = program->buffers[MODEL_BUFFER_UP];
     if (!program->bounds.separate)
         return program_add_linear(program, list, fused, err);
-    program_linear alone = {
-        .x = fused->x, .residual = fused->residual, .max_batch = fused->max_batch};
+    program_linear alone = {.x = fused->x,
+                            .residual = fused->residual,
+                            .alpha = fused->alpha,
+                            .max_batch = fused->max_batch};
     if (fused->norm) {
-        if (!program_add_norm(program, list, fused->norm, 1, fused->x, normed, err))
+        const program_norm norm = {.kind = program->config->architecture->norm,
+                                   .weight = fused->norm,
+                                   .bias = fused->norm_bias,
+                                   .rows_per_token = 1,
+                                   .x = fused->x,
+                                   .y = normed};
+        if (!program_add_norm(program, list, &norm, err))
             return false;
         alone.x = normed;
     }
@@ -63,7 +102,7 @@ static bool add_fused(model_program *program, step_list *list, const program_lin
         if (!program_add_linear(program, list, &alone, err))
             return false;
     }
-    return !fused->gate || program_add_gate(program, list, fused->gate, fused->parts[0].y, up, err);
+    return !fused->gate || add_function(program, list, fused->parts[0].y, up, err);
 }
 
 static bool add_linear(model_program *program, int32_t layer, const model_line *line,
@@ -76,11 +115,15 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
     bool rounds = reader && reads_rounded(program, read_by, reader);
     enum model_buffer out = line->parts[0].out;
     program_linear linear = {.x = program->buffers[line->in],
-                             .norm = line->norm ? &tensors[line->norm] : NULL,
+                             .norm = present(tensors, line->norm),
+                             .norm_bias = present(tensors, line->norm_bias),
                              .residual = line->residual,
+                             .alpha = line->residual ? program->config->residual_scale : 0,
                              .max_batch = program->bounds.max_tokens};
     // What the first line reads comes from the embedding, and attention rounds nothing.
-    linear.x_rounded = program->rounded_now[line->in] && reads_rounded(program, tensors, line);
+    linear.x_rounded = program->rounded_now[line->in] &&
+                       program->rounded_for[line->in] == linear.norm &&
+                       reads_rounded(program, tensors, line);
     if (linear.x_rounded)
         linear.x = program->rounded[line->in];
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
@@ -89,16 +132,18 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
         linear.parts[i].y = program->buffers[line->parts[i].out];
     }
     if (line->gate) {
-        linear.gate = program->config->architecture->gate;
-        linear.y_rounded = rounds && !reader->norm;
+        linear.gate = gate_of(program);
+        linear.y_rounded = rounds && !present(read_by, reader->norm);
         if (linear.y_rounded)
             linear.parts[0].y = program->rounded[out];
     }
-    if (line->residual && rounds && reader->norm) {
+    bool rms = program->config->architecture->norm == WEFT_NORM_RMS;
+    if (line->residual && rounds && rms && present(read_by, reader->norm)) {
         linear.next = &read_by[reader->norm];
         linear.next_rounded = program->rounded[out];
     }
     program->rounded_now[out] = linear.y_rounded || linear.next;
+    program->rounded_for[out] = linear.next;
     return add_fused(program, &program->layers, &linear, err);
 }
 
@@ -111,12 +156,27 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     case MODEL_LINEAR:
         return !tensors[line->parts[0].matrix].data || add_linear(program, layer, line, err);
     case MODEL_HEAD_NORM: {
-        const model_tensor *weight = &tensors[line->norm];
-        int32_t heads =
-            line->in == MODEL_BUFFER_Q ? program->config->q_heads : program->config->kv_heads;
-        return !weight->data ||
-               program_add_norm(program, &program->layers, weight, heads, in, in, err);
+        const model_tensor *weight = present(tensors, line->norm);
+        if (!weight)
+            return true;
+        int32_t q = program->config->q_heads, kv = program->config->kv_heads;
+        int64_t width = (int64_t)(line->in == MODEL_BUFFER_Q ? q : kv) * program->config->head_dim;
+        const program_norm norm = {
+            .weight = weight, .rows_per_token = (int32_t)(width / weight->cols), .x = in, .y = in};
+        return program_add_norm(program, &program->layers, &norm, err);
     }
+    case MODEL_ADD_NORM: {
+        float *stream = program->buffers[MODEL_BUFFER_HIDDEN];
+        const program_norm norm = {.kind = program->config->architecture->norm,
+                                   .weight = &tensors[line->norm],
+                                   .rows_per_token = 1,
+                                   .x = in,
+                                   .residual = stream,
+                                   .y = stream};
+        program->rounded_now[MODEL_BUFFER_HIDDEN] = false;
+        return program_add_norm(program, &program->layers, &norm, err);
+    }
+    case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
     case MODEL_APPEND: return program_add_append(program, layer, err);
     case MODEL_ATTENTION: return program_add_attention(program, layer, err);
     case MODEL_END: break;
@@ -132,14 +192,25 @@ static bool add_head(model_program *program, engine_error *err)
                                  .rows = program->bounds.max_tokens,
                                  .cols = program->config->embedding_dim};
     float *gathered = program->buffers[MODEL_BUFFER_GATHERED];
-    const program_linear linear = {
-        .x = gathered,
-        .norm = &program->weights->globals[MODEL_GLOBAL_OUTPUT_NORM],
-        .parts = {{model_output_matrix(program->weights), NULL, program->logits}},
-        .max_batch = program->head_rows};
+    const model_config *config = program->config;
+    const model_tensor *globals = program->weights->globals;
+    const program_linear linear = {.x = gathered,
+                                   .norm = &globals[MODEL_GLOBAL_OUTPUT_NORM],
+                                   .norm_bias = &globals[MODEL_GLOBAL_OUTPUT_NORM_BIAS],
+                                   .parts = {{model_output_matrix(program->weights),
+                                              &globals[MODEL_GLOBAL_OUTPUT_BIAS], program->logits}},
+                                   .alpha = config->logit_scale,
+                                   .max_batch = program->head_rows};
+    const program_activation cap = {.function = WEFT_ACTIVATION_SOFTCAP,
+                                    .cap = config->logit_softcap,
+                                    .dim = config->vocab,
+                                    .max_rows = program->head_rows,
+                                    .x = program->logits};
     return program_add_embedding(program, &program->gather, &hidden, hidden.data, program->rows,
-                                 program->head_rows, gathered, err) &&
-           add_fused(program, &program->head, &linear, err);
+                                 program->head_rows, 0, gathered, err) &&
+           add_fused(program, &program->head, &linear, err) &&
+           (config->logit_softcap == 0 ||
+            program_add_activation(program, &program->head, &cap, err));
 }
 
 static bool add_all(model_program *program, engine_error *err)
@@ -151,15 +222,19 @@ static bool add_all(model_program *program, engine_error *err)
     memset(program->rounded_now, 0, sizeof program->rounded_now);
     program->layers.count = program->gather.count = 0;
     program->head.count = program->sample.count = 0;
+    program->layer = -1;
     if (!program_place(program, table->data, table_bytes, &rows, err) ||
         !program_add_embedding(program, &program->layers, table, rows, program->ids,
-                               program->bounds.max_tokens, program->buffers[MODEL_BUFFER_HIDDEN],
-                               err))
+                               program->bounds.max_tokens, program->config->embedding_scale,
+                               program->buffers[MODEL_BUFFER_HIDDEN], err))
         return false;
     for (int32_t layer = 0; layer < program->config->layers; layer++)
-        for (const model_line *line = program->config->architecture->lines; line->op; line++)
+        for (const model_line *line = program->config->architecture->lines; line->op; line++) {
+            program->layer = layer;
             if (!add_line(program, layer, line, err))
                 return false;
+        }
+    program->layer = program->config->layers;
     return add_head(program, err) && program_add_sample(program, err);
 }
 
@@ -176,6 +251,7 @@ static void carve_buffers(model_program *program)
     size_t head_rows = (size_t)program->head_rows, vocab = (size_t)program->config->vocab;
     size_t table = seqs * (size_t)bounds->max_seq_pages;
     size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
+    size_t draws = seqs * sizeof *program->draws;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
         if (!bounds->separate && (i == MODEL_BUFFER_NORMED || i == MODEL_BUFFER_UP))
@@ -191,8 +267,7 @@ static void carve_buffers(model_program *program)
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
     program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
-    program->sampled_logprobs =
-        program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled_logprobs);
+    program->draws = program_carve(program, ARENA_BUFFERS, draws);
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
 
@@ -200,7 +275,6 @@ static void carve_buffers(model_program *program)
     in->kv_lens = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_lens);
     in->kv_capacities = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_capacities);
     program->chosen = program_carve(program, ARENA_PINNED, chosen * sizeof *program->chosen);
-    program->logprobs = program_carve(program, ARENA_PINNED, chosen * sizeof *program->logprobs);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
     in->rows = program_carve(program, ARENA_PINNED, head_rows * sizeof *in->rows);
 }
@@ -210,7 +284,8 @@ static bool make_chains(model_program *program, engine_error *err)
     size_t seqs = (size_t)program->bounds.max_seqs;
     program->params = engine_alloc(seqs, sizeof *program->params);
     program->decoders = engine_alloc(seqs + 1, sizeof *program->decoders);
-    if (!program->params || !program->decoders)
+    program->links = engine_alloc(seqs + 1, sizeof *program->links);
+    if (!program->params || !program->decoders || !program->links)
         return engine_fail(err, "not enough memory for the model's program");
     for (int i = 0; i < 2; i++)
         if (weft_event_create(program->context, &program->events[i]) != WEFT_OK)
@@ -290,6 +365,16 @@ static bool make_batch(model_program *program, engine_error *err)
            engine_fail(err, "batches cannot be made: %s", weft_error_text(program->context));
 }
 
+// What frequencies are divided by; some models have factors for long contexts and others for short ones.
+static const float *freq_factors(const model_program *program)
+{
+    const model_tensor *globals = program->weights->globals;
+    bool is_long = program->bounds.max_kv_len > program->config->rope.original_context;
+    const float *by_length =
+        globals[is_long ? MODEL_GLOBAL_ROPE_LONG : MODEL_GLOBAL_ROPE_SHORT].data;
+    return by_length ? by_length : globals[MODEL_GLOBAL_ROPE_FREQS].data;
+}
+
 model_program *model_program_make(weft_context *context, const model_config *config,
                                   const model_weights *weights, const page_pool *pool,
                                   const weft_kv_layout *kv, const program_bounds *bounds,
@@ -306,8 +391,9 @@ model_program *model_program_make(weft_context *context, const model_config *con
     program->pool = pool;
     program->kv = *kv;
     program->bounds = *bounds;
-    program->rope = config->rope;
-    program->rope.freq_factors = weights->globals[MODEL_GLOBAL_ROPE_FREQS].data;
+    program->ropes[0] = config->rope;
+    program->ropes[1] = config->local_rope;
+    program->ropes[0].freq_factors = program->ropes[1].freq_factors = freq_factors(program);
     program->head_rows = bounds->max_seqs > MIN_HEAD_ROWS ? bounds->max_seqs : MIN_HEAD_ROWS;
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
@@ -325,7 +411,10 @@ void model_program_free(model_program *program)
         return;
     for (int32_t i = 0; program->decoders && i <= program->bounds.max_seqs; i++)
         weft_program_destroy(program->decoders[i]);
+    for (int32_t i = 0; program->links && i <= program->bounds.max_seqs; i++)
+        weft_program_destroy(program->links[i]);
     free(program->decoders);
+    free(program->links);
     weft_event_destroy(program->events[0]);
     weft_event_destroy(program->events[1]);
     weft_batch_destroy(program->batch);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Decoding without the host: a token that was chosen on the device is the next pass's input there. What
-// was chosen also goes to pinned memory, which the host reads when it has waited for the chain's event.
-#include <math.h>
+// Decoding without the host. A link of a chain is one program: the pass of a token of every sequence, the
+// choice of the next, which becomes the next link's input and is noted in the timeline, and lengths,
+// positions and draws moved on by one. A chain is that program launched again and again; then the piece of
+// each timeline that it wrote goes to pinned memory, which the host reads when it has waited for the
+// chain's event.
+#include <string.h>
 
 #include "engine/worker/program_steps.h"
 
@@ -10,10 +13,11 @@ static bool failed(const model_program *program, engine_error *err)
     return engine_fail(err, "decoding failed: %s", weft_error_text(program->context));
 }
 
-static int32_t *chosen_at(const model_program *program, int32_t slot, int32_t step)
+// What chains in a slot choose for a sequence.
+static int32_t *chosen_at(const model_program *program, int32_t slot, int32_t seq)
 {
-    int64_t row = (int64_t)slot * program->bounds.chain_tokens + step;
-    return program->chosen + row * program->bounds.max_seqs;
+    int64_t row = (int64_t)slot * program->bounds.max_seqs + seq;
+    return program->chosen + row * program->bounds.chain_tokens;
 }
 
 // All layers and the head for one token of each sequence.
@@ -37,9 +41,32 @@ static bool set_model_batch(model_program *program, int32_t seqs, engine_error *
     return program_set_batch(program, seqs, NULL, err);
 }
 
-bool program_record(model_program *program, int32_t seqs, engine_error *err)
+typedef bool run_fn(model_program *program, int32_t seqs, engine_error *err);
+
+// Chooses a token for every sequence, into `ids`, and moves everything on to the next.
+static bool choose(model_program *program, int32_t seqs, engine_error *err)
 {
-    if (program->decoders[seqs] || program->cannot_record)
+    program_step *sample = &program->sample.steps[0];
+    sample->args.sample.logits = program->logits;
+    sample->args.sample.params = sample->args.sample.next = program->draws;
+    sample->args.sample.tokens = program->ids;
+    sample->args.sample.logprobs = NULL;
+    program->counts.runs++;
+    return (program_run_step(sample, seqs) == WEFT_OK &&
+            weft_batch_advance(program->batch, NULL) == WEFT_OK) ||
+           failed(program, err);
+}
+
+static bool run_link(model_program *program, int32_t seqs, engine_error *err)
+{
+    return run_decode(program, seqs, err) && choose(program, seqs, err);
+}
+
+// Records what `run` does for that many sequences; the batch is set to such.
+static bool record(model_program *program, int32_t seqs, run_fn *run, weft_program **out,
+                   int64_t *runs, engine_error *err)
+{
+    if (*out || program->cannot_record)
         return true;
     weft_program *made;
     weft_status status = weft_program_begin(program->context, &made);
@@ -49,26 +76,40 @@ bool program_record(model_program *program, int32_t seqs, engine_error *err)
     }
     if (status != WEFT_OK)
         return failed(program, err);
-    int64_t runs = program->counts.runs;
-    bool fine = run_decode(program, seqs, err);
-    program->decoder_runs = program->counts.runs - runs;
-    program->counts.runs = runs;
+    int64_t before = program->counts.runs;
+    bool fine = run(program, seqs, err);
+    *runs = program->counts.runs - before;
+    program->counts.runs = before;
     if (weft_program_end(made) == WEFT_OK && fine) {
-        program->decoders[seqs] = made;
+        *out = made;
         return true;
     }
     weft_program_destroy(made);
     return fine ? failed(program, err) : false;
 }
 
+static bool record_decoder(model_program *program, int32_t seqs, engine_error *err)
+{
+    return record(program, seqs, run_decode, &program->decoders[seqs], &program->decoder_runs, err);
+}
+
+static bool record_link(model_program *program, int32_t seqs, engine_error *err)
+{
+    return record(program, seqs, run_link, &program->links[seqs], &program->link_runs, err);
+}
+
 bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err)
 {
-    if (program->decoders[seqs] || program->cannot_record)
+    if (program->cannot_record || (program->decoders[seqs] && program->links[seqs]))
         return true;
+    // What is recorded is checked as it is now: draws of the likeliest token.
     if (weft_fill(program->context, program->ids, 0, (size_t)seqs * sizeof *program->ids, NULL) !=
-        WEFT_OK)
+            WEFT_OK ||
+        weft_fill(program->context, program->draws, 0, (size_t)seqs * sizeof *program->draws,
+                  NULL) != WEFT_OK)
         return failed(program, err);
-    return set_model_batch(program, seqs, err) && program_record(program, seqs, err);
+    return set_model_batch(program, seqs, err) && record_decoder(program, seqs, err) &&
+           record_link(program, seqs, err);
 }
 
 // The token of every sequence, in `ids`, becomes logits in the first rows of the program's.
@@ -86,68 +127,64 @@ bool model_program_decode(model_program *program, int32_t seqs, engine_error *er
 {
     program->tokens = seqs;
     return program_upload(program, program->ids, program->inputs.ids, seqs, err) &&
-           program_set_batch(program, seqs, NULL, err) && program_record(program, seqs, err) &&
+           program_set_batch(program, seqs, NULL, err) && record_decoder(program, seqs, err) &&
            decode(program, seqs, err);
 }
 
-// Chooses a token for every sequence, into `ids`.
-static bool choose(model_program *program, const program_chain *chain, int32_t step,
-                   engine_error *err)
+bool program_run_link(model_program *program, int32_t seqs, engine_error *err)
 {
-    program_step *sample = &program->sample.steps[0];
-    int32_t *to = chosen_at(program, chain->slot, step);
-    float *logprobs = program->logprobs + (to - program->chosen);
-    size_t bytes = (size_t)chain->seqs * sizeof *to;
-    for (int32_t i = 0; i < chain->seqs; i++) {
-        program->params[i] = chain->params[i];
-        program->params[i].step += (uint64_t)step;
-        if (!chain->history)
-            continue;
-        // The window ends with the token that was evaluated last; it grows until it is full.
-        int64_t length = chain->lengths[i] + step + 1;
-        int64_t window = chain->windows[i] < length ? chain->windows[i] : length;
-        program->params[i].history = chain->history[i] + length - window;
-        program->params[i].history_len = window;
-    }
-    sample->args.sample.logits = program->logits;
-    sample->args.sample.params = program->params;
-    sample->args.sample.tokens = program->ids;
-    sample->args.sample.logprobs = chain->steps > 1 ? program->sampled_logprobs : NULL;
-    program->counts.runs++;
-    if (program_run_step(sample, chain->seqs) != WEFT_OK ||
-        weft_copy(program->context, to, program->ids, bytes, NULL) != WEFT_OK ||
-        (chain->steps > 1 &&
-         weft_copy(program->context, logprobs, program->sampled_logprobs, bytes, NULL) != WEFT_OK))
-        return failed(program, err);
-    return true;
+    program->counts.passes++;
+    program->counts.attention_runs += program->config->layers;
+    if (!program->links[seqs])
+        return run_link(program, seqs, err);
+    program->counts.runs += program->link_runs;
+    return weft_program_launch(program->links[seqs], NULL) == WEFT_OK || failed(program, err);
 }
 
-// Notes the token that is about to be evaluated in each history, where the next draw counts it.
-static bool note(model_program *program, const program_chain *chain, int32_t step,
-                 engine_error *err)
+bool program_begin_links(model_program *program, int32_t seqs, engine_error *err)
 {
-    for (int32_t i = 0; chain->history && i < chain->seqs; i++)
-        if (weft_copy(program->context, chain->history[i] + chain->lengths[i] + step,
-                      program->ids + i, sizeof *program->ids, NULL) != WEFT_OK)
-            return failed(program, err);
-    return true;
+    size_t bytes = (size_t)seqs * sizeof *program->draws;
+    return program_upload(program, program->ids, program->inputs.ids, seqs, err) &&
+           (weft_fill(program->context, program->draws, 0, bytes, NULL) == WEFT_OK ||
+            failed(program, err)) &&
+           program_set_batch(program, seqs, program->inputs.kv_capacities, err) &&
+           record_link(program, seqs, err);
+}
+
+// Where each timeline goes on, and how its draws count it.
+static bool set_draws(model_program *program, const program_chain *chain, engine_error *err)
+{
+    for (int32_t i = 0; i < chain->seqs; i++) {
+        weft_sample_params *params = &program->params[i];
+        // The window ends with the token that is evaluated first.
+        int64_t length = chain->lengths[i] + 1, window = chain->windows[i];
+        *params = chain->params[i];
+        params->history_len = window < length ? window : length;
+        params->history = chain->history[i] + length - params->history_len;
+        params->history_room = window;
+    }
+    return weft_copy(program->context, program->draws, program->params,
+                     (size_t)chain->seqs * sizeof *program->draws, NULL) == WEFT_OK ||
+           failed(program, err);
 }
 
 bool model_program_chain(model_program *program, const program_chain *chain, engine_error *err)
 {
     if (!chain->go_on &&
-        !program_upload(program, program->ids, program->inputs.ids, chain->seqs, err))
+        (!program_upload(program, program->ids, program->inputs.ids, chain->seqs, err) ||
+         !set_draws(program, chain, err)))
         return false;
     if (!program_set_batch(program, chain->seqs, program->inputs.kv_capacities, err) ||
-        !program_record(program, chain->seqs, err))
+        !record_link(program, chain->seqs, err))
         return false;
-    for (int32_t step = 0; step < chain->steps; step++) {
-        if (step > 0 && weft_batch_advance(program->batch, NULL) != WEFT_OK)
-            return failed(program, err);
-        if (!note(program, chain, step, err) || !decode(program, chain->seqs, err) ||
-            !choose(program, chain, step, err))
+    for (int32_t step = 0; step < chain->steps; step++)
+        if (!program_run_link(program, chain->seqs, err))
             return false;
-    }
+    for (int32_t i = 0; i < chain->seqs; i++)
+        if (weft_copy(program->context, chosen_at(program, chain->slot, i),
+                      chain->history[i] + chain->lengths[i] + 1,
+                      (size_t)chain->steps * sizeof *program->chosen, NULL) != WEFT_OK)
+            return failed(program, err);
     return weft_event_record(program->events[chain->slot], NULL) == WEFT_OK || failed(program, err);
 }
 
@@ -159,18 +196,10 @@ bool model_program_chain_tokens(model_program *program, const program_chain *cha
         return failed(program, err);
     for (int32_t step = 0; step < chain->steps; step++)
         for (int32_t i = 0; i < chain->seqs; i++) {
-            const int32_t *at = chosen_at(program, chain->slot, step) + i;
-            tokens[step * chain->seqs + i] = *at;
-            // A single step asks for no probabilities, which would cost more than a look at the logit.
-            float logit = chain->steps > 1 ? program->logprobs[at - program->chosen] : 0;
-            if (chain->steps == 1 &&
-                program_read_back(program, &logit,
-                                  program->logits + (size_t)i * (size_t)program->config->vocab +
-                                      *at,
-                                  sizeof logit) != WEFT_OK)
-                return failed(program, err);
-            if (!isfinite(logit))
+            int32_t token = chosen_at(program, chain->slot, i)[step];
+            if (token < 0)
                 return program_not_finite(err);
+            tokens[step * chain->seqs + i] = token;
         }
     return true;
 }

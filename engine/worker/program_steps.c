@@ -116,20 +116,22 @@ static program_step *add_step(model_program *program, step_list *list, step_kind
     memset(step, 0, sizeof *step);
     step->kind = kind;
     step->rows_per_token = 1;
+    step->layer = program->layer;
     step->plan = plan;
     return step;
 }
 
 // `rows` are those of `table`, already where the device reads them.
 bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
-                           const void *rows, const int32_t *ids, int32_t max_tokens, float *y,
-                           engine_error *err)
+                           const void *rows, const int32_t *ids, int32_t max_tokens, float scale,
+                           float *y, engine_error *err)
 {
     weft_embedding_desc desc = {.size = sizeof desc,
                                 .table_dtype = table->dtype,
                                 .rows = table->rows,
                                 .dim = table->cols,
                                 .max_tokens = max_tokens,
+                                .scale = scale,
                                 .scale_dtype = table->planes.scale_dtype,
                                 .scale_rows = table->planes.scale_rows,
                                 .scale_cols = table->planes.scale_cols};
@@ -141,22 +143,33 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
     return place_planes(program, table, &args->scales, &args->biases, err);
 }
 
-// Rows of a vector's length; heads_per_token of them a token.
-bool program_add_norm(model_program *program, step_list *list, const model_tensor *weight,
-                      int32_t heads_per_token, const float *x, float *y, engine_error *err)
+// A vector that there may not be: *at stays NULL then.
+static bool place_vector(model_program *program, const model_tensor *vector, const void **at,
+                         engine_error *err)
+{
+    return !vector || !vector->data || place_tensor(program, vector, at, err);
+}
+
+bool program_add_norm(model_program *program, step_list *list, const program_norm *norm,
+                      engine_error *err)
 {
     weft_norm_desc desc = {.size = sizeof desc,
-                           .kind = WEFT_NORM_RMS,
+                           .kind = norm->kind,
                            .eps = program->config->norm_eps,
-                           .dim = weight->cols,
-                           .max_rows = program->bounds.max_tokens * heads_per_token};
-    const void *at;
+                           .dim = norm->weight->cols,
+                           .max_rows = program->bounds.max_tokens * norm->rows_per_token};
+    const void *weight, *bias = NULL;
     program_step *step = add_step(program, list, STEP_NORM, &desc, sizeof desc, err);
-    if (!step || !place_tensor(program, weight, &at, err))
+    if (!step || !place_tensor(program, norm->weight, &weight, err) ||
+        !place_vector(program, norm->bias, &bias, err))
         return false;
-    step->rows_per_token = heads_per_token;
-    step->args.norm =
-        (weft_norm_args){.size = sizeof step->args.norm, .x = x, .y = y, .weight = at};
+    step->rows_per_token = norm->rows_per_token;
+    step->args.norm = (weft_norm_args){.size = sizeof step->args.norm,
+                                       .x = norm->x,
+                                       .y = norm->y,
+                                       .weight = weight,
+                                       .bias = bias,
+                                       .residual = norm->residual};
     return true;
 }
 
@@ -175,7 +188,8 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     if (linear->next)
         desc.flags |= WEFT_LINEAR_NEXT;
     if (linear->norm) {
-        desc.norm = WEFT_LINEAR_NORM_RMS;
+        desc.norm = program->config->architecture->norm == WEFT_NORM_LAYER ? WEFT_LINEAR_NORM_LAYER
+                                                                           : WEFT_LINEAR_NORM_RMS;
         desc.norm_eps = program->config->norm_eps;
     }
     const model_tensor *first = linear->parts[0].matrix;
@@ -196,24 +210,49 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     return desc;
 }
 
-static bool set_part(model_program *program, weft_linear_args *args, bool alone, int32_t i,
-                     const program_linear *linear, engine_error *err)
+// A matrix and what lies beside it: the host reads the file, a device what has been packed for it.
+static bool place_matrix(model_program *program, const weft_plan *plan, int32_t i,
+                         const model_tensor *matrix, weft_linear_part_args *part, engine_error *err)
 {
-    const model_tensor *bias = linear->parts[i].bias;
-    const void *weight, *bias_at = NULL;
-    if (!place_tensor(program, linear->parts[i].matrix, &weight, err) ||
-        (bias && bias->data && !place_tensor(program, bias, &bias_at, err)))
-        return false;
-    if (alone) {
-        args->weight = weight;
-        args->y = linear->parts[i].y;
-        args->bias = bias_at;
+    const gguf_planes *planes = &matrix->planes;
+    if (program->bounds.device == WEFT_DEVICE_CPU) {
+        part->weight = matrix->data;
+        part->scales = planes->scales;
+        part->biases = planes->biases;
         return true;
     }
-    args->parts[i] =
-        (weft_linear_part_args){.weight = weight, .y = linear->parts[i].y, .bias = bias_at};
-    return place_planes(program, linear->parts[i].matrix, &args->parts[i].scales,
-                        &args->parts[i].biases, err);
+    void *to = program_carve(program, ARENA_WEIGHTS, weft_linear_packed_bytes(plan, i));
+    const weft_linear_pack_args pack = {.size = sizeof pack,
+                                        .part = i,
+                                        .weight = matrix->data,
+                                        .scales = planes->scales,
+                                        .biases = planes->biases,
+                                        .packed = to};
+    part->packed = to;
+    return !to || weft_linear_pack(plan, &pack) == WEFT_OK ||
+           engine_fail(err, "weights cannot be packed for the device: %s",
+                       weft_error_text(program->context));
+}
+
+static bool set_part(model_program *program, const weft_plan *plan, weft_linear_args *args,
+                     bool alone, int32_t i, const program_linear *linear, engine_error *err)
+{
+    const model_tensor *bias = linear->parts[i].bias;
+    const void *bias_at = NULL;
+    weft_linear_part_args part = {.y = linear->parts[i].y};
+    if (!place_matrix(program, plan, i, linear->parts[i].matrix, &part, err) ||
+        !place_vector(program, bias, &bias_at, err))
+        return false;
+    part.bias = bias_at;
+    if (!alone) {
+        args->parts[i] = part;
+        return true;
+    }
+    args->weight = part.weight;
+    args->packed = part.packed;
+    args->y = part.y;
+    args->bias = part.bias;
+    return true;
 }
 
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
@@ -228,14 +267,17 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
                                .x = linear->x,
                                .residual = linear->residual ? linear->parts[0].y : NULL,
                                .next = linear->next_rounded,
+                               .alpha = linear->alpha,
                                .workspace = program->workspace,
                                .workspace_bytes = program->workspace_bytes};
-    const void *at;
+    const void *at, *bias = NULL;
     // The norm's weights are in a rounded x already.
     if (linear->norm && !linear->x_rounded) {
-        if (!place_tensor(program, linear->norm, &at, err))
+        if (!place_tensor(program, linear->norm, &at, err) ||
+            !place_vector(program, linear->norm_bias, &bias, err))
             return false;
         args->norm_weight = at;
+        args->norm_bias = bias;
     }
     if (linear->next) {
         if (!place_tensor(program, linear->next, &at, err))
@@ -243,35 +285,35 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
         args->next_weight = at;
     }
     for (int32_t i = 0; i < MODEL_MAX_PARTS && linear->parts[i].matrix; i++)
-        if (!set_part(program, args, desc.num_parts == 0, i, linear, err))
+        if (!set_part(program, step->plan, args, desc.num_parts == 0, i, linear, err))
             return false;
     return true;
 }
 
-bool program_add_gate(model_program *program, step_list *list, weft_linear_gate gate, float *x,
-                      const float *up, engine_error *err)
+bool program_add_activation(model_program *program, step_list *list,
+                            const program_activation *activation, engine_error *err)
 {
-    static const weft_activation_kind kinds[] = {[WEFT_LINEAR_GATE_SILU] = WEFT_ACTIVATION_SILU,
-                                                 [WEFT_LINEAR_GATE_GELU] = WEFT_ACTIVATION_GELU,
-                                                 [WEFT_LINEAR_GATE_GELU_TANH] =
-                                                     WEFT_ACTIVATION_GELU_TANH};
     weft_activation_desc desc = {.size = sizeof desc,
-                                 .kind = kinds[gate],
-                                 .dim = program->config->feed_forward_dim,
-                                 .max_rows = program->bounds.max_tokens};
+                                 .kind = activation->function,
+                                 .cap = activation->cap,
+                                 .dim = activation->dim,
+                                 .max_rows = activation->max_rows};
     program_step *step = add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
     if (step)
-        step->args.activation =
-            (weft_activation_args){.size = sizeof step->args.activation, .x = x, .up = up, .y = x};
+        step->args.activation = (weft_activation_args){.size = sizeof step->args.activation,
+                                                       .x = activation->x,
+                                                       .up = activation->up,
+                                                       .y = activation->x};
     return step != NULL;
 }
 
 bool program_add_append(model_program *program, int32_t layer, engine_error *err)
 {
+    model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
     weft_kv_append_desc desc = {.size = sizeof desc,
                                 .max_tokens = program->bounds.max_tokens,
                                 .layout = program->kv,
-                                .rope = &program->rope,
+                                .rope = rules.rope,
                                 .num_q_heads = program->config->q_heads};
     program_step *step = add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
     if (step)
@@ -286,11 +328,14 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
 
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err)
 {
+    model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
     weft_attention_desc desc = {.size = sizeof desc,
                                 .kv = program->kv,
+                                .scale = program->config->attention_scale,
+                                .softcap = program->config->attention_softcap,
                                 .num_q_heads = program->config->q_heads,
                                 .mask = WEFT_MASK_CAUSAL,
-                                .window = program->config->window,
+                                .window = rules.window,
                                 .max_seqs = program->bounds.max_seqs,
                                 .max_q_tokens = program->bounds.max_tokens,
                                 .max_kv_len = program->bounds.max_kv_len};

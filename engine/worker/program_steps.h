@@ -20,6 +20,7 @@ typedef enum step_kind {
 typedef struct program_step {
     step_kind kind;
     int32_t rows_per_token; // of NORM: heads
+    int32_t layer;          // -1: before the first, the number of layers: behind the last
     const weft_plan *plan;
     union {
         weft_embedding_args embedding;
@@ -68,7 +69,7 @@ struct model_program {
     const page_pool *pool;
     weft_kv_layout kv;
     program_bounds bounds;
-    weft_rope_params rope;
+    weft_rope_params ropes[2]; // the config's rope and local_rope, with the factors of the weights
     program_plan *plans;
     int32_t plan_count;
     step_list layers; // embedding, then all layers
@@ -77,13 +78,14 @@ struct model_program {
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN and GATED
-    bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too
+    bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too,
+    const model_tensor *rounded_for[MODEL_BUFFER_COUNT]; // and for this norm
     weft_batch *batch;     // of every append and attention; NULL while the program is only counted
     program_inputs inputs; // the host's
     int32_t *ids;          // [max_tokens], on the device, as are:
     int32_t *rows;         // [head_rows], read by `gather`
     int32_t *sampled;      // [max_seqs]
-    float *sampled_logprobs; // [max_seqs]
+    weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;
     void *workspace;
@@ -91,16 +93,22 @@ struct model_program {
     program_arena arenas[ARENA_COUNT];
     program_counts counts;
     int32_t tokens; // of the last pass
+    int32_t layer;  // while building: whose steps are added
     // [max_seqs + 1], by the number of sequences: all runs of a pass with one token each, recorded once.
     weft_program **decoders;
-    int64_t decoder_runs;
+    weft_program **links; // the same with the choice of the next token, and all moved on to it
+    int64_t decoder_runs, link_runs;
     bool cannot_record; // the device has no programs
-    // Chains: what was chosen, [2][chain_tokens][max_seqs] in pinned memory, and when it is there.
+    // Chains: what was chosen, [2][max_seqs][chain_tokens] in pinned memory, and when it is there.
     int32_t *chosen;
-    float *logprobs;
     weft_event *events[2];
-    weft_sample_params *params; // [max_seqs] of the step that is being given to the device
+    weft_sample_params *params; // [max_seqs] of a chain that is being given to the device
 };
+
+// A link of a chain, as if it were launched again and again at one place; begin makes it ready, with the
+// inputs as they are and draws of the likeliest token.
+bool program_begin_links(model_program *program, int32_t seqs, engine_error *err);
+bool program_run_link(model_program *program, int32_t seqs, engine_error *err);
 
 // What a pass is made of; shared with chains.
 weft_status program_run_step(program_step *step, int32_t rows);
@@ -115,10 +123,6 @@ bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capa
 weft_status program_read_back(model_program *program, void *to, const void *from, size_t bytes);
 bool program_not_finite(engine_error *err); // words it, returns false
 
-// Records the pass of `seqs` sequences with one token each; the batch is set to such. No effect if that has
-// been done, or cannot be.
-bool program_record(model_program *program, int32_t seqs, engine_error *err);
-
 // `bytes` of an arena, or only counted while it has no memory: NULL then.
 void *program_carve(model_program *program, int arena, size_t bytes);
 
@@ -129,8 +133,9 @@ bool program_place(model_program *program, const void *host, size_t bytes, const
 // What program_add_linear is told.
 typedef struct program_linear {
     const void *x;
-    const model_tensor *norm; // in front, RMS; NULL: none
-    bool x_rounded;           // x is a rounded buffer; with a norm, one that was made for it
+    const model_tensor *norm;      // in front; NULL: none
+    const model_tensor *norm_bias; // of LayerNorm; NULL or without data: none
+    bool x_rounded;                // x is a rounded buffer; with a norm, one that was made for it
     struct {
         const model_tensor *matrix, *bias; // bias may be NULL
         void *y;
@@ -138,23 +143,42 @@ typedef struct program_linear {
     weft_linear_gate gate;    // of two parts
     bool y_rounded;           // the gate's result goes to a rounded buffer
     bool residual;            // added to y
+    float alpha;              // multiplies the product; 0: 1
     const model_tensor *next; // the next norm, whose rounded input is made beside y; NULL: none
     void *next_rounded;
     int32_t max_batch;
 } program_linear;
 
+// What program_add_norm is told: rows of the weight's length.
+typedef struct program_norm {
+    weft_norm_kind kind;
+    const model_tensor *weight, *bias; // bias: NULL or without data: none
+    int32_t rows_per_token;
+    const float *x, *residual; // residual: added to y, NULL: none
+    float *y;
+} program_norm;
+
+// What program_add_activation is told: x becomes function(x) [* up], row by row.
+typedef struct program_activation {
+    weft_activation_kind function;
+    float cap; // of a soft-cap
+    int64_t dim;
+    int32_t max_rows;
+    float *x;
+    const float *up;
+} program_activation;
+
 // Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
 // weights are the host's, all others the device's.
 bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
-                           const void *rows, const int32_t *ids, int32_t max_tokens, float *y,
-                           engine_error *err);
-bool program_add_norm(model_program *program, step_list *list, const model_tensor *weight,
-                      int32_t heads_per_token, const float *x, float *y, engine_error *err);
+                           const void *rows, const int32_t *ids, int32_t max_tokens, float scale,
+                           float *y, engine_error *err);
+bool program_add_norm(model_program *program, step_list *list, const program_norm *norm,
+                      engine_error *err);
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
                         engine_error *err);
-// x becomes function(x) * up.
-bool program_add_gate(model_program *program, step_list *list, weft_linear_gate gate, float *x,
-                      const float *up, engine_error *err);
+bool program_add_activation(model_program *program, step_list *list,
+                            const program_activation *activation, engine_error *err);
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);

@@ -56,9 +56,15 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     worker->chosen =
         engine_alloc((size_t)worker->settings.options.chain_tokens, sizeof *worker->chosen);
     worker->drawn = engine_alloc(sessions, sizeof *worker->drawn);
+    chain_room *chains = &worker->chains;
+    chains->params = engine_alloc(sessions, sizeof *chains->params);
+    chains->histories = engine_alloc(sessions, sizeof *chains->histories);
+    chains->lengths = engine_alloc(sessions, sizeof *chains->lengths);
+    chains->windows = engine_alloc(sessions, sizeof *chains->windows);
     return (out->rows && out->to && out->kept_rows && out->kept && out->kept_to && out->taken &&
             worker->logits_owner && worker->sessions && worker->draw_params && worker->drawn &&
-            worker->chosen) ||
+            worker->chosen && chains->params && chains->histories && chains->lengths &&
+            chains->windows) ||
            engine_fail(err, "not enough memory for batches of %d tokens", (int)tokens);
 }
 
@@ -100,6 +106,10 @@ void engine_worker_close(engine_worker *worker)
     free(worker->draw_params);
     free(worker->drawn);
     free(worker->chosen);
+    free(worker->chains.params);
+    free(worker->chains.histories);
+    free(worker->chains.lengths);
+    free(worker->chains.windows);
     weft_context_destroy(worker->context);
     free(worker);
 }

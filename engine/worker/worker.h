@@ -20,6 +20,13 @@ typedef struct pass_outputs {
     int32_t *taken;        // [max_sessions] tokens of each feed
 } pass_outputs;
 
+// What chains of several sessions are told; [max_sessions] each.
+typedef struct chain_room {
+    weft_sample_params *params;
+    int32_t **histories;
+    int32_t *lengths, *windows;
+} chain_room;
+
 struct engine_worker {
     const engine_model *model;
     worker_settings settings;
@@ -29,9 +36,10 @@ struct engine_worker {
     pass_outputs outputs;
     engine_session **logits_owner;   // [head_rows] of the program's logits: whose they are, or NULL
     weft_sample_params *draw_params; // [max_sessions]
-    int32_t *chosen;                 // [chain_tokens]
-    int32_t *drawn;                  // [max_sessions]
-    engine_session **sessions;       // [max_sessions], those that are open
+    chain_room chains;
+    int32_t *chosen;           // [chain_tokens]
+    int32_t *drawn;            // [max_sessions]
+    engine_session **sessions; // [max_sessions], those that are open
     int32_t open_sessions;
 };
 

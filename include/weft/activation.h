@@ -13,6 +13,7 @@ typedef enum weft_activation_kind {
     WEFT_ACTIVATION_SILU = 0,      /**< x / (1 + exp(-x)) */
     WEFT_ACTIVATION_GELU = 1,      /**< x/2 (1 + erf(x / sqrt 2)) */
     WEFT_ACTIVATION_GELU_TANH = 2, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    WEFT_ACTIVATION_SOFTCAP = 3,   /**< cap tanh(x / cap): keeps logits within +-cap */
 } weft_activation_kind;
 
 typedef struct weft_activation_desc {
@@ -22,7 +23,7 @@ typedef struct weft_activation_desc {
     int32_t max_rows;   /**< 0 = 1 */
     weft_dtype x_dtype; /**< of x and up; 0 = f32; f16, bf16 */
     weft_dtype y_dtype; /**< likewise */
-    int32_t reserved0;
+    float cap;          /**< of SOFTCAP, positive; otherwise 0 */
     const char *variant;
     uint64_t reserved[8];
 } weft_activation_desc;
@@ -42,8 +43,9 @@ typedef struct weft_activation_args {
 
 /** Plans y = f(x), or y = f(x) * up where a run gives `up`.
  *
- *  Errors   WEFT_EINVAL for dim < 1 or an unknown kind; WEFT_EVARIANT, WEFT_ENOMEM
- *  Source   Hendrycks and Gimpel 2016 (GELU), Shazeer 2020 (gated forms)
+ *  Errors   WEFT_EINVAL for dim < 1, an unknown kind, a cap that is not positive and finite or that
+ *           nothing asks for; WEFT_EVARIANT, WEFT_ENOMEM
+ *  Source   Hendrycks and Gimpel 2016 (GELU), Shazeer 2020 (gated forms), Gemma 2 2024 (soft-cap)
  */
 WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_activation_desc *desc,
                                           weft_plan **out);
@@ -52,7 +54,7 @@ WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_acti
  *
  *  Alias    y may be x or up (same strides)
  *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes;
- *           f(-infinity) = 0, f(infinity) = infinity, NaN stays NaN
+ *           f(-infinity) = 0, f(infinity) = infinity (SOFTCAP: -cap and cap, and within 6 ulp or 2^-148 cap), NaN stays NaN
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim (also of an `up`
  *           that is NULL)
  */

@@ -19,6 +19,9 @@
  *      kv_starts     t >= kv_starts[s]
  *      tree          t is a key before the new ones, the query's own, or one of an ancestor's
  *      bits          the query's bit for t is set, where it has one
+ *      sparse        t's block is one of the last ones up to the query's, or one of those that every
+ *                    query sees (a local and a vertical band)
+ *      sparse lists  t's block is in the list of the query's block
  */
 #ifndef WEFT_ATTENTION_H
 #define WEFT_ATTENTION_H
@@ -52,15 +55,30 @@ enum {
      *  WEFT_MASK_TREE. */
     WEFT_ATTENTION_ALIBI = 1u << 2,
     /** Keys that a query does not see get desc.mask_value added to their score instead of no weight at
-     *  all; a query that sees nothing gives the mean of all values. The reference kernels only. */
+     *  all; a query that sees nothing gives the mean of all values. Sums stay in f32: no score is below
+     *  -3.4e38 / log2(e), nor is the LSE of such a query. */
     WEFT_ATTENTION_MASK_VALUE = 1u << 3,
+    /** Block-sparse: desc.sparse_*. A query whose own position lies in block b = own / sparse_block sees
+     *  the keys of block c = t / sparse_block if
+     *
+     *      c > b - sparse_local    or    (c + offset) % sparse_stride == 0
+     *      offset = 1 + sparse_head_step * (sparse_rank * num_q_heads + query head)
+     *      offset = 1 - sparse_head_step * (sparse_rank * num_kv_heads + KV head)   if it is negative
+     *
+     *  which is vLLM's local and vertical stride. Not with WEFT_MASK_TREE. */
+    WEFT_ATTENTION_SPARSE = 1u << 4,
+    /** Block-sparse: a query sees the keys of the blocks that args.sparse_blocks lists for its block of
+     *  desc.sparse_queries queries; the blocks of keys are desc.sparse_keys long. */
+    WEFT_ATTENTION_SPARSE_LISTS = 1u << 5,
+    /** With WEFT_ATTENTION_SPARSE_LISTS: every KV head has lists of its own. */
+    WEFT_ATTENTION_SPARSE_HEADS = 1u << 6,
 };
 
 typedef struct weft_attention_desc {
     uint32_t size;
     uint32_t flags;
     weft_kv_layout kv;
-    weft_dtype q_dtype;   /**< f32, f16 or bf16; 0 = f32 */
+    weft_dtype q_dtype;   /**< f32, f16, bf16, fp8_e4m3 or fp8_e5m2; 0 = f32 */
     weft_dtype out_dtype; /**< f32, f16 or bf16; 0 = f32 */
     int32_t num_q_heads;  /**< a multiple of kv.num_kv_heads; query head h reads KV head
                                h / (num_q_heads / num_kv_heads) */
@@ -84,9 +102,19 @@ typedef struct weft_attention_desc {
     /** The cache is a ring: key t lies in slot t % ring_len of the sequence's pages, older keys are gone.
      *  The window must cover the rest: window + q_len - 1 <= ring_len for sequences longer than it. */
     int32_t ring_len;
-    float mask_value; /**< with WEFT_ATTENTION_MASK_VALUE; finite */
-    int32_t reserved0;
-    uint64_t reserved[12];
+    float mask_value;      /**< with WEFT_ATTENTION_MASK_VALUE; finite */
+    int32_t sparse_block;  /**< keys; WEFT_ATTENTION_SPARSE, and so on */
+    int32_t sparse_local;  /**< blocks, the query's own included */
+    int32_t sparse_stride; /**< blocks from one that every query sees to the next */
+    int32_t sparse_head_step;
+    int32_t sparse_rank;    /**< of this device, where heads are spread over several */
+    int32_t sparse_queries; /**< WEFT_ATTENTION_SPARSE_LISTS */
+    int32_t sparse_keys;
+    /** Speed, not results (beyond the order of sums): rows of a tile, a row being a query and a query head,
+     *  0 = the kernel's own; and the keys of a chunk, 0 = chosen from the lengths of the run. */
+    int32_t tile_rows;
+    int32_t chunk_keys;
+    uint64_t reserved[8];
 } weft_attention_desc;
 
 typedef struct weft_attention_args {
@@ -131,7 +159,19 @@ typedef struct weft_attention_args {
     const uint32_t *mask_bits;
     int64_t mask_stride;         /**< words; 0 = as many as the widest sequence's columns need */
     const int32_t *mask_columns; /**< [num_seqs], NULL = the sequence's number of queries */
-    uint64_t reserved[8];
+    /** Lists of blocks of keys, each in ascending order: list n is sparse_blocks[sparse_starts[n] ..
+     *  sparse_starts[n + 1] - 1]. That of query i of sequence s and KV head g is number
+     *  sparse_first[s] + i / sparse_queries, or (that) * num_kv_heads + g with
+     *  WEFT_ATTENTION_SPARSE_HEADS. */
+    const int32_t *sparse_blocks;
+    const int32_t *sparse_starts;
+    const int32_t *sparse_first; /**< [num_seqs] */
+    /** What fp8 queries are multiplied by: q_scales[token * q_scale_token_stride + head *
+     *  q_scale_head_stride]; strides 0 = one for the tensor. NULL = 1. Only with fp8 queries. */
+    const float *q_scales;
+    int64_t q_scale_token_stride;
+    int64_t q_scale_head_stride;
+    uint64_t reserved[2];
 } weft_attention_args;
 
 /** Plans out = softmax(mask(softcap(scale * q k^T))) v for every query.
@@ -154,6 +194,9 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *           query that sees no key, or only scores of -infinity, gives 0 and LSE -infinity. What
  *           lies in a page beyond kv_len, NaN included, has no influence, nor has a key or value on
  *           a query that does not see it
+ *           CUDA, caches of f16 and bf16: with f32 queries as above, but weights below 2^-39 of a query's
+ *           largest may vanish if the cache is f16 (2^-31 where they are rounded). With queries of the cache's own format, weights are
+ *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

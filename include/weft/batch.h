@@ -55,7 +55,10 @@ typedef struct weft_batch_args {
      *  key kv_len - q_len + i. */
     const int32_t *slots;
     weft_stream *stream; /**< NULL = the context's own */
-    uint64_t reserved[8];
+    const int32_t
+        *kv_starts; /**< [num_seqs], keys before it are padding; NULL = 0. Positions are not
+                                   shifted by it: give those that leave padding out */
+    uint64_t reserved[7];
 } weft_batch_args;
 
 /** Makes a batch; all its memory is allocated here.
@@ -72,14 +75,16 @@ WEFT_API void weft_batch_destroy(weft_batch *batch);
 /** Sets what the next runs share. The arrays are copied: they may change or go afterwards.
  *
  *  Cost     O(num_seqs + q_tokens * rotary_dim + pages)
- *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse;
- *           the batch is then as it was. Never allocates
+ *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse, and
+ *           while this thread records a program; the batch is then as it was. Never allocates
  *  Threads  not while a run takes the batch
  */
 WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *args);
 
 /** Every sequence that has a query (each must have just one) is one token further: its length and its
- *  position grow by one, its slot follows from its pages. On a device without help of the host.
+ *  position grow by one, its slot follows from its pages. On a device without help of the host. May be
+ *  part of a program: a launch then takes those sequences further that have not reached their capacity,
+ *  and what the host knows of the lengths is of no use until the next set.
  *
  *  Errors   WEFT_EINVAL if a sequence has more than one query, would exceed its capacity, or if slots
  *           or positions were given: the batch is then as it was

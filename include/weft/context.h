@@ -182,6 +182,35 @@ typedef struct weft_kernel_info {
 /** The n-th kernel, n = 0, 1, ...; false past the last, and for NULL. */
 WEFT_API bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *out);
 
+/** A kernel that was compiled for the context's device, with the constants that a plan asked for. */
+typedef struct weft_instance_info {
+    uint32_t size;
+    int32_t registers;    /**< of a thread */
+    int32_t shared_bytes; /**< static, of a block */
+    int32_t spill_bytes;  /**< of a thread's local memory; 0 in what is shipped */
+    int32_t max_threads;  /**< of a block */
+    int32_t from_disk;    /**< 1: it was in the cache, 0: compiled by this process */
+    const char *name;     /**< "function[CONSTANT=value,...]"; lives as long as the context */
+    const char *failure;  /**< why it could not be compiled, NULL if it was */
+    uint64_t reserved[8];
+} weft_instance_info;
+
+/** The n-th instance, n = 0, 1, ...; waits until it has been compiled. False past the last, for NULL, and on
+ *  a device whose kernels come with the library. WEFT_CUDA_DUMP=FOLDER in the environment writes the machine
+ *  code of each into a file there. */
+WEFT_API bool weft_instance_at(weft_context *context, int32_t n, weft_instance_info *out);
+
+/** Told what is done and what has been asked for. */
+typedef void weft_progress_fn(void *user, int32_t done, int32_t count);
+
+/** Waits until everything that the context's plans need has been compiled, so that no run does: plans return
+ *  while threads of the library compile for them. progress (may be NULL) is called with what is done and
+ *  what has been asked for, on this thread.
+ *
+ *  Errors   WEFT_EINVAL for NULL; WEFT_EDEVICE with the compiler's words for the first kernel that failed
+ */
+WEFT_API weft_status weft_prewarm(weft_context *context, weft_progress_fn *progress, void *user);
+
 #ifdef __cplusplus
 }
 #endif

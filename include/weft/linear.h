@@ -33,7 +33,10 @@ extern "C" {
 enum {
     /** Activations stay f32 and every product is formed in f32. Without it, the block-quantised
      *  formats round the activations to 8 bits per group of 32 (f32 scale), which is several times
-     *  faster; plain formats (f32, f16, bf16, fp8, int8) are exact either way. */
+     *  faster; and for many rows of X, f16 and bf16 weights are multiplied as 16-bit numbers on a GPU
+     *  (weft_linear_run(), Numerics) and, more than 8 rows where a CPU multiplies bf16, with activations and
+     *  weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero), unless
+     *  WEFT_LINEAR_BATCH_INVARIANT. Other plain formats (f32, fp8, int8) are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** A row of Y does not depend on how many other rows are in the batch, to the bit. */
     WEFT_LINEAR_BATCH_INVARIANT = 1u << 1,
@@ -106,10 +109,12 @@ typedef struct weft_linear_part_args {
     int64_t scale_stride;        /**< elements of scales and biases from row to row; 0 = packed */
     float global_scale;          /**< 0 = 1 */
     int32_t reserved0;
-    void *y;            /**< Y[batch][rows]; unused in the second part of a gate */
-    int64_t y_stride;   /**< elements from row to row; 0 = rows */
-    const float *bias;  /**< [rows] or NULL */
-    const void *packed; /**< what weft_linear_pack() made, instead of weight, scales and biases */
+    void *y;           /**< Y[batch][rows]; unused in the second part of a gate */
+    int64_t y_stride;  /**< elements from row to row; 0 = rows */
+    const float *bias; /**< [rows] or NULL */
+    const void
+        *packed; /**< what weft_linear_pack() made, instead of weight, scales and biases; of both
+                                 parts of a gate or of neither */
     uint64_t reserved[4];
 } weft_linear_part_args;
 
@@ -165,6 +170,10 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           the activations the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length; of formats
  *           whose weights are differences or sums, |w| is the sum of the magnitudes of both terms. A NaN
  *           or infinity in a group of 32 activations makes its row of Y NaN when activations are rounded.
+ *           On a GPU, runs of more than 16 rows of X with packed blocks or f16 and bf16 weights, without
+ *           EXACT and BATCH_INVARIANT, multiply 16-bit numbers: weights of blocks and activations become f16
+ *           (bf16 for mxfp4 and bf16), which adds at most 2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to
+ *           the error; |w| < 65504 there.
  *           Norm and gate are as exact as those of norm.h and activation.h. y of 16 bits is rounded once,
  *           to nearest even
  *  Threads  as context.h says: a plan may be shared by threads that use different workspaces
@@ -200,8 +209,9 @@ typedef struct weft_linear_pack_args {
 
 /** Lays the weights of a part out as the plan reads them, on its device: this is the upload. A run takes the
  *  result as `packed`. Packed weights serve every plan of the same context whose part has the same format,
- *  rows, cols and scales. On the CPU they are as they lie, rows close together: what is mapped from a
- *  file needs no packing there.
+ *  rows, cols and scales, and whose variant, if it names one, reads them. On the CPU they are as they lie, rows
+ *  close together: what is mapped from a file needs no packing there. On a GPU kernels are made for packed
+ *  weights: blocks that lie as in a file run several times slower there.
  *
  *  Owner    the caller; `weight` and what lies beside it may go when the stream has been waited for
  *  Alias    none

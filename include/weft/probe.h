@@ -42,7 +42,10 @@ typedef struct weft_probe_result {
      *  the chains themselves. */
     uint64_t value;
     const char *kernel; /**< name of the kernel that ran */
-    uint64_t reserved[4];
+    double
+        device_us; /**< what the device's own clock says of the kernel alone; 0 where the caller's
+                           clock tells as much */
+    uint64_t reserved[3];
 } weft_probe_result;
 
 /** Runs a probe once and returns when all threads are done.

@@ -30,7 +30,10 @@ typedef struct weft_sample_params {
     uint64_t step;          /**< number of the draw, e.g. the position of the token */
     const int32_t *history; /**< tokens that the penalties count, NULL = none */
     int64_t history_len;
-    uint64_t reserved[4];
+    /** With weft_sample_args.next: how long the history may grow; then it loses its first token for each
+     *  that comes. */
+    int64_t history_room;
+    uint64_t reserved[3];
 } weft_sample_params;
 
 typedef struct weft_sample_desc {
@@ -54,7 +57,13 @@ typedef struct weft_sample_args {
     void *workspace;
     size_t workspace_bytes;
     weft_stream *stream; /**< NULL = the context's own */
-    uint64_t reserved[8];
+    /** [rows] or NULL: the parameters of the next draw, written by the device; may be `params`. The token
+     *  goes behind the history, to history[history_len] (-1 if its logit is not finite), which must be
+     *  there even if history_room is 0 and nothing counts it; `step` is one more, and the history is one
+     *  token longer or, when it has reached its room, moves on by one. So a recorded run draws again and
+     *  again without the host. */
+    weft_sample_params *next;
+    uint64_t reserved[7];
 } weft_sample_args;
 
 /** Plans the choice of one token per row.

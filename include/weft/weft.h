@@ -2,9 +2,9 @@
 /** weft: the kernels of language-model inference behind a small C ABI.
  *
  *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
- *  the host's, format.h for what formats mean, then the operation you
- *  need: linear.h, attention.h with kv.h and batch.h, norm.h, rope.h, activation.h, softmax.h, embedding.h,
- *  sample.h. probe.h measures the ceilings of the device.
+ *  the host's, format.h for what formats mean, then the operation you need: linear.h, attention.h with
+ *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h.
+ *  probe.h measures the ceilings of the device.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -12,12 +12,14 @@
 #include "activation.h"
 #include "attention.h"
 #include "batch.h"
+#include "cascade.h"
 #include "context.h"
 #include "device.h"
 #include "embedding.h"
 #include "format.h"
 #include "kv.h"
 #include "linear.h"
+#include "merge.h"
 #include "norm.h"
 #include "probe.h"
 #include "program.h"

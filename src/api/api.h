@@ -103,6 +103,9 @@ weft_status weft__api_tail(weft_context *context, const char *what, const uint64
 // Alignment of the elements or blocks of a format.
 size_t weft__api_alignment(weft_dtype dtype);
 
+// Bytes of a part's packed weights where the device has a layout of its own for them, else 0.
+int64_t weft__api_packed_by_device(const weft_plan *plan, int32_t part);
+
 // Ends a weft_<op>_supported(): frees the plan and says why there is none.
 bool weft__api_supported(const weft_context *context, weft_status status, weft_plan *plan,
                          const char **reason);

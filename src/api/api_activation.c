@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: MIT
+#include <float.h>
+#include <math.h>
+
 #include <weft/activation.h>
 
 #include "src/api/api.h"
 
 static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
 {
-    if ((unsigned)desc->kind > WEFT_ACTIVATION_GELU_TANH)
+    if ((unsigned)desc->kind > WEFT_ACTIVATION_SOFTCAP)
         return weft__fail(context, WEFT_EINVAL, "activation: unknown kind %d", (int)desc->kind);
+    bool capped = desc->kind == WEFT_ACTIVATION_SOFTCAP;
+    if (capped ? !(desc->cap >= FLT_MIN) || !isfinite(1 / desc->cap) || !isfinite(desc->cap)
+               : desc->cap != 0)
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "activation: cap must be positive and finite for a soft-cap, otherwise 0");
     if (desc->dim < 1)
         return weft__fail(context, WEFT_EINVAL, "activation: dim must be positive");
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_activation, "x_dtype", &desc->x_dtype));

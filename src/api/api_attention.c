@@ -8,6 +8,8 @@
 #include "src/api/api_seqs.h"
 #include "src/base/checked.h"
 
+enum { MOST_TILE_ROWS = 4096 };
+
 static weft_status check_mask(weft_context *context, const weft_attention_desc *desc)
 {
     if ((unsigned)desc->mask > WEFT_MASK_BITS)
@@ -35,6 +37,35 @@ static weft_status check_mask(weft_context *context, const weft_attention_desc *
     return WEFT_OK;
 }
 
+static weft_status check_sparse(weft_context *context, const weft_attention_desc *desc)
+{
+    const bool bands = desc->flags & WEFT_ATTENTION_SPARSE;
+    const bool lists = desc->flags & WEFT_ATTENTION_SPARSE_LISTS;
+    if (bands ? desc->sparse_block < 1 || desc->sparse_local < 0 || desc->sparse_stride < 1 ||
+                    desc->sparse_rank < 0
+              : desc->sparse_block || desc->sparse_local || desc->sparse_stride ||
+                    desc->sparse_head_step || desc->sparse_rank)
+        return weft__fail(context, WEFT_EINVAL,
+                          bands ? "attention: sparse_block=%d and sparse_stride must be positive, "
+                                  "sparse_local and sparse_rank not negative"
+                                : "attention: sparse_block=%d, sparse_local, sparse_stride, "
+                                  "sparse_head_step and sparse_rank need WEFT_ATTENTION_SPARSE",
+                          desc->sparse_block);
+    if (lists ? desc->sparse_queries < 1 || desc->sparse_keys < 1
+              : desc->sparse_queries || desc->sparse_keys ||
+                    desc->flags & WEFT_ATTENTION_SPARSE_HEADS)
+        return weft__fail(context, WEFT_EINVAL,
+                          lists ? "attention: sparse_queries=%d and sparse_keys must be positive"
+                                : "attention: sparse_queries=%d, sparse_keys and "
+                                  "WEFT_ATTENTION_SPARSE_HEADS need WEFT_ATTENTION_SPARSE_LISTS",
+                          desc->sparse_queries);
+    if (bands && desc->mask == WEFT_MASK_TREE)
+        return weft__fail(context, WEFT_EUNSUPPORTED,
+                          "attention: WEFT_ATTENTION_SPARSE under the tree mask is not supported: "
+                          "use WEFT_ATTENTION_SPARSE_LISTS");
+    return WEFT_OK;
+}
+
 static weft_status check_numbers(weft_context *context, const weft_attention_desc *desc)
 {
     if (!isfinite(desc->scale))
@@ -45,6 +76,13 @@ static weft_status check_numbers(weft_context *context, const weft_attention_des
         return weft__fail(
             context, WEFT_EINVAL,
             "attention: max_q_tokens, max_kv_len and num_splits must not be negative");
+    if (desc->tile_rows < 0 || desc->tile_rows > MOST_TILE_ROWS || desc->chunk_keys < 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: tile_rows=%d is outside 0..%d, or chunk_keys=%d is negative",
+                          desc->tile_rows, MOST_TILE_ROWS, desc->chunk_keys);
+    if (desc->num_splits > 0 && desc->chunk_keys > 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: num_splits and chunk_keys exclude each other: set one to 0");
     if (desc->num_q_heads < 1 || desc->num_q_heads % desc->kv.num_kv_heads != 0)
         return weft__fail(context, WEFT_EINVAL,
                           "attention: num_q_heads=%d is no multiple of num_kv_heads=%d",
@@ -57,20 +95,30 @@ static weft_status settle_dtype(weft_context *context, const char *name, weft_dt
     *dtype = *dtype ? *dtype : WEFT_F32;
     if (*dtype == WEFT_F32 || *dtype == WEFT_F16 || *dtype == WEFT_BF16)
         return WEFT_OK;
-    return weft__fail(context, WEFT_EUNSUPPORTED, "attention: %s must be f32, f16 or bf16", name);
+    return weft__fail(context, WEFT_EUNSUPPORTED,
+                      "attention: %s must be f32, f16 or bf16 (queries also fp8)", name);
+}
+
+static bool is_fp8(weft_dtype dtype)
+{
+    return dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2;
 }
 
 static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
 {
     const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS |
-                           WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_MASK_VALUE;
+                           WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_MASK_VALUE |
+                           WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS |
+                           WEFT_ATTENTION_SPARSE_HEADS;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
-    WEFT__TRY(settle_dtype(context, "q_dtype", &desc->q_dtype));
+    if (!is_fp8(desc->q_dtype))
+        WEFT__TRY(settle_dtype(context, "q_dtype", &desc->q_dtype));
     WEFT__TRY(settle_dtype(context, "out_dtype", &desc->out_dtype));
     WEFT__TRY(weft__api_settle_layout(context, "attention", &desc->kv));
     WEFT__TRY(check_mask(context, desc));
+    WEFT__TRY(check_sparse(context, desc));
     WEFT__TRY(check_numbers(context, desc));
     WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
@@ -102,7 +150,14 @@ static weft_status check_wanted(const weft_plan *plan, const weft_attention_args
         {desc->flags & WEFT_ATTENTION_ALIBI, args->alibi_slopes, "alibi_slopes"},
         {desc->mask == WEFT_MASK_TREE, args->tree_parents, "tree_parents"},
         {desc->mask == WEFT_MASK_BITS, args->mask_bits, "mask_bits"},
+        {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_blocks, "sparse_blocks"},
+        {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_starts, "sparse_starts"},
+        {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_first, "sparse_first"},
     };
+    if (args->q_scales && !is_fp8(desc->q_dtype))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: q_scales are given, the queries are %s: only fp8 has scales",
+                          weft_dtype_name(desc->q_dtype));
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (members[i].wanted != members[i].given)
             return weft__fail(plan->context, WEFT_EINVAL,
@@ -148,10 +203,41 @@ static weft_status settle_bits(const weft_plan *plan, weft_attention_args *args,
     return WEFT_OK;
 }
 
+// Blocks of a list in ascending order; list after list of a sequence.
+static weft_status check_lists(const weft_plan *plan, const weft_attention_args *args,
+                               const int32_t *cu, int32_t num_seqs)
+{
+    const weft_attention_desc *desc = plan->desc;
+    int64_t heads = desc->flags & WEFT_ATTENTION_SPARSE_HEADS ? desc->kv.num_kv_heads : 1;
+    for (int32_t s = 0; s < num_seqs; s++) {
+        int64_t lists = weft__ceil_div(cu[s + 1] - cu[s], desc->sparse_queries);
+        int64_t first = args->sparse_first[s], last = first + lists;
+        if (lists > 0 && (first < 0 || last > INT32_MAX / heads))
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "attention: sparse_first[%d]=%d is negative, or too large", s,
+                              args->sparse_first[s]);
+        for (int64_t n = first * heads; n < last * heads; n++) {
+            int32_t begin = args->sparse_starts[n], end = args->sparse_starts[n + 1];
+            bool fine = begin >= 0 && begin <= end;
+            for (int32_t i = begin; fine && i < end; i++)
+                fine = args->sparse_blocks[i] > (i > begin ? args->sparse_blocks[i - 1] : -1);
+            if (!fine)
+                return weft__fail(
+                    plan->context, WEFT_EINVAL,
+                    "attention: list %lld of sparse_blocks is not in ascending order, "
+                    "or its sparse_starts decrease",
+                    (long long)n);
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_scattered(const weft_plan *plan, weft_attention_args *args,
                                    const int32_t *cu, const int32_t *kv_lens, int32_t num_seqs)
 {
     const weft_attention_desc *desc = plan->desc;
+    if (desc->flags & WEFT_ATTENTION_SPARSE_LISTS)
+        WEFT__TRY(check_lists(plan, args, cu, num_seqs));
     if (desc->mask == WEFT_MASK_TREE)
         return check_tree(plan, args, cu, num_seqs);
     if (desc->mask == WEFT_MASK_BITS)
@@ -174,6 +260,10 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: page_table_stride=%lld is negative, or too long",
                           (long long)args->page_table_stride);
+    if (!weft__api_stride(&args->q_scale_token_stride, 0, 0, tokens) ||
+        !weft__api_stride(&args->q_scale_head_stride, 0, 0, heads))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: a stride of q_scales is negative, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->q, weft__api_alignment(desc->q_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->out, weft__api_alignment(desc->out_dtype)));
     return weft__api_aligned(
@@ -182,7 +272,9 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
             (uintptr_t)args->page_table | (uintptr_t)args->page_indices |
             (uintptr_t)args->page_starts | (uintptr_t)args->seq_rows | (uintptr_t)args->kv_starts |
             (uintptr_t)args->sinks | (uintptr_t)args->alibi_slopes | (uintptr_t)args->tree_parents |
-            (uintptr_t)args->mask_bits | (uintptr_t)args->mask_columns,
+            (uintptr_t)args->mask_bits | (uintptr_t)args->mask_columns |
+            (uintptr_t)args->sparse_blocks | (uintptr_t)args->sparse_starts |
+            (uintptr_t)args->sparse_first | (uintptr_t)args->q_scales,
         sizeof(float));
 }
 

@@ -106,6 +106,7 @@ static size_t lay_out(weft_batch *batch, const weft_batch_desc *desc, unsigned c
         take(memory, &used, tokens),
         take(memory, &used, tokens),
         take(memory, &used, desc->max_pages),
+        take(memory, &used, seqs),
     };
     if (memory) {
         batch->cu_q_lens = arrays[0];
@@ -115,6 +116,7 @@ static size_t lay_out(weft_batch *batch, const weft_batch_desc *desc, unsigned c
         batch->positions = arrays[4];
         batch->slots = arrays[5];
         batch->pages = arrays[6];
+        batch->kv_starts = arrays[7];
     }
     return used;
 }
@@ -241,6 +243,7 @@ static weft_status check_set(const weft_batch *batch, const weft_batch_args *arg
         .num_pages = args->num_pages,
         .cu_q_lens = args->cu_q_lens,
         .kv_lens = args->kv_lens,
+        .kv_starts = args->kv_starts,
         .page_table = args->page_table,
         .page_table_stride = args->page_table_stride,
         .page_indices = args->page_indices,
@@ -294,6 +297,9 @@ weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *user_args)
     weft_batch_args args;
     if (!batch)
         return WEFT_EINVAL;
+    if (weft__api_recording(batch->context))
+        return weft__fail(batch->context, WEFT_EINVAL,
+                          "batch: a set cannot be recorded: set it before each launch");
     if (!weft__api_read(&args, WEFT__KNOWN(&args), user_args))
         return weft__fail(
             batch->context, WEFT_EINVAL,
@@ -309,9 +315,14 @@ weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *user_args)
     batch->num_tokens = args.num_seqs ? args.cu_q_lens[args.num_seqs] : 0;
     batch->num_pages = args.num_pages;
     batch->can_advance = !args.positions && !args.slots;
+    batch->has_starts = args.kv_starts;
     if (args.num_seqs > 0) {
         memcpy(batch->cu_q_lens, args.cu_q_lens, (seqs + 1) * sizeof *args.cu_q_lens);
         memcpy(batch->kv_lens, args.kv_lens, seqs * sizeof *args.kv_lens);
+        if (args.kv_starts)
+            memcpy(batch->kv_starts, args.kv_starts, seqs * sizeof *args.kv_starts);
+        else
+            memset(batch->kv_starts, 0, seqs * sizeof *batch->kv_starts);
         copy_lists(batch, &args);
     }
     size_t tokens = (size_t)batch->num_tokens;
@@ -328,6 +339,7 @@ weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
 {
     if (!batch)
         return WEFT_EINVAL;
+    weft_program *program = weft__api_recording(batch->context);
     if (!batch->can_advance)
         return weft__fail(batch->context, WEFT_EINVAL,
                           "batch: its positions or slots were given: set it again instead");
@@ -337,13 +349,13 @@ weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
             return weft__fail(batch->context, WEFT_EINVAL,
                               "batch: sequence %d has %d queries: only single ones advance", s,
                               q_len);
-        if (q_len == 1 && batch->kv_lens[s] == batch->kv_capacities[s])
+        if (!program && q_len == 1 && batch->kv_lens[s] == batch->kv_capacities[s])
             return weft__fail(batch->context, WEFT_EINVAL,
                               "batch: sequence %d has reached its capacity of %d keys", s,
                               batch->kv_capacities[s]);
     }
-    for (int32_t s = 0; s < batch->num_seqs; s++)
-        batch->kv_lens[s] += batch->cu_q_lens[s + 1] - batch->cu_q_lens[s];
-    weft__plan_batch_derive(batch);
+    if (program)
+        return weft__api_record(program, &(struct weft__step){.batch = batch}, stream);
+    weft__plan_batch_advance(batch);
     return batch->context->backend->batch_advance(batch, stream);
 }

@@ -207,6 +207,22 @@ bool weft_kernel_at(const weft_context *context, int32_t n, weft_kernel_info *ou
     return false;
 }
 
+bool weft_instance_at(weft_context *context, int32_t n, weft_instance_info *out)
+{
+    weft_instance_info known = {0};
+    if (!context || n < 0 || !context->backend->instance_at ||
+        !context->backend->instance_at(context, n, &known))
+        return false;
+    return weft__api_answer(out, &known, sizeof known);
+}
+
+weft_status weft_prewarm(weft_context *context, weft_progress_fn *progress, void *user)
+{
+    if (!context)
+        return WEFT_EINVAL;
+    return context->backend->prewarm ? context->backend->prewarm(context, progress, user) : WEFT_OK;
+}
+
 const char *weft_version(void)
 {
 #define TEXT_OF(x)  #x

@@ -147,15 +147,17 @@ static bool settle_scale_stride(const weft_linear_desc *desc, const weft_linear_
 }
 
 // Packed weights are weights, scales and biases at known places.
-static weft_status take_packed(const weft_plan *plan, const weft_linear_part *part,
-                               weft_linear_part_args *args)
+static weft_status take_packed(const weft_plan *plan, int32_t p, weft_linear_part_args *args)
 {
     const weft_linear_desc *desc = plan->desc;
+    const weft_linear_part *part = &desc->parts[p];
     struct weft__linear_packed packed;
     if (args->weight || args->scales || args->biases)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: packed weights and weights beside them");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->packed, 64));
+    if (weft__api_packed_by_device(plan, p))
+        return WEFT_OK;
     weft__plan_linear_packed(part, desc->cols, &packed); // fitted when they were packed
     args->weight = args->packed;
     args->weight_stride_bytes = packed.row_bytes;
@@ -176,8 +178,8 @@ static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int
     int64_t row = weft_dtype_row_bytes(part->weight_dtype, desc->cols);
     WEFT__TRY(weft__api_tail(plan->context, "linear: a part", args->reserved, 4));
     if (args->packed)
-        WEFT__TRY(take_packed(plan, part, args));
-    if (!args->weight || (!args->y && !gated))
+        WEFT__TRY(take_packed(plan, p, args));
+    if ((!args->weight && !args->packed) || (!args->y && !gated))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: weight, x and y must not be NULL");
     if (!weft__api_stride(&args->weight_stride_bytes, row, row, part->rows) ||
         !weft__api_stride(&args->y_stride, part->rows, part->rows, all->batch))
@@ -199,6 +201,16 @@ static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int
     bool rounded = (desc->flags & WEFT_LINEAR_Y_ROUNDED) && !gated; // a gate's second y is unused
     return weft__api_aligned(plan, (uintptr_t)args->y,
                              rounded ? 64 : weft__api_alignment(desc->y_dtype));
+}
+
+// A gate's parts are read together.
+static weft_status check_gate_parts(const weft_plan *plan, const weft_linear_args *args)
+{
+    const weft_linear_desc *desc = plan->desc;
+    if (desc->gate && !args->parts[0].packed != !args->parts[1].packed)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "linear: both parts of a gate are packed, or neither");
+    return WEFT_OK;
 }
 
 static weft_status settle_buffers(const weft_plan *plan, weft_linear_args *args)
@@ -244,6 +256,7 @@ weft_status weft_linear_run(const weft_plan *plan, const weft_linear_args *user_
     WEFT__TRY(settle_parts(plan, &args));
     for (int32_t p = 0; p < desc->num_parts; p++)
         WEFT__TRY(settle_part(plan, &args, p));
+    WEFT__TRY(check_gate_parts(plan, &args));
     WEFT__TRY(settle_buffers(plan, &args));
     if (!isfinite(args.alpha))
         return weft__fail(plan->context, WEFT_EINVAL, "linear: alpha is not finite");

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Packing by copies: what every backend can read.
+// Packing: by copies, where the device reads weights as a file has them, else by the backend.
 #include <weft/linear.h>
 
 #include "src/api/api.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
 #include "src/plan/plan_linear.h"
+
+int64_t weft__api_packed_by_device(const weft_plan *plan, int32_t part)
+{
+    const struct weft__backend *backend = plan->context->backend;
+    return backend->packed_bytes ? backend->packed_bytes(plan, part) : 0;
+}
 
 size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part)
 {
@@ -16,7 +22,8 @@ size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part)
     if (part < 0 || part >= desc->num_parts ||
         !weft__plan_linear_packed(&desc->parts[part], desc->cols, &packed))
         return 0;
-    return (size_t)packed.bytes;
+    int64_t own = weft__api_packed_by_device(plan, part);
+    return (size_t)(own ? own : packed.bytes);
 }
 
 // A packing under way.
@@ -109,6 +116,8 @@ weft_status weft_linear_pack(const weft_plan *plan, const weft_linear_pack_args 
     WEFT__TRY(settle(plan, &args, &packed));
     const weft_linear_desc *desc = plan->desc;
     const weft_linear_part *part = &desc->parts[args.part];
+    if (weft__api_packed_by_device(plan, args.part))
+        return plan->context->backend->pack(plan, &args);
     struct packing p = {plan, &args, 0, (size_t)packed.bytes, WEFT_OK};
     copy_rows(&p, 0, args.weight, part->rows, packed.row_bytes, args.weight_stride_bytes);
     if (weft__plan_linear_planes(part)) {

@@ -28,7 +28,7 @@ static const char *check_params(const weft_plan *plan, const weft_sample_params 
 {
     if (!(params->temperature >= 0) || !isfinite(params->temperature))
         return "temperature must be finite and not negative";
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         if (params->reserved[i])
             return "sets members unknown to this version";
     if (params->top_k < 0)
@@ -41,6 +41,8 @@ static const char *check_params(const weft_plan *plan, const weft_sample_params 
         return "frequency_penalty and presence_penalty must be finite";
     if (params->history_len < 0 || (params->history_len > 0 && !params->history))
         return "history_len needs a history";
+    if (params->history_room < 0)
+        return "history_room must not be negative";
     if ((uintptr_t)params->history % sizeof(int32_t) != 0)
         return "the history is not aligned to 4 bytes";
     bool seen = params->history_len > 0 && weft__api_is_host(plan, params->history);
@@ -68,7 +70,8 @@ weft_status weft_sample_run(const weft_plan *plan, const weft_sample_args *user_
         weft__api_aligned(plan, (uintptr_t)args.logits, weft__api_alignment(desc->logits_dtype)));
     WEFT__TRY(
         weft__api_aligned(plan, (uintptr_t)args.tokens | (uintptr_t)args.logprobs, sizeof(float)));
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params, _Alignof(weft_sample_params)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.params | (uintptr_t)args.next,
+                                _Alignof(weft_sample_params)));
     bool seen = weft__api_is_host(plan, args.params);
     for (int32_t i = 0; seen && i < args.rows; i++) {
         const char *wrong = check_params(plan, &args.params[i], desc->vocab);

@@ -10,6 +10,7 @@
 #define WEFT_BACKEND_BACKEND_H
 
 #include <weft/batch.h>
+#include <weft/linear.h>
 #include <weft/program.h>
 
 #include "src/kernels/kernel.h"
@@ -18,7 +19,8 @@
 #define WEFT__OP_MAP(X)                                                                            \
     X(linear)                                                                                      \
     X(round)                                                                                       \
-    X(attention) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(probe)
+    X(attention)                                                                                   \
+    X(merge) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(probe)
 
 enum weft__op {
 #define WEFT__OP_ENUM(name) WEFT__OP_##name,
@@ -32,7 +34,7 @@ typedef weft_status weft__prepare_fn(weft_plan *plan);
 // args is the operation's own type; stream is never one of another context, NULL the context's own.
 typedef weft_status weft__submit_fn(const weft_plan *plan, const void *args, weft_stream *stream);
 
-// One thing that a program does: a run of a plan, a copy, or (from NULL) a fill.
+// One thing that a program does: a run of a plan, a copy, (from NULL) a fill, or a batch's advance.
 struct weft__step {
     const weft_plan *plan;
     const void *args; // one flat struct, settled; what it points to is the caller's
@@ -41,6 +43,7 @@ struct weft__step {
     const void *from;
     size_t bytes;
     unsigned char byte;
+    weft_batch *batch; // is taken one token further; NULL: one of the above
 };
 
 struct weft__backend {
@@ -70,12 +73,21 @@ struct weft__backend {
     weft_status (*batch_advance)(weft_batch *batch, weft_stream *stream);
     void (*batch_close)(weft_batch *batch);
 
+    // Instances of kernels (weft_instance_at, weft_prewarm). NULL: they come with the library.
+    bool (*instance_at)(weft_context *context, int32_t n, weft_instance_info *info);
+    weft_status (*prewarm)(weft_context *context, weft_progress_fn *progress, void *user);
+
     // Threads of the host that do the context's work.
     int32_t (*threads)(const weft_context *context);
 
     // Bytes of a row of a rounded buffer (weft/linear.h) of `cols` columns, 0 if they do not fit. NULL: the
     // device has no such buffers.
     int64_t (*rounded_row_bytes)(const weft_context *context, int64_t cols);
+
+    // Packed weights of a part of a linear plan: their bytes where the device has a layout of its own, else 0:
+    // they lie as in a file, which the api does by copies. pack() is given settled arguments. NULL: none has.
+    int64_t (*packed_bytes)(const weft_plan *plan, int32_t part);
+    weft_status (*pack)(const weft_plan *plan, const weft_linear_pack_args *args);
 
     // Without a context: how many devices there are; what one is (index is sound, info->size kept).
     int32_t (*count)(void);

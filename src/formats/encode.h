@@ -7,12 +7,7 @@
 
 #include <math.h>
 
-#include "src/formats/formats.h"
-
-#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
-    void weft__encode_##ID(const float *x, const float *weights, void *block);
-#include <weft/formats.def>
-#undef WEFT_FORMAT
+#include "src/base/half.h"
 
 // 1 / scale, and 0 for a scale that is 0 or so small that the quotient is not finite.
 static inline float weft__inverse(float scale)
@@ -82,5 +77,13 @@ static inline float weft__sum(const float *x, int n)
 
 // The factor that brings y nearest to x; 1 where there is none.
 float weft__best_factor(const float *x, const float *weights, const float *y, int n);
+
+// With WEFT__ENCODERS headers define theirs (row_encode.c).
+#include "src/formats/formats.h"
+
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    void weft__encode_##ID(const float *x, const float *weights, void *block);
+#include <weft/formats.def>
+#undef WEFT_FORMAT
 
 #endif

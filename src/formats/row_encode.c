@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#define WEFT__ENCODERS
 #include "src/formats/encode.h"
 #include "src/formats/row.h"
 

@@ -29,7 +29,8 @@ struct check_case {
     double worst; // largest |error| / bound so far
     double
         distance; // of kernels that round their input: from the exact result, as the check defines
-    char note[256], failure[512];
+    char note[384], failure[512];
+    char refusal[96]; // why a device refuses the problem
     struct check_memory *memory;
 };
 
@@ -40,8 +41,12 @@ typedef void check_fn(struct check_case *c);
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
 
+// For a problem that the kernel of a device refuses by design: counted and printed by reason.
+void check_refused(struct check_case *c, const char *reason);
+
 // Random numbers, uniform unless they say otherwise. Ranges include both ends.
 uint64_t check_bits(struct check_case *c);
+void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes); // any bytes
 int64_t check_range(struct check_case *c, int64_t low, int64_t high);
 float check_uniform(struct check_case *c, float low, float high);
 float check_normal(struct check_case *c);
@@ -74,6 +79,13 @@ void check_written(struct check_case *c, const float *output, int64_t count, con
 void check_written_rows(struct check_case *c, const float *output, int64_t rows, int64_t count,
                         int64_t stride, const char *what);
 
+// Formats of activations. A problem is drawn in f32 and rounded to what its formats can hold; the kernel
+// under test is given those formats, the reference f32.
+weft_dtype check_dtype(struct check_case *c); // f32 half of the time
+void check_round(weft_dtype dtype, float *x, int64_t count);
+void *check_narrow(struct check_case *c, weft_dtype dtype, const float *x, int64_t count);
+float *check_widen(struct check_case *c, weft_dtype dtype, const void *x, int64_t count);
+
 // Name of the reference that the kernel under test is held against: its own with the instruction set
 // exchanged for "ref". For operations whose reference goes by another name, say so in the check.
 const char *check_reference(const struct check_case *c, char name[64]);
@@ -85,6 +97,10 @@ weft_context *check_context(const struct check_case *c, const char *variant);
 // with `what` and `at`.
 void check_close(struct check_case *c, double got, double want, double bound, const char *what,
                  int64_t at);
+
+// The same for a result that was rounded to `dtype` at last.
+void check_close_as(struct check_case *c, weft_dtype dtype, double got, double want, double bound,
+                    const char *what, int64_t at);
 void check_fail(struct check_case *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -36,7 +36,8 @@ enum weft__isa {
         WEFT__ISA_COUNT
 };
 
-#if defined(__x86_64__)
+#if defined(WEFT__REFERENCE_ONLY) // -DWEFT_ISA=OFF
+#elif defined(__x86_64__)
 #define WEFT__X86 1
 #elif defined(__aarch64__)
 #define WEFT__ARM64 1

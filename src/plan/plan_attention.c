@@ -36,6 +36,10 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
     if (desc->num_splits > 0) {
         launch->num_splits = desc->num_splits;
         chunks = desc->num_splits == 1 ? 0 : desc->num_splits;
+    } else if (desc->chunk_keys > 0) {
+        launch->chunk_keys = (int32_t)smaller(round_up(desc->chunk_keys, FIXED_STEP), INT32_MAX);
+        chunks = weft__ceil_div(desc->max_kv_len, launch->chunk_keys);
+        chunks = chunks > 1 ? chunks : 0;
     } else if (desc->flags & WEFT_ATTENTION_BATCH_INVARIANT) {
         int64_t length = round_up(weft__ceil_div(desc->max_kv_len, FIXED_CHUNKS), FIXED_STEP);
         launch->chunk_keys =
@@ -64,14 +68,16 @@ static bool lay_out_workspace(struct weft__attention_launch *launch, int32_t thr
 {
     int64_t rows, states, scratch, partial, total;
     if (!weft__mul_i64(launch->tile_tokens, launch->group_size, &rows) || rows > INT32_MAX ||
-        !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.v_dim) * 4, &states))
+        !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.v_dim) * 4, &states) ||
+        launch->max_slots > INT64_MAX / 16)
         return false;
     launch->scratch_bytes = weft__align_up(
         launch->kernel->scratch_bytes((int32_t)rows, launch->kv.head_dim, launch->kv.v_dim),
         WEFT__ALIGN);
-    launch->scratch_offset = weft__align_up(((int64_t)launch->max_seqs + 1) *
-                                                (int64_t)sizeof(struct weft__attention_work),
-                                            WEFT__ALIGN);
+    launch->done_offset =
+        ((int64_t)launch->max_seqs + 1) * (int64_t)sizeof(struct weft__attention_work);
+    launch->scratch_offset = weft__align_up(
+        launch->done_offset + launch->max_slots / 2 * (int64_t)sizeof(int32_t), WEFT__ALIGN);
     launch->partial_bytes = states;
     if (!weft__mul_i64(launch->scratch_bytes, threads, &scratch) ||
         !weft__mul_i64(launch->max_slots, states, &partial) ||
@@ -94,11 +100,23 @@ static bool tasks_fit(const struct weft__attention_launch *launch)
 
 struct weft__attention_mask weft__plan_mask(const weft_attention_desc *desc)
 {
-    return (struct weft__attention_mask){.kind = desc->mask,
-                                         .window = desc->window,
-                                         .window_right = desc->window_right,
-                                         .local_chunk = desc->local_chunk,
-                                         .soft = desc->flags & WEFT_ATTENTION_MASK_VALUE};
+    const bool sparse = desc->flags & WEFT_ATTENTION_SPARSE;
+    const bool lists = desc->flags & WEFT_ATTENTION_SPARSE_LISTS;
+    return (struct weft__attention_mask){
+        .kind = desc->mask,
+        .window = desc->window,
+        .window_right = desc->window_right,
+        .local_chunk = desc->local_chunk,
+        .soft = desc->flags & WEFT_ATTENTION_MASK_VALUE,
+        .sparse_block = sparse ? desc->sparse_block : 0,
+        .sparse_local = desc->sparse_local,
+        .sparse_stride = desc->sparse_stride,
+        .sparse_head_step = desc->sparse_head_step,
+        .sparse_rank = desc->sparse_rank,
+        .sparse_queries = lists ? desc->sparse_queries : 0,
+        .sparse_keys = lists ? desc->sparse_keys : 0,
+        .sparse_heads = desc->flags & WEFT_ATTENTION_SPARSE_HEADS,
+    };
 }
 
 weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
@@ -118,7 +136,8 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     launch->max_seqs = desc->max_seqs;
     launch->max_q_tokens = desc->max_q_tokens;
     launch->max_kv_len = desc->max_kv_len;
-    int64_t tokens = launch->kernel->tile_rows / launch->group_size;
+    int64_t tokens =
+        (desc->tile_rows ? desc->tile_rows : launch->kernel->tile_rows) / launch->group_size;
     launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
     if (!choose_split(launch, desc) ||
         !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))

@@ -20,6 +20,15 @@ void weft__plan_batch_derive(struct weft_batch *batch)
     }
 }
 
+void weft__plan_batch_advance(struct weft_batch *batch)
+{
+    for (int32_t s = 0; s < batch->num_seqs; s++)
+        if (batch->cu_q_lens[s + 1] - batch->cu_q_lens[s] == 1 &&
+            batch->kv_lens[s] < batch->kv_capacities[s])
+            batch->kv_lens[s]++;
+    weft__plan_batch_derive(batch);
+}
+
 int32_t weft__plan_batch_find(const struct weft_batch *batch, const weft_plan *plan)
 {
     for (int32_t i = 0; i < batch->num_plans; i++)

@@ -18,6 +18,8 @@ struct weft_batch {
     int64_t num_pages; // every page number is below
     bool can_advance;  // positions and slots are those that follow from the lengths
     int32_t *cu_q_lens, *kv_lens, *kv_capacities, *page_starts, *pages;
+    int32_t *kv_starts; // 0 where none were given
+    bool has_starts;
     int32_t *positions, *slots; // [num_tokens]
 
     void *device; // the backend's own
@@ -25,6 +27,9 @@ struct weft_batch {
 
 // Positions and slots of all tokens from lengths and pages.
 void weft__plan_batch_derive(struct weft_batch *batch);
+
+// Every sequence with one query is one token further, unless it has reached its capacity.
+void weft__plan_batch_advance(struct weft_batch *batch);
 
 // The slot of key t of a sequence.
 int32_t weft__plan_batch_slot(const struct weft_batch *batch, int32_t seq, int32_t t);

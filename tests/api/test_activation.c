@@ -72,6 +72,23 @@ static void gates(void **state)
     weft_plan_destroy(plan);
 }
 
+// Logits far beyond the cap stay within it, small ones pass.
+static void caps(void **state)
+{
+    weft_plan *plan = NULL;
+    float x[4] = {-INFINITY, 1e30f, 1e-3f, 30}, y[4];
+    weft_activation_desc desc = {
+        .size = sizeof desc, .kind = WEFT_ACTIVATION_SOFTCAP, .dim = 4, .cap = 30};
+    assert_int_equal(weft_activation_plan(*state, &desc, &plan), WEFT_OK);
+    weft_activation_args args = {.size = sizeof args, .rows = 1, .x = x, .y = y};
+    assert_int_equal(weft_activation_run(plan, &args), WEFT_OK);
+    assert_float_equal(y[0], -30, 0);
+    assert_float_equal(y[1], 30, 0);
+    assert_float_equal(y[2], 1e-3f, 1e-9f);
+    assert_float_equal(y[3], 22.8478247f, 2e-5f);
+    weft_plan_destroy(plan);
+}
+
 static void refuses(void **state)
 {
     weft_plan *plan = NULL;
@@ -79,8 +96,18 @@ static void refuses(void **state)
     weft_activation_desc desc = {.size = sizeof desc};
     assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "dim");
     desc.dim = 4;
-    desc.kind = (weft_activation_kind)3;
+    desc.kind = (weft_activation_kind)(WEFT_ACTIVATION_SOFTCAP + 1);
     assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "kind");
+    desc.kind = WEFT_ACTIVATION_SOFTCAP;
+    const float caps[] = {0, -1, INFINITY, NAN, 0x1p-140f};
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        desc.cap = caps[i];
+        assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "cap");
+    }
+    desc.kind = WEFT_ACTIVATION_SILU;
+    desc.cap = 30;
+    assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "cap");
+    desc.cap = 0;
     desc.kind = WEFT_ACTIVATION_SILU;
     desc.reserved[0] = 1;
     assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "unknown");
@@ -101,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_its_promise_everywhere),
         cmocka_unit_test(gates),
+        cmocka_unit_test(caps),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -125,6 +125,9 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "alibi_slopes", f.args.alibi_slopes = f.q);
     REFUSES(WEFT_EINVAL, "tree_parents", f.args.tree_parents = f.cu);
     REFUSES(WEFT_EINVAL, "mask_bits", f.args.mask_bits = (const uint32_t *)f.cu);
+    REFUSES(WEFT_EINVAL, "sparse_blocks", f.args.sparse_blocks = f.cu);
+    REFUSES(WEFT_EINVAL, "only fp8", f.args.q_scales = f.q);
+    REFUSES(WEFT_EINVAL, "q_scales", f.args.q_scale_head_stride = -1);
     REFUSES(WEFT_EINVAL, "page_starts", f.args.page_indices = f.table);
     REFUSES(WEFT_EINVAL, "page_table", f.args.page_indices = f.table, f.args.page_starts = f.cu);
     REFUSES(WEFT_EINVAL, "seq_rows[0]=-1", f.table[1] = -1, f.args.seq_rows = &f.table[1]);
@@ -179,6 +182,58 @@ static void a_row_that_sees_nothing(void **state)
 }
 
 // Scores over the smallest cap are beyond f32: tanh of them is 1 or -1, never NaN.
+static void plan_again(struct fixture *f, const weft_attention_desc *desc)
+{
+    weft_plan_destroy(f->plan);
+    free(f->workspace);
+    assert_int_equal(weft_attention_plan(f->context, desc, &f->plan), WEFT_OK);
+    f->args.workspace_bytes = weft_plan_workspace_bytes(f->plan);
+    f->workspace = aligned_alloc(64, (f->args.workspace_bytes + 63) / 64 * 64);
+    f->args.workspace = f->workspace;
+}
+
+// Lists that say the same as vLLM's bands, and lists that are none.
+static void lists_of_blocks(void **state)
+{
+    (void)state;
+    const int32_t first = 0, blocks[] = {1, 2}, starts[] = {0, 2, 2};
+    weft_attention_desc desc = descriptor();
+    struct fixture f;
+    float bands[TOKENS * HEADS * DIM];
+    open_fixture(&f);
+    for (size_t i = 0; i < sizeof f.v / sizeof *f.v; i++)
+        f.v[i] = (float)(i / DIM); // scores are equal: results are means
+    desc.flags = WEFT_ATTENTION_SPARSE;
+    desc.sparse_block = 2; // blocks 0 1 2; key 5 sees its own and those with (block + 1) % 2 == 0
+    desc.sparse_local = 1;
+    desc.sparse_stride = 2;
+    plan_again(&f, &desc);
+    f.cu[1] = 1;
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    // KV head 0: keys 2 and 3 in page 2 (rows 18, 19), 4 and 5 in page 0 (rows 0, 1)
+    assert_true(f.out[0] == (18 + 19 + 0 + 1) / 4.0f);
+    memcpy(bands, f.out, sizeof bands);
+    desc = descriptor();
+    desc.flags = WEFT_ATTENTION_SPARSE_LISTS;
+    desc.sparse_queries = 1;
+    desc.sparse_keys = 2;
+    plan_again(&f, &desc);
+    f.args.sparse_blocks = blocks;
+    f.args.sparse_starts = starts;
+    f.args.sparse_first = &first;
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    assert_memory_equal(bands, f.out, HEADS * DIM * sizeof *bands);
+    for (size_t i = 0; i < sizeof f.out / sizeof *f.out; i++)
+        f.out[i] = 7;
+    f.args.sparse_blocks = (const int32_t[]){2, 1};
+    refuses(&f, WEFT_EINVAL, "ascending");
+    f.args.sparse_starts = (const int32_t[]){2, 0, 0};
+    refuses(&f, WEFT_EINVAL, "ascending");
+    f.args.sparse_first = (const int32_t[]){-1};
+    refuses(&f, WEFT_EINVAL, "sparse_first[0]=-1");
+    close_fixture(&f);
+}
+
 static void soft_caps_at_their_edges(void **state)
 {
     const float caps[] = {1e-30f, 1e-20f, 1, 1e30f}, sizes[] = {1e-20f, 1, 1e15f};
@@ -259,6 +314,16 @@ static void refuses_bad_descriptors(void **state)
                  desc.mask_value = -INFINITY);
     REFUSES_PLAN(WEFT_EUNSUPPORTED, "ALiBi", desc.flags = WEFT_ATTENTION_ALIBI,
                  desc.mask = WEFT_MASK_TREE);
+    REFUSES_PLAN(WEFT_EINVAL, "sparse_block=0", desc.flags = WEFT_ATTENTION_SPARSE);
+    REFUSES_PLAN(WEFT_EINVAL, "sparse_block=8", desc.sparse_block = 8);
+    REFUSES_PLAN(WEFT_EINVAL, "sparse_queries=0", desc.flags = WEFT_ATTENTION_SPARSE_LISTS);
+    REFUSES_PLAN(WEFT_EINVAL, "sparse_queries=1", desc.sparse_queries = 1);
+    REFUSES_PLAN(WEFT_EINVAL, "SPARSE_HEADS", desc.flags = WEFT_ATTENTION_SPARSE_HEADS);
+    REFUSES_PLAN(WEFT_EUNSUPPORTED, "tree", desc.flags = WEFT_ATTENTION_SPARSE,
+                 desc.sparse_block = 8, desc.sparse_stride = 2, desc.mask = WEFT_MASK_TREE);
+    REFUSES_PLAN(WEFT_EINVAL, "tile_rows", desc.tile_rows = 5000);
+    REFUSES_PLAN(WEFT_EINVAL, "chunk_keys", desc.chunk_keys = -1);
+    REFUSES_PLAN(WEFT_EINVAL, "num_splits", desc.chunk_keys = 64, desc.num_splits = 2);
     REFUSES_PLAN(WEFT_EINVAL, "scale", desc.scale = INFINITY);
     REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = -1);
     REFUSES_PLAN(WEFT_EINVAL, "softcap", desc.softcap = 1e-40f); // scores over it would be infinite
@@ -328,9 +393,13 @@ static void appends_only_what_is_sound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(soft_caps_at_their_edges),   cmocka_unit_test(refuses_bad_runs),
-        cmocka_unit_test(runs_odd_but_legal_batches), cmocka_unit_test(a_row_that_sees_nothing),
-        cmocka_unit_test(refuses_bad_descriptors),    cmocka_unit_test(appends_only_what_is_sound),
+        cmocka_unit_test(lists_of_blocks),
+        cmocka_unit_test(soft_caps_at_their_edges),
+        cmocka_unit_test(refuses_bad_runs),
+        cmocka_unit_test(runs_odd_but_legal_batches),
+        cmocka_unit_test(a_row_that_sees_nothing),
+        cmocka_unit_test(refuses_bad_descriptors),
+        cmocka_unit_test(appends_only_what_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

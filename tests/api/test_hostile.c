@@ -39,6 +39,7 @@ SHIM(norm)
 SHIM(rope)
 SHIM(activation)
 SHIM(softmax)
+SHIM(merge)
 SHIM(embedding)
 SHIM(sample)
 SHIM(kv_append)
@@ -64,6 +65,10 @@ static weft_activation_args activation_args = {
     .size = sizeof activation_args, .rows = 2, .x = in, .up = in, .y = out};
 static weft_softmax_desc softmax_desc = {.size = sizeof softmax_desc, .dim = 8, .max_rows = 2};
 static weft_softmax_args softmax_args = {.size = sizeof softmax_args, .rows = 2, .x = out};
+static weft_merge_desc merge_desc = {
+    .size = sizeof merge_desc, .num_heads = 1, .dim = 8, .max_tokens = 2};
+static weft_merge_args merge_args = {
+    .size = sizeof merge_args, .tokens = 2, .num_states = 1, .x = in, .lse = in, .out = out};
 static weft_embedding_desc embedding_desc = {
     .size = sizeof embedding_desc, .table_dtype = WEFT_F16, .rows = 4, .dim = 8, .max_tokens = 2};
 static weft_embedding_args embedding_args = {
@@ -100,12 +105,15 @@ static const struct operation operations[] = {
     OPERATION(linear, {AT(linear, weight_stride_bytes), AT(linear, x_stride), AT(linear, y_stride)},
               {AT(linear, weight), AT(linear, x), AT(linear, y)}),
     OPERATION(round, {AT(round, x_stride)}, {AT(round, x), AT(round, rounded)}),
-    OPERATION(norm, {AT(norm, x_stride), AT(norm, y_stride)}, {AT(norm, x), AT(norm, y)}),
+    OPERATION(norm, {AT(norm, x_stride), AT(norm, y_stride), AT(norm, residual_stride)},
+              {AT(norm, x), AT(norm, y)}),
     OPERATION(rope, {AT(rope, token_stride)}, {AT(rope, x), AT(rope, positions)}),
     OPERATION(activation,
               {AT(activation, x_stride), AT(activation, up_stride), AT(activation, y_stride)},
               {AT(activation, x), AT(activation, up), AT(activation, y)}),
     OPERATION(softmax, {AT(softmax, x_stride)}, {AT(softmax, x)}),
+    OPERATION(merge, {AT(merge, x_token_stride), AT(merge, out_token_stride)},
+              {AT(merge, x), AT(merge, lse), AT(merge, out)}),
     OPERATION(embedding, {AT(embedding, table_stride_bytes), AT(embedding, y_stride)},
               {AT(embedding, table), AT(embedding, ids), AT(embedding, y)}),
     OPERATION(sample, {AT(sample, logits_stride)},

@@ -30,6 +30,13 @@ static void computes_by_hand(void **state)
     const float want[4] = {2 / 3.0f, -3, 1 / 3.0f, 0};
     for (int i = 0; i < 4; i++)
         assert_true(fabsf(y[i] - want[i]) < 1e-6f);
+    // onto a residual, in its place: 10 + each
+    float sum[4] = {10, 10, 10, 10};
+    args.y = sum;
+    args.residual = sum;
+    assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabsf(sum[i] - 10 - want[i]) < 1e-5f);
     weft_plan_destroy(plan);
 }
 
@@ -143,12 +150,85 @@ static void refuses_arguments(void **state)
     weft_plan_destroy(plan);
 }
 
+// A rounded norm is what a norm and weft_round_run() give, to the bit, for few rows and for many; a linear
+// layer reads it.
+static void rounds(void **state)
+{
+    enum { ROWS = 20, DIM = 288, OUT = 32, BLOCK = 18 };
+    weft_context *context = *state;
+    float x[ROWS * DIM], y[ROWS * DIM], weight[DIM], got[ROWS * OUT], want[ROWS * OUT];
+    static unsigned char w[OUT * DIM / 32 * BLOCK];
+    const weft_linear_desc reader = {.size = sizeof reader,
+                                     .flags = WEFT_LINEAR_X_ROUNDED,
+                                     .weight_dtype = WEFT_Q4_0,
+                                     .rows = OUT,
+                                     .cols = DIM,
+                                     .max_batch = ROWS};
+    for (int i = 0; i < ROWS * DIM; i++)
+        x[i] = sinf((float)i);
+    for (int i = 0; i < DIM; i++)
+        weight[i] = 0.5f + (float)(i % 7);
+    for (size_t i = 0; i < sizeof w; i++)
+        w[i] = (unsigned char)(i % BLOCK == 1 ? 0x2c : i % BLOCK ? i * 37 : 0);
+    size_t bytes = weft_rounded_bytes(context, ROWS, DIM);
+    void *rounded = aligned_alloc(64, bytes);
+    weft_plan *linear,
+        *numbers = plan_of(context, (weft_norm_desc){.dim = DIM, .max_rows = ROWS}),
+        *plan = plan_of(
+            context, (weft_norm_desc){.dim = DIM, .max_rows = ROWS, .flags = WEFT_NORM_Y_ROUNDED});
+    weft_plan *round;
+    weft_round_desc round_desc = {.size = sizeof round_desc, .cols = DIM, .max_rows = ROWS};
+    assert_int_equal(weft_round_plan(context, &round_desc, &round), WEFT_OK);
+    assert_int_equal(weft_linear_plan(context, &reader, &linear), WEFT_OK);
+    size_t norm_bytes = weft_plan_workspace_bytes(plan),
+           linear_bytes = weft_plan_workspace_bytes(linear);
+    void *workspace = aligned_alloc(64, (norm_bytes + linear_bytes + 127) / 64 * 64);
+    for (int rows = 1; rows <= ROWS; rows += 19) {
+        weft_linear_args run = {.size = sizeof run,
+                                .batch = rows,
+                                .x = rounded,
+                                .weight = w,
+                                .y = got,
+                                .workspace = workspace,
+                                .workspace_bytes = linear_bytes};
+        weft_norm_args args = {
+            .size = sizeof args, .rows = rows, .x = x, .y = rounded, .weight = weight};
+        assert_int_equal(weft_norm_run(plan, &args), WEFT_EWORKSPACE);
+        args.workspace = workspace;
+        args.workspace_bytes = norm_bytes;
+        assert_int_equal(weft_norm_run(plan, &args), WEFT_OK);
+        assert_int_equal(weft_linear_run(linear, &run), WEFT_OK);
+        args.y = y;
+        assert_int_equal(weft_norm_run(numbers, &args), WEFT_OK);
+        weft_round_args rounding = {
+            .size = sizeof rounding, .rows = rows, .x = y, .rounded = rounded};
+        assert_int_equal(weft_round_run(round, &rounding), WEFT_OK);
+        run.y = want;
+        assert_int_equal(weft_linear_run(linear, &run), WEFT_OK);
+        assert_memory_equal(got, want, sizeof *got * (size_t)rows * OUT);
+        assert_true(want[0] != 0 && isfinite(want[0]));
+    }
+    weft_plan_destroy(plan);
+    weft_plan_destroy(numbers);
+    weft_plan_destroy(round);
+    weft_plan_destroy(linear);
+    free(rounded);
+    free(workspace);
+    weft_norm_desc odd = {.size = sizeof odd, .dim = 33, .flags = WEFT_NORM_Y_ROUNDED};
+    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+    odd.dim = 32;
+    odd.y_dtype = WEFT_F16;
+    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+    odd = (weft_norm_desc){.size = sizeof odd, .dim = 32, .flags = WEFT_NORM_BATCH_INVARIANT};
+    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(computes_by_hand),     cmocka_unit_test(spreads_rows),
         cmocka_unit_test(size_does_not_matter), cmocka_unit_test(refuses_descriptors),
-        cmocka_unit_test(refuses_arguments),
+        cmocka_unit_test(refuses_arguments),    cmocka_unit_test(rounds),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -43,6 +43,11 @@ static void large_rows_are_rows(void **state)
         {0.7f, {3e10f, 0, 0, 0, 0, 0, 0, 0}, {1}},
         {20, {3e38f, 3e38f, -3e38f, 0, 1, 2, 3, 4}, {0.5f, 0.5f}},
         {-0.5f, {FLT_MAX, -FLT_MAX, -FLT_MAX, 0, 0, 0, 0, 0}, {0, 0.5f, 0.5f}},
+        // From end to end of f32: the difference is beyond it, the scaled one is -8.2.
+        {1.2e-38f,
+         {FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX},
+         {0.998016419f, 0.000283368689f, 0.000283368689f, 0.000283368689f, 0.000283368689f,
+          0.000283368689f, 0.000283368689f, 0.000283368689f}},
     };
     weft_kernel_info info;
     for (int32_t n = 0; weft_kernel_at(*state, n, &info); n++)

@@ -37,10 +37,10 @@ static int remove_model(void **state)
 
 #define MOST_ROWS 32
 
-// The rows that `weft bench` prints with these words; the caller releases them.
-static size_t rows_of(json_t *rows[MOST_ROWS], const char *const words[])
+// The rows that `weft COMMAND` prints with these words; the caller releases them.
+static size_t rows_of(json_t *rows[MOST_ROWS], const char *command, const char *const words[])
 {
-    const char *argv[32] = {WEFT_TEST_PROGRAM, "bench"};
+    const char *argv[32] = {WEFT_TEST_PROGRAM, command};
     int n = 2;
     for (; words[n - 2]; n++)
         argv[n] = words[n - 2];
@@ -49,7 +49,8 @@ static size_t rows_of(json_t *rows[MOST_ROWS], const char *const words[])
     argv[n++] = "0.002";
     program_result result = program_run(folder, argv);
     if (result.status != 0 || *result.err)
-        fail_msg("weft bench %s: exit status %d, error '%s'", words[0], result.status, result.err);
+        fail_msg("weft %s %s: exit status %d, error '%s'", command, words[0], result.status,
+                 result.err);
     size_t count = 0;
     for (char *line = strtok(result.out, "\n"); line; line = strtok(NULL, "\n")) {
         assert_true(count < MOST_ROWS);
@@ -63,7 +64,7 @@ static size_t rows_of(json_t *rows[MOST_ROWS], const char *const words[])
     return count;
 }
 
-#define ROWS_OF(rows, ...) rows_of(rows, (const char *const[]){__VA_ARGS__, NULL})
+#define ROWS_OF(rows, ...) rows_of(rows, "bench", (const char *const[]){__VA_ARGS__, NULL})
 
 static void release(json_t *rows[MOST_ROWS], size_t count)
 {
@@ -277,6 +278,31 @@ static void table(void **state)
     program_result_free(&result);
 }
 
+// weft profile: the operators make the sum, and with the overlap the token.
+static void parts_of_a_token_add_up(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    const char *const words[] = {"tiny.gguf", "--depth",       "5", "--rounds",
+                                 "3",         "--working-set", "1", NULL};
+    size_t count = rows_of(rows, "profile", words);
+    assert_true(count > 8);
+    double us = 0, bytes = 0, share = 0;
+    for (size_t i = 0; i < count - 3; i++) {
+        expect_keys(rows[i],
+                    "op device what steps us share bytes gbps roof_gbps roof_fraction plan");
+        us += number(rows[i], "us");
+        bytes += number(rows[i], "bytes");
+        share += number(rows[i], "share");
+    }
+    const json_t *sum = rows[count - 3], *overlap = rows[count - 2], *token = rows[count - 1];
+    assert_true(fabs(us - number(sum, "us")) < 1e-3 * us);
+    assert_true(fabs(share - 1) < 1e-3);
+    assert_true(bytes == number(sum, "bytes"));
+    assert_true(fabs(us + number(overlap, "us") - number(token, "us")) < 1e-3 * us);
+    release(rows, count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +313,7 @@ int main(void)
         cmocka_unit_test(attention_of_a_triangle),
         cmocka_unit_test(model),
         cmocka_unit_test(model_at_a_depth),
+        cmocka_unit_test(parts_of_a_token_add_up),
         cmocka_unit_test(table),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);

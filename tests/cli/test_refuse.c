@@ -309,7 +309,8 @@ static void benchmarks(void **state)
     REFUSE(1, "info --kernels", "bench", "linear", "--variant", "best");
     REFUSE(1, "info --kernels", "bench", "device", "--variant", "best", "--working-set", "1");
     REFUSE(2, "--seconds", "bench", "device", "--seconds", "-1");
-    REFUSE(2, "tree", "bench", "attention", "--mask", "tree");
+    REFUSE(2, "as many", "bench", "attention", "--q-lens", "1,2", "--kv-lens", "64");
+    REFUSE(2, "2 keys", "bench", "attention", "--q-lens", "3", "--kv-lens", "2");
     REFUSE(2, "--mask", "bench", "attention", "--mask", "window:0");
     REFUSE(1, "head_dim", "bench", "attention", "--head-dim", "7");
     REFUSE(1, "num_kv_heads", "bench", "attention", "--heads", "5", "--kv-heads", "3");

@@ -1,100 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The CUDA backend on a stand-in driver (tests/support/standin/): memory, streams, kernels, their cache, and
-// everything that can go wrong. Each case is a process of its own, as a driver is opened once in one.
+// everything that can go wrong.
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <dirent.h>
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <weft/weft.h>
 
 #include "src/backend/cuda/cuda_context.h"
-#include "src/kernels/kv/kv_device.h"
-#include "tests/support/standin/standin.h"
-
-static struct standin *standin;
-static char cache_folder[] = "weft_standin_XXXXXX";
-
-// In a case: says what is not so and ends the process.
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition,         \
-                    weft_error_text(NULL));                                                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define CHECK_TEXT(text, part)                                                                     \
-    do {                                                                                           \
-        if (!strstr(text, part)) {                                                                 \
-            fprintf(stderr, "%s:%d: '%s' does not say '%s'\n", __FILE__, __LINE__, text, part);    \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-static void load_standin(void)
-{
-    setenv("WEFT_CUDA_DRIVER", WEFT_TEST_STANDIN, 1);
-    setenv("WEFT_CUDA_NVRTC", WEFT_TEST_STANDIN, 1);
-    void *handle = dlopen(WEFT_TEST_STANDIN, RTLD_NOW);
-    CHECK(handle);
-    standin = dlsym(handle, "standin");
-    CHECK(standin);
-}
-
-static void in_a_process(void (*body)(void))
-{
-    fflush(NULL);
-    pid_t child = fork();
-    int status = 0;
-    assert_true(child >= 0);
-    if (child == 0) {
-        load_standin();
-        body();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-static weft_status open_context(weft_context **context)
-{
-    weft_context_desc desc = {.size = sizeof desc, .device = WEFT_DEVICE_CUDA};
-    return weft_context_create(&desc, context);
-}
-
-static weft_context *must_open(void)
-{
-    weft_context *context = NULL;
-    CHECK(open_context(&context) == WEFT_OK);
-    return context;
-}
-
-static weft_plan *norm_plan(weft_context *context)
-{
-    weft_norm_desc desc = {.size = sizeof desc, .dim = 64, .max_rows = 8, .eps = 1e-5f};
-    weft_plan *plan = NULL;
-    CHECK(weft_norm_plan(context, &desc, &plan) == WEFT_OK);
-    return plan;
-}
-
-static weft_status norm_run(const weft_plan *plan, float *x, int32_t rows, weft_stream *stream)
-{
-    return weft_norm_run(
-        plan, &(weft_norm_args){
-                  .size = sizeof(weft_norm_args), .rows = rows, .x = x, .y = x, .stream = stream});
-}
+#include "tests/support/standin/standin_case.h"
 
 static void case_no_driver(void)
 {
@@ -184,6 +97,15 @@ static void case_memory(void)
     CHECK(standin->allocations == 2);
     weft_memory_free(context, big);
     CHECK(standin->frees == 1); // a chunk of its own goes back
+    // What is left of such a chunk serves others, whose end does not take the chunk away.
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, (100 << 20) + 1, &big) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1000, &p[0]) == WEFT_OK);
+    CHECK((char *)p[0] > (char *)big && (char *)p[0] < (char *)big + (102 << 20));
+    weft_memory_free(context, p[0]);
+    CHECK(standin->frees == 1);
+    CHECK(weft_fill(context, big, 1, 100 << 20, NULL) == WEFT_OK);
+    weft_memory_free(context, big);
+    CHECK(standin->frees == 2);
     CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, 100, &pinned) == WEFT_OK);
     CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 0, &big) == WEFT_OK && big);
     weft_context_destroy(context); // frees what was forgotten
@@ -366,7 +288,7 @@ static void case_cache(void)
 {
     char folder[300], path[512], again[512];
     struct stat info;
-    snprintf(folder, sizeof folder, "%s/deep/er", cache_folder);
+    snprintf(folder, sizeof folder, "%s/deep/er", standin_cache_folder);
     setenv("WEFT_CACHE_DIR", folder, 1);
     run_once(1);
     CHECK(entries(folder, path) == 1);
@@ -403,11 +325,11 @@ static void case_cache(void)
 static void case_cache_read_only(void)
 {
     char folder[300], path[512];
-    snprintf(folder, sizeof folder, "%s/file", cache_folder);
+    snprintf(folder, sizeof folder, "%s/file", standin_cache_folder);
     FILE *file = fopen(folder, "wb"); // no folder can be made below a file, not even by root
     CHECK(file);
     fclose(file);
-    snprintf(folder, sizeof folder, "%s/file/below", cache_folder);
+    snprintf(folder, sizeof folder, "%s/file/below", standin_cache_folder);
     setenv("WEFT_CACHE_DIR", folder, 1);
     run_once(1);
     run_once(1);
@@ -448,120 +370,6 @@ static void case_native(void)
     CHECK(driver->context_current(&current) == 0 && !current);
 }
 
-// A program is a graph: recorded once, launched with new contents in the same places.
-static void case_program(void)
-{
-    enum { BYTES = 4096 };
-    weft_context *context = must_open();
-    weft_plan *plan = norm_plan(context);
-    weft_program *program = NULL;
-    weft_program_info info = {.size = sizeof info};
-    unsigned char *pinned, *out;
-    void *x;
-    char pageable[16];
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, BYTES, &x) == WEFT_OK);
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&pinned) == WEFT_OK);
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&out) == WEFT_OK);
-    memset(pinned, 1, BYTES);
-    memset(out, 0, BYTES);
-    CHECK(weft_program_begin(context, &program) == WEFT_OK);
-    CHECK(weft_copy(context, x, pinned, BYTES, NULL) == WEFT_OK);
-    CHECK(norm_run(plan, x, 2, NULL) == WEFT_OK && norm_run(plan, x, 3, NULL) == WEFT_OK);
-    CHECK(weft_copy(context, out, x, BYTES, NULL) == WEFT_OK);
-    CHECK(weft_fill(context, x, 0, BYTES, NULL) == WEFT_OK);
-    CHECK(weft_copy(context, x, pageable, sizeof pageable, NULL) == WEFT_EDEVICE);
-    CHECK_TEXT(weft_error_text(context), "pinned");
-    CHECK(standin->num_launches == 0 && standin->copies == 0 && out[0] == 0);
-    CHECK(weft_program_launch(program, NULL) == WEFT_EINVAL); // has not ended
-    CHECK(weft_program_end(program) == WEFT_OK);
-    int64_t allocations = standin->allocations, waits = standin->synchronisations;
-    for (int i = 1; i <= 5; i++) {
-        memset(pinned, i, BYTES);
-        CHECK(weft_program_launch(program, NULL) == WEFT_OK);
-        CHECK(out[0] == i && out[BYTES - 1] == i);
-    }
-    CHECK(standin->allocations == allocations && standin->synchronisations == waits);
-    CHECK(standin->graph_launches == 5 && standin->num_launches == 10);
-    CHECK(weft_program_describe(program, &info) == WEFT_OK);
-    CHECK(info.runs == 2 && info.copies == 3 && info.launches == 5);
-    weft_program_destroy(program);
-    // One that is given up, and a device that fails while recording.
-    CHECK(weft_program_begin(context, &program) == WEFT_OK);
-    CHECK(norm_run(plan, x, 1, NULL) == WEFT_OK);
-    weft_program_destroy(program);
-    CHECK(weft_program_begin(context, &program) == WEFT_OK);
-    standin->lost = 700;
-    CHECK(norm_run(plan, x, 1, NULL) == WEFT_EDEVICE);
-    CHECK(weft_program_end(program) == WEFT_EDEVICE);
-    weft_program_destroy(program);
-    standin->lost = 0;
-    CHECK(standin->live_graphs == 0);
-    weft_plan_destroy(plan);
-    weft_context_destroy(context);
-    CHECK(standin->live_streams == 0 && standin->live_allocations == 0);
-}
-
-// What a batch says is on the device before the runs that take it.
-static void case_batch(void)
-{
-    weft_context *context = must_open();
-    const weft_rope_params rope = {.base = 10000};
-    const weft_kv_append_desc desc = {
-        .size = sizeof desc,
-        .max_tokens = 8,
-        .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
-        .rope = &rope};
-    weft_plan *plan = NULL;
-    weft_batch *batch = NULL;
-    void *memory;
-    CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
-    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
-                                        .max_seqs = 2,
-                                        .max_q_tokens = 8,
-                                        .max_kv_len = 16,
-                                        .page_size = 4,
-                                        .plans = (const weft_plan *const *)&plan,
-                                        .num_plans = 1};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
-    const int32_t cu_q_lens[] = {0, 1, 2}, kv_lens[] = {5, 2}, table[] = {7, 3, 1, 0};
-    const int32_t capacities[] = {8, 4};
-    weft_batch_args args = {.size = sizeof args,
-                            .num_seqs = 2,
-                            .cu_q_lens = cu_q_lens,
-                            .kv_lens = kv_lens,
-                            .page_table = table,
-                            .page_table_stride = 2,
-                            .kv_capacities = capacities,
-                            .num_pages = 8};
-    CHECK(weft_batch_set(batch, &args) == WEFT_OK);
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, &memory) == WEFT_OK);
-    const weft_kv_append_args append = {
-        .size = sizeof append,
-        .tokens = 2,
-        .pool = {.k.data = memory, .v.data = memory, .num_pages = 8},
-        .k = memory,
-        .v = memory,
-        .batch = batch};
-    CHECK(weft_kv_append_run(plan, &append) == WEFT_OK);
-    // The stand-in's device is the host's memory: what the kernel would read can be looked at.
-    const struct standin_launch *launch = &standin->launches[0];
-    const struct weft__kv_device_args *seen = (const void *)launch->args;
-    CHECK(strcmp(launch->function, "weft_kv_append") == 0);
-    CHECK(seen->positions[0] == 4 && seen->positions[1] == 1);
-    CHECK(seen->slots[0] == 3 * 4 + 0 && seen->slots[1] == 1 * 4 + 1);
-    CHECK(weft_batch_advance(batch, NULL) == WEFT_OK);
-    CHECK(seen->positions[0] == 5 && seen->slots[0] == 3 * 4 + 1 && seen->slots[1] == 1 * 4 + 2);
-    weft_batch_destroy(batch);
-    weft_plan_destroy(plan);
-    weft_context_destroy(context);
-    CHECK(standin->live_allocations == 0);
-}
-
-struct standin_case {
-    const char *name;
-    void (*body)(void);
-};
-
 static const struct standin_case cases[] = {
     {"no_driver", case_no_driver},
     {"no_compiler", case_no_compiler},
@@ -577,33 +385,9 @@ static const struct standin_case cases[] = {
     {"cache", case_cache},
     {"cache_read_only", case_cache_read_only},
     {"native", case_native},
-    {"program", case_program},
-    {"batch", case_batch},
 };
-enum { NUM_CASES = sizeof cases / sizeof *cases };
-
-static void run_case(void **state)
-{
-    in_a_process(((const struct standin_case *)*state)->body);
-}
-
-static void remove_all(const char *folder)
-{
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        fprintf(stderr, "%s was left behind\n", folder);
-}
 
 int main(void)
 {
-    struct CMUnitTest tests[NUM_CASES];
-    for (int i = 0; i < NUM_CASES; i++)
-        tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, (void *)&cases[i]};
-    if (!mkdtemp(cache_folder))
-        return 1;
-    setenv("WEFT_CACHE_DIR", cache_folder, 1);
-    int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    remove_all(cache_folder);
-    return failures;
+    return standin_run(cases, sizeof cases / sizeof *cases);
 }

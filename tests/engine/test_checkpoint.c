@@ -198,11 +198,13 @@ static void write_index(const char *text)
     write_bytes("model.safetensors.index.json", text, strlen(text));
 }
 
+static const char *copied = "qwen3_mlx"; // the golden model whose files are edited
+
 // Copies a file of the golden folder, with the first `from` replaced by `to` of the same length.
 static void copy_edited(const char *name, const char *from, const char *to)
 {
     static char bytes[1 << 18];
-    FILE *file = fopen(joined(folder_of("qwen3_mlx"), name), "rb");
+    FILE *file = fopen(joined(folder_of(copied), name), "rb");
     assert_non_null(file);
     size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
@@ -274,6 +276,17 @@ static void refuses(void **state)
     expect_refusal("model.safetensors: cannot open");
 }
 
+// Scales are read by their first two dimensions: a third must neither take them away nor add any.
+static void refuses_scales_of_other_shapes(void **state)
+{
+    (void)state;
+    copied = "qwen2_fp8";
+    refuse_edited("model.safetensors", "[4,2],\"data_offsets\":[32,64]",
+                  "[4,2,0],\"data_offsets\":[0,0]", "do not fit");
+    refuse_edited("model.safetensors", "F32\",\"shape\":[4,2]", "I32\",\"shape\":[4,2]",
+                  "as scales must be");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +296,7 @@ int main(void)
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(becomes_a_gguf_file),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(refuses_scales_of_other_shapes),
     };
     scratch = folder_make();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

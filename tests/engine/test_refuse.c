@@ -206,7 +206,7 @@ static void impossible_options_are_refused(void **state)
                  {{.context_tokens = -5}, "context"},
                  {{.chunk_tokens = -5}, "chunk"},
                  {{.max_sessions = 1 << 20}, "sessions"},
-                 {{.kv_dtype = WEFT_Q4_0}, "KV cache"}};
+                 {{.kv_dtype = WEFT_Q4_K}, "KV cache"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         engine_error err = {""};
         assert_null(open_bytes(bytes, size_bytes, &cases[i].options, &err));

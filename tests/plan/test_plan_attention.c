@@ -63,6 +63,7 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
     struct weft__attention_totals totals = weft__attention_divide(launch, &lengths, work);
     int64_t keys = 0, wanted = 0, tokens = 0;
     unsigned char *slots = calloc((size_t)launch->max_slots + 1, 1);
+    int32_t *merged = calloc((size_t)totals.merges + 1, sizeof *merged); // chunks of split tiles
     for (int32_t i = 0; i < totals.tasks; i++) {
         struct weft__attention_place at = weft__attention_task(launch, &lengths, work, i);
         int32_t q_len = batch->cu[at.seq + 1] - batch->cu[at.seq];
@@ -75,7 +76,12 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
         if (at.slot >= 0) {
             assert_true(at.slot < launch->max_slots);
             assert_int_equal(slots[at.slot]++, 0);
+            assert_in_range(at.merge, 0, totals.merges - 1);
+            assert_int_equal(merged[at.merge]++, at.chunk);
+            assert_true(at.slot - at.chunk + at.chunks <= launch->max_slots);
         }
+        if (at.chunk == at.chunks - 1 && at.slot >= 0)
+            assert_int_equal(merged[at.merge], at.chunks);
         if (totals.chunk_keys > 0 && q_len <= launch->split_tokens)
             assert_true(at.key1 - at.key0 <= totals.chunk_keys);
     }
@@ -90,12 +96,7 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
     }
     assert_int_equal(keys, wanted * launch->kv.num_kv_heads);
     assert_int_equal(tokens, (int64_t)batch->cu[batch->seqs] * launch->kv.num_kv_heads);
-    for (int32_t i = 0; i < totals.merges; i++) {
-        struct weft__attention_place at = weft__attention_merge_task(launch, &lengths, work, i);
-        assert_true(at.chunks > 1);
-        for (int32_t c = 0; c < at.chunks; c++)
-            assert_int_equal(slots[at.slot + c]++, 1); // written once, merged once
-    }
+    free(merged);
     free(slots);
     return totals;
 }
@@ -244,9 +245,53 @@ static void refuses_what_does_not_fit(void **state)
     weft_context_destroy(context);
 }
 
+// What is divided is what the window shows, not what the cache holds.
+static void windows_shorten_the_division(void **state)
+{
+    (void)state;
+    const struct batch batch = {1, {0, 1}, {100000}};
+    weft_attention_desc desc = descriptor();
+    weft_plan *plan = make_plan(4, &desc);
+    struct weft__attention_totals whole = verify(plan, &batch);
+    assert_true(whole.tasks > 32 && whole.merges == 2);
+    free_plan(plan);
+    desc.window = 300;
+    plan = make_plan(4, &desc);
+    struct weft__attention_totals windowed = verify(plan, &batch);
+    assert_int_equal(windowed.tasks, 2 * 2); // KV heads times chunks of 256 keys
+    free_plan(plan);
+    desc.window = 200;
+    plan = make_plan(4, &desc);
+    windowed = verify(plan, &batch);
+    assert_true(windowed.tasks == 2 && windowed.merges == 0);
+    free_plan(plan);
+}
+
+// Memory grows with tiles, never with queries times keys.
+static void long_prompts_need_little_memory(void **state)
+{
+    (void)state;
+    weft_attention_desc desc = descriptor();
+    desc.kv.num_kv_heads = 8;
+    desc.kv.head_dim = 128;
+    desc.num_q_heads = 32;
+    desc.max_seqs = 1;
+    desc.max_q_tokens = desc.max_kv_len = 4096;
+    weft_plan *plan = make_plan(16, &desc);
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    assert_true(bytes < (size_t)64 << 20);
+    free_plan(plan);
+    desc.max_kv_len = 1 << 20;
+    plan = make_plan(16, &desc);
+    assert_int_equal(weft_plan_workspace_bytes(plan), bytes);
+    free_plan(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_shorten_the_division),
+        cmocka_unit_test(long_prompts_need_little_memory),
         cmocka_unit_test(spans),
         cmocka_unit_test(covers_every_key_once),
         cmocka_unit_test(splits_by_the_work),

@@ -20,6 +20,7 @@ static union {
     weft_embedding_desc embedding;
     weft_probe_args probe;
     weft_linear_desc linear;
+    weft_round_desc round;
     weft_attention_desc attention;
 } descs[MOST];
 
@@ -89,38 +90,99 @@ static void caches_and_tokens(void)
     ADD(sample, (weft_sample_desc){.logits_dtype = WEFT_F32, .max_rows = 4, .vocab = 128256});
 }
 
+// As a plan has it: the matrices are parts.
+static weft_linear_desc layer(weft_dtype format, int32_t num_parts, uint32_t flags)
+{
+    weft_linear_desc desc = {.flags = flags,
+                             .x_dtype = WEFT_F32,
+                             .y_dtype = WEFT_F32,
+                             .cols = 4096,
+                             .max_batch = 16,
+                             .num_parts = num_parts};
+    for (int p = 0; p < num_parts; p++)
+        desc.parts[p] = (weft_linear_part){
+            .weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1};
+    return desc;
+}
+
 static void linear_layers(void)
 {
     static const weft_dtype formats[] = {
         WEFT_Q4_0,   WEFT_Q4_K,  WEFT_BF16,  WEFT_Q8_0, WEFT_Q6_K, WEFT_Q4_1,
         WEFT_Q5_0,   WEFT_Q5_1,  WEFT_Q2_K,  WEFT_Q3_K, WEFT_Q5_K, WEFT_IQ4_NL,
-        WEFT_IQ4_XS, WEFT_MXFP4, WEFT_NVFP4, WEFT_F32,  WEFT_F16};
+        WEFT_IQ4_XS, WEFT_MXFP4, WEFT_NVFP4, WEFT_F32,  WEFT_F16,  WEFT_IQ2_XXS};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         for (int exact = 0; exact < 2; exact++) {
-            ADD(linear, (weft_linear_desc){.weight_dtype = formats[i],
-                                           .flags = exact ? WEFT_LINEAR_EXACT : 0,
-                                           .rows = 4096,
-                                           .cols = 4096,
-                                           .max_batch = 16});
+            ADD(linear, layer(formats[i], 1, exact ? WEFT_LINEAR_EXACT : 0));
             samples[num_samples - 1].seldom = i > 2 || exact;
         }
+    for (size_t i = 0; i < 15; i++) { // many rows of X
+        weft_linear_desc wide = layer(formats[i], 1, 0);
+        wide.max_batch = 512;
+        ADD(linear, wide);
+        samples[num_samples - 1].seldom = i > 2;
+    }
+    // what engines ask for: Q, K and V behind a norm; a gate; what the next layer reads
+    for (size_t i = 0; i < 5; i++) {
+        weft_linear_desc qkv = layer(formats[i], 3, 0), gate = layer(formats[i], 2, 0);
+        weft_linear_desc down = layer(formats[i], 1, WEFT_LINEAR_NEXT);
+        qkv.norm = gate.norm = WEFT_LINEAR_NORM_RMS;
+        gate.gate = WEFT_LINEAR_GATE_SILU;
+        gate.flags = WEFT_LINEAR_Y_ROUNDED;
+        down.y_dtype = WEFT_BF16;
+        ADD(linear, qkv);
+        samples[num_samples - 1].seldom = i > 0;
+        ADD(linear, gate);
+        samples[num_samples - 1].seldom = i > 0 && i != 2;
+        ADD(linear, down);
+        samples[num_samples - 1].seldom = i > 0 && i != 2;
+    }
+    // rows that no shared memory holds
+    for (int i = 0; i < 3; i++) {
+        weft_linear_desc wide = layer(formats[i], 1, i == 1 ? WEFT_LINEAR_EXACT : 0);
+        wide.cols = 1 << 22;
+        ADD(linear, wide);
+        samples[num_samples - 1].seldom = i > 0;
+    }
+    weft_linear_desc mixed = layer(WEFT_Q4_K, 2, 0);
+    mixed.parts[1].weight_dtype = WEFT_Q6_K;
+    mixed.gate = WEFT_LINEAR_GATE_GELU;
+    mixed.norm = WEFT_LINEAR_NORM_LAYER;
+    ADD(linear, mixed);
+    for (int dtype = 1; dtype <= 3; dtype++)
+        ADD(round, (weft_round_desc){.x_dtype = (weft_dtype)dtype, .max_rows = 4, .cols = 4096});
 }
 
+static weft_attention_desc attention_sample(weft_dtype kv, weft_dtype q, int32_t head_dim,
+                                            int32_t max_q_tokens)
+{
+    return (weft_attention_desc){
+        .kv = {.dtype = kv, .num_kv_heads = 8, .head_dim = head_dim, .page_size = 16},
+        .q_dtype = q,
+        .num_q_heads = 32,
+        .scale = 1,
+        .max_seqs = 4,
+        .max_q_tokens = max_q_tokens,
+        .max_kv_len = 8192};
+}
+
+// Decode alone, and with prefill beside it; queries in parts and not; every mask.
 static void attention_of_caches(void)
 {
     static const int32_t head_dims[] = {128, 64, 96, 256, 80};
-    for (int i = 0; i < 10; i++) {
-        ADD(attention, (weft_attention_desc){.kv = {.dtype = i < 5 ? WEFT_BF16 : WEFT_F16,
-                                                    .num_kv_heads = 8,
-                                                    .head_dim = head_dims[i % 5],
-                                                    .page_size = 16},
-                                             .num_q_heads = 32,
-                                             .scale = 1,
-                                             .softcap = i == 2 ? 30 : 0,
-                                             .max_seqs = 4,
-                                             .max_q_tokens = 4,
-                                             .max_kv_len = 8192});
-        samples[num_samples - 1].seldom = i > 1;
+    for (int i = 0; i < 20; i++) {
+        weft_dtype kv = i / 5 % 2 ? WEFT_F16 : WEFT_BF16;
+        ADD(attention, attention_sample(kv, i < 10 ? WEFT_F32 : kv, head_dims[i % 5], 512));
+        samples[num_samples - 1].seldom = i != 0 && i != 10;
+    }
+    for (int i = 0; i < 4; i++) {
+        weft_attention_desc desc =
+            attention_sample(WEFT_BF16, i % 2 ? WEFT_F32 : WEFT_BF16, i / 2 ? 256 : 128, 512);
+        desc.softcap = 30, desc.ring_len = 4096, desc.window = 100;
+        desc.flags = WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS;
+        desc.mask = WEFT_MASK_BITS;
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 0;
     }
 }
 

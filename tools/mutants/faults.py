@@ -49,7 +49,7 @@ fault("sentencepiece-prefix-twice", "engine/tokenizer/sentencepiece.c",
 fault("sentencepiece-keeps-spaces", "engine/tokenizer/sentencepiece.c",
       "bool squeeze = t->remove_extra_whitespaces;", "bool squeeze = false;",
       "extra spaces are kept", *T)
-fault("unknown-not-fused", "engine/tokenizer/encode.c",
+fault("unknown-not-fused", "engine/tokenizer/encode_symbols.c",
       "list->ids[list->count - 1] == unknown)", "list->ids[list->count - 1] != unknown)",
       "unknown pieces are not joined into one", *T)
 fault("special-shortest", "engine/tokenizer/special.c",
@@ -122,10 +122,11 @@ fault("rope-low-factor-ignored", "engine/model/config.c",
       'rope->low_freq_factor = read_float(reader, "rope.scaling.low_freq_factor", 0);', "",
       "low_freq_factor of files is ignored", *R)
 fault("window-ignored", "engine/model/config.c",
-      'config->window = read_int(&reader, "attention.sliding_window", 0);', "",
+      'config->window = read_int(reader, "attention.sliding_window", family->window);', "config->window = family->window;",
       "the sliding window of files is ignored", "engine_logits")
 fault("eps-default", "engine/model/config.c",
-      'read_float(&reader, "attention.layer_norm_rms_epsilon", 1e-5f);', "1e-3f;",
+      ': "attention.layer_norm_rms_epsilon",\n                                  1e-5f);',
+      ': "attention.layer_norm_rms_eps",\n                                  1e-3f);',
       "the norms' epsilon of files is ignored", "engine_logits")
 fault("formats-unchecked", "engine/model/weights.c",
       "    if (!check_formats(file, err))\n        return false;\n", "",
@@ -158,10 +159,10 @@ fault("step-not-set", "engine/session/generate.c",
       "    sampling.params.step = (uint64_t)session->length;\n", "",
       "the first draw of a generation has no number", "engine_sampling")
 fault("step-of-chain", "engine/session/chain.c",
-      "params.step = (uint64_t)chain->start + 1;", "params.step = (uint64_t)chain->start;",
+      "room->params[i].step = (uint64_t)start + 1;", "room->params[i].step = (uint64_t)start;",
       "the draws of a chain are numbered one too low", "engine_sampling", *S)
-fault("step-of-chain-stays", "engine/worker/program_chain.c",
-      "program->params[i].step += (uint64_t)step;", "",
+fault("step-of-chain-stays", "src/kernels/sample/sample_steps.c",
+      "    next->step++;\n", "",
       "all draws of a chain have one number", "engine_sampling", *S)
 fault("end-ignored", "engine/session/generate.c",
       "if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {", "if (false) {",
@@ -220,7 +221,8 @@ fault("perplexity-percentile", "cli/perplexity.c",
       "percentile(run->divergence, run->scored, 0.99)", "percentile(run->divergence, run->scored, 0.9)",
       "the 99th percentile is the 90th", "cli_perplexity")
 fault("bench-depth-ignored", "cli/bench/bench_model.c",
-      "engine_session_truncate(r->sessions[s], wish->depth);", "",
+      "        engine_session_truncate(r->sessions[s], wish->depth);\n    for (int32_t at",
+      "        (void)s;\n    for (int32_t at",
       "generation is measured behind the prompt at any depth", "cli_bench")
 fault("context-not-warned", "cli/sampling.c",
       "if (run.context_tokens <= info.trained_context)", "if (true)",
@@ -262,32 +264,51 @@ fault("page-walk-head-offset", "src/kernels/attention/attention_simd.h",
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
-fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512vnni.c",
+VT = ("weft-check --variant linear_q6_k_q8_avx512vnni --cases 20", *L)
+VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
+FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
+FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
+fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512.h",
       "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
       "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",
-      "panels ignore rows of the batch from 48 on", *L)
-fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512vnni.c",
+      "panels ignore rows of the batch from 48 on", *VP)
+fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
-      "a second tile of the batch is left out", *L)
+      "a second tile of the batch is left out", *VP)
 fault("f32-second-tile", "src/kernels/linear/linear_f32_gemm.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
-      "a second tile of the batch is left out", *L)
-fault("f32-one-sum", "src/kernels/linear/linear_f32_gemm.h",
-      "        p->acc[at + c][v] = vf32_add(p->acc[at + c][v], acc[c][v]);",
-      "        p->acc[at + c][v] = vf32_add(p->acc[at + c][v], vf32_mul(acc[c][v], vf32_set1(1.0000003f)));",
-      "sums of chunks are off by 5 units in the last place", *L)
+      "a second tile of the batch is left out", *FP)
 fault("f32-no-fold", "src/kernels/linear/linear_f32_gemm.h",
       "        if (k > 0 && k % WEFT__F32_FOLD == 0)", "        if (k > 0 && k == WEFT__F32_FOLD * 1000)",
-      "long rows keep one sum", *L)
+      "long rows keep one sum", *FP)
+fault("f32-tiles-one-sum", "src/kernels/linear/linear_f32.h",
+      "const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);", "const int64_t chunk = call->cols;",
+      "f32 tiles keep one sum over a whole row", *FT)
+fault("vnni-tiles-one-sum", "src/kernels/linear/linear_q8_avx512vnni.c",
+      "const int64_t chunk = weft__linear_chunk(call->cols, 32);", "const int64_t chunk = call->cols;",
+      "VNNI tiles keep one sum over a whole row", *VT)
+fault("avx2-tiles-one-sum", "src/kernels/linear/linear_q8_avx2.c",
+      "const int64_t chunk = weft__linear_chunk(call->cols, 32);", "const int64_t chunk = call->cols;",
+      "AVX2 tiles of rounded activations keep one sum over a whole row",
+      "weft-check --variant linear_q6_k_q8_avx2 --cases 20", *L)
+fault("any-tiles-one-sum", "src/kernels/linear/linear_any_rows.h",
+      "const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);", "const int64_t chunk = call->cols;",
+      "tiles of any format keep one sum over a whole row",
+      "weft-check --variant linear_q3_k_f32_any_avx2 --cases 20", *L)
+fault("vnni-no-fold", "src/kernels/linear/linear_gemm_avx512.h",
+      "        if (k > 0 && k % FOLD == 0)", "        if (k > 0 && k == FOLD * 1000)",
+      "VNNI panels keep one sum of chunks over a whole row", *VP)
 fault("tiny-groups-are-zero", "src/kernels/linear/linear_round.h",
       "largest >= 0x1p-120f", "largest >= 0x1p-100f",
-      "groups below 2^-100 are rounded to 0", "weft-check --op round --cases 20", *L)
+      "groups below 2^-100 are rounded to 0", "weft-check --op round --cases 20",
+      "weft-check --variant linear_q8_0_q8_avx2 --cases 20", *L)
 fault("rounded-scale-of-126", "src/kernels/linear/linear_round.h",
       "? 127.0f / largest", "? 126.0f / largest",
-      "activations are rounded to 126 steps", "weft-check --op round --cases 20", *L)
-fault("q4-k-minimum-added", "src/kernels/linear/linear_gemm_avx512vnni.c",
+      "activations are rounded to 126 steps", "weft-check --op round --cases 20",
+      "weft-check --variant linear_q8_0_q8_avx2 --cases 20", *L)
+fault("q4-k-minimum-added", "src/kernels/linear/linear_gemm_avx512.h",
       "_mm512_fnmadd_ps(p->minimum[group][half]", "_mm512_fmadd_ps(p->minimum[group][half]",
-      "the minimum of Q4_K is added", *L)
+      "the minimum of Q4_K is added", *VP)
 fault("q4-k-high-scales", "src/formats/q4_k.h",
       "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j] >> 6) << 4);", "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j - 4] >> 6) << 4);",
       "the upper minima of Q4_K take bits of the scales", "kernels_golden_dequant", *L)
@@ -335,7 +356,8 @@ fault("kv-turned-past-rotary", "src/kernels/kv/kv_append.c",
       "memcpy(turned + rotary_dim, key + rotary_dim,", "memcpy(turned + rotary_dim, key,",
       "what is behind the rotary part is its beginning", "weft-check --op kv --cases 20")
 fault("embedding-next-row", "src/kernels/embedding/embedding_ref.c",
-      "args->ids[token] * args->table_stride_bytes;", "(args->ids[token] ? args->ids[token] - 1 : 0) * args->table_stride_bytes;",
+      "struct piece p = {launch, args, args->ids[token], 0, launch->dim};",
+      "struct piece p = {launch, args, args->ids[token] ? args->ids[token] - 1 : 0, 0, launch->dim};",
       "a token is looked up as the one before it", "api_embedding", "weft-check --op embedding --cases 20")
 
 # --- sampling -----------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ static int run(const cli_command *bench, words *line, const struct weft__kernel 
 static int bench_linear_kernel(const struct weft__kernel *row, bool json)
 {
     const struct weft__linear_kernel *kernel = (const void *)row;
-    words line = {{"linear", "--batch", "1,8", "--format"}, 4};
+    const char *batch = kernel->min_batch == 1 ? "1,4" : "8,128";
+    words line = {{"linear", "--batch", batch, "--format"}, 4};
     add(&line, weft_dtype_name(kernel->weight));
     if (kernel->acts == WEFT__ACTS_f32)
         add(&line, "--exact");

@@ -42,8 +42,7 @@ void *check_buffer(struct check_case *c, size_t bytes, size_t align)
         abort();
     unsigned char *data = mapping + (body - bytes) / align * align;
     memset(mapping, CANARY_BYTE, body);
-    for (size_t i = 0; i < bytes; i++)
-        data[i] = (unsigned char)check_bits(c);
+    check_fill_bytes(c, data, bytes);
     *memory = (struct check_memory){c->memory, mapping, data, body + page, bytes, false};
     memory->lent = lend(c, mapping, body);
     c->memory = memory;

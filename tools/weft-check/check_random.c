@@ -6,13 +6,26 @@
 
 #include "src/kernels/check.h"
 
+static const uint64_t step = 0x9e3779b97f4a7c15u;
+
 // splitmix64 (Steele, Lea and Flood 2014)
 uint64_t check_bits(struct check_case *c)
 {
-    uint64_t z = c->state += 0x9e3779b97f4a7c15u;
+    uint64_t z = c->state += step;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
+}
+
+// Eight bytes a draw, though it counts as one a byte: what the seeds that people wrote down draw next stays.
+void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes)
+{
+    uint64_t next = c->state + bytes * step;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t bits = check_bits(c);
+        memcpy(data + i, &bits, bytes - i < 8 ? bytes - i : 8);
+    }
+    c->state = next;
 }
 
 int64_t check_range(struct check_case *c, int64_t low, int64_t high)

@@ -29,7 +29,7 @@ struct options {
     const char *op, *isa, *variant, *backend;
     const struct weft__backend *table; // of that name
     weft_dtype format;
-    int cases;
+    int cases, part, parts; // kernels of part 1..parts
     uint64_t seed;
     bool json, list, bench;
 };
@@ -54,6 +54,7 @@ static const char usage[] =
     "  --isa I          only kernels of this instruction set: ref, avx2, avx512, neon, ...\n"
     "  --variant V      only the kernel of this name\n"
     "  --cases N        problems per kernel (default 100)\n"
+    "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
     "                   own, replay it with --seed S --cases 1 --variant V\n"
     "  --list           list the kernels that would be checked\n"
@@ -71,9 +72,19 @@ static int bad_usage(const char *text, const char *detail)
     return 2;
 }
 
+// FNV-1a. Every kernel draws problems of its own from a seed.
+static uint64_t hash(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h;
+}
+
 static bool wanted(const struct options *options, const struct weft__kernel *row)
 {
-    return (!options->op || strcmp(options->op, row->op) == 0) &&
+    uint64_t part = (hash(row->name) >> 32) % (uint64_t)options->parts + 1;
+    return part == (uint64_t)options->part && (!options->op || strcmp(options->op, row->op) == 0) &&
            (!options->variant || strcmp(options->variant, row->name) == 0) &&
            (!options->isa || strcmp(options->isa, options->table->level_name(row->level)) == 0);
 }
@@ -102,13 +113,29 @@ static void print_kernel(const struct options *options, const struct weft__kerne
     fflush(stdout);
 }
 
-// FNV-1a. Every kernel draws problems of its own from a seed.
-static uint64_t hash(const char *text)
+// Reasons for which a kernel refused problems.
+struct refusals {
+    char reasons[12][96];
+    int counts[12], used;
+};
+
+static void count_refusal(struct refusals *refusals, const char *reason)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h;
+    int i = 0;
+    while (i < refusals->used && strcmp(refusals->reasons[i], reason) != 0)
+        i++;
+    if (i == 12)
+        i = 11; // more reasons than there is room for: among the last one's
+    else if (i == refusals->used)
+        snprintf(refusals->reasons[refusals->used++], sizeof refusals->reasons[0], "%s", reason);
+    refusals->counts[i]++;
+}
+
+static void print_refusals(const struct options *options, const struct refusals *refusals)
+{
+    for (int i = 0; i < refusals->used; i++)
+        fprintf(options->json ? stderr : stdout, "            refused %d: %s\n",
+                refusals->counts[i], refusals->reasons[i]);
 }
 
 // Where kernels run, in turn, and where references do (NULL: at the same place).
@@ -121,6 +148,7 @@ static struct tally check_kernel(const struct options *options, const struct wef
                                  check_fn *check, const struct places *at)
 {
     struct tally tally = {0};
+    struct refusals refusals = {0};
     double worst = 0, distance = 0;
     for (int i = 0; i < options->cases; i++) {
         struct check_case c = {.context = at->contexts[(options->seed + (uint64_t)i) % 3],
@@ -134,6 +162,8 @@ static struct tally check_kernel(const struct options *options, const struct wef
             check_case_run(&c, check);
         else
             check_fail(&c, "the operation has no check");
+        if (c.refusal[0] && !c.failed)
+            count_refusal(&refusals, c.refusal);
         if (c.skipped && !c.failed)
             continue;
         if (c.failed && tally.failed < 3)
@@ -145,6 +175,7 @@ static struct tally check_kernel(const struct options *options, const struct wef
     }
     if (tally.passed + tally.failed)
         print_kernel(options, row, &tally, worst, distance);
+    print_refusals(options, &refusals);
     return tally;
 }
 
@@ -252,6 +283,11 @@ static int parse_option(int option, struct options *options)
     case 'n':
         options->cases = atoi(optarg);
         return options->cases > 0 ? -1 : bad_usage("--cases must be positive: ", optarg);
+    case 'p':
+        if (sscanf(optarg, "%d/%d", &options->part, &options->parts) == 2 && options->part >= 1 &&
+            options->part <= options->parts)
+            return -1;
+        return bad_usage("--part wants K/N with 1 <= K <= N: ", optarg);
     case 'f':
         options->format = weft_dtype_parse(optarg);
         return options->format ? -1 : bad_usage("unknown format ", optarg);
@@ -262,11 +298,21 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'}, {"isa", 1, 0, 'i'},
-        {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},   {"seed", 1, 0, 's'},   {"json", 0, 0, 'j'},
-        {"bench", 0, 0, 'm'},   {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},   {0}};
-    struct options options = {.cases = 100, .backend = "cpu", .seed = (uint64_t)time(NULL)};
+    static const struct option long_options[] = {{"op", 1, 0, 'o'},
+                                                 {"backend", 1, 0, 'b'},
+                                                 {"format", 1, 0, 'f'},
+                                                 {"isa", 1, 0, 'i'},
+                                                 {"variant", 1, 0, 'v'},
+                                                 {"cases", 1, 0, 'n'},
+                                                 {"seed", 1, 0, 's'},
+                                                 {"json", 0, 0, 'j'},
+                                                 {"bench", 0, 0, 'm'},
+                                                 {"list", 0, 0, 'l'},
+                                                 {"help", 0, 0, 'h'},
+                                                 {"part", 1, 0, 'p'},
+                                                 {0}};
+    struct options options = {
+        .cases = 100, .part = 1, .parts = 1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
     struct tally total = {0};
     int option;
     opterr = 0;

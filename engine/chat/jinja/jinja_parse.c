@@ -8,75 +8,6 @@
 
 enum { MAX_DEPTH = 200, MAX_TEMPLATE_BYTES = 1 << 20 };
 
-// --- what both halves of the parser use ---------------------------------------------------------------
-
-jinja_node *jinja_new_node(jinja_parser *parser, jinja_node_kind kind)
-{
-    jinja_node *node = jinja_take(parser->box, 1, sizeof *node);
-    if (!node)
-        return NULL;
-    node->kind = kind;
-    node->line = parser->token->line;
-    return node;
-}
-
-void jinja_add_node(jinja_parser *parser, jinja_nodes *nodes, jinja_node *node)
-{
-    if (nodes->count == nodes->capacity) {
-        size_t capacity = nodes->capacity ? 2 * nodes->capacity : 4;
-        jinja_node **items = jinja_take(parser->box, capacity, sizeof(jinja_node *));
-        if (!items)
-            return;
-        if (nodes->count)
-            memcpy(items, nodes->items, nodes->count * sizeof(jinja_node *));
-        nodes->items = items;
-        nodes->capacity = capacity;
-    }
-    nodes->items[nodes->count++] = node;
-}
-
-static jinja_text token_text(const jinja_token *token)
-{
-    return (jinja_text){token->data, NULL, token->size_bytes, 0};
-}
-
-bool jinja_at(const jinja_parser *parser, jinja_token_kind kind, const char *text)
-{
-    return parser->token->kind == kind && (!text || jinja_text_is(token_text(parser->token), text));
-}
-
-bool jinja_accept(jinja_parser *parser, jinja_token_kind kind, const char *text)
-{
-    if (parser->box->failed || !jinja_at(parser, kind, text))
-        return false;
-    parser->token++;
-    return true;
-}
-
-void *jinja_unexpected(jinja_parser *parser, const char *wanted)
-{
-    const jinja_token *token = parser->token;
-    bool ended = token->kind == JINJA_TOKEN_END;
-    jinja_refuse(parser->box, "line %d: '%.*s' stands where %s should", token->line,
-                 ended ? 15 : (int)(token->size_bytes < 40 ? token->size_bytes : 40),
-                 ended ? "the end of text" : token->data, wanted);
-    return NULL;
-}
-
-void jinja_expect(jinja_parser *parser, jinja_token_kind kind, const char *text)
-{
-    if (!parser->box->failed && !jinja_accept(parser, kind, text))
-        jinja_unexpected(parser, text ? text : "the end of the tag");
-}
-
-jinja_text jinja_expect_name(jinja_parser *parser)
-{
-    jinja_text name = token_text(parser->token);
-    if (!jinja_accept(parser, JINJA_TOKEN_NAME, NULL))
-        jinja_unexpected(parser, "a name");
-    return name;
-}
-
 // --- statements -----------------------------------------------------------------------------------------
 
 static void parse_body(jinja_parser *parser, jinja_nodes *body, const char *const *ends);
@@ -97,7 +28,7 @@ static bool next_tag_is(const jinja_parser *parser, const char *name)
 {
     return jinja_at(parser, JINJA_TOKEN_BLOCK_OPEN, NULL) &&
            parser->token[1].kind == JINJA_TOKEN_NAME &&
-           jinja_text_is(token_text(parser->token + 1), name);
+           jinja_text_is(jinja_token_text(parser->token + 1), name);
 }
 
 static jinja_node *parse_if(jinja_parser *parser)
@@ -294,7 +225,7 @@ static void parse_body(jinja_parser *parser, jinja_nodes *body, const char *cons
         if (jinja_at(parser, JINJA_TOKEN_DATA, NULL)) {
             node = jinja_new_node(parser, JINJA_NODE_DATA);
             if (node)
-                node->text = token_text(parser->token);
+                node->text = jinja_token_text(parser->token);
             parser->token++;
         } else if (jinja_accept(parser, JINJA_TOKEN_PRINT_OPEN, NULL)) {
             node = parse_print(parser);

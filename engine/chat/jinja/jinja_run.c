@@ -6,16 +6,6 @@
 
 enum { MAX_DEPTH = 300 }; // shared with expressions: a call is both
 
-jinja_value jinja_lookup(jinja_run *run, jinja_text name)
-{
-    jinja_text own = name;
-    jinja_value key = {.kind = JINJA_TEXT, .text = &own};
-    for (const jinja_frame *frame = run->frame; frame; frame = frame->outer)
-        if (jinja_has_key(run->box, frame->names, key))
-            return jinja_find(run->box, frame->names, key);
-    return (jinja_value){.kind = JINJA_UNDEFINED};
-}
-
 static void set_name(jinja_run *run, jinja_frame *frame, jinja_text name, jinja_value value)
 {
     jinja_put(run->box, frame->names, jinja_of_text(run->box, name), value);
@@ -42,15 +32,6 @@ void jinja_assign(jinja_run *run, const jinja_node *target, jinja_value value)
         for (size_t i = 0; !box->failed && i < target->list.count; i++)
             jinja_assign(run, target->list.items[i], items.list->items[i]);
     }
-}
-
-jinja_value jinja_new_callable(jinja_run *run, jinja_callable callable)
-{
-    jinja_callable *kept = jinja_take(run->box, 1, sizeof *kept);
-    if (!kept)
-        return (jinja_value){.kind = JINJA_UNDEFINED};
-    *kept = callable;
-    return (jinja_value){.kind = JINJA_CALLABLE, .callable = kept};
 }
 
 // A new frame; where it ends, run->frame must be what it was. NULL when memory is short.
@@ -147,8 +128,8 @@ static void execute_for(jinja_run *run, const jinja_node *node)
 
 // --- macros -------------------------------------------------------------------------------------------------
 
-jinja_value jinja_call_macro(jinja_run *run, const jinja_callable *macro,
-                             const jinja_arguments *given)
+static jinja_value call_macro(jinja_run *run, const jinja_callable *macro,
+                              const jinja_arguments *given)
 {
     const jinja_node *node = macro->macro;
     jinja_frame *before = run->frame;
@@ -200,7 +181,8 @@ static void execute_call_block(jinja_run *run, const jinja_node *node)
             jinja_append(run->box, items, jinja_evaluate(run, argument));
     }
     jinja_set(run->box, named, "caller",
-              jinja_new_callable(run, (jinja_callable){.macro = node, .frame = run->frame}));
+              jinja_new_callable(
+                  run, (jinja_callable){.macro = node, .call = call_macro, .frame = run->frame}));
     jinja_arguments given = {items.list->items, items.list->count, named.dict};
     jinja_print(run->out, jinja_call(run, callable, &given));
 }
@@ -241,7 +223,8 @@ static void execute(jinja_run *run, const jinja_node *node)
     case JINJA_NODE_SET: execute_set(run, node); break;
     case JINJA_NODE_MACRO:
         set_name(run, run->frame, node->text,
-                 jinja_new_callable(run, (jinja_callable){.macro = node, .frame = run->top}));
+                 jinja_new_callable(
+                     run, (jinja_callable){.macro = node, .call = call_macro, .frame = run->top}));
         break;
     case JINJA_NODE_CALL_BLOCK: execute_call_block(run, node); break;
     case JINJA_NODE_FILTER_BLOCK: execute_filter(run, node); break;

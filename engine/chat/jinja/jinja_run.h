@@ -2,8 +2,8 @@
 #ifndef ENGINE_CHAT_JINJA_JINJA_RUN_H
 #define ENGINE_CHAT_JINJA_JINJA_RUN_H
 
-// A rendering under way: jinja_run.c has statements, jinja_evaluate.c expressions; filters, tests, methods
-// and functions are tables in files of their own.
+// A rendering under way: jinja_run.c has statements, jinja_evaluate.c expressions, jinja_operations.c what
+// both do with values; filters, tests, methods and functions are tables in files of their own.
 
 #include "engine/chat/jinja/jinja_syntax.h"
 
@@ -43,6 +43,8 @@ struct jinja_callable {
     jinja_value object;
     const jinja_node *macro; // a macro or the body of a call block, with the frame it was made in
     jinja_frame *frame;
+    jinja_value (*call)(jinja_run *run, const struct jinja_callable *macro,
+                        const jinja_arguments *given); // does a macro
 };
 
 // NULL if there is none of that name.
@@ -66,8 +68,6 @@ jinja_value jinja_apply_test(jinja_run *run, jinja_text name, jinja_value input,
                              const jinja_arguments *given, int32_t line);
 
 void jinja_execute(jinja_run *run, const jinja_nodes *body);
-jinja_value jinja_call_macro(jinja_run *run, const jinja_callable *macro,
-                             const jinja_arguments *given);
 
 // The value that a name has here.
 jinja_value jinja_lookup(jinja_run *run, jinja_text name);

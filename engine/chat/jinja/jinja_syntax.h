@@ -102,6 +102,11 @@ typedef struct jinja_parser {
     int depth;
 } jinja_parser;
 
+static inline jinja_text jinja_token_text(const jinja_token *token)
+{
+    return (jinja_text){token->data, NULL, token->size_bytes, 0};
+}
+
 jinja_node *jinja_new_node(jinja_parser *parser, jinja_node_kind kind);
 void jinja_add_node(jinja_parser *parser, jinja_nodes *nodes, jinja_node *node);
 bool jinja_at(const jinja_parser *parser, jinja_token_kind kind, const char *text);

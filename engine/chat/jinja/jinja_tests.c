@@ -115,3 +115,14 @@ jinja_test_fn *jinja_test_find(jinja_text name)
             return tests[i].function;
     return NULL;
 }
+
+jinja_value jinja_apply_test(jinja_run *run, jinja_text name, jinja_value input,
+                             const jinja_arguments *given, int32_t line)
+{
+    jinja_test_fn *function = jinja_test_find(name);
+    if (!function)
+        return jinja_refuse(run->box, "line %d: there is no test '%.*s'", line,
+                            (int)name.size_bytes, name.data);
+    return run->box->failed ? (jinja_value){.kind = JINJA_UNDEFINED}
+                            : jinja_bool(function(run, input, given));
+}

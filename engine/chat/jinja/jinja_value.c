@@ -81,6 +81,57 @@ bool jinja_equal(jinja_box *box, jinja_value a, jinja_value b)
     return equal(box, a, b, 0);
 }
 
+// --- dictionaries, whose keys are equal or not ------------------------------------------------------------
+
+static jinja_entry *entry_of(jinja_box *box, const jinja_dict_data *dict, jinja_value key)
+{
+    for (size_t i = 0; i < dict->count && jinja_step(box, 1); i++)
+        if (jinja_equal(box, dict->entries[i].key, key))
+            return &dict->entries[i];
+    return NULL;
+}
+
+jinja_value jinja_find(jinja_box *box, const jinja_dict_data *dict, jinja_value key)
+{
+    const jinja_entry *entry = entry_of(box, dict, key);
+    return entry ? entry->value : (jinja_value){.kind = JINJA_UNDEFINED};
+}
+
+bool jinja_has_key(jinja_box *box, const jinja_dict_data *dict, jinja_value key)
+{
+    return entry_of(box, dict, key) != NULL;
+}
+
+void jinja_put(jinja_box *box, jinja_dict_data *dict, jinja_value key, jinja_value value)
+{
+    jinja_entry *entry = entry_of(box, dict, key);
+    if (box->failed)
+        return;
+    if (entry) {
+        entry->value = value;
+        return;
+    }
+    if (dict->count == dict->capacity) {
+        size_t capacity = dict->capacity ? 2 * dict->capacity : 8;
+        jinja_entry *entries = jinja_take(box, capacity, sizeof *entries);
+        if (!entries)
+            return;
+        if (dict->count)
+            memcpy(entries, dict->entries, dict->count * sizeof *entries);
+        dict->entries = entries;
+        dict->capacity = capacity;
+    }
+    dict->entries[dict->count++] = (jinja_entry){key, value};
+}
+
+void jinja_set(jinja_box *box, jinja_value dict, const char *key, jinja_value value)
+{
+    if (dict.kind == JINJA_DICT)
+        jinja_put(box, dict.dict, jinja_text_from(box, 0, key, strlen(key)), value);
+}
+
+// --- order ----------------------------------------------------------------------------------------------
+
 static int compare(jinja_box *box, jinja_value a, jinja_value b, int depth)
 {
     if (!jinja_step(box, 1) || depth > MAX_NESTING)

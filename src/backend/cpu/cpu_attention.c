@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Spreads attention over threads: first the tiles (or chunks of tiles), then, for sequences whose keys
-// were split, the merging of the chunks.
+// Spreads attention over threads. The division of the work into tasks is a matter of the problem
+// (attention_work.h); who does a task is not, and changes no bit. A thread claims tasks that follow each
+// other and hands them to the kernel together. Whoever does the last chunk of a tile merges the chunks.
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu.h"
@@ -14,12 +16,12 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     const struct weft__attention_kernel *kernel = (const void *)row;
     const weft_attention_desc *desc = opaque_desc;
     const weft_kv_layout *kv = &desc->kv;
-    const bool soft = desc->flags & WEFT_ATTENTION_MASK_VALUE;
+    const struct weft__attention_mask mask = weft__plan_mask(desc);
     if (!kernel->kv)
-        return kernel->base.level == WEFT__ISA_ref || !soft;
+        return true;
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
-           !kv->scaling && !kv->v_scaling && desc->mask <= WEFT_MASK_FULL && !soft;
+           !kv->scaling && !kv->v_scaling && !weft__attention_is_scattered(&mask);
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
@@ -39,15 +41,17 @@ static void describe(weft_plan *plan, const struct weft__attention_launch *launc
     if (kv->v_dtype != kv->dtype || kv->v_dim != kv->head_dim)
         snprintf(values, sizeof values, ", values %s x %d", weft_dtype_name(kv->v_dtype),
                  kv->v_dim);
-    snprintf(plan->description, sizeof plan->description,
-             "attention %s %d/%d heads x %d%s %s%s%s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: "
-             "%s, tiles of %d queries, %s",
-             weft_dtype_name(kv->dtype), launch->num_q_heads, kv->num_kv_heads, kv->head_dim,
-             values, masks[launch->mask.kind], window, launch->softcap > 0 ? " softcap" : "",
-             desc->flags & WEFT_ATTENTION_SINKS ? " sinks" : "",
-             desc->flags & WEFT_ATTENTION_ALIBI ? " alibi" : "", kv->page_size, launch->max_seqs,
-             launch->max_q_tokens, launch->max_kv_len, launch->kernel->base.name,
-             launch->tile_tokens, split);
+    snprintf(
+        plan->description, sizeof plan->description,
+        "attention %s %d/%d heads x %d%s %s%s%s%s%s%s, page %d, seqs<=%d queries<=%d keys<=%d: "
+        "%s, tiles of %d queries, %s",
+        weft_dtype_name(kv->dtype), launch->num_q_heads, kv->num_kv_heads, kv->head_dim, values,
+        masks[launch->mask.kind], window, launch->softcap > 0 ? " softcap" : "",
+        desc->flags & WEFT_ATTENTION_SINKS ? " sinks" : "",
+        desc->flags & WEFT_ATTENTION_ALIBI ? " alibi" : "",
+        desc->flags & (WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS) ? " sparse" : "",
+        kv->page_size, launch->max_seqs, launch->max_q_tokens, launch->max_kv_len,
+        launch->kernel->base.name, launch->tile_tokens, split);
 }
 
 // As if every sequence were as long as any may be.
@@ -94,6 +98,8 @@ struct work {
     struct weft__attention_call call;
     const struct weft__attention_work *list;
     unsigned char *workspace;
+    int32_t tasks, threads, least; // tasks that are worth a claim
+    _Atomic int32_t claimed;       // the tasks before it
 };
 
 static float *slot_at(const struct work *work, int64_t slot)
@@ -102,39 +108,93 @@ static float *slot_at(const struct work *work, int64_t slot)
                      slot * work->launch->partial_bytes);
 }
 
-static struct weft__attention_tile tile_at(const struct weft__attention_place *place)
+static _Atomic int32_t *done_at(const struct work *work, int32_t merge)
 {
-    return (struct weft__attention_tile){
-        .seq = place->seq,
-        .kv_head = place->kv_head,
-        .first_token = place->first_token,
-        .tokens = place->tokens,
-        .key0 = place->key0,
-        .key1 = place->key1,
-    };
+    return (_Atomic int32_t *)(void *)(work->workspace + work->launch->done_offset) + merge;
 }
 
-static void attend_task(void *opaque, int32_t index, int32_t thread)
+// Takes the next tasks: many as long as many are left, so that the threads end together.
+static int32_t claim(struct work *work, int32_t *first)
 {
-    const struct work *work = opaque;
-    const struct weft__attention_launch *launch = work->launch;
-    struct weft__attention_place place =
-        weft__attention_task(launch, &work->call.lengths, work->list, index);
-    struct weft__attention_tile tile = tile_at(&place);
-    tile.partial = place.slot < 0 ? NULL : slot_at(work, place.slot);
-    tile.scratch = work->workspace + launch->scratch_offset + thread * launch->scratch_bytes;
-    launch->kernel->run(&work->call, &tile);
+    int32_t count, from = atomic_load_explicit(&work->claimed, memory_order_relaxed);
+    do {
+        int32_t left = work->tasks - from;
+        count = work->threads == 1 ? left : left / (2 * work->threads);
+        count = count < work->least ? work->least : count;
+        count = count > left ? left : count;
+    } while (count > 0 &&
+             !atomic_compare_exchange_weak_explicit(&work->claimed, &from, from + count,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *first = from;
+    return count;
 }
 
-static void merge_task(void *opaque, int32_t index, int32_t thread)
+// A chunk of a tile is done.
+static void note_done(const struct work *work, const struct weft__attention_place *place,
+                      const struct weft__attention_tile *tile)
 {
-    const struct work *work = opaque;
-    struct weft__attention_place place =
-        weft__attention_merge_task(work->launch, &work->call.lengths, work->list, index);
-    struct weft__attention_tile tile = tile_at(&place);
-    (void)thread;
-    weft__attention_merge(&work->call, &tile, slot_at(work, place.slot),
-                          work->launch->partial_bytes / (int64_t)sizeof(float), place.chunks);
+    if (place->slot < 0 ||
+        atomic_fetch_add_explicit(done_at(work, place->merge), 1, memory_order_acq_rel) + 1 <
+            place->chunks)
+        return;
+    struct weft__attention_tile whole = *tile;
+    whole.partial = NULL;
+    weft__attention_merge(&work->call, &whole, slot_at(work, place->slot - place->chunk),
+                          work->launch->partial_bytes / (int64_t)sizeof(float), place->chunks);
+}
+
+static void attend_tasks(const struct work *work, int32_t first, int32_t count, void *scratch)
+{
+    enum { TOGETHER = 32 };
+    struct weft__attention_tile tiles[TOGETHER];
+    struct weft__attention_place places[TOGETHER];
+    for (int32_t n; count > 0; first += n, count -= n) {
+        n = count < TOGETHER ? count : TOGETHER;
+        for (int32_t i = 0; i < n; i++) {
+            places[i] =
+                weft__attention_task(work->launch, &work->call.lengths, work->list, first + i);
+            tiles[i] = (struct weft__attention_tile){
+                .seq = places[i].seq,
+                .kv_head = places[i].kv_head,
+                .first_token = places[i].first_token,
+                .tokens = places[i].tokens,
+                .key0 = places[i].key0,
+                .key1 = places[i].key1,
+                .partial = places[i].slot < 0 ? NULL : slot_at(work, places[i].slot),
+                .scratch = scratch,
+            };
+        }
+        work->launch->kernel->run(&work->call, tiles, n);
+        for (int32_t i = 0; i < n; i++)
+            note_done(work, &places[i], &tiles[i]);
+    }
+}
+
+// One for each thread; a thread that comes late finds nothing left.
+static void attend_some(void *opaque, int32_t index, int32_t thread)
+{
+    struct work *work = opaque;
+    void *scratch =
+        work->workspace + work->launch->scratch_offset + thread * work->launch->scratch_bytes;
+    (void)index;
+    for (int32_t count, first; (count = claim(work, &first)) > 0;)
+        attend_tasks(work, first, count, scratch);
+}
+
+static void spread(weft_context *context, struct work *work,
+                   const struct weft__attention_totals *totals)
+{
+    enum { LEAST_KEYS = 1024 }; // of a claim: a kernel starts and ends slower than it goes on
+    work->tasks = totals->tasks;
+    work->threads = weft__cpu_of(context)->threads;
+    work->least = 1;
+    if (totals->chunk_keys > 0 && totals->chunk_keys < LEAST_KEYS)
+        work->least = (int32_t)weft__ceil_div(LEAST_KEYS, totals->chunk_keys);
+    memset(work->workspace + work->launch->done_offset, 0,
+           (size_t)totals->merges * sizeof(int32_t));
+    int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->least);
+    weft__cpu_parallel_for(context, claims < work->threads ? claims : work->threads, attend_some,
+                           work);
 }
 
 static struct weft__attention_plane make_plane(const weft_kv_plane *plane, weft_dtype dtype,
@@ -192,6 +252,12 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .mask_columns = args->mask_columns,
         .mask_bits = args->mask_bits,
         .mask_stride = args->mask_stride,
+        .sparse_blocks = args->sparse_blocks,
+        .sparse_starts = args->sparse_starts,
+        .sparse_first = args->sparse_first,
+        .q_scales = args->q_scales,
+        .q_scale_token_stride = args->q_scale_token_stride,
+        .q_scale_head_stride = args->q_scale_head_stride,
     };
 }
 
@@ -220,7 +286,6 @@ weft_status weft__cpu_submit_attention(const weft_plan *plan, const void *opaque
     } else {
         totals = weft__attention_divide(launch, &work.call.lengths, list);
     }
-    weft__cpu_parallel_for(plan->context, totals.tasks, attend_task, &work);
-    weft__cpu_parallel_for(plan->context, totals.merges, merge_task, &work);
+    spread(plan->context, &work, &totals);
     return WEFT_OK;
 }

@@ -16,7 +16,7 @@ const struct weft__cpu_batch_part *weft__cpu_batch_part(const weft_batch *batch,
 struct weft__attention_lengths weft__cpu_batch_lengths(const weft_batch *batch)
 {
     return (struct weft__attention_lengths){batch->num_seqs, batch->cu_q_lens, batch->kv_lens,
-                                            NULL};
+                                            batch->has_starts ? batch->kv_starts : NULL};
 }
 
 static const struct weft__rope_frequencies *rotation_of(const weft_plan *plan)

@@ -11,15 +11,21 @@
 struct wanted {
     weft_dtype weight;
     enum weft__linear_acts acts;
+    bool narrow; // bf16 activations serve in place of f32
     bool planes;
+    int32_t batch;   // 0: any
+    bool plain_acts; // not the planes for a few rows of X
 };
 
 static bool serves(const struct weft__kernel *row, const void *opaque)
 {
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
-    return kernel->weight == wanted->weight && kernel->acts == wanted->acts &&
-           (!wanted->planes || kernel->planes);
+    bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
+    return kernel->weight == wanted->weight && acts && (!wanted->planes || kernel->planes) &&
+           !(wanted->plain_acts && kernel->few_planes) &&
+           (!wanted->batch ||
+            (wanted->batch >= kernel->min_batch && wanted->batch <= kernel->max_batch));
 }
 
 static bool is_quantised(weft_dtype dtype)
@@ -27,29 +33,59 @@ static bool is_quantised(weft_dtype dtype)
     return weft_dtype_block_elems(dtype) > 1;
 }
 
+// Adds the kernel that is best for `wanted` to those of part p.
+static weft_status add_kernel(weft_plan *plan, int32_t p, const struct wanted *wanted)
+{
+    const weft_linear_desc *desc = plan->desc;
+    weft_plan probe = *plan;
+    weft_status status = WEFT_OK;
+    probe.desc = wanted;
+    struct weft__linear_launch *launch = plan->launch;
+    const struct weft__linear_kernel *kernel;
+    if (!launch) {
+        status = weft__plan_launch(&probe, sizeof *launch, desc->variant, serves);
+        plan->launch = launch = probe.launch;
+        kernel = launch ? launch->kernel : NULL;
+    } else {
+        kernel = weft__plan_choose(&probe, desc->variant, serves, &status);
+    }
+    if (status == WEFT_OK)
+        launch->parts[p].kernels[launch->parts[p].num_kernels++] = kernel;
+    if (status == WEFT_OK && kernel->narrow)
+        launch->narrow = kernel->narrow;
+    return status;
+}
+
+// The kernels of a part for 1 to max_batch rows of X. A kernel asked for by name serves all; so does the
+// one for a single row where no result may depend on the batch.
 static weft_status choose_part(weft_plan *plan, int32_t p)
 {
     const weft_linear_desc *desc = plan->desc;
     const weft_linear_part *part = &desc->parts[p];
     bool exact = desc->flags & WEFT_LINEAR_EXACT || !is_quantised(part->weight_dtype);
-    struct wanted wanted = {part->weight_dtype, exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
-                            weft__plan_linear_planes(part)};
-    weft_plan probe = *plan;
-    weft_status status = WEFT_OK;
-    probe.desc = &wanted;
-    struct weft__linear_launch *launch = plan->launch;
-    if (!launch) {
-        status = weft__plan_launch(&probe, sizeof *launch, desc->variant, serves);
-        plan->launch = launch = probe.launch;
-        if (status == WEFT_OK)
-            launch->parts[0].kernel = launch->kernel;
-    } else {
-        launch->parts[p].kernel = weft__plan_choose(&probe, desc->variant, serves, &status);
+    bool one = desc->variant || desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    struct wanted wanted = {.weight = part->weight_dtype,
+                            .acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
+                            .narrow = !(desc->flags & WEFT_LINEAR_EXACT),
+                            .planes = weft__plan_linear_planes(part),
+                            .batch = desc->variant ? 0 : 1};
+    for (bool more = true; more;) {
+        weft_status status = add_kernel(plan, p, &wanted);
+        if (status != WEFT_OK)
+            return status;
+        const struct weft__linear_part_launch *at =
+            &((struct weft__linear_launch *)plan->launch)->parts[p];
+        const struct weft__linear_kernel *last = at->kernels[at->num_kernels - 1];
+        // Rows of X that others rounded may lack the planes for a few.
+        wanted.plain_acts = last->max_batch >= desc->max_batch;
+        more = !one && at->num_kernels < WEFT__LINEAR_RANGES &&
+               (!wanted.plain_acts || (last->few_planes && desc->flags & WEFT_LINEAR_X_ROUNDED));
+        wanted.batch = wanted.plain_acts ? 0 : last->max_batch + 1;
     }
-    if (status == WEFT_OK && launch->parts[p].kernel->acts == WEFT__ACTS_q8 &&
-        !(desc->flags & WEFT_LINEAR_X_ROUNDED))
+    struct weft__linear_launch *launch = plan->launch;
+    if (!exact && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->rounds = true;
-    return status;
+    return WEFT_OK;
 }
 
 // Rows of both parts of a gate are done by the same task; results that are rounded come in whole steps.
@@ -62,8 +98,10 @@ static void split_parts(weft_plan *plan)
     int64_t bytes[WEFT_LINEAR_MAX_PARTS], step = in_steps ? WEFT__ROUNDED_STEP : 1;
     for (int32_t p = 0; p < desc->num_parts; p++) {
         bytes[p] = weft_dtype_row_bytes(desc->parts[p].weight_dtype, desc->cols);
-        int64_t kernel_step = launch->parts[p].kernel->row_step;
-        step = step > kernel_step ? step : kernel_step; // powers of two
+        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++) {
+            int64_t kernel_step = launch->parts[p].kernels[i]->row_step;
+            step = step > kernel_step ? step : kernel_step; // powers of two
+        }
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
     for (int32_t p = 0; p < desc->num_parts; p++)
@@ -137,6 +175,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
                weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);
     if (fit && launch->rounds)
         launch->rounded_offset = take(&at, launch->x_layout.row_bytes, batch);
+    if (launch->narrow)
+        launch->bf16_offset = take(&at, weft__linear_bf16_stride(desc->cols), 2 * batch);
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;
@@ -152,6 +192,7 @@ static void describe(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
     const struct weft__linear_launch *launch = plan->launch;
+    const struct weft__linear_kernel *const *kernels = launch->parts[0].kernels;
     char *text = plan->description;
     size_t room = sizeof plan->description, at = 0;
     at += (size_t)snprintf(text, room, "linear");
@@ -160,9 +201,15 @@ static void describe(weft_plan *plan)
                                weft_dtype_name(desc->parts[p].weight_dtype),
                                (long long)desc->parts[p].rows, (long long)desc->cols);
     if (at < room)
-        at += (size_t)snprintf(text + at, room - at, " batch<=%d: %s, %lld rows per task",
-                               desc->max_batch, launch->kernel->base.name,
-                               (long long)launch->parts[0].split.rows_per_task);
+        at += (size_t)snprintf(text + at, room - at, " batch<=%d: %s", desc->max_batch,
+                               kernels[0]->base.name);
+    for (int32_t i = 1; i < launch->parts[0].num_kernels && at < room; i++)
+        if (kernels[i - 1]->max_batch < desc->max_batch)
+            at += (size_t)snprintf(text + at, room - at, ", from %d %s",
+                                   kernels[i - 1]->max_batch + 1, kernels[i]->base.name);
+    if (at < room)
+        snprintf(text + at, room - at, ", %lld rows per task",
+                 (long long)launch->parts[0].split.rows_per_task);
 }
 
 static void inform(weft_plan *plan)
@@ -198,6 +245,7 @@ weft_status weft__cpu_prepare_linear(weft_plan *plan)
             return status;
     }
     struct weft__linear_launch *launch = plan->launch;
+    launch->kernel = weft__linear_kernel_for(&launch->parts[0], desc->max_batch, true);
     launch->round = weft__rounder_of(weft__cpu_of(plan->context)->isa_mask);
     split_parts(plan);
     choose_norm_and_gate(plan);

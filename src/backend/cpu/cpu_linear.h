@@ -9,26 +9,44 @@
 #include "src/kernels/norm/norm_kernel.h"
 #include "src/plan/plan_linear.h"
 
+enum { WEFT__LINEAR_RANGES = 4 };
+
+// The kernels of a part, by rows of X from one on: the first whose max_batch is enough. The last serves
+// any number.
 struct weft__linear_part_launch {
-    const struct weft__linear_kernel *kernel;
+    const struct weft__linear_kernel *kernels[WEFT__LINEAR_RANGES];
+    int32_t num_kernels;
     struct weft__linear_split split;
     int64_t y_offset; // of its f32 results in the workspace, where they are finished later
 };
 
+// The kernel for `batch` rows of X; `few_planes`: they have the planes for a few rows. NULL where only a
+// kernel that wants them was asked for by name.
+static inline const struct weft__linear_kernel *
+weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t batch, bool few_planes)
+{
+    int32_t i = 0;
+    while (i + 1 < part->num_kernels &&
+           (batch > part->kernels[i]->max_batch || (part->kernels[i]->few_planes && !few_planes)))
+        i++;
+    return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
+}
+
 struct weft__linear_launch {
-    const struct weft__linear_kernel *kernel; // of the first part
+    const struct weft__linear_kernel *kernel; // of the first part and the most rows of X
     struct weft__linear_part_launch parts[WEFT_LINEAR_MAX_PARTS];
     int64_t bytes; // of all parts' weights
     bool rounds;   // x is rounded here
     bool staged;   // results become y by way of the workspace
     weft__round_fn *round;
+    weft__narrow_fn *narrow; // of X to bf16, or NULL
     struct weft__rounded_layout x_layout,
         y_layout;                              // of rounded buffers of cols and of rows columns
     struct weft__norm_launch norm;             // kernel NULL: none
     struct weft__activation_launch activation; // likewise
-    // Offsets in the workspace: f32 rows of X after widening and norm (-1: none), rounded rows of X,
-    // factors of rows.
-    int64_t x_offset, rounded_offset, scale_offset;
+    // Offsets in the workspace: f32 rows of X after widening and norm (-1: none), rounded rows of X, rows of
+    // X in bf16, factors of rows.
+    int64_t x_offset, rounded_offset, bf16_offset, scale_offset;
 };
 
 #endif

@@ -17,11 +17,14 @@ struct work {
     struct weft__rounded acts; // of X
     const float *x;            // f32 rows of X
     int64_t x_stride;
+    uint16_t *x_bf16; // rows of X in bf16, or NULL
+    int64_t x_bf16_stride;
     float *x_scale; // or NULL
     int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];
     int64_t rows_per_task[WEFT_LINEAR_MAX_PARTS];
     struct weft__linear_planes planes[WEFT_LINEAR_MAX_PARTS];
     struct weft__linear_call calls[WEFT_LINEAR_MAX_PARTS];
+    const struct weft__linear_kernel *kernels[WEFT_LINEAR_MAX_PARTS];
 };
 
 static void ready_row(const struct work *work, int32_t m)
@@ -49,6 +52,11 @@ static void ready_row(const struct work *work, int32_t m)
         weft__rounded_begin(&work->acts, m, cols, work->few, false);
         launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
     }
+    if (work->x_bf16) {
+        uint16_t *to = work->x_bf16 + m * work->x_bf16_stride;
+        launch->narrow(x, cols, to);
+        memset(to + cols, 0, (size_t)(work->x_bf16_stride - cols) * sizeof *to);
+    }
 }
 
 static void ready_task(void *opaque, int32_t index, int32_t thread)
@@ -61,7 +69,7 @@ static void ready_task(void *opaque, int32_t index, int32_t thread)
 static void ready_x(const weft_context *context, struct work *work, bool alone)
 {
     int32_t batch = work->args->batch;
-    if (!work->launch->rounds && work->launch->x_offset < 0)
+    if (!work->launch->rounds && work->launch->x_offset < 0 && !work->x_bf16)
         return;
     if (!alone && batch > WEFT__FEW_ROWS)
         weft__cpu_parallel_for(context, batch, ready_task, work);
@@ -112,12 +120,12 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .rows = part->rows,
         .cols = work->desc->cols,
         .batch = work->args->batch,
-        .batch_invariant = work->desc->flags & WEFT_LINEAR_BATCH_INVARIANT,
-        .few = work->few,
         .alpha = work->args->alpha,
         .x_scale = work->x_scale,
         .x = work->x,
         .x_stride = work->x_stride,
+        .x_bf16 = work->x_bf16,
+        .x_bf16_stride = work->x_bf16_stride,
         .acts = work->acts,
         .y = staged ? (void *)(work->workspace + launch->y_offset) : args->y,
         .y_stride = staged ? part->rows : args->y_stride,
@@ -222,9 +230,9 @@ static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
 static void multiply_rows(const struct work *work, int32_t p, int64_t r0, int64_t r1)
 {
     const struct weft__linear_launch *launch = work->launch;
-    launch->parts[p].kernel->run(&work->calls[p], r0, r1);
+    work->kernels[p]->run(&work->calls[p], r0, r1);
     if (launch->activation.kernel)
-        launch->parts[1].kernel->run(&work->calls[1], r0, r1);
+        work->kernels[1]->run(&work->calls[1], r0, r1);
     if (launch->staged || work->desc->flags & WEFT_LINEAR_NEXT)
         finish(work, p, r0, r1);
 }
@@ -271,6 +279,24 @@ static void begin_results(const struct work *work)
             weft__rounded_begin(&to, m, desc->parts[0].rows, few, next);
 }
 
+static weft_status choose_kernels(const weft_plan *plan, struct work *work)
+{
+    for (int32_t p = 0; p < work->desc->num_parts; p++) {
+        const struct weft__linear_part_launch *part = &work->launch->parts[p];
+        work->kernels[p] = weft__linear_kernel_for(part, work->args->batch, work->few);
+        if (!work->kernels[p])
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: '%s' wants x rounded for at most %d rows, or with "
+                              "WEFT_LINEAR_BATCH_INVARIANT",
+                              part->kernels[0]->base.name, WEFT__FEW_ROWS);
+        if (work->kernels[p]->narrow) {
+            work->x_bf16 = (uint16_t *)(void *)(work->workspace + work->launch->bf16_offset);
+            work->x_bf16_stride = weft__linear_bf16_stride(work->desc->cols);
+        }
+    }
+    return WEFT_OK;
+}
+
 weft__submit_fn weft__cpu_submit_linear;
 weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_args,
                                     weft_stream *stream)
@@ -281,7 +307,8 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
     unsigned char *workspace = args->workspace;
     (void)stream;
     struct work work = {.desc = desc, .launch = launch, .args = args, .workspace = workspace};
-    work.few = args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    work.few = args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT ||
+               launch->kernel->few_planes;
     work.x = args->x;
     work.x_stride = args->x_stride;
     if (launch->x_offset >= 0) {
@@ -297,6 +324,9 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         if (status != WEFT_OK)
             return status;
     }
+    weft_status status = choose_kernels(plan, &work);
+    if (status != WEFT_OK)
+        return status;
     bool alone =
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     begin_results(&work);

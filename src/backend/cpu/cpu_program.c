@@ -7,6 +7,7 @@
 #include "src/backend/cpu/cpu.h"
 #include "src/backend/cpu/cpu_device.h"
 #include "src/base/memory.h"
+#include "src/plan/plan_batch.h"
 
 enum { BLOCK_BYTES = 16384 };
 
@@ -86,6 +87,10 @@ static weft_status do_step(weft_context *context, const struct weft__step *step,
 {
     if (step->plan)
         return context->backend->submit[step->plan->op](step->plan, step->args, stream);
+    if (step->batch) {
+        weft__plan_batch_advance(step->batch);
+        return context->backend->batch_advance(step->batch, stream);
+    }
     if (step->from)
         return weft__cpu_copy(context, step->to, step->from, step->bytes, stream);
     return weft__cpu_fill(context, step->to, step->byte, step->bytes, stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Samples rows; each thread has its own planes of the workspace.
+#include <math.h>
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu_rows.h"
@@ -58,6 +59,12 @@ static void run(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
         }
         launch->kernel->run(launch->vocab, &args->params[row], logits, &scratch, &args->tokens[row],
                             args->logprobs ? &args->logprobs[row] : NULL);
+        if (args->next)
+            weft__sample_next(
+                &args->params[row], args->tokens[row],
+                isfinite(weft__element_load(args->logits, dtype,
+                                            row * args->logits_stride + args->tokens[row])),
+                &args->next[row]);
     }
 }
 

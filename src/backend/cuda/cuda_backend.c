@@ -68,7 +68,12 @@ static struct weft__backend backend = {
     .fits = fits,
     .level_name = level_name,
     .level = level,
+    .rounded_row_bytes = weft__cuda_rounded_row_bytes,
+    .packed_bytes = weft__cuda_packed_bytes,
+    .pack = weft__cuda_pack,
     .threads = threads,
+    .instance_at = weft__cuda_instance_at,
+    .prewarm = weft__cuda_pipelines_finish,
     .count = count,
     .describe = describe,
     .is_host = is_host,
@@ -95,7 +100,7 @@ static struct weft__backend backend = {
     .program_destroy = weft__cuda_program_destroy,
     .batch_open = weft__cuda_batch_open,
     .batch_set = weft__cuda_batch_set,
-    .batch_advance = weft__cuda_batch_set,
+    .batch_advance = weft__cuda_batch_advance,
     .batch_close = weft__cuda_batch_close,
 };
 

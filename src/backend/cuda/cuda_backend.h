@@ -20,16 +20,28 @@ void weft__cuda_limits(const struct weft__cuda_driver *driver, CUdevice device,
 weft__prepare_fn weft__cuda_prepare;
 weft__submit_fn weft__cuda_submit;
 void weft__cuda_release_plan(weft_plan *plan);
+// One launch of a pipeline, which is waited for if it is still being compiled.
+struct weft__cuda_pipeline;
+weft_status weft__cuda_launch(weft_context *context, struct weft__cuda_pipeline *pipeline,
+                              struct weft__cuda_step *step, weft_stream *stream);
 const struct weft__cuda_op *
 weft__cuda_op(enum weft__op op); // never NULL; its plan is, where there is none
 
-// cuda_linear.c: linear layers of several launches
-enum { WEFT__CUDA_COMPOSITE = -1 };
-bool weft__cuda_is_composite(const weft_plan *plan);
-weft_status weft__cuda_prepare_composite(weft_plan *plan);
-weft_status weft__cuda_submit_composite(const weft_plan *plan, const weft_linear_args *args,
-                                        weft_stream *stream);
-void weft__cuda_release_composite(weft_plan *plan);
+struct weft__cuda;
+struct weft__cuda_pipeline;
+// What the operation decided in its plan(), and one of the kernels that it asked for, compiled.
+const void *weft__cuda_own_launch(const weft_plan *plan);
+weft_status weft__cuda_pipeline_of(const weft_plan *plan, int32_t kernel,
+                                   const struct weft__cuda_pipeline **out);
+// cuda_launch.c: a launch; its kernel compiled first, if it is not yet
+weft_status weft__cuda_pipeline_ready(weft_context *context, struct weft__cuda_pipeline *pipeline);
+CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
+                                struct weft__cuda_step *step, CUstream stream);
+
+// cuda_pack.c: weights into the layout of the device's kernels
+int64_t weft__cuda_packed_bytes(const weft_plan *plan, int32_t part);
+weft_status weft__cuda_pack(const weft_plan *plan, const weft_linear_pack_args *args);
+int64_t weft__cuda_rounded_row_bytes(const weft_context *context, int64_t cols);
 
 // cuda_probe.c
 weft__submit_fn weft__cuda_submit_probe;
@@ -44,6 +56,7 @@ void weft__cuda_program_destroy(weft_program *program);
 // cuda_batch.c
 weft_status weft__cuda_batch_open(weft_batch *batch);
 weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream);
+weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream);
 void weft__cuda_batch_close(weft_batch *batch);
 
 // Arguments as operations of the device take them, in `room` where they differ: a batch's arrays in its

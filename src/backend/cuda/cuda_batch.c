@@ -3,18 +3,21 @@
 // program reads what was set last. A run that takes a batch is given the device's arrays in the members
 // that callers without one fill.
 //
-//      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | positions [tokens] | slots [tokens] | pages |
+//      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | capacities [seqs] | positions [tokens] |
+//      | slots [tokens] | pages |
 #include <string.h>
 
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/base/memory.h"
+#include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
 struct device_batch {
-    int32_t *memory;                                              // on the device
-    int32_t *staged;                                              // the same in the host's memory
-    int64_t kv_lens, page_starts, positions, slots, pages, count; // places
+    int32_t *memory; // on the device
+    int32_t *staged; // the same in the host's memory
+    int64_t kv_lens, page_starts, capacities, positions, slots, pages, count; // places
+    struct weft__cuda_pipeline *advance;
 };
 
 weft_status weft__cuda_batch_open(weft_batch *batch)
@@ -27,7 +30,8 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     batch->device = own;
     own->kv_lens = (int64_t)desc->max_seqs + 1;
     own->page_starts = own->kv_lens + desc->max_seqs;
-    own->positions = own->page_starts + desc->max_seqs + 1;
+    own->capacities = own->page_starts + desc->max_seqs + 1;
+    own->positions = own->capacities + desc->max_seqs;
     own->slots = own->positions + desc->max_q_tokens;
     own->pages = own->slots + desc->max_q_tokens;
     own->count = own->pages + desc->max_pages;
@@ -36,6 +40,11 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
         return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
                           (long long)own->count);
     memset(own->staged, 0, (size_t)own->count * sizeof(int32_t));
+    const struct weft__cuda_kernel advance = {.file = "src/kernels/kv/kv_advance.cu",
+                                              .function = "weft_kv_advance"};
+    weft_status status = weft__cuda_pipeline_want(batch->context, &advance, &own->advance);
+    if (status != WEFT_OK)
+        return status;
     return weft__cuda_allocate(batch->context, WEFT_MEMORY_DEVICE,
                                (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
 }
@@ -61,16 +70,43 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
 {
     struct device_batch *own = batch->device;
     int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
+    if (batch->has_starts)
+        return weft__fail(batch->context, WEFT_EUNSUPPORTED,
+                          "batch: kv_starts are not supported on cuda yet");
     if (seqs > 0) {
         put(own, 0, batch->cu_q_lens, seqs + 1);
         put(own, own->kv_lens, batch->kv_lens, seqs);
         put(own, own->page_starts, batch->page_starts, seqs + 1);
+        put(own, own->capacities, batch->kv_capacities, seqs);
         put(own, own->positions, batch->positions, batch->num_tokens);
         put(own, own->slots, batch->slots, batch->num_tokens);
         put(own, own->pages, batch->pages, pages);
     }
     return weft__cuda_copy(batch->context, own->memory, own->staged,
                            (size_t)(own->pages + pages) * sizeof(int32_t), stream);
+}
+
+weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream)
+{
+    enum { THREADS = 128 };
+    const struct device_batch *own = batch->device;
+    const struct weft__kv_advance_args args = {.cu_q_lens = own->memory,
+                                               .kv_lens = own->memory + own->kv_lens,
+                                               .capacities = own->memory + own->capacities,
+                                               .page_starts = own->memory + own->page_starts,
+                                               .pages = own->memory + own->pages,
+                                               .positions = own->memory + own->positions,
+                                               .slots = own->memory + own->slots,
+                                               .num_seqs = batch->num_seqs,
+                                               .page_size = batch->desc.page_size,
+                                               .ring_len = batch->ring_len};
+    struct weft__cuda_step step;
+    if (batch->num_seqs == 0)
+        return WEFT_OK;
+    weft__cuda_step(&step, 0, (uint32_t)((batch->num_seqs + THREADS - 1) / THREADS), 1, THREADS,
+                    &args, sizeof args);
+    step.overlap = 1;
+    return weft__cuda_launch(batch->context, own->advance, &step, stream);
 }
 
 // Puts the device's arrays into a copy of a run's arguments.
@@ -94,6 +130,7 @@ static void resolve_attention(weft_attention_args *args)
     args->page_table = NULL;
     args->seq_rows = NULL;
     args->batch = NULL;
+    args->reserved[WEFT__CUDA_BATCH_TOKENS] = (uint64_t)batch->num_tokens;
 }
 
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union weft__cuda_args *room)

@@ -30,6 +30,7 @@ struct weft__cuda {
     bool owns_compute;
     struct weft__cuda_pool pool;
     struct weft__cuda_staging staging;
+    struct weft__cuda_packing packing;
     struct weft__cuda_pipelines pipelines;
     struct weft__cuda_counters counters;
 };

@@ -43,6 +43,14 @@ struct weft__cuda_staging {
     } slots[WEFT__CUDA_STAGING_SLOTS];
 };
 
+// Weights on their way into the layout of kernels (cuda_pack.c): a slab as a file has it, on the device.
+struct weft__cuda_packing {
+    pthread_mutex_t lock;
+    void *slab;
+    size_t bytes;
+    CUevent done; // the last launch that read the slab
+};
+
 void weft__cuda_memory_open(struct weft__cuda *cuda);
 void weft__cuda_memory_close(struct weft__cuda *cuda);
 

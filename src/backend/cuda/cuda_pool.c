@@ -29,6 +29,7 @@ void weft__cuda_memory_open(struct weft__cuda *cuda)
 {
     pthread_mutex_init(&cuda->pool.lock, NULL);
     pthread_mutex_init(&cuda->staging.lock, NULL);
+    pthread_mutex_init(&cuda->packing.lock, NULL);
     for (int i = 0; i < WEFT__CUDA_STAGING_SLOTS; i++)
         pthread_mutex_init(&cuda->staging.slots[i].lock, NULL);
 }
@@ -54,6 +55,8 @@ void weft__cuda_memory_close(struct weft__cuda *cuda)
             cuda->driver->pinned_free(cuda->staging.slots[i].buffer);
         pthread_mutex_destroy(&cuda->staging.slots[i].lock);
     }
+    if (cuda->packing.done)
+        cuda->driver->event_destroy(cuda->packing.done);
     while (cuda->pool.chunks) {
         struct weft__cuda_chunk *chunk = cuda->pool.chunks;
         cuda->pool.chunks = chunk->next;
@@ -66,6 +69,7 @@ void weft__cuda_memory_close(struct weft__cuda *cuda)
         weft__base_release(NULL, pinned);
     }
     pthread_mutex_destroy(&cuda->staging.lock);
+    pthread_mutex_destroy(&cuda->packing.lock);
     pthread_mutex_destroy(&cuda->pool.lock);
 }
 
@@ -255,7 +259,8 @@ static bool release_block(struct weft__cuda *cuda, CUdeviceptr pointer)
         merge_next(block);
         if (before)
             merge_next(before);
-        if (chunk->alone) {
+        // What was left of a chunk made for one request may serve others too.
+        if (chunk->alone && !chunk->blocks->used && !chunk->blocks->next) {
             *link = chunk->next;
             free_chunk(cuda, chunk);
         }

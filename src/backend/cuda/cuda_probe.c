@@ -8,8 +8,38 @@
 #include "src/kernels/probe/probe_kernel.h"
 #include "src/plan/plan.h"
 
+// The kernel between two events.
+static weft_status run_timed(weft_plan *plan, const struct weft__probe_device_args *args,
+                             weft_event *events[2], double *us)
+{
+    weft_context *context = plan->context;
+    // Compiled before the clock starts; the submit says what went wrong with it.
+    (void)weft__cuda_pipelines_finish(context, NULL, NULL);
+    weft_status status = weft__cuda_event_record(events[0], NULL);
+    if (status == WEFT_OK)
+        status = weft__cuda_submit(plan, args, NULL);
+    if (status == WEFT_OK)
+        status = weft__cuda_event_record(events[1], NULL);
+    return status == WEFT_OK ? weft__cuda_event_elapsed_us(events[0], events[1], us) : status;
+}
+
+static weft_status run_between(weft_plan *plan, const struct weft__probe_device_args *args,
+                               double *us)
+{
+    weft_event *events[2] = {NULL, NULL};
+    weft_status status = weft__cuda_event_create(plan->context, &events[0]);
+    if (status == WEFT_OK)
+        status = weft__cuda_event_create(plan->context, &events[1]);
+    if (status == WEFT_OK)
+        status = run_timed(plan, args, events, us);
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            weft__cuda_event_destroy(events[i]);
+    return status;
+}
+
 static weft_status run_once(weft_plan *plan, const weft_probe_args *args, uint64_t *pinned,
-                            void *value)
+                            void *value, double *us)
 {
     weft_context *context = plan->context;
     struct weft__probe_device_args device = {.memory = args->memory,
@@ -20,7 +50,7 @@ static weft_status run_once(weft_plan *plan, const weft_probe_args *args, uint64
                                              .units = 0x01010101};
     weft_status status = weft__cuda_fill(context, value, 0, sizeof *pinned, NULL);
     if (status == WEFT_OK)
-        status = weft__cuda_submit(plan, &device, NULL);
+        status = run_between(plan, &device, us);
     if (status == WEFT_OK)
         status = weft__cuda_copy(context, pinned, value, sizeof *pinned, NULL);
     return status == WEFT_OK ? weft__cuda_stream_synchronize(context, NULL) : status;
@@ -34,14 +64,16 @@ weft_status weft__cuda_submit_probe(const weft_plan *call, const void *opaque_ru
     weft_plan plan = {.context = context, .op = WEFT__OP_probe, .desc = call->desc};
     void *value = NULL;
     uint64_t result = 0;
+    double us = 0;
     (void)stream;
     weft_status status = weft__cuda_prepare(&plan);
     if (status == WEFT_OK)
         status = weft__cuda_allocate(context, WEFT_MEMORY_DEVICE, sizeof result, &value);
     if (status == WEFT_OK)
-        status = run_once(&plan, call->desc, &result, value);
+        status = run_once(&plan, call->desc, &result, value, &us);
     if (status == WEFT_OK)
-        *run->out = (weft_probe_result){.value = result, .kernel = plan.info.kernel};
+        *run->out =
+            (weft_probe_result){.value = result, .kernel = plan.info.kernel, .device_us = us};
     if (value)
         weft__cuda_free(context, value);
     weft__cuda_release_plan(&plan);

@@ -47,6 +47,8 @@ weft_status weft__cuda_program_record(weft_program *base, const struct weft__ste
     weft_stream *stream = &of(base)->stream.base;
     if (step->plan)
         return weft__cuda_submit(step->plan, step->args, stream);
+    if (step->batch)
+        return weft__cuda_batch_advance(step->batch, stream);
     if (step->from)
         return weft__cuda_copy(base->context, step->to, step->from, step->bytes, stream);
     return weft__cuda_fill(base->context, step->to, step->byte, step->bytes, stream);

@@ -10,6 +10,7 @@
 
 // Operations that have a CUDA side.
 extern const struct weft__cuda_op weft__linear_cuda;
+extern const struct weft__cuda_op weft__round_cuda;
 extern const struct weft__cuda_op weft__attention_cuda;
 extern const struct weft__cuda_op weft__kv_cuda;
 extern const struct weft__cuda_op weft__norm_cuda;
@@ -21,11 +22,17 @@ extern const struct weft__cuda_op weft__sample_cuda;
 extern const struct weft__cuda_op weft__probe_cuda;
 
 static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
-    [WEFT__OP_linear] = &weft__linear_cuda,   [WEFT__OP_attention] = &weft__attention_cuda,
-    [WEFT__OP_kv] = &weft__kv_cuda,           [WEFT__OP_norm] = &weft__norm_cuda,
-    [WEFT__OP_rope] = &weft__rope_cuda,       [WEFT__OP_activation] = &weft__activation_cuda,
-    [WEFT__OP_softmax] = &weft__softmax_cuda, [WEFT__OP_embedding] = &weft__embedding_cuda,
-    [WEFT__OP_sample] = &weft__sample_cuda,   [WEFT__OP_probe] = &weft__probe_cuda,
+    [WEFT__OP_linear] = &weft__linear_cuda,
+    [WEFT__OP_round] = &weft__round_cuda,
+    [WEFT__OP_attention] = &weft__attention_cuda,
+    [WEFT__OP_kv] = &weft__kv_cuda,
+    [WEFT__OP_norm] = &weft__norm_cuda,
+    [WEFT__OP_rope] = &weft__rope_cuda,
+    [WEFT__OP_activation] = &weft__activation_cuda,
+    [WEFT__OP_softmax] = &weft__softmax_cuda,
+    [WEFT__OP_embedding] = &weft__embedding_cuda,
+    [WEFT__OP_sample] = &weft__sample_cuda,
+    [WEFT__OP_probe] = &weft__probe_cuda,
 };
 
 const struct weft__cuda_op *weft__cuda_op(enum weft__op op)
@@ -61,9 +68,7 @@ static weft_status copy_table(weft_context *context, struct launch *launch,
 void weft__cuda_release_plan(weft_plan *plan)
 {
     const struct launch *launch = plan->launch;
-    if (launch && launch->num_pipelines == WEFT__CUDA_COMPOSITE)
-        weft__cuda_release_composite(plan);
-    else if (launch && launch->table)
+    if (launch && launch->table)
         weft__cuda_free(plan->context, launch->table);
 }
 
@@ -71,8 +76,6 @@ weft_status weft__cuda_prepare(weft_plan *plan)
 {
     weft_context *context = plan->context;
     const struct weft__cuda_op *op = weft__cuda_op(plan->op);
-    if (weft__cuda_is_composite(plan))
-        return weft__cuda_prepare_composite(plan);
     if (!op->plan)
         return weft__fail(context, WEFT_EUNSUPPORTED, "no %s kernel on cuda", op->table->op);
     size_t bytes = sizeof(struct launch) + op->launch_bytes;
@@ -103,52 +106,42 @@ weft_status weft__cuda_prepare(weft_plan *plan)
     return WEFT_OK;
 }
 
-static CUresult launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
-                            struct weft__cuda_step *step, CUstream stream)
-{
-    CUlaunchAttribute attributes[2];
-    CUlaunchConfig config = {
-        .shared_bytes = step->shared_bytes, .stream = stream, .attributes = attributes};
-    memcpy(config.grid, step->grid, sizeof config.grid);
-    memcpy(config.block, step->block, sizeof config.block);
-    if (step->cluster)
-        attributes[config.num_attributes++] = (CUlaunchAttribute){
-            .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.cluster = {step->cluster, 1, 1}};
-    if (step->overlap && cuda->limits.sm >= 90)
-        attributes[config.num_attributes++] = (CUlaunchAttribute){
-            .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
-    void *parameters[1] = {step->args};
-    atomic_fetch_add_explicit(&cuda->counters.launches, 1, memory_order_relaxed);
-    return cuda->driver->launch(&config, pipeline->function, parameters, NULL);
-}
-
 weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stream *stream)
 {
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
-    if (launch->num_pipelines == WEFT__CUDA_COMPOSITE)
-        return weft__cuda_submit_composite(plan, args, stream);
     struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
     union weft__cuda_args room;
     const void *resolved = weft__cuda_resolve(plan, args, &room);
     int32_t count = weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
     for (int32_t i = 0; i < count; i++) {
-        struct weft__cuda_pipeline *pipeline = launch->pipelines[steps[i].kernel];
-        if (atomic_load_explicit(&pipeline->state, memory_order_acquire) != WEFT__PIPELINE_READY) {
-            weft_status status = weft__cuda_pipeline_wait(plan->context, pipeline);
-            if (status != WEFT_OK)
-                return status;
-        }
+        weft_status status =
+            weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);
+        if (status != WEFT_OK)
+            return status;
     }
     bool entered = weft__cuda_enter(cuda);
     CUresult result = CUDA_SUCCESS;
     int32_t done = 0;
     for (; done < count && result == CUDA_SUCCESS; done++)
-        result = launch_step(cuda, launch->pipelines[steps[done].kernel], &steps[done],
-                             weft__cuda_stream_of(cuda, stream));
+        result = weft__cuda_launch_step(cuda, launch->pipelines[steps[done].kernel], &steps[done],
+                                        weft__cuda_stream_of(cuda, stream));
     weft__cuda_leave(cuda, entered);
     if (result != CUDA_SUCCESS)
         return weft__cuda_fail(plan->context, result,
                                launch->pipelines[steps[done - 1].kernel]->name);
     return WEFT_OK;
+}
+
+const void *weft__cuda_own_launch(const weft_plan *plan)
+{
+    return ((const struct launch *)plan->launch)->own;
+}
+
+weft_status weft__cuda_pipeline_of(const weft_plan *plan, int32_t kernel,
+                                   const struct weft__cuda_pipeline **out)
+{
+    const struct launch *launch = plan->launch;
+    *out = launch->pipelines[kernel];
+    return weft__cuda_pipeline_wait(plan->context, launch->pipelines[kernel]);
 }

@@ -117,7 +117,7 @@ static bool build(struct weft__cuda *cuda, struct weft__cuda_pipeline *pipeline)
 static struct weft__cuda_pipeline *next_waiting(struct weft__cuda_pipelines *all)
 {
     for (struct weft__cuda_pipeline *p = all->first; p; p = p->next)
-        if (atomic_load(&p->state) == WEFT__PIPELINE_WAITING)
+        if (!p->lazy && atomic_load(&p->state) == WEFT__PIPELINE_WAITING)
             return p;
     return NULL;
 }
@@ -205,6 +205,17 @@ static bool same(const struct weft__cuda_kernel *a, const struct weft__cuda_kern
            memcmp(a->values, b->values, (size_t)a->num_constants * sizeof *a->values) == 0;
 }
 
+// It is to be compiled from now on.
+static void enlist(struct weft__cuda *cuda, struct weft__cuda_pipeline *pipeline)
+{
+    struct weft__cuda_pipelines *all = &cuda->pipelines;
+    pipeline->lazy = false;
+    all->count++;
+    all->waiting++;
+    hire(cuda);
+    pthread_cond_broadcast(&all->changed);
+}
+
 weft_status weft__cuda_pipeline_want(weft_context *context, const struct weft__cuda_kernel *kernel,
                                      struct weft__cuda_pipeline **out)
 {
@@ -221,11 +232,10 @@ weft_status weft__cuda_pipeline_want(weft_context *context, const struct weft__c
         weft__cuda_kernel_name(kernel, pipeline->name, sizeof pipeline->name);
         *all->last = pipeline;
         all->last = &pipeline->next;
-        all->count++;
-        all->waiting++;
-        hire(cuda);
-        pthread_cond_broadcast(&all->changed);
+        pipeline->lazy = true;
     }
+    if (pipeline && pipeline->lazy && !kernel->lazy)
+        enlist(cuda, pipeline);
     pthread_mutex_unlock(&all->lock);
     if (!pipeline)
         return weft__fail(context, WEFT_ENOMEM, "no memory to note kernel %s", kernel->function);
@@ -244,6 +254,11 @@ weft_status weft__cuda_pipeline_wait(weft_context *context, struct weft__cuda_pi
 {
     struct weft__cuda_pipelines *all = &weft__cuda_of(context)->pipelines;
     pthread_mutex_lock(&all->lock);
+    if (pipeline->lazy) {
+        pipeline->lazy = false;
+        all->count++;
+        all->waiting++;
+    }
     while (atomic_load(&pipeline->state) < WEFT__PIPELINE_READY) {
         if (atomic_load(&pipeline->state) == WEFT__PIPELINE_WAITING)
             build_one(weft__cuda_of(context), pipeline);
@@ -254,7 +269,7 @@ weft_status weft__cuda_pipeline_wait(weft_context *context, struct weft__cuda_pi
     return verdict(context, pipeline);
 }
 
-weft_status weft__cuda_pipelines_finish(weft_context *context, weft__cuda_progress_fn *progress,
+weft_status weft__cuda_pipelines_finish(weft_context *context, weft_progress_fn *progress,
                                         void *user)
 {
     struct weft__cuda *cuda = weft__cuda_of(context);
@@ -282,4 +297,25 @@ weft_status weft__cuda_pipelines_finish(weft_context *context, weft__cuda_progre
         if (atomic_load(&p->state) == WEFT__PIPELINE_FAILED)
             return verdict(context, p);
     return WEFT_OK;
+}
+
+bool weft__cuda_instance_at(weft_context *context, int32_t n, weft_instance_info *info)
+{
+    struct weft__cuda_pipelines *all = &weft__cuda_of(context)->pipelines;
+    struct weft__cuda_pipeline *pipeline;
+    pthread_mutex_lock(&all->lock);
+    for (pipeline = all->first; pipeline && (pipeline->lazy || n > 0); pipeline = pipeline->next)
+        n -= !pipeline->lazy;
+    pthread_mutex_unlock(&all->lock);
+    if (!pipeline)
+        return false;
+    bool built = weft__cuda_pipeline_wait(context, pipeline) == WEFT_OK;
+    *info = (weft_instance_info){.registers = pipeline->registers,
+                                 .shared_bytes = pipeline->shared_bytes,
+                                 .spill_bytes = pipeline->spill_bytes,
+                                 .max_threads = pipeline->max_threads,
+                                 .from_disk = pipeline->from_disk,
+                                 .name = pipeline->name,
+                                 .failure = built ? NULL : pipeline->why};
+    return true;
 }

@@ -34,6 +34,7 @@ struct weft__cuda_pipeline {
     CUfunction function;
     int32_t registers, spill_bytes, shared_bytes, max_threads;
     bool from_disk;
+    bool lazy;     // not compiled before somebody waits for it
     char why[512]; // of a failure
     struct weft__cuda_pipeline *next;
 };
@@ -54,7 +55,7 @@ struct weft__cuda_pipelines {
 void weft__cuda_pipelines_open(struct weft__cuda *cuda);
 void weft__cuda_pipelines_close(struct weft__cuda *cuda);
 
-// The pipeline of a kernel; compiled in the background if it is new. WEFT_ENOMEM only.
+// The pipeline of a kernel; compiled in the background if it is new and not lazy. WEFT_ENOMEM only.
 weft_status weft__cuda_pipeline_want(weft_context *context, const struct weft__cuda_kernel *kernel,
                                      struct weft__cuda_pipeline **out);
 
@@ -62,9 +63,11 @@ weft_status weft__cuda_pipeline_want(weft_context *context, const struct weft__c
 weft_status weft__cuda_pipeline_wait(weft_context *context, struct weft__cuda_pipeline *pipeline);
 
 // Waits for all that have been asked for. progress(user, done, count) is called whenever one is done.
-typedef void weft__cuda_progress_fn(void *user, int32_t done, int32_t count);
-weft_status weft__cuda_pipelines_finish(weft_context *context, weft__cuda_progress_fn *progress,
+weft_status weft__cuda_pipelines_finish(weft_context *context, weft_progress_fn *progress,
                                         void *user);
+
+// The n-th that has been asked for, once it is settled; false past the last.
+bool weft__cuda_instance_at(weft_context *context, int32_t n, weft_instance_info *info);
 
 // Machine code from NVRTC; also for devices that are not there (tests).
 struct weft__cuda_image {

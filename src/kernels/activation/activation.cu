@@ -6,10 +6,12 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 
-enum { SILU, GELU, GELU_TANH };
+enum { SILU, GELU, GELU_TANH, SOFTCAP };
 
-DEVICE float activation(float x)
+DEVICE float activation(float x, float cap)
 {
+    if (KIND == SOFTCAP)
+        return cap * tanhf(x / cap);
     if (x == bits_float(0xff800000u)) // the limit at -infinity
         return 0;
     if (KIND == SILU)
@@ -28,7 +30,7 @@ extern "C" __global__ void weft_activation(const struct weft__activation_device_
     let_next_start();
     if (i >= args.dim)
         return;
-    float y = activation(element<X_DTYPE>(args.x, row * args.x_stride + i));
+    float y = activation(element<X_DTYPE>(args.x, row * args.x_stride + i), args.cap);
     if (args.up)
         y *= element<X_DTYPE>(args.up, row * args.up_stride + i);
     set_element<Y_DTYPE>(args.y, row * args.y_stride + i, y);

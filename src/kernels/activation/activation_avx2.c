@@ -6,3 +6,4 @@
 ACTIVATION_SIMD(silu, avx2)
 ACTIVATION_SIMD(gelu, avx2)
 ACTIVATION_SIMD(gelu_tanh, avx2)
+ACTIVATION_SIMD(softcap, avx2)

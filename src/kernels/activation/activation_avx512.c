@@ -6,3 +6,4 @@
 ACTIVATION_SIMD(silu, avx512)
 ACTIVATION_SIMD(gelu, avx512)
 ACTIVATION_SIMD(gelu_tanh, avx512)
+ACTIVATION_SIMD(softcap, avx512)

@@ -25,6 +25,7 @@ enum { THREADS = 256 };
 
 struct launch {
     int64_t dim;
+    float cap;
 };
 
 static bool serves(const struct weft__kernel *row, const void *desc)
@@ -47,6 +48,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft__cuda_want(choice, "src/kernels/activation/activation.cu", "weft_activation",
                     WEFT__CUDA_VALUES(activation, constants));
     launch->dim = desc->dim;
+    launch->cap = desc->cap;
     snprintf(choice->text, sizeof choice->text, " dim %lld rows<=%d", (long long)desc->dim,
              desc->max_rows);
     return WEFT_OK;
@@ -63,7 +65,8 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                                   .x_stride = args->x_stride,
                                                   .up_stride = args->up_stride,
                                                   .y_stride = args->y_stride,
-                                                  .dim = launch->dim};
+                                                  .dim = launch->dim,
+                                                  .cap = launch->cap};
     weft__cuda_step(step, 0, (uint32_t)((launch->dim + THREADS - 1) / THREADS),
                     (uint32_t)args->rows, THREADS, &device, sizeof device);
     step->overlap = 1;

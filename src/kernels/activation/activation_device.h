@@ -9,6 +9,7 @@ struct weft__activation_device_args {
     const void *x, *up; // up may be null
     void *y;
     int64_t x_stride, up_stride, y_stride, dim;
+    float cap; // of soft-caps
 };
 
 #endif

@@ -23,6 +23,7 @@ struct weft__activation_kernel {
 struct weft__activation_launch {
     const struct weft__activation_kernel *kernel;
     int64_t dim;
+    float cap; // of soft-caps
     weft_dtype x_dtype, y_dtype;
     int64_t rows_per_task;
 };

@@ -6,3 +6,4 @@
 ACTIVATION_SIMD(silu, neon)
 ACTIVATION_SIMD(gelu, neon)
 ACTIVATION_SIMD(gelu_tanh, neon)
+ACTIVATION_SIMD(softcap, neon)

@@ -9,15 +9,17 @@ static inline vf32 one_over_one_plus_exp(vf32 x)
     return vf32_div(vf32_set1(1), vf32_add(vf32_set1(1), vf32_exp(x)));
 }
 
-static inline vf32 silu(vf32 x)
+static inline vf32 silu(vf32 x, float cap)
 {
+    (void)cap;
     vf32 kept = vf32_max(vf32_set1(-128), x);
     return vf32_mul(kept, one_over_one_plus_exp(vf32_sub(vf32_zero(), kept)));
 }
 
 // x/2 (1 + tanh u) = x / (1 + exp(-2 u)), -2 u = x (a + b x^2)
-static inline vf32 gelu_tanh(vf32 x)
+static inline vf32 gelu_tanh(vf32 x, float cap)
 {
+    (void)cap;
     vf32 kept = vf32_max(vf32_set1(-128), x);
     vf32 factor =
         vf32_fma(vf32_mul(kept, kept), vf32_set1(-0.0713548163f), vf32_set1(-1.59576912f));
@@ -35,8 +37,9 @@ static inline vf32 polynomial(vf32 x, const float *coefficients, int count)
 // x Phi(x), Phi the normal distribution. Near 0, Phi = 1/2 + x P(x^2). Else its tail is
 // Phi(-t) = exp(-t^2 / 2) Q(s) with s = 1 / (1 + t/4), good to t = 5.7, where the tail no longer counts.
 // P and Q by Remez's algorithm, within 2^-27.
-static inline vf32 gelu(vf32 x)
+static inline vf32 gelu(vf32 x, float cap)
 {
+    (void)cap;
     static const float p[] = {-7.530306215e-6f, 0.0001131436469f, -0.001185984698f,
                               0.00997317093f,   -0.06649033235f,  0.3989422787f};
     static const float q[] = {-0.07623031011f, 0.2554424829f,  -0.06166910647f, 0.01175164081f,
@@ -49,15 +52,21 @@ static inline vf32 gelu(vf32 x)
     return vf32_mul(kept, vf32_select_less(t, vf32_set1(1), near, far));
 }
 
+static inline vf32 softcap(vf32 x, float cap)
+{
+    return vf32_mul(vf32_set1(cap), vf32_tanh(vf32_div(x, vf32_set1(cap))));
+}
+
 static inline void apply(const struct weft__activation_launch *launch,
-                         const weft_activation_args *args, int64_t row, vf32 (*function)(vf32))
+                         const weft_activation_args *args, int64_t row,
+                         vf32 (*function)(vf32, float))
 {
     const float *x = (const float *)args->x + row * args->x_stride;
     const float *up = args->up ? (const float *)args->up + row * args->up_stride : NULL;
     float *y = (float *)args->y + row * args->y_stride;
     for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
         int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
-        vf32 value = function(vf32_load_n(x + i, n));
+        vf32 value = function(vf32_load_n(x + i, n), launch->cap);
         if (up)
             value = vf32_mul(value, vf32_load_n(up + i, n));
         vf32_store_n(y + i, value, n);

@@ -4,13 +4,13 @@
 //
 // Division of a decode run, made on the device from the lengths, so that a graph replays with new ones:
 // an item is (sequence, KV head, 16 rows of queries); its keys come in tiles of WEFT_KEYS. All tiles of all items
-// form one list, sequence by sequence; block i of G takes the share [i * per, (i + 1) * per). An item that
+// form one list, sequence by sequence; block i of G takes the share [i * each, (i + 1) * each). An item that
 // lies in one share is finished by its block. Of others each block leaves a state in a slot:
 //
 //      slot 2 i      the item began in an earlier block
 //      slot 2 i + 1  it began in block i
 //
-//      slot: float acc[16][padded head_dim], largest[16], sum[16]      (units of log2, as on the CPU)
+//      slot: float acc[slot_rows][padded head_dim], (largest, sum)[slot_rows]      (units of log2, as on the CPU)
 //
 // and the block that arrives last (counted where the item began) merges the slots in their order.
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
@@ -19,6 +19,14 @@
 #include <stdint.h>
 
 enum { WEFT__ATTENTION_ROWS = 16 };
+
+// As enum weft_mask.
+enum weft__attention_mask_kind {
+    WEFT__ATTENTION_CAUSAL,
+    WEFT__ATTENTION_FULL,
+    WEFT__ATTENTION_TREE,
+    WEFT__ATTENTION_BITS,
+};
 
 struct weft__attention_device_plane {
     const void *data;
@@ -38,13 +46,34 @@ struct weft__attention_device_args {
     const int32_t *seq_rows;    // row of the table that is sequence b's; NULL = b
     const int32_t *kv_starts;   // keys before are padding; NULL = 0
     int64_t page_table_stride;
+    const float *sinks, *alibi_slopes; // [num_q_heads] or NULL
+    const int32_t *tree_parents, *mask_columns;
+    const uint32_t *mask_bits;
+    int64_t mask_stride; // words
     float *slots;
-    uint32_t *counters; // [block], zero before the first run, left at zero
+    uint32_t *counters; // [block], zero
     int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
-    int32_t causal, window; // window 0 = none
-    int32_t min_share;      // tiles a block takes at least
-    int32_t whole_items;    // one block an item: a result does not depend on the rest of the batch
+    int32_t mask;                                        // enum weft__attention_mask_kind
+    int32_t window, window_right, local_chunk, ring_len; // 0 = none
+    int32_t min_share;                                   // tiles a block takes at least
+    int32_t slot_rows;
+    int32_t aligned;     // rows of the cache begin at multiples of 16 bytes
+    int32_t whole_items; // one block an item: a result does not depend on the rest of the batch
+    int32_t least_rows,
+        most_rows; // queries times group_size of the sequences that this launch serves
     float scale, softcap;
+};
+
+// What planes of any format have beside strides.
+struct weft__attention_any_plane {
+    const float *scales; // NULL: 1
+    int64_t scale_seq_stride, scale_page_stride, scale_head_stride, scale_token_stride;
+    int64_t inner_stride;
+};
+
+struct weft__attention_any_args {
+    struct weft__attention_device_args base;
+    struct weft__attention_any_plane k, v;
 };
 
 struct weft__attention_begin_args {
@@ -59,9 +88,9 @@ static inline int32_t weft__attention_padded_dim(int32_t head_dim)
 }
 
 // Floats of a slot.
-static inline int64_t weft__attention_slot_floats(int32_t head_dim)
+static inline int64_t weft__attention_slot_floats(int32_t head_dim, int32_t slot_rows)
 {
-    return WEFT__ATTENTION_ROWS * ((int64_t)weft__attention_padded_dim(head_dim) + 2);
+    return slot_rows * ((int64_t)weft__attention_padded_dim(head_dim) + 2);
 }
 
 #endif

@@ -1,45 +1,50 @@
 // SPDX-License-Identifier: MIT
-// The division of a decode run (attention_device.h): which tiles of which items a block takes. Every warp
+// The division of a run (attention_device.h): which tiles of which items a block takes. Every warp
 // finds it by itself from the lengths, with one round trip to memory for up to 32 sequences.
 //
-// The kernel defines KEYS, the keys of a tile.
+// The kernel defines KEYS, the keys of a tile, and ROWS, the rows of queries of an item. Sequences
+// whose rows are not between args->least_rows and args->most_rows are another launch's.
 #ifndef WEFT_KERNELS_ATTENTION_DIVIDE_CUH
 #define WEFT_KERNELS_ATTENTION_DIVIDE_CUH
 
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_mask.cuh"
+#include "src/kernels/cuda/warp.cuh"
 
 // The tiles of a sequence: which keys they hold, how many items and tiles there are.
 struct sequence {
-    int32_t index, q_len, kv_len, first_token;
+    struct lengths lengths;
     int32_t first_key, end_key; // what its queries see between them
     int32_t begin;              // of the first tile
     int32_t tiles;              // of each item
     int32_t items;              // KV heads x tiles of rows
 };
 
-DEVICE struct sequence sequence_from(const struct weft__attention_device_args *args, int32_t index,
-                                     int32_t first_token, int32_t q_len, int32_t kv_len)
+DEVICE struct sequence sequence_from(const struct weft__attention_device_args *args,
+                                     struct lengths lengths)
 {
-    struct sequence s = {index, q_len, kv_len, first_token, 0, 0, 0, 0, 0};
-    if (q_len <= 0)
+    struct sequence s = {lengths, 0, 0, 0, 0, 0};
+    if (lengths.q_len <= 0)
         return s;
-    s.first_key = min(first_key_of(args, index, q_len, kv_len, 0), kv_len);
-    s.end_key = keys_of(args, index, q_len, kv_len, q_len - 1).end;
+    s.first_key = min(first_key_of(args, lengths, 0), lengths.kv_len);
+    s.end_key = keys_of(args, lengths, lengths.q_len - 1).end;
     s.begin = s.first_key / KEYS * KEYS;
     s.tiles = s.end_key > s.begin ? (s.end_key - s.begin + KEYS - 1) / KEYS : 1;
-    s.items = (q_len * args->group_size + WEFT__ATTENTION_ROWS - 1) / WEFT__ATTENTION_ROWS *
-              args->num_kv_heads;
+    const int32_t rows = lengths.q_len * args->group_size;
+    if (rows >= args->least_rows && rows <= args->most_rows)
+        s.items = (rows + ROWS - 1) / ROWS * args->num_kv_heads;
     return s;
 }
 
 DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
 {
-    if (index >= args->num_seqs)
-        return sequence_from(args, index, 0, 0, 0);
-    int32_t first = args->cu_q_lens[index];
-    return sequence_from(args, index, first, args->cu_q_lens[index + 1] - first,
-                         args->kv_lens[index]);
+    struct lengths lengths = {index, 0, 0, 0};
+    if (index < args->num_seqs) {
+        lengths.first_token = args->cu_q_lens[index];
+        lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
+        lengths.kv_len = args->kv_lens[index];
+    }
+    return sequence_from(args, lengths);
 }
 
 // Work of a sequence: its tiles, or its items where items stay whole.
@@ -48,6 +53,8 @@ DEVICE int32_t sequence_cost(const struct weft__attention_device_args *args,
 {
     return args->whole_items ? s->items : s->tiles * s->items;
 }
+
+// --- places ---------------------------------------------------------------------------------------
 
 // A place in the list of all tiles.
 struct place {
@@ -72,7 +79,7 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
         return;
     at->row_tile = 0;
     do
-        at->seq = sequence_of(args, at->seq.index + 1);
+        at->seq = sequence_of(args, at->seq.lengths.seq + 1);
     while (at->seq.items == 0);
 }
 
@@ -93,22 +100,41 @@ DEVICE int32_t scan_sum(int32_t value, int32_t lane)
     return value;
 }
 
-// Where the work `begin` of the list lies; `cost` and its running `sum` are those of the sequences i0...
-// (one a lane); `before` is the work ahead of them.
-DEVICE bool place_find(const struct weft__attention_device_args *args, struct place *at,
-                       int32_t begin, const struct sequence *own, int32_t cost, int32_t sum,
-                       int32_t before)
+// The sequences 32 i to 32 i + 31, one a lane, and the sum of their work up to the lane's.
+struct scan {
+    struct sequence own;
+    int32_t cost, sum;
+};
+
+DEVICE struct scan scan_of(const struct weft__attention_device_args *args, int32_t i, int32_t lane)
 {
-    uint32_t behind = __ballot_sync(0xffffffffu, before + sum > begin);
+    struct scan scan;
+    scan.own = sequence_of(args, i * WARP + lane);
+    scan.cost = sequence_cost(args, &scan.own);
+    scan.sum = scan_sum(scan.cost, lane);
+    return scan;
+}
+
+DEVICE int32_t scan_total(const struct scan *scan)
+{
+    return __shfl_sync(0xffffffffu, scan->sum, WARP - 1);
+}
+
+// Where the work `begin` of the list lies, if among the scan's; `before` is the work ahead of them.
+DEVICE bool place_find(const struct weft__attention_device_args *args, struct place *at,
+                       int32_t begin, const struct scan *scan, int32_t before)
+{
+    uint32_t behind = __ballot_sync(0xffffffffu, before + scan->sum > begin);
     if (!behind)
         return false;
     int32_t lane = __ffs((int32_t)behind) - 1;
-    int32_t skipped = begin - before - __shfl_sync(0xffffffffu, sum - cost, lane);
-    int32_t index = __shfl_sync(0xffffffffu, own->index, lane);
-    int32_t token = __shfl_sync(0xffffffffu, own->first_token, lane);
-    int32_t q_len = __shfl_sync(0xffffffffu, own->q_len, lane);
-    int32_t kv_len = __shfl_sync(0xffffffffu, own->kv_len, lane);
-    at->seq = sequence_from(args, index, token, q_len, kv_len);
+    int32_t skipped = begin - before - __shfl_sync(0xffffffffu, scan->sum - scan->cost, lane);
+    const struct lengths *own = &scan->own.lengths;
+    struct lengths lengths = {__shfl_sync(0xffffffffu, own->seq, lane),
+                              __shfl_sync(0xffffffffu, own->q_len, lane),
+                              __shfl_sync(0xffffffffu, own->kv_len, lane),
+                              __shfl_sync(0xffffffffu, own->first_token, lane)};
+    at->seq = sequence_from(args, lengths);
     int32_t item = args->whole_items ? skipped : skipped / at->seq.tiles;
     at->tile = args->whole_items ? 0 : skipped - item * at->seq.tiles;
     at->row_tile = item / args->num_kv_heads;
@@ -116,31 +142,26 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     return true;
 }
 
-// The share of block `block` of `blocks`; `per` receives the tiles of a share. left 0: nothing to do.
-DEVICE struct place share_of(const struct weft__attention_device_args *args, int32_t block,
-                             int32_t blocks, int32_t lane, int32_t *per)
+// The block's share of the list of all tiles; *each receives the tiles of a share. left 0: nothing to do.
+DEVICE struct place place_begin(const struct weft__attention_device_args *args, int32_t lane,
+                                int32_t *each)
 {
-    struct sequence own = sequence_of(args, lane);
-    int32_t cost = sequence_cost(args, &own), sum = scan_sum(cost, lane);
-    int32_t first = __shfl_sync(0xffffffffu, sum, WARP - 1), total = first;
-    for (int32_t i0 = WARP; i0 < args->num_seqs; i0 += WARP) {
-        struct sequence s = sequence_of(args, i0 + lane);
-        total += __shfl_sync(0xffffffffu, scan_sum(sequence_cost(args, &s), lane), WARP - 1);
+    struct scan scan = scan_of(args, 0, lane);
+    int32_t total = scan_total(&scan);
+    for (int32_t i = 1; i * WARP < args->num_seqs; i++) {
+        struct scan more = scan_of(args, i, lane);
+        total += scan_total(&more);
     }
-    *per = max((total + blocks - 1) / blocks, args->min_share);
-    if (args->whole_items)
-        *per = 1;
-    int32_t begin = block * *per;
+    const int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x;
+    *each = args->whole_items ? 1 : max((total + blocks - 1) / blocks, args->min_share);
     struct place at;
-    at.left = begin >= total ? 0 : min(total - begin, *per);
+    const int32_t begin = block * *each;
+    at.left = begin >= total ? 0 : min(total - begin, *each);
     if (at.left == 0)
         return at;
-    bool found = place_find(args, &at, begin, &own, cost, sum, 0);
-    for (int32_t i0 = WARP, before = first; !found; i0 += WARP) {
-        own = sequence_of(args, i0 + lane);
-        cost = sequence_cost(args, &own), sum = scan_sum(cost, lane);
-        found = place_find(args, &at, begin, &own, cost, sum, before);
-        before += __shfl_sync(0xffffffffu, sum, WARP - 1);
+    for (int32_t i = 1, before = 0; !place_find(args, &at, begin, &scan, before); i++) {
+        before += scan_total(&scan);
+        scan = scan_of(args, i, lane);
     }
     if (args->whole_items)
         at.left = at.seq.tiles;

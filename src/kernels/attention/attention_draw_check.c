@@ -4,11 +4,22 @@
 #include <math.h>
 
 #include "src/base/half.h"
+#include "src/formats/row.h"
 #include "src/kernels/attention/attention_problem.h"
 #include "src/kernels/check.h"
 
+static bool is_byte(weft_dtype dtype)
+{
+    return dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2;
+}
+
 float weft__problem_load(weft_dtype dtype, const void *from, int64_t at)
 {
+    float x;
+    if (is_byte(dtype)) {
+        weft__row_decoder(dtype)((const char *)from + at, 1, &x);
+        return x;
+    }
     if (dtype == WEFT_F32)
         return ((const float *)from)[at];
     uint16_t half = ((const uint16_t *)from)[at];
@@ -19,6 +30,8 @@ float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at)
 {
     if (dtype == WEFT_F32)
         ((float *)to)[at] = x;
+    else if (is_byte(dtype))
+        weft__row_encoder(dtype)(&x, 1, (char *)to + at);
     else
         ((uint16_t *)to)[at] = dtype == WEFT_F16 ? weft__f16_from_f32(x) : weft__bf16_from_f32(x);
     return weft__problem_load(dtype, to, at);
@@ -82,10 +95,33 @@ static void draw_cache(struct check_case *c, struct problem *p)
     kv->v_scaling = draw_scaling(c, v_dtype);
     if (one_in(c, 2))
         p->desc.mask = (weft_mask)check_range(c, WEFT_MASK_TREE, WEFT_MASK_BITS);
-    const bool reference = strcmp(c->kernel->name, "attention_any_ref") == 0;
-    if (reference && one_in(c, 6)) {
+    if (one_in(c, 8)) {
         p->desc.flags |= WEFT_ATTENTION_MASK_VALUE;
         p->desc.mask_value = one_in(c, 2) ? -2.4e38f : (float)check_range(c, -20, 0);
+    }
+}
+
+// Kernels of other devices may refuse what those of the CPU all do.
+static bool wide_choice(const struct check_case *c)
+{
+    return c->reference == NULL || c->reference == c->context;
+}
+
+static void draw_sparse(struct check_case *c, weft_attention_desc *desc)
+{
+    if (desc->mask != WEFT_MASK_TREE && one_in(c, 4)) {
+        desc->flags |= WEFT_ATTENTION_SPARSE;
+        desc->sparse_block = (int32_t)check_pick(c, 5, 1, 8, 16, 64, 23);
+        desc->sparse_local = (int32_t)check_range(c, 0, 4);
+        desc->sparse_stride = (int32_t)check_range(c, 1, 6);
+        desc->sparse_head_step = (int32_t)check_range(c, -2, 2);
+        desc->sparse_rank = (int32_t)check_range(c, 0, 2);
+    }
+    if (one_in(c, 4)) {
+        desc->flags |= WEFT_ATTENTION_SPARSE_LISTS;
+        desc->flags |= one_in(c, 2) ? WEFT_ATTENTION_SPARSE_HEADS : 0;
+        desc->sparse_queries = (int32_t)check_pick(c, 3, 1, 16, 5);
+        desc->sparse_keys = (int32_t)check_pick(c, 4, 1, 16, 64, 37);
     }
 }
 
@@ -114,11 +150,22 @@ static void draw_shape(struct check_case *c, struct problem *p)
     if (one_in(c, 6))
         desc->local_chunk = (int32_t)check_length(c, 300, 64);
     desc->q_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
+    if (one_in(c, 8) && wide_choice(c))
+        desc->q_dtype = (weft_dtype)check_pick(c, 2, WEFT_FP8_E4M3, WEFT_FP8_E5M2);
+    if (one_in(c, 4) && wide_choice(c))
+        desc->tile_rows = (int32_t)check_range(c, 1, 200);
+    if (desc->num_splits == 0 && one_in(c, 4))
+        desc->chunk_keys = (int32_t)check_length(c, 400, 64);
     desc->out_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
     desc->kv.dtype = format;
     desc->kv.head_dim = draw_dim(c, 256, 8);
-    if (!format)
+    const struct weft__attention_kernel *kernel = (const void *)c->kernel;
+    if (!format) {
         draw_cache(c, p);
+        draw_sparse(c, desc);
+    } else if (kernel->every_mask && one_in(c, 3)) {
+        desc->mask = (weft_mask)check_range(c, WEFT_MASK_TREE, WEFT_MASK_BITS);
+    }
     if (desc->mask == WEFT_MASK_FULL && one_in(c, 3))
         desc->window_right = (int32_t)check_length(c, 60, 16);
     if (desc->mask != WEFT_MASK_TREE && one_in(c, 6))
@@ -214,7 +261,32 @@ static bool bit_is_set(const struct problem *p, int32_t s, int32_t token, int32_
     return column < 0 || (row[column / 32] >> column % 32 & 1) != 0;
 }
 
-bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t t)
+static bool in_bands(const weft_attention_desc *desc, int32_t own, int32_t head, int32_t t)
+{
+    int32_t kv_head = head / (desc->num_q_heads / desc->kv.num_kv_heads),
+            step = desc->sparse_head_step;
+    int32_t offset = step * (desc->sparse_rank * desc->num_q_heads + head) + 1;
+    if (step < 0)
+        offset = (desc->sparse_rank * desc->kv.num_kv_heads + kv_head) * -step + 1;
+    int32_t block = t / desc->sparse_block;
+    return block > floor((double)own / desc->sparse_block) - desc->sparse_local ||
+           (block + offset) % desc->sparse_stride == 0;
+}
+
+static bool in_list(const struct problem *p, int32_t s, int32_t token, int32_t head, int32_t t)
+{
+    const weft_attention_desc *desc = &p->desc;
+    int32_t kv_head = head / (desc->num_q_heads / desc->kv.num_kv_heads);
+    int32_t list = p->args.sparse_first[s] + token / desc->sparse_queries;
+    if (desc->flags & WEFT_ATTENTION_SPARSE_HEADS)
+        list = list * desc->kv.num_kv_heads + kv_head;
+    for (int32_t i = p->args.sparse_starts[list]; i < p->args.sparse_starts[list + 1]; i++)
+        if (p->args.sparse_blocks[i] == t / desc->sparse_keys)
+            return true;
+    return false;
+}
+
+bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t head, int32_t t)
 {
     const weft_attention_desc *desc = &p->desc;
     int32_t old = p->kv_lens[s] - p->q_lens[s]; // keys before the new ones
@@ -227,6 +299,10 @@ bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32
     }
     if (t < p->starts[s] || (desc->mask == WEFT_MASK_CAUSAL && at > own) ||
         (desc->mask == WEFT_MASK_BITS && !bit_is_set(p, s, token, t)))
+        return false;
+    if (desc->flags & WEFT_ATTENTION_SPARSE && !in_bands(desc, own, head, t))
+        return false;
+    if (desc->flags & WEFT_ATTENTION_SPARSE_LISTS && !in_list(p, s, token, head, t))
         return false;
     if (desc->window > 0 && at <= own - desc->window)
         return false;

@@ -32,9 +32,15 @@ struct group {
     const int64_t *at, *near, *far;
 };
 
-INLINE int elem_bytes(struct shape shape)
+INLINE int elem_bytes(struct shape shape) // q8_0: nearly
 {
-    return shape.kv == WEFT_F32 ? 4 : 2;
+    return shape.kv == WEFT_F32 ? 4 : shape.kv == WEFT_F16 || shape.kv == WEFT_BF16 ? 2 : 1;
+}
+
+// The address of an element, or of its block.
+INLINE const char *address(weft_dtype kv, const void *pool, int64_t at, int size)
+{
+    return (const char *)pool + (kv == WEFT_Q8_0 ? at / 32 * 34 : at * size);
 }
 
 INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
@@ -46,10 +52,10 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
 }
 
 // Asks for a line of row j, that with element `column`.
-INLINE void ask(const struct group *g, int j, int32_t column, int size)
+INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int size)
 {
-    __builtin_prefetch((const char *)g->pool + (g->near[j] + column) * size, 0, 3);
-    __builtin_prefetch((const char *)g->pool + (g->far[j] + column) * size, 0, 2);
+    __builtin_prefetch(address(kv, g->pool, g->near[j] + column, size), 0, 3);
+    __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
 }
 
 // sums[row][key] += q[row] * key for one vector of the head, of which `rest` elements exist if it
@@ -81,13 +87,13 @@ INLINE void score_keys(struct shape shape, const struct group *g, const float *q
     for (; column + line <= head_dim; column += line) {
         VF32_UNROLL
         for (int j = 0; j < shape.batch; j++)
-            ask(g, j, column, size);
+            ask(shape.kv, g, j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
             score_vector(shape, g, q, column + i, 0, sums);
     }
     for (int j = 0; j < shape.batch && column < head_dim; j++)
-        ask(g, j, column, size);
+        ask(shape.kv, g, j, column, size);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
         score_vector(shape, g, q, column, 0, sums);
     if (column < head_dim)
@@ -118,7 +124,7 @@ INLINE void add_columns(struct shape shape, const struct group *g, const float *
         VF32_UNROLL
         for (int i = 0; i < vectors * VF32_LANES; i += line)
             if (column % line == 0)
-                ask(g, j, column + i, size);
+                ask(shape.kv, g, j, column + i, size);
         VF32_UNROLL
         for (int v = 0; v < vectors; v++)
             value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
@@ -222,61 +228,133 @@ static void move_window(int64_t *window)
     memmove(window, window + BLOCK, 2 * BLOCK * sizeof *window);
 }
 
-INLINE void attend_shape(struct state *s, struct shape shape)
+// A block of keys on its way through the window.
+struct block {
+    const struct weft__attention_tile *tile;
+    int32_t first, n; // keys; n = 0: there is none
+};
+
+// Walks the keys of several tiles, block after block.
+struct walk {
+    const struct weft__attention_tile *next, *end; // tiles
+    const struct weft__attention_tile *tile;       // that of the cursors
+    struct cursor keys, values;
+    int32_t key; // of the tile, the next
+};
+
+// Appends the next block to the window.
+static struct block next_block(struct state *s, struct walk *walk)
 {
-    start_rows(s, shape.rows);
-    const struct weft__attention_tile *tile = s->tile;
-    const bool apart = s->values_at != s->at;
-    int32_t left = tile->key1 - tile->key0;
-    int32_t before = 0, n = left < BLOCK ? left : BLOCK; // keys of the blocks b - 1 and b
-    const struct weft__attention_span common = seen_by_all(s, 0, s->rows);
-    struct cursor keys = cursor_at(s->call, tile, &s->call->k);
-    struct cursor values = cursor_at(s->call, tile, &s->call->v);
-    s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
-    fill_block(&keys, s->at, n);
+    struct block block = {0};
+    while ((!walk->tile || walk->key == walk->tile->key1) && walk->next < walk->end) {
+        walk->tile = walk->next++;
+        walk->key = walk->tile->key0;
+        walk->keys = cursor_at(s->call, walk->tile, &s->call->k);
+        walk->values = cursor_at(s->call, walk->tile, &s->call->v);
+    }
+    int32_t left = walk->tile->key1 - walk->key;
+    block = (struct block){walk->tile, walk->key, left < BLOCK ? left : BLOCK};
+    walk->key += block.n;
+    fill_block(&walk->keys, s->at, block.n);
+    if (s->values_at != s->at)
+        fill_block(&walk->values, s->values_at, block.n);
+    return block;
+}
+
+static bool begins_tile(const struct block *block)
+{
+    return block->n > 0 && block->first == block->tile->key0;
+}
+
+static bool ends_tile(const struct block *block)
+{
+    return block->n > 0 && block->first + block->n == block->tile->key1;
+}
+
+static void advance(struct state *s)
+{
+    float *swap = s->weight;
+    s->weight = s->scores;
+    s->scores = swap;
     move_window(s->at);
-    if (apart) {
-        fill_block(&values, s->values_at, n);
+    if (s->values_at != s->at)
         move_window(s->values_at);
-    }
-    for (int32_t key = tile->key0; before + n > 0; key += before) {
-        left -= n;
-        int32_t after = left < BLOCK ? left : BLOCK;
-        fill_block(&keys, s->at, after);
-        if (apart)
-            fill_block(&values, s->values_at, after);
-        for (int32_t k = 0; k < before || k < n; k += DIRECT_GROUP) {
-            score_group(s, shape, k, n);
-            value_group(s, shape, common, key - before, k, before);
-        }
-        weigh(s, s->scores, key, n);
-        shrink_results(s);
-        float *swap = s->weight;
-        s->weight = s->scores;
-        s->scores = swap;
-        move_window(s->at);
-        if (apart)
-            move_window(s->values_at);
-        before = n;
-        n = after;
-    }
 }
 
-INLINE void attend_rows(struct state *s, weft_dtype kv, const int rows)
+// `count` tiles, each with keys. The scores of a tile's first block are computed beside the values of the
+// last block of the tile before it: their queries and results do not meet.
+INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
 {
-    switch (s->call->k.dim) {
-    case 64: attend_shape(s, shape_of(kv, rows, 64)); break;
-    case 128: attend_shape(s, shape_of(kv, rows, 128)); break;
-    default: attend_shape(s, shape_of(kv, rows, s->call->k.dim));
+    struct walk walk = {.next = s->tile, .end = s->tile + count};
+    struct weft__attention_span common = {0, 0};
+    struct block before = {0}, now, after;
+    memset(s->weight, 0, (size_t)shape.rows * BLOCK * sizeof *s->weight);
+    memset(s->scores, 0, (size_t)shape.rows * BLOCK * sizeof *s->scores);
+    s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
+    now = next_block(s, &walk);
+    advance(s);
+    while (before.n + now.n > 0) {
+        after = next_block(s, &walk);
+        if (begins_tile(&now))
+            load_queries(s, now.tile, shape.rows);
+        for (int32_t k = 0; k < before.n || k < now.n; k += DIRECT_GROUP) {
+            score_group(s, shape, k, now.n);
+            value_group(s, shape, common, before.first, k, before.n);
+        }
+        if (ends_tile(&before))
+            finish_rows(s);
+        if (begins_tile(&now)) {
+            open_rows(s, now.tile, shape.rows);
+            common = seen_by_all(s, 0, s->rows);
+        }
+        weigh(s, s->scores, now.first, now.n);
+        shrink_results(s);
+        advance(s);
+        before = now;
+        now = after;
     }
 }
 
-INLINE void attend_few(struct state *s, weft_dtype kv)
+INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
+{
+    if ((kv == WEFT_F16 || kv == WEFT_BF16) && s->call->k.dim == 64)
+        attend_shape(s, count, shape_of(kv, rows, 64));
+    else if ((kv == WEFT_F16 || kv == WEFT_BF16) && s->call->k.dim == 128)
+        attend_shape(s, count, shape_of(kv, rows, 128));
+    else
+        attend_shape(s, count, shape_of(kv, rows, s->call->k.dim));
+}
+
+INLINE void attend_few(struct state *s, int32_t count, weft_dtype kv)
 {
     if (s->rows > FEW_ROWS / 2)
-        attend_rows(s, kv, FEW_ROWS);
+        attend_rows(s, count, kv, FEW_ROWS);
     else
-        attend_rows(s, kv, FEW_ROWS / 2);
+        attend_rows(s, count, kv, FEW_ROWS / 2);
+}
+
+// Keys and values of 8 bits.
+static void attend_codes(struct state *s, int32_t count)
+{
+    switch (s->call->k.dtype) {
+    case WEFT_INT8: attend_few(s, count, WEFT_INT8); break;
+    case WEFT_FP8_E4M3: attend_few(s, count, WEFT_FP8_E4M3); break;
+    default: attend_few(s, count, WEFT_Q8_0);
+    }
+}
+
+// How many tiles from the first on go through one walk: all with keys, and with few rows alike. 0: the
+// first has many rows, or nothing to see.
+static int32_t few_alike(const struct state *s, const struct weft__attention_tile *tiles,
+                         int32_t count)
+{
+    int32_t alike = 0, most = s->rows > FEW_ROWS / 2 ? FEW_ROWS : FEW_ROWS / 2;
+    for (; alike < count && tiles[alike].key0 < tiles[alike].key1; alike++) {
+        int32_t rows = tiles[alike].tokens * s->call->group_size;
+        if (rows > most || rows <= most - FEW_ROWS / 2)
+            break;
+    }
+    return alike;
 }
 
 #endif

@@ -180,7 +180,7 @@ static int32_t pages_of(const struct problem *p, int32_t s)
 static bool is_seen(const struct problem *p, int32_t s, int32_t t)
 {
     for (int32_t token = 0; token < p->q_lens[s]; token++)
-        if (weft__problem_sees(p, s, token, t))
+        if (weft__problem_sees(p, s, token, 0, t))
             return true;
     return false;
 }
@@ -190,7 +190,8 @@ static void forget_pages(const struct problem *p, int32_t s, int32_t *pages)
 {
     int32_t first = 0, kv_len = p->kv_lens[s];
     if (p->q_lens[s] == 0 || kv_len == 0 || p->desc.ring_len || p->desc.mask > WEFT_MASK_FULL ||
-        p->desc.flags & WEFT_ATTENTION_MASK_VALUE)
+        p->desc.flags &
+            (WEFT_ATTENTION_MASK_VALUE | WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS))
         return;
     while (first < kv_len - 1 && !is_seen(p, s, first))
         first++;
@@ -281,6 +282,53 @@ static void fill_bits(struct check_case *c, struct problem *p, int32_t tokens)
     p->args.mask_bits = bits;
 }
 
+static void fill_lists(struct check_case *c, struct problem *p)
+{
+    const weft_attention_desc *desc = &p->desc;
+    int32_t seqs = p->args.num_seqs, lists = 0, used = 0;
+    int32_t heads = desc->flags & WEFT_ATTENTION_SPARSE_HEADS ? desc->kv.num_kv_heads : 1;
+    int32_t blocks = (desc->max_kv_len + desc->sparse_keys - 1) / desc->sparse_keys + 1;
+    int32_t *first = check_buffer(c, sizeof *first * (size_t)seqs, 4);
+    for (int32_t s = seqs - 1; s >= 0; s--) {
+        first[s] = lists;
+        lists += (p->q_lens[s] + desc->sparse_queries - 1) / desc->sparse_queries;
+    }
+    lists *= heads;
+    int32_t *starts = check_buffer(c, sizeof *starts * (size_t)(lists + 1), 4);
+    int32_t *list = check_buffer(c, sizeof *list * (size_t)lists * (size_t)blocks, 4);
+    for (int32_t n = 0; n < lists; n++) {
+        int64_t density = check_range(c, 0, 3);
+        starts[n] = used;
+        for (int32_t b = 0; b < blocks; b++)
+            if (check_range(c, 0, 3) < density)
+                list[used++] = b;
+    }
+    starts[lists] = used;
+    p->args.sparse_first = first;
+    p->args.sparse_starts = starts;
+    p->args.sparse_blocks = list;
+}
+
+// Per tensor, per token, per head.
+static void fill_query_scales(struct check_case *c, struct problem *p, int64_t tokens)
+{
+    int64_t count = 1, heads = p->desc.num_q_heads;
+    if (check_range(c, 0, 1))
+        p->args.q_scale_head_stride = 1, count = heads;
+    if (check_range(c, 0, 1))
+        p->args.q_scale_token_stride = count, count *= tokens;
+    float *scales = check_buffer(c, sizeof *scales * (size_t)count, 4);
+    for (int64_t i = 0; i < count; i++)
+        scales[i] = check_uniform(c, 0.1f, 2);
+    for (int64_t i = 0; i < tokens * heads; i++) {
+        float *q = p->q + i / heads * p->q_token_stride + i % heads * p->q_head_stride;
+        for (int32_t d = 0; d < p->key_dim; d++)
+            q[d] *= scales[i / heads * p->args.q_scale_token_stride +
+                           i % heads * p->args.q_scale_head_stride];
+    }
+    p->args.q_scales = scales;
+}
+
 // Strides of queries or results: packed, head-major, or a slice of a wider row. Returns the elements.
 static int64_t draw_strides(struct check_case *c, int64_t tokens, int64_t heads, int64_t dim,
                             int64_t *token_stride, int64_t *head_stride, bool *packed)
@@ -325,6 +373,8 @@ void weft__problem_fill_queries(struct check_case *c, struct problem *p)
     for (int64_t i = 0; i < p->q_elems; i++)
         p->q[i] = weft__problem_store(q_dtype, fminf(fmaxf(p->q[i], -1000), 1000), q, i);
     args->q = q;
+    if (weft_dtype_block_bytes(q_dtype) == 1 && check_range(c, 0, 2))
+        fill_query_scales(c, p, tokens);
     args->out = check_buffer(c, out_bytes, weft__row_alignment(out_dtype));
     p->before = memcpy(check_buffer(c, out_bytes, 4), args->out, out_bytes);
     args->lse = check_range(c, 0, 1) ? check_output(c, tokens * heads) : NULL;
@@ -332,6 +382,8 @@ void weft__problem_fill_queries(struct check_case *c, struct problem *p)
         fill_tree(c, p, (int32_t)tokens);
     if (p->desc.mask == WEFT_MASK_BITS)
         fill_bits(c, p, (int32_t)tokens);
+    if (p->desc.flags & WEFT_ATTENTION_SPARSE_LISTS)
+        fill_lists(c, p);
     float *per_head = check_buffer(c, (size_t)heads * 2 * sizeof *per_head, sizeof *per_head);
     for (int64_t i = 0; i < heads; i++) {
         per_head[i] = check_range(c, 0, 9) ? check_uniform(c, -6, 6) : -INFINITY;

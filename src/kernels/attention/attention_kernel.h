@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contract of attention kernels: one tile of queries against one chunk of keys.
+// The contract of attention kernels: tiles of queries against chunks of keys, one after the other.
 //
 // A tile packs the queries that read the same KV head: `tokens` consecutive queries of one sequence
 // times the group_size query heads that share the KV head, so that keys and values are read once for
@@ -30,6 +30,10 @@ struct weft__attention_mask {
     weft_mask kind;
     int32_t window, window_right, local_chunk; // 0 = none
     bool soft; // keys that are not seen count, with mask_value added
+    // Blocks of keys near the query's own and every so many; 0 = all.
+    int32_t sparse_block, sparse_local, sparse_stride, sparse_head_step, sparse_rank;
+    int32_t sparse_queries, sparse_keys; // lists of blocks; 0 = none
+    bool sparse_heads;                   // each KV head has its own
 };
 
 // The lengths of a run. A sequence's keys before its start are padding.
@@ -70,6 +74,9 @@ struct weft__attention_call {
     const int32_t *tree_parents, *mask_columns; // or NULL
     const uint32_t *mask_bits;
     int64_t mask_stride;
+    const int32_t *sparse_blocks, *sparse_starts, *sparse_first; // or NULL
+    const float *q_scales;                                       // or NULL: 1
+    int64_t q_scale_token_stride, q_scale_head_stride;
 };
 
 struct weft__attention_tile {
@@ -80,8 +87,10 @@ struct weft__attention_tile {
     void *scratch;               // kernel->scratch_bytes(), aligned to 64 bytes
 };
 
+// Does `count` tiles in their order. What a tile gives does not depend on the others: they are given
+// together so that a kernel can ask for the memory of the next tile before it is done with this one.
 typedef void weft__attention_fn(const struct weft__attention_call *call,
-                                const struct weft__attention_tile *tile);
+                                const struct weft__attention_tile *tiles, int32_t count);
 
 // Bytes of scratch that tiles of up to `rows` rows need.
 typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32_t v_dim);
@@ -90,13 +99,19 @@ struct weft__attention_kernel {
     struct weft__kernel base;
     weft_dtype kv;     // the one format that it reads in place, 0: any formats, strides and masks
     int32_t tile_rows; // rows that a tile should have if there are enough queries
+    bool every_mask;   // a row of one format that serves trees and bit masks too
+    // With queries of the cache's own 16-bit format, weights are rounded to it before they multiply values;
+    // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.
+    // Numbers below f32's normal ones may be 0.
+    bool narrow_weights;
     weft__attention_fn *run;
     weft__attention_scratch_fn *scratch_bytes;
 };
 
 // What a plan decides. The workspace:
 //
-//      [sequence + 1] struct weft__attention_work | [thread] scratch | [slot][row] states
+//      [sequence + 1] struct weft__attention_work | [tile of several chunks] chunks that are done |
+//      [thread] scratch | [slot][row] states
 struct weft__attention_launch {
     const struct weft__attention_kernel *kernel;
     weft_kv_layout kv; // settled: no member 0 that means another
@@ -111,6 +126,7 @@ struct weft__attention_launch {
     int32_t split_tokens; // only sequences with at most so many queries are split
     int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
     int64_t max_slots;    // partial tiles that the workspace has room for
+    int64_t done_offset;  // int32_t for every two slots
     int64_t scratch_offset, scratch_bytes;
     int64_t partial_offset, partial_bytes; // bytes of one slot
 };
@@ -168,12 +184,14 @@ weft__attention_union(const struct weft__attention_mask *mask, int32_t q_len, in
 // Is what a row sees more than an interval says?
 static inline bool weft__attention_is_scattered(const struct weft__attention_mask *mask)
 {
-    return mask->kind == WEFT_MASK_TREE || mask->kind == WEFT_MASK_BITS || mask->soft;
+    return mask->kind == WEFT_MASK_TREE || mask->kind == WEFT_MASK_BITS || mask->soft ||
+           mask->sparse_block > 0 || mask->sparse_keys > 0;
 }
 
-// Bit j says whether query `token` sees key `key + j`, j < 64; all masks together.
+// Bit j says whether query `token` of query head `head` sees key `key + j`, j < 64; all masks together,
+// and as if they were hard.
 uint64_t weft__attention_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
-                              int32_t key);
+                              int32_t head, int32_t key);
 
 // The list of a sequence's pages.
 static inline const int32_t *weft__attention_pages(const struct weft__attention_call *call,

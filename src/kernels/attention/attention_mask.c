@@ -53,8 +53,54 @@ static uint64_t bits_word(const struct weft__attention_call *call, int32_t seq, 
     return seen;
 }
 
+// Blocks up to the query's own, and every so many.
+static uint64_t sparse_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                            int32_t head, int32_t key)
+{
+    const struct weft__attention_mask *mask = &call->mask;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    int64_t own = (int64_t)lengths->kv_lens[seq] -
+                  (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]) + token;
+    int64_t length = mask->sparse_block, at = own < 0 ? -1 - (-1 - own) / length : own / length;
+    int64_t heads = call->num_q_heads, step = mask->sparse_head_step, offset;
+    if (step >= 0)
+        offset = 1 + step * (mask->sparse_rank * heads + head);
+    else
+        offset =
+            1 - step * (mask->sparse_rank * (heads / call->group_size) + head / call->group_size);
+    uint64_t seen = 0;
+    for (int64_t block = key / length; block * length < (int64_t)key + 64; block++)
+        if (block > at - mask->sparse_local || (block + offset) % mask->sparse_stride == 0)
+            seen |= interval(block * length, (block + 1) * length, key);
+    return seen;
+}
+
+// The blocks of the query's list.
+static uint64_t list_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
+                          int32_t head, int32_t key)
+{
+    const struct weft__attention_mask *mask = &call->mask;
+    int64_t list = call->sparse_first[seq] + token / mask->sparse_queries,
+            length = mask->sparse_keys;
+    if (mask->sparse_heads)
+        list = list * (call->num_q_heads / call->group_size) + head / call->group_size;
+    int32_t low = call->sparse_starts[list], end = call->sparse_starts[list + 1], high = end;
+    while (low < high) { // the first block that ends behind the key
+        int32_t middle = low + (high - low) / 2;
+        if ((call->sparse_blocks[middle] + INT64_C(1)) * length <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint64_t seen = 0;
+    for (; low < end && call->sparse_blocks[low] * length < (int64_t)key + 64; low++)
+        seen |= interval(call->sparse_blocks[low] * length,
+                         (call->sparse_blocks[low] + INT64_C(1)) * length, key);
+    return seen;
+}
+
 uint64_t weft__attention_word(const struct weft__attention_call *call, int32_t seq, int32_t token,
-                              int32_t key)
+                              int32_t head, int32_t key)
 {
     const struct weft__attention_lengths *lengths = &call->lengths;
     struct weft__attention_mask hard = call->mask;
@@ -67,6 +113,10 @@ uint64_t weft__attention_word(const struct weft__attention_call *call, int32_t s
         seen &= tree_word(call, seq, token, key);
     if (seen && call->mask.kind == WEFT_MASK_BITS)
         seen &= bits_word(call, seq, token, key);
+    if (seen && call->mask.sparse_block > 0)
+        seen &= sparse_word(call, seq, token, head, key);
+    if (seen && call->mask.sparse_keys > 0)
+        seen &= list_word(call, seq, token, head, key);
     return seen;
 }
 
@@ -99,13 +149,24 @@ void weft__attention_query(const struct weft__attention_call *call,
         (int64_t)call->lengths.cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
     int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
     int64_t at = token * call->q_token_stride + head * call->q_head_stride;
-    const uint16_t *half = call->q;
-    if (call->q_dtype == WEFT_F32)
-        memcpy(q, (const float *)call->q + at, (size_t)call->k.dim * sizeof *q);
-    else if (call->q_dtype == WEFT_F16)
-        for (int32_t i = 0; i < call->k.dim; i++)
-            q[i] = weft__f16_to_f32(half[at + i]);
-    else
-        for (int32_t i = 0; i < call->k.dim; i++)
-            q[i] = weft__bf16_to_f32(half[at + i]);
+    int32_t dim = call->k.dim;
+    switch (call->q_dtype) {
+    case WEFT_F32: memcpy(q, (const float *)call->q + at, (size_t)dim * sizeof *q); break;
+    case WEFT_F16:
+        for (int32_t i = 0; i < dim; i++)
+            q[i] = weft__f16_to_f32(((const uint16_t *)call->q)[at + i]);
+        break;
+    case WEFT_BF16:
+        for (int32_t i = 0; i < dim; i++)
+            q[i] = weft__bf16_to_f32(((const uint16_t *)call->q)[at + i]);
+        break;
+    default:
+        weft__row_decoder(call->q_dtype)((const char *)call->q + at, dim, q); // fp8: a byte each
+    }
+    if (!call->q_scales)
+        return;
+    float scale =
+        call->q_scales[token * call->q_scale_token_stride + head * call->q_scale_head_stride];
+    for (int32_t i = 0; i < dim; i++)
+        q[i] *= scale;
 }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Which keys a query sees, how a score becomes a number in units of log2, where a key lies.
+// Which keys a query sees, how a score becomes a number in units of log2, where a key lies: as
+// attention_kernel.h and attention_mask.c say it for the CPU.
+//
+// Function constants: WEFT_SOFTCAP, WEFT_ALIBI, WEFT_RING (0, 1), WEFT_SCATTER (1: trees and bit masks too),
+// WEFT_PAGE (page_size).
 #ifndef WEFT_KERNELS_ATTENTION_MASK_CUH
 #define WEFT_KERNELS_ATTENTION_MASK_CUH
 
@@ -15,33 +19,135 @@ struct keys {
     int32_t begin, end;
 };
 
-// The first key that token `token` of sequence `seq` may see; grows with the token.
-DEVICE int32_t first_key_of(const struct weft__attention_device_args *args, int32_t seq,
-                            int32_t q_len, int32_t kv_len, int32_t token)
+// A sequence: its number in the batch, its queries, its keys, the row of its first query.
+struct lengths {
+    int32_t seq, q_len, kv_len, first_token;
+};
+
+// The first key that query `token` may see; grows with the token.
+DEVICE int32_t first_key_of(const struct weft__attention_device_args *args, struct lengths lengths,
+                            int32_t token)
 {
-    int32_t start = args->kv_starts ? args->kv_starts[seq] : 0;
-    return max(start, args->window > 0 ? kv_len - q_len + token - args->window + 1 : 0);
+    const int32_t start = args->kv_starts ? args->kv_starts[lengths.seq] : 0;
+    const int32_t own =
+        lengths.kv_len - lengths.q_len + (args->mask == WEFT__ATTENTION_TREE ? 0 : token);
+    int32_t begin = args->window > 0 ? own - args->window + 1 : 0;
+    if (args->local_chunk > 0 && own > 0)
+        begin = max(begin, own / args->local_chunk * args->local_chunk);
+    return max(start, begin);
 }
 
-// What it sees; an empty interval is [0, 0).
-DEVICE struct keys keys_of(const struct weft__attention_device_args *args, int32_t seq,
-                           int32_t q_len, int32_t kv_len, int32_t token)
+// What it sees, with trees and bits what it may; an empty interval is [0, 0). Both ends grow with the query.
+DEVICE struct keys keys_of(const struct weft__attention_device_args *args, struct lengths lengths,
+                           int32_t token)
 {
-    struct keys keys = {first_key_of(args, seq, q_len, kv_len, token),
-                        args->causal ? min(kv_len, kv_len - q_len + token + 1) : kv_len};
+    struct keys keys = {first_key_of(args, lengths, token), lengths.kv_len};
+    const int32_t own = lengths.kv_len - lengths.q_len + token;
+    if (args->mask == WEFT__ATTENTION_CAUSAL)
+        keys.end = min(keys.end, own + 1);
+    else if (args->window_right > 0)
+        keys.end = (int32_t)min((int64_t)keys.end, own + 1 + (int64_t)args->window_right);
     if (keys.end <= keys.begin)
         keys.begin = keys.end = 0;
     return keys;
 }
 
-// A score in units of log2.
-DEVICE float score_log2(const struct weft__attention_device_args *args, float dot)
+// The keys that every query first..last sees: tiles within need no mask.
+DEVICE struct keys keys_by_all(const struct weft__attention_device_args *args,
+                               struct lengths lengths, int32_t first, int32_t last)
 {
-#if WEFT_SOFTCAP
-    return args->softcap * LOG2_E * tanhf(dot * args->scale / args->softcap);
-#else
-    return dot * (args->scale * LOG2_E);
+    struct keys keys = {keys_of(args, lengths, last).begin, keys_of(args, lengths, first).end};
+#if WEFT_SCATTER
+    int32_t columns = lengths.q_len;
+    if (args->mask == WEFT__ATTENTION_BITS && args->mask_columns)
+        columns = args->mask_columns[lengths.seq];
+    keys.end = min(keys.end, lengths.kv_len - columns);
+    if (args->mask == WEFT__ATTENTION_TREE && (args->window > 0 || args->local_chunk > 0))
+        keys.end = 0;
 #endif
+    return keys;
+}
+
+// --- trees and bits: 64 keys from `key` on, a bit each ---------------------------------------------
+
+DEVICE uint64_t interval_word(int32_t begin, int32_t end, int32_t key)
+{
+    begin = max(begin - key, 0), end = min(end - key, 64);
+    if (begin >= end)
+        return 0;
+    return (end == 64 ? ~0ull : (1ull << end) - 1) & ~((1ull << begin) - 1);
+}
+
+// The queries above `token` in its tree, itself included, as keys; and what the window leaves of the
+// keys before the new ones.
+DEVICE uint64_t tree_word(const struct weft__attention_device_args *args, struct lengths lengths,
+                          int32_t token, int32_t key)
+{
+    const int32_t *parents = args->tree_parents + lengths.first_token;
+    const int32_t before = lengths.kv_len - lengths.q_len;
+    int32_t own = before - 1, begin = 0;
+    uint64_t seen = 0;
+    for (int32_t i = token; i >= 0; i = parents[i])
+        own++;
+    if (args->window > 0)
+        begin = max(begin, own - args->window + 1);
+    if (args->local_chunk > 0)
+        begin = max(begin, own / args->local_chunk * args->local_chunk);
+    for (int32_t i = token, at = own; i >= 0 && at >= begin; i = parents[i], at--)
+        seen |= interval_word(before + i, before + i + 1, key);
+    return seen | interval_word(begin, before, key);
+}
+
+// Columns c to c + 31 of a row of the mask; columns below 0 are seen.
+DEVICE uint32_t bits_word(const uint32_t *row, int32_t columns, int32_t c)
+{
+    if (c <= -32 || c >= columns)
+        return c < 0 ? ~0u : 0u;
+    const int32_t word = c >> 5, words = (columns + 31) / 32;
+    uint32_t low = word < 0 ? ~0u : row[word], high = word + 1 < words ? row[word + 1] : 0;
+    uint32_t bits = __funnelshift_r(low, high, (uint32_t)c & 31u);
+    return columns - c < 32 ? bits & ((1u << (columns - c)) - 1) : bits;
+}
+
+// All masks together.
+DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct lengths lengths,
+                          int32_t token, int32_t key)
+{
+    struct keys keys = keys_of(args, lengths, token);
+    uint64_t seen = interval_word(keys.begin, keys.end, key);
+    if (seen && args->mask == WEFT__ATTENTION_TREE)
+        seen &= tree_word(args, lengths, token, key);
+    if (seen && args->mask == WEFT__ATTENTION_BITS) {
+        const uint32_t *row = args->mask_bits + (lengths.first_token + token) * args->mask_stride;
+        int32_t columns = args->mask_columns ? args->mask_columns[lengths.seq] : lengths.q_len;
+        int32_t c = key - (lengths.kv_len - columns);
+        seen &= bits_word(row, columns, c) | (uint64_t)bits_word(row, columns, c + 32) << 32;
+    }
+    return seen;
+}
+
+// --- scores ---------------------------------------------------------------------------------------
+
+// What a score has to do before it is in units of log2 except a product by a constant.
+enum { SCORES_PREPARED = WEFT_SOFTCAP || WEFT_ALIBI };
+
+// A score in units of log2. slope: of the head; far: keys between the query's own and this one.
+DEVICE float score_log2(const struct weft__attention_device_args *args, float dot, float slope,
+                        int32_t far)
+{
+    float score = dot * (args->scale * LOG2_E);
+#if WEFT_SOFTCAP
+    score = args->softcap * LOG2_E * tanhf(dot * args->scale / args->softcap);
+#endif
+#if WEFT_ALIBI
+    score -= slope * (float)abs(far) * LOG2_E;
+#endif
+    return score;
+}
+
+DEVICE float slope_of(const struct weft__attention_device_args *args, int32_t head)
+{
+    return WEFT_ALIBI ? args->alibi_slopes[head] : 0.0f;
 }
 
 DEVICE float exp2_fast(float x)
@@ -57,11 +163,34 @@ DEVICE float weight_of(float x, float largest)
     return largest == NEGATIVE_INFINITY ? 0.0f : exp2_fast(x - largest);
 }
 
+// A sink is one more score, without a value: joins it to the state of a row of query head `head` and returns what
+// acc is multiplied by.
+DEVICE float sink_join(const struct weft__attention_device_args *args, int32_t head, float *largest,
+                       float *sum)
+{
+    const float sink = args->sinks ? args->sinks[head] * LOG2_E : NEGATIVE_INFINITY;
+    if (sink == NEGATIVE_INFINITY)
+        return 1;
+    const float before = *largest;
+    *largest = fmaxf(before, sink);
+    const float weight = before == *largest ? 1.0f : exp2_fast(before - *largest);
+    *sum = *sum * weight + exp2_fast(sink - *largest);
+    return weight;
+}
+
+// --- pages ----------------------------------------------------------------------------------------
+
 DEVICE const int32_t *pages_of(const struct weft__attention_device_args *args, int32_t seq)
 {
     int32_t row = args->seq_rows ? args->seq_rows[seq] : seq;
     return args->page_table +
            (args->page_starts ? (int64_t)args->page_starts[row] : row * args->page_table_stride);
+}
+
+// Where key `key` lies among the slots of its sequence's pages.
+DEVICE int32_t place_of(const struct weft__attention_device_args *args, int32_t key)
+{
+    return WEFT_RING ? key % args->ring_len : key;
 }
 
 #endif

@@ -19,6 +19,9 @@ struct oracle_query {
     const double *bias; // [num_keys], added to scores after the soft-cap; NULL = 0
     double scale, softcap;
     double sink; // a score without a value; -INFINITY = none
+    // What a kernel does to weights by design: their rounding, relative, and what may vanish of the largest.
+    double weight_rounding, weight_floor;
+    double tiny; // results of that size may be 0
 };
 
 struct oracle_answer {

@@ -12,6 +12,9 @@
 //   weight   p (steady + EXP_ERROR u), p random
 //   output   sum p steady |v - y|, sqrt(sum (p random (v - y))^2), partial sums of p v and of p, 8 u |y|
 //
+// Kernels that round weights to 16 bits (rounding w) before they multiply values, but sum them unrounded:
+// sum p e v = sum p e (v - y) + y sum p e, the first at random, SIGMAS w, the second w |y| at most.
+//
 // Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case.
 #include "src/kernels/attention/attention_oracle.h"
 
@@ -85,7 +88,8 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
         const float *v = query->v + t * query->v_stride;
         if (!query->sees[t] || p[t] == 0)
             continue;
-        double fixed = p[t] * (steady[t] + EXP_ERROR * u), random = p[t] * noise[t];
+        double fixed = p[t] * (steady[t] + EXP_ERROR * u);
+        double random = p[t] * (noise[t] + SIGMAS * query->weight_rounding);
         double most = uncertain(p[t], steady[t] + noise[t] + EXP_ERROR * u);
         for (int32_t i = 0; i < dim; i++) {
             double far = fabs(v[i] - y[i]);
@@ -97,7 +101,8 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
         answer->y[i] = y[i];
         answer->bound[i] = linear[i] + (doubt > DOUBTFUL ? 0 : sqrt(squares[i])) +
                            SIGMAS * u * sqrt(partial[i] / 3) + (spread(&sum) + 8 * u) * fabs(y[i]) +
-                           0x1p-110 * all[i] + 0x1p-140;
+                           query->weight_rounding * fabs(y[i]) +
+                           fmax(query->weight_floor, 0x1p-110) * all[i] + query->tiny + 0x1p-140;
     }
 }
 

@@ -33,8 +33,9 @@ void weft__problem_fill_cache(struct check_case *c, struct problem *p);
 // Queries, room for results, and what masks need.
 void weft__problem_fill_queries(struct check_case *c, struct problem *p);
 
-// The meaning of the masks: may query `token` of sequence s see key t? Written down apart from the kernels.
-bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t t);
+// The meaning of the masks: may query `token` of sequence s see key t under query head `head`? Written down
+// apart from the kernels.
+bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t head, int32_t t);
 
 // Rounds a number to a plain format and stores it at element `at`; returns what it became.
 float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at);

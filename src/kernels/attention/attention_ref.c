@@ -25,9 +25,14 @@ static int64_t position(const struct row *row)
            (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]) + row->token;
 }
 
+static int32_t head_of(const struct row *row)
+{
+    return row->tile->kv_head * row->call->group_size + row->number % row->call->group_size;
+}
+
 static bool sees(const struct row *row, int32_t t)
 {
-    return weft__attention_word(row->call, row->tile->seq, row->token, t) & 1;
+    return weft__attention_word(row->call, row->tile->seq, row->token, head_of(row), t) & 1;
 }
 
 // log2(e) times the score of a key: in these units its weight is exp2(score - largest).
@@ -42,11 +47,8 @@ static double score(const struct row *row, int32_t t)
     dot *= call->scale;
     if (call->softcap > 0)
         dot = call->softcap * tanh(dot / call->softcap);
-    if (call->alibi_slopes) {
-        int64_t head =
-            (int64_t)row->tile->kv_head * call->group_size + row->number % call->group_size;
-        dot -= call->alibi_slopes[head] * fabs((double)(position(row) - t));
-    }
+    if (call->alibi_slopes)
+        dot -= call->alibi_slopes[head_of(row)] * fabs((double)(position(row) - t));
     if (call->mask.soft && !sees(row, t))
         dot = fmax(dot + call->mask_value, -FLT_MAX / LOG2E); // states are floats
     return dot * LOG2E;
@@ -78,9 +80,8 @@ static void attend(const struct row *row)
     weft__attention_finish(call, tile, row->number, (float)largest, (float)sum, rounded);
 }
 
-weft__attention_fn weft__attention_ANY_ref;
-void weft__attention_ANY_ref(const struct weft__attention_call *call,
-                             const struct weft__attention_tile *tile)
+static void attend_tile(const struct weft__attention_call *call,
+                        const struct weft__attention_tile *tile)
 {
     const struct weft__attention_lengths *lengths = &call->lengths;
     for (int32_t r = 0; r < tile->tokens * call->group_size; r++) {
@@ -94,6 +95,14 @@ void weft__attention_ANY_ref(const struct weft__attention_call *call,
         weft__attention_query(call, tile, r, row.q);
         attend(&row);
     }
+}
+
+weft__attention_fn weft__attention_ANY_ref;
+void weft__attention_ANY_ref(const struct weft__attention_call *call,
+                             const struct weft__attention_tile *tiles, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        attend_tile(call, &tiles[i]);
 }
 
 weft__attention_scratch_fn weft__attention_scratch_ref;

@@ -15,8 +15,10 @@
 #ifndef WEFT_KERNELS_ATTENTION_SIMD_H
 #define WEFT_KERNELS_ATTENTION_SIMD_H
 
+#include <float.h>
 #include <math.h>
 
+#include "src/formats/q8_0.h"
 #include "src/kernels/attention/attention_kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -47,6 +49,9 @@ struct state {
     float *bias;    // [BLOCK] of the row that is weighed
     float *keep;    // [BLOCK] of the row that is weighed: 0 for keys that it does not see
     bool scattered; // are there such keys?
+    uint64_t *seen; // [rows] of the block: bits of the keys that a row sees
+    // Of keys and values that are read as codes, [BLOCK] of the block that is weighed; NULL: 1
+    float *key_scale, *value_scale;
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
     int32_t *begin, *end;          // [rows]: the keys a row sees
     int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
@@ -74,8 +79,8 @@ INLINE int32_t padded_width(int32_t head_dim)
 static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     int64_t width = padded_width(head_dim), v_width = padded_width(v_dim);
-    int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 3 + 2) +
-                     (2 * width + v_width + 2) * BLOCK;
+    int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 3 + 2 + 2) +
+                     (2 * width + v_width + 2 + 2) * BLOCK;
     return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
@@ -84,6 +89,15 @@ static float *take(unsigned char **at, int64_t floats)
     float *taken = (float *)(void *)*at;
     *at += floats * 4;
     return taken;
+}
+
+// Are keys and values 8-bit codes that few rows can read in place? (attention_few.h)
+static bool direct_codes(const struct weft__attention_call *call)
+{
+    const struct weft__attention_plane *k = &call->k, *v = &call->v;
+    return (k->dtype == WEFT_INT8 || k->dtype == WEFT_FP8_E4M3 || k->dtype == WEFT_Q8_0) &&
+           v->dtype == k->dtype && v->dim == k->dim && k->dim % 16 == 0 && k->inner == k->dim &&
+           v->inner == v->dim && !weft__attention_is_scattered(&call->mask);
 }
 
 static struct state lay_out(const struct weft__attention_call *call,
@@ -114,22 +128,39 @@ static struct state lay_out(const struct weft__attention_call *call,
     s.shrink = take(&at, rows);
     s.begin = (int32_t *)(void *)take(&at, rows);
     s.end = (int32_t *)(void *)take(&at, rows);
+    s.seen = (uint64_t *)(void *)take(&at, 2 * rows);
     s.staged = take(&at, (int64_t)s.width * BLOCK);
+    if (direct_codes(call)) {
+        s.key_scale = take(&at, BLOCK);
+        s.value_scale = take(&at, BLOCK);
+    }
     return s;
 }
 
-// Queries times `scale`, spans, empty results; rows past the last, up to `padded`, are zero.
-static void start_rows(struct state *s, int32_t padded)
+// Queries of a tile times `scale`; rows past the last, up to `padded`, are zero.
+static void load_queries(struct state *s, const struct weft__attention_tile *tile, int32_t padded)
 {
     const struct weft__attention_call *call = s->call;
-    const struct weft__attention_tile *tile = s->tile;
-    const struct weft__attention_lengths *lengths = &call->lengths;
-    int32_t q_len = lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq];
     // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
     float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     memset(s->q, 0, (size_t)padded * s->width * sizeof *s->q);
+    for (int32_t r = 0; r < tile->tokens * call->group_size; r++) {
+        float *q = s->q + (int64_t)r * s->width;
+        weft__attention_query(call, tile, r, q);
+        for (int32_t i = 0; i < call->k.dim; i++)
+            q[i] *= scale;
+    }
+}
+
+// The rows of a tile with what they see, and empty results.
+static void open_rows(struct state *s, const struct weft__attention_tile *tile, int32_t padded)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    int32_t q_len = lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq];
+    s->tile = tile;
+    s->rows = tile->tokens * call->group_size;
     memset(s->acc, 0, (size_t)padded * s->v_width * sizeof *s->acc);
-    memset(s->weight, 0, (size_t)padded * BLOCK * sizeof *s->weight);
     for (int32_t r = 0; r < padded; r++) {
         s->largest[r] = -INFINITY;
         s->sum[r] = 0;
@@ -137,16 +168,19 @@ static void start_rows(struct state *s, int32_t padded)
     }
     for (int32_t r = 0; r < s->rows; r++) {
         int32_t token = tile->first_token + r / call->group_size;
-        float *q = s->q + (int64_t)r * s->width;
-        weft__attention_query(call, tile, r, q);
-        for (int32_t i = 0; i < call->k.dim; i++)
-            q[i] *= scale;
         struct weft__attention_span span =
             weft__attention_visible(&call->mask, q_len, lengths->kv_lens[tile->seq],
                                     weft__attention_start(lengths, tile->seq), token);
         s->begin[r] = span.begin;
         s->end[r] = span.end;
     }
+}
+
+static void start_rows(struct state *s, int32_t padded)
+{
+    memset(s->weight, 0, (size_t)padded * BLOCK * sizeof *s->weight);
+    load_queries(s, s->tile, padded);
+    open_rows(s, s->tile, padded);
 }
 
 // The keys that each of `rows` rows from `row` on sees. What the others hold must not be multiplied by
@@ -208,10 +242,19 @@ static void walk(struct cursor *c, int32_t count, int64_t *offsets)
     }
 }
 
+// VF32_LANES numbers from element `at` on. Those of int8 and fp8 lack their scale, and fp8 a factor of 256.
 INLINE vf32 load_kv(weft_dtype kv, const void *pool, int64_t at)
 {
     if (kv == WEFT_F32)
         return vf32_load((const float *)pool + at);
+    if (kv == WEFT_INT8)
+        return vf32_load_i8((const int8_t *)pool + at);
+    if (kv == WEFT_FP8_E4M3)
+        return vf32_load_e4m3((const uint8_t *)pool + at);
+    if (kv == WEFT_Q8_0) {
+        const struct weft__q8_0 *block = (const struct weft__q8_0 *)pool + at / 32;
+        return vf32_mul(vf32_set1_f16(&block->d), vf32_load_i8(block->q + at % 32));
+    }
     return kv == WEFT_F16 ? vf32_load_f16((const uint16_t *)pool + at)
                           : vf32_load_bf16((const uint16_t *)pool + at);
 }
@@ -232,22 +275,27 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_load(weight + i * VF32_LANES);
+    for (int i = 0; i < BLOCK_VECTORS && s->key_scale; i++)
+        x[i] = vf32_mul(x[i], vf32_load(s->key_scale + i * VF32_LANES));
     if (s->call->softcap > 0) {
         vf32 cap = vf32_set1(s->call->softcap * LOG2E), inverse = vf32_set1(1 / s->call->softcap);
         for (int i = 0; i < BLOCK_VECTORS; i++)
             x[i] = vf32_mul(cap, vf32_tanh(vf32_mul(inverse, x[i])));
     }
-    if (s->call->alibi_slopes)
+    if (s->call->alibi_slopes || s->call->mask.soft)
         for (int i = 0; i < BLOCK_VECTORS; i++)
             x[i] = vf32_add(x[i], vf32_load(s->bias + i * VF32_LANES));
+    if (s->scattered) {
+        // A soft mask lowers scores, at most to what a float can say.
+        vf32 lowest = vf32_set1(-FLT_MAX), none = vf32_set1(-INFINITY);
+        for (int i = 0; i < BLOCK_VECTORS; i++)
+            x[i] = vf32_select_less(vf32_load(s->keep + i * VF32_LANES), vf32_set1(0.5f),
+                                    s->call->mask.soft ? vf32_max(lowest, x[i]) : none, x[i]);
+    }
     if (begin > 0 || end < BLOCK)
         VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_keep(x[i], begin - i * VF32_LANES, end - i * VF32_LANES, vf32_set1(-INFINITY));
-    if (s->scattered)
-        for (int i = 0; i < BLOCK_VECTORS; i++)
-            x[i] = vf32_select_less(vf32_load(s->keep + i * VF32_LANES), vf32_set1(0.5f),
-                                    vf32_set1(-INFINITY), x[i]);
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         top = vf32_max(top, x[i]);
@@ -258,6 +306,8 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
     for (int i = 0; i < BLOCK_VECTORS; i++) {
         x[i] = vf32_exp2(vf32_sub(x[i], from));
         total = vf32_add(total, x[i]);
+        if (s->value_scale)
+            x[i] = vf32_mul(x[i], vf32_load(s->value_scale + i * VF32_LANES));
         vf32_store(weight + i * VF32_LANES, x[i]);
     }
     float shrink = largest == before ? 1 : exp2f(before - largest);
@@ -275,18 +325,49 @@ static void set_bias(const struct state *s, int32_t row, int32_t first)
     int32_t token = tile->first_token + row / call->group_size;
     int64_t own = (int64_t)lengths->kv_lens[tile->seq] -
                   (lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq]) + token;
-    float slope =
-        call->alibi_slopes[(int64_t)tile->kv_head * call->group_size + row % call->group_size] *
-        LOG2E;
+    float slope = 0;
+    if (call->alibi_slopes)
+        slope =
+            call->alibi_slopes[(int64_t)tile->kv_head * call->group_size + row % call->group_size] *
+            LOG2E;
     for (int32_t i = 0; i < BLOCK; i++) {
         int64_t far = own - first - i;
         s->bias[i] = -slope * (float)(far < 0 ? -far : far);
     }
 }
 
+// What the codes of n keys, or their values, are to be multiplied by; 1 past them.
+static void gather_scales(const struct state *s, const struct weft__attention_plane *plane,
+                          int32_t key, int32_t n, float *scales)
+{
+    const struct weft__attention_call *call = s->call;
+    const int32_t *pages = weft__attention_pages(call, s->tile->seq);
+    const float factor = plane->dtype == WEFT_FP8_E4M3 ? 256 : 1;
+    int64_t first =
+        s->tile->seq * plane->scale_seq_stride + s->tile->kv_head * plane->scale_head_stride;
+    int32_t place = call->ring_len ? key % call->ring_len : key;
+    int32_t page = place / call->page_size, slot = place % call->page_size;
+    for (int32_t i = 0; i < BLOCK; i++) {
+        scales[i] = factor;
+        if (!plane->scales || i >= n)
+            continue;
+        scales[i] *= plane->scales[first + pages[page] * plane->scale_page_stride +
+                                   slot * plane->scale_token_stride];
+        slot++, place++;
+        if (place == call->ring_len)
+            place = page = slot = 0;
+        else if (slot == call->page_size)
+            slot = 0, page++;
+    }
+}
+
 // Scores of a block of n keys to weights, all rows.
 INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32_t n)
 {
+    if (s->key_scale && n > 0) {
+        gather_scales(s, &s->call->k, first_key, n, s->key_scale);
+        gather_scales(s, &s->call->v, first_key, n, s->value_scale);
+    }
     for (int32_t row = 0; row < s->rows; row++, weight += BLOCK) {
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
@@ -302,10 +383,6 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
     }
 }
 
-#include "src/kernels/attention/attention_few.h"
-#include "src/kernels/attention/attention_many.h"
-#include "src/kernels/attention/attention_staged.h"
-
 static void finish_rows(const struct state *s)
 {
     for (int32_t row = 0; row < s->rows; row++)
@@ -313,23 +390,29 @@ static void finish_rows(const struct state *s)
                                s->acc + (int64_t)row * s->v_width);
 }
 
-INLINE void attend(const struct weft__attention_call *call, const struct weft__attention_tile *tile,
-                   weft_dtype kv)
+#include "src/kernels/attention/attention_few.h"
+#include "src/kernels/attention/attention_many.h"
+#include "src/kernels/attention/attention_staged.h"
+
+INLINE void attend(const struct weft__attention_call *call,
+                   const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv)
 {
-    struct state s = lay_out(call, tile);
-    if (s.rows <= FEW_ROWS)
-        attend_few(&s, kv);
-    else
-        attend_many(&s, kv);
-    finish_rows(&s);
+    for (int32_t n, i = 0; i < count; i += n) {
+        struct state s = lay_out(call, &tiles[i]);
+        n = few_alike(&s, tiles + i, count - i);
+        if (n > 0)
+            attend_few(&s, n, kv);
+        else
+            attend_many(&s, kv), finish_rows(&s), n = 1;
+    }
 }
 
 #define ATTENTION(kv, isa)                                                                         \
     weft__attention_fn weft__attention_##kv##_##isa;                                               \
     void weft__attention_##kv##_##isa(const struct weft__attention_call *call,                     \
-                                      const struct weft__attention_tile *tile)                     \
+                                      const struct weft__attention_tile *tiles, int32_t count)     \
     {                                                                                              \
-        attend(call, tile, WEFT_##kv);                                                             \
+        attend(call, tiles, count, WEFT_##kv);                                                     \
     }
 
 #define ATTENTIONS(isa)                                                                            \
@@ -340,11 +423,16 @@ INLINE void attend(const struct weft__attention_call *call, const struct weft__a
     }                                                                                              \
     weft__attention_fn weft__attention_ANY_##isa;                                                  \
     void weft__attention_ANY_##isa(const struct weft__attention_call *call,                        \
-                                   const struct weft__attention_tile *tile)                        \
+                                   const struct weft__attention_tile *tiles, int32_t count)        \
     {                                                                                              \
-        struct state s = lay_out(call, tile);                                                      \
-        attend_any(&s);                                                                            \
-        finish_rows(&s);                                                                           \
+        for (int32_t n, i = 0; i < count; i += n) {                                                \
+            struct state s = lay_out(call, &tiles[i]);                                             \
+            n = direct_codes(call) ? few_alike(&s, tiles + i, count - i) : 0;                      \
+            if (n > 0)                                                                             \
+                attend_codes(&s, n);                                                               \
+            else                                                                                   \
+                attend_any(&s), finish_rows(&s), n = 1;                                            \
+        }                                                                                          \
     }                                                                                              \
     ATTENTION(F32, isa)                                                                            \
     ATTENTION(F16, isa)                                                                            \

@@ -12,7 +12,7 @@
 #include "src/formats/q4_1.h"
 #include "src/formats/q5_0.h"
 #include "src/formats/q5_1.h"
-#include "src/formats/q8_0.h"
+#include "src/formats/row.h"
 
 // Where the rows of a block lie in its plane, and their scales.
 struct staging {
@@ -26,20 +26,12 @@ static struct staging staging_of(const struct state *s, const struct weft__atten
     return (struct staging){plane, cursor_at(s->call, s->tile, plane), padded_width(plane->dim)};
 }
 
-// Halves that say what e4m3 bytes say, over 256. 0x7f is NaN.
-INLINE void decode_e4m3(const uint8_t *from, float *to, int32_t dim)
+// The elements of a row that are no whole vector.
+static void decode_rest(weft_dtype dtype, const char *data, int64_t at, float *to, int32_t dim)
 {
-    for (int32_t i = 0; i < dim; i += 16) {
-        uint16_t half[16] = {0};
-        int32_t n = dim - i < 16 ? dim - i : 16;
-        for (int32_t j = 0; j < n; j++) {
-            uint16_t sign = (uint16_t)((from[i + j] & 0x80) << 8);
-            uint16_t rest = (uint16_t)((from[i + j] & 0x7f) << 7);
-            half[j] = (uint16_t)(sign | (rest == 0x3f80 ? 0x7e00 : rest));
-        }
-        for (int32_t j = 0; j < n; j += VF32_LANES)
-            vf32_store(to + i + j, vf32_mul(vf32_set1(256), vf32_load_f16(half + j)));
-    }
+    int32_t rest = dim % VF32_LANES, i = dim - rest;
+    if (rest)
+        weft__row_decoder(dtype)(data + at + i, rest, to + i);
 }
 
 INLINE void decode_e5m2(const uint8_t *from, float *to, int32_t dim)
@@ -68,12 +60,20 @@ static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to
 {
     switch (dtype) {
     case WEFT_INT8:
-        for (int32_t i = 0; i < dim; i++)
-            to[i] = (float)((const int8_t *)data)[at + i];
+        for (int32_t i = 0; i + VF32_LANES <= dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(WEFT_INT8, data, at + i));
+        decode_rest(dtype, data, at, to, dim);
         break;
-    case WEFT_FP8_E4M3: decode_e4m3((const uint8_t *)data + at, to, dim); break;
+    case WEFT_FP8_E4M3:
+        for (int32_t i = 0; i + VF32_LANES <= dim; i += VF32_LANES)
+            vf32_store(to + i, vf32_mul(vf32_set1(256), load_kv(WEFT_FP8_E4M3, data, at + i)));
+        decode_rest(dtype, data, at, to, dim);
+        break;
     case WEFT_FP8_E5M2: decode_e5m2((const uint8_t *)data + at, to, dim); break;
-    case WEFT_Q8_0: DECODE_BLOCKS(q8_0); break;
+    case WEFT_Q8_0:
+        for (int32_t i = 0; i < dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(WEFT_Q8_0, data, at + i));
+        break;
     case WEFT_Q5_1: DECODE_BLOCKS(q5_1); break;
     case WEFT_Q5_0: DECODE_BLOCKS(q5_0); break;
     case WEFT_Q4_1: DECODE_BLOCKS(q4_1); break;
@@ -163,6 +163,12 @@ INLINE void staged_scores(struct state *s, const float *rows, const int few)
     }
 }
 
+static void skip(struct cursor *cursor, int32_t n)
+{
+    int64_t at[BLOCK];
+    walk(cursor, n, at);
+}
+
 static bool all_finite(const float *x, int64_t count)
 {
     vf32 sum = vf32_zero();
@@ -177,10 +183,10 @@ static int32_t token_of(const struct state *s, int32_t row)
 }
 
 // Values that some rows must not meet: only to those that see their key.
-static void add_one_by_one(const struct state *s, const float *rows, int32_t key, int32_t n)
+static void add_one_by_one(const struct state *s, const float *rows, int32_t n)
 {
     for (int32_t row = 0; row < s->rows; row++) {
-        uint64_t seen = weft__attention_word(s->call, s->tile->seq, token_of(s, row), key);
+        uint64_t seen = s->seen[row];
         float *acc = s->acc + (int64_t)row * s->v_width;
         for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
             vf32_store(acc + i, vf32_mul(vf32_set1(s->shrink[row]), vf32_load(acc + i)));
@@ -219,31 +225,63 @@ INLINE void staged_values(struct state *s, const float *rows, int32_t n, const i
     }
 }
 
-// Scores of a block of n keys to weights. Returns whether every row sees all of them.
-static bool staged_weigh(struct state *s, int32_t key, int32_t n)
+// What the rows see of a block of n keys. Returns whether one of them sees any; *all says whether the keys
+// count for all of them.
+static bool look(const struct state *s, int32_t key, int32_t n, bool *all)
+{
+    const struct weft__attention_call *call = s->call;
+    const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    const bool heads_differ = call->mask.sparse_block > 0 && call->mask.sparse_head_step > 0;
+    uint64_t seen = 0, any = 0, every = whole;
+    for (int32_t row = 0; row < s->rows; row++) {
+        int32_t member = row % call->group_size;
+        if (member == 0 || heads_differ)
+            seen = weft__attention_word(call, s->tile->seq, token_of(s, row),
+                                        s->tile->kv_head * call->group_size + member, key) &
+                   whole;
+        s->seen[row] = seen;
+        any |= seen;
+        every &= seen;
+    }
+    *all = every == whole;
+    return any != 0;
+}
+
+// The same where keys that a row does not see count as well, with mask_value added.
+static bool look_soft(const struct state *s, int32_t key, int32_t n, bool *all)
+{
+    int32_t start = weft__attention_start(&s->call->lengths, s->tile->seq);
+    look(s, key, n, all);
+    *all = start <= key;
+    return start < key + n;
+}
+
+// Scores of a block of n keys to weights.
+static void staged_weigh(struct state *s, int32_t key, int32_t n)
 {
     const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-    uint64_t seen = 0;
-    bool all = true;
+    const bool soft = s->call->mask.soft;
+    int32_t start = soft ? weft__attention_start(&s->call->lengths, s->tile->seq) - key : 0;
     for (int32_t row = 0; row < s->rows; row++) {
         float *weight = s->weight + row * BLOCK;
-        if (row % s->call->group_size == 0)
-            seen = weft__attention_word(s->call, s->tile->seq, token_of(s, row), key) & whole;
-        all = all && seen == whole;
-        if (seen == 0) {
+        uint64_t seen = s->seen[row];
+        if (seen == 0 && !soft) {
             memset(weight, 0, BLOCK * sizeof *weight);
             s->shrink[row] = 1;
             continue;
         }
-        for (int32_t j = 0; j < BLOCK && seen != whole && row % s->call->group_size == 0; j++)
-            s->keep[j] = (float)(seen >> j & 1);
         s->scattered = seen != whole;
-        if (s->call->alibi_slopes)
+        for (int32_t j = 0; j < BLOCK && s->scattered; j++)
+            s->keep[j] = (float)(seen >> j & 1);
+        if (s->call->alibi_slopes || soft)
             set_bias(s, row, key);
-        weigh_row(s, weight, row, 0, n);
+        for (int32_t j = 0; j < BLOCK && soft; j++)
+            s->bias[j] += (seen >> j & 1) ? 0 : s->call->mask_value * LOG2E;
+        weigh_row(s, weight, row, start < 0 ? 0 : start, n);
+        if (soft) // they count as well
+            s->seen[row] = start <= 0 ? whole : whole >> start << start;
     }
     s->scattered = false;
-    return all;
 }
 
 INLINE void attend_staged(struct state *s, const int few)
@@ -252,20 +290,27 @@ INLINE void attend_staged(struct state *s, const int few)
     struct staging keys = staging_of(s, &s->call->k), values = staging_of(s, &s->call->v);
     start_rows(s, few ? few : (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
     for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
+        bool all;
         n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+        if (!(s->call->mask.soft ? look_soft(s, key, n, &all) : look(s, key, n, &all))) {
+            skip(&keys.cursor, n);
+            skip(&values.cursor, n);
+            continue;
+        }
         stage(s, &keys, key, n, s->staged);
         staged_scores(s, s->staged, few);
-        bool all = staged_weigh(s, key, n);
+        staged_weigh(s, key, n);
         stage(s, &values, key, n, s->values);
         if (all || all_finite(s->values, (int64_t)n * s->v_width))
             staged_values(s, s->values, n, few);
         else
-            add_one_by_one(s, s->values, key, n);
+            add_one_by_one(s, s->values, n);
     }
 }
 
 static void attend_any(struct state *s)
 {
+    s->key_scale = s->value_scale = NULL; // rows are staged as numbers
     if (s->rows <= FEW_ROWS / 2)
         attend_staged(s, FEW_ROWS / 2);
     else if (s->rows <= FEW_ROWS)

@@ -63,19 +63,20 @@ static void merge_row(const struct weft__attention_call *call,
                       const struct weft__attention_tile *tile, int32_t row, const float *slots,
                       int64_t slot_floats, int32_t chunks)
 {
-    const float *first = slots + row * weft__attention_state_floats(call->v.dim);
-    int32_t head_dim = call->v.dim;
-    float acc[WEFT__ATTENTION_MAX_DIM] = {0};
+    const int32_t dim = call->v.dim;
+    const float *first = slots + row * weft__attention_state_floats(dim);
+    float acc[WEFT__ATTENTION_MAX_DIM];
     float largest = -INFINITY, sum = 0;
     for (int32_t c = 0; c < chunks; c++)
-        largest = fmaxf(largest, first[c * slot_floats + head_dim]);
+        largest = fmaxf(largest, first[c * slot_floats + dim]);
+    memset(acc, 0, (size_t)dim * sizeof *acc);
     for (int32_t c = 0; c < chunks; c++) {
         const float *state = first + c * slot_floats;
-        if (state[head_dim + 1] == 0)
+        if (state[dim + 1] == 0)
             continue;
-        float weight = exp2f(state[head_dim] - largest);
-        sum += weight * state[head_dim + 1];
-        for (int32_t i = 0; i < head_dim; i++)
+        float weight = state[dim] == largest ? 1 : exp2f(state[dim] - largest);
+        sum += weight * state[dim + 1];
+        for (int32_t i = 0; i < dim; i++)
             acc[i] += weight * state[i];
     }
     weft__attention_finish(call, tile, row, largest, sum, acc);

@@ -120,17 +120,6 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
     return (struct weft__attention_totals){next.first_task, next.first_merge, chunk_keys};
 }
 
-// The sequence that owns a number: the last one whose first is not above it.
-#define FIND_OWNER(member)                                                                         \
-    int32_t low = 0, high = lengths->num_seqs - 1;                                                 \
-    while (low < high) {                                                                           \
-        int32_t middle = low + (high - low + 1) / 2;                                               \
-        if (work[middle].member <= task)                                                           \
-            low = middle;                                                                          \
-        else                                                                                       \
-            high = middle - 1;                                                                     \
-    }
-
 static struct weft__attention_place place(const struct weft__attention_launch *launch,
                                           const struct weft__attention_lengths *lengths,
                                           int32_t seq, const struct weft__attention_work *work,
@@ -145,11 +134,15 @@ static struct weft__attention_place place(const struct weft__attention_launch *l
         q_len - at.first_token < launch->tile_tokens ? q_len - at.first_token : launch->tile_tokens;
     struct weft__attention_span span = tile_span(launch, lengths, seq, at.tile);
     int64_t keys = span.end - span.begin;
-    int64_t length = weft__ceil_div(keys, at.chunks);
+    int64_t length = weft__align_up(weft__ceil_div(keys, at.chunks), CHUNK_STEP);
     int64_t begin = chunk * length < keys ? chunk * length : keys;
     at.key0 = (int32_t)(span.begin + begin);
     at.key1 = (int32_t)(span.begin + (begin + length < keys ? begin + length : keys));
-    at.slot = at.chunks > 1 ? work[seq].first_slot + (int64_t)tile_number * at.chunks + chunk : -1;
+    at.slot = at.merge = -1;
+    if (at.chunks > 1) {
+        at.merge = work[seq].first_merge + tile_number;
+        at.slot = work[seq].first_slot + (int64_t)tile_number * at.chunks + chunk;
+    }
     return at;
 }
 
@@ -158,16 +151,14 @@ struct weft__attention_place weft__attention_task(const struct weft__attention_l
                                                   const struct weft__attention_work *work,
                                                   int32_t task)
 {
-    FIND_OWNER(first_task)
+    int32_t low = 0, high = lengths->num_seqs - 1; // the last whose first task is not above it
+    while (low < high) {
+        int32_t middle = low + (high - low + 1) / 2;
+        if (work[middle].first_task <= task)
+            low = middle;
+        else
+            high = middle - 1;
+    }
     int32_t local = task - work[low].first_task;
     return place(launch, lengths, low, work, local / work[low].chunks, local % work[low].chunks);
-}
-
-struct weft__attention_place
-weft__attention_merge_task(const struct weft__attention_launch *launch,
-                           const struct weft__attention_lengths *lengths,
-                           const struct weft__attention_work *work, int32_t task)
-{
-    FIND_OWNER(first_merge)
-    return place(launch, lengths, low, work, task - work[low].first_merge, 0);
 }

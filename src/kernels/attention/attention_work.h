@@ -15,7 +15,7 @@ enum { WEFT__ATTENTION_LEAST_CHUNK = 256 }; // keys that are worth a task and a 
 struct weft__attention_work {
     int32_t first_task;
     int32_t tiles, chunks;
-    int32_t first_merge; // tasks of the second phase: tiles that lie in several slots
+    int32_t first_merge; // tiles that lie in several slots are numbered
     int64_t first_slot;
 };
 
@@ -36,18 +36,13 @@ struct weft__attention_place {
     int32_t seq, kv_head, tile, chunk, chunks;
     int32_t first_token, tokens;
     int32_t key0, key1;
-    int64_t slot; // of the chunk, -1 if the tile is not split
+    int32_t merge; // number of the tile among those that are split, -1 if it is not
+    int64_t slot;  // of the chunk, -1
 };
 
 struct weft__attention_place weft__attention_task(const struct weft__attention_launch *launch,
                                                   const struct weft__attention_lengths *lengths,
                                                   const struct weft__attention_work *work,
                                                   int32_t task);
-
-// The same for the tasks of the second phase; `slot` is the first of the tile's slots.
-struct weft__attention_place
-weft__attention_merge_task(const struct weft__attention_launch *launch,
-                           const struct weft__attention_lengths *lengths,
-                           const struct weft__attention_work *work, int32_t task);
 
 #endif

@@ -60,6 +60,27 @@ static inline vf32 vf32_load_bf16_n(const uint16_t *x, int n)
     return vf32_load_bf16(part);
 }
 
+static inline vf32 vf32_load_i8(const int8_t *x)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)x)));
+}
+
+// Numbers of fp8_e4m3 over 256: the bits of a half but for the bias of the exponent. 0x7f is NaN.
+static inline vf32 vf32_load_e4m3(const uint8_t *x)
+{
+    __m128i half = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)x));
+    half = _mm_and_si128(_mm_slli_epi16(half, 7), _mm_set1_epi16((short)0xbfff));
+    __m128i size = _mm_and_si128(half, _mm_set1_epi16(0x7fff));
+    __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x3f80));
+    half = _mm_or_si128(half, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
+    return _mm256_cvtph_ps(half);
+}
+
+static inline vf32 vf32_set1_f16(const uint16_t *x)
+{
+    return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(*x)));
+}
+
 static inline void vf32_store(float *y, vf32 x)
 {
     _mm256_storeu_ps(y, x);

@@ -61,6 +61,27 @@ static inline vf32 vf32_load_bf16_n(const uint16_t *x, int n)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+static inline vf32 vf32_load_i8(const int8_t *x)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)));
+}
+
+// Numbers of fp8_e4m3 over 256: the bits of a half but for the bias of the exponent. 0x7f is NaN.
+static inline vf32 vf32_load_e4m3(const uint8_t *x)
+{
+    __m256i half = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x));
+    half = _mm256_and_si256(_mm256_slli_epi16(half, 7), _mm256_set1_epi16((short)0xbfff));
+    __m256i size = _mm256_and_si256(half, _mm256_set1_epi16(0x7fff));
+    __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x3f80));
+    half = _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+    return _mm512_cvtph_ps(half);
+}
+
+static inline vf32 vf32_set1_f16(const uint16_t *x)
+{
+    return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(*x)));
+}
+
 static inline void vf32_store(float *y, vf32 x)
 {
     _mm512_storeu_ps(y, x);

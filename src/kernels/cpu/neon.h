@@ -56,6 +56,33 @@ static inline vf32 vf32_load_bf16_n(const uint16_t *x, int n)
     return vf32_load_bf16(part);
 }
 
+static inline int16x8_t vf32_widen_i8(const void *x) // four of them
+{
+    int32_t bytes;
+    memcpy(&bytes, x, sizeof bytes);
+    return vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
+}
+
+static inline vf32 vf32_load_i8(const int8_t *x)
+{
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vf32_widen_i8(x))));
+}
+
+// Numbers of fp8_e4m3 over 256: the bits of a half but for the bias of the exponent. 0x7f is NaN.
+static inline vf32 vf32_load_e4m3(const uint8_t *x)
+{
+    uint16x4_t half = vshl_n_u16(vreinterpret_u16_s16(vget_low_s16(vf32_widen_i8(x))), 7);
+    half = vand_u16(half, vdup_n_u16(0xbfff));
+    uint16x4_t nan = vceq_u16(vand_u16(half, vdup_n_u16(0x7fff)), vdup_n_u16(0x3f80));
+    half = vorr_u16(half, vand_u16(nan, vdup_n_u16(0x7e00)));
+    return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
+
+static inline vf32 vf32_set1_f16(const uint16_t *x)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(*x)));
+}
+
 static inline void vf32_store(float *y, vf32 x)
 {
     vst1q_f32(y, x);

@@ -64,8 +64,8 @@ static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
 
 enum {
     WEFT__CUDA_MAX_CONSTANTS = 24, // of a kernel
-    WEFT__CUDA_MAX_KERNELS = 16,   // of a plan
-    WEFT__CUDA_MAX_STEPS = 8,      // of a run
+    WEFT__CUDA_MAX_KERNELS = 32,   // of a plan
+    WEFT__CUDA_MAX_STEPS = 12,     // of a run
     WEFT__CUDA_MAX_ARGS = 3968,    // bytes of an argument struct: what every driver takes is 4 KB
 };
 
@@ -77,6 +77,7 @@ struct weft__cuda_kernel {
     int32_t values[WEFT__CUDA_MAX_CONSTANTS];
     int32_t num_constants;
     bool exact; // products and sums are not contracted: results to the bit as the host's
+    bool lazy;  // compiled when it is first launched: few runs need it
 };
 
 // What planning decides.
@@ -107,6 +108,10 @@ struct weft__cuda_step {
 
 // weft_sample_args.reserved[0] as the backend hands it on: the device can reach `params`.
 enum { WEFT__CUDA_PARAMS_BY_ADDRESS = 1 };
+
+// weft_attention_args.reserved[..] as the backend hands it on: queries of all sequences of a batch, as the
+// host knows them (a recorded run may be launched with others later); 0 = not known.
+enum { WEFT__CUDA_BATCH_TOKENS = 0 };
 
 // Returns WEFT_OK, or WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_EOVERFLOW with choice->text.
 typedef weft_status weft__cuda_plan_fn(const void *desc, const struct weft__cuda_limits *limits,

@@ -44,6 +44,12 @@ DEVICE void copy_group_end()
 // Waits until at most `LEFT` of this thread's groups are on their way. Others see the bytes after a barrier.
 #define COPY_WAIT(LEFT) asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory")
 
+// Brings the line into L2, no more.
+DEVICE void prefetch_l2(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 // Adds, and orders what the thread wrote before and reads after it over the whole device.
 DEVICE uint32_t atomic_add_ordered(uint32_t *to, uint32_t value)
 {
@@ -104,6 +110,39 @@ DEVICE float cluster_load(const float *own, uint32_t rank)
     value = *own;
 #endif
     return value;
+}
+
+// A number into another block of the cluster, at the place that `own` is here, and beside it one that says which
+// it is: both in one store, so that who waits for it needs no fence.
+DEVICE void cluster_send(uint64_t *own, uint32_t rank, float value, uint32_t which)
+{
+    uint64_t both = (uint64_t)which << 32 | float_bits(value);
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .u32 a; mapa.shared::cluster.u32 a, %0, %1;\n"
+                 "st.relaxed.cluster.shared::cluster.b64 [a], %2;}" ::"r"(shared_address(own)),
+                 "r"(rank), "l"(both)
+                 : "memory");
+#else
+    (void)rank;
+    *own = both;
+#endif
+}
+
+DEVICE float cluster_receive(const uint64_t *own, uint32_t which)
+{
+    uint64_t both;
+    do {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("ld.relaxed.cluster.shared.b64 %0, [%1];"
+                     : "=l"(both)
+                     : "r"(shared_address(own))
+                     : "memory");
+#else
+        both = (uint64_t)which << 32;
+        (void)own;
+#endif
+    } while ((uint32_t)(both >> 32) != which);
+    return bits_float((uint32_t)both);
 }
 
 #endif

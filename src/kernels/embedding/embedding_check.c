@@ -6,6 +6,7 @@
 struct problem {
     weft_embedding_desc desc;
     weft_embedding_args args;
+    weft_dtype y_dtype;
 };
 
 // Every third problem has scales, half of those biases.
@@ -75,7 +76,11 @@ static struct problem draw(struct check_case *c)
     ids[0] = (int32_t)p.desc.rows - 1; // the row before the guard page
     p.args.table = table;
     p.args.ids = ids;
-    p.args.y = check_output(c, (p.args.tokens - 1) * p.args.y_stride + p.desc.dim);
+    int64_t elems = (p.args.tokens - 1) * p.args.y_stride + p.desc.dim;
+    p.y_dtype = c->kernel->level < WEFT__ISA_COUNT ? check_dtype(c) : WEFT_F32;
+    p.desc.y_dtype = p.y_dtype;
+    p.args.y = p.y_dtype == WEFT_F32 ? (void *)check_output(c, elems)
+                                     : check_buffer(c, (size_t)elems * 2, 2);
     draw_scales(c, &p);
     check_note(c, "%s %lldx%lld, %d tokens, scale %g, scales %d per %lldx%lld biases %d",
                weft_dtype_name(format), (long long)p.desc.rows, (long long)p.desc.dim,
@@ -96,14 +101,16 @@ void weft__embedding_check(struct check_case *c)
     if (check_ok(c, weft_embedding_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_embedding_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
-    check_written_rows(c, p.args.y, p.args.tokens, p.desc.dim, p.args.y_stride, "y");
+    if (p.y_dtype == WEFT_F32)
+        check_written_rows(c, p.args.y, p.args.tokens, p.desc.dim, p.args.y_stride, "y");
     float scale = p.desc.scale == 0 ? 1 : p.desc.scale;
-    const float *y = p.args.y;
+    const float *y =
+        check_widen(c, p.y_dtype, p.args.y, (p.args.tokens - 1) * p.args.y_stride + p.desc.dim);
     float *want = check_buffer(c, (size_t)p.desc.dim * sizeof *want, sizeof *want);
     for (int32_t token = 0; token < p.args.tokens && !c->failed; token++) {
         decode_row(&p, p.args.ids[token], want);
         for (int64_t i = 0; i < p.desc.dim; i++)
-            check_close(c, y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
-                        token * p.args.y_stride + i);
+            check_close_as(c, p.y_dtype, y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
+                           token * p.args.y_stride + i);
     }
 }

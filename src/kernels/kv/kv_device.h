@@ -22,4 +22,14 @@ struct weft__kv_device_args {
     int32_t rotary_dim, head_dim, page_size, num_kv_heads;
 };
 
+// Lengths, positions and slots of a batch, one token further: sequences of one query that have not reached
+// their capacity.
+struct weft__kv_advance_args {
+    const int32_t *cu_q_lens; // [num_seqs + 1]
+    int32_t *kv_lens;         // [num_seqs]
+    const int32_t *capacities, *page_starts, *pages;
+    int32_t *positions, *slots; // by token
+    int32_t num_seqs, page_size, ring_len;
+};
+
 #endif

@@ -3,7 +3,6 @@
 // with minima go as they are (below 128), signed weights give their signs to x.
 #include "src/kernels/cpu/avx2.h"
 #include "src/kernels/linear/linear_any.h"
-#include "src/kernels/linear/linear_gemm_avx2.h"
 
 static inline vf32 weft__any_widen(const uint8_t *q)
 {
@@ -61,9 +60,7 @@ weft__linear_fn weft__linear_any_q8_avx2;
 void weft__linear_any_q8_avx2(const struct weft__linear_call *call, int64_t row0, int64_t row1)
 {
     const struct weft__any_format *format = weft__any_format_avx2(call->dtype);
-    if (call->batch > WEFT__FEW_ROWS && !call->batch_invariant)
-        weft__linear_gemm_any_avx2(call, row0, row1);
-    else if (format->traits.wide)
+    if (format->traits.wide)
         weft__any_q8_rows(call, format, row0, row1, true, true);
     else if (format->traits.minima)
         weft__any_q8_rows(call, format, row0, row1, true, false);

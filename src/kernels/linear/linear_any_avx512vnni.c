@@ -46,9 +46,7 @@ void weft__linear_any_q8_avx512vnni(const struct weft__linear_call *call, int64_
                                     int64_t row1)
 {
     const struct weft__any_format *format = weft__any_format_avx2(call->dtype);
-    if ((call->batch > WEFT__FEW_ROWS || !call->few) && !call->batch_invariant)
-        weft__linear_gemm_any_avx512vnni(call, row0, row1);
-    else if (format->traits.minima)
+    if (format->traits.minima)
         weft__any_q8_rows(call, format, row0, row1, true, false);
     else
         weft__any_q8_rows(call, format, row0, row1, false, false);

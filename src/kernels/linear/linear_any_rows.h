@@ -58,8 +58,7 @@ WEFT__INLINE void weft__any_q8_tile(const struct weft__linear_call *call,
                                     const struct weft__any_format *format, int64_t row, int rows,
                                     int32_t col, int cols, bool minima, bool wide)
 {
-    const int64_t chunk =
-        weft__linear_chunk(call->cols, 32 * VF32_LANES < 256 ? 256 : 32 * VF32_LANES);
+    const int64_t chunk = weft__linear_chunk(call->cols, 2 * VF32_LANES);
     const int64_t piece_bytes = weft_dtype_row_bytes(call->dtype, WEFT__PIECE);
     struct weft__any_tile t;
     struct weft__rounded_row x[WEFT__ANY_COLS];
@@ -145,7 +144,7 @@ static inline void weft__any_f32_tile(const struct weft__linear_call *call,
                                       const struct weft__any_format *format, int64_t row, int rows,
                                       int32_t col, int cols)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, WEFT__PIECE);
+    const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);
     struct weft__any_tile t;
     weft__any_clear(&t);
     for (int64_t k = 0; k < call->cols; k += WEFT__PIECE) {

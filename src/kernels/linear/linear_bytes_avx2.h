@@ -115,6 +115,44 @@ WEFT__INLINE weft__bytes32 weft__bytes32_negate(weft__bytes32 a, weft__bytes32 m
     return _mm256_sub_epi8(_mm256_xor_si256(a, mask), mask);
 }
 
+// 16 codes of `bits` bits, at most 6, in words: eight of them are `bits` bytes, the second eight begin `step`
+// bytes farther. Each word gets the two bytes that its code lies in, is multiplied until the code ends it, and
+// shifted down.
+WEFT__INLINE __m256i weft__codes16(const uint8_t *codes, int step, int bits)
+{
+#define WEFT__AT(i)   (char)((i)*bits >> 3), (char)(((i)*bits >> 3) + 1)
+#define WEFT__LEFT(i) (short)(1 << (16 - bits - ((i)*bits & 7)))
+    const __m128i at = _mm_setr_epi8(WEFT__AT(0), WEFT__AT(1), WEFT__AT(2), WEFT__AT(3),
+                                     WEFT__AT(4), WEFT__AT(5), WEFT__AT(6), WEFT__AT(7));
+    const __m128i left = _mm_setr_epi16(WEFT__LEFT(0), WEFT__LEFT(1), WEFT__LEFT(2), WEFT__LEFT(3),
+                                        WEFT__LEFT(4), WEFT__LEFT(5), WEFT__LEFT(6), WEFT__LEFT(7));
+#undef WEFT__AT
+#undef WEFT__LEFT
+    long long eight[2] = {0, 0};
+    memcpy(&eight[0], codes, (size_t)bits);
+    memcpy(&eight[1], codes + step, (size_t)bits);
+    __m256i v = _mm256_set_epi64x(0, eight[1], 0, eight[0]);
+    v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(at));
+    v = _mm256_mullo_epi16(v, _mm256_broadcastsi128_si256(left));
+    return _mm256_srli_epi16(v, 16 - bits);
+}
+
+// 32 codes of a stream of `bits` bits each, lowest bits first.
+WEFT__INLINE weft__bytes32 weft__bytes32_stream(const uint8_t *codes, int bits)
+{
+    if (bits == 8)
+        return weft__bytes32_load(codes);
+    if (bits == 4) {
+        __m128i q = _mm_loadu_si128((const __m128i *)codes), nibble = _mm_set1_epi8(15);
+        __m128i low = _mm_and_si128(q, nibble);
+        __m128i high = _mm_and_si128(_mm_srli_epi16(q, 4), nibble);
+        return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+    }
+    __m256i v = _mm256_packus_epi16(weft__codes16(codes, bits, bits),
+                                    weft__codes16(codes + 2 * bits, bits, bits));
+    return _mm256_permute4x64_epi64(v, 0xd8);
+}
+
 // The second and third of four eights change places.
 WEFT__INLINE weft__bytes32 weft__bytes32_middle(weft__bytes32 a)
 {

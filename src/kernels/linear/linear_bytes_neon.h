@@ -129,6 +129,19 @@ WEFT__INLINE weft__bytes32 weft__bytes32_negate(weft__bytes32 a, weft__bytes32 m
                             vsubq_s8(veorq_s8(a.val[1], mask.val[1]), mask.val[1])}};
 }
 
+// 32 codes of a stream of `bits` bits each, lowest bits first.
+WEFT__INLINE weft__bytes32 weft__bytes32_stream(const uint8_t *codes, int bits)
+{
+    uint8_t q[32];
+    for (int i = 0; i < 32; i += 8, codes += bits) {
+        uint64_t stream = 0;
+        memcpy(&stream, codes, (size_t)bits);
+        for (int l = 0; l < 8; l++)
+            q[i + l] = (uint8_t)(stream >> bits * l & ((1u << bits) - 1));
+    }
+    return weft__bytes32_load(q);
+}
+
 // The second and third of four eights change places.
 WEFT__INLINE weft__bytes32 weft__bytes32_middle(weft__bytes32 a)
 {

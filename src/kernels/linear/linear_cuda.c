@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: MIT
-// Linear layers on CUDA: which kernels, and how they are launched.
-//
-// Block formats run on packed tiles (linear_device.h). Weights that come as a file has them are packed into
-// the workspace first, run by run: right, but three times the traffic.
+// Linear layers on CUDA: which kernels serve a descriptor (linear_cuda.h).
+#include "src/kernels/linear/linear_cuda.h"
+
 #include <stdio.h>
 
-#include "src/kernels/linear/linear_cuda_shape.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/base/checked.h"
 
 static const struct weft__linear_kernel rows[] = {
 #define X(format, name, activations, cuda_level)                                                   \
     {.base = {"linear", "linear_" name "_" #activations "_" #cuda_level, WEFT__CUDA_##cuda_level}, \
      .weight = WEFT_##format,                                                                      \
      .acts = WEFT__ACTS_##activations,                                                             \
-     .row_step = 1},
+     .row_step = 1,                                                                                \
+     .max_batch = INT32_MAX},
 #include "src/kernels/linear/linear_cuda.def"
 #undef X
+// weights as a file has them (linear_rows.cu), of every format
+#define ANY(ID, name, activations)                                                                 \
+    {.base = {"linear", "linear_" name "_" #activations "_any_sm80", WEFT__CUDA_sm80},             \
+     .weight = WEFT_##ID,                                                                          \
+     .acts = WEFT__ACTS_##activations,                                                             \
+     .row_step = 1,                                                                                \
+     .max_batch = INT32_MAX,                                                                       \
+     .planes = true},
+// (activations are rounded for blocks, not for plain elements)
+#define BLOCKS_1(...)
+#define BLOCKS_32(...)  __VA_ARGS__
+#define BLOCKS_64(...)  __VA_ARGS__
+#define BLOCKS_128(...) __VA_ARGS__
+#define BLOCKS_256(...) __VA_ARGS__
+#define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
+    BLOCKS_##block_elems(ANY(ID, name, q8)) ANY(ID, name, f32)
+#include <weft/formats.def>
+#undef WEFT_FORMAT
 };
 static const struct weft__kernel_table table = {"linear", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
@@ -24,52 +41,103 @@ static const struct weft__kernel_table table = {"linear", rows, sizeof rows[0],
     X(WEFT_FORMAT)                                                                                 \
     X(WEFT_BATCH)                                                                                  \
     X(WEFT_EXACT)                                                                                  \
+    X(WEFT_ROUND_X)                                                                                \
+    X(WEFT_X_OUTSIDE)                                                                              \
     X(WEFT_ALIGNED)                                                                                \
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_STAGES)                                                                                 \
     X(WEFT_SPLIT)                                                                                  \
-    X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
+    X(WEFT_GATE)                                                                                   \
+    X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 WEFT__CUDA_CONSTANTS(linear, CONSTANTS)
 
-enum { PACK, ROUND, NUM_HELPERS, MOST_SHAPES = 4 };
+#define ROWS_CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(ROUNDED) X(SCALE_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_rows, ROWS_CONSTANTS)
 
-struct launch {
-    struct weft__linear_matter matter;
-    struct weft__cuda_limits limits;
-    int64_t rows, cols;
-    struct weft__linear_shape shapes[MOST_SHAPES]; // of rising columns
-    int32_t num_shapes;
-    int32_t first_kernel;   // of the shapes, one behind the other
-    int32_t unaligned;      // kernel for plain weights that begin anywhere, one row of X a pass
-    int64_t rounded_offset; // in the workspace, behind the packed weights
+// What a row of the table must serve.
+struct wanted {
+    weft_dtype weight;
+    enum weft__linear_acts acts;
+    bool planes;
 };
 
-static bool serves(const struct weft__kernel *row, const void *opaque_desc)
+static bool serves(const struct weft__kernel *row, const void *opaque)
 {
     const struct weft__linear_kernel *kernel = (const void *)row;
-    const weft_linear_desc *desc = opaque_desc;
-    bool plain = weft_dtype_block_elems(desc->weight_dtype) == 1;
-    bool exact = plain || (desc->flags & WEFT_LINEAR_EXACT);
-    return kernel->weight == desc->weight_dtype &&
-           kernel->acts == (exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8);
+    const struct wanted *wanted = opaque;
+    return kernel->weight == wanted->weight && kernel->acts == wanted->acts &&
+           (!wanted->planes || kernel->planes);
 }
 
-static int32_t want(struct weft__cuda_choice *choice, const weft_linear_desc *desc,
-                    const struct weft__linear_matter *matter,
-                    const struct weft__linear_shape *shape, bool aligned)
+static bool has_planes(const weft_linear_part *part)
 {
-    const bool plain = matter->block_elems == 1;
-    struct weft__linear_constants constants = {.WEFT_FORMAT = (int32_t)desc->weight_dtype,
-                                               .WEFT_BATCH = shape->columns,
-                                               .WEFT_EXACT = matter->exact,
-                                               .WEFT_ALIGNED = aligned,
-                                               .WEFT_WARPS = shape->warps,
-                                               .WEFT_STAGES = shape->stages,
-                                               .WEFT_SPLIT = shape->split,
-                                               .WEFT_X_DTYPE = WEFT_F32,
-                                               .WEFT_Y_DTYPE = WEFT_F32,
-                                               .WEFT_SCALE_DTYPE = WEFT_F16,
-                                               .WEFT_BLOCKS = shape->blocks};
+    weft_dtype dtype = part->weight_dtype;
+    return dtype == WEFT_INT8 || dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2 ||
+           (dtype >= WEFT_MLX_Q2_G32 && dtype <= WEFT_MLX_Q8_G128) || part->scale_cols;
+}
+
+static bool rounds_y(const weft_linear_desc *desc)
+{
+    return desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
+}
+
+// Numbers that a set's kernels read: what was made ready is f32.
+static weft_dtype numbers_dtype(const struct weft__linear_cuda_launch *launch)
+{
+    return launch->ready_first ? WEFT_F32 : launch->x_dtype;
+}
+
+static int32_t want_rows(struct weft__cuda_choice *choice, const weft_linear_part *part, bool exact,
+                         bool lazy)
+{
+    struct weft__linear_rows_constants constants = {
+        .FORMAT = (int32_t)part->weight_dtype,
+        .ELEMS = weft_dtype_block_elems(part->weight_dtype),
+        .BYTES = weft_dtype_block_bytes(part->weight_dtype),
+        .ROUNDED = !exact,
+        .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0};
+    int32_t kernel = weft__cuda_want(choice, "src/kernels/linear/linear_rows.cu",
+                                     "weft_linear_rows", WEFT__CUDA_VALUES(linear_rows, constants));
+    choice->kernels[kernel].lazy = lazy;
+    return kernel;
+}
+
+// linear_<name>.cu: weft_linear_<name>
+#define WANT_HELPER(choice, name, constants, is_lazy)                                              \
+    want_helper(choice, "src/kernels/linear/linear_" name ".cu", "weft_linear_" name, constants,   \
+                is_lazy)
+static int32_t want_helper(struct weft__cuda_choice *choice, const char *file, const char *function,
+                           const struct weft__linear_constants *constants, bool lazy)
+{
+    int32_t kernel = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(linear, *constants));
+    choice->kernels[kernel].lazy = lazy;
+    return kernel;
+}
+
+static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_desc *desc,
+                            const struct weft__linear_set *set,
+                            const struct weft__linear_shape *shape, bool whole, bool aligned)
+{
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const bool plain = set->matter.block_elems == 1;
+    weft_dtype format = desc->parts[set->parts[0]].weight_dtype;
+    struct weft__linear_constants constants = {
+        .WEFT_FORMAT = (int32_t)format,
+        .WEFT_BATCH = shape->columns,
+        .WEFT_EXACT = set->matter.exact,
+        .WEFT_X_OUTSIDE = shape->x_outside,
+        .WEFT_ROUND_X = shape->columns == 1 && weft__linear_rounds_itself(set, desc->flags),
+        .WEFT_ALIGNED = aligned,
+        .WEFT_WARPS = shape->warps,
+        .WEFT_STAGES = shape->stages,
+        .WEFT_SPLIT = shape->split,
+        .WEFT_GATE = set->matter.gate ? (int32_t)desc->gate : 0,
+        .WEFT_ROUND = set->matter.rounds,
+        .WEFT_PAIR = shape->pair,
+        .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
+        .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
+        .WEFT_SCALE_DTYPE = WEFT_F16,
+        .WEFT_BLOCKS = shape->blocks};
     return weft__cuda_want(
         choice, plain ? "src/kernels/linear/linear_numbers.cu" : "src/kernels/linear/linear_few.cu",
         plain ? "weft_linear_numbers" : "weft_linear_few", WEFT__CUDA_VALUES(linear, constants));
@@ -77,156 +145,275 @@ static int32_t want(struct weft__cuda_choice *choice, const weft_linear_desc *de
 
 // The passes that runs of up to max_batch rows of X are made of. When a row must not depend on the batch
 // there is one for all, so that sums have one order.
-static bool choose_shapes(const weft_linear_desc *desc, struct launch *launch)
+static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_limits *limits,
+                          struct weft__linear_set *set)
 {
     static const int32_t rounded[] = {1, 8, 16}, exact[] = {1, 4}, narrow[] = {1, 4, 8, 16},
                          f32[] = {1, 4};
-    const struct weft__linear_matter *m = &launch->matter;
+    const struct weft__linear_matter *m = &set->matter;
     const int32_t *columns = m->exact ? exact : rounded;
     int32_t count = m->exact ? 2 : 3;
     if (m->block_elems == 1)
         columns = m->block_bytes == 4 ? f32 : narrow, count = m->block_bytes == 4 ? 2 : 4;
     for (int32_t i = 0; i < count; i++) {
-        struct weft__linear_shape *shape = &launch->shapes[launch->num_shapes];
-        if (i > 0 && desc->max_batch <= columns[i - 1] && launch->num_shapes > 0)
+        struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
+        if (i > 0 && desc->max_batch <= columns[i - 1] && set->num_shapes > 0)
             break;
-        if (!weft__linear_choose_shape(m, columns[i], &launch->limits, shape))
+        if (!weft__linear_choose_shape(m, columns[i], limits, shape))
             break;
         // wider passes pay as long as X stays in the shared memory of one block or two
         if (columns[i] == 16 && shape->split > 2)
             break;
         if (desc->flags & WEFT_LINEAR_BATCH_INVARIANT)
-            launch->shapes[0] = *shape, launch->num_shapes = 1;
+            set->shapes[0] = *shape, set->num_shapes = 1;
         else
-            launch->num_shapes++;
+            set->num_shapes++;
         if ((desc->flags & WEFT_LINEAR_BATCH_INVARIANT) &&
             (columns[i] >= 4 || desc->max_batch == 1))
             break;
     }
-    return launch->num_shapes > 0;
+    return set->num_shapes > 0;
+}
+
+// The part joins the set of its format, or none: its weights are read as a file has them.
+static weft_status add_part(const weft_linear_desc *desc, int32_t p,
+                            struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    struct weft__linear_cuda_part *own = &launch->parts[p];
+    const weft_linear_part *part = &desc->parts[p];
+    const int32_t elems = weft_dtype_block_elems(part->weight_dtype);
+    bool exact = elems == 1 || desc->flags & WEFT_LINEAR_EXACT;
+    const struct wanted wanted = {part->weight_dtype, exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
+                                  has_planes(part)};
+    weft_status status;
+    const struct weft__linear_kernel *row = (const void *)weft__cuda_choose(
+        &table, &launch->limits, desc->variant, serves, &wanted, choice, &status);
+    if (!row)
+        return status;
+    *own =
+        (struct weft__linear_cuda_part){.exact = exact,
+                                        .rows_kernel = -1,
+                                        .pack_kernel = -1,
+                                        .block_elems = elems,
+                                        .block_bytes = weft_dtype_block_bytes(part->weight_dtype),
+                                        .rows = part->rows,
+                                        .scale_cols = part->scale_cols,
+                                        .scale_rows = part->scale_rows,
+                                        .staged = -1};
+    own->as_file = row->planes;
+    if (own->as_file)
+        return WEFT_OK;
+    own->tiles = elems > 1;
+    int32_t s = 0;
+    while (s < launch->num_sets &&
+           desc->parts[launch->sets[s].parts[0]].weight_dtype != part->weight_dtype)
+        s++;
+    struct weft__linear_set *set = &launch->sets[s];
+    launch->num_sets = s < launch->num_sets ? launch->num_sets : s + 1;
+    set->matter = (struct weft__linear_matter){.cols = desc->cols,
+                                               .block_elems = elems,
+                                               .block_bytes = own->block_bytes,
+                                               .exact = elems > 1 && exact};
+    set->parts[set->num_parts++] = p;
+    return WEFT_OK;
+}
+
+static int64_t take(int64_t *at, int64_t count, int64_t bytes)
+{
+    int64_t offset = *at, size;
+    if (offset < 0 || !weft__mul_i64(count, bytes, &size) || size > INT64_MAX / 4 - offset)
+        return *at = -1;
+    *at = weft__align_up(offset + size, 256);
+    return offset;
+}
+
+static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    struct weft__linear_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
+    struct weft__linear_constants round = {.WEFT_X_DTYPE = (int32_t)numbers_dtype(launch)};
+    const struct weft__linear_constants finish = {.WEFT_GATE = (int32_t)desc->gate,
+                                                  .WEFT_ROUND = rounds_y(desc),
+                                                  .WEFT_Y_DTYPE = (int32_t)desc->y_dtype};
+    bool any_q8 = false, numbers = false;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        struct weft__linear_cuda_part *part = &launch->parts[p];
+        const struct weft__linear_constants pack = {.WEFT_FORMAT =
+                                                        (int32_t)desc->parts[p].weight_dtype};
+        any_q8 = any_q8 || !part->exact;
+        if (part->tiles)
+            part->pack_kernel = WANT_HELPER(choice, "pack", &pack, true);
+        if (part->tiles || part->as_file) {
+            part->rows_kernel = want_rows(choice, &desc->parts[p], part->exact, part->tiles);
+            numbers = numbers || part->exact;
+        }
+    }
+    launch->ready = launch->round = launch->finish = -1;
+    bool gemm = false;
+    for (int32_t s = 0; s < launch->num_sets; s++)
+        gemm = gemm || launch->sets[s].gemm.min_batch;
+    if (launch->ready_first || (numbers && (desc->norm || desc->x_dtype != WEFT_F32)))
+        launch->ready = want_helper(choice, "src/kernels/linear/linear_round.cu",
+                                    "weft_linear_ready", &ready, !launch->ready_first);
+    if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
+        launch->round = WANT_HELPER(choice, "round", &round, false);
+    if (desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32)
+        launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
+}
+
+static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    int64_t at = 0, batch = desc->max_batch;
+    if (launch->ready >= 0)
+        launch->ready_offset = take(&at, batch * 4, launch->ready_stride);
+    if (launch->round >= 0)
+        launch->rounded_offset = take(&at, batch, weft__linear_rounded_stride(desc->cols));
+    for (int32_t p = 0; p < desc->num_parts && launch->finish >= 0; p++)
+        launch->parts[p].staged = take(&at, batch * 4, desc->parts[p].rows);
+    for (int32_t s = 0; s < launch->num_sets; s++)
+        if (launch->sets[s].gemm.min_batch) {
+            launch->gemm_offset = take(&at, 1, weft__linear_gemm_workspace(batch, desc->cols));
+            break;
+        }
+    choice->workspace_bytes = (size_t)at;
+    return at >= 0;
+}
+
+// Kernels for many rows of X.
+static bool add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                     struct weft__linear_set *set)
+{
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const weft_dtype format = desc->parts[set->parts[0]].weight_dtype;
+    const int32_t x_dtype =
+        set->matter.block_elems == 1 ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED;
+    const weft_dtype y_dtype = desc->gate || rounds_y(desc) ? WEFT_F32 : desc->y_dtype;
+    return weft__linear_gemm_plan(desc, format, x_dtype, y_dtype, &launch->limits, choice,
+                                  &set->gemm);
+}
+
+static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    launch->whole = !desc->gate || (launch->num_sets == 1 && launch->sets[0].num_parts == 2);
+    launch->ready_first = desc->norm == WEFT_LINEAR_NORM_LAYER;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        struct weft__linear_set *set = &launch->sets[s];
+        set->matter.gate = desc->gate && launch->whole;
+        set->matter.rounds = rounds_y(desc) && launch->whole;
+        for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++)
+            set->matter.groups += (desc->parts[set->parts[i]].rows + 15) / 16;
+        if (!choose_shapes(desc, &launch->limits, set)) {
+            snprintf(choice->text, sizeof choice->text,
+                     "linear: this GPU has too little shared memory for %s",
+                     weft_dtype_name(desc->parts[set->parts[0]].weight_dtype));
+            return WEFT_EUNSUPPORTED;
+        }
+        if (set->shapes[0].x_outside && (set->matter.block_elems == 1 || set->matter.exact))
+            launch->ready_first = true;
+    }
+    return WEFT_OK;
+}
+
+static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    // what the other kernels of a plan leave: 2 a part, 3 around them, the products' own
+    int32_t spare = WEFT__CUDA_MAX_KERNELS - 2 * launch->num_parts - 3;
+    for (int32_t s = 0; s < launch->num_sets; s++)
+        spare -= launch->sets[s].matter.block_elems == 1 ? WEFT__LINEAR_MOST_SHAPES + 1 : 3;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        struct weft__linear_set *set = &launch->sets[s];
+        if (spare >= WEFT__LINEAR_GEMM_KERNELS && add_gemm(desc, choice, set))
+            spare -= WEFT__LINEAR_GEMM_KERNELS;
+        set->first_kernel = choice->num_kernels;
+        for (int32_t i = 0; i < set->num_shapes; i++)
+            want_product(choice, desc, set, &set->shapes[i], launch->whole, true);
+        if (set->matter.block_elems == 1) {
+            set->unaligned = want_product(choice, desc, set, &set->shapes[0], launch->whole, false);
+            choice->kernels[set->unaligned].lazy = true;
+        }
+    }
+}
+
+static void describe(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
+{
+    size_t at = 0, room = sizeof choice->text;
+    for (int32_t p = 0; p < desc->num_parts && at < room; p++)
+        at += (size_t)snprintf(choice->text + at, room - at, "%s %s %lldx%lld", p ? "," : "",
+                               weft_dtype_name(desc->parts[p].weight_dtype),
+                               (long long)desc->parts[p].rows, (long long)desc->cols);
+    if (at < room)
+        snprintf(choice->text + at, room - at, " batch<=%d%s%s%s", desc->max_batch,
+                 desc->norm ? ", norm before" : "", desc->gate ? ", gate after" : "",
+                 rounds_y(desc) ? ", rounded" : "");
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
                         struct weft__cuda_choice *choice)
 {
     const weft_linear_desc *desc = opaque_desc;
-    struct launch *launch = choice->launch;
-    weft_status status;
-    if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    *launch = (struct weft__linear_cuda_launch){.limits = *limits,
+                                                .num_parts = desc->num_parts,
+                                                .cols = desc->cols,
+                                                .ready_stride = weft__align_up(desc->cols, 256),
+                                                .flags = desc->flags,
+                                                .norm = desc->norm,
+                                                .gate = desc->gate,
+                                                .norm_eps = desc->norm_eps,
+                                                .x_dtype = desc->x_dtype,
+                                                .y_dtype = desc->y_dtype};
+    const struct weft__kernel *first = NULL;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        if (desc->parts[p].rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2) {
+            snprintf(choice->text, sizeof choice->text,
+                     "linear: rows and cols must fit 31 bits on cuda");
+            return WEFT_EUNSUPPORTED;
+        }
+        weft_status status = add_part(desc, p, choice);
+        if (status != WEFT_OK)
+            return status;
+        first = p == 0 ? choice->row : first;
+    }
+    choice->row = first;
+    weft_status status = shape_sets(desc, choice);
+    if (status != WEFT_OK)
         return status;
-    const bool plain = weft_dtype_block_elems(desc->weight_dtype) == 1;
-    launch->matter =
-        (struct weft__linear_matter){.cols = desc->cols,
-                                     .block_elems = weft_dtype_block_elems(desc->weight_dtype),
-                                     .block_bytes = weft_dtype_block_bytes(desc->weight_dtype),
-                                     .exact = !plain && (desc->flags & WEFT_LINEAR_EXACT)};
-    launch->limits = *limits;
-    launch->rows = desc->rows, launch->cols = desc->cols;
-    if (desc->rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2) {
-        snprintf(choice->text, sizeof choice->text,
-                 "linear: rows and cols must fit 31 bits on cuda");
-        return WEFT_EUNSUPPORTED;
+    want_products(desc, choice);
+    want_around(desc, choice);
+    if (!lay_out_workspace(desc, choice)) {
+        snprintf(choice->text, sizeof choice->text, "linear: the workspace does not fit");
+        return WEFT_EOVERFLOW;
     }
-    if (!choose_shapes(desc, launch)) {
-        snprintf(choice->text, sizeof choice->text,
-                 "linear: cols=%lld are more than the shared memory of this GPU holds of x",
-                 (long long)desc->cols);
-        return WEFT_EUNSUPPORTED;
-    }
-    if (!plain) {
-        struct weft__linear_constants constants = {.WEFT_FORMAT = (int32_t)desc->weight_dtype,
-                                                   .WEFT_X_DTYPE = WEFT_F32,
-                                                   .WEFT_SCALE_DTYPE = WEFT_F16};
-        weft__cuda_want(choice, "src/kernels/linear/linear_pack.cu", "weft_linear_pack",
-                        WEFT__CUDA_VALUES(linear, constants));
-        weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_round",
-                        WEFT__CUDA_VALUES(linear, constants));
-        launch->rounded_offset =
-            (weft__linear_packed_bytes(desc->rows, desc->cols, launch->matter.block_bytes,
-                                       launch->matter.block_elems) +
-             255) /
-            256 * 256;
-        choice->workspace_bytes = (size_t)launch->rounded_offset;
-        if (!launch->matter.exact)
-            choice->workspace_bytes +=
-                (size_t)(desc->max_batch * weft__linear_rounded_stride(desc->cols));
-    }
-    launch->first_kernel = choice->num_kernels;
-    for (int32_t i = 0; i < launch->num_shapes; i++)
-        want(choice, desc, &launch->matter, &launch->shapes[i], true);
-    launch->unaligned = plain ? want(choice, desc, &launch->matter, &launch->shapes[0], false) : 0;
-    snprintf(choice->text, sizeof choice->text, " %s %lldx%lld batch<=%d",
-             weft_dtype_name(desc->weight_dtype), (long long)desc->rows, (long long)desc->cols,
-             desc->max_batch);
+    describe(desc, choice);
     return WEFT_OK;
 }
 
-// Packs the weights and rounds X into the workspace; returns the steps this takes.
-static int32_t prepare_steps(const struct launch *launch, const weft_linear_args *args,
-                             struct weft__cuda_step *steps)
+int64_t weft__linear_cuda_packed_bytes(const void *opaque_launch, int32_t p)
 {
-    const weft_linear_part_args *part = &args->parts[0];
-    struct weft__linear_pack_args pack = {.weight = part->weight,
-                                          .packed = args->workspace,
-                                          .weight_stride_bytes = part->weight_stride_bytes,
-                                          .rows = (int32_t)launch->rows,
-                                          .cols = (int32_t)launch->cols};
-    weft__cuda_step(&steps[0], PACK, (uint32_t)((launch->rows + 15) / 16),
-                    (uint32_t)((launch->cols + 255) / 256), 128, &pack, sizeof pack);
-    if (launch->matter.exact)
-        return 1;
-    struct weft__linear_round_args round = {.x = args->x,
-                                            .x_stride = args->x_stride,
-                                            .rounded =
-                                                (char *)args->workspace + launch->rounded_offset,
-                                            .batch = args->batch,
-                                            .cols = (int32_t)launch->cols};
-    // not before the weights are packed, and what follows not before either: no overlap here
-    weft__cuda_step(&steps[1], ROUND, (uint32_t)(((launch->cols + 63) / 64 * 2 + 7) / 8),
-                    (uint32_t)args->batch, 256, &round, sizeof round);
-    return 2;
+    const struct weft__linear_cuda_launch *launch = opaque_launch;
+    const struct weft__linear_cuda_part *part = &launch->parts[p];
+    return part->tiles ? weft__linear_packed_bytes(part->rows, launch->cols, part->block_bytes,
+                                                   part->block_elems)
+                       : 0;
 }
 
-static int32_t steps(const void *opaque_launch, const void *opaque_args,
-                     struct weft__cuda_step *steps)
+void weft__linear_cuda_pack(const void *opaque_launch, int32_t p,
+                            const struct weft__linear_slab *slab, struct weft__cuda_step *step)
 {
-    const struct launch *launch = opaque_launch;
-    const weft_linear_args *args = opaque_args;
-    const weft_linear_part_args *part = &args->parts[0]; // the one that api has settled
-    const bool plain = launch->matter.block_elems == 1;
-    int32_t count = plain ? 0 : prepare_steps(launch, args, steps), which = 0;
-    while (which + 1 < launch->num_shapes && args->batch > launch->shapes[which].columns)
-        which++;
-    int32_t kernel = launch->first_kernel + which;
-    if (plain && ((uintptr_t)part->weight | (uintptr_t)part->weight_stride_bytes) % 16 != 0)
-        which = 0, kernel = launch->unaligned;
-    const struct weft__linear_shape *shape = &launch->shapes[which];
-    struct weft__linear_device_args device = {
-        .part[0] = {.weight = plain ? part->weight : args->workspace,
-                    .bias = part->bias,
-                    .y = part->y,
-                    .y_stride = part->y_stride,
-                    .weight_stride_bytes = part->weight_stride_bytes,
-                    .rows = (int32_t)launch->rows},
-        .x = plain || launch->matter.exact ? (const void *)args->x
-                                           : (char *)args->workspace + launch->rounded_offset,
-        .x_stride = args->x_stride,
-        .residual = args->residual,
-        .residual_stride = args->residual_stride,
-        .batch = args->batch,
-        .cols = (int32_t)launch->cols,
-        .num_parts = 1,
-        .num_groups = (int32_t)((launch->rows + 15) / 16),
-        .alpha = args->alpha};
-    struct weft__cuda_step *step = weft__cuda_step(
-        &steps[count], kernel, weft__linear_blocks(shape, &launch->limits, device.num_groups),
-        (uint32_t)((args->batch + shape->columns - 1) / shape->columns),
-        (uint32_t)shape->warps * 32, &device, sizeof device);
-    step->shared_bytes = (uint32_t)shape->shared_bytes;
-    step->cluster = shape->split > 1 ? (uint32_t)shape->split : 0;
-    // weights of the caller may be asked for before what runs before has ended; packed just now they may not
-    step->overlap = plain;
-    return count + 1;
+    const struct weft__linear_cuda_launch *launch = opaque_launch;
+    const struct weft__linear_pack_args args = {.weight = slab->from,
+                                                .packed = slab->packed,
+                                                .weight_stride_bytes = slab->stride_bytes,
+                                                .first_row = slab->first_row,
+                                                .rows = slab->rows,
+                                                .cols = (int32_t)launch->cols};
+    weft__cuda_step(step, launch->parts[p].pack_kernel, (uint32_t)((slab->rows + 15) / 16),
+                    (uint32_t)((launch->cols + 255) / 256), 128, &args, sizeof args);
 }
 
-const struct weft__cuda_op weft__linear_cuda = {&table, sizeof(struct launch), plan, steps};
+const struct weft__cuda_op weft__linear_cuda = {&table, sizeof(struct weft__linear_cuda_launch),
+                                                plan, weft__linear_cuda_steps};

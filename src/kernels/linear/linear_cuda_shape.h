@@ -15,6 +15,7 @@ struct weft__linear_matter {
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
     bool exact;                       // blocks with f32 activations
     bool gate, rounds;                // two matrices a group; results leave rounded
+    int64_t groups;                   // of 16 outputs
 };
 
 struct weft__linear_shape {
@@ -22,6 +23,8 @@ struct weft__linear_shape {
     int32_t warps, stages; // of a block, of a warp's ring
     int32_t split;         // blocks of a cluster that share the columns
     int32_t blocks;        // that an SM should hold
+    bool pair;             // two blocks of a cluster round 32 results together
+    bool x_outside;        // X stays in global memory: it is too long
     int32_t shared_bytes;
 };
 
@@ -43,12 +46,29 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
 {
     int64_t tile = weft__linear_tile_cols(m);
     int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
-    int64_t group_blocks = (m->gate ? 2 : 1) * (m->rounds ? 2 : 1);
+    int64_t group_blocks = (m->gate ? 2 : 1) * (m->rounds && !s->pair ? 2 : 1);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
-    int64_t x = m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
-                : m->exact          ? s->columns * tiles * tile * 4
-                                    : s->columns * (tiles * 4 | 1) * 80;
-    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + x;
+    int64_t x = s->x_outside          ? 0
+                : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
+                : m->exact            ? s->columns * tiles * tile * 4
+                                      : s->columns * (tiles * 4 | 1) * 80;
+    int64_t pair = s->pair ? s->columns * 128 : 0;
+    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + pair + x;
+}
+
+// For X that no split fits into shared memory; false for more than one row of X a pass.
+static inline bool weft__linear_choose_outside(const struct weft__linear_matter *m, int32_t columns,
+                                               const struct weft__cuda_limits *limits,
+                                               struct weft__linear_shape *shape)
+{
+    for (int32_t stages = 2; columns == 1 && stages > 0; stages--) {
+        *shape = (struct weft__linear_shape){
+            .columns = 1, .warps = 8, .stages = stages, .split = 1, .blocks = 1, .x_outside = true};
+        shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+        if (shape->shared_bytes <= limits->shared_per_block)
+            return true;
+    }
+    return false;
 }
 
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
@@ -57,20 +77,42 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                                              struct weft__linear_shape *shape)
 {
     static const int8_t wide[][3] = {{16, 4, 1}, {16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    // one row of X: small blocks where rows are short or registers scarce
     static const int8_t one[][3] = {{16, 2, 2}, {8, 3, 2}, {8, 2, 2},
                                     {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
-    static const int8_t one_long[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t one_small[][3] = {{8, 3, 3},  {8, 3, 2}, {8, 2, 2},
+                                          {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t one_bytes[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1},
+                                          {8, 2, 1},  {8, 1, 1},  {8, 1, 1}};
     static const int8_t some[][3] = {{8, 2, 2}, {16, 2, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
     const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
-    const int8_t(*list)[3] = plain ? wide : columns > 1 ? some : bytes ? one_long : one;
-    const int count = plain ? 5 : columns > 1 ? 5 : bytes ? 4 : 6;
+    const bool needs_registers =
+        m->rounds &&
+        (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
+    const int8_t(*list)[3] = plain                                ? wide
+                             : columns > 1                        ? some
+                             : bytes                              ? one_bytes
+                             : m->cols <= 2048 || needs_registers ? one_small
+                                                                  : one;
+    const int count = plain || columns > 1 ? 5 : 6;
+    // Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
+    // With more groups a block waits for the other again and again, and gains only if it is small.
+    const bool may_pair = m->rounds && !bytes && !plain && columns == 1 && limits->sm >= 90;
     for (int32_t split = 1; split <= (limits->sm >= 90 ? 8 : 1); split *= 2)
         for (int i = 0; i < count; i++) {
-            *shape =
-                (struct weft__linear_shape){columns, list[i][0], list[i][1], split, list[i][2], 0};
+            *shape = (struct weft__linear_shape){.columns = columns,
+                                                 .warps = list[i][0],
+                                                 .stages = list[i][1],
+                                                 .split = split,
+                                                 .blocks = list[i][2],
+                                                 .pair = false};
+            shape->pair =
+                may_pair && split == 1 &&
+                (m->gate ? needs_registers : m->groups <= (int64_t)limits->num_sms * shape->blocks);
             int64_t shared = weft__linear_shared_bytes(m, shape);
-            // the kernels for exact products need more registers
-            if ((m->exact || columns > 8) && shape->blocks > 1)
+            // 64 registers are too few for exact products, and for some formats with what follows
+            if (((m->exact || columns > 8) && shape->blocks > 1) ||
+                (needs_registers && shape->blocks * shape->warps > 24))
                 continue;
             // a block has 1 KB of its own beside what it asks for
             if (shared > limits->shared_per_block ||
@@ -80,13 +122,17 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
             shape->shared_bytes = (int32_t)shared;
             return true;
         }
-    return false;
+    return weft__linear_choose_outside(m, columns, limits, shape);
 }
 
 // Blocks for `groups` groups of rows.
 static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
                                            const struct weft__cuda_limits *limits, int64_t groups)
 {
+    if (s->pair) {
+        int64_t most = (int64_t)limits->num_sms * s->blocks / 2 * 2;
+        return (uint32_t)(groups < most ? groups : most);
+    }
     // clusters of 4 and 8 leave some SMs of a partition idle: 132 SMs hold 32 and 14 of them
     int64_t clusters = (int64_t)limits->num_sms * s->blocks / s->split;
     if (s->split >= 4)

@@ -61,19 +61,60 @@ struct weft__linear_device_part {
     int64_t weight_stride_bytes; // matrices that are not packed
     int32_t rows;
     int32_t first_group; // of the groups of rows that blocks take in turn
+    float alpha;
+    int32_t reserved;
 };
 
 struct weft__linear_device_args {
     struct weft__linear_device_part part[WEFT__LINEAR_MAX_PARTS];
-    const void *x;    // rounded, or numbers
-    int64_t x_stride; // of numbers
+    const void *x;            // rounded, or numbers
+    int64_t x_stride;         // of numbers
+    const float *norm_weight; // numbers are multiplied by it as they are read; or NULL = 1
     const void *residual;
     int64_t residual_stride;
     void *rounded;            // leaves as int8 for the next layer; or NULL
     const float *next_weight; // of the norm that the next layer begins with; or NULL = 1
     int32_t batch, cols, num_parts, num_groups;
     int32_t norm; // results are multiplied by 1/rms of the row of X
-    float alpha, norm_eps, next_weight_plus;
+    float norm_eps, norm_weight_plus, next_weight_plus;
+};
+
+// Weights as a file has them, one part a launch: linear_rows.cu.
+struct weft__linear_rows_args {
+    const void *weight, *scales, *biases;      // the latter two or NULL: 1, 0
+    int64_t weight_stride_bytes, scale_stride; // the latter in elements
+    int32_t scale_cols, scale_rows;            // that share a scale
+    const void *x;                             // f32, or rounded
+    int64_t x_stride;
+    const float *bias, *residual;
+    float *y;
+    int64_t residual_stride, y_stride;
+    int32_t batch, rows, cols, norm; // norm: as above, of rounded x
+    float alpha, norm_eps;
+};
+
+// X as f32, normed or not, in rows of `y_stride` columns.
+struct weft__linear_ready_args {
+    const void *x;
+    const float *weight, *bias; // of a norm, or NULL
+    float *y;
+    int64_t x_stride, y_stride;
+    int32_t cols;
+    int32_t norm; // a weft_linear_norm
+    float eps, weight_plus;
+};
+
+// What follows products that a launch has left as f32: gate, residual, element type, rounding.
+struct weft__linear_finish_args {
+    const float *first, *second; // [batch][rows]; the latter of a gate
+    const void *residual;
+    void *y; // NULL when the result leaves rounded only
+    void *rounded;
+    const float *next_weight;
+    int64_t residual_stride, y_stride;
+    int32_t batch, rows;
+    float next_weight_plus;
+    int32_t reserved;
 };
 
 struct weft__linear_round_args {

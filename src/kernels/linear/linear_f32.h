@@ -20,15 +20,21 @@ WEFT__INLINE int weft__f32_part(int n, int i)
     return left < 0 ? 0 : left < VF32_LANES ? left : VF32_LANES;
 }
 
+// Part i of them alone; formats that have this are plain.
+typedef vf32 weft__f32_part_fn(const unsigned char *row, int64_t k, int n, int i);
+
 #define WEFT__F32_PLAIN(name, type, load, load_n)                                                  \
+    WEFT__INLINE vf32 weft__f32_part_##name(const unsigned char *row, int64_t k, int n, int i)     \
+    {                                                                                              \
+        const type *at = (const type *)(const void *)row + k + i * VF32_LANES;                     \
+        return n == 32 ? load(at) : load_n(at, weft__f32_part(n, i));                              \
+    }                                                                                              \
     WEFT__INLINE void weft__f32_decode_##name(const unsigned char *row, int64_t k, int n,          \
                                               vf32 w[WEFT__F32_PARTS])                             \
     {                                                                                              \
-        const type *at = (const type *)(const void *)row + k;                                      \
         WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)                                     \
         {                                                                                          \
-            w[i] = n == 32 ? load(at + i * VF32_LANES)                                             \
-                           : load_n(at + i * VF32_LANES, weft__f32_part(n, i));                    \
+            w[i] = weft__f32_part_##name(row, k, n, i);                                            \
         }                                                                                          \
     }
 
@@ -63,39 +69,50 @@ WEFT__F32_BLOCKS(Q6_K, weft__group_q6_k, 256, 210)
 
 struct weft__f32_format {
     weft__f32_decode_fn *decode;
-    int bytes32; // of 32 columns, rounded up
+    weft__f32_part_fn *part; // or NULL
+    int bytes32;             // of 32 columns, rounded up
 };
 
 struct weft__f32_tile {
     struct weft__linear_rows w;
     const float *x[WEFT__TILE_COLS];
     vf32 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
-    vf32 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
 
 WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int rows, int cols,
-                                 weft__f32_decode_fn *decode)
+                                 struct weft__f32_format format)
 {
+    // Where there are not registers for all parts, loads of a plain format come just before they are used.
+    const bool late = format.part && WEFT__F32_PARTS > 2;
     vf32 w[WEFT__TILE_ROWS][WEFT__F32_PARTS];
-    WEFT__UNROLL for (int r = 0; r < rows; r++)
-    {
-        decode(t->w.first + r * t->w.stride, k, n, w[r]);
-    }
-    WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
-    {
-        const float *at = t->x[c] + k + i * VF32_LANES;
-        vf32 x = n == 32 ? vf32_load(at) : vf32_load_n(at, weft__f32_part(n, i));
+    if (!late)
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            t->acc[r][c] = vf32_fma(w[r][i], x, t->acc[r][c]);
+            format.decode(t->w.first + r * t->w.stride, k, n, w[r]);
+        }
+    WEFT__UNROLL for (int i = 0; i < WEFT__F32_PARTS; i++)
+    {
+        if (late)
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
+            {
+                w[r][i] = format.part(t->w.first + r * t->w.stride, k, n, i);
+            }
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            const float *at = t->x[c] + k + i * VF32_LANES;
+            vf32 x = n == 32 ? vf32_load(at) : vf32_load_n(at, weft__f32_part(n, i));
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
+            {
+                t->acc[r][c] = vf32_fma(w[r][i], x, t->acc[r][c]);
+            }
         }
     }
 }
 
-// Columns [k, end): a sum of its own, since in a single long one small products would drown.
+// Columns [k, end): a sum of its own, added to the total, since in a single long one small products
+// would drown.
 WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t end, int rows,
-                                  int cols, struct weft__f32_format format)
+                                  int cols, struct weft__f32_format format, vf32 *total)
 {
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
@@ -106,13 +123,13 @@ WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t e
         {
             weft__linear_fetch(&t->w, r, k / 32 * format.bytes32, format.bytes32);
         }
-        weft__f32_step(t, k, 32, rows, cols, format.decode);
+        weft__f32_step(t, k, 32, rows, cols, format);
     }
     if (k < end)
-        weft__f32_step(t, k, (int)(end - k), rows, cols, format.decode);
+        weft__f32_step(t, k, (int)(end - k), rows, cols, format);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        t->total[r][c] = vf32_add(t->total[r][c], t->acc[r][c]);
+        total[r * cols + c] = vf32_add(total[r * cols + c], t->acc[r][c]);
     }
 }
 
@@ -120,23 +137,23 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
                                           int rows, int32_t col, int cols,
                                           struct weft__f32_format format)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, 16 * VF32_LANES);
+    const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);
+    vf32 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct weft__f32_tile t;
+    for (int i = 0; i < rows * cols; i++)
+        total[i] = vf32_zero();
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            t.total[r][c] = vf32_zero();
-        }
     }
     for (int64_t k = 0; k < call->cols; k += chunk)
-        weft__f32_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, format);
+        weft__f32_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, format,
+                        total);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(total[r * cols + c]));
     }
 }
 

@@ -9,9 +9,8 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(i & 1 ? _mm_srli_si128(half, 8) : half));
 }
 
-// Shapes that the registers hold.
-#define WEFT__F32_ROWS4   2
-#define WEFT__F32_WIDE    4
+// Shapes that the registers hold: rows of X with four of W, vectors of a panel.
+#define WEFT__F32_MANY    2
 #define WEFT__F32_VECTORS 2
 
 #include "src/kernels/linear/linear_f32.h"

@@ -9,9 +9,8 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(half));
 }
 
-// Shapes that the registers hold.
-#define WEFT__F32_ROWS4   4
-#define WEFT__F32_WIDE    8
+// Shapes that the registers hold: rows of X with four of W, vectors of a panel.
+#define WEFT__F32_MANY    4
 #define WEFT__F32_VECTORS 4
 
 #include "src/kernels/linear/linear_f32.h"

@@ -157,26 +157,28 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
                 call->batch - col < tile ? call->batch - col : tile, decode);
 }
 
-#define WEFT__LINEAR_F32(weight, isa, bytes32)                                                     \
+#define WEFT__LINEAR_F32(weight, isa, bytes32, part)                                               \
     weft__linear_fn weft__linear_##weight##_f32_##isa;                                             \
     void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
                                            int64_t row1)                                           \
     {                                                                                              \
-        const struct weft__f32_format format = {weft__f32_decode_##weight, bytes32};               \
-        if (call->batch > WEFT__FEW_ROWS && !call->batch_invariant)                                \
-            weft__f32_gemm(call, row0, row1, weft__f32_decode_##weight);                           \
-        else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, WEFT__F32_ROWS4, WEFT__F32_WIDE,                  \
-                               weft__f32_multiply_tile, format);                                   \
+        const struct weft__f32_format format = {weft__f32_decode_##weight, part, bytes32};         \
+        WEFT__LINEAR_TILES(call, row0, row1, 4, WEFT__F32_MANY, weft__f32_multiply_tile, format);  \
+    }                                                                                              \
+    weft__linear_fn weft__linear_##weight##_f32_panel_##isa;                                       \
+    void weft__linear_##weight##_f32_panel_##isa(const struct weft__linear_call *call,             \
+                                                 int64_t row0, int64_t row1)                       \
+    {                                                                                              \
+        weft__f32_gemm(call, row0, row1, weft__f32_decode_##weight);                               \
     }
 
 #define WEFT__LINEAR_F32_ALL(isa)                                                                  \
-    WEFT__LINEAR_F32(F32, isa, 128)                                                                \
-    WEFT__LINEAR_F32(F16, isa, 64)                                                                 \
-    WEFT__LINEAR_F32(BF16, isa, 64)                                                                \
-    WEFT__LINEAR_F32(Q8_0, isa, 34)                                                                \
-    WEFT__LINEAR_F32(Q4_0, isa, 18)                                                                \
-    WEFT__LINEAR_F32(Q4_K, isa, 18)                                                                \
-    WEFT__LINEAR_F32(Q6_K, isa, 27)
+    WEFT__LINEAR_F32(F32, isa, 128, weft__f32_part_F32)                                            \
+    WEFT__LINEAR_F32(F16, isa, 64, weft__f32_part_F16)                                             \
+    WEFT__LINEAR_F32(BF16, isa, 64, weft__f32_part_BF16)                                           \
+    WEFT__LINEAR_F32(Q8_0, isa, 34, NULL)                                                          \
+    WEFT__LINEAR_F32(Q4_0, isa, 18, NULL)                                                          \
+    WEFT__LINEAR_F32(Q4_K, isa, 18, NULL)                                                          \
+    WEFT__LINEAR_F32(Q6_K, isa, 27, NULL)
 
 #endif

@@ -10,9 +10,8 @@ WEFT__INLINE vf32 weft__bytes32_widen(weft__bytes32 q, int i)
     return vcvtq_f32_s32(vmovl_s16(i & 1 ? vget_high_s16(words) : vget_low_s16(words)));
 }
 
-// Shapes that the registers hold.
-#define WEFT__F32_ROWS4   4
-#define WEFT__F32_WIDE    4
+// Shapes that the registers hold: rows of X with four of W, vectors of a panel.
+#define WEFT__F32_MANY    4
 #define WEFT__F32_VECTORS 4
 
 #include "src/kernels/linear/linear_f32.h"

@@ -5,14 +5,17 @@
 // cores whatever the number of rows of X up to 8; their int32 results start at the bits of 1.5 * 2^23
 // plus offset * sum(x), so that a subtraction makes the float and the format's offset costs nothing. Four-bit
 // codes are not shifted: the second unit's are 16 times too large, and its scale of X 16 times too small.
-// Exact X: every product in f32.
+// Exact X: every product in f32. WEFT_ROUND_X: X comes as numbers and is rounded by every block on its way into shared
+// memory, which for one row of X that is not too long is sooner done than a launch.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
-// WEFT_EXACT, WEFT_X_DTYPE (exact), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
+// WEFT_EXACT, WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
 #include "src/kernels/linear/linear_tile.cuh"
 
-#define COLUMNS    WEFT_BATCH
-#define SLOT_BYTES ((TILE_BYTES(4) + 15) / 16 * 16)
+#define COLUMNS        WEFT_BATCH
+#define X_ROUNDED      (!WEFT_EXACT && !WEFT_ROUND_X)
+#define DELIVERY_EARLY (SIXTEENS == 1)
+#define SLOT_BYTES     ((TILE_BYTES(4) + 15) / 16 * 16)
 
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -57,13 +60,19 @@ DEVICE void tile_copy(const struct weft__linear_device_args *args,
 // X in shared memory: [row][columns of the block's tiles], zeros past cols.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    int32_t width = s->tiles * 256, col0 = s->tile0 * 256;
-    for (int32_t n = 0; n < s->batch; n++)
-        for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS)
-            ((float *)shared_x())[n * width + i] =
-                col0 + i < args->cols
-                    ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col0 + i)
-                    : 0.0f;
+    int32_t width = WEFT_X_OUTSIDE ? 0 : s->tiles * 256, col0 = s->tile0 * 256;
+    for (int32_t n = 0; n < s->batch; n++) {
+        float square = 0;
+        for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS) {
+            bool there = col0 + i < args->cols;
+            float x =
+                there ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col0 + i)
+                      : 0.0f;
+            square += x * x;
+            ((float *)shared_x())[n * width + i] = there ? x * norm_factor(args, col0 + i) : 0.0f;
+        }
+        norm_part(s, args, n, square);
+    }
 }
 
 // Weights become floats one by one: with an infinity in X a result must be what w * x are, not a
@@ -106,7 +115,10 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
-    const float *x = (const float *)shared_x() + tile * 256 + 4 * c;
+    const int32_t width = WEFT_X_OUTSIDE ? (int32_t)args->x_stride : s->tiles * 256;
+    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + s->row0 * args->x_stride
+                                    : (const float *)shared_x();
+    x += tile * 256 + 4 * c;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         if (p >= pairs)
@@ -117,8 +129,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
         for (int32_t h = 0; h < 2; h++) {
             float scale[2][SIXTEENS], add[2][SIXTEENS];
             unit_scales(&scales, pairs, p, h, r, scale, add);
-            unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32,
-                          s->tiles * 256, s->batch, acc);
+            unit_multiply(a[h], below[h], UNIT_FACTOR(h), scale, add, x + p * 64 + h * 32, width,
+                          s->batch, acc);
         }
     }
 }
@@ -142,6 +154,82 @@ DEVICE int32_t x_pairs(const struct stream *s)
 {
     return (s->tiles * 4) | 1;
 }
+
+#if WEFT_ROUND_X
+
+DEVICE float4 x_four(const struct weft__linear_device_args *args, int64_t at)
+{
+    if (WEFT_X_DTYPE == DTYPE_F32 && ((uint64_t)args->x + at * 4) % 16 == 0)
+        return *(const float4 *)((const float *)args->x + at);
+    return make_float4(element<WEFT_X_DTYPE>(args->x, at), element<WEFT_X_DTYPE>(args->x, at + 1),
+                       element<WEFT_X_DTYPE>(args->x, at + 2),
+                       element<WEFT_X_DTYPE>(args->x, at + 3));
+}
+
+// Four columns a lane, eight lanes a group of 32, stored at column `at` of row n; the rule is that of round_group().
+DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
+{
+    uint8_t *bytes = shared_x() + n * x_pairs(s) * 64;
+    uint8_t *metas = shared_x() + (COLUMNS * 64 + n * 16) * x_pairs(s);
+    uint32_t top = 0, word = 0;
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        top = max(top, float_bits(x[b]) & 0x7fffffffu);
+    float largest = bits_float(warp_max_bits(top, 8)), factor = round_factor(largest);
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        word |= ((uint32_t)round_code(x[b], factor) & 255u) << 8 * b;
+    int32_t sum = warp_sum_int(__dp4a((int32_t)word, 0x01010101, 0), 4);
+    int32_t other = __shfl_xor_sync(0xffffffffu, sum, 4);
+    if (at >= width)
+        return;
+    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) = word;
+    if (s->lane % 8 == 0)
+        *(uint2 *)(metas + at / 64 * 16 + at % 64 / 32 * 8) = make_uint2(
+            float_bits(largest / 127.0f), ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
+}
+
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    enum { AT_ONCE = 4, STEP = THREADS * 4 };
+    const int32_t col0 = s->tile0 * 256, left = (args->cols + 63) / 64 * 64 - col0;
+    const int32_t width = left < s->tiles * 256 ? left : s->tiles * 256;
+    for (int32_t n = 0; n < s->batch; n++) {
+        float square = 0;
+        for (int32_t first = s->warp * 128; first < width; first += AT_ONCE * STEP) {
+            float4 v[AT_ONCE], w[AT_ONCE];
+#pragma unroll
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                const int32_t at = first + k * STEP + s->lane * 4, col = col0 + at;
+                const bool there = at < width && col < args->cols;
+                v[k] = make_float4(0, 0, 0, 0), w[k] = make_float4(1, 1, 1, 1);
+                if (there)
+                    v[k] = x_four(args, (s->row0 + n) * args->x_stride + col);
+                if (there && args->norm_weight)
+                    w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
+                                       norm_factor(args, col + 2), norm_factor(args, col + 3));
+            }
+#pragma unroll
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                if (first + k * STEP >= width)
+                    break;
+                square += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
+                const float x[4] = {v[k].x * w[k].x, v[k].y * w[k].y, v[k].z * w[k].z,
+                                    v[k].w * w[k].w};
+                x_store(s, n, first + k * STEP + s->lane * 4, width, x);
+            }
+        }
+        norm_part(s, args, n, square);
+    }
+}
+
+#elif WEFT_X_OUTSIDE
+
+DEVICE void x_load(const struct stream *, const struct weft__linear_device_args *)
+{
+}
+
+#else
 
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
@@ -172,6 +260,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         }
     }
 }
+
+#endif
 
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
@@ -235,8 +325,12 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
     int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
-    const uint8_t *bytes = shared_x() + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8;
-    uint4 own = ((const uint4 *)(shared_x() + x_pairs(s) * 64))[tile * 4 + c];
+    const uint8_t *row = WEFT_X_OUTSIDE ? (const uint8_t *)args->x +
+                                              s->row0 * weft__linear_rounded_stride(args->cols)
+                                        : shared_x();
+    const uint8_t *bytes = row + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8;
+    uint4 own = ((const uint4 *)(row + (WEFT_X_OUTSIDE ? (args->cols + 63) / 64 : x_pairs(s)) *
+                                           64))[tile * 4 + c];
     uint2 b = *(const uint2 *)bytes;
     struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
     int32_t d[SIXTEENS][4], e[SIXTEENS][4];

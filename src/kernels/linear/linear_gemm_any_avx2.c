@@ -2,7 +2,6 @@
 // Any format by many rounded rows of X, with AVX2: panels as in linear_gemm_avx2.c.
 #include "src/kernels/cpu/avx2.h"
 #include "src/kernels/linear/linear_any.h"
-#include "src/kernels/linear/linear_gemm_avx2.h"
 
 enum {
     VECTORS = 2,
@@ -165,7 +164,9 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
                            format, f);
 }
 
-void weft__linear_gemm_any_avx2(const struct weft__linear_call *call, int64_t row0, int64_t row1)
+weft__linear_fn weft__linear_any_q8_panel_avx2;
+void weft__linear_any_q8_panel_avx2(const struct weft__linear_call *call, int64_t row0,
+                                    int64_t row1)
 {
     const struct weft__any_format *format = weft__any_format_avx2(call->dtype);
     // Constants of five functions.

@@ -6,11 +6,11 @@
 // vpmaddubsw takes unsigned weights and makes sums of 16 bits. Nibbles let a whole group of 32 add up
 // in 16 bits (8 * 2 * 15 * 127 < 2^15), q6_k two quads (2 * 2 * 63 * 127 < 2^15); q8_0 would
 // overflow, so its signs move to x and every quad is widened.
-#include "src/kernels/linear/linear_gemm_avx2.h"
 #include "src/kernels/cpu/avx2.h"
 #include "src/kernels/linear/linear_bytes_avx2.h"
 
 #include "src/kernels/linear/linear_bytes.h"
+#include "src/kernels/linear/linear_kernel.h"
 
 enum {
     VECTORS = 2,
@@ -190,8 +190,9 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 }
 
 #define LINEAR_GEMM(weight, ...)                                                                   \
-    void weft__linear_gemm_##weight##_avx2(const struct weft__linear_call *call, int64_t row0,     \
-                                           int64_t row1)                                           \
+    weft__linear_fn weft__linear_##weight##_q8_panel_avx2;                                         \
+    void weft__linear_##weight##_q8_panel_avx2(const struct weft__linear_call *call, int64_t row0, \
+                                               int64_t row1)                                       \
     {                                                                                              \
         const struct format f = {__VA_ARGS__};                                                     \
         multiply(call, row0, row1, f);                                                             \

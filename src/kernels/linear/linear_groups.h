@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Every format of formats.def, 32 weights at a time: its one description for kernels. An instruction set
-// includes its linear_bytes_<isa>.h first. A format that is missing here does not compile.
+// includes its linear_bytes_<isa>.h first. A format has a GROUP with its TRAITS here, in vectors, or
+// weft__codes_<ID>() in its own header (src/formats/block.h), in plain C; without either it does not
+// compile.
 //
 //      w[i] = scale[i / 16] * q[i] - minimum[i / 16]
 //
@@ -282,9 +284,17 @@ GROUP(IQ1_M)
 #define TRAITS_TQ1_0 false, WEFT__NO_MINIMA, false
 GROUP(TQ1_0)
 {
-    uint8_t q[32];
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    uint8_t f[32], q[32];
+    for (int i = 0; j < 5 && i < 32; i++)
+        f[i] = (uint8_t)(b->q[i] * power[j]);
+    for (int i = 0; j >= 5 && i < 16; i++) {
+        f[i] = (uint8_t)(b->q[32 + i] * power[2 * j - 10]);
+        f[16 + i] =
+            (uint8_t)(j < 7 ? b->q[32 + i] * power[2 * j - 9] : b->qh[i % 4] * power[i / 4]);
+    }
     for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)weft__tq1_0_quant(b, 32 * j + i);
+        q[i] = (uint8_t)((f[i] > 85) + (f[i] > 170)); // f * 3 / 256
     return weft__any_group(weft__bytes32_minus(weft__bytes32_load(q), 1), weft__half(&b->d), 0);
 }
 
@@ -317,14 +327,7 @@ GROUP(NVFP4)
 // 32 codes of a stream of `bits` bits each; scales and biases lie elsewhere.
 WEFT__INLINE struct weft__any_group weft__mlx_group(const uint8_t *codes, int bits)
 {
-    uint8_t q[32];
-    for (int i = 0; i < 32; i += 8, codes += bits) {
-        uint64_t stream = 0;
-        memcpy(&stream, codes, (size_t)bits);
-        for (int l = 0; l < 8; l++)
-            q[i + l] = (uint8_t)(stream >> bits * l & ((1u << bits) - 1));
-    }
-    return weft__any_group(weft__bytes32_load(q), 1, 0);
+    return weft__any_group(weft__bytes32_stream(codes, bits), 1, 0);
 }
 
 #define TRAITS_MLX_Q2_G32  false, WEFT__MINIMA_32, false
@@ -359,14 +362,24 @@ MLX_GROUPS(5)
 MLX_GROUPS(6)
 MLX_GROUPS(8)
 
+static inline float weft__plane_load(const void *plane, weft_dtype dtype, int64_t at)
+{
+    return dtype == WEFT_F16 ? weft__half((const uint16_t *)plane + at)
+                             : weft__element_load(plane, dtype, at);
+}
+
 // What lies beside the codes: (s q - m) scale + bias.
 static inline void weft__any_planes(const struct weft__linear_planes *p, int64_t row, int64_t k,
                                     int n, struct weft__piece *out)
 {
-    for (int i = 0; i < n / 16; i++) {
+    float scale = 1, bias = 0;
+    for (int64_t i = 0, last = -1; i < n / 16; i++) {
         int64_t at = row / p->scale_rows * p->stride + (k + 16 * i) / p->scale_cols;
-        float scale = p->scales ? weft__element_load(p->scales, p->dtype, at) : 1;
-        float bias = p->biases ? weft__element_load(p->biases, p->dtype, at) : 0;
+        if (at != last && p->scales)
+            scale = weft__plane_load(p->scales, p->dtype, at);
+        if (at != last && p->biases)
+            bias = weft__plane_load(p->biases, p->dtype, at);
+        last = at;
         out->scale[i] *= scale;
         out->minimum[i] = out->minimum[i] * scale - bias;
     }
@@ -392,16 +405,42 @@ WEFT__INLINE void weft__any_expand(const struct weft__linear_call *call, int64_t
         weft__any_planes(call->planes, row, k, n, out);
 }
 
-#define EXPAND_1(ID, block_elems, block_bytes)
-#define EXPAND_BLOCKS(ID, block_elems, block_bytes)                                                \
+// Formats without TRAITS here are those with codes in their headers: FORM_OF(ID) is OWN or CODED.
+#define FOURTH(a, b, c, d, ...) d
+#define FORM(...)               FOURTH(__VA_ARGS__, OWN, CODED, CODED, CODED)
+#define FORM_OF(ID)             FORM(TRAITS_##ID)
+#define JOIN_(a, b)             a##b
+#define JOIN(a, b)              JOIN_(a, b)
+
+#define TRAITS_SIGNED    true, WEFT__NO_MINIMA, false
+#define TRAITS_UNSIGNED  true, WEFT__MINIMA_16, false
+#define TRAITS_OWN(ID)   TRAITS_##ID
+#define TRAITS_CODED(ID) JOIN(TRAITS_, WEFT__CODES_##ID)
+#define TRAITS_OF(ID)    JOIN(TRAITS_, FORM_OF(ID))(ID)
+
+#define ANY_OWN(ID)                                                                                \
     WEFT__INLINE struct weft__any_group any_##ID(const void *block, int j) {                       \
         return group_##ID(block, j);                                                               \
-    } static void expand_##ID(const struct weft__linear_call *call, int64_t row, int64_t k, int n, \
-                              struct weft__piece *out)                                             \
+    }
+#define ANY_CODED(ID)                                                                              \
+    WEFT__INLINE struct weft__any_group any_##ID(const void *block, int j) {                       \
+        struct weft__codes codes = {.minimum = {0, 0}};                                            \
+        weft__codes_##ID(block, j, &codes);                                                        \
+        return (struct weft__any_group){weft__bytes32_load(codes.q),                               \
+                                        {codes.scale[0], codes.scale[1]},                          \
+                                        {codes.minimum[0], codes.minimum[1]}};                     \
+    }
+#define ANY_GROUP(ID) JOIN(ANY_, FORM_OF(ID))(ID)
+
+#define EXPAND_1(ID, block_elems, block_bytes)
+#define EXPAND_BLOCKS(ID, block_elems, block_bytes)                                                \
+    ANY_GROUP(ID)                                                                                  \
+    static void expand_##ID(const struct weft__linear_call *call, int64_t row, int64_t k, int n,   \
+                            struct weft__piece *out)                                               \
     {                                                                                              \
         weft__any_expand(                                                                          \
             call, row, k, n, out, block_elems, block_bytes,                                        \
-            ((const struct weft__traits){TRAITS_##ID}).minima == WEFT__NO_MINIMA ? 128 : 0,        \
+            ((const struct weft__traits){TRAITS_OF(ID)}).minima == WEFT__NO_MINIMA ? 128 : 0,      \
             any_##ID);                                                                             \
     }
 #define EXPAND_32(...)  EXPAND_BLOCKS(__VA_ARGS__)
@@ -414,7 +453,7 @@ WEFT__INLINE void weft__any_expand(const struct weft__linear_call *call, int64_t
 #undef WEFT_FORMAT
 
 #define ANY_1(ID)      {WEFT_##ID, NULL, {false, WEFT__NO_MINIMA, false}},
-#define ANY_BLOCKS(ID) {WEFT_##ID, expand_##ID, {TRAITS_##ID}},
+#define ANY_BLOCKS(ID) {WEFT_##ID, expand_##ID, {TRAITS_OF(ID)}},
 #define ANY_32(ID)     ANY_BLOCKS(ID)
 #define ANY_64(ID)     ANY_BLOCKS(ID)
 #define ANY_128(ID)    ANY_BLOCKS(ID)

@@ -4,10 +4,11 @@
 //
 // A kernel computes the rows [row0, row1) of W against all rows of X. It is serial, allocates nothing
 // and reads nothing past a row's last block: weights may end at the end of a mapped file. Activations
-// come in one of two forms, and the row of the table says which:
+// come in one of three forms, and the row of the table says which:
 //
 //   f32   as the caller gave them
 //   q8    rounded to 8 bits in groups of 32, in planes (linear_rounded.h)
+//   bf16  rounded to bf16, and so are the weights
 #ifndef WEFT_KERNELS_LINEAR_KERNEL_H
 #define WEFT_KERNELS_LINEAR_KERNEL_H
 
@@ -16,7 +17,14 @@
 #include "src/kernels/kernel.h"
 #include "src/kernels/linear/linear_rounded.h"
 
-enum weft__linear_acts { WEFT__ACTS_f32, WEFT__ACTS_q8 };
+enum weft__linear_acts {
+    WEFT__ACTS_f32,
+    WEFT__ACTS_q8,
+    WEFT__ACTS_bf16,
+    WEFT__ACTS_f32_panel = WEFT__ACTS_f32, // as linear.def names rows for many rows of X
+    WEFT__ACTS_q8_panel = WEFT__ACTS_q8,
+    WEFT__ACTS_bf16_panel = WEFT__ACTS_bf16
+};
 
 // What lies beside the codes of W (weft_linear_part); only kernels whose row says so are given it.
 struct weft__linear_planes {
@@ -31,13 +39,14 @@ struct weft__linear_call {
     int64_t weight_stride_bytes;
     int64_t rows, cols;
     int32_t batch;
-    bool batch_invariant; // a row of Y must not depend on `batch`
-    bool few;             // acts have the planes for a few rows of X
     float alpha;
     const struct weft__linear_planes *planes; // or NULL
     const float *x_scale;                     // [batch] factors of the rows of X, or NULL
     const float *x;
     int64_t x_stride;
+    const uint16_t
+        *x_bf16; // [batch], a row padded with zeros to weft__linear_bf16_stride() columns
+    int64_t x_bf16_stride;
     struct weft__rounded acts;
     float *y;
     int64_t y_stride;
@@ -48,25 +57,39 @@ struct weft__linear_call {
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
+// Rounds to bf16, to nearest even. Numbers below 2^-126 become zero: vdpbf16ps takes them so.
+typedef void weft__narrow_fn(const float *x, int64_t n, uint16_t *to);
+
 struct weft__linear_kernel {
     struct weft__kernel base;
     weft_dtype weight;
     enum weft__linear_acts acts;
-    int32_t row_step; // a task's rows are a multiple of it, except the last task's
-    bool planes;      // takes scales and biases beside the codes
+    int32_t row_step;             // a task's rows are a multiple of it, except the last task's
+    int32_t min_batch, max_batch; // the rows of X that it is best for; it serves any number
+    bool few_planes;              // reads the planes that rounded rows have for a few rows of X
+    bool planes;                  // takes scales and biases beside the codes
     weft__linear_fn *run;
+    weft__narrow_fn *narrow; // of X, where acts are bf16
 };
 
 enum { WEFT__FEW_ROWS = 8 };
 
-// Columns that a sum of its own covers: in a single long f32 sum small products drown in a large one.
-// With `least` a power of two of some 32 additions a lane, the additions within a chunk and the number
-// of chunks both stay below sqrt(cols): the promise of linear.h holds for rows of any length.
-static inline int64_t weft__linear_chunk(int64_t cols, int64_t least)
+// Elements from row to row of X in bf16: a power of two would put all rows into the same sets of a cache.
+static inline int64_t weft__linear_bf16_stride(int64_t cols)
 {
-    while (least < cols / least)
-        least *= 2;
-    return least;
+    return cols / 32 * 32 + 64;
+}
+
+// Columns that a sum of its own covers, where a lane adds once per `step` columns (a power of two): in a
+// single long f32 sum small products drown in a large one. A sum has at most 1.5 sqrt(cols) additions a
+// lane, and there are at most 1.4 sqrt(cols) / step sums: together with the few roundings of a product and
+// of the sum across lanes they stay below the 2 sqrt(cols) that linear.h promises, for rows of any length.
+static inline int64_t weft__linear_chunk(int64_t cols, int64_t step)
+{
+    int64_t additions = 8;
+    while (cols / (16 * additions) * 9 >= additions)
+        additions *= 2;
+    return additions * step;
 }
 
 // Stores what a kernel computed for one output.

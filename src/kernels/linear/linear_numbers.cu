@@ -8,14 +8,16 @@
 // product j of a chunk takes its columns 2j and 2j + 1.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT (1 f32, 2 f16, 3 bf16), WEFT_BATCH
-// (1..4, 8, 16), WEFT_X_DTYPE, WEFT_ALIGNED (rows of W begin at multiples of 16 bytes), WEFT_BLOCKS.
+// (1..4, 8, 16), WEFT_X_DTYPE, WEFT_X_OUTSIDE (as in linear_few.cu), WEFT_ALIGNED (rows of W begin at multiples of 16 bytes), WEFT_BLOCKS.
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_device.h"
 
-#define COLUMNS    WEFT_BATCH
-#define SLOT_BYTES 2048
+#define COLUMNS        WEFT_BATCH
+#define X_ROUNDED      0
+#define DELIVERY_EARLY 1
+#define SLOT_BYTES     2048
 
 enum {
     ELEMENT = WEFT_FORMAT == 1 ? 4 : 2,
@@ -63,21 +65,30 @@ DEVICE int32_t x_stride(const struct stream *s)
 
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    int32_t width = s->tiles * TILE_COLUMNS, col0 = s->tile0 * TILE_COLUMNS, stride = x_stride(s);
-    for (int32_t n = 0; n < s->batch; n++)
+    int32_t width = WEFT_X_OUTSIDE ? 0 : s->tiles * TILE_COLUMNS, col0 = s->tile0 * TILE_COLUMNS,
+            stride = x_stride(s);
+    for (int32_t n = 0; n < s->batch; n++) {
+        float square = 0;
         for (int32_t i0 = (int32_t)threadIdx.x; i0 < width; i0 += 4 * THREADS) {
-            float piece[4];
+            float piece[4], factor[4];
+#pragma unroll
+            for (int32_t k = 0; k < 4; k++) {
+                int32_t i = i0 + k * THREADS;
+                bool there = col0 + i < args->cols && i < width;
+                piece[k] = there ? element<WEFT_X_DTYPE>(args->x,
+                                                         (s->row0 + n) * args->x_stride + col0 + i)
+                                 : 0.0f;
+                factor[k] = there ? norm_factor(args, col0 + i) : 0.0f;
+            }
 #pragma unroll
             for (int32_t k = 0; k < 4; k++)
-                piece[k] = col0 + i0 + k * THREADS < args->cols && i0 + k * THREADS < width
-                               ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride +
-                                                                    col0 + i0 + k * THREADS)
-                               : 0.0f;
-#pragma unroll
-            for (int32_t k = 0; k < 4; k++)
-                if (i0 + k * THREADS < width)
-                    ((float *)shared_x())[n * stride + i0 + k * THREADS] = piece[k];
+                if (i0 + k * THREADS < width) {
+                    square += piece[k] * piece[k];
+                    ((float *)shared_x())[n * stride + i0 + k * THREADS] = piece[k] * factor[k];
+                }
         }
+        norm_part(s, args, n, square);
+    }
 }
 
 DEVICE void chunk_floats(uint4 chunk, float w[CHUNK])
@@ -171,7 +182,9 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
     int32_t r = s->lane / 4, c = s->lane % 4, swap = (r & 1) << 2;
-    const float *x = (const float *)shared_x() + tile * TILE_COLUMNS;
+    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + s->row0 * args->x_stride
+                                    : (const float *)shared_x();
+    x += tile * TILE_COLUMNS;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         float top[CHUNK], bottom[CHUNK];

@@ -73,7 +73,7 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
                                          int rows, int32_t col, int cols,
                                          struct weft__q8_format format)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, format.two_scales ? 512 : 1024);
+    const int64_t chunk = weft__linear_chunk(call->cols, format.two_scales ? 16 : 32);
     struct weft__q8_tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -95,24 +95,19 @@ WEFT__INLINE void weft__q8_multiply_tile(const struct weft__linear_call *call, i
     }
 }
 
-// gemm(weight) is the function for many rows of X, NULL if there is none.
-#define WEFT__LINEAR_Q8(weight, isa, gemm, ...)                                                    \
+#define WEFT__LINEAR_Q8(weight, isa, ...)                                                          \
     weft__linear_fn weft__linear_##weight##_q8_##isa;                                              \
     void weft__linear_##weight##_q8_##isa(const struct weft__linear_call *call, int64_t row0,      \
                                           int64_t row1)                                            \
     {                                                                                              \
         const struct weft__q8_format format = {__VA_ARGS__};                                       \
-        weft__linear_fn *many = gemm;                                                              \
-        if (many && call->batch > WEFT__FEW_ROWS && !call->batch_invariant)                        \
-            many(call, row0, row1);                                                                \
-        else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, 2, 4, weft__q8_multiply_tile, format);            \
+        WEFT__LINEAR_TILES(call, row0, row1, 2, 4, weft__q8_multiply_tile, format);                \
     }
 
-#define WEFT__LINEAR_Q8_ALL(isa, gemm)                                                             \
-    WEFT__LINEAR_Q8(Q8_0, isa, gemm(Q8_0), weft__group_q8_0, 32, 34, false, false)                 \
-    WEFT__LINEAR_Q8(Q4_0, isa, gemm(Q4_0), weft__group_q4_0, 32, 18, false, false)                 \
-    WEFT__LINEAR_Q8(Q4_K, isa, gemm(Q4_K), weft__group_q4_k, 256, 144, false, true)                \
-    WEFT__LINEAR_Q8(Q6_K, isa, gemm(Q6_K), weft__group_q6_k, 256, 210, true, false)
+#define WEFT__LINEAR_Q8_ALL(isa)                                                                   \
+    WEFT__LINEAR_Q8(Q8_0, isa, weft__group_q8_0, 32, 34, false, false)                             \
+    WEFT__LINEAR_Q8(Q4_0, isa, weft__group_q4_0, 32, 18, false, false)                             \
+    WEFT__LINEAR_Q8(Q4_K, isa, weft__group_q4_k, 256, 144, false, true)                            \
+    WEFT__LINEAR_Q8(Q6_K, isa, weft__group_q6_k, 256, 210, true, false)
 
 #endif

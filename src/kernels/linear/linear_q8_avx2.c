@@ -8,7 +8,6 @@
 // the signs of q8_0 move to x (2 * 128 * 127 < 2^15). Scales of several groups are made at once,
 // pass through memory and come back as broadcasts, which cost no arithmetic port.
 #include "src/kernels/cpu/avx2.h"
-#include "src/kernels/linear/linear_gemm_avx2.h"
 #include "src/kernels/linear/linear_rows.h"
 
 // A few rows of W by a few rows of X.
@@ -16,7 +15,6 @@ struct tile {
     struct weft__linear_rows w;
     struct weft__rounded_row x[WEFT__TILE_COLS];
     __m256 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
-    __m256 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
 
 WEFT__INLINE __m256i load32(const void *p)
@@ -198,52 +196,18 @@ WEFT__INLINE void step_q4_k(struct tile *t, int r, const unsigned char *block, i
     }
 }
 
-// The 128 columns of half n of a q6_k block: 32 more than the weights, groups of 32.
-WEFT__INLINE void unpack_q6_k(const unsigned char *block, int n, __m256i w[4])
+// Columns 32 j of a q6_k block: 32 more than the weights.
+WEFT__INLINE __m256i unpack_q6_k(const unsigned char *block, int j)
 {
     const __m256i two_bits = _mm256_set1_epi8(0x30);
-    __m256i first = load32(block + 64 * n), second = load32(block + 64 * n + 32);
-    __m256i top = load32(block + 128 + 32 * n);
-    w[0] = _mm256_and_si256(_mm256_slli_epi16(top, 4), two_bits);
-    w[1] = _mm256_and_si256(_mm256_slli_epi16(top, 2), two_bits);
-    w[2] = _mm256_and_si256(top, two_bits);
-    w[3] = _mm256_and_si256(_mm256_srli_epi16(top, 2), two_bits);
-    w[0] = _mm256_or_si256(w[0], low_nibbles(first));
-    w[1] = _mm256_or_si256(w[1], low_nibbles(second));
-    w[2] = _mm256_or_si256(w[2], high_nibbles(first));
-    w[3] = _mm256_or_si256(w[3], high_nibbles(second));
-}
-
-WEFT__INLINE void step_q6_k(struct tile *t, int r, const unsigned char *block, int64_t k, int cols)
-{
-    // Scales of even sixteens in the low half, of odd ones in the high half.
-    const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 192));
-    __m256i factors = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, even_odd));
-    __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)load_half(block + 208)));
-    float scale[WEFT__TILE_COLS][8];
-    WEFT__UNROLL for (int c = 0; c < cols; c++)
-    {
-        _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, _mm256_loadu_ps(t->x[c].scale + k / 32)));
-    }
-    WEFT__UNROLL for (int n = 0; n < 2; n++)
-    {
-        __m256i w[4];
-        unpack_q6_k(block, n, w);
-        WEFT__UNROLL for (int g = 0; g < 4; g++)
-        {
-            int j = 4 * n + g;
-            __m256i pair = _mm256_set1_epi16((short)((2 * j + 1) << 8 | 2 * j));
-            __m256i pairs = _mm256_shuffle_epi8(factors, pair);
-            WEFT__UNROLL for (int c = 0; c < cols; c++)
-            {
-                __m256i x = load32(t->x[c].q + k + 32 * j);
-                __m256i offset = _mm256_maddubs_epi16(_mm256_set1_epi8(32), x);
-                __m256i words = _mm256_sub_epi16(_mm256_maddubs_epi16(w[g], x), offset);
-                t->acc[r][c] = add_words(t->acc[r][c], words, pairs, scale[c] + j);
-            }
-        }
-    }
+    int n = j / 4, g = j % 4;
+    __m256i low = load32(block + 64 * n + 32 * (g % 2)), top = load32(block + 128 + 32 * n);
+    top = g == 0   ? _mm256_slli_epi16(top, 4)
+          : g == 1 ? _mm256_slli_epi16(top, 2)
+          : g == 2 ? top
+                   : _mm256_srli_epi16(top, 2);
+    return _mm256_or_si256(_mm256_and_si256(top, two_bits),
+                           g < 2 ? low_nibbles(low) : high_nibbles(low));
 }
 
 typedef void step_fn(struct tile *t, int r, const unsigned char *block, int64_t k, int cols);
@@ -264,16 +228,99 @@ WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int
     dot_blocks256(t, k, end, rows, cols, step_q4_k, 144);
 }
 
+// The scales of a q6_k block as words, those of even sixteens in the low half, of odd ones in the high.
+WEFT__INLINE __m256i factors_q6_k(const unsigned char *block)
+{
+    const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 192));
+    return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, even_odd));
+}
+
+// Group j of the rows at `offset`, the scales of which are ready. What 32 times x would add is made once for
+// all rows; which of both waits in registers depends on what there is less of.
+WEFT__INLINE void group_q6_k(struct tile *t, int64_t offset, int64_t k, int j, int rows, int cols,
+                             const __m256i factors[WEFT__TILE_ROWS],
+                             float scale[WEFT__TILE_ROWS][WEFT__TILE_COLS][8])
+{
+    const __m256i pair = _mm256_set1_epi16((short)((2 * j + 1) << 8 | 2 * j));
+    __m256i x[WEFT__TILE_COLS], offsets[WEFT__TILE_COLS];
+    __m256i w[WEFT__TILE_ROWS], pairs[WEFT__TILE_ROWS];
+    const int waiting = cols > 2 ? rows : cols, coming = cols > 2 ? cols : rows;
+    WEFT__UNROLL for (int i = 0; i < waiting; i++)
+    {
+        if (cols > 2) {
+            w[i] = unpack_q6_k(t->w.first + i * t->w.stride + offset, j);
+            pairs[i] = _mm256_shuffle_epi8(factors[i], pair);
+        } else {
+            x[i] = load32(t->x[i].q + k + 32 * j);
+            offsets[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(32), x[i]);
+        }
+    }
+    WEFT__UNROLL for (int i = 0; i < coming; i++)
+    {
+        if (cols > 2) {
+            x[i] = load32(t->x[i].q + k + 32 * j);
+            offsets[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(32), x[i]);
+        } else {
+            w[i] = unpack_q6_k(t->w.first + i * t->w.stride + offset, j);
+            pairs[i] = _mm256_shuffle_epi8(factors[i], pair);
+        }
+        WEFT__UNROLL for (int n = 0; n < waiting; n++)
+        {
+            int r = cols > 2 ? n : i, c = cols > 2 ? i : n;
+            __m256i words = _mm256_sub_epi16(_mm256_maddubs_epi16(w[r], x[c]), offsets[c]);
+            t->acc[r][c] = add_words(t->acc[r][c], words, pairs[r], scale[r][c] + j);
+        }
+    }
+}
+
+WEFT__INLINE void step_q6_k(struct tile *t, int64_t offset, int64_t k, int rows, int cols)
+{
+    float scale[WEFT__TILE_ROWS][WEFT__TILE_COLS][8];
+    __m256i factors[WEFT__TILE_ROWS];
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        const unsigned char *block = t->w.first + r * t->w.stride + offset;
+        __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)load_half(block + 208)));
+        factors[r] = factors_q6_k(block);
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            __m256 x = _mm256_loadu_ps(t->x[c].scale + k / 32);
+            _mm256_storeu_ps(scale[r][c], _mm256_mul_ps(d, x));
+        }
+    }
+    WEFT__UNROLL for (int j = 0; j < 8; j++)
+    {
+        group_q6_k(t, offset, k, j, rows, cols, factors, scale);
+    }
+}
+
 WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    dot_blocks256(t, k, end, rows, cols, step_q6_k, 210);
+    for (int64_t offset = k / 256 * 210; k < end; k += 256, offset += 210) {
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            weft__linear_fetch_far(&t->w, r, offset, 210);
+        }
+        step_q6_k(t, offset, k, rows, cols);
+    }
 }
 
 typedef void dot_fn(struct tile *t, int64_t k, int64_t end, int rows, int cols);
 
-// Columns [k, end): a sum of its own.
-WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot)
+// A function of its own: totals stay in memory, where they cost nothing, and leave the registers to the
+// loop over columns.
+static __attribute__((noinline)) void add_sums(__m256 *total, const __m256 *sum, int n)
 {
+    for (int i = 0; i < n; i++)
+        total[i] = _mm256_add_ps(total[i], sum[i]);
+}
+
+// Columns [k, end): a sum of its own, with which the total begins or to which it is added.
+WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot,
+                            __m256 *total)
+{
+    __m256 sum[WEFT__TILE_ROWS * WEFT__TILE_COLS], *to = k == 0 ? total : sum;
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t->acc[r][c] = _mm256_setzero_ps();
@@ -281,30 +328,29 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
     dot(t, k, end, rows, cols);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        t->total[r][c] = _mm256_add_ps(t->total[r][c], t->acc[r][c]);
+        to[r * cols + c] = t->acc[r][c];
     }
+    if (k > 0)
+        add_sums(total, sum, rows * cols);
 }
 
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, 1024);
+    const int64_t chunk = weft__linear_chunk(call->cols, 32);
+    __m256 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct tile t;
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = weft__rounded_row(&call->acts, weft__linear_tile_col(call, col, c));
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            t.total[r][c] = _mm256_setzero_ps();
-        }
     }
     for (int64_t k = 0; k < call->cols; k += chunk)
-        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot);
+        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot, total);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(total[r * cols + c]));
     }
 }
 
@@ -313,10 +359,7 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     void weft__linear_##weight##_q8_avx2(const struct weft__linear_call *call, int64_t row0,       \
                                          int64_t row1)                                             \
     {                                                                                              \
-        if (call->batch > WEFT__FEW_ROWS && !call->batch_invariant)                                \
-            weft__linear_gemm_##weight##_avx2(call, row0, row1);                                   \
-        else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \
+        WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                            \
     }
 
 LINEAR_AVX2(Q8_0, dot_q8_0)

@@ -13,7 +13,6 @@ struct tile {
     struct weft__linear_rows w;
     struct weft__rounded_row x[WEFT__TILE_COLS];
     __m512 acc[WEFT__TILE_ROWS][WEFT__TILE_COLS];
-    __m512 total[WEFT__TILE_ROWS][WEFT__TILE_COLS]; // of the chunks before
 };
 
 // Four scales, each in the four lanes of a quarter.
@@ -27,28 +26,25 @@ WEFT__INLINE __m512 spread_scales(const float *scale)
 struct blocks4 {
     weft__vnni_unpack_fn *unpack;
     int block_bytes;
-    int offset_shift; // its weights are 4 << offset_shift too large; 0 makes gcc spill
+    int offset_shift; // its weights are 4 << offset_shift too large; -1: they are not
     bool far;         // which cache to fetch into
     bool minimum;
 };
 
-// One step; the blocks of row r are at blocks + r * stride.
-WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int64_t stride,
+// The 128 columns from k on of `rows` rows of W, unpacked, by those of X.
+WEFT__INLINE void multiply_128(struct tile *t, const struct weft__vnni_blocks4 b[WEFT__TILE_ROWS],
                                int64_t k, int rows, int cols, struct blocks4 f)
 {
-    struct weft__vnni_blocks4 b[WEFT__TILE_ROWS];
-    WEFT__UNROLL for (int r = 0; r < rows; r++)
-    {
-        f.unpack(blocks + r * stride, &b[r]);
-    }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         __m512i q[2] = {_mm512_loadu_si512(t->x[c].halves + k),
                         _mm512_loadu_si512(t->x[c].halves + k + 64)};
-        __m512i offset = _mm512_load_epi32(t->x[c].octets + k / 8);
+        __m512i offset = _mm512_setzero_si512();
+        if (f.offset_shift >= 0)
+            offset = _mm512_slli_epi32(_mm512_load_epi32(t->x[c].octets + k / 8),
+                                       (unsigned)f.offset_shift);
         __m512 scale = spread_scales(t->x[c].scale + k / 32);
         __m512 sums = f.minimum ? spread_scales(t->x[c].scaled + k / 32) : scale;
-        offset = f.minimum ? _mm512_setzero_si512() : _mm512_slli_epi32(offset, f.offset_shift);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             __m512i dot = _mm512_dpbusd_epi32(offset, b[r].w[0], q[0]);
@@ -59,6 +55,18 @@ WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int6
                 t->acc[r][c] = _mm512_fmadd_ps(b[r].minimum, sums, t->acc[r][c]);
         }
     }
+}
+
+// One step; the blocks of row r are at blocks + r * stride.
+WEFT__INLINE void step_blocks4(struct tile *t, const unsigned char *blocks, int64_t stride,
+                               int64_t k, int rows, int cols, struct blocks4 f)
+{
+    struct weft__vnni_blocks4 b[WEFT__TILE_ROWS];
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        f.unpack(blocks + r * stride, &b[r]);
+    }
+    multiply_128(t, b, k, rows, cols, f);
 }
 
 WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, int cols,
@@ -94,75 +102,51 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, 
 
 DOT_BLOCKS4(q4_0, 18, 1, true, false)
 DOT_BLOCKS4(q8_0, 34, 5, false, false)
-DOT_BLOCKS4(q4_1, 20, 0, true, true)
+DOT_BLOCKS4(q4_1, 20, -1, true, true)
 DOT_BLOCKS4(q5_0, 22, 2, true, false)
-DOT_BLOCKS4(q5_1, 24, 0, true, true)
+DOT_BLOCKS4(q5_1, 24, -1, true, true)
 DOT_BLOCKS4(iq4_nl, 18, 5, true, false)
 DOT_BLOCKS4(mxfp4, 17, 2, true, false)
 
-// Two 32s that are 64 apart.
-WEFT__INLINE __m512i load_32s(const int8_t *q)
+// Lanes 4 n .. 4 n + 3, each in the four lanes of a quarter.
+WEFT__INLINE __m512 spread_quarter(__m512 scales, int n)
 {
-    __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)q));
-    return _mm512_inserti64x4(low, _mm256_loadu_si256((const __m256i *)(q + 64)), 1);
-}
-
-// Half n of the blocks of q4_k, whose scales by scales of x stand in `combined`.
-WEFT__INLINE void half_q4_k(struct tile *t, int64_t offset, int64_t k, int n, int rows, int cols,
-                            __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS], bool five)
-{
-    // Lanes of the groups in w[0]; those of w[1] are one farther.
-    const __m512i pair02 = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
-    __m512i even = _mm512_add_epi32(pair02, _mm512_set1_epi32(4 * n));
-    __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    __m512i w[WEFT__TILE_ROWS][2];
-    WEFT__UNROLL for (int r = 0; r < rows; r++)
-    {
-        const unsigned char *block = t->w.first + r * t->w.stride + offset;
-        weft__vnni_unpack_q4_k(block + (five ? 48 : 16) + 64 * n, w[r]);
-        if (five)
-            weft__vnni_fifth_q5_k(block + 16, n, w[r]);
-    }
-    WEFT__UNROLL for (int c = 0; c < cols; c++)
-    {
-        const int8_t *q = t->x[c].q + k + 128 * n;
-        __m512i x[2] = {load_32s(q), load_32s(q + 32)};
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            __m512i dot[2] = {_mm512_dpbusd_epi32(_mm512_setzero_si512(), w[r][0], x[0]),
-                              _mm512_dpbusd_epi32(_mm512_setzero_si512(), w[r][1], x[1])};
-            __m512 acc = t->acc[r][c];
-            acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[0]),
-                                  _mm512_permutexvar_ps(even, combined[r][c]), acc);
-            t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1]),
-                                           _mm512_permutexvar_ps(odd, combined[r][c]), acc);
-        }
-    }
+    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return _mm512_permutexvar_ps(_mm512_add_epi32(lane, _mm512_set1_epi32(4 * n)), scales);
 }
 
 // q4_k, or q5_k with five bits.
 WEFT__INLINE void dot_q45_k(struct tile *t, int64_t k, int64_t end, int rows, int cols, bool five)
 {
+    const struct blocks4 f = {.offset_shift = -1};
     const int block_bytes = five ? 176 : 144;
     for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
-        __m512 combined[WEFT__TILE_ROWS][WEFT__TILE_COLS];
+        __m512 scales[WEFT__TILE_ROWS], minima[WEFT__TILE_ROWS];
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             weft__linear_fetch_far(&t->w, r, offset, block_bytes);
-            __m512 scales = weft__vnni_scales_q4_k(t->w.first + r * t->w.stride + offset);
-            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            scales[r] = weft__vnni_scales_q4_k(t->w.first + r * t->w.stride + offset);
+            minima[r] = _mm512_shuffle_f32x4(scales[r], _mm512_setzero_ps(), 0x0e);
+        }
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            __m512 sums = _mm512_maskz_loadu_ps(0x00ff, t->x[c].scaled + k / 32);
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
             {
-                // Scales by scales, minima by scaled sums.
-                __m512 x = _mm512_insertf32x8(
-                    _mm512_castps256_ps512(_mm256_loadu_ps(t->x[c].scale + k / 32)),
-                    _mm256_loadu_ps(t->x[c].scaled + k / 32), 1);
-                combined[r][c] = _mm512_mul_ps(scales, x);
-                t->acc[r][c] =
-                    _mm512_mask_sub_ps(t->acc[r][c], 0xff00, t->acc[r][c], combined[r][c]);
+                t->acc[r][c] = _mm512_fnmadd_ps(minima[r], sums, t->acc[r][c]);
             }
         }
-        half_q4_k(t, offset, k, 0, rows, cols, combined, five);
-        half_q4_k(t, offset, k, 1, rows, cols, combined, five);
+        WEFT__UNROLL for (int n = 0; n < 2; n++)
+        {
+            struct weft__vnni_blocks4 b[WEFT__TILE_ROWS];
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
+            {
+                const unsigned char *block = t->w.first + r * t->w.stride + offset;
+                weft__vnni_halves_q45_k(block, n, five, b[r].w);
+                b[r].scale = spread_quarter(scales[r], n);
+            }
+            multiply_128(t, b, k + 128 * n, rows, cols, f);
+        }
     }
 }
 
@@ -179,31 +163,25 @@ WEFT__INLINE void dot_q5_k(struct tile *t, int64_t k, int64_t end, int rows, int
 // Groups of 32 with a scale each, nibbles of a group in 16 bytes: steps of four groups as blocks4.
 WEFT__INLINE void dot_iq4_xs(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
-    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const struct blocks4 f = {.offset_shift = 5};
     for (int64_t offset = k / 256 * 136; k < end; k += 256, offset += 136) {
+        __m512 scales[WEFT__TILE_ROWS];
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
             weft__linear_fetch_far(&t->w, r, offset, 136);
-            __m512 scales = _mm512_castps256_ps512(weft__vnni_scales_iq4_xs(block));
-            WEFT__UNROLL for (int n = 0; n < 2; n++)
+            scales[r] = _mm512_castps256_ps512(weft__vnni_scales_iq4_xs(block));
+        }
+        WEFT__UNROLL for (int n = 0; n < 2; n++)
+        {
+            struct weft__vnni_blocks4 b[WEFT__TILE_ROWS];
+            WEFT__UNROLL for (int r = 0; r < rows; r++)
             {
-                __m512i w[2];
-                weft__vnni_unpack_iq4_xs(block + 8 + 64 * n, w);
-                __m512 scale =
-                    _mm512_permutexvar_ps(_mm512_add_epi32(lane, _mm512_set1_epi32(4 * n)), scales);
-                WEFT__UNROLL for (int c = 0; c < cols; c++)
-                {
-                    const int8_t *q = t->x[c].halves + k + 128 * n;
-                    __m512i dot = _mm512_loadu_si512(t->x[c].octets + k / 8 + 16 * n);
-                    dot = _mm512_slli_epi32(dot, 5);
-                    dot = _mm512_dpbusd_epi32(dot, w[0], _mm512_loadu_si512(q));
-                    dot = _mm512_dpbusd_epi32(dot, w[1], _mm512_loadu_si512(q + 64));
-                    __m512 both =
-                        _mm512_mul_ps(scale, spread_scales(t->x[c].scale + k / 32 + 4 * n));
-                    t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), both, t->acc[r][c]);
-                }
+                const unsigned char *block = t->w.first + r * t->w.stride + offset;
+                weft__vnni_unpack_iq4_xs(block + 8 + 64 * n, b[r].w);
+                b[r].scale = spread_quarter(scales[r], n);
             }
+            multiply_128(t, b, k + 128 * n, rows, cols, f);
         }
     }
 }
@@ -301,9 +279,20 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int
 
 typedef void dot_fn(struct tile *t, int64_t k, int64_t end, int rows, int cols);
 
-// Columns [k, end): a sum of its own.
-WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot)
+// A function of its own: totals stay in memory, where they cost nothing, and leave the registers to the
+// loop over columns.
+static __attribute__((noinline)) void add_sums(__m512 *total, const __m512 *sum, int n)
 {
+    for (int i = 0; i < n; i++)
+        total[i] = _mm512_add_ps(total[i], sum[i]);
+}
+
+// Columns [k, end): a sum of its own, with which the total begins or to which it is added. For one row of X
+// there are registers for both.
+WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot,
+                            __m512 *total)
+{
+    __m512 sum[WEFT__TILE_ROWS * WEFT__TILE_COLS], *to = k == 0 ? total : sum;
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t->acc[r][c] = _mm512_setzero_ps();
@@ -311,54 +300,59 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
     dot(t, k, end, rows, cols);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        t->total[r][c] = _mm512_add_ps(t->total[r][c], t->acc[r][c]);
+        if (cols == 1)
+            total[r] = _mm512_add_ps(total[r], t->acc[r][c]);
+        else
+            to[r * cols + c] = t->acc[r][c];
     }
+    if (cols > 1 && k > 0)
+        add_sums(total, sum, rows * cols);
 }
 
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
                                 int32_t col, int cols, dot_fn *dot)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, 2048);
+    const int64_t chunk = weft__linear_chunk(call->cols, 32);
+    __m512 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct tile t;
+    if (cols == 1)
+        WEFT__UNROLL for (int r = 0; r < rows; r++)
+        {
+            total[r] = _mm512_setzero_ps();
+        }
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = weft__rounded_row(&call->acts, weft__linear_tile_col(call, col, c));
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            t.total[r][c] = _mm512_setzero_ps();
-        }
     }
     for (int64_t k = 0; k < call->cols; k += chunk)
-        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot);
+        add_chunk(&t, k, call->cols - k < chunk ? call->cols : k + chunk, rows, cols, dot, total);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(t.total[r][c]));
+            weft__linear_store(call, col + c, row + r, vf32_sum(total[r * cols + c]));
     }
 }
 
-#define LINEAR_VNNI(weight, dot, gemm)                                                             \
+// Three and more rows of X go with `many_rows` of W.
+#define LINEAR_VNNI(weight, dot, many_rows)                                                        \
     weft__linear_fn weft__linear_##weight##_q8_avx512vnni;                                         \
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
-        if ((call->batch > 4 || !call->few) && !call->batch_invariant)                             \
-            weft__linear_gemm_##gemm##_avx512vnni(call, row0, row1);                               \
-        else                                                                                       \
-            WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                        \
+        WEFT__LINEAR_TILES(call, row0, row1, many_rows, 4, multiply_tile, dot);                    \
     }
 
-LINEAR_VNNI(Q8_0, dot_q8_0, Q8_0)
-LINEAR_VNNI(Q4_0, dot_q4_0, Q4_0)
-LINEAR_VNNI(Q4_K, dot_q4_k, Q4_K)
-LINEAR_VNNI(Q6_K, dot_q6_k, Q6_K)
-LINEAR_VNNI(Q4_1, dot_q4_1, any)
-LINEAR_VNNI(Q5_0, dot_q5_0, any)
-LINEAR_VNNI(Q5_1, dot_q5_1, any)
-LINEAR_VNNI(Q5_K, dot_q5_k, any)
-LINEAR_VNNI(Q3_K, dot_q3_k, any)
-LINEAR_VNNI(Q2_K, dot_q2_k, any)
-LINEAR_VNNI(IQ4_NL, dot_iq4_nl, any)
-LINEAR_VNNI(IQ4_XS, dot_iq4_xs, any)
-LINEAR_VNNI(MXFP4, dot_mxfp4, any)
+LINEAR_VNNI(Q8_0, dot_q8_0, 4)
+LINEAR_VNNI(Q4_0, dot_q4_0, 4)
+LINEAR_VNNI(Q4_K, dot_q4_k, 4)
+LINEAR_VNNI(Q6_K, dot_q6_k, 2)
+LINEAR_VNNI(Q4_1, dot_q4_1, 4)
+LINEAR_VNNI(Q5_0, dot_q5_0, 4)
+LINEAR_VNNI(Q5_1, dot_q5_1, 4)
+LINEAR_VNNI(Q5_K, dot_q5_k, 4)
+LINEAR_VNNI(Q3_K, dot_q3_k, 2)
+LINEAR_VNNI(Q2_K, dot_q2_k, 2)
+LINEAR_VNNI(IQ4_NL, dot_iq4_nl, 4)
+LINEAR_VNNI(IQ4_XS, dot_iq4_xs, 4)
+LINEAR_VNNI(MXFP4, dot_mxfp4, 4)

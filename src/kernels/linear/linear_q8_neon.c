@@ -11,6 +11,4 @@ WEFT__INLINE int32x4_t weft__dot16(int32x4_t acc, int8x16_t w, int8x16_t x)
 #include "src/kernels/linear/linear_dot_neon.h"
 #include "src/kernels/linear/linear_q8.h"
 
-#define NO_GEMM(weight) NULL
-
-WEFT__LINEAR_Q8_ALL(neon, NO_GEMM)
+WEFT__LINEAR_Q8_ALL(neon)

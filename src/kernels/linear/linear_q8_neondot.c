@@ -7,6 +7,4 @@
 #include "src/kernels/linear/linear_dot_neon.h"
 #include "src/kernels/linear/linear_q8.h"
 
-#define NO_GEMM(weight) NULL
-
-WEFT__LINEAR_Q8_ALL(neondot, NO_GEMM)
+WEFT__LINEAR_Q8_ALL(neondot)

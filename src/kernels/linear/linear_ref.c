@@ -7,10 +7,26 @@
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_round.h"
 
+// What vdpbf16ps makes of a number that was rounded to bf16.
+static float from_bf16(uint16_t half)
+{
+    float value = weft__bf16_to_f32(half);
+    return fabsf(value) < 0x1p-126f ? copysignf(0, value) : value;
+}
+
+weft__narrow_fn weft__linear_narrow_ref;
+void weft__linear_narrow_ref(const float *x, int64_t n, uint16_t *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = weft__bf16_from_f32(fabsf(x[i]) < 0x1p-126f ? copysignf(0, x[i]) : x[i]);
+}
+
 // The activation i of batch row m as the kernel uses it.
 static double activation(const struct weft__linear_call *call, enum weft__linear_acts acts,
                          int32_t m, int64_t i)
 {
+    if (acts == WEFT__ACTS_bf16)
+        return from_bf16(call->x_bf16[m * call->x_bf16_stride + i]);
     if (acts == WEFT__ACTS_f32)
         return call->x[m * call->x_stride + i];
     struct weft__rounded_row x = weft__rounded_row(&call->acts, m);
@@ -44,6 +60,8 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
                 decode(block, w);
                 if (call->planes)
                     apply_planes(call->planes, row, k, block_elems, w);
+                if (acts == WEFT__ACTS_bf16)
+                    w[0] = from_bf16(weft__bf16_from_f32(w[0]));
                 for (int i = 0; i < block_elems; i++)
                     dot += w[i] * activation(call, acts, m, k + i);
             }
@@ -64,6 +82,8 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
     LINEAR_REF(ID, q8, block_elems, block_bytes)
 #include <weft/formats.def>
 #undef WEFT_FORMAT
+LINEAR_REF(F16, bf16, 1, 2)
+LINEAR_REF(BF16, bf16, 1, 2)
 
 WEFT__INLINE float round_group(const float *x, int8_t *q, int32_t sum[2])
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Activations to int8 per 32 (linear_device.h), where no kernel before left them so: a warp per group.
-// With `weight`, x * (weight + weight_plus) is rounded and the sum of squares of x goes along, so that the
-// reader has only to multiply by 1/rms. Function constants: WEFT_X_DTYPE (1 f32, 2 f16, 3 bf16).
+// Activations on their way into linear layers, where no kernel before left them so: to int8 per 32
+// (linear_device.h), a warp a group, or to f32. Function constants: WEFT_X_DTYPE.
+#include "src/kernels/cuda/block.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 
-// grid (groups of 32 over the warps of a block, rows)
+// With `weight`, x * (weight + weight_plus) is rounded; the sum of squares of x goes along, so that the
+// reader of a norm has only to multiply by 1/rms. Grid (groups of 32 over the warps of a block, rows).
 extern "C" __global__ void
 weft_linear_round(const __grid_constant__ struct weft__linear_round_args args)
 {
@@ -25,4 +26,37 @@ weft_linear_round(const __grid_constant__ struct weft__linear_round_args args)
     float square = warp_sum(x * x, 32);
     if (lane == 0)
         round_squares(row, args.cols)[unit] = square;
+}
+
+// A row of X as f32, with the norm that a kernel of products does not do itself, and zeros up to the next row. A
+// block a row.
+extern "C" __global__ void
+weft_linear_ready(const __grid_constant__ struct weft__linear_ready_args args)
+{
+    const int64_t x0 = blockIdx.x * args.x_stride;
+    float *y = args.y + blockIdx.x * args.y_stride;
+    float mean = 0, scale = 1;
+    wait_for_previous();
+    if (args.norm == 2) {
+        float sum = 0;
+        for (int32_t i = (int32_t)threadIdx.x; i < args.cols; i += (int32_t)blockDim.x)
+            sum += element<WEFT_X_DTYPE>(args.x, x0 + i);
+        mean = block_sum(sum) / (float)args.cols;
+    }
+    if (args.norm) {
+        float square = 0;
+        for (int32_t i = (int32_t)threadIdx.x; i < args.cols; i += (int32_t)blockDim.x) {
+            float x = element<WEFT_X_DTYPE>(args.x, x0 + i) - mean;
+            square += x * x;
+        }
+        scale = 1.0f / sqrtf(block_sum(square) / (float)args.cols + args.eps);
+    }
+    let_next_start();
+    for (int32_t i = args.cols + (int32_t)threadIdx.x; i < args.y_stride; i += (int32_t)blockDim.x)
+        y[i] = 0;
+    for (int32_t i = (int32_t)threadIdx.x; i < args.cols; i += (int32_t)blockDim.x) {
+        float weight = args.weight ? args.weight[i] + args.weight_plus : 1.0f;
+        y[i] = (element<WEFT_X_DTYPE>(args.x, x0 + i) - mean) * scale * weight +
+               (args.bias ? args.bias[i] : 0.0f);
+    }
 }

@@ -5,6 +5,7 @@
 #ifndef WEFT_KERNELS_LINEAR_ROUNDING_CUH
 #define WEFT_KERNELS_LINEAR_ROUNDING_CUH
 
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/warp.cuh"
 
 // The sums of squares of a rounded row of `cols` columns.
@@ -13,24 +14,67 @@ DEVICE float *round_squares(uint8_t *row, int32_t cols)
     return (float *)(row + (cols + 63) / 64 * 80);
 }
 
-// Stores group `unit` of a rounded row of `cols` columns (linear_device.h).
+DEVICE float round_factor(float largest)
+{
+    return largest >= 0x1p-120f && largest < bits_float(0x7f800000u) ? 127.0f / largest : 0.0f;
+}
+
+DEVICE int32_t round_code(float x, float factor)
+{
+    return factor > 0 ? __float2int_rn(x * factor) : 0;
+}
+
+// Stores group `unit` of a rounded row of `cols` columns (linear_device.h). At the end of a launch everybody waits
+// for this: few steps follow from one another.
 DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, float x)
 {
     uint8_t *meta = row + (cols + 63) / 64 * 64;
-    float largest = bits_float(warp_max_bits(float_bits(x) & 0x7fffffffu, 32));
-    float inverse =
-        largest >= 0x1p-120f && largest < bits_float(0x7f800000u) ? 127.0f / largest : 0.0f;
-    int32_t q = inverse > 0 ? __float2int_rn(x * inverse) : 0;
-    uint32_t word = ((uint32_t)q & 255u) << 8 * (lane & 3);
-    word |= __shfl_xor_sync(0xffffffffu, word, 1);
-    word |= __shfl_xor_sync(0xffffffffu, word, 2);
-    int32_t sum = warp_sum_int(q, 16), other = __shfl_xor_sync(0xffffffffu, sum, 16);
-    if (lane % 4 == 0)
-        *(uint32_t *)(row + unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4) =
-            word;
+    float largest = bits_float(warp_most(float_bits(x) & 0x7fffffffu));
+    int32_t q = round_code(x, round_factor(largest));
+    row[unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4 + lane % 4] = (uint8_t)q;
+    // both sums at once: the second sixteen's above the first's
+    int32_t sums = warp_total(lane < 16 ? q : q * 65536), first = (int16_t)sums;
     if (lane == 0)
-        *(uint2 *)(meta + unit * 8) = make_uint2(float_bits(largest / 127.0f),
-                                                 ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
+        *(uint2 *)(meta + unit * 8) =
+            make_uint2(float_bits(largest / 127.0f), (uint32_t)(sums - first) | (first & 0xffffu));
+}
+
+// A result beside its stored form: what a reader of `y` would see.
+template <int DTYPE> DEVICE float as_stored(float value)
+{
+    if constexpr (DTYPE == DTYPE_F16)
+        return f16_float(floats_f16x2(value, 0) & 0xffffu);
+    else if constexpr (DTYPE == DTYPE_BF16)
+        return bits_float(floats_bf16x2(value, 0) << 16);
+    else
+        return value;
+}
+
+// The 32 results from `row` on of a row of `rows`, a lane each, times the next norm's weights, as a group of a
+// rounded row, with their sum of squares.
+DEVICE void round_results(uint8_t *rounded, int32_t rows, int32_t row, int32_t lane, float result,
+                          float weight)
+{
+    round_group(rounded, rows, row / 32, lane, result * weight);
+    if (row / 32 % 2 == 0 && row / 32 * 32 + 32 == rows)
+        round_group(rounded, rows, row / 32 + 1, lane, 0);
+    float square = warp_sum(result * result, 32);
+    if (lane == 0)
+        round_squares(rounded, rows)[row / 32] = square;
+}
+
+// function(gate) * up: 1 SiLU, 2 GELU, 3 GELU by tanh; 0: `gate` alone.
+template <int GATE> DEVICE float gated(float gate, float up)
+{
+    if constexpr (GATE == 1)
+        return gate / (1.0f + expf(-gate)) * up;
+    else if constexpr (GATE == 2)
+        return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752f)) * up;
+    else if constexpr (GATE == 3) {
+        float inner = 0.79788456080286536f * (gate + 0.044715f * gate * gate * gate);
+        return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+    } else
+        return gate;
 }
 
 #endif

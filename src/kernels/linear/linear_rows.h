@@ -7,7 +7,7 @@
 
 enum {
     WEFT__TILE_ROWS = 4, // most rows of W in a tile
-    WEFT__TILE_COLS = 8, // most rows of X in a tile
+    WEFT__TILE_COLS = 4, // most rows of X in a tile
     WEFT__AHEAD_BYTES = 1024,
 };
 
@@ -66,9 +66,9 @@ WEFT__INLINE int32_t weft__linear_tile_col(const struct weft__linear_call *call,
 }
 
 // Calls tile(call, row, rows, col, cols, argument) for rows [row0, row1) of W and all rows of X, with
-// rows and cols known when compiled. Three and four rows of X go with `rows4` of W; more go by `wide`
-// (4 or 8) with two. What is best is a matter of registers; the order of a sum is the same in all.
-#define WEFT__LINEAR_TILES(call, row0, row1, rows4, wide, tile, argument)                          \
+// rows and cols known when compiled. Three and more rows of X go `many_cols` at a time with `many_rows` of
+// W. What is best is a matter of registers; the order of a sum is the same in all.
+#define WEFT__LINEAR_TILES(call, row0, row1, many_rows, many_cols, tile, argument)                 \
     do {                                                                                           \
         int64_t row_ = row0;                                                                       \
         if ((call)->batch == 1)                                                                    \
@@ -77,13 +77,10 @@ WEFT__INLINE int32_t weft__linear_tile_col(const struct weft__linear_call *call,
         else if ((call)->batch == 2)                                                               \
             for (; row_ + 4 <= (row1); row_ += 4)                                                  \
                 tile(call, row_, 4, 0, 2, argument);                                               \
-        else if ((call)->batch <= 4)                                                               \
-            for (; row_ + (rows4) <= (row1); row_ += (rows4))                                      \
-                tile(call, row_, rows4, 0, 4, argument);                                           \
         else                                                                                       \
-            for (; row_ + 2 <= (row1); row_ += 2)                                                  \
-                for (int32_t col_ = 0; col_ < (call)->batch; col_ += (wide))                       \
-                    tile(call, row_, 2, col_, wide, argument);                                     \
+            for (; row_ + (many_rows) <= (row1); row_ += (many_rows))                              \
+                for (int32_t col_ = 0; col_ < (call)->batch; col_ += (many_cols))                  \
+                    tile(call, row_, many_rows, col_, many_cols, argument);                        \
         for (; row_ < (row1); row_++)                                                              \
             for (int32_t col_ = 0; col_ < (call)->batch; col_ += 2)                                \
                 tile(call, row_, 1, col_, 2, argument);                                            \

@@ -5,6 +5,20 @@
 #ifndef WEFT_KERNELS_LINEAR_RUN_CUH
 #define WEFT_KERNELS_LINEAR_RUN_CUH
 
+// Rows so long that X is read where it lies are summed in two steps: one sum over a row loses what is added
+// late.
+enum { TILES_PER_SUM = 16 };
+
+// total += part, which begins anew.
+DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++) {
+        total[i] += part[i];
+        part[i] = 0;
+    }
+}
+
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
@@ -12,17 +26,36 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     let_next_start();
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         stream_ask(&s, args);
+    stream_prefetch(&s, args);
+#if WEFT_ROUND && WEFT_PAIR
+    pair_begin();
+#endif
     wait_for_previous();
+    float square[ROWS_OF_WARP];
+#if X_ROUNDED
+    norm_ask(&s, args, square);
+#endif
     x_load(&s, args);
-    stream_norms(&s, args);
     __syncthreads();
-    int32_t base = 0, slot = 0, turn = 0;
-    for (int32_t group = s.first; group < args->num_groups; group += s.step, turn ^= 1) {
-        float *sums = shared_sums() + turn * GROUP_BLOCKS * SUM_BLOCK;
+    norm_settle(&s, args, square);
+    int32_t base = 0, slot = 0;
+    uint32_t turn = 1;
+    for (int32_t group = s.first; group < args->num_groups; group += s.step, turn++) {
+        float *sums = shared_sums() + (turn + 1) % 2 * GROUP_BLOCKS * SUM_BLOCK;
         int32_t bases[GROUP_BLOCKS];
+        // the blocks of a cluster deliver in turn
+        const bool delivers =
+            WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
+        struct delivery with = {};
+        if (DELIVERY_EARLY)
+            with = delivery_of(&s, args, group, delivers ? s.warp : s.batch);
 #pragma unroll
         for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
             float acc[ACCUMULATORS] = {0};
+#if WEFT_X_OUTSIDE
+            float settled[ACCUMULATORS] = {0};
+            int32_t unsettled = 0;
+#endif
             for (int32_t tile = (s.warp - base) & (WEFT_WARPS - 1); tile < s.tiles;
                  tile += WEFT_WARPS) {
                 COPY_WAIT(WEFT_STAGES - 1);
@@ -31,16 +64,27 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
                 __syncwarp();
                 stream_ask(&s, args);
                 slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
+#if WEFT_X_OUTSIDE
+                if (++unsettled == TILES_PER_SUM) {
+                    settle(settled, acc);
+                    unsettled = 0;
+                }
+#endif
             }
+#if WEFT_X_OUTSIDE
+            settle(settled, acc);
+            settle(acc, settled);
+#endif
             sums_store(&s, sums + block * SUM_BLOCK, acc);
             bases[block] = base;
             base = (base + s.tiles) & (WEFT_WARPS - 1);
         }
         group_barrier();
-        // the blocks of a cluster deliver in turn
-        if (WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank())
-            for (int32_t n = s.warp; n < s.batch; n += WEFT_WARPS)
-                stream_deliver(&s, args, sums, group, n, bases);
+        for (int32_t n = s.warp; delivers && n < s.batch; n += WEFT_WARPS) {
+            if (!DELIVERY_EARLY || n != s.warp)
+                with = delivery_of(&s, args, group, n);
+            stream_deliver(&s, args, sums, group, n, bases, &with, turn);
+        }
     }
     if (WEFT_SPLIT > 1)
         cluster_barrier(); // nobody leaves while another reads its sums

@@ -3,17 +3,19 @@
 // shared memory, one ring a warp, and keeps X.
 //
 // Rows of W are taken in groups: 16 outputs, 32 when the result leaves rounded, and of both matrices
-// when a gate follows. The tiles of a block's groups are one long list; warp w of W takes tiles w, w + W,
+// when a gate follows. With WEFT_PAIR the two blocks of a cluster have 16 of the 32 each, so that work divides more
+// evenly; one of them, in turn, gets the other's results and rounds. The tiles of a block's groups are one long list; warp w of W takes tiles w, w + W,
 // ..., so the memory never sees where a row ends. After a group the warps add up in shared memory and
 // warp n delivers row n of Y while the others go on. With WEFT_SPLIT > 1 the blocks of a cluster share
 // a group, each with a part of the columns.
 //
 // A kernel defines before it includes this: SLOT_BYTES, COLUMNS (rows of X per pass: 1, 4, 8, 16),
+//   X_ROUNDED (1: X is int8 per 32; 0: numbers of WEFT_X_DTYPE), DELIVERY_EARLY (registers are left for it),
 //   tile_copy(args, part, row_block, tile, slot)   asks for a tile of a warp
 // and calls stream_run() with a function that multiplies a tile.
 //
 // Function constants: WEFT_WARPS (a power of two), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
-// 2 GELU, 3 GELU by tanh), WEFT_ROUND (result leaves as int8), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// 2 GELU, 3 GELU by tanh), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -25,7 +27,7 @@
 
 enum {
     THREADS = WEFT_WARPS * WARP,
-    OUT_BLOCKS = WEFT_ROUND ? 2 : 1,
+    OUT_BLOCKS = WEFT_ROUND && !WEFT_PAIR ? 2 : 1,
     MATRICES = WEFT_GATE ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
     SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
@@ -33,9 +35,10 @@ enum {
     RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
     SUMS_BYTES = 2 * GROUP_BLOCKS * SUM_BLOCK * 4,
     RMS_BYTES = 64,
+    PAIR_BYTES = WEFT_PAIR ? COLUMNS * 128 : 0,
 };
 
-// Shared memory: rings | sums | 1/rms of the rows of X | X. Offsets instead of pointers in struct stream
+// Shared memory: rings | sums | 1/rms of the rows of X | results of the pair | X. Offsets instead of pointers in struct stream
 // leave the compiler addresses of 32 bits.
 DEVICE uint8_t *shared_memory()
 {
@@ -60,7 +63,7 @@ DEVICE float *shared_rms()
 
 DEVICE uint8_t *shared_x()
 {
-    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES;
+    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PAIR_BYTES;
 }
 
 struct stream {
@@ -126,21 +129,6 @@ DEVICE void group_barrier()
         __syncthreads();
 }
 
-DEVICE float gated(float gate, float up)
-{
-#if WEFT_GATE == 1
-    return gate / (1.0f + expf(-gate)) * up;
-#elif WEFT_GATE == 2
-    return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752f)) * up;
-#elif WEFT_GATE == 3
-    float inner = 0.79788456080286536f * (gate + 0.044715f * gate * gate * gate);
-    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
-#else
-    (void)up;
-    return gate;
-#endif
-}
-
 // The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of
 // the tiles, warp `base` had the first.
 DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block, int32_t n,
@@ -159,12 +147,85 @@ DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block
     return shares == 2 ? total + __shfl_xor_sync(0xffffffffu, total, 16) : total;
 }
 
-// Row n of the block's rows of Y for the group's outputs; a whole warp. base: see stream_sum, of each block
+// What an output needs besides its sums, of row n of the block's rows of X: asked for while the sums are made.
+// (The biases of a gate are not: few models have any, and registers are scarce there.)
+struct delivery {
+    float bias, residual, weight; // weight: of the next norm
+};
+
+DEVICE struct delivery delivery_of(const struct stream *s,
+                                   const struct weft__linear_device_args *args, int32_t group,
+                                   int32_t n)
+{
+    const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
+    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
+    struct delivery d = {};
+    d.weight = 1.0f;
+    if (n >= s->batch || row >= part->rows || s->lane >= 16 * OUT_BLOCKS)
+        return d;
+    if (!WEFT_GATE && part->bias)
+        d.bias = part->bias[row];
+    if (args->residual)
+        d.residual =
+            element<WEFT_Y_DTYPE>(args->residual, (s->row0 + n) * args->residual_stride + row);
+    if (WEFT_ROUND && !WEFT_PAIR && args->next_weight)
+        d.weight = args->next_weight[row] + args->next_weight_plus;
+    return d;
+}
+
+#if WEFT_ROUND && WEFT_PAIR
+
+// Of row n: 16 results of the other block, each with the turn that it is of.
+DEVICE uint64_t *shared_pair(int32_t n)
+{
+    return (uint64_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES) + n * 16;
+}
+
+DEVICE void pair_begin()
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < COLUMNS * 16; i += THREADS)
+        *(shared_pair(0) + i) = 0;
+    cluster_barrier();
+}
+
+// The block that has the turn rounds what both have. The other's next results come when this one has taken these: it
+// sends its own to the other in between.
+DEVICE bool pair_takes(uint32_t turn)
+{
+    return turn % 2 == cluster_rank();
+}
+
+DEVICE void pair_send(const struct stream *s, int32_t n, float out, uint32_t turn)
+{
+    if (!pair_takes(turn) && s->lane < 16)
+        cluster_send(shared_pair(n) + s->lane, cluster_rank() ^ 1, out, turn);
+}
+
+DEVICE void pair_round(const struct stream *s, const struct weft__linear_device_args *args,
+                       uint8_t *rounded, int32_t rows, int32_t group, int32_t n, float out,
+                       uint32_t turn)
+{
+    if (!pair_takes(turn))
+        return;
+    const int32_t row = group / 2 * 32 + s->lane;
+    float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
+    float other = cluster_receive(shared_pair(n) + s->lane % 16, turn);
+    out = __shfl_sync(0xffffffffu, out, s->lane % 16);
+    round_results(rounded, rows, row, s->lane,
+                  s->lane / 16 == (int32_t)cluster_rank() ? out : other, weight);
+}
+
+#endif
+
+// Row n of the block's rows of Y for the group's outputs; a whole warp. turn: of the block's groups, from 1.
+// base: see stream_sum, of each block
 // of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n,
-                           const int32_t base[GROUP_BLOCKS])
+                           const int32_t base[GROUP_BLOCKS], const struct delivery *with,
+                           uint32_t turn)
 {
+    (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
     const int64_t at = s->row0 + n;
@@ -176,43 +237,120 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
             float second = stream_sum(s, sums, MATRICES + m, n, base[MATRICES + m]);
             total = s->lane < 16 ? total : second;
         }
-        value[m] = args->alpha * (args->norm ? shared_rms()[n] * total : total);
-        if (part[m].bias && row < part[m].rows)
+        value[m] = part[m].alpha * (args->norm ? shared_rms()[n] * total : total) + with->bias;
+        if (WEFT_GATE && part[m].bias && row < part->rows)
             value[m] += part[m].bias[row];
     }
-    float out = gated(value[0], value[MATRICES - 1]);
-    bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
-    if (args->residual && mine)
-        out += element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row);
+    float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + with->residual;
+    const bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
+#if WEFT_ROUND
+    const float stored = part->y ? as_stored<WEFT_Y_DTYPE>(out) : out;
+    uint8_t *rounded = (uint8_t *)args->rounded + at * weft__linear_rounded_stride(part->rows);
+#if WEFT_PAIR
+    pair_send(s, n, stored, turn);
+#endif
+#endif
     if (part->y && mine)
         set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
-#if WEFT_ROUND
-    float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
-    uint8_t *rounded = (uint8_t *)args->rounded + at * weft__linear_rounded_stride(part->rows);
-    round_group(rounded, part->rows, row / 32, s->lane, out * weight);
-    if (row / 32 % 2 == 0 && row / 32 * 32 + 32 == part->rows)
-        round_group(rounded, part->rows, row / 32 + 1, s->lane, 0);
-    float square = warp_sum(out * out, 32);
-    if (s->lane == 0)
-        round_squares(rounded, part->rows)[row / 32] = square;
+#if WEFT_ROUND && WEFT_PAIR
+    pair_round(s, args, rounded, part->rows, group, n, stored, turn);
+#elif WEFT_ROUND
+    round_results(rounded, part->rows, row, s->lane, stored, with->weight);
 #endif
 }
 
-// 1/rms of the rows of X, warp n for row n.
-DEVICE void stream_norms(const struct stream *s, const struct weft__linear_device_args *args)
+// Norms. Squares of X are added up on the way: a warp keeps those of rows warp, warp + WEFT_WARPS, ..., and
+// delivers these rows.
+enum { ROWS_OF_WARP = (COLUMNS + WEFT_WARPS - 1) / WEFT_WARPS };
+
+#if X_ROUNDED
+
+// A lane's part of the sums that lie beside a rounded X.
+DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_args *args,
+                     float square[ROWS_OF_WARP])
 {
-    if (!args->norm)
-        return;
-    for (int32_t n = s->warp; n < s->batch; n += WEFT_WARPS) {
+#pragma unroll
+    for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
+        int32_t n = s->warp + k * WEFT_WARPS;
+        square[k] = 0;
+        if (!args->norm || n >= s->batch)
+            continue;
         const float *squares = round_squares(
             (uint8_t *)args->x + (s->row0 + n) * weft__linear_rounded_stride(args->cols),
             args->cols);
-        float total = 0;
         for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
-            total += __ldcg(squares + i);
-        total = warp_sum(total, 32);
+            square[k] += __ldcg(squares + i);
+    }
+}
+
+#else
+
+// Squares of numbers, by thread, become sums of warps; where they lie is not used before the second group.
+DEVICE float *norm_parts()
+{
+    return shared_sums() + GROUP_BLOCKS * SUM_BLOCK;
+}
+
+// The thread's share of row n; with columns split over a cluster it has seen only some of them.
+DEVICE void norm_part(const struct stream *s, const struct weft__linear_device_args *args,
+                      int32_t n, float square)
+{
+    if (!args->norm)
+        return;
+    if (WEFT_SPLIT > 1) {
+        square = 0;
+        for (int32_t i = (int32_t)threadIdx.x; i < args->cols; i += THREADS) {
+            float x = element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + i);
+            square += x * x;
+        }
+    }
+    square = warp_sum(square, 32);
+    if (s->lane == 0)
+        norm_parts()[n * WEFT_WARPS + s->warp] = square;
+}
+
+// What column i of X is multiplied by as it is read.
+DEVICE float norm_factor(const struct weft__linear_device_args *args, int32_t i)
+{
+    return args->norm_weight ? args->norm_weight[i] + args->norm_weight_plus : 1.0f;
+}
+
+#endif
+
+// 1/rms of the rows that this warp delivers; after a barrier since X was read.
+DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device_args *args,
+                        float square[ROWS_OF_WARP])
+{
+    if (!args->norm)
+        return;
+#pragma unroll
+    for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
+        int32_t n = s->warp + k * WEFT_WARPS;
+        if (n >= s->batch)
+            break;
+#if !X_ROUNDED
+        square[k] = s->lane < WEFT_WARPS ? norm_parts()[n * WEFT_WARPS + s->lane] : 0.0f;
+#endif
+        float total = warp_sum(square[k], 32);
         if (s->lane == 0)
             shared_rms()[n] = 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
+    }
+    __syncwarp();
+}
+
+// Constants that are read late come into L2 while the launch before still runs.
+DEVICE void stream_prefetch(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    if (!X_ROUNDED && args->norm_weight)
+        for (int32_t i = (int32_t)threadIdx.x * 32; i < args->cols; i += THREADS * 32)
+            prefetch_l2(args->norm_weight + i);
+    if (s->warp == 0 && s->group < args->num_groups) {
+        const struct weft__linear_device_part *part = &args->part[group_part(args, s->first)];
+        int32_t row = (s->first - part->first_group) * OUT_BLOCKS * 16;
+        if (s->lane < MATRICES && part[s->lane].bias)
+            prefetch_l2(part[s->lane].bias + row);
+        if (WEFT_ROUND && args->next_weight && s->lane == 2)
+            prefetch_l2(args->next_weight + row);
     }
 }
 

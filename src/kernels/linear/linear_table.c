@@ -1,28 +1,44 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/linear/linear_kernel.h"
 
+enum { MANY = INT32_MAX };
+
+// What rounds activations for a row of the table.
+#define NARROW_f32(isa)        NULL
+#define NARROW_f32_panel(isa)  NULL
+#define NARROW_q8(isa)         NULL
+#define NARROW_q8_panel(isa)   NULL
+#define NARROW_bf16(isa)       weft__linear_narrow_##isa
+#define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
+weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16;
+weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
+
 // Kernels of the formats that won a measurement.
-#define X(weight, acts, isa, row_step) weft__linear_fn weft__linear_##weight##_##acts##_##isa;
+#define X(weight, acts, isa, ...) weft__linear_fn weft__linear_##weight##_##acts##_##isa;
+#define ANY(...)
 #include "src/kernels/linear/linear.def"
 #undef X
+#undef ANY
 
-// Kernels of any format, best first.
+// Kernels of any format, best first; columns as in linear.def.
 #ifdef WEFT__X86
 #define ANY_MAP(X, ...)                                                                            \
-    X(q8, avx512vnni, 32, __VA_ARGS__)                                                             \
-    X(f32, avx512, 16, __VA_ARGS__)                                                                \
-    X(q8, avx2, 16, __VA_ARGS__)                                                                   \
-    X(f32, avx2, 16, __VA_ARGS__)
+    X(q8, avx512vnni, 32, 1, 8, __VA_ARGS__)                                                       \
+    X(q8_panel, avx512vnni, 32, 9, MANY, __VA_ARGS__)                                              \
+    X(f32, avx512, 16, 1, MANY, __VA_ARGS__)                                                       \
+    X(q8, avx2, 16, 1, 8, __VA_ARGS__)                                                             \
+    X(q8_panel, avx2, 16, 9, MANY, __VA_ARGS__)                                                    \
+    X(f32, avx2, 16, 1, MANY, __VA_ARGS__)
 #elif defined(WEFT__ARM64)
 #define ANY_MAP(X, ...)                                                                            \
-    X(q8, neondot, 16, __VA_ARGS__)                                                                \
-    X(q8, neon, 16, __VA_ARGS__)                                                                   \
-    X(f32, neon, 16, __VA_ARGS__)
+    X(q8, neondot, 16, 1, MANY, __VA_ARGS__)                                                       \
+    X(q8, neon, 16, 1, MANY, __VA_ARGS__)                                                          \
+    X(f32, neon, 16, 1, MANY, __VA_ARGS__)
 #else
 #define ANY_MAP(X, ...)
 #endif
 
-#define DECLARE_ANY(acts, isa, row_step, ...) weft__linear_fn weft__linear_any_##acts##_##isa;
+#define DECLARE_ANY(acts, isa, ...) weft__linear_fn weft__linear_any_##acts##_##isa;
 ANY_MAP(DECLARE_ANY, )
 
 #define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
@@ -38,24 +54,39 @@ ANY_MAP(DECLARE_ANY, )
      WEFT_##ID,                                                                                    \
      WEFT__ACTS_##acts,                                                                            \
      1,                                                                                            \
+     1,                                                                                            \
+     MANY,                                                                                         \
+     false,                                                                                        \
      true,                                                                                         \
-     weft__linear_##ID##_##acts##_ref},
-#define ANY_f32(ID, name, elems, isa, row_step)                                                    \
-    {{"linear", "linear_" name "_f32_any_" #isa, WEFT__ISA_##isa},                                 \
+     weft__linear_##ID##_##acts##_ref,                                                             \
+     NARROW_##acts(ref)},
+#define FEW_PLANES_f32        false
+#define FEW_PLANES_f32_panel  false
+#define FEW_PLANES_q8_panel   false
+#define FEW_PLANES_bf16_panel false
+#define FEW_PLANES_q8         true
+#define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
+#define ROW(ID, text, acts, isa, row_step, min_batch, max_batch, planes, function)                 \
+    {{"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                         \
      WEFT_##ID,                                                                                    \
-     WEFT__ACTS_f32,                                                                               \
+     WEFT__ACTS_##acts,                                                                            \
      row_step,                                                                                     \
-     (elems) == 1 || IS_MLX(ID),                                                                   \
-     weft__linear_any_f32_##isa},
-#define ANY_ROUNDED(ID, name, isa, row_step)                                                       \
-    {{"linear", "linear_" name "_q8_any_" #isa, WEFT__ISA_##isa},                                  \
-     WEFT_##ID,                                                                                    \
-     WEFT__ACTS_q8,                                                                                \
-     row_step,                                                                                     \
-     IS_MLX(ID),                                                                                   \
-     weft__linear_any_q8_##isa},
-#define ANY_q8(ID, name, elems, isa, row_step)        ROUNDED_##elems(ANY_ROUNDED(ID, name, isa, row_step))
-#define ANY_ROW(acts, isa, row_step, ID, name, elems) ANY_##acts(ID, name, elems, isa, row_step)
+     min_batch,                                                                                    \
+     max_batch,                                                                                    \
+     FEW_PLANES(acts, isa),                                                                        \
+     planes,                                                                                       \
+     weft__linear_##function##_##acts##_##isa,                                                     \
+     NARROW_##acts(isa)},
+#define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
+    ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
+#define ANY_f32(ID, name, elems, ...)                                                              \
+    ANY_SCALED(ID, name, f32, __VA_ARGS__, (elems) == 1 || IS_MLX(ID))
+#define ANY_q8(ID, name, elems, ...)                                                               \
+    ROUNDED_##elems(ANY_SCALED(ID, name, q8, __VA_ARGS__, IS_MLX(ID)))
+#define ANY_q8_panel(ID, name, elems, ...)                                                         \
+    ROUNDED_##elems(ANY_SCALED(ID, name, q8_panel, __VA_ARGS__, IS_MLX(ID)))
+#define ANY_ROW(acts, isa, row_step, min_batch, max_batch, ID, name, elems)                        \
+    ANY_##acts(ID, name, elems, isa, row_step, min_batch, max_batch)
 #define ROUNDED_1(...)
 #define ROUNDED_32(...)  __VA_ARGS__
 #define ROUNDED_64(...)  __VA_ARGS__
@@ -63,15 +94,15 @@ ANY_MAP(DECLARE_ANY, )
 #define ROUNDED_256(...) __VA_ARGS__
 
 static const struct weft__linear_kernel rows[] = {
-#define X(weight, acts, isa, row_step)                                                             \
-    {{"linear", "linear_" WEFT__NAME_##weight "_" #acts "_" #isa, WEFT__ISA_##isa},                \
-     WEFT_##weight,                                                                                \
-     WEFT__ACTS_##acts,                                                                            \
-     row_step,                                                                                     \
-     false,                                                                                        \
-     weft__linear_##weight##_##acts##_##isa},
+#define X(weight, acts, isa, row_step, min_batch, max_batch)                                       \
+    ROW(weight, WEFT__NAME_##weight "_" #acts, acts, isa, row_step, min_batch, max_batch, false,   \
+        weight)
+#define ANY(weight, acts, isa, row_step, min_batch, max_batch)                                     \
+    ROW(weight, WEFT__NAME_##weight "_" #acts, acts, isa, row_step, min_batch, max_batch, false,   \
+        any)
 #include "src/kernels/linear/linear.def"
 #undef X
+#undef ANY
 #define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
     ANY_MAP(ANY_ROW, ID, name, block_elems)
 #include <weft/formats.def>
@@ -81,7 +112,7 @@ static const struct weft__linear_kernel rows[] = {
     ROUNDED_##block_elems(REFERENCE(ID, name, q8))
 #include <weft/formats.def>
 #undef WEFT_FORMAT
-};
+    REFERENCE(F16, "f16", bf16) REFERENCE(BF16, "bf16", bf16)};
 
 const struct weft__kernel_table weft__linear_table = {"linear", rows, sizeof rows[0],
                                                       sizeof rows / sizeof rows[0]};

@@ -9,13 +9,6 @@
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
 
-// For more rows of X than a tile holds, unless a row must not depend on the batch.
-weft__linear_fn weft__linear_gemm_Q8_0_avx512vnni;
-weft__linear_fn weft__linear_gemm_Q4_0_avx512vnni;
-weft__linear_fn weft__linear_gemm_Q4_K_avx512vnni;
-weft__linear_fn weft__linear_gemm_Q6_K_avx512vnni;
-weft__linear_fn weft__linear_gemm_any_avx512vnni;
-
 // Four sixteens of bytes that need not be aligned, in one register.
 static inline __m512i weft__vnni_load4(const void *a, const void *b, const void *c, const void *d)
 {
@@ -241,6 +234,25 @@ WEFT__INLINE void weft__vnni_fifth_q5_k(const unsigned char *qh, int n, __m512i 
     }
 }
 
+// Half n of a q4_k or q5_k block, first and second halves of four groups: a sixteen of bytes holds halves of
+// two groups, so it goes to two quarters, whose affine maps take the low and the high nibbles.
+WEFT__INLINE void weft__vnni_halves_q45_k(const unsigned char *block, int n, bool five,
+                                          __m512i w[2])
+{
+    const long long low = 0x0102040800000000, high = 0x1020408000000000;
+    const __m512i nibbles = _mm512_setr_epi64(low, low, high, high, low, low, high, high);
+    const __m512i fifth = _mm512_set1_epi8(16);
+    __m512i q = _mm512_loadu_si512(block + (five ? 48 : 16) + 64 * n);
+    w[0] = _mm512_gf2p8affine_epi64_epi8(_mm512_shuffle_i64x2(q, q, 0xa0), nibbles, 0);
+    w[1] = _mm512_gf2p8affine_epi64_epi8(_mm512_shuffle_i64x2(q, q, 0xf5), nibbles, 0);
+    for (int i = 0; five && i < 2; i++) {
+        __m512i bits = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(block + 16 + 16 * i)));
+        const __m512i first = _mm512_set1_epi8((char)(n ? 16 : 1));
+        const __m512i bit = _mm512_sllv_epi64(first, _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3));
+        w[i] = _mm512_mask_add_epi8(w[i], _mm512_test_epi8_mask(bits, bit), w[i], fifth);
+    }
+}
+
 // 128 columns of iq4_xs, first and second halves of four groups; 128 more than the weight.
 WEFT__INLINE void weft__vnni_unpack_iq4_xs(const unsigned char *q, __m512i w[2])
 {
@@ -286,19 +298,24 @@ WEFT__INLINE __m512i weft__vnni_unpack_q3_k(const unsigned char *block, int i)
     return _mm512_mask_add_epi8(w, _mm512_test_epi8_mask(high, bit), w, _mm512_set1_epi8(4));
 }
 
-// The scales of the 16 groups of a q3_k block.
-WEFT__INLINE __m512 weft__vnni_scales_q3_k(const unsigned char *block)
+// The scales of the 16 groups of a q3_k block less d, signed bytes.
+WEFT__INLINE __m128i weft__vnni_scale_bytes_q3_k(const unsigned char *block)
 {
-    uint16_t d;
     int32_t top;
-    memcpy(&d, block + 108, sizeof d);
     memcpy(&top, block + 104, sizeof top);
     __m128i low = _mm_loadl_epi64((const __m128i *)(block + 96));
     low = _mm_unpacklo_epi64(low, _mm_srli_epi16(low, 4));
     low = _mm_and_si128(low, _mm_set1_epi8(15));
     __m128i high = _mm_srlv_epi32(_mm_set1_epi32(top), _mm_setr_epi32(0, 2, 4, 6));
     high = _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4);
-    __m128i sc = _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32));
+    return _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32));
+}
+
+WEFT__INLINE __m512 weft__vnni_scales_q3_k(const unsigned char *block)
+{
+    uint16_t d;
+    __m128i sc = weft__vnni_scale_bytes_q3_k(block);
+    memcpy(&d, block + 108, sizeof d);
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(sc)),
                          _mm512_cvtph_ps(_mm256_set1_epi16((short)d)));
 }

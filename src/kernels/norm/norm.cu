@@ -30,6 +30,9 @@ extern "C" __global__ void weft_norm(const struct weft__norm_device_args args)
         double weight =
             args.weight ? (double)element<W_DTYPE>(args.weight, i) + args.weight_offset : 1;
         double bias = CENTRED && args.bias ? element<W_DTYPE>(args.bias, i) : 0;
-        set_element<Y_DTYPE>(args.y, y0 + i, (float)(x * weight + bias));
+        double residual =
+            args.residual ? element<Y_DTYPE>(args.residual, blockIdx.x * args.residual_stride + i)
+                          : 0;
+        set_element<Y_DTYPE>(args.y, y0 + i, (float)(x * weight + bias + residual));
     }
 }

@@ -15,7 +15,19 @@ struct problem {
     weft_norm_desc desc;
     weft_norm_args args;
     bool in_place;
+    weft_dtype x_dtype, y_dtype, weight_dtype; // of the kernel under test
 };
+
+// Rows of other formats are the reference's.
+static void draw_formats(struct check_case *c, struct problem *p)
+{
+    p->x_dtype = p->y_dtype = p->weight_dtype = WEFT_F32;
+    if (c->kernel->level != WEFT__ISA_ref)
+        return;
+    p->x_dtype = check_dtype(c);
+    p->y_dtype = p->in_place ? p->x_dtype : check_dtype(c);
+    p->weight_dtype = check_dtype(c);
+}
 
 static struct problem draw(struct check_case *c)
 {
@@ -33,11 +45,13 @@ static struct problem draw(struct check_case *c)
     p.args.y_stride = p.in_place ? p.args.x_stride : p.desc.dim + check_range(c, 0, 5);
     int64_t elems = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
     float *x = check_buffer(c, (size_t)elems * sizeof *x, sizeof *x);
+    draw_formats(c, &p);
     check_fill(c, x, elems);
     // Squares of f32 numbers need not be numbers of f32.
-    int power = (int)check_pick(c, 6, 0, 0, 0, -127, -60, 120);
+    int power = p.x_dtype == WEFT_F32 ? (int)check_pick(c, 6, 0, 0, 0, -127, -60, 120) : 0;
     for (int64_t i = 0; i < elems; i++)
         x[i] = ldexpf(x[i], power);
+    check_round(p.x_dtype, x, elems);
     p.args.x = x;
     float *parameters[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
@@ -45,13 +59,25 @@ static struct problem draw(struct check_case *c)
             parameters[i] = check_buffer(c, (size_t)p.desc.dim * sizeof(float), sizeof(float));
             for (int64_t j = 0; j < p.desc.dim; j++)
                 parameters[i][j] = check_normal(c);
+            check_round(p.weight_dtype, parameters[i], p.desc.dim);
         }
     p.args.weight = parameters[0];
     p.args.bias = p.desc.kind == WEFT_NORM_LAYER ? parameters[1] : NULL;
-    check_note(
-        c, "dim %lld rows %d strides %lld %lld eps %g flags %u weight %d bias %d in place %d",
-        (long long)p.desc.dim, p.args.rows, (long long)p.args.x_stride, (long long)p.args.y_stride,
-        p.desc.eps, p.desc.flags, p.args.weight != NULL, p.args.bias != NULL, p.in_place);
+    if (p.y_dtype == WEFT_F32 && check_range(c, 0, 2) == 0) {
+        p.args.residual_stride = p.desc.dim + check_range(c, 0, 5);
+        int64_t room = (p.args.rows - 1) * p.args.residual_stride + p.desc.dim;
+        float *residual = check_buffer(c, (size_t)room * sizeof *residual, sizeof *residual);
+        check_fill(c, residual, room);
+        p.args.residual = residual;
+    }
+    check_note(c,
+               "dim %lld rows %d strides %lld %lld eps %g flags %u weight %d bias %d in place %d "
+               "residual %d, "
+               "%s to %s by %s",
+               (long long)p.desc.dim, p.args.rows, (long long)p.args.x_stride,
+               (long long)p.args.y_stride, p.desc.eps, p.desc.flags, p.args.weight != NULL,
+               p.args.bias != NULL, p.in_place, p.args.residual != NULL, weft_dtype_name(p.x_dtype),
+               weft_dtype_name(p.y_dtype), weft_dtype_name(p.weight_dtype));
     return p;
 }
 
@@ -75,11 +101,16 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     return p.args.y;
 }
 
-static double bound(const struct problem *p, const float *x, double want, int64_t i, double scale)
+static double bound(const struct problem *p, const float *x, double want, int64_t row, int64_t i,
+                    double scale)
 {
     const float *weights = p->args.weight, *biases = p->args.bias;
     double weight = fabs(weights ? weights[i] : 1) + 1;
+    const float *residuals = p->args.residual;
+    double residual = residuals ? residuals[row * p->args.residual_stride + i] : 0;
     double bias = biases ? fabs(biases[i]) : 0, sum = 0;
+    bias += fabs(residual);
+    want -= residual;
     for (int64_t j = 0; p->desc.kind == WEFT_NORM_LAYER && j < p->desc.dim; j += 1)
         sum += fabs(x[j]);
     return 5 * 0x1p-24 * (fabs(want) + bias) + 0x1p-149 * weight + 0x1p-52 * sum * scale * weight;
@@ -96,6 +127,29 @@ static double scale_of(const struct problem *p, const float *x)
     return 1 / sqrt(square + p->desc.eps);
 }
 
+// The same in the formats of the problem.
+static const float *run_formats(struct check_case *c, struct problem p)
+{
+    weft_plan *plan = NULL;
+    int64_t elems = (p.args.rows - 1) * p.args.y_stride + p.desc.dim;
+    int64_t read = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
+    p.args.x = check_narrow(c, p.x_dtype, p.args.x, read);
+    p.args.y = p.in_place ? (void *)(uintptr_t)p.args.x
+                          : check_buffer(c, (size_t)elems * (p.y_dtype == WEFT_F32 ? 4 : 2), 4);
+    if (p.args.weight)
+        p.args.weight = check_narrow(c, p.weight_dtype, p.args.weight, p.desc.dim);
+    if (p.args.bias)
+        p.args.bias = check_narrow(c, p.weight_dtype, p.args.bias, p.desc.dim);
+    p.desc.x_dtype = p.x_dtype;
+    p.desc.y_dtype = p.y_dtype;
+    p.desc.weight_dtype = p.weight_dtype;
+    p.desc.variant = c->kernel->name;
+    if (check_ok(c, weft_norm_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
+        check_ok(c, weft_norm_run(plan, &p.args), "run");
+    weft_plan_destroy(plan);
+    return check_widen(c, p.y_dtype, p.args.y, elems);
+}
+
 check_fn weft__norm_check;
 void weft__norm_check(struct check_case *c)
 {
@@ -105,14 +159,16 @@ void weft__norm_check(struct check_case *c)
         return;
     }
     struct problem p = draw(c);
-    const float *got = run(c, p, c->kernel->name);
+    bool f32 = p.x_dtype == WEFT_F32 && p.y_dtype == WEFT_F32 && p.weight_dtype == WEFT_F32;
+    const float *got = f32 ? run(c, p, c->kernel->name) : run_formats(c, p);
     const float *want = run(c, p, check_reference(c, reference));
     for (int64_t row = 0; row < p.args.rows && !c->failed; row++) {
         const float *x = (const float *)p.args.x + row * p.args.x_stride;
         double scale = scale_of(&p, x);
         for (int64_t i = 0; i < p.desc.dim; i++) {
             int64_t at = row * p.args.y_stride + i;
-            check_close(c, got[at], want[at], bound(&p, x, want[at], i, scale), "y", at);
+            check_close_as(c, p.y_dtype, got[at], want[at], bound(&p, x, want[at], row, i, scale),
+                           "y", at);
         }
     }
 }

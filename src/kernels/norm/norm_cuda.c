@@ -29,8 +29,9 @@ struct launch {
 
 static bool serves(const struct weft__kernel *row, const void *desc)
 {
-    return ((const struct weft__norm_kernel *)(const void *)row)->kind ==
-           ((const weft_norm_desc *)desc)->kind;
+    const weft_norm_desc *wanted = desc;
+    return ((const struct weft__norm_kernel *)(const void *)row)->kind == wanted->kind &&
+           !(wanted->flags & WEFT_NORM_Y_ROUNDED);
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
@@ -69,8 +70,10 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                             .y = args->y,
                                             .weight = args->weight,
                                             .bias = args->bias,
+                                            .residual = args->residual,
                                             .x_stride = args->x_stride,
                                             .y_stride = args->y_stride,
+                                            .residual_stride = args->residual_stride,
                                             .dim = launch->dim,
                                             .eps = launch->eps,
                                             .weight_offset = launch->weight_offset};

@@ -8,8 +8,8 @@
 struct weft__norm_device_args {
     const void *x;
     void *y;
-    const void *weight, *bias; // or null
-    int64_t x_stride, y_stride, dim;
+    const void *weight, *bias, *residual; // or null
+    int64_t x_stride, y_stride, residual_stride, dim;
     float eps, weight_offset;
 };
 

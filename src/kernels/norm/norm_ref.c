@@ -17,6 +17,7 @@ static void normalise(const struct weft__norm_launch *launch, const weft_norm_ar
     weft_dtype dtype = launch->x_dtype;
     const void *x = weft__element_at(args->x, dtype, row * args->x_stride);
     void *y = weft__element_to(args->y, launch->y_dtype, row * args->y_stride);
+    int64_t residual0 = row * args->residual_stride;
     double mean = 0, square = 0;
     for (int64_t i = 0; centred && i < launch->dim; i++)
         mean += weft__element_load(x, dtype, i);
@@ -32,6 +33,8 @@ static void normalise(const struct weft__norm_launch *launch, const weft_norm_ar
                                      : 1;
         double bias = centred ? parameter(args->bias, launch->weight_dtype, i, 0) : 0;
         double value = (weft__element_load(x, dtype, i) - mean) * scale * weight + bias;
+        if (args->residual)
+            value += weft__element_load(args->residual, launch->y_dtype, residual0 + i);
         weft__element_store(y, launch->y_dtype, i, (float)value);
     }
 }

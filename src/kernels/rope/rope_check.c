@@ -14,6 +14,7 @@ struct problem {
     weft_rope_args args;
     double frequencies[WEFT__ROPE_MAX_PAIRS];
     float factor;
+    weft_dtype dtype;
 };
 
 static weft_rope_params draw_params(struct check_case *c, int32_t head_dim)
@@ -75,8 +76,8 @@ static void check_head(struct check_case *c, const struct problem *p, const floa
         double cosine = cos(angle) * p->factor, sine = sin(angle) * p->factor;
         // The product position * frequency is itself rounded to 2^-53 of the angle.
         double bound = (fabs(a) + fabs(b)) * p->factor * (4 * 0x1p-24 + angle * 0x1p-51) + 0x1p-148;
-        check_close(c, y[ia], a * cosine - b * sine, bound, "x", ia);
-        check_close(c, y[ib], a * sine + b * cosine, bound, "x", ib);
+        check_close_as(c, p->dtype, y[ia], a * cosine - b * sine, bound, "x", ia);
+        check_close_as(c, p->dtype, y[ib], a * sine + b * cosine, bound, "x", ib);
     }
     for (int32_t i = dim; i < p->desc.head_dim; i++)
         check_close(c, y[i], x[i], 0, "x beyond rotary_dim", i);
@@ -152,16 +153,25 @@ void weft__rope_check(struct check_case *c)
     float *x = check_buffer(c, (size_t)elems * sizeof *x, sizeof *x);
     float *y = check_output(c, elems);
     p.args.x = y;
+    p.dtype = c->kernel->level < WEFT__ISA_COUNT ? check_dtype(c) : WEFT_F32;
     check_fill(c, x, elems);
+    check_round(p.dtype, x, elems);
     for (int32_t i = 0; i < p.args.tokens; i++)
         memcpy(y + i * stride, x + i * stride, (size_t)token * sizeof *x);
+    if (p.dtype != WEFT_F32) {
+        p.desc.dtype = p.dtype;
+        p.args.x = check_narrow(c, p.dtype, x, elems);
+    }
     check_ok(c, weft_rope_frequencies(&p.desc.rope, p.desc.head_dim, p.frequencies, &p.factor),
              "frequencies");
     check_frequencies(c, &p);
     if (check_ok(c, weft_rope_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         check_ok(c, weft_rope_run(plan, &p.args), "run");
     weft_plan_destroy(plan);
-    check_written_rows(c, y, p.args.tokens, token, stride, "x");
+    if (p.dtype != WEFT_F32)
+        y = check_widen(c, p.dtype, p.args.x, elems);
+    else
+        check_written_rows(c, y, p.args.tokens, token, stride, "x");
     for (int64_t i = 0; i < (int64_t)p.args.tokens * p.desc.num_heads && !c->failed; i++) {
         int64_t at = i / p.desc.num_heads * stride + i % p.desc.num_heads * p.desc.head_dim;
         check_head(c, &p, x + at, y + at, p.args.positions[i / p.desc.num_heads]);

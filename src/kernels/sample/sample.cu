@@ -242,14 +242,17 @@ DEVICE float penalised(float logit, float repetition, int32_t count,
 DEVICE void penalise(const struct weft__sample_device_params &p, float *logits, int32_t *counts)
 {
     float repetition = p.repetition_penalty == 0 ? 1 : p.repetition_penalty;
+    // A token that was noted as one without a finite logit counts for nothing.
     for (int64_t i = threadIdx.x; i < p.history_len; i += blockDim.x)
-        counts[p.history[i]] = 0;
+        if (p.history[i] >= 0)
+            counts[p.history[i]] = 0;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < p.history_len; i += blockDim.x)
-        atomicAdd(&counts[p.history[i]], 1);
+        if (p.history[i] >= 0)
+            atomicAdd(&counts[p.history[i]], 1);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < p.history_len; i += blockDim.x) {
-        int32_t id = p.history[i], count = atomicExch(&counts[id], 0);
+        int32_t id = p.history[i], count = id < 0 ? 0 : atomicExch(&counts[id], 0);
         if (count == 0)
             continue;
         logits[id] = penalised(logits[id], repetition, count, p);
@@ -314,6 +317,25 @@ DEVICE void choose(const struct weft__sample_device_args &args,
     }
 }
 
+// One thread notes the row's token behind its history and makes the parameters of the next draw.
+DEVICE void move_on(const struct weft__sample_device_args &args,
+                    const struct weft__sample_device_params &params, int32_t row)
+{
+    struct weft__sample_device_params next = params;
+    int32_t token = args.tokens[row];
+    float logit = element<X_DTYPE>(args.logits, row * args.logits_stride + token);
+    next.step++;
+    if (params.history) {
+        bool finite = logit >= -FLOAT_MAX && logit <= FLOAT_MAX;
+        ((int32_t *)params.history)[params.history_len] = finite ? token : -1;
+        if (params.history_len < params.history_room)
+            next.history_len++;
+        else
+            next.history++;
+    }
+    args.next[row] = next;
+}
+
 extern "C" __global__ void __launch_bounds__(1024, 1)
     weft_sample(const struct weft__sample_device_args args)
 {
@@ -332,4 +354,7 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
         if (args.logprobs)
             args.logprobs[row] = MINUS_INFINITY;
     }
+    // All threads have read the parameters; the token was written by this one.
+    if (args.next && threadIdx.x == 0)
+        move_on(args, params, row);
 }

@@ -14,8 +14,8 @@
 _Static_assert(sizeof(struct weft__sample_device_params) == sizeof(weft_sample_params) &&
                    offsetof(struct weft__sample_device_params, seed) ==
                        offsetof(weft_sample_params, seed) &&
-                   offsetof(struct weft__sample_device_params, history) ==
-                       offsetof(weft_sample_params, history),
+                   offsetof(struct weft__sample_device_params, history_room) ==
+                       offsetof(weft_sample_params, history_room),
                "the device reads weft_sample_params as it lies");
 
 static const struct weft__kernel rows[] = {{"sample", "sample_radix_sm80", WEFT__CUDA_sm80}};
@@ -75,6 +75,7 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
         .params = args->reserved[0] == WEFT__CUDA_PARAMS_BY_ADDRESS
                       ? (const struct weft__sample_device_params *)(const void *)args->params
                       : NULL,
+        .next = (struct weft__sample_device_params *)(void *)args->next,
         .tokens = args->tokens,
         .logprobs = args->logprobs,
         .best = (void *)workspace,

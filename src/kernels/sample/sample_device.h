@@ -13,8 +13,8 @@ struct weft__sample_device_params {
     int32_t reserved0;
     uint64_t seed, step;
     const int32_t *history;
-    int64_t history_len;
-    uint64_t reserved[4];
+    int64_t history_len, history_room;
+    uint64_t reserved[3];
 };
 
 enum {
@@ -26,6 +26,7 @@ struct weft__sample_device_args {
     const void *logits;
     int64_t logits_stride;
     const struct weft__sample_device_params *params; // null: in `own`
+    struct weft__sample_device_params *next;         // or null
     int32_t *tokens;
     float *logprobs; // or null
     uint64_t

@@ -48,6 +48,10 @@ bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const
 void weft__sample_penalise(const weft_sample_params *params,
                            const struct weft__sample_scratch *scratch);
 
+// Notes a token behind the history and makes the parameters of the next draw, which may be `params`.
+void weft__sample_next(const weft_sample_params *params, int32_t token, bool finite,
+                       weft_sample_params *next);
+
 // The number in [0, 1) that decides draw `step` of `seed`: the upper 53 of the first 64 bits of Philox
 // 4x32-10 with key `seed` and counter `step`.
 double weft__sample_uniform(uint64_t seed, uint64_t step);

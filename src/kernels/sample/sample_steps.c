@@ -33,11 +33,16 @@ void weft__sample_penalise(const weft_sample_params *params,
     const int32_t *history = params->history;
     if (!has_penalty(params))
         return;
+    // A token that was noted as one without a finite logit counts for nothing.
     for (int64_t i = 0; i < params->history_len; i++)
-        scratch->counts[history[i]] = 0;
+        if (history[i] >= 0)
+            scratch->counts[history[i]] = 0;
     for (int64_t i = 0; i < params->history_len; i++)
-        scratch->counts[history[i]]++;
+        if (history[i] >= 0)
+            scratch->counts[history[i]]++;
     for (int64_t i = 0; i < params->history_len; i++) {
+        if (history[i] < 0)
+            continue;
         float *logit = &scratch->logits[history[i]];
         int32_t *count = &scratch->counts[history[i]];
         if (*count > 0)
@@ -57,6 +62,21 @@ bool weft__sample_prepare(int32_t vocab, const weft_sample_params *params, const
     }
     weft__sample_penalise(params, scratch);
     return any;
+}
+
+void weft__sample_next(const weft_sample_params *params, int32_t token, bool finite,
+                       weft_sample_params *next)
+{
+    *next = *params;
+    next->step++;
+    if (!params->history)
+        return;
+    // The caller's memory behind the history is there to be written.
+    ((int32_t *)(uintptr_t)params->history)[params->history_len] = finite ? token : -1;
+    if (params->history_len < params->history_room)
+        next->history_len++;
+    else
+        next->history++;
 }
 
 // Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".

@@ -13,6 +13,7 @@
 struct problem {
     weft_softmax_desc desc;
     weft_softmax_args args;
+    weft_dtype dtype; // of the kernel under test
 };
 
 // Finite rows whose products lie where f32 ends, or far from 0 and close together.
@@ -42,12 +43,15 @@ static struct problem draw(struct check_case *c)
     check_fill(c, x, elems);
     if (check_range(c, 0, 3) == 0)
         fill_large(c, x, elems, p.desc.scale);
+    p.dtype = c->kernel->level == WEFT__ISA_ref ? check_dtype(c) : WEFT_F32;
+    check_round(p.dtype, x, elems);
     // Masked elements, and now and then a row with nothing left.
     int64_t masked = check_range(c, 0, 2) ? 0 : check_range(c, 0, elems);
     for (int64_t i = 0; i < masked; i++)
         x[i] = p.desc.scale < 0 ? INFINITY : -INFINITY;
-    check_note(c, "dim %lld rows %d stride %lld scale %g masked %lld", (long long)p.desc.dim,
-               p.args.rows, (long long)p.args.x_stride, p.desc.scale, (long long)masked);
+    check_note(c, "dim %lld rows %d stride %lld scale %g masked %lld %s", (long long)p.desc.dim,
+               p.args.rows, (long long)p.args.x_stride, p.desc.scale, (long long)masked,
+               weft_dtype_name(p.dtype));
     return p;
 }
 
@@ -67,6 +71,20 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     return p.args.x;
 }
 
+// The same in the format of the problem.
+static const float *run_format(struct check_case *c, struct problem p)
+{
+    weft_plan *plan = NULL;
+    int64_t elems = (p.args.rows - 1) * p.args.x_stride + p.desc.dim;
+    p.args.x = check_narrow(c, p.dtype, p.args.x, elems);
+    p.desc.dtype = p.dtype;
+    p.desc.variant = c->kernel->name;
+    if (check_ok(c, weft_softmax_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
+        check_ok(c, weft_softmax_run(plan, &p.args), "run");
+    weft_plan_destroy(plan);
+    return check_widen(c, p.dtype, p.args.x, elems);
+}
+
 check_fn weft__softmax_check;
 void weft__softmax_check(struct check_case *c)
 {
@@ -76,7 +94,7 @@ void weft__softmax_check(struct check_case *c)
         return;
     }
     struct problem p = draw(c);
-    const float *got = run(c, p, c->kernel->name);
+    const float *got = p.dtype == WEFT_F32 ? run(c, p, c->kernel->name) : run_format(c, p);
     const float *want = run(c, p, check_reference(c, reference));
     double scale = p.desc.scale == 0 ? 1 : p.desc.scale;
     for (int64_t row = 0; row < p.args.rows && !c->failed; row++) {
@@ -87,7 +105,8 @@ void weft__softmax_check(struct check_case *c)
         for (int64_t i = 0; i < p.desc.dim; i++) {
             int64_t at = row * p.args.x_stride + i;
             double z = want[at] > 0 ? fabs(x[i] * scale - largest) : 0;
-            check_close(c, got[at], want[at], (2 * z + 8) * 0x1p-24 * want[at] + FLT_MIN, "x", at);
+            check_close_as(c, p.dtype, got[at], want[at],
+                           (2 * z + 8) * 0x1p-24 * want[at] + FLT_MIN, "x", at);
         }
     }
 }

@@ -25,6 +25,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+import families
 import fill
 import vocab
 
@@ -85,7 +86,10 @@ FAMILIES = {
         **rope(10000.0, **(LLAMA3 | dict(low_freq_factor=2.0, high_freq_factor=6.0)))),
         lambda w: vocab.byte_level(w, "llama-bpe")),
 }  # fmt: skip
-IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys")
+FAMILIES |= {name: (f.arch, f.model, f.config, vocab.sentencepiece)
+             for name, f in families.FAMILIES.items()}  # fmt: skip
+PERMUTED = ("llama", "smollm3", "granite")  # heads' rows go from halves to neighbouring pairs
+IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {
     "llama": ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mixed"],
@@ -97,7 +101,7 @@ MODELS = {
     "yarn": ["f32"],
     "yarnkeys": ["f32"],
     "llama3keys": ["f32"],
-}
+} | {name: ["f32"] + (["mixed"] if name in families.MIXED else []) for name in families.FAMILIES}
 KINDS = {
     n: getattr(fill, n.upper()) for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
 }
@@ -134,16 +138,34 @@ def write_scaling(writer, arch, rope):
             writer.add_float32(f"{prefix}.{key}", rope[name])
 
 
+def numbers(config):
+    """Those that every family has, whatever its names are."""
+    heads = config.num_attention_heads
+    wide = getattr(config, "intermediate_size", None) or config.ffn_hidden_size
+    return wide, getattr(config, "num_key_value_heads", None) or getattr(config, "num_kv_heads", heads)
+
+
+def write_norm_eps(writer, config):
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        return
+    names = ("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon")
+    writer.add_layer_norm_eps(next(getattr(config, n) for n in names if hasattr(config, n)))
+
+
 def write_metadata(writer, arch, config, write_vocab, in_metadata):
+    rope = config.rope_parameters
+    rope = rope.get("full_attention", rope)
+    feed_forward, kv_heads = numbers(config)
     writer.add_name(f"weft golden {arch}")
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_feed_forward_length(feed_forward)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    write_norm_eps(writer, config)
     if arch == "llama":
         writer.add_vocab_size(config.vocab_size)
         writer.add_rope_dimension_count(head_dim_of(config))
@@ -153,7 +175,7 @@ def write_metadata(writer, arch, config, write_vocab, in_metadata):
     if isinstance(config, MistralConfig):
         writer.add_sliding_window(config.sliding_window)
     if in_metadata:
-        write_scaling(writer, arch, config.rope_parameters)
+        write_scaling(writer, arch, rope)
     write_vocab(writer)
 
 
@@ -167,12 +189,22 @@ def rope_factors(config):
     return (1 / ((1 - smooth) / p["factor"] + smooth)).astype(np.float32)
 
 
-def plan_tensors(arch, config, model, variant):
+def name_map(arch, config):
+    by_name = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}
+    return gguf.get_tensor_name_map(by_name[arch], config.num_hidden_layers)
+
+
+def is_tied(hf_name, config):
+    return hf_name in ("lm_head.weight", "embed_out.weight") and config.tie_word_embeddings
+
+
+def plan_tensors(family, config, model, variant):
     """[(name, HF name, shape, kind, scale)] in the converter's order."""
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_hidden_layers)
+    arch, more = FAMILIES[family][0], families.FAMILIES.get(family)
+    names = name_map(arch, config)
     planned, mixed = [], 0
     for hf_name, tensor in model.state_dict().items():
-        if hf_name == "lm_head.weight" and config.tie_word_embeddings:
+        if is_tied(hf_name, config):
             continue
         name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if tensor.ndim == 1:
@@ -180,8 +212,9 @@ def plan_tensors(arch, config, model, variant):
         else:
             kind = KINDS[MIXED[mixed % 4] if variant == "mixed" else variant]
             scale, mixed = -4, mixed + 1
-            if name == "token_embd.weight" and not config.tie_word_embeddings:
-                scale = -2
+            if name == "token_embd.weight":
+                scale = more.embedding_scale if more else -4
+                scale += 0 if config.tie_word_embeddings else 2
         planned.append((name, hf_name, tuple(tensor.shape), kind, scale))
     return planned
 
@@ -197,13 +230,19 @@ def make_file(family, variant, model, path):
     arch, _, config, write_vocab = FAMILIES[family]
     writer = gguf.GGUFWriter(path, arch)
     write_metadata(writer, arch, config, write_vocab, family in IN_METADATA)
+    more = families.FAMILIES.get(family)
+    if more:
+        more.keys(writer, config)
     literal = rope_factors(config) if family == "llama3" else np.zeros(0, np.float32)
-    tensors = plan_tensors(arch, config, model, variant)
+    tensors = plan_tensors(family, config, model, variant)
     if len(literal):
         tensors.insert(0, ("rope_freqs.weight", None, literal.shape, fill.LITERAL, 0))
+    for name, elements in more.vectors.items() if more else ():
+        tensors.append((name, None, (elements,), fill.NORM, 0))
     recipe, data = [], b""
     for name, _, shape, kind, scale in tensors:
-        count, seed = math.prod(shape), zlib.crc32(f"{family} {variant} {name}".encode())
+        of = "f32" if more and name in more.vectors else variant  # these are in the config as well
+        count, seed = math.prod(shape), zlib.crc32(f"{family} {of} {name}".encode())
         made = literal if kind == fill.LITERAL else fill.fill(kind, count, seed, scale)
         bytes_ = made.tobytes()
         qtype = gguf_type(kind)
@@ -227,17 +266,19 @@ def make_file(family, variant, model, path):
 def load_weights(family, model, path):
     """Reads the file back with the gguf package and undoes what the converter does."""
     arch, _, config, _ = FAMILIES[family]
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_hidden_layers)
+    names, more = name_map(arch, config), families.FAMILIES.get(family)
     stored = {t.name: t for t in gguf.GGUFReader(path).tensors}
     state = model.state_dict()
     for hf_name, tensor in state.items():
         name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if name not in stored:
-            assert hf_name == "lm_head.weight" and config.tie_word_embeddings
+            assert is_tied(hf_name, config), name
             name = "token_embd.weight"
         entry = stored[name]
         values = gguf.quants.dequantize(entry.data, entry.tensor_type).astype(np.float32)
-        if arch == "llama" and ("q_proj" in hf_name or "k_proj" in hf_name):
+        if more:
+            values = more.undo(hf_name, values, config)
+        if arch in PERMUTED and ("q_proj" in hf_name or "k_proj" in hf_name):
             heads = (
                 config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads
             )

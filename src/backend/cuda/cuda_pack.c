@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Weights from the host into the layout of the device's kernels: slabs of rows go through the pinned ring into
+// memory of the device, where a kernel puts them in order.
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/linear/linear_cuda.h"
+#include "src/plan/plan.h"
+
+int64_t weft__cuda_rounded_row_bytes(const weft_context *context, int64_t cols)
+{
+    (void)context;
+    return cols <= INT64_MAX / 128 ? weft__linear_rounded_stride(cols) : 0;
+}
+
+int64_t weft__cuda_packed_bytes(const weft_plan *plan, int32_t part)
+{
+    return weft__linear_cuda_packed_bytes(weft__cuda_own_launch(plan), part);
+}
+
+// The slab's memory, at least `bytes` of it, no longer in use by other streams; its lock is held.
+static weft_status open_slab(weft_context *context, size_t bytes, CUstream stream)
+{
+    struct weft__cuda *cuda = weft__cuda_of(context);
+    struct weft__cuda_packing *packing = &cuda->packing;
+    CUresult result = CUDA_SUCCESS;
+    if (packing->bytes < bytes) {
+        if (packing->slab)
+            weft__cuda_free(context, packing->slab);
+        packing->slab = NULL;
+        packing->bytes = 0;
+        weft_status status =
+            weft__cuda_allocate(context, WEFT_MEMORY_DEVICE, bytes, &packing->slab);
+        if (status != WEFT_OK)
+            return status;
+        packing->bytes = bytes;
+    }
+    if (!packing->done)
+        result = cuda->driver->event_create(&packing->done, CU_EVENT_DISABLE_TIMING);
+    else
+        result = cuda->driver->stream_wait(stream, packing->done, 0);
+    return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_fail(context, result, "packing weights");
+}
+
+// Rows of the host, close together, into the slab.
+static weft_status fill_slab(weft_context *context, const char *from, int64_t rows,
+                             int64_t row_bytes, int64_t stride, weft_stream *stream)
+{
+    char *slab = weft__cuda_of(context)->packing.slab;
+    if (stride == row_bytes)
+        return weft__cuda_copy(context, slab, from, (size_t)(rows * row_bytes), stream);
+    weft_status status = WEFT_OK;
+    for (int64_t row = 0; row < rows && status == WEFT_OK; row++)
+        status = weft__cuda_copy(context, slab + row * row_bytes, from + row * stride,
+                                 (size_t)row_bytes, stream);
+    return status;
+}
+
+static weft_status pack_slabs(const weft_plan *plan, const weft_linear_pack_args *args,
+                              int64_t row_bytes, int64_t rows_a_slab)
+{
+    weft_context *context = plan->context;
+    struct weft__cuda *cuda = weft__cuda_of(context);
+    const int64_t rows = ((const weft_linear_desc *)plan->desc)->parts[args->part].rows;
+    const size_t total = (size_t)(rows * row_bytes);
+    CUstream stream = weft__cuda_stream_of(cuda, args->stream);
+    for (int64_t row = 0; row < rows; row += rows_a_slab) {
+        int64_t here = rows - row < rows_a_slab ? rows - row : rows_a_slab;
+        const struct weft__linear_slab slab = {.from = cuda->packing.slab,
+                                               .stride_bytes = row_bytes,
+                                               .first_row = (int32_t)row,
+                                               .rows = (int32_t)here,
+                                               .packed = args->packed};
+        struct weft__cuda_step step;
+        const struct weft__cuda_pipeline *pipeline;
+        weft__linear_cuda_pack(weft__cuda_own_launch(plan), args->part, &slab, &step);
+        weft_status status = weft__cuda_pipeline_of(plan, step.kernel, &pipeline);
+        if (status == WEFT_OK)
+            status =
+                fill_slab(context, (const char *)args->weight + row * args->weight_stride_bytes,
+                          here, row_bytes, args->weight_stride_bytes, args->stream);
+        if (status != WEFT_OK)
+            return status;
+        CUresult result = weft__cuda_launch_step(cuda, pipeline, &step, stream);
+        if (result != CUDA_SUCCESS)
+            return weft__cuda_fail(context, result, pipeline->name);
+        if (args->progress)
+            args->progress(args->user, (size_t)(row + here) * (size_t)row_bytes, total);
+    }
+    // Runs may ask for weights before the launch before them has ended: they must not follow this one closely.
+    CUresult result = cuda->driver->fill((CUdeviceptr)(uintptr_t)cuda->packing.slab, 0, 1, stream);
+    if (result == CUDA_SUCCESS)
+        result = cuda->driver->event_record(cuda->packing.done, stream);
+    return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_fail(context, result, "packing weights");
+}
+
+weft_status weft__cuda_pack(const weft_plan *plan, const weft_linear_pack_args *args)
+{
+    weft_context *context = plan->context;
+    struct weft__cuda *cuda = weft__cuda_of(context);
+    const weft_linear_desc *desc = plan->desc;
+    const int64_t row_bytes =
+        weft_dtype_row_bytes(desc->parts[args->part].weight_dtype, desc->cols);
+    int64_t rows = WEFT__CUDA_STAGING_BYTES / row_bytes / WEFT__LINEAR_TILE_ROWS;
+    rows = WEFT__LINEAR_TILE_ROWS * (rows ? rows : 1);
+    pthread_mutex_lock(&cuda->packing.lock);
+    bool entered = weft__cuda_enter(cuda);
+    weft_status status =
+        open_slab(context, (size_t)(rows * row_bytes), weft__cuda_stream_of(cuda, args->stream));
+    if (status == WEFT_OK)
+        status = pack_slabs(plan, args, row_bytes, rows);
+    weft__cuda_leave(cuda, entered);
+    pthread_mutex_unlock(&cuda->packing.lock);
+    return status;
+}

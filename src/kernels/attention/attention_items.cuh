@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// The rows of an item, where their queries and results lie, and how a row and an item end.
+#ifndef WEFT_KERNELS_ATTENTION_ITEMS_CUH
+#define WEFT_KERNELS_ATTENTION_ITEMS_CUH
+
+#include "src/kernels/attention/attention_divide.cuh"
+#include "src/kernels/cuda/memory.cuh"
+
+// The rows of an item: query row R of the sequence is token R / group, head R % group of the KV head.
+struct rows {
+    int32_t first, count; // R of row 0; rows that exist, up to ROWS
+    int32_t kv_head;
+};
+
+// A row: its query's number in the sequence, its query head.
+struct row {
+    int32_t token, head;
+};
+
+DEVICE struct row row_at(const struct weft__attention_device_args *args, struct rows rows,
+                         int32_t row)
+{
+    const int32_t at = rows.first + row;
+    struct row found = {at / args->group_size,
+                        rows.kv_head * args->group_size + at % args->group_size};
+    return found;
+}
+
+DEVICE struct rows rows_of(const struct weft__attention_device_args *args, const struct place *at)
+{
+    struct rows rows;
+    rows.kv_head = at->kv_head;
+    rows.first = at->row_tile * ROWS;
+    int32_t rest = at->seq.lengths.q_len * args->group_size - rows.first;
+    rows.count = rest < ROWS ? rest : ROWS;
+    return rows;
+}
+
+DEVICE int64_t query_at(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct row row)
+{
+    return (lengths.first_token + row.token) * args->q_token_stride +
+           row.head * args->q_head_stride;
+}
+
+DEVICE int64_t out_at(const struct weft__attention_device_args *args, struct lengths lengths,
+                      struct row row)
+{
+    return (lengths.first_token + row.token) * args->out_token_stride +
+           row.head * args->out_head_stride;
+}
+
+// The end of a row whose state is (largest, sum): joins the sink, stores LSE, returns what acc is multiplied by.
+DEVICE float row_end(const struct weft__attention_device_args *args, struct lengths lengths,
+                     struct row row, float largest, float sum, bool stores)
+{
+    const float weight = sink_join(args, row.head, &largest, &sum);
+    if (args->lse && stores)
+        args->lse[(int64_t)(lengths.first_token + row.token) * args->num_q_heads + row.head] =
+            sum == 0 ? NEGATIVE_INFINITY : (largest + log2f(sum)) * LN_2;
+    return sum == 0 ? 0.0f : weight / sum;
+}
+
+// True for the block that leaves the last state of an item. The barriers make the other threads' stores
+// part of what the atomic releases, and its acquire part of what they see.
+DEVICE bool item_last(uint32_t *counter, uint32_t parts)
+{
+    __shared__ uint32_t ticket;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        ticket = atomic_add_ordered(counter, 1);
+    __syncthreads();
+    return ticket + 1 == parts;
+}
+
+#endif

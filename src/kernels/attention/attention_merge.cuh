@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// The end of an item of decode: the states of the block's warps become the result, or the state of a slot; whoever
+// leaves an item's last slot merges them in their order (attention_device.h).
+//
+// A state is (acc, largest, sum) with weights exp2(score - largest), scores in units of log2.
+#ifndef WEFT_KERNELS_ATTENTION_MERGE_CUH
+#define WEFT_KERNELS_ATTENTION_MERGE_CUH
+
+#include "src/kernels/attention/attention_rows.cuh"
+
+// What a lane holds of its warp's rows r and r + 8.
+struct state {
+    float acc[DIM / 8][4];
+    float largest[2], sum[2]; // sum: of this lane's keys
+};
+
+DEVICE void state_begin(struct state *state)
+{
+#pragma unroll
+    for (int32_t t = 0; t < DIM / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            state->acc[t][i] = 0;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+        state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
+}
+
+// Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
+// parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN.
+DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
+{
+    float nothing = 0; // 0 unless something is not finite
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t row = lane / 4 + 8 * i;
+        float sum = warp_sum(state->sum[i], 4);
+        if (row >= rows)
+            continue;
+        float *to = shared_state(warp, row, rows);
+#pragma unroll
+        for (int32_t t = 0; t < DIM / 8; t++) {
+            *(float2 *)(to + 8 * t + 2 * (lane % 4)) =
+                make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
+            nothing += state->acc[t][2 * i] * 0.0f + state->acc[t][2 * i + 1] * 0.0f;
+        }
+        nothing += sum * 0.0f;
+        if (lane % 4 == 0)
+            to[DIM] = state->largest[i] - WEIGHT_EXPONENT, to[DIM + 1] = sum;
+    }
+    return nothing != 0.0f;
+}
+
+// The states of the item's rows once more, a warp per row. Leaves them as those of warp 0.
+static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
+                                               const struct place *at, int32_t tiles)
+{
+    const struct rows rows = rows_of(args, at);
+    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    for (int32_t i = warp; i < rows.count; i += WARPS) {
+        struct row_state again;
+        row_again(args, at->seq.lengths, row_at(args, rows, i), rows.kv_head,
+                  max(at->seq.begin + at->tile * KEYS, at->seq.first_key),
+                  at->seq.begin + (at->tile + tiles) * KEYS, &again);
+        for (int32_t w = 0; w < WARPS; w++) {
+            float *to = shared_state(w, i, rows.count);
+#pragma unroll
+            for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
+                if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
+                    to[j * WARP + lane] = w ? 0.0f : again.acc[j];
+            if (lane == 0)
+                to[DIM] = w ? NEGATIVE_INFINITY : again.largest, to[DIM + 1] = w ? 0.0f : again.sum;
+        }
+    }
+    __syncthreads();
+}
+
+DEVICE void store_row(const struct weft__attention_device_args *args, struct lengths lengths,
+                      struct row row, int32_t lane, float2 value[QUERY_PAIRS], float by)
+{
+    const int64_t to = out_at(args, lengths, row);
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        const int32_t d = 2 * (i * WARP + lane);
+        if (HEAD % 64 == 0 || d < HEAD) {
+            set_element<WEFT_Y_DTYPE>(args->out, to + d, value[i].x * by);
+            set_element<WEFT_Y_DTYPE>(args->out, to + d + 1, value[i].y * by);
+        }
+    }
+}
+
+// A warp per row: the warps' states become the result, or the state of a slot.
+DEVICE void item_finish(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct rows rows, int32_t warp, int32_t lane, float *slot)
+{
+    for (int32_t row = warp; row < rows.count; row += WARPS) {
+        float largest = NEGATIVE_INFINITY, sum = 0, factor[WARPS];
+        float2 value[QUERY_PAIRS] = {};
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++)
+            largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++) {
+            const float *state = shared_state(w, row, rows.count);
+            factor[w] = weight_of(state[DIM], largest);
+            sum += factor[w] * state[DIM + 1];
+#pragma unroll
+            for (int32_t i = 0; i < QUERY_PAIRS; i++)
+                if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM) {
+                    const float2 x = *(const float2 *)(state + 2 * (i * WARP + lane));
+                    value[i].x += factor[w] * x.x, value[i].y += factor[w] * x.y;
+                }
+        }
+        if (slot) {
+#pragma unroll
+            for (int32_t i = 0; i < QUERY_PAIRS; i++)
+                if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM)
+                    *(float2 *)(slot + row * DIM + 2 * (i * WARP + lane)) = value[i];
+            if (lane == 0)
+                *(float2 *)(slot + args->slot_rows * DIM + 2 * row) = make_float2(largest, sum);
+        } else {
+            const struct row own = row_at(args, rows, row);
+            store_row(args, lengths, own, lane, value,
+                      row_end(args, lengths, own, largest, sum, lane == 0));
+        }
+    }
+}
+
+DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t index)
+{
+    return args->slots + (int64_t)index * (args->slot_rows * (DIM + 2));
+}
+
+// Merges the states that the blocks first..last left of an item: in the order of the blocks.
+DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
+                       struct rows rows, int32_t warp, int32_t lane, int32_t first, int32_t last)
+{
+    enum { TOGETHER = DIM > 128 ? 4 : 8 };
+    for (int32_t row = warp; row < rows.count; row += WARPS) {
+        float largest = NEGATIVE_INFINITY, sum = 0;
+        float2 value[QUERY_PAIRS] = {};
+        for (int32_t i = first + lane; i <= last; i += WARP)
+            largest = fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) +
+                                            args->slot_rows * DIM + 2 * row));
+        largest = warp_max(largest, 32);
+        for (int32_t i0 = first; i0 <= last; i0 += WARP) {
+            float factor = 0;
+            const int32_t count = min(last - i0 + 1, WARP);
+            if (lane < count) {
+                const float2 state =
+                    __ldcg((const float2 *)(slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) +
+                                            args->slot_rows * DIM + 2 * row));
+                factor = weight_of(state.x, largest);
+                sum += factor * state.y;
+            }
+            for (int32_t j0 = 0; j0 < count; j0 += TOGETHER) {
+                float2 x[TOGETHER][QUERY_PAIRS];
+#pragma unroll
+                for (int32_t j = 0; j < TOGETHER; j++)
+#pragma unroll
+                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+                        const int32_t i = i0 + j0 + j, d = 2 * (k * WARP + lane);
+                        x[j][k] = make_float2(0, 0);
+                        if (i <= last && (DIM % 64 == 0 || d < DIM))
+                            x[j][k] = __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) +
+                                                              row * DIM + d));
+                    }
+#pragma unroll
+                for (int32_t j = 0; j < TOGETHER; j++) {
+                    const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
+#pragma unroll
+                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+                        value[k].x = fmaf(by, x[j][k].x, value[k].x);
+                        value[k].y = fmaf(by, x[j][k].y, value[k].y);
+                    }
+                }
+            }
+        }
+        sum = warp_sum(sum, 32);
+        const struct row own = row_at(args, rows, row);
+        store_row(args, lengths, own, lane, value,
+                  row_end(args, lengths, own, largest, sum, lane == 0));
+    }
+}
+
+#endif

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// What decode and prefill share: rows of queries, in parts of the cache's type, and where results go.
+//
+// Tensor cores multiply numbers of the cache's type. Queries and the weights of the values enter in WEFT_PARTS
+// parts of it: f32 in three (24 bits of bf16; more of f16, with a power of two in front that keeps
+// what is small out of its subnormal numbers), queries of the cache's own type in one.
+// Tensor cores cut their sums off instead of rounding them: with several parts, no sum is longer than a tile there.
+//
+// The kernel defines HEAD, DIM, ROWS and PAGE.
+#ifndef WEFT_KERNELS_ATTENTION_ROWS_CUH
+#define WEFT_KERNELS_ATTENTION_ROWS_CUH
+
+#include "src/kernels/attention/attention_items.cuh"
+#include "src/kernels/cuda/elements.cuh"
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/mma.cuh"
+#include "src/kernels/cuda/warp.cuh"
+
+enum {
+    FACTORS = WEFT_KV_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
+    // What a row's weights are measured against may be 2^SLACK too small: sums in several parts have no room for it.
+    SLACK = WEFT_PARTS == 1 ? 8 : 0,
+    // Weights are 2^(WEIGHT_EXPONENT + SLACK) at most: as much as f16 holds.
+    WEIGHT_EXPONENT = WEFT_KV_DTYPE == 2 ? 15 - SLACK : 0,
+};
+
+DEVICE uint32_t two_narrow(float a, float b)
+{
+    return WEFT_KV_DTYPE == 2 ? floats_f16x2(a, b) : floats_bf16x2(a, b);
+}
+
+DEVICE float2 two_wide(uint32_t pair)
+{
+    return WEFT_KV_DTYPE == 2 ? f16x2_float2(pair) : bf16x2_float2(pair);
+}
+
+// Two numbers in parts: part 0 is the numbers rounded, part i what the parts before it leave.
+DEVICE void two_in_parts(float a, float b, uint32_t part[WEFT_PARTS])
+{
+    part[0] = two_narrow(a, b);
+#pragma unroll
+    for (int32_t i = 1; i < WEFT_PARTS; i++) {
+        float2 wide = two_wide(part[i - 1]);
+        a -= wide.x, b -= wide.y;
+        part[i] = two_narrow(a, b);
+    }
+}
+
+DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    if (WEFT_KV_DTYPE == 2)
+        mma_f16(d, a, b0, b1);
+    else
+        mma_bf16(d, a, b0, b1);
+}
+
+DEVICE float2 load_two(const void *q, int64_t index)
+{
+    return make_float2(element<WEFT_X_DTYPE>(q, index), element<WEFT_X_DTYPE>(q, index + 1));
+}
+
+// A row of queries to shared memory in WEFT_PARTS parts, part_bytes apart, by a warp. *factor receives what
+// the row has been divided by. x: its numbers, of lane l 2 l, 2 l + 1 of every 64.
+enum { QUERY_PAIRS = (DIM + 63) / 64 };
+DEVICE void query_fetch(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct rows rows, int32_t row, int32_t lane, float2 x[QUERY_PAIRS])
+{
+    int64_t index = query_at(args, lengths, row_at(args, rows, row));
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        int32_t d = 2 * (i * WARP + lane);
+        x[i] = row < rows.count && d < HEAD ? load_two(args->q, index + d) : make_float2(0, 0);
+    }
+}
+
+DEVICE void query_store(const float2 x[QUERY_PAIRS], uint8_t *to, int32_t part_bytes, int32_t lane,
+                        float *factor)
+{
+    float divide = 1;
+    if (FACTORS) { // the largest becomes 2^14 to 2^15
+        uint32_t largest = 0;
+#pragma unroll
+        for (int32_t i = 0; i < QUERY_PAIRS; i++)
+            largest = max(largest, float_bits(fmaxf(fabsf(x[i].x), fabsf(x[i].y))));
+        int32_t exponent = (int32_t)(warp_max_bits(largest, 32) >> 23) - 14;
+        exponent = exponent < 1 ? 1 : exponent > 239 ? 127 : exponent;
+        divide = bits_float((uint32_t)(254 - exponent) << 23);
+        if (lane == 0)
+            *factor = bits_float((uint32_t)exponent << 23);
+    }
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        int32_t pair = i * WARP + lane;
+        uint32_t parts[WEFT_PARTS];
+        two_in_parts(x[i].x * divide, x[i].y * divide, parts);
+#pragma unroll
+        for (int32_t part = 0; part < WEFT_PARTS && pair < DIM / 2; part++)
+            *(uint32_t *)(to + part * part_bytes + pair * 4) = parts[part];
+    }
+}
+
+// 16 bytes to shared memory, zeros if there is nothing to see; caches whose rows do not begin at multiples of
+// 16 bytes are copied element by element.
+DEVICE void copy_chunk(uint32_t to, const uint16_t *from, bool seen, bool aligned)
+{
+    if (aligned) {
+        copy_16_async_or_zero(to, from, seen ? 16 : 0);
+        return;
+    }
+    uint32_t pair[4] = {0, 0, 0, 0};
+    for (int32_t i = 0; i < 4 && seen; i++)
+        pair[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pair[0]), "r"(pair[1]),
+                 "r"(pair[2]), "r"(pair[3])
+                 : "memory");
+}
+
+// The state of a row, of the keys first to end: by a warp, product by product and key by key. For rows whose
+// state is not finite: products in parts turn an infinity, and a weight of 0 for a key that a row does not
+// see, into NaN. Lane l gets the elements l, l + 32...
+struct row_state {
+    float acc[(HEAD + WARP - 1) / WARP], largest, sum;
+};
+
+DEVICE void row_again(const struct weft__attention_device_args *args, struct lengths lengths,
+                      struct row row, int32_t kv_head, int32_t first, int32_t end,
+                      struct row_state *state)
+{
+    const int32_t lane = (int32_t)threadIdx.x % WARP;
+    const int32_t *pages = pages_of(args, lengths.seq);
+    const int64_t q = query_at(args, lengths, row);
+    const float slope = slope_of(args, row.head);
+    const int32_t own = lengths.kv_len - lengths.q_len + row.token;
+    struct keys seen = keys_of(args, lengths, row.token);
+    float largest = NEGATIVE_INFINITY, sum = 0, acc[(HEAD + WARP - 1) / WARP] = {0};
+    for (int32_t key = max(seen.begin, first); key < min(seen.end, end); key++) {
+        if (WEFT_SCATTER && !(seen_word(args, lengths, row.token, key) & 1))
+            continue;
+        const int32_t place = place_of(args, key);
+        const int64_t page = pages[place / PAGE], token = place % PAGE;
+        const int64_t k = page * args->k.page_stride + kv_head * args->k.head_stride +
+                          token * args->k.token_stride;
+        const int64_t v = page * args->v.page_stride + kv_head * args->v.head_stride +
+                          token * args->v.token_stride;
+        float dot = 0;
+        for (int32_t d = lane; d < HEAD; d += WARP)
+            dot = fmaf(element<WEFT_X_DTYPE>(args->q, q + d),
+                       element<WEFT_KV_DTYPE>(args->k.data, k + d), dot);
+        float score = score_log2(args, warp_sum(dot, 32), slope, own - key), before = largest;
+        largest = fmaxf(largest, score);
+        float factor = weight_of(before, largest);
+        float weight = exp2_fast(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
+        sum = sum * factor + weight;
+#pragma unroll
+        for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
+            if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
+                acc[i] = fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + i * WARP + lane),
+                              acc[i] * factor);
+    }
+    state->largest = largest, state->sum = sum;
+#pragma unroll
+    for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
+        state->acc[i] = acc[i];
+}
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// Weights of 16 bits by bf16 activations for many rows of X (prefill): vdpbf16ps multiplies twice as many
+// numbers as an f32 multiplication of the same width. Panels of 64 rows of W are turned round for each
+// chunk of columns, so that a lane is a row of W and a broadcast pair of x meets 64 rows.
+//
+//      w[pair][vector]      16 rows x 2 columns
+//      acc[row of X][vector] 16 rows of f32, kept over the chunks
+//
+// A few rows of X wait for memory anyway: they stay f32.
+#include "src/kernels/cpu/avx512.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+enum {
+    VECTORS = 4,
+    PANEL_ROWS = 16 * VECTORS,
+    CHUNK = 64,       // columns whose products are a sum of their own
+    TILE_COLS = 192,  // rows of X that share a panel
+    STEP_COLS = 6,    // rows of X in registers
+    FOLD = 64 * CHUNK // columns whose chunks share a sum
+};
+
+struct panel {
+    __m512i w[CHUNK / 2][VECTORS];
+    __m512 acc[TILE_COLS][VECTORS];
+    __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
+};
+
+WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+weft__narrow_fn weft__linear_narrow_avx512bf16;
+void weft__linear_narrow_avx512bf16(const float *x, int64_t n, uint16_t *to)
+{
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(to + i, narrow32(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));
+    if (i < n) {
+        int left = (int)(n - i);
+        __m512 low = vf32_load_n(x + i, left < 16 ? left : 16);
+        __m512 high = left > 16 ? vf32_load_n(x + i + 16, left - 16) : _mm512_setzero_ps();
+        _mm512_mask_storeu_epi16(to + i, (1u << left) - 1, narrow32(low, high));
+    }
+}
+
+// 32 columns of a row of W, of which the mask has those that are there.
+typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
+
+WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
+{
+    return _mm512_maskz_loadu_epi16(mask, w);
+}
+
+WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
+{
+    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
+    return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+}
+
+// Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.
+WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char *const rows[16],
+                       int64_t k, __mmask32 mask, load_fn *load)
+{
+    __m512 w[16];
+    WEFT__UNROLL for (int r = 0; r < 16; r++)
+    {
+        w[r] = _mm512_castsi512_ps(load((const uint16_t *)(const void *)rows[r] + k, mask));
+    }
+    vf32_transpose(w);
+    WEFT__UNROLL for (int i = 0; i < 16; i++)
+    {
+        p->w[pair + i][v] = _mm512_castps_si512(w[i]);
+    }
+}
+
+// Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
+// not stored. What is missing of 32 columns is zero.
+WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
+                             int64_t last, int64_t k, int64_t columns, load_fn *load)
+{
+    for (int v = 0; v < VECTORS; v++) {
+        const unsigned char *rows[16];
+        for (int r = 0; r < 16; r++) {
+            int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
+            rows[r] = call->weight + at * call->weight_stride_bytes;
+            __builtin_prefetch(rows[r] + 2 * (k + CHUNK));
+            __builtin_prefetch(rows[r] + 2 * (k + CHUNK) + 64);
+        }
+        for (int64_t i = 0; i < columns; i += 32) {
+            int64_t left = columns - i;
+            turn(p, i / 2, v, rows, k + i, left < 32 ? (1u << left) - 1 : 0xffffffffu, load);
+        }
+    }
+}
+
+WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
+{
+    int32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)_mm512_set1_epi32(pair));
+}
+
+// A panel by `cols` rows of X from `col` on; those past the last repeat it. `columns` is even: X is padded.
+WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call, int32_t col,
+                                 int32_t last, int64_t at, int64_t k, int64_t columns, int cols)
+{
+    const uint16_t *x[STEP_COLS];
+    __m512 acc[STEP_COLS][VECTORS];
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        x[c] = call->x_bf16 + (col + c < last ? col + c : last) * call->x_bf16_stride + k;
+        WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            acc[c][v] = _mm512_setzero_ps();
+        }
+    }
+    for (int c = 0; c < cols; c++)
+        for (int64_t i = 0; i < columns; i += 32)
+            __builtin_prefetch(x[c] + cols * call->x_bf16_stride + i);
+    for (int64_t i = 0; i < columns; i += 2)
+        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        {
+            WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+            {
+                acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i);
+            }
+        }
+    WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+    {
+        p->acc[at + c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+    }
+}
+
+// Adds what acc has to the total and begins anew.
+WEFT__INLINE void fold(struct panel *p, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c++)
+        for (int v = 0; v < VECTORS; v++) {
+            p->total[c][v] = _mm512_add_ps(p->total[c][v], p->acc[c][v]);
+            p->acc[c][v] = _mm512_setzero_ps();
+        }
+}
+
+WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct panel *p,
+                              int64_t row, int64_t last, int32_t col, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c++) {
+        float y[PANEL_ROWS];
+        for (int v = 0; v < VECTORS; v++)
+            _mm512_storeu_ps(y + 16 * v, p->total[c][v]);
+        for (int r = 0; r < PANEL_ROWS && row + r <= last; r++)
+            weft__linear_store(call, col + c, row + r, y[r]);
+    }
+}
+
+// The panel at `row` by rows [col, col + cols) of X, at most a tile.
+WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
+                                 int32_t col, int32_t cols, load_fn *load)
+{
+    struct panel p;
+    for (int32_t c = 0; c < TILE_COLS; c++)
+        for (int v = 0; v < VECTORS; v++)
+            p.acc[c][v] = p.total[c][v] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < call->cols; k += CHUNK) {
+        if (k > 0 && k % FOLD == 0)
+            fold(&p, cols);
+        int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
+        load_panel(&p, call, row, last, k, columns, load);
+        columns += columns % 2;
+        int32_t c = 0;
+        for (; c + 4 < cols; c += 6)
+            multiply_chunk(&p, call, col + c, col + cols - 1, c, k, columns, 6);
+        for (; c < cols; c += 2)
+            multiply_chunk(&p, call, col + c, col + cols - 1, c, k, columns, 2);
+    }
+    fold(&p, cols);
+    store_panel(call, &p, row, last, col, cols);
+}
+
+// Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
+WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
+                           load_fn *load)
+{
+    int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
+    int32_t tile = (call->batch + tiles - 1) / tiles;
+    tile = (tile + STEP_COLS - 1) / STEP_COLS * STEP_COLS;
+    for (int32_t col = 0; col < call->batch; col += tile)
+        for (int64_t row = row0; row < row1; row += PANEL_ROWS)
+            multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
+                           col, call->batch - col < tile ? call->batch - col : tile, load);
+}
+
+#define LINEAR_BF16(weight, load)                                                                  \
+    weft__linear_fn weft__linear_##weight##_bf16_panel_avx512bf16;                                 \
+    void weft__linear_##weight##_bf16_panel_avx512bf16(const struct weft__linear_call *call,       \
+                                                       int64_t row0, int64_t row1)                 \
+    {                                                                                              \
+        multiply(call, row0, row1, load);                                                          \
+    }
+
+LINEAR_BF16(F16, load_f16)
+LINEAR_BF16(BF16, load_bf16)

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// What the checks of linear share.
+#ifndef WEFT_KERNELS_LINEAR_CHECK_H
+#define WEFT_KERNELS_LINEAR_CHECK_H
+
+#include "src/kernels/check.h"
+
+// |w| of a block; where w is a product less a minimum, the sum of the magnitudes of both.
+void weft__linear_magnitudes(weft_dtype dtype, const void *block, float *w);
+
+// Of 16-bit weights and activations, over sum |w||x|: kernels of a GPU for packed or plain weights use them when X has
+// many rows. 0: this run does not. WEFT__LINEAR_WIDE_X times sum |x| comes on top.
+double weft__linear_wide_error(const struct weft__kernel *kernel, int32_t batch, uint32_t flags,
+                               bool packed);
+#define WEFT__LINEAR_WIDE_X 0x1p-17
+
+// A case with all that stands round a matrix in a layer.
+void weft__linear_layer_check(struct check_case *c);
+
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// A linear layer on CUDA: what its plan (linear_cuda.c) decides and its runs (linear_steps_cuda.c) do.
+//
+//      ready    x as f32, normed             LayerNorm, rows too long for shared memory, and where
+//                                             weights lie as a file has them
+//      round    x to int8                    parts of blocks whose x is not rounded yet
+//      product  a launch per set: parts of one format, packed, or plain. Norm, alpha, bias, and what
+//               follows (gate, residual, element type, rounding) unless several launches share a gate
+//      gemm     the same for many rows of X, a launch per part; a gate and rounding are left to finish
+//      rows     a launch per part whose weights lie as a file has them
+//      finish   what follows, for products that were left as f32 in the workspace
+//
+// Workspace: | f32 rows of X | rounded rows of X | f32 products, part after part | X for gemm |
+#ifndef WEFT_KERNELS_LINEAR_CUDA_H
+#define WEFT_KERNELS_LINEAR_CUDA_H
+
+#include "src/kernels/linear/linear_cuda_shape.h"
+#include "src/kernels/linear/linear_gemm_cuda.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+enum { WEFT__LINEAR_MOST_SHAPES = 4 };
+
+// Parts of one format: one launch.
+struct weft__linear_set {
+    int32_t parts[WEFT_LINEAR_MAX_PARTS], num_parts;
+    struct weft__linear_matter matter;
+    struct weft__linear_shape shapes[WEFT__LINEAR_MOST_SHAPES]; // of rising columns
+    int32_t num_shapes;
+    int32_t first_kernel; // of the shapes, one behind the other
+    int32_t unaligned;    // kernel for plain weights that begin anywhere, one row of X a pass
+    struct weft__linear_gemm gemm; // for many rows of X
+};
+
+// Does the set's kernel for one row of X round it itself?
+static inline bool weft__linear_rounds_itself(const struct weft__linear_set *set, uint32_t flags)
+{
+    const int64_t most = 1536; // longer rows are ready sooner when a launch has rounded them
+    return set->matter.block_elems > 1 && !set->matter.exact && set->matter.cols <= most &&
+           !(flags & WEFT_LINEAR_X_ROUNDED);
+}
+
+struct weft__linear_cuda_part {
+    bool tiles;   // packed weights are tiles (linear_device.h), others lie as in a file
+    bool as_file; // no set has it
+    bool exact;
+    int32_t rows_kernel; // of weights as a file has them; -1: a set's kernels read them
+    int32_t pack_kernel; // -1: none
+    int32_t block_elems, block_bytes;
+    int64_t rows, scale_cols, scale_rows;
+    int64_t staged; // in the workspace, or -1
+};
+
+struct weft__linear_cuda_launch {
+    struct weft__cuda_limits limits;
+    struct weft__linear_cuda_part parts[WEFT_LINEAR_MAX_PARTS];
+    struct weft__linear_set sets[WEFT_LINEAR_MAX_PARTS];
+    int32_t num_parts, num_sets;
+    int64_t cols;
+    uint32_t flags;
+    weft_linear_norm norm;
+    weft_linear_gate gate;
+    float norm_eps;
+    weft_dtype x_dtype, y_dtype;
+    bool whole;                   // products do what follows themselves
+    bool ready_first;             // every product reads X that has been made ready
+    int32_t ready, round, finish; // kernels, -1: not needed
+    int64_t ready_offset, rounded_offset, gemm_offset; // in the workspace
+    int64_t ready_stride;                              // columns from row to row: whole tiles
+};
+
+weft__cuda_steps_fn weft__linear_cuda_steps;
+
+// Packing (weft_linear_pack): bytes of a part's packed weights, 0 where they lie as in a file; and the launch
+// that lays out a slab of whole rows, which begins at a multiple of 16.
+struct weft__linear_slab {
+    const void *from; // its first row, on the device
+    int64_t stride_bytes;
+    int32_t first_row, rows;
+    void *packed; // the part's
+};
+int64_t weft__linear_cuda_packed_bytes(const void *launch, int32_t part);
+void weft__linear_cuda_pack(const void *launch, int32_t part, const struct weft__linear_slab *slab,
+                            struct weft__cuda_step *step);
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// A pair of a packed tile as 16-bit numbers: four A fragments of m16n8k16, one per 16 columns, whose columns
+// are in the order of linear_gemm_device.h. WEFT_BRAIN: bf16, else f16.
+//
+// The bytes of two codes become two numbers by standing under the exponent of 1024 (f16) or 128 (bf16),
+// from which the offset is subtracted exactly (four-bit codes that are 16 times too large come down by the way); then
+// comes the scale, rounded to 16 bits, and one rounding.
+#ifndef WEFT_KERNELS_LINEAR_FRAGMENT_CUH
+#define WEFT_KERNELS_LINEAR_FRAGMENT_CUH
+
+#include "src/kernels/linear/linear_tile.cuh"
+
+#if WEFT_BRAIN
+#define FRAGMENT_BASE 0x43434343u
+#define FRAGMENT_ONE  0x43004300u
+#else
+#define FRAGMENT_BASE 0x64646464u
+#define FRAGMENT_ONE  0x64006400u
+#endif
+
+DEVICE uint32_t pair_subtract(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+#if WEFT_BRAIN
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(b), "r"(0xbf80bf80u), "r"(a));
+#else
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+#endif
+    return d;
+}
+
+// a / 16 - b
+DEVICE uint32_t pair_sixteenth(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(0x2c002c00u), "r"(b | 0x80008000u));
+    return d;
+}
+
+DEVICE uint32_t pair_scale(uint32_t a, uint32_t scale, uint32_t add)
+{
+    uint32_t d;
+#if WEFT_BRAIN
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(d)
+        : "r"(a), "r"(scale), "r"(TILE_MIN ? add : 0x80008000u));
+#elif TILE_MIN
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(scale), "r"(add));
+#else
+    (void)add;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(scale));
+#endif
+    return d;
+}
+
+DEVICE uint32_t pair_of(float value)
+{
+    return WEFT_BRAIN ? floats_bf16x2(value, value) : floats_f16x2(value, value);
+}
+
+// Bytes b and b + 2 of a word of codes, less the offset.
+DEVICE uint32_t pair_number(uint32_t codes, uint32_t below, int32_t b, int32_t factor)
+{
+    const uint32_t places = b ? 0x4341u : 0x4240u;
+    uint32_t number = byte_permute(codes, FRAGMENT_BASE, places);
+#if TILE_TABLE
+    return pair_subtract(number, byte_permute(below, FRAGMENT_BASE, places));
+#else
+    (void)below;
+    const uint32_t offset = TILE_SIGNED ? 128 : (uint32_t)-TILE_OFFSET;
+    if (factor == 16) // 64, where the steps of f16 are 1/16
+        return pair_sixteenth(number, 0x54005400u + (offset * 16 | offset * 16 << 16));
+    return pair_subtract(number, FRAGMENT_ONE + (offset | offset << 16));
+#endif
+}
+
+// fragment[2 h + half]: columns 32 h + 16 half of pair p.
+DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile, int32_t pairs,
+                           int32_t p, int32_t lane, uint32_t fragment[4][4])
+{
+    uint32_t a[2][4], below[2][4];
+    pair_codes(tile, pairs, p, lane, a, below);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        float scale[2][SIXTEENS], add[2][SIXTEENS] = {};
+        unit_scales(scales, pairs, p, h, lane / 4, scale, add);
+#pragma unroll
+        for (int32_t j = 0; j < 4; j++) {
+            const int32_t g = j / 2 % SIXTEENS;
+            uint32_t by = pair_of(scale[j % 2][g]);
+            uint32_t plus = TILE_MIN ? pair_of(add[j % 2][g]) : 0;
+            uint32_t codes = TILE_SIGNED ? a[h][j] ^ 0x80808080u : a[h][j];
+#pragma unroll
+            for (int32_t b = 0; b < 2; b++)
+                fragment[2 * h + j / 2][j % 2 + 2 * b] = pair_scale(
+                    pair_number(codes, TILE_TABLE ? below[h][j] : 0, b, UNIT_FACTOR(h)), by, plus);
+        }
+    }
+}
+
+#endif

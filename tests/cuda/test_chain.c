@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// A chain of tokens on the stand-in driver (tests/support/standin/): between the first and the last token there
+// is nothing but launches of one graph. What the tokens are is shown where kernels run.
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "tests/support/standin/standin.h"
+
+static struct standin *standin;
+
+enum { STEPS = 100, CHAIN = 64, SESSIONS = 3 };
+
+static engine_error err;
+
+static void chains_are_launches_of_one_graph(void **state)
+{
+    (void)state;
+    static int32_t tokens[STEPS * SESSIONS];
+    static const engine_sampling drawn = {.params = {.temperature = 1, .top_p = 0.5f}};
+    const engine_options options = {.device = WEFT_DEVICE_CUDA, .max_sessions = SESSIONS};
+    engine_model *model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &err);
+    engine_worker *worker = model ? engine_worker_open(model, &options, &err) : NULL;
+    if (!worker)
+        fail_msg("%s", err.text);
+    engine_draw draws[SESSIONS];
+    for (int i = 0; i < SESSIONS; i++) {
+        draws[i] = (engine_draw){engine_session_open(worker, &err), &drawn, 5};
+        assert_non_null(draws[i].session);
+    }
+    // The first time the graph for three sessions is made, and the copies' staging memory.
+    assert_true(engine_decode(worker, draws, SESSIONS, CHAIN, tokens, &err));
+    struct standin before = *standin;
+    assert_true(engine_decode(worker, draws, SESSIONS, STEPS, tokens, &err));
+    assert_int_equal(standin->allocations, before.allocations);
+    assert_int_equal(standin->graph_launches - before.graph_launches, STEPS);
+    // The stand-in counts the kernels of a graph whenever it is launched: there are no others.
+    assert_int_equal((standin->num_launches - before.num_launches) % STEPS, 0);
+    // Waits: for each of the two chains, once.
+    assert_int_equal(standin->synchronisations - before.synchronisations, 2);
+    for (int i = 0; i < SESSIONS; i++) {
+        assert_int_equal(engine_session_length(draws[i].session), CHAIN + STEPS);
+        engine_session_close(draws[i].session);
+    }
+    engine_worker_close(worker);
+    engine_model_close(model);
+    assert_int_equal(standin->live_allocations, 0);
+    assert_int_equal(standin->live_graphs, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chains_are_launches_of_one_graph)};
+    setenv("WEFT_CUDA_DRIVER", WEFT_TEST_STANDIN, 1);
+    setenv("WEFT_CUDA_NVRTC", WEFT_TEST_STANDIN, 1);
+    setenv("WEFT_CACHE_DIR", "/nowhere", 1);
+    void *handle = dlopen(WEFT_TEST_STANDIN, RTLD_NOW);
+    standin = handle ? dlsym(handle, "standin") : NULL;
+    return standin ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// The arithmetic of launches of linear layers: every problem has a shape on every device, and a shape stays within what
+// the device has.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "src/kernels/linear/linear_cuda_shape.h"
+
+// An A100, an RTX 3090, an RTX 4090, an H200, an RTX 5090.
+static const struct weft__cuda_limits devices[] = {
+    {80, 108, 166912, 167936, 65536, 2048, 40 << 20},
+    {86, 82, 101376, 102400, 65536, 1536, 6 << 20},
+    {89, 128, 101376, 102400, 65536, 1536, 72 << 20},
+    {90, 132, 232448, 233472, 65536, 2048, 60 << 20},
+    {120, 170, 101376, 102400, 65536, 1536, 96 << 20},
+};
+
+// Columns and bytes of a block.
+static const int32_t blocks[][2] = {{32, 18}, {32, 34},   {256, 84}, {256, 144}, {256, 210},
+                                    {64, 36}, {256, 176}, {1, 2},    {1, 4}};
+
+static void check(const struct weft__linear_matter *m, const struct weft__cuda_limits *device)
+{
+    static const int32_t columns[] = {1, 4, 8, 16};
+    for (int i = 0; i < 4; i++) {
+        struct weft__linear_shape s = {0};
+        bool found = weft__linear_choose_shape(m, columns[i], device, &s);
+        assert_true(found || columns[i] > 1);
+        if (!found)
+            continue;
+        assert_true(weft__linear_shared_bytes(m, &s) == s.shared_bytes);
+        assert_true(s.shared_bytes <= device->shared_per_block);
+        assert_true((int64_t)s.shared_bytes * s.blocks <= device->shared_per_sm);
+        assert_true(s.warps * 32 * s.blocks <= device->threads_per_sm);
+        assert_true((s.warps & (s.warps - 1)) == 0 && s.stages > 0);
+        assert_true(s.split == 1 || (device->sm >= 90 && !s.pair && !s.x_outside));
+        assert_true(!s.pair || (m->rounds && device->sm >= 90));
+        assert_true(!s.x_outside || s.columns == 1);
+        for (int64_t groups = s.pair ? 2 : 1; groups < 3000; groups += s.pair ? 2 : 37) {
+            int64_t grid = weft__linear_blocks(&s, device, groups);
+            assert_true(grid > 0 && grid % s.split == 0 && (!s.pair || grid % 2 == 0));
+            assert_true(grid <= groups * s.split && grid <= (int64_t)device->num_sms * s.blocks);
+        }
+    }
+}
+
+static void every_problem_has_a_shape(void **state)
+{
+    static const int64_t cols[] = {256,   2048,  4096,   11008,  14336,   16384,
+                                   28672, 53248, 131072, 262144, 1 << 20, INT64_C(1) << 29};
+    (void)state;
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            for (size_t c = 0; c < sizeof cols / sizeof *cols; c++)
+                for (int how = 0; how < 8; how++) {
+                    struct weft__linear_matter m = {.cols = cols[c],
+                                                    .block_elems = blocks[b][0],
+                                                    .block_bytes = blocks[b][1],
+                                                    .exact = how & 1 && blocks[b][0] > 1,
+                                                    .gate = how & 2,
+                                                    .rounds = how & 4,
+                                                    .groups = 1 << (c % 4 * 3)};
+                    check(&m, &devices[d]);
+                }
+}
+
+// What models of today ask for keeps X in shared memory, unsplit, on the devices it was measured for.
+static void models_keep_x_near(void **state)
+{
+    (void)state;
+    for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+        struct weft__linear_shape s;
+        struct weft__linear_matter m = {
+            .cols = 14336, .block_elems = blocks[b][0], .block_bytes = blocks[b][1], .groups = 256};
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
+        assert_true(s.split == 1 && !s.x_outside);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_problem_has_a_shape),
+                                       cmocka_unit_test(models_keep_x_near)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

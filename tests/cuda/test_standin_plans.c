@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// The CUDA backend on a stand-in driver (tests/support/standin/): programs, batches, and what a layer launches.
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "src/kernels/kv/kv_device.h"
+#include "src/kernels/linear/linear_device.h"
+#include "tests/support/standin/standin_case.h"
+
+// A program is a graph: recorded once, launched with new contents in the same places.
+static void case_program(void)
+{
+    enum { BYTES = 4096 };
+    weft_context *context = must_open();
+    weft_plan *plan = norm_plan(context);
+    weft_program *program = NULL;
+    weft_program_info info = {.size = sizeof info};
+    unsigned char *pinned, *out;
+    void *x;
+    char pageable[16];
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, BYTES, &x) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&pinned) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_PINNED, BYTES, (void **)&out) == WEFT_OK);
+    memset(pinned, 1, BYTES);
+    memset(out, 0, BYTES);
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    CHECK(weft_copy(context, x, pinned, BYTES, NULL) == WEFT_OK);
+    CHECK(norm_run(plan, x, 2, NULL) == WEFT_OK && norm_run(plan, x, 3, NULL) == WEFT_OK);
+    CHECK(weft_copy(context, out, x, BYTES, NULL) == WEFT_OK);
+    CHECK(weft_fill(context, x, 0, BYTES, NULL) == WEFT_OK);
+    CHECK(weft_copy(context, x, pageable, sizeof pageable, NULL) == WEFT_EDEVICE);
+    CHECK_TEXT(weft_error_text(context), "pinned");
+    CHECK(standin->num_launches == 0 && standin->copies == 0 && out[0] == 0);
+    CHECK(weft_program_launch(program, NULL) == WEFT_EINVAL); // has not ended
+    CHECK(weft_program_end(program) == WEFT_OK);
+    int64_t allocations = standin->allocations, waits = standin->synchronisations;
+    for (int i = 1; i <= 5; i++) {
+        memset(pinned, i, BYTES);
+        CHECK(weft_program_launch(program, NULL) == WEFT_OK);
+        CHECK(out[0] == i && out[BYTES - 1] == i);
+    }
+    CHECK(standin->allocations == allocations && standin->synchronisations == waits);
+    CHECK(standin->graph_launches == 5 && standin->num_launches == 10);
+    CHECK(weft_program_describe(program, &info) == WEFT_OK);
+    CHECK(info.runs == 2 && info.copies == 3 && info.launches == 5);
+    weft_program_destroy(program);
+    // One that is given up, and a device that fails while recording.
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    CHECK(norm_run(plan, x, 1, NULL) == WEFT_OK);
+    weft_program_destroy(program);
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    standin->lost = 700;
+    CHECK(norm_run(plan, x, 1, NULL) == WEFT_EDEVICE);
+    CHECK(weft_program_end(program) == WEFT_EDEVICE);
+    weft_program_destroy(program);
+    standin->lost = 0;
+    CHECK(standin->live_graphs == 0);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    CHECK(standin->live_streams == 0 && standin->live_allocations == 0);
+}
+
+// What a batch says is on the device before the runs that take it.
+static void case_batch(void)
+{
+    weft_context *context = must_open();
+    const weft_rope_params rope = {.base = 10000};
+    const weft_kv_append_desc desc = {
+        .size = sizeof desc,
+        .max_tokens = 8,
+        .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
+        .rope = &rope};
+    weft_plan *plan = NULL;
+    weft_batch *batch = NULL;
+    void *memory;
+    CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 2,
+                                        .max_q_tokens = 8,
+                                        .max_kv_len = 16,
+                                        .page_size = 4,
+                                        .plans = (const weft_plan *const *)&plan,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    const int32_t cu_q_lens[] = {0, 1, 2}, kv_lens[] = {5, 2}, table[] = {7, 3, 1, 0};
+    const int32_t capacities[] = {8, 4};
+    weft_batch_args args = {.size = sizeof args,
+                            .num_seqs = 2,
+                            .cu_q_lens = cu_q_lens,
+                            .kv_lens = kv_lens,
+                            .page_table = table,
+                            .page_table_stride = 2,
+                            .kv_capacities = capacities,
+                            .num_pages = 8};
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, &memory) == WEFT_OK);
+    const weft_kv_append_args append = {
+        .size = sizeof append,
+        .tokens = 2,
+        .pool = {.k.data = memory, .v.data = memory, .num_pages = 8},
+        .k = memory,
+        .v = memory,
+        .batch = batch};
+    CHECK(weft_kv_append_run(plan, &append) == WEFT_OK);
+    // The stand-in's device is the host's memory: what the kernel would read can be looked at.
+    const struct standin_launch *launch = &standin->launches[0];
+    const struct weft__kv_device_args *seen = (const void *)launch->args;
+    CHECK(strcmp(launch->function, "weft_kv_append") == 0);
+    CHECK(seen->positions[0] == 4 && seen->positions[1] == 1);
+    CHECK(seen->slots[0] == 3 * 4 + 0 && seen->slots[1] == 1 * 4 + 1);
+    // The device itself takes it further: nothing is copied.
+    int64_t copies = standin->copies;
+    CHECK(weft_batch_advance(batch, NULL) == WEFT_OK);
+    launch = &standin->launches[1];
+    const struct weft__kv_advance_args *on = (const void *)launch->args;
+    CHECK(strcmp(launch->function, "weft_kv_advance") == 0 && standin->copies == copies);
+    CHECK(on->kv_lens[0] == 5 && on->capacities[0] == 8 && on->page_starts[1] == 2);
+    CHECK(on->cu_q_lens[2] == 2 && on->pages[0] == 7 && on->pages[2] == 1);
+    CHECK(on->num_seqs == 2 && on->page_size == 4 && on->positions == seen->positions &&
+          on->slots == seen->slots);
+    for (int i = 0; i < 2; i++)
+        CHECK(weft_batch_advance(batch, NULL) == (i == 0 ? WEFT_OK : WEFT_EINVAL));
+    // As part of a program too; a set is not.
+    weft_program *program = NULL;
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK);
+    CHECK(weft_program_begin(context, &program) == WEFT_OK);
+    CHECK(weft_batch_set(batch, &args) == WEFT_EINVAL);
+    CHECK(weft_batch_advance(batch, NULL) == WEFT_OK);
+    CHECK(weft_program_end(program) == WEFT_OK);
+    weft_program_destroy(program);
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+enum { LINEAR_COLS = 256, LINEAR_ROWS = 64 };
+
+static weft_plan *linear_plan(weft_context *context, weft_linear_desc desc, int32_t num_parts,
+                              weft_dtype second)
+{
+    weft_plan *plan = NULL;
+    desc.size = sizeof desc;
+    desc.cols = LINEAR_COLS;
+    desc.max_batch = 40;
+    desc.num_parts = num_parts;
+    for (int p = 0; p < num_parts; p++)
+        desc.parts[p] =
+            (weft_linear_part){.weight_dtype = p == 1 ? second : WEFT_Q4_0, .rows = LINEAR_ROWS};
+    CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+    return plan;
+}
+
+// Runs a plan whose parts all have the same weights, and says which launches that took.
+static void expect_launches(const weft_plan *plan, weft_linear_args args, bool packed, char *memory,
+                            const char *functions)
+{
+    char said[256] = "";
+    int before = standin->num_launches;
+    args.size = sizeof args;
+    args.batch = args.batch ? args.batch : 3;
+    args.workspace = memory;
+    args.workspace_bytes = weft_plan_workspace_bytes(plan);
+    for (int p = 0; p < 3 && args.parts[p].y; p++)
+        *(packed ? &args.parts[p].packed : &args.parts[p].weight) = memory;
+    CHECK(weft_linear_run(plan, &args) == WEFT_OK);
+    for (int i = before; i < standin->num_launches; i++)
+        snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s", i > before ? " " : "",
+                 standin->launches[i].function + strlen("weft_linear_"));
+    if (strcmp(said, functions) != 0)
+        fprintf(stderr, "launched: %s\n", said);
+    CHECK(strcmp(said, functions) == 0);
+}
+
+// A layer is one launch when its weights are packed and its input is rounded, whatever stands round it.
+static void case_linear(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    const weft_linear_args one = {.x = m, .parts = {{.y = m}}};
+    const weft_linear_args two = {.x = m, .parts = {{.y = m}, {.y = m}}};
+    const weft_linear_args three = {.x = m, .parts = {{.y = m}, {.y = m}, {.y = m}}};
+    weft_linear_args next = one, alone = three;
+    next.next = m;
+    alone.batch = 1;
+    weft_plan *plan;
+#define EXPECT(args, num_parts, second, packed, functions, ...)                                    \
+    plan = linear_plan(context, (weft_linear_desc){__VA_ARGS__}, num_parts, second);               \
+    expect_launches(plan, args, packed, m, functions);                                             \
+    weft_plan_destroy(plan)
+    EXPECT(three, 3, WEFT_Q4_0, true, "few", .norm = WEFT_LINEAR_NORM_RMS,
+           .flags = WEFT_LINEAR_X_ROUNDED);
+    const struct weft__linear_device_args *qkv =
+        (const void *)standin->launches[standin->num_launches - 1].args;
+    CHECK(qkv->part[1].first_group == LINEAR_ROWS / 16 &&
+          qkv->part[2].first_group == 2 * LINEAR_ROWS / 16);
+    EXPECT(three, 3, WEFT_Q4_0, true, "round few", .norm = WEFT_LINEAR_NORM_RMS);
+    EXPECT(three, 3, WEFT_Q6_K, true, "round few few", 0);
+    EXPECT(alone, 3, WEFT_Q6_K, true, "few few",
+           .norm = WEFT_LINEAR_NORM_RMS); // round it themselves
+    EXPECT(two, 2, WEFT_Q4_0, true, "few", .gate = WEFT_LINEAR_GATE_SILU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    const struct weft__linear_device_args *gate =
+        (const void *)standin->launches[standin->num_launches - 1].args;
+    CHECK(gate->part[0].first_group == 0 && gate->part[1].first_group == 0);
+    EXPECT(two, 2, WEFT_Q8_0, true, "few few finish", .gate = WEFT_LINEAR_GATE_SILU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    EXPECT(next, 1, WEFT_Q4_0, true, "few", .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT);
+    EXPECT(one, 1, WEFT_Q4_0, true, "few", .flags = WEFT_LINEAR_EXACT, .norm = WEFT_LINEAR_NORM_RMS,
+           .x_dtype = WEFT_BF16, .y_dtype = WEFT_F16);
+    EXPECT(one, 1, WEFT_Q4_0, true, "ready round few", .norm = WEFT_LINEAR_NORM_LAYER);
+    // Weights as a file has them are read as they are.
+    EXPECT(one, 1, WEFT_Q4_0, false, "round rows", 0);
+    EXPECT(one, 1, WEFT_Q4_0, false, "ready rows finish", .flags = WEFT_LINEAR_EXACT,
+           .norm = WEFT_LINEAR_NORM_RMS, .y_dtype = WEFT_F16);
+    EXPECT(two, 2, WEFT_Q4_0, false, "rows rows finish", .gate = WEFT_LINEAR_GATE_GELU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    EXPECT(two, 2, WEFT_BF16, true, "round few numbers", 0);
+#undef EXPECT
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+// Slabs of rows go through the device in order, and the parts of a launch are the packed ones.
+static void case_linear_pack(void)
+{
+    enum { ROWS = 20000, COLS = 1024, ROW_BYTES = COLS / 32 * 18, SLAB_ROWS = 14560 };
+    weft_context *context = must_open();
+    const weft_linear_desc desc = {
+        .size = sizeof desc, .weight_dtype = WEFT_Q4_0, .rows = ROWS, .cols = COLS};
+    weft_plan *plan = NULL;
+    CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_linear_packed_bytes(plan, 0) == (size_t)ROWS * ROW_BYTES);
+    unsigned char *weight = malloc((size_t)ROWS * ROW_BYTES);
+    for (size_t i = 0; i < (size_t)ROWS * ROW_BYTES; i++)
+        weight[i] = (unsigned char)(i * 31 + i / 257);
+    void *packed, *x;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, weft_linear_packed_bytes(plan, 0),
+                               &packed) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, &x) == WEFT_OK);
+    const weft_linear_pack_args args = {.size = sizeof args, .weight = weight, .packed = packed};
+    CHECK(weft_linear_pack(plan, &args) == WEFT_OK);
+    CHECK(standin->num_launches == 2);
+    for (int i = 0; i < 2; i++) {
+        const struct standin_launch *launch = &standin->launches[i];
+        const struct weft__linear_pack_args *seen = (const void *)launch->args;
+        CHECK(strcmp(launch->function, "weft_linear_pack") == 0 && seen->packed == packed);
+        CHECK(seen->first_row == i * SLAB_ROWS && seen->cols == COLS);
+        CHECK(seen->rows == (i ? ROWS - SLAB_ROWS : SLAB_ROWS));
+        CHECK(launch->grid[0] == (uint32_t)(seen->rows + 15) / 16 && launch->grid[1] == 4);
+        if (i == 1) // what the slab holds still
+            CHECK(memcmp((const char *)seen->weight + 1, weight + SLAB_ROWS * ROW_BYTES + 1,
+                         (size_t)seen->rows * ROW_BYTES - 1) == 0);
+    }
+    const weft_linear_args run = {.size = sizeof run,
+                                  .batch = 1,
+                                  .x = x,
+                                  .y = x,
+                                  .packed = packed,
+                                  .workspace = x,
+                                  .workspace_bytes = weft_plan_workspace_bytes(plan)};
+    CHECK(weft_linear_run(plan, &run) == WEFT_OK && standin->num_launches == 3);
+    const struct weft__linear_device_args *seen = (const void *)standin->launches[2].args;
+    CHECK(seen->part[0].weight == packed && seen->part[0].rows == ROWS);
+    standin->lost = 700;
+    CHECK(weft_linear_pack(plan, &args) == WEFT_EDEVICE);
+    free(weight);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+}
+
+static void count_progress(void *user, int32_t done, int32_t count)
+{
+    CHECK(done <= count);
+    *(int32_t *)user = done;
+}
+
+// Prewarming waits for the compiler, and what it made can be listed.
+static void case_instances(void)
+{
+    weft_context *context = must_open();
+    weft_instance_info info = {.size = sizeof info};
+    int32_t done = -1, listed = 0;
+    CHECK(!weft_instance_at(context, 0, &info));
+    weft_plan *plan = norm_plan(context);
+    CHECK(weft_prewarm(context, count_progress, &done) == WEFT_OK && done == 1);
+    for (; weft_instance_at(context, listed, &info); listed++) {
+        CHECK_TEXT(info.name, "weft_norm[");
+        CHECK(!info.failure && info.registers > 0 && info.spill_bytes == 0);
+    }
+    CHECK(listed == 1 && !weft_instance_at(NULL, 0, &info));
+    CHECK(weft_prewarm(NULL, NULL, NULL) == WEFT_EINVAL);
+    weft_plan_destroy(plan); // what does not compile says why:
+    standin->fail_compile = true;
+    setenv("WEFT_CACHE_DIR", "/nowhere", 1);
+    weft_softmax_desc desc = {.size = sizeof desc, .dim = 8};
+    CHECK(weft_softmax_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_prewarm(context, NULL, NULL) == WEFT_EDEVICE);
+    CHECK(weft_instance_at(context, 1, &info) && info.failure);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+}
+
+static const struct standin_case cases[] = {
+    {"program", case_program},         {"batch", case_batch},
+    {"instances", case_instances},     {"linear", case_linear},
+    {"linear_pack", case_linear_pack},
+};
+
+int main(void)
+{
+    return standin_run(cases, sizeof cases / sizeof *cases);
+}
