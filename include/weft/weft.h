@@ -3,7 +3,8 @@
  *
  *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
  *  the host's, format.h for what formats mean, then the operation you need: linear.h, attention.h with
- *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h.
+ *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h;
+ *  route.h for mixtures of experts.
  *  probe.h measures the ceilings of the device.
  */
 #ifndef WEFT_H
@@ -24,6 +25,7 @@
 #include "probe.h"
 #include "program.h"
 #include "rope.h"
+#include "route.h"
 #include "sample.h"
 #include "softmax.h"
 #include "status.h"

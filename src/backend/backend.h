@@ -20,7 +20,8 @@
     X(linear)                                                                                      \
     X(round)                                                                                       \
     X(attention)                                                                                   \
-    X(merge) X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(probe)
+    X(merge)                                                                                       \
+    X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(route) X(probe)
 
 enum weft__op {
 #define WEFT__OP_ENUM(name) WEFT__OP_##name,
