@@ -30,8 +30,11 @@ static const ggml_type_info formats[] = {
     OTHER(24, "i8", 1, 1, 1),           OTHER(25, "i16", 1, 2, 2),
     OTHER(26, "i32", 1, 4, 4),          OTHER(27, "i64", 1, 8, 8),
     OTHER(28, "f64", 1, 8, 8),          LIBRARY(29, IQ1_M, "iq1_m", 1),
-    LIBRARY(30, BF16, "bf16", 2),       LIBRARY(34, TQ1_0, "tq1_0", 2),
-    LIBRARY(35, TQ2_0, "tq2_0", 2),     LIBRARY(39, MXFP4, "mxfp4", 1),
+    LIBRARY(30, BF16, "bf16", 2),       OTHER(31, "q4_0_4_4", 32, 18, 2),
+    OTHER(32, "q4_0_4_8", 32, 18, 2),   OTHER(33, "q4_0_8_8", 32, 18, 2),
+    LIBRARY(34, TQ1_0, "tq1_0", 2),     LIBRARY(35, TQ2_0, "tq2_0", 2),
+    OTHER(36, "iq4_nl_4_4", 32, 18, 2), OTHER(37, "iq4_nl_4_8", 32, 18, 2),
+    OTHER(38, "iq4_nl_8_8", 32, 18, 2), LIBRARY(39, MXFP4, "mxfp4", 1),
     LIBRARY(40, NVFP4, "nvfp4", 1),     OTHER(41, "q1_0", 128, 18, 2),
     OTHER(42, "q2_0", 64, 18, 2),
 };
@@ -45,10 +48,9 @@ static const ggml_type_info without_id[] = {
 
 enum { FORMAT_COUNT = sizeof(formats) / sizeof(formats[0]) };
 
-static const char *const removed_names[] = {
-    [4] = "q4_2",      [5] = "q4_3",        [31] = "q4_0_4_4",   [32] = "q4_0_4_8",
-    [33] = "q4_0_8_8", [36] = "iq4_nl_4_4", [37] = "iq4_nl_4_8", [38] = "iq4_nl_8_8",
-};
+// Older than GGUF. Formats that were withdrawn later (31 to 33, 36 to 38: q4_0 and iq4_nl with their rows
+// interleaved for one CPU) still lie about in files, whose rest can be shown.
+static const char *const removed_names[] = {[4] = "q4_2", [5] = "q4_3"};
 
 enum { REMOVED_COUNT = sizeof(removed_names) / sizeof(removed_names[0]) };
 

@@ -17,7 +17,7 @@ typedef struct ggml_type_info {
     weft_dtype dtype;         // the kernel library's format; WEFT_DTYPE_NONE if it has none
 } ggml_type_info;
 
-// NULL for an id that was never given out or has been withdrawn.
+// NULL for an id that was never given out, or was withdrawn before there were GGUF files.
 const ggml_type_info *ggml_type_find(uint32_t id);
 
 // The description of a library's format, whether GGUF files have a number for it (id) or not: then id is
@@ -25,10 +25,10 @@ const ggml_type_info *ggml_type_find(uint32_t id);
 #define GGML_TYPE_NO_ID UINT32_MAX
 const ggml_type_info *ggml_type_of(weft_dtype dtype);
 
-// One more than the highest id there is; ids below may be withdrawn.
+// One more than the highest id there is; ids below may have no description.
 size_t ggml_type_count(void);
 
-// The name of an id that was withdrawn ("q4_2"); NULL for all others.
+// The name of an id that was withdrawn before there were GGUF files ("q4_2"); NULL for all others.
 const char *ggml_type_removed_name(uint32_t id);
 
 #endif

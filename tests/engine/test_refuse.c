@@ -134,6 +134,9 @@ static void formats_without_kernels_are_refused(void **state)
         gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 15, .dim = 256});
     gguf_writer_tensor(&w, "extra.weight", 26, 1, (int64_t[]){8}, NULL, 32);
     refuse_writer(&w, "cannot run yet: q8_k (8 of 12), i32 (1 of 12); it runs f32 f16 q4_0");
+    // withdrawn, but there are files
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 32, .dim = 32});
+    refuse_writer(&w, "cannot run yet: q4_0_4_8 (8 of 11); it runs f32 f16 q4_0");
 }
 
 static void incomplete_models_are_refused(void **state)

@@ -388,7 +388,7 @@ static void format_table_is_consistent(void **state)
         assert_int_equal(type->block_bytes % type->alignment_bytes, 0);
         assert_true(type->block_elements >= 1);
     }
-    assert_int_equal(known, 35);
+    assert_int_equal(known, 41);
     assert_int_equal(ggml_type_count(), 43);
     assert_null(ggml_type_find(43));
     assert_null(ggml_type_find(UINT32_MAX));

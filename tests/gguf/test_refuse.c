@@ -260,8 +260,8 @@ static void unknown_formats_are_refused(void **state)
     gguf_writer_tensor(&w, "t", 4, 1, (int64_t[]){256}, NULL, 256);
     refuse(&w, "format q4_2, which was withdrawn");
     w = gguf_writer_new();
-    gguf_writer_tensor(&w, "t", 33, 1, (int64_t[]){256}, NULL, 256);
-    refuse(&w, "withdrawn");
+    gguf_writer_tensor(&w, "t", 5, 1, (int64_t[]){256}, NULL, 256);
+    refuse(&w, "format q4_3, which was withdrawn");
     w = gguf_writer_new();
     gguf_writer_tensor(&w, "t", UINT32_MAX, 1, (int64_t[]){256}, NULL, 256);
     refuse(&w, "unknown format 4294967295");

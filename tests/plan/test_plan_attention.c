@@ -161,14 +161,14 @@ static void splits_by_the_work(void **state)
 {
     (void)state;
     const struct batch decode = {1, {0, 1}, {65536}}, prefill = {1, {0, 4096}, {4096}};
-    const struct batch few = {1, {0, 1}, {512}}, tiny = {1, {0, 1}, {256}};
+    const struct batch few = {1, {0, 1}, {2048}}, tiny = {1, {0, 1}, {1024}};
     const int32_t threads[] = {1, 2, 16, 200};
     weft_attention_desc desc = descriptor();
     for (int i = 0; i < 4; i++) {
         weft_plan *plan = make_plan(threads[i], &desc);
         assert_int_equal(verify(plan, &decode).tasks, 64);
         assert_int_equal(verify(plan, &decode).merges, 2);
-        assert_int_equal(verify(plan, &few).tasks, 4); // 256 keys are worth a task
+        assert_int_equal(verify(plan, &few).tasks, 4); // 1024 keys are worth a task
         assert_int_equal(verify(plan, &tiny).merges, 0);
         assert_int_equal(verify(plan, &prefill).merges, 0); // enough tiles as it is
         free_plan(plan);
@@ -179,14 +179,16 @@ static void splits_by_the_work(void **state)
 static void the_first_tile_of_a_full_window_is_the_longest(void **state)
 {
     (void)state;
-    const struct batch batch = {1, {0, 300}, {300}}, edge = {1, {0, 4}, {5000}};
+    const struct batch batch = {1, {0, 1100}, {1100}}, edge = {1, {0, 4}, {5000}};
     weft_attention_desc desc = descriptor();
     desc.mask = WEFT_MASK_FULL;
     desc.window = 10;
+    desc.tile_rows = 400;
     weft_plan *plan = make_plan(2, &desc);
     struct weft__attention_totals totals = verify(plan, &batch);
     assert_true(totals.chunk_keys > 0 && totals.merges > 0);
     free_plan(plan);
+    desc.tile_rows = 0;
     desc.window = 511; // 514 keys for the first query, 511 for the last
     desc.num_q_heads = 2 * 200;
     desc.max_kv_len = 8000;
@@ -255,10 +257,10 @@ static void windows_shorten_the_division(void **state)
     struct weft__attention_totals whole = verify(plan, &batch);
     assert_true(whole.tasks > 32 && whole.merges == 2);
     free_plan(plan);
-    desc.window = 300;
+    desc.window = 1100;
     plan = make_plan(4, &desc);
     struct weft__attention_totals windowed = verify(plan, &batch);
-    assert_int_equal(windowed.tasks, 2 * 2); // KV heads times chunks of 256 keys
+    assert_int_equal(windowed.tasks, 2 * 2); // KV heads times chunks of 1024 keys
     free_plan(plan);
     desc.window = 200;
     plan = make_plan(4, &desc);

@@ -271,6 +271,12 @@ static bool ends_tile(const struct block *block)
     return block->n > 0 && block->first + block->n == block->tile->key1;
 }
 
+// The chunks of a tile have its queries in common.
+static bool same_rows(const struct weft__attention_tile *a, const struct weft__attention_tile *b)
+{
+    return a && a->seq == b->seq && a->kv_head == b->kv_head && a->first_token == b->first_token;
+}
+
 static void advance(struct state *s)
 {
     float *swap = s->weight;
@@ -288,6 +294,7 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     struct walk walk = {.next = s->tile, .end = s->tile + count};
     struct weft__attention_span common = {0, 0};
     struct block before = {0}, now, after;
+    const struct weft__attention_tile *loaded = NULL; // whose queries there are
     memset(s->weight, 0, (size_t)shape.rows * BLOCK * sizeof *s->weight);
     memset(s->scores, 0, (size_t)shape.rows * BLOCK * sizeof *s->scores);
     s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
@@ -295,8 +302,10 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     advance(s);
     while (before.n + now.n > 0) {
         after = next_block(s, &walk);
-        if (begins_tile(&now))
+        if (begins_tile(&now) && !same_rows(loaded, now.tile)) {
             load_queries(s, now.tile, shape.rows);
+            loaded = now.tile;
+        }
         for (int32_t k = 0; k < before.n || k < now.n; k += DIRECT_GROUP) {
             score_group(s, shape, k, now.n);
             value_group(s, shape, common, before.first, k, before.n);

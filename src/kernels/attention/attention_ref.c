@@ -62,8 +62,8 @@ static void attend(const struct row *row)
     for (int32_t t = row->begin; t < row->end; t++)
         if (call->mask.soft || sees(row, t))
             largest = fmax(largest, score(row, t));
-    largest = (float)largest; // the state keeps it as a float: weigh against what it says
-    double from = largest == -INFINITY ? 0 : largest;
+    // The state keeps it as a float: weigh against what that says, unless it is too coarse to tell.
+    double from = largest == -INFINITY ? 0 : fabs(largest) < 0x1p24 ? (float)largest : largest;
     for (int32_t t = row->begin; t < row->end; t++) {
         float value[WEFT__ATTENTION_MAX_DIM];
         if (!call->mask.soft && !sees(row, t))

@@ -67,8 +67,10 @@ static void merge_row(const struct weft__attention_call *call,
     const float *first = slots + row * weft__attention_state_floats(dim);
     float acc[WEFT__ATTENTION_MAX_DIM];
     float largest = -INFINITY, sum = 0;
-    for (int32_t c = 0; c < chunks; c++)
-        largest = fmaxf(largest, first[c * slot_floats + dim]);
+    for (int32_t c = 0; c < chunks; c++) {
+        float of_chunk = first[c * slot_floats + dim];
+        largest = of_chunk > largest ? of_chunk : largest;
+    }
     memset(acc, 0, (size_t)dim * sizeof *acc);
     for (int32_t c = 0; c < chunks; c++) {
         const float *state = first + c * slot_floats;

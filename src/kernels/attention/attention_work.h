@@ -5,7 +5,9 @@
 
 #include "src/kernels/attention/attention_kernel.h"
 
-enum { WEFT__ATTENTION_LEAST_CHUNK = 256 }; // keys that are worth a task and a merge
+// Keys that are worth a task and a merge: a chunk costs as much as 15 of its keys where a few queries wait
+// for memory, as 25 where many multiply.
+enum { WEFT__ATTENTION_LEAST_CHUNK = 1024 };
 
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
 //

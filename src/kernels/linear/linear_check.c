@@ -37,6 +37,7 @@ enum aim {
     ANY,
     LONG_ROWS,
     STEADY_ROWS, // as long as may be, all products alike: every rounding of a sum goes the same way
+    DROWNED_ROWS, // a sum that has most of its value at once, and millions of products that must not be lost in it
     LARGE_BATCH,
     SECOND_TILE,
     SMALL_WEIGHTS,
@@ -50,8 +51,8 @@ static enum aim aim_of(const struct check_case *c)
     case 2: return LARGE_BATCH;
     case 5: return TINY_X;
     case 1:
-    case 8:
-    case 18: return STEADY_ROWS;
+    case 8: return STEADY_ROWS;
+    case 18: return DROWNED_ROWS;
     case 10: return LONG_ROWS;
     case 11: return SECOND_TILE;
     case 14: return BROKEN_X;
@@ -74,21 +75,30 @@ static bool longest_rows(const struct check_case *c)
 // several sums a row, and fewer for panels.
 static void draw_steady_extents(struct check_case *c, struct problem *p)
 {
-    bool tiles = longest_rows(c), panels = c->seed % 20 == 8;
+    bool tiles = longest_rows(c);
     p->desc.cols = tiles ? 1 << 20 : (check_range(c, 190000, 262144) / 256 + 1) * 256;
-    p->desc.rows = tiles || panels ? 1 : check_range(c, 1, 2);
-    p->args.batch = tiles ? 4 : panels ? 12 : (int32_t)check_pick(c, 2, 1, 2);
-    if (tiles || panels)
-        p->desc.flags &= ~(uint32_t)WEFT_LINEAR_BATCH_INVARIANT;
+    p->desc.rows = 1;
+    p->args.batch = tiles ? 4 : 12;
+    p->desc.flags &= ~(uint32_t)WEFT_LINEAR_BATCH_INVARIANT;
     if (tiles)
         p->desc.flags |= WEFT_LINEAR_BATCH_INVARIANT;
 }
+
+enum {
+    FIRST_COLUMNS = 256,
+    CHUNK_COLUMNS = 512
+}; // CHUNK_COLUMNS: the longest sum of its own that a panel has
 
 static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
 {
     enum aim aim = aim_of(c);
     if (aim == STEADY_ROWS) {
         draw_steady_extents(c, p);
+        return;
+    }
+    if (aim == DROWNED_ROWS) {
+        p->desc.cols = 1 << 21;
+        p->desc.rows = p->args.batch = 1;
         return;
     }
     p->desc.cols = block * check_length(c, 3000 / block, block > 1 ? 4 : 64);
@@ -141,12 +151,28 @@ static float *draw_vectors(struct check_case *c, int64_t count, int64_t elems, i
     return x;
 }
 
+// For weights that are all alike: the first columns give 1.01, a chunk of the others just less than half of
+// what the last bit of that is worth.
+static void fill_drowned(struct problem *p, float *x)
+{
+    float w[WEFT__MAX_BLOCK_ELEMS];
+    int32_t elems = weft_dtype_block_elems(p->desc.weight_dtype);
+    weft_dequantize_row(p->desc.weight_dtype, p->args.weight, elems, w);
+    double mean = 0;
+    for (int32_t i = 0; i < elems; i++)
+        mean += w[i] / (double)elems;
+    mean = fabs(mean) > 1e-6 ? mean : 1;
+    for (int64_t i = 0; i < p->desc.cols; i++)
+        x[i] = (float)((i < FIRST_COLUMNS ? 1.01 / FIRST_COLUMNS : 0.49 * 0x1p-23 / CHUNK_COLUMNS) /
+                       mean);
+}
+
 static void draw_x(struct check_case *c, struct problem *p)
 {
     int64_t cols = p->desc.cols, batch = p->args.batch;
     enum aim aim = aim_of(c);
     p->args.x_stride = cols + random_gap(c, 9);
-    bool equal = aim == SMALL_WEIGHTS || aim == STEADY_ROWS;
+    bool equal = aim == SMALL_WEIGHTS || aim == STEADY_ROWS || aim == DROWNED_ROWS;
     size_t bytes = (size_t)((batch - 1) * p->args.x_stride + cols) * sizeof(float);
     float *x =
         equal ? check_buffer(c, bytes, sizeof *x) : draw_vectors(c, batch, cols, p->args.x_stride);
@@ -155,6 +181,8 @@ static void draw_x(struct check_case *c, struct problem *p)
         float value = check_uniform(c, 0.5f, 2);
         for (int64_t i = 0; equal && i < cols; i++)
             x[i] = value;
+        if (aim == DROWNED_ROWS)
+            fill_drowned(p, x);
         // Not so small that a group becomes zero (linear_rounded.h).
         for (int64_t i = 0; aim == TINY_X && i < cols; i++)
             x[i] = ldexpf(check_normal(c) + copysignf(1, x[i]), -(int)check_range(c, 101, 119));
@@ -165,8 +193,8 @@ static void draw_x(struct check_case *c, struct problem *p)
     }
 }
 
-// A block of equal weights where the format has an encoder, else any, again and again. Half of the shorter rows
-// have any block, too.
+// A block of equal weights where the format has an encoder, else any, again and again. Half of the shorter steady
+// rows have any block, too.
 static void draw_steady_row(struct check_case *c, weft_dtype dtype, char *row, int64_t cols)
 {
     weft__row_encode_fn *encode = weft__row_encoder(dtype);
@@ -174,7 +202,7 @@ static void draw_steady_row(struct check_case *c, weft_dtype dtype, char *row, i
     float w[WEFT__MAX_BLOCK_ELEMS], value = check_uniform(c, 0.5f, 2);
     for (int64_t i = 0; i < block; i++)
         w[i] = value;
-    if (encode && (longest_rows(c) || check_range(c, 0, 1)))
+    if (encode && (longest_rows(c) || aim_of(c) == DROWNED_ROWS || check_range(c, 0, 1)))
         encode(w, block, row);
     else
         check_fill_blocks(c, dtype, row, block);
@@ -194,7 +222,7 @@ static void draw_small_row(struct check_case *c, weft_dtype dtype, void *row, in
 
 static void draw_row(struct check_case *c, weft_dtype dtype, void *row, int64_t cols)
 {
-    if (aim_of(c) == STEADY_ROWS)
+    if (aim_of(c) == STEADY_ROWS || aim_of(c) == DROWNED_ROWS)
         draw_steady_row(c, dtype, row, cols);
     else if (aim_of(c) == SMALL_WEIGHTS && weft__row_encoder(dtype))
         draw_small_row(c, dtype, row, cols);
@@ -221,7 +249,8 @@ static void draw_planes(struct check_case *c, struct problem *p)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     int64_t block = weft_dtype_block_elems(kernel->weight);
-    if (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || check_range(c, 0, 2) != 0)
+    if (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || aim_of(c) == DROWNED_ROWS ||
+        check_range(c, 0, 2) != 0)
         return;
     p->part = (weft_linear_part){.weight_dtype = kernel->weight,
                                  .scale_dtype = check_dtype(c),
@@ -244,7 +273,8 @@ static void draw_planes(struct check_case *c, struct problem *p)
 
 static void draw_formats(struct check_case *c, struct problem *p)
 {
-    bool other = c->kernel->level < WEFT__ISA_COUNT && aim_of(c) != TINY_X;
+    bool other =
+        c->kernel->level < WEFT__ISA_COUNT && aim_of(c) != TINY_X && aim_of(c) != DROWNED_ROWS;
     p->x_dtype = other ? check_dtype(c) : WEFT_F32;
     p->y_dtype = other ? check_dtype(c) : WEFT_F32;
 }
