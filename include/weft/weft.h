@@ -4,7 +4,7 @@
  *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
  *  the host's, format.h for what formats mean, then the operation you need: linear.h, attention.h with
  *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h;
- *  route.h for mixtures of experts.
+ *  route.h and experts.h for mixtures of experts.
  *  probe.h measures the ceilings of the device.
  */
 #ifndef WEFT_H
@@ -17,6 +17,7 @@
 #include "context.h"
 #include "device.h"
 #include "embedding.h"
+#include "experts.h"
 #include "format.h"
 #include "kv.h"
 #include "linear.h"

@@ -103,6 +103,9 @@ weft_status weft__api_tail(weft_context *context, const char *what, const uint64
 // Alignment of the elements or blocks of a format.
 size_t weft__api_alignment(weft_dtype dtype);
 
+// Checks and settles the descriptor of a linear layer, as weft_linear_plan() does.
+weft_status weft__api_linear_desc(weft_context *context, weft_linear_desc *desc);
+
 // Bytes of a part's packed weights where the device has a layout of its own for them, else 0.
 int64_t weft__api_packed_by_device(const weft_plan *plan, int32_t part);
 

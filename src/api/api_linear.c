@@ -84,7 +84,7 @@ static weft_status check_extras(weft_context *context, const weft_linear_desc *d
     return WEFT_OK;
 }
 
-static weft_status check_desc(weft_context *context, weft_linear_desc *desc)
+weft_status weft__api_linear_desc(weft_context *context, weft_linear_desc *desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_X_ROUNDED |
                            WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT | WEFT_LINEAR_NORM_PLUS_ONE;
@@ -102,7 +102,7 @@ weft_status weft_linear_plan(weft_context *context, const weft_linear_desc *user
 {
     weft_linear_desc desc = {0};
     WEFT__TRY(weft__api_desc(context, WEFT__OP_linear, &desc, WEFT__KNOWN(&desc), user_desc, out));
-    WEFT__TRY(check_desc(context, &desc));
+    WEFT__TRY(weft__api_linear_desc(context, &desc));
     // A plan's descriptor has parts always; what the caller said stays in weight_dtype and rows.
     desc.num_parts = desc.num_parts ? desc.num_parts : 1;
     return WEFT__API_PLAN(context, WEFT__OP_linear, &desc, out);

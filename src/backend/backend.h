@@ -21,7 +21,8 @@
     X(round)                                                                                       \
     X(attention)                                                                                   \
     X(merge)                                                                                       \
-    X(kv) X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(route) X(probe)
+    X(kv)                                                                                          \
+    X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(route) X(experts) X(probe)
 
 enum weft__op {
 #define WEFT__OP_ENUM(name) WEFT__OP_##name,

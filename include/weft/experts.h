@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/** The feed-forward block of a mixture of experts, all experts of a layer in one run:
+ *
+ *      y_t = residual_t + alpha * sum over the experts e that token t goes to of
+ *            weight_te * (W_down,e h_te + bias_down,e),
+ *      h_te = function(W_gate,e x_t + bias_gate,e) * (W_up,e x_t + bias_up,e),   x_t = norm(x_t)
+ *
+ *  The tokens come sorted by expert, as weft_route_run() leaves them. Weights of a chosen expert are read
+ *  once a run, however many tokens go to it, those of others not at all; kernels, formats and rounding of
+ *  activations are those of linear.h.
+ *
+ *      weft_experts_desc desc = {.size = sizeof desc, .experts = 128, .top_k = 8, .cols = 2048, .inner = 768,
+ *          .gate = WEFT_LINEAR_GATE_SILU, .parts = {{.weight_dtype = WEFT_Q4_K}, {.weight_dtype = WEFT_Q4_K},
+ *          {.weight_dtype = WEFT_Q6_K}}};
+ *
+ *  A shared expert with a gate of its own is a run of one expert whose route is the sigmoid of one logit.
+ */
+#ifndef WEFT_EXPERTS_H
+#define WEFT_EXPERTS_H
+
+#include "linear.h"
+#include "route.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Places of the three matrices. */
+typedef enum weft_experts_place {
+    WEFT_EXPERTS_GATE = 0, /**< [experts][inner][cols] */
+    WEFT_EXPERTS_UP = 1,   /**< [experts][inner][cols] */
+    WEFT_EXPERTS_DOWN = 2, /**< [experts][cols][inner] */
+    WEFT_EXPERTS_PARTS = 3,
+} weft_experts_place;
+
+typedef struct weft_experts_desc {
+    uint32_t size;
+    uint32_t
+        flags; /**< WEFT_LINEAR_EXACT, WEFT_LINEAR_BATCH_INVARIANT, WEFT_LINEAR_NORM_PLUS_ONE */
+    int32_t experts;       /**< 1..WEFT_ROUTE_MAX_EXPERTS */
+    int32_t top_k;         /**< experts of a token, 1..experts */
+    int32_t max_batch;     /**< most tokens in a run; 0 = 1 */
+    weft_linear_gate gate; /**< the function */
+    int64_t cols;          /**< elements of x and y */
+    int64_t inner;         /**< elements between */
+    weft_linear_norm norm; /**< of x; RMS or none */
+    float norm_eps;
+    /** Not 0: with g = min(gate, limit), u = min(max(up, -limit), limit), h = g / (1 + exp(-slope g)) * (u + 1)
+     *  in place of SiLU (gpt-oss: 7 and 1.702). */
+    float clamp_limit, clamp_slope;
+    const char *variant; /**< name of a kernel of the sum, NULL = the best one */
+    weft_linear_part parts[WEFT_EXPERTS_PARTS]; /**< rows 0, or as the place has them */
+    uint64_t reserved[8];
+} weft_experts_desc;
+
+typedef struct weft_experts_part_args {
+    const void *weight;          /**< of expert 0 */
+    int64_t weight_stride_bytes; /**< from row to row; 0 = packed */
+    int64_t expert_stride_bytes; /**< from expert to expert; 0 = packed */
+    const void *scales, *biases; /**< beside the codes of expert 0 (linear.h), or NULL */
+    int64_t scale_stride;        /**< elements from row to row; 0 = packed */
+    int64_t expert_scale_stride; /**< elements from expert to expert; 0 = packed */
+    const float *bias;           /**< [experts][rows] or NULL */
+    uint64_t reserved[4];
+} weft_experts_part_args;
+
+typedef struct weft_experts_args {
+    uint32_t size;
+    int32_t batch;           /**< tokens in this run, 0..max_batch; 0 does nothing */
+    const float *x;          /**< [batch][cols] */
+    int64_t x_stride;        /**< elements; 0 = cols */
+    float *y;                /**< [batch][cols] */
+    int64_t y_stride;        /**< elements; 0 = cols */
+    const float *residual;   /**< [batch][cols] or NULL; may be y */
+    int64_t residual_stride; /**< elements; 0 = cols */
+    /** What weft_route_run() made for the same tokens, experts and top_k. */
+    const int32_t *starts, *order;
+    const float *weights;
+    float alpha; /**< 0 = 1 */
+    int32_t reserved0;
+    const float *norm_weight; /**< [cols], NULL = ones */
+    void *workspace;
+    size_t workspace_bytes;
+    weft_stream *stream; /**< NULL = the context's own */
+    /** NULL, or a number to which the run adds the bytes of weights that it reads. */
+    uint64_t *bytes_read;
+    weft_experts_part_args parts[WEFT_EXPERTS_PARTS];
+    uint64_t reserved[8];
+} weft_experts_args;
+
+/** Plans the block.
+ *
+ *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
+ *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU; what weft_linear_plan() refuses;
+ *           WEFT_EUNSUPPORTED on devices that have no such kernel (CUDA); WEFT_EVARIANT, WEFT_ENOMEM,
+ *           WEFT_EOVERFLOW
+ *  Source   src/kernels/experts/NOTES.md
+ */
+WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts_desc *desc,
+                                       weft_plan **out);
+
+/** Runs the plan.
+ *
+ *  Align    as linear.h says; strides of experts too
+ *  Alias    y overlaps nothing but residual, which may be y itself; x may be y as well
+ *  Numerics every product as linear.h says; the sum over a token's experts in f32, in the order of its
+ *           choices; two runs agree to the bit, whatever the number of threads
+ *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, short strides, an alpha that is not
+ *           finite, starts and order that are no sorted choices of the batch; WEFT_EWORKSPACE. Nothing is
+ *           written then
+ */
+WEFT_API weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+// Holds runs over experts against one of two oracles, by the products that take part.
+//
+//   exact       everything is worked out here in f64, from decoded weights
+//   rounded     every choice is run by itself as linear layers of the same context, and added up in f64. With
+//               WEFT_LINEAR_BATCH_INVARIANT only the sum may differ; otherwise a product's last bit may put a
+//               number on the other side of a rounding step, and results agree to a few hundredths of the
+//               largest terms
+//
+// Bound of exact products: linear.h's, carried through the function (whose slope is below 1.3) and down.
+#include <math.h>
+
+#include "src/kernels/check.h"
+#include "src/kernels/experts/experts_kernel.h"
+
+static const double apart = 0.04; // of rounded products that need not agree to the bit
+
+struct problem {
+    weft_experts_desc desc;
+    weft_experts_args args;
+    bool exact;
+    float *decoded[WEFT_EXPERTS_PARTS]; // [experts][rows][cols]
+    float *x, *residual;                // as they were before the run
+    int32_t *ids;
+};
+
+static weft_dtype draw_format(struct check_case *c)
+{
+    if (c->format)
+        return c->format;
+    return (weft_dtype)check_pick(c, 14, WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_Q8_0, WEFT_Q4_0,
+                                  WEFT_Q4_K, WEFT_Q6_K, WEFT_Q5_K, WEFT_Q3_K, WEFT_Q2_K, WEFT_Q5_1,
+                                  WEFT_IQ4_NL, WEFT_IQ4_XS, WEFT_MXFP4);
+}
+
+static int64_t draw_cols(struct check_case *c, int32_t block)
+{
+    return block == 1 ? check_length(c, 150, 16) : block * check_range(c, 1, block < 256 ? 5 : 1);
+}
+
+static void draw_desc(struct check_case *c, weft_experts_desc *desc)
+{
+    int32_t blocks[WEFT_EXPERTS_PARTS];
+    bool all_plain = true;
+    *desc = (weft_experts_desc){.size = sizeof *desc, .variant = c->kernel->name};
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        desc->parts[p].weight_dtype =
+            p && check_range(c, 0, 1) ? desc->parts[0].weight_dtype : draw_format(c);
+        blocks[p] = weft_dtype_block_elems(desc->parts[p].weight_dtype);
+        all_plain = all_plain && blocks[p] == 1;
+    }
+    desc->experts = (int32_t)check_range(c, 1, 6);
+    desc->top_k = (int32_t)check_range(c, 1, desc->experts < 3 ? desc->experts : 3);
+    desc->max_batch = (int32_t)check_pick(c, 4, 1, 1, check_range(c, 2, 9), check_range(c, 10, 40));
+    desc->cols = draw_cols(c, blocks[0] > blocks[1] ? blocks[0] : blocks[1]);
+    desc->inner = draw_cols(c, blocks[2]);
+    desc->gate = (weft_linear_gate)check_range(c, 1, 3);
+    if (check_range(c, 0, 3) == 0) {
+        desc->gate = WEFT_LINEAR_GATE_SILU;
+        desc->clamp_limit = check_uniform(c, 0.2f, 3);
+        desc->clamp_slope = check_uniform(c, 1, 2);
+    }
+    if (check_range(c, 0, 1)) {
+        desc->norm = WEFT_LINEAR_NORM_RMS;
+        desc->norm_eps = 1e-5f;
+        desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_NORM_PLUS_ONE : 0;
+    }
+    desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_BATCH_INVARIANT : 0;
+    if (all_plain || check_range(c, 0, 2) == 0)
+        desc->flags |= WEFT_LINEAR_EXACT;
+}
+
+static float *draw_floats(struct check_case *c, int64_t count, float size)
+{
+    float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = size * check_normal(c);
+    return x;
+}
+
+// Weights of one part, all experts; what lies between experts is never read.
+static void draw_part(struct check_case *c, struct problem *p, int n)
+{
+    const weft_experts_desc *desc = &p->desc;
+    weft_experts_part_args *args = &p->args.parts[n];
+    int64_t rows = n == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
+    int64_t cols = n == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
+    weft_dtype dtype = desc->parts[n].weight_dtype;
+    int64_t row = weft_dtype_row_bytes(dtype, cols), gap = row * check_range(c, 0, 1);
+    int64_t stride = row * rows + gap;
+    size_t bytes = (size_t)(stride * desc->experts - gap);
+    unsigned char *weight = check_buffer(c, bytes, 4);
+    float *decoded = check_buffer(c, (size_t)(desc->experts * rows * cols) * sizeof *decoded, 4);
+    float *wanted = draw_floats(c, cols, 1);
+    args->weight = weight;
+    args->expert_stride_bytes = gap ? stride : 0;
+    p->decoded[n] = decoded;
+    for (int64_t i = 0; i < desc->experts * rows; i++) {
+        unsigned char *at = weight + i / rows * stride + i % rows * row;
+        for (int64_t k = 0; k < cols; k++)
+            wanted[k] = check_normal(c) / sqrtf((float)cols);
+        check_ok(c, weft_quantize_row(dtype, wanted, cols, at), "quantize");
+        weft_dequantize_row(dtype, at, cols, decoded + i * cols);
+    }
+    if (check_range(c, 0, 2) == 0)
+        args->bias = draw_floats(c, desc->experts * rows, 0.5f);
+}
+
+static void route(struct check_case *c, struct problem *p)
+{
+    const weft_experts_desc *desc = &p->desc;
+    int64_t tokens = desc->max_batch, choices = tokens * desc->top_k;
+    weft_plan *plan = NULL;
+    const weft_route_desc route = {.size = sizeof route,
+                                   .experts = desc->experts,
+                                   .top_k = desc->top_k,
+                                   .max_rows = desc->max_batch};
+    float *weights = check_output(c, choices);
+    int32_t *starts = check_buffer(c, (size_t)(desc->experts + 1) * sizeof *starts, 4);
+    int32_t *order = check_buffer(c, (size_t)choices * sizeof *order, 4);
+    p->ids = check_buffer(c, (size_t)choices * sizeof *p->ids, 4);
+    const weft_route_args args = {.size = sizeof args,
+                                  .rows = desc->max_batch,
+                                  .logits = draw_floats(c, tokens * desc->experts, 1),
+                                  .ids = p->ids,
+                                  .weights = weights,
+                                  .starts = starts,
+                                  .order = order};
+    if (check_ok(c, weft_route_plan(c->context, &route, &plan), "plan of the route"))
+        check_ok(c, weft_route_run(plan, &args), "route");
+    weft_plan_destroy(plan);
+    p->args.starts = starts;
+    p->args.order = order;
+    p->args.weights = weights;
+}
+
+static struct problem draw(struct check_case *c)
+{
+    struct problem p = {.args = {.size = sizeof p.args}};
+    weft_experts_args *args = &p.args;
+    draw_desc(c, &p.desc);
+    p.exact = p.desc.flags & WEFT_LINEAR_EXACT;
+    int64_t cols = p.desc.cols;
+    args->batch = p.desc.max_batch;
+    args->alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -2, 2);
+    args->x_stride = cols + check_range(c, 0, 3);
+    args->x = p.x = draw_floats(c, (args->batch - 1) * args->x_stride + cols, 1);
+    args->y_stride = cols + check_range(c, 0, 3);
+    int64_t elems = (args->batch - 1) * args->y_stride + cols;
+    args->y = check_output(c, elems);
+    if (check_range(c, 0, 1)) {
+        p.residual = draw_floats(c, elems, 1);
+        args->residual = p.residual;
+        args->residual_stride = args->y_stride;
+        if (check_range(c, 0, 1)) { // in its place
+            for (int32_t m = 0; m < args->batch; m++)
+                memcpy(args->y + m * args->y_stride, p.residual + m * args->y_stride,
+                       (size_t)cols * sizeof *args->y);
+            args->residual = args->y;
+        }
+    }
+    if (p.desc.norm && check_range(c, 0, 2))
+        args->norm_weight = draw_floats(c, cols, 1);
+    for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
+        draw_part(c, &p, n);
+    route(c, &p);
+    check_note(c, "%d of %d experts, %s %s %s, %lldx%lld, batch %d, flags 0x%x gate %d clamp %g",
+               p.desc.top_k, p.desc.experts, weft_dtype_name(p.desc.parts[0].weight_dtype),
+               weft_dtype_name(p.desc.parts[1].weight_dtype),
+               weft_dtype_name(p.desc.parts[2].weight_dtype), (long long)p.desc.inner,
+               (long long)cols, args->batch, p.desc.flags, (int)p.desc.gate,
+               (double)p.desc.clamp_limit);
+    return p;
+}
+
+static double function(const weft_experts_desc *desc, double gate, double up)
+{
+    double limit = (double)desc->clamp_limit, slope = (double)desc->clamp_slope;
+    if (limit != 0)
+        return fmin(gate, limit) / (1 + exp(-slope * fmin(gate, limit))) *
+               (fmin(fmax(up, -limit), limit) + 1);
+    if (desc->gate == WEFT_LINEAR_GATE_SILU)
+        return gate / (1 + exp(-gate)) * up;
+    if (desc->gate == WEFT_LINEAR_GATE_GELU)
+        return 0.5 * gate * (1 + erf(gate * 0.70710678118654752)) * up;
+    return 0.5 * gate * (1 + tanh(0.79788456080286536 * (gate + 0.044715 * gate * gate * gate))) *
+           up;
+}
+
+// A product with one row of W, and how far it may be off when x is off by x_off.
+static double product(const float *w, int64_t cols, const double *x, const double *x_off,
+                      const float *bias, double *off)
+{
+    double sum = 0, sizes = 0, slack = 0;
+    for (int64_t i = 0; i < cols; i++) {
+        sum += (double)w[i] * x[i];
+        sizes += fabs((double)w[i] * x[i]);
+        slack += fabs((double)w[i]) * x_off[i];
+    }
+    sum += bias ? (double)*bias : 0;
+    *off =
+        slack + 0x1p-23 * (fmax(8, sqrt((double)cols)) + 8) * sizes + 0x1p-22 * fabs(sum) + 1e-30;
+    return sum;
+}
+
+// x of a token, normed.
+static void read_x(const struct problem *p, int32_t token, double *x, double *off)
+{
+    const float *from = p->x + token * p->args.x_stride;
+    double square = 0, plus = p->desc.flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1 : 0;
+    for (int64_t i = 0; i < p->desc.cols; i++)
+        square += (double)from[i] * (double)from[i];
+    double scale = 1 / sqrt(square / (double)p->desc.cols + (double)p->desc.norm_eps);
+    for (int64_t i = 0; i < p->desc.cols; i++) {
+        x[i] = (double)from[i];
+        if (p->desc.norm)
+            x[i] *= scale * (p->args.norm_weight ? (double)p->args.norm_weight[i] + plus : 1);
+        off[i] = p->desc.norm ? 0x1p-21 * fabs(x[i]) : 0;
+    }
+}
+
+// What expert e makes of x, in f64.
+static void expert_exactly(struct check_case *c, const struct problem *p, int32_t e,
+                           const double *x, const double *x_off, double *y, double *y_off)
+{
+    int64_t inner = p->desc.inner, cols = p->desc.cols;
+    const float *bias[WEFT_EXPERTS_PARTS];
+    for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
+        bias[n] = p->args.parts[n].bias;
+    double *h = check_buffer(c, (size_t)inner * sizeof *h, 8);
+    double *h_off = check_buffer(c, (size_t)inner * sizeof *h, 8);
+    for (int64_t i = 0; i < inner; i++) {
+        int64_t at = e * inner + i;
+        double gate_off, up_off;
+        double gate = product(p->decoded[0] + at * cols, cols, x, x_off,
+                              bias[0] ? bias[0] + at : NULL, &gate_off);
+        double up = product(p->decoded[1] + at * cols, cols, x, x_off,
+                            bias[1] ? bias[1] + at : NULL, &up_off);
+        double size = fabs(function(&p->desc, gate, 1)) + 1e-3;
+        h[i] = function(&p->desc, gate, up);
+        h_off[i] = (1.3 * gate_off + 0x1p-19 * (size + fmin(1, fabs(gate)))) * (fabs(up) + 1) * 2 +
+                   size * up_off;
+    }
+    for (int64_t i = 0; i < cols; i++) {
+        int64_t at = e * cols + i;
+        y[i] = product(p->decoded[2] + at * inner, inner, h, h_off, bias[2] ? bias[2] + at : NULL,
+                       &y_off[i]);
+    }
+}
+
+static void run_linear(struct check_case *c, const weft_linear_desc *desc, weft_linear_args *args)
+{
+    weft_plan *plan = NULL;
+    if (check_ok(c, weft_linear_plan(c->context, desc, &plan), "plan of a product")) {
+        args->workspace_bytes = weft_plan_workspace_bytes(plan);
+        args->workspace = check_buffer(c, args->workspace_bytes, 64);
+        check_ok(c, weft_linear_run(plan, args), "product");
+    }
+    weft_plan_destroy(plan);
+}
+
+static weft_linear_part_args part_of(const struct problem *p, int n, int32_t e, float *y)
+{
+    const weft_experts_part_args *args = &p->args.parts[n];
+    int64_t rows = n == WEFT_EXPERTS_DOWN ? p->desc.cols : p->desc.inner;
+    int64_t cols = n == WEFT_EXPERTS_DOWN ? p->desc.inner : p->desc.cols;
+    int64_t stride = args->expert_stride_bytes;
+    if (stride == 0)
+        stride = rows * weft_dtype_row_bytes(p->desc.parts[n].weight_dtype, cols);
+    return (weft_linear_part_args){.weight = (const char *)args->weight + e * stride,
+                                   .bias = args->bias ? args->bias + e * rows : NULL,
+                                   .y = y};
+}
+
+// The same by linear layers for a single row.
+static void expert_by_layers(struct check_case *c, const struct problem *p, int32_t e,
+                             const float *x, double *y)
+{
+    const weft_experts_desc *d = &p->desc;
+    bool clamps = d->clamp_limit != 0;
+    float *h = check_output(c, d->inner), *up = check_output(c, d->inner);
+    float *result = check_output(c, d->cols);
+    weft_linear_desc inner = {.size = sizeof inner,
+                              .flags = d->flags,
+                              .cols = d->cols,
+                              .norm = d->norm,
+                              .norm_eps = d->norm_eps,
+                              .gate = clamps ? WEFT_LINEAR_GATE_NONE : d->gate,
+                              .num_parts = 2,
+                              .parts = {d->parts[0], d->parts[1]}};
+    weft_linear_desc down = {.size = sizeof down,
+                             .flags = d->flags & ~(uint32_t)WEFT_LINEAR_NORM_PLUS_ONE,
+                             .cols = d->inner,
+                             .num_parts = 1,
+                             .parts = {d->parts[2]}};
+    inner.parts[0].rows = inner.parts[1].rows = d->inner;
+    down.parts[0].rows = d->cols;
+    weft_linear_args args = {.size = sizeof args,
+                             .batch = 1,
+                             .x = x,
+                             .norm_weight = p->args.norm_weight,
+                             .parts = {part_of(p, 0, e, h), part_of(p, 1, e, up)}};
+    run_linear(c, &inner, &args);
+    for (int64_t i = 0; clamps && i < d->inner; i++)
+        h[i] = (float)function(d, h[i], up[i]);
+    args = (weft_linear_args){
+        .size = sizeof args, .batch = 1, .x = h, .parts = {part_of(p, 2, e, result)}};
+    run_linear(c, &down, &args);
+    for (int64_t i = 0; i < d->cols; i++)
+        y[i] = result[i];
+}
+
+static void check_token(struct check_case *c, const struct problem *p, int32_t token)
+{
+    int64_t cols = p->desc.cols;
+    int32_t k = p->desc.top_k;
+    size_t bytes = (size_t)cols * sizeof(double);
+    double *x = check_buffer(c, bytes, 8), *x_off = check_buffer(c, bytes, 8);
+    double *y = check_buffer(c, bytes, 8), *off = check_buffer(c, bytes, 8);
+    double *want = check_buffer(c, bytes, 8), *bound = check_buffer(c, bytes, 8), largest = 0;
+    bool agrees = p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0;
+    double alpha = p->args.alpha != 0 ? (double)p->args.alpha : 1;
+    memset(want, 0, bytes);
+    memset(bound, 0, bytes);
+    memset(off, 0, bytes);
+    read_x(p, token, x, x_off);
+    for (int32_t i = 0; i < k && !c->failed; i++) {
+        int32_t e = p->ids[token * k + i];
+        double weight = alpha * (double)p->args.weights[token * k + i];
+        if (p->exact)
+            expert_exactly(c, p, e, x, x_off, y, off);
+        else
+            expert_by_layers(c, p, e, p->x + token * p->args.x_stride, y);
+        for (int64_t j = 0; j < cols; j++) {
+            want[j] += weight * y[j];
+            bound[j] += fabs(weight) * (off[j] + 0x1p-20 * fabs(y[j]));
+            largest = fmax(largest, fabs(weight * y[j]));
+        }
+    }
+    for (int64_t j = 0; j < cols && !c->failed; j++) {
+        int64_t at = token * p->args.y_stride + j;
+        double residual = p->residual ? (double)p->residual[at] : 0;
+        bound[j] += 0x1p-22 * (fabs(residual) + fabs(want[j])) + 1e-30;
+        if (!p->exact && !agrees)
+            bound[j] += apart * largest;
+        check_close(c, p->args.y[at], want[j] + residual, bound[j], "y", at);
+    }
+}
+
+static void check_bytes(struct check_case *c, const struct problem *p, uint64_t read)
+{
+    uint64_t want = 0;
+    for (int32_t e = 0; e < p->desc.experts; e++)
+        for (int n = 0; n < WEFT_EXPERTS_PARTS && p->args.starts[e + 1] > p->args.starts[e]; n++) {
+            bool down = n == WEFT_EXPERTS_DOWN;
+            want += (uint64_t)(weft_dtype_row_bytes(p->desc.parts[n].weight_dtype,
+                                                    down ? p->desc.inner : p->desc.cols) *
+                               (down ? p->desc.cols : p->desc.inner));
+        }
+    if (read != want)
+        check_fail(c, "%llu bytes of weights read, not %llu", (unsigned long long)read,
+                   (unsigned long long)want);
+}
+
+check_fn weft__experts_check;
+void weft__experts_check(struct check_case *c)
+{
+    weft_plan *plan = NULL;
+    uint64_t read = 5;
+    struct problem p = draw(c);
+    p.args.bytes_read = &read;
+    if (!c->failed && check_ok(c, weft_experts_plan(c->context, &p.desc, &plan), "plan")) {
+        p.args.workspace_bytes = weft_plan_workspace_bytes(plan);
+        p.args.workspace = check_buffer(c, p.args.workspace_bytes, 64);
+        check_ok(c, weft_experts_run(plan, &p.args), "run");
+    }
+    weft_plan_destroy(plan);
+    check_written_rows(c, p.args.y, p.args.batch, p.desc.cols, p.args.y_stride, "y");
+    for (int32_t token = 0; token < p.args.batch && !c->failed; token++)
+        check_token(c, &p, token);
+    if (!c->failed)
+        check_bytes(c, &p, read - 5);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#ifndef WEFT_PLAN_EXPERTS_H
+#define WEFT_PLAN_EXPERTS_H
+
+#include <weft/experts.h>
+
+// The linear layers that an expert consists of: gate and up with the norm in front, of which a run has a row
+// of X for every choice; and down. Rows of the parts are filled in.
+weft_linear_desc weft__plan_experts_inner(const weft_experts_desc *desc);
+weft_linear_desc weft__plan_experts_down(const weft_experts_desc *desc);
+
+#endif
