@@ -66,6 +66,10 @@ typedef struct engine_model_info {
     int64_t parameters;
     int64_t weight_bytes;   // of all tensors
     int64_t streamed_bytes; // of the weights that one generated token reads
+    // Mixtures of experts, else 0: how many, how many a token goes to, and the bytes of all of them.
+    int32_t experts, experts_used;
+    int64_t expert_bytes;
+    int64_t active_feed_forward; // elements of a layer's feed-forward part that a token passes
 } engine_model_info;
 
 void engine_model_describe(const engine_model *model, engine_model_info *info);

@@ -17,7 +17,8 @@ static const char help[] =
     "\n"
     "  --shape NAME        llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, mistral-7b, qwen2.5-0.5b,\n"
     "                      qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,\n"
-    "                      smollm2-135m\n"
+    "                      smollm2-135m; mixtures: qwen3-30b-a3b, olmoe-1b-7b, mixtral-8x7b,\n"
+    "                      gpt-oss-20b. NAME/N: its first N layers, where memory is short\n"
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
@@ -286,7 +287,7 @@ static double operations(const race *r, double tokens, double keys)
     const engine_model_info *m = &r->info;
     double width = m->embedding_dim, q = (double)m->q_heads * m->head_dim,
            kv = (double)m->kv_heads * m->head_dim;
-    double layer = width * (q + 2 * kv) + q * width + 3 * width * m->feed_forward_dim +
+    double layer = width * (q + 2 * kv) + q * width + 3 * width * (double)m->active_feed_forward +
                    2 * q * (m->window && m->window < keys ? m->window : keys);
     return 2 * (tokens * m->layers * layer + r->wish->batch * width * m->vocab);
 }
@@ -310,6 +311,15 @@ static json_t *plans(const race *r)
     return list;
 }
 
+// Bytes of the experts that a pass of so many tokens reads beyond those of one token, if all go elsewhere.
+static double more_experts(const engine_model_info *m, double tokens)
+{
+    if (m->experts == 0)
+        return 0;
+    double one = (double)m->experts_used / m->experts, all = tokens * one;
+    return (double)m->expert_bytes * ((all < 1 ? all : 1) - one);
+}
+
 static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
 {
     request *wish = r->wish;
@@ -321,8 +331,8 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
     double keys = generating ? wish->depth + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
     double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
     double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
-    double bytes =
-        passes * (double)m->streamed_bytes + wish->batch * cached * (double)w->kv_bytes_per_token;
+    double bytes = passes * ((double)m->streamed_bytes + more_experts(m, tokens / passes)) +
+                   wish->batch * cached * (double)w->kv_bytes_per_token;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
         "op", "model", "device", wish->run.options.device == WEFT_DEVICE_CUDA ? "cuda" : "cpu",

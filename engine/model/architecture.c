@@ -15,7 +15,12 @@
 #define PLAIN_FFN    (BIT(FFN_UP) | BIT(FFN_DOWN))
 #define GATED_FFN    (BIT(FFN_GATE) | PLAIN_FFN)
 #define FFN_BIASES   (BIT(FFN_UP_BIAS) | BIT(FFN_DOWN_BIAS))
-#define DENSE        (PRE_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN)
+#define MIXTURE      (BIT(ROUTER) | BIT(EXPERTS_GATE) | BIT(EXPERTS_UP) | BIT(EXPERTS_DOWN))
+#define EXPERT_BIASES                                                                              \
+    (BIT(ROUTER_BIAS) | BIT(EXPERTS_GATE_BIAS) | BIT(EXPERTS_UP_BIAS) | BIT(EXPERTS_DOWN_BIAS))
+#define SHARED_FFN (BIT(SHARED_GATE) | BIT(SHARED_UP) | BIT(SHARED_DOWN))
+#define ATTENDS    (BIT(ATTN_NORM) | QKV | BIT(ATTN_OUT))
+#define DENSE      (PRE_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN)
 
 // What layers are made of. `normed` names the norm in front.
 //
@@ -76,6 +81,26 @@
         .op = MODEL_ADD_NORM, .in = MODEL_BUFFER_BRANCH, .norm = MODEL_##normed                    \
     }
 
+//  x -> norm -> a logit for every expert -> who goes where, and how much of it
+#define ROUTE(normed, router, bias_of, choice)                                                     \
+    {.op = MODEL_LINEAR,                                                                           \
+     .in = MODEL_BUFFER_HIDDEN,                                                                    \
+     .norm = MODEL_##normed,                                                                       \
+     .parts = {{MODEL_##router, bias_of, MODEL_BUFFER_ROUTED}}},                                   \
+    {                                                                                              \
+        .op = MODEL_ROUTE, .in = MODEL_BUFFER_ROUTED, .parts = { {MODEL_##router, choice} }        \
+    }
+//  to = from + sum over a token's experts of weight * W (function(gate) * up) of norm x
+#define MIX(normed, from, to)                                                                      \
+    {                                                                                              \
+        .op = MODEL_MIX, .in = MODEL_BUFFER_HIDDEN, .norm = MODEL_##normed,                        \
+        .base = MODEL_BUFFER_##from, .parts = {                                                    \
+            {MODEL_EXPERTS_GATE, MODEL_EXPERTS_GATE_BIAS, MODEL_BUFFER_##to},                      \
+            {MODEL_EXPERTS_UP, MODEL_EXPERTS_UP_BIAS, MODEL_BUFFER_##to},                          \
+            {MODEL_EXPERTS_DOWN, MODEL_EXPERTS_DOWN_BIAS, MODEL_BUFFER_##to}                       \
+        }                                                                                          \
+    }
+
 static const model_line dense_block[] = {ATTEND(ATTN_NORM),
                                          PROJECT(HIDDEN, true),
                                          GATE_UP(FFN_NORM),
@@ -98,6 +123,48 @@ static const model_line parallel_plain_block[] = {
 static const model_line parallel_two_norms_block[] = {
     ATTEND(ATTN_NORM), UP(FFN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
 
+// Dense or a mixture, layer by layer. An expert that all tokens go to reads the stream before the others add.
+static const model_line mixture_block[] = {
+    ATTEND(ATTN_NORM),
+    PROJECT(HIDDEN, true),
+    GATE_UP(FFN_NORM),
+    DOWN(HIDDEN, true),
+    ROUTE(FFN_NORM, ROUTER, MODEL_ROUTER_BIAS, MODEL_ROUTER_CHOICE),
+    {.op = MODEL_LINEAR,
+     .in = MODEL_BUFFER_HIDDEN,
+     .norm = MODEL_FFN_NORM,
+     .parts = {{MODEL_SHARED_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},
+               {MODEL_SHARED_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},
+     .gate = true},
+    MIX(FFN_NORM, HIDDEN, HIDDEN),
+    {.op = MODEL_LINEAR,
+     .in = MODEL_BUFFER_GATED,
+     .parts = {{MODEL_SHARED_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}},
+     .residual = true},
+    {.op = MODEL_END}};
+// The shared expert has a gate of its own: a mixture of one.
+static const model_line gated_shared_block[] = {
+    ATTEND(ATTN_NORM),
+    PROJECT(HIDDEN, true),
+    ROUTE(FFN_NORM, SHARED_ROUTER, MODEL_NO_TENSOR, MODEL_NO_TENSOR),
+    {.op = MODEL_MIX,
+     .in = MODEL_BUFFER_HIDDEN,
+     .norm = MODEL_FFN_NORM,
+     .base = MODEL_BUFFER_HIDDEN,
+     .parts = {{MODEL_SHARED_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_BRANCH},
+               {MODEL_SHARED_UP, MODEL_NO_TENSOR, MODEL_BUFFER_BRANCH},
+               {MODEL_SHARED_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_BRANCH}}},
+    ROUTE(FFN_NORM, ROUTER, MODEL_NO_TENSOR, MODEL_NO_TENSOR),
+    MIX(FFN_NORM, BRANCH, HIDDEN),
+    {.op = MODEL_END}};
+// The norm between the blocks has another name.
+static const model_line gpt_oss_block[] = {
+    ATTEND(ATTN_NORM),
+    PROJECT(HIDDEN, true),
+    ROUTE(ATTN_POST_NORM, ROUTER, MODEL_ROUTER_BIAS, MODEL_NO_TENSOR),
+    MIX(ATTN_POST_NORM, HIDDEN, HIDDEN),
+    {.op = MODEL_END}};
+
 #define PAIRS     WEFT_ROPE_INTERLEAVED
 #define HALVES    WEFT_ROPE_SPLIT_HALF
 #define SILU      WEFT_ACTIVATION_SILU
@@ -105,11 +172,19 @@ static const model_line parallel_two_norms_block[] = {
 #define GELU_TANH WEFT_ACTIVATION_GELU_TANH
 #define LAYER     WEFT_NORM_LAYER
 
+// Mixtral calls itself llama.
+static const model_architecture mixtral = {"llama",
+                                           PAIRS,
+                                           .traits = MODEL_NORMALISES_ROUTE,
+                                           .needs = ATTENDS | BIT(FFN_NORM),
+                                           .sparse = MIXTURE,
+                                           .lines = mixture_block};
+
 // Llama 1 to 3 and Mistral share "llama"; the window of Mistral is a number in the metadata. Converters
 // write what differs between sizes of a family as numbers; what they leave out stands here.
 static const model_architecture architectures[] = {
     {"llama", PAIRS, .needs = DENSE, .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS),
-     .lines = dense_block},
+     .mixture = &mixtral, .lines = dense_block},
     {"mistral", PAIRS, .needs = DENSE, .lines = dense_block},
     {"qwen2", HALVES, .needs = DENSE | QKV_BIAS, .lines = dense_block},
     {"qwen3", HALVES, .needs = DENSE | QK_NORM, .may = QKV_BIAS | BIT(ATTN_OUT_BIAS),
@@ -151,6 +226,19 @@ static const model_architecture architectures[] = {
      .lines = dense_block},
     {"glm4", PAIRS, .needs = DENSE | POST_NORMS, .may = FUSED_QKV | QKV_BIAS | BIT(FFN_GATE_UP),
      .lines = post_norm_block},
+    {"qwen2moe", HALVES, .needs = ATTENDS | BIT(FFN_NORM), .may = QKV_BIAS,
+     .sparse = MIXTURE | SHARED_FFN | BIT(SHARED_ROUTER), .lines = gated_shared_block},
+    {"qwen3moe", HALVES, .traits = MODEL_NORMALISES_ROUTE,
+     .needs = ATTENDS | BIT(FFN_NORM) | QK_NORM, .sparse = MIXTURE, .lines = mixture_block},
+    {"olmoe", HALVES, .needs = ATTENDS | BIT(FFN_NORM) | WIDE_QK_NORM, .sparse = MIXTURE,
+     .lines = mixture_block},
+    {"dots1", HALVES, .traits = MODEL_SIGMOID_ROUTE | MODEL_NORMALISES_ROUTE,
+     .needs = ATTENDS | BIT(FFN_NORM) | QK_NORM,
+     .sparse = MIXTURE | SHARED_FFN | BIT(ROUTER_CHOICE), .dense = GATED_FFN,
+     .lines = mixture_block},
+    {"gpt-oss", HALVES, .traits = MODEL_NORMALISES_ROUTE | MODEL_CLAMPS_GATE, .window_period = 2,
+     .needs = ATTENDS | BIT(ATTN_POST_NORM) | QKV_BIAS | BIT(ATTN_OUT_BIAS) | BIT(ATTN_SINKS),
+     .sparse = MIXTURE | EXPERT_BIASES, .lines = gpt_oss_block},
 };
 
 #define SPEC(id, name, rows, cols) {name, MODEL_##rows, MODEL_##cols},

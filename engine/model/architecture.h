@@ -41,7 +41,21 @@
     X(FFN_UP_BIAS, "ffn_up.bias", ONE, FEED_FORWARD)                                               \
     X(FFN_DOWN, "ffn_down.weight", EMBEDDING, FEED_FORWARD)                                        \
     X(FFN_DOWN_BIAS, "ffn_down.bias", ONE, EMBEDDING)                                              \
-    X(FFN_POST_NORM, "post_ffw_norm.weight", ONE, EMBEDDING)
+    X(FFN_POST_NORM, "post_ffw_norm.weight", ONE, EMBEDDING)                                       \
+    X(ATTN_SINKS, "attn_sinks.weight", ONE, Q_HEADS)                                               \
+    X(ROUTER, "ffn_gate_inp.weight", EXPERTS, EMBEDDING)                                           \
+    X(ROUTER_BIAS, "ffn_gate_inp.bias", ONE, EXPERTS)                                              \
+    X(ROUTER_CHOICE, "exp_probs_b.bias", ONE, EXPERTS) /* added to choose, not to weigh */         \
+    X(EXPERTS_GATE, "ffn_gate_exps.weight", EXPERTS_INNER, EMBEDDING)                              \
+    X(EXPERTS_UP, "ffn_up_exps.weight", EXPERTS_INNER, EMBEDDING)                                  \
+    X(EXPERTS_DOWN, "ffn_down_exps.weight", EXPERTS_EMBEDDING, INNER)                              \
+    X(EXPERTS_GATE_BIAS, "ffn_gate_exps.bias", EXPERTS, INNER)                                     \
+    X(EXPERTS_UP_BIAS, "ffn_up_exps.bias", EXPERTS, INNER)                                         \
+    X(EXPERTS_DOWN_BIAS, "ffn_down_exps.bias", EXPERTS, EMBEDDING)                                 \
+    X(SHARED_ROUTER, "ffn_gate_inp_shexp.weight", ONE, EMBEDDING)                                  \
+    X(SHARED_GATE, "ffn_gate_shexp.weight", SHARED, EMBEDDING)                                     \
+    X(SHARED_UP, "ffn_up_shexp.weight", SHARED, EMBEDDING)                                         \
+    X(SHARED_DOWN, "ffn_down_shexp.weight", EMBEDDING, SHARED)
 
 // The same for the tensors outside the layers.
 #define MODEL_GLOBAL_TENSORS(X)                                                                    \
@@ -65,6 +79,13 @@ typedef enum model_extent {
     MODEL_GATE_UP, // the rows of gate and up one below the other
     MODEL_VOCAB,
     MODEL_HALF_ROTARY,
+    MODEL_Q_HEADS,
+    MODEL_WIDEST, // of the feed-forward blocks that are no experts
+    MODEL_EXPERTS,
+    MODEL_INNER,         // of an expert
+    MODEL_EXPERTS_INNER, // the rows of all experts one below the other: a tensor of three dimensions
+    MODEL_EXPERTS_EMBEDDING, // in a file
+    MODEL_SHARED,            // of the expert that all tokens go to
 } model_extent;
 
 enum model_layer_tensor {
@@ -99,9 +120,10 @@ extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
     X(V, KV)                                                                                       \
     X(ATTENDED, Q)                                                                                 \
     X(BRANCH, EMBEDDING) /* what a block adds to the stream, before its norm */                    \
-    X(GATED, FEED_FORWARD)                                                                         \
+    X(GATED, WIDEST)                                                                               \
+    X(ROUTED, EXPERTS)   /* a logit for every expert */                                            \
     X(NORMED, EMBEDDING) /* these two only where runs are separate */                              \
-    X(UP, FEED_FORWARD)
+    X(UP, WIDEST)
 
 enum model_buffer {
 #define MODEL_BUFFER_ENUM(id, extent) MODEL_BUFFER_##id,
@@ -118,6 +140,9 @@ typedef enum model_op {
     MODEL_ACTIVATE,  // the feed-forward's function on `in` in its place
     MODEL_APPEND,    // Q and K rotated; K and V into the pages
     MODEL_ATTENTION, // Q and pages -> ATTENDED
+    MODEL_ROUTE, // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
+    MODEL_MIX,   // in -> [norm] -> gate, up and down of the routed experts; the third part's buffer
+                 // becomes what is in `base` plus that
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };
@@ -135,6 +160,7 @@ typedef struct model_line {
     } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
     bool gate;                // two parts become function(first) * second, in the first's buffer
     bool residual;            // the result is added to what is in the first part's buffer
+    enum model_buffer base;   // of MIX
 } model_line;
 
 // What a family does with the stream besides its lines.
@@ -144,6 +170,10 @@ enum {
     MODEL_IGNORES_WINDOW = 1u << 2,   // the file's window is not used
     MODEL_LOCAL_ROPE =
         1u << 3, // layers with a window rotate without scaling, by a base of their own
+    MODEL_NORMALISES_ROUTE =
+        1u << 4, // weights of a token's experts add up to 1, if the file does not say
+    MODEL_SIGMOID_ROUTE = 1u << 5, // likewise
+    MODEL_CLAMPS_GATE = 1u << 6,   // the clamped gate of gpt-oss
 };
 
 typedef struct model_architecture {
@@ -160,6 +190,10 @@ typedef struct model_architecture {
         narrow_layers; // a model of so many scales scores by its width over its heads, not head_dim
     uint64_t needs;    // bits of model_layer_tensor that every layer has
     uint64_t may;      // and those that it may have besides
+    uint64_t sparse;   // bits that layers with experts need besides,
+    uint64_t dense;    // and the first layers, of models where these have none
+    const struct model_architecture
+        *mixture;            // what a file is that has experts; NULL: what it is without
     const model_line *lines; // of every layer, up to MODEL_END
 } model_architecture;
 

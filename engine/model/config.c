@@ -168,6 +168,63 @@ static void read_factors(key_reader *reader, model_config *config)
     config->logit_softcap = read_float(reader, "final_logit_softcapping", 0);
 }
 
+static bool read_bool(key_reader *reader, const char *name, bool fallback)
+{
+    bool value = fallback;
+    const char *key = full_key(reader, name);
+    gguf_lookup lookup = gguf_get_bool(reader->file, key, &value);
+    if (!gguf_wanted(reader->file, lookup, key, "a truth value", reader->err))
+        reader->failed = true;
+    return value;
+}
+
+enum { GATING_FAMILY, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_OF_CHOSEN };
+
+static void read_experts(key_reader *reader, model_config *config)
+{
+    uint32_t traits = config->architecture->traits;
+    config->experts_used = read_int(reader, "expert_used_count", -1);
+    config->expert_dim = read_int(reader, "expert_feed_forward_length", config->feed_forward_dim);
+    if (config->architecture->sparse >> MODEL_SHARED_UP & 1) {
+        int32_t count = read_int(reader, "expert_shared_count", 0);
+        bool counts =
+            count > 0 && count <= MAX_DIM / (config->expert_dim > 0 ? config->expert_dim : 1);
+        config->shared_dim =
+            read_int(reader, "expert_shared_feed_forward_length",
+                     counts ? count * config->expert_dim : config->feed_forward_dim);
+    }
+    if (config->architecture->dense)
+        config->dense_layers = read_int(reader, "leading_dense_block_count", 0);
+    config->expert_groups = read_int(reader, "expert_group_count", 1);
+    config->expert_top_groups = read_int(reader, "expert_group_used_count", config->expert_groups);
+    config->expert_scale = read_float(reader, "expert_weights_scale", 0);
+    int32_t gating = read_int(reader, "expert_gating_func", GATING_FAMILY);
+    config->sigmoid_route =
+        gating == GATING_SIGMOID || (gating == GATING_FAMILY && traits & MODEL_SIGMOID_ROUTE);
+    // Softmax of the chosen logits alone is that of all, divided by the sum of the chosen.
+    config->normalises_route =
+        read_bool(reader, "expert_weights_norm", traits & MODEL_NORMALISES_ROUTE) ||
+        gating == GATING_SOFTMAX_OF_CHOSEN;
+    if (gating >= GATING_FAMILY && gating <= GATING_SOFTMAX_OF_CHOSEN)
+        return;
+    engine_fail(reader->err, "experts chosen by function %d cannot run yet", gating);
+    reader->failed = true;
+}
+
+// A file with experts may be of another kind than one of the same name without.
+static bool choose_mixture(model_config *config, engine_error *err)
+{
+    const model_architecture *family = config->architecture;
+    if (config->experts == 0)
+        return !family->sparse ||
+               engine_fail(err, "%s.expert_count is missing: the file is incomplete", family->name);
+    if (family->mixture)
+        config->architecture = family = family->mixture;
+    return family->sparse != 0 ||
+           engine_fail(err, "a mixture of %d experts of the family %s cannot run yet",
+                       config->experts, family->name);
+}
+
 // What is said with words and would change what the lines do.
 static bool check_words(key_reader *reader, engine_error *err)
 {
@@ -222,14 +279,15 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
                                       : "attention.layer_norm_rms_epsilon",
                                   1e-5f);
     read_factors(&reader, config);
-    int32_t experts = read_int(&reader, "expert_count", 0);
+    config->experts = read_int(&reader, "expert_count", 0);
+    if (!reader.failed && !choose_mixture(config, err))
+        return false;
+    if (config->experts != 0)
+        read_experts(&reader, config);
     read_rope(&reader, config);
     read_local_rope(&reader, config);
     if (reader.failed || !check_words(&reader, err))
         return false;
-    if (experts > 0)
-        return engine_fail(err, "the model is a mixture of %d experts, which weft cannot run yet",
-                           experts);
     if (value_dim != config->head_dim)
         return engine_fail(err, "values of %d elements beside keys of %d cannot run yet", value_dim,
                            config->head_dim);
@@ -249,8 +307,33 @@ static bool in_range(int32_t value, int32_t low, int32_t high, const char *what,
                        what, value, low, high);
 }
 
+static bool check_experts(const model_config *config, engine_error *err)
+{
+    bool shared = config->architecture->sparse >> MODEL_SHARED_UP & 1;
+    if (config->experts == 0)
+        return true;
+    if (!in_range(config->experts, 1, WEFT_ROUTE_MAX_EXPERTS, "expert_count", err) ||
+        !in_range(config->experts_used, 1, config->experts, "expert_used_count", err) ||
+        !in_range(config->expert_dim, 1, MAX_DIM, "expert_feed_forward_length", err) ||
+        !in_range(config->shared_dim, shared, MAX_DIM, "expert_shared_feed_forward_length", err) ||
+        !in_range(config->dense_layers, 0, config->layers - 1, "leading_dense_block_count", err) ||
+        !in_range(config->expert_groups, 1, config->experts, "expert_group_count", err) ||
+        !in_range(config->expert_top_groups, 1, config->expert_groups, "expert_group_used_count",
+                  err))
+        return false;
+    if (config->experts % config->expert_groups != 0 ||
+        config->experts_used > config->experts / config->expert_groups * config->expert_top_groups)
+        return engine_fail(err, "%d of %d experts cannot be chosen from %d of %d groups",
+                           config->experts_used, config->experts, config->expert_top_groups,
+                           config->expert_groups);
+    return isfinite(config->expert_scale) ||
+           engine_fail(err, "expert_weights_scale is no number that can be used");
+}
+
 bool model_config_check(const model_config *config, engine_error *err)
 {
+    if (!check_experts(config, err))
+        return false;
     if (!in_range(config->layers, 1, MAX_LAYERS, "block_count", err) ||
         !in_range(config->embedding_dim, 1, MAX_DIM, "embedding_length", err) ||
         !in_range(config->feed_forward_dim, 1, MAX_DIM, "feed_forward_length", err) ||
@@ -283,6 +366,14 @@ bool model_config_check(const model_config *config, engine_error *err)
             return engine_fail(err,
                                "a scale or soft-cap of the file is no number that can be used");
     return true;
+}
+
+uint64_t model_config_needs(const model_config *config, int32_t layer)
+{
+    const model_architecture *family = config->architecture;
+    if (!family->sparse)
+        return family->needs;
+    return family->needs | (layer < config->dense_layers ? family->dense : family->sparse);
 }
 
 model_layer_rules model_config_layer(const model_config *config, int32_t layer,

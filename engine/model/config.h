@@ -17,6 +17,13 @@ typedef struct model_config {
     int32_t trained_context; // tokens
     int32_t window;          // keys; 0: none
     int32_t window_period;   // the last of every so many layers has none; 0: all have it
+    // Mixtures of experts; experts is 0 for other models.
+    int32_t experts, experts_used, expert_dim;
+    int32_t shared_dim;   // of the expert that all tokens go to; 0: none
+    int32_t dense_layers; // the first ones, without experts
+    int32_t expert_groups, expert_top_groups;
+    bool sigmoid_route, normalises_route;
+    float expert_scale; // of the weights of a token's experts; 0: 1
     float norm_eps;
     // Factors, of which 0 means none; caps, of which 0 means none either.
     float embedding_scale, residual_scale, attention_scale, logit_scale;
@@ -34,6 +41,9 @@ typedef struct model_layer_rules {
 // `ropes`: the config's rope and local_rope, in that order.
 model_layer_rules model_config_layer(const model_config *config, int32_t layer,
                                      const weft_rope_params ropes[2]);
+
+// Bits of model_layer_tensor that layer n needs, and those that it may have besides.
+uint64_t model_config_needs(const model_config *config, int32_t layer);
 
 // vocab is taken from the embedding table, which the caller passes.
 bool model_config_read(model_config *config, const gguf_file *file, engine_error *err);

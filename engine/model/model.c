@@ -97,12 +97,30 @@ void engine_model_close(engine_model *model)
 
 // Bytes of the matrices that every generated token reads: all but the embedding, of which one row is
 // looked up, unless it is the output matrix as well.
+static int64_t expert_bytes(const engine_model *model)
+{
+    static const enum model_layer_tensor parts[] = {MODEL_EXPERTS_GATE, MODEL_EXPERTS_UP,
+                                                    MODEL_EXPERTS_DOWN};
+    int64_t total = 0;
+    for (int32_t n = 0; model->config.experts && n < model->config.layers; n++)
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            const model_tensor *tensor = &model->weights.layers[n].tensors[parts[i]];
+            if (tensor->rows > 0)
+                total += weft_dtype_row_bytes(tensor->dtype, tensor->cols) * tensor->rows;
+        }
+    return total;
+}
+
 static int64_t streamed_bytes(const engine_model *model)
 {
+    const model_config *config = &model->config;
     const model_tensor *table = &model->weights.globals[MODEL_GLOBAL_EMBEDDING];
     bool tied = model_output_matrix(&model->weights) == table;
     int64_t table_bytes = weft_dtype_row_bytes(table->dtype, table->cols) * table->rows;
-    return model->weights.bytes - (tied ? 0 : table_bytes);
+    int64_t idle = 0;
+    if (config->experts)
+        idle = expert_bytes(model) / config->experts * (config->experts - config->experts_used);
+    return model->weights.bytes - (tied ? 0 : table_bytes) - idle;
 }
 
 void engine_model_describe(const engine_model *model, engine_model_info *info)
@@ -123,6 +141,13 @@ void engine_model_describe(const engine_model *model, engine_model_info *info)
         .parameters = model->weights.parameters,
         .weight_bytes = model->weights.bytes,
         .streamed_bytes = streamed_bytes(model),
+        .experts = config->experts,
+        .experts_used = config->experts_used,
+        .expert_bytes = expert_bytes(model),
+        .active_feed_forward =
+            config->experts
+                ? (int64_t)config->experts_used * config->expert_dim + config->shared_dim
+                : config->feed_forward_dim,
     };
 }
 

@@ -2,6 +2,7 @@
 // Numbers from the models' public config.json files.
 #include "engine/model/shapes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -23,7 +24,40 @@ static const shape shapes[] = {
     {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1000000},
     {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1000000},
     {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1000000},
+    {"olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 4096, 10000},
+    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 131072, 150000},
 };
+
+// Those of them that are mixtures.
+static const struct mixture {
+    const char *name;
+    int32_t experts, used, dim, window;
+} mixtures[] = {
+    {"qwen3-30b-a3b", 128, 8, 768, 0},
+    {"olmoe-1b-7b", 64, 8, 1024, 0},
+    {"mixtral-8x7b", 8, 2, 14336, 0},
+    {"gpt-oss-20b", 32, 4, 2880, 128},
+};
+
+static void set_experts(model_config *config, const char *name)
+{
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        const struct mixture *m = &mixtures[i];
+        if (strcmp(m->name, name) != 0)
+            continue;
+        if (config->architecture->mixture)
+            config->architecture = config->architecture->mixture;
+        config->experts = m->experts;
+        config->experts_used = m->used;
+        config->expert_dim = m->dim;
+        config->expert_groups = config->expert_top_groups = 1;
+        config->normalises_route = (config->architecture->traits & MODEL_NORMALISES_ROUTE) != 0;
+        config->window = m->window;
+        config->window_period = config->architecture->window_period;
+    }
+}
 
 const char *model_shape_at(int32_t n)
 {
@@ -33,15 +67,19 @@ const char *model_shape_at(int32_t n)
 
 bool model_shape_config(model_config *config, const char *name, engine_error *err)
 {
+    size_t length = strcspn(name, "/");
+    long layers = name[length] ? strtol(name + length + 1, NULL, 10) : 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const shape *s = &shapes[i];
-        if (strcmp(s->name, name) != 0)
+        if (strlen(s->name) != length || memcmp(s->name, name, length) != 0)
             continue;
+        if (name[length] && (layers < 1 || layers > s->layers))
+            return engine_fail(err, "%s has 1 to %d layers", s->name, s->layers);
         const model_architecture *family =
             model_architecture_find(s->architecture, strlen(s->architecture));
         *config = (model_config){
             .architecture = family,
-            .layers = s->layers,
+            .layers = layers ? (int32_t)layers : s->layers,
             .embedding_dim = s->embedding_dim,
             .feed_forward_dim = s->feed_forward_dim,
             .vocab = s->vocab,
@@ -51,6 +89,7 @@ bool model_shape_config(model_config *config, const char *name, engine_error *er
             .trained_context = s->context,
             .norm_eps = 1e-5f,
             .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
+        set_experts(config, s->name);
         return model_config_check(config, err);
     }
     return engine_fail(err, "no shape is called '%s': `weft bench model --help` lists them", name);

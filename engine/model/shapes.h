@@ -9,6 +9,7 @@
 // The n-th name; NULL past the last.
 const char *model_shape_at(int32_t n);
 
+// `name` may end in a slash and a number of layers: fewer of the same.
 bool model_shape_config(model_config *config, const char *name, engine_error *err);
 
 #endif

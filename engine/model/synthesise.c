@@ -53,7 +53,8 @@ static bool place(arena *a, const model_tensor_spec *spec, model_tensor *tensor)
     int64_t rows = model_extent_value(a->config, spec->rows);
     int64_t cols = model_extent_value(a->config, spec->cols);
     bool vector = spec->rows == MODEL_ONE;
-    weft_dtype dtype = vector ? WEFT_F32 : a->format;
+    // Routers and biases of experts stay f32 in files.
+    weft_dtype dtype = vector || spec->rows == MODEL_EXPERTS ? WEFT_F32 : a->format;
     int64_t row_bytes = weft_dtype_row_bytes(dtype, cols), bytes;
     size_t padded;
     if (row_bytes < 0 || !checked_mul_i64(row_bytes, rows, &bytes) ||
@@ -75,7 +76,7 @@ static bool place_all(arena *a, model_weights *weights)
             return false;
     for (int32_t n = 0; n < a->config->layers; n++)
         for (uint32_t i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++)
-            if (a->config->architecture->needs >> i & 1 &&
+            if (model_config_needs(a->config, n) >> i & 1 &&
                 !place(a, &model_layer_specs[i], &weights->layers[n].tensors[i]))
                 return false;
     return true;
@@ -86,9 +87,9 @@ static int64_t count_parameters(const model_config *config, const model_weights 
     int64_t total = 0;
     for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
         total += weights->globals[i].rows * weights->globals[i].cols;
-    for (int i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++)
-        total += config->layers * weights->layers[0].tensors[i].rows *
-                 weights->layers[0].tensors[i].cols;
+    for (int32_t n = 0; n < config->layers; n++)
+        for (int i = 0; i < MODEL_LAYER_TENSOR_COUNT; i++)
+            total += weights->layers[n].tensors[i].rows * weights->layers[n].tensors[i].cols;
     return total;
 }
 

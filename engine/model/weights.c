@@ -24,6 +24,15 @@ int64_t model_extent_value(const model_config *config, model_extent extent)
     case MODEL_GATE_UP: return 2 * (int64_t)config->feed_forward_dim;
     case MODEL_VOCAB: return config->vocab;
     case MODEL_HALF_ROTARY: return config->rope.rotary_dim / 2;
+    case MODEL_Q_HEADS: return config->q_heads;
+    case MODEL_WIDEST:
+        return config->shared_dim > config->feed_forward_dim ? config->shared_dim
+                                                             : config->feed_forward_dim;
+    case MODEL_EXPERTS: return config->experts;
+    case MODEL_INNER: return config->expert_dim;
+    case MODEL_EXPERTS_INNER: return (int64_t)config->experts * config->expert_dim;
+    case MODEL_EXPERTS_EMBEDDING: return (int64_t)config->experts * config->embedding_dim;
+    case MODEL_SHARED: return config->shared_dim;
     }
     return 0;
 }
@@ -58,6 +67,21 @@ static bool bind_vector(binder *b, const gguf_tensor *from, model_tensor *to)
     return true;
 }
 
+static bool refuse_shape(const binder *b, const gguf_tensor *from, int64_t rows, int64_t cols,
+                         int64_t matrices)
+{
+    const int64_t *is = from->shape;
+    if (matrices == 1 && is[2] == 1)
+        return engine_fail(
+            b->err, "tensor %s is %lld x %lld, but the model's numbers ask for %lld x %lld",
+            from->name, (long long)is[1], (long long)is[0], (long long)rows, (long long)cols);
+    return engine_fail(
+        b->err,
+        "tensor %s is %lld x %lld x %lld, but the model's numbers ask for %lld x %lld x %lld",
+        from->name, (long long)is[2], (long long)is[1], (long long)is[0], (long long)matrices,
+        (long long)rows, (long long)cols);
+}
+
 static bool bind(binder *b, const char *name, const model_tensor_spec *spec, bool needed,
                  model_tensor *to)
 {
@@ -67,11 +91,14 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     if (!from)
         return needed ? engine_fail(b->err, "tensor %s is missing: the file is incomplete", name)
                       : true;
-    if (from->shape[0] != cols || from->shape[1] != rows || from->shape[2] != 1 ||
+    bool all = spec->rows == MODEL_EXPERTS_INNER || spec->rows == MODEL_EXPERTS_EMBEDDING;
+    int64_t matrices = all ? b->config->experts : 1;
+    if (from->shape[0] != cols || from->shape[1] != rows / matrices || from->shape[2] != matrices ||
         from->shape[3] != 1)
-        return engine_fail(
-            b->err, "tensor %s is %lld x %lld, but the model's numbers ask for %lld x %lld", name,
-            (long long)from->shape[1], (long long)from->shape[0], (long long)rows, (long long)cols);
+        return refuse_shape(b, from, rows / matrices, cols, matrices);
+    if (spec->rows == MODEL_EXPERTS && spec != &model_layer_specs[MODEL_ROUTER] &&
+        from->dtype != WEFT_F32)
+        return engine_fail(b->err, "%s is not in f32, as biases of experts must be", name);
     *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes};
     b->used++;
     b->weights->parameters += from->element_count;
@@ -103,7 +130,7 @@ static bool has(const binder *b, int32_t n, uint32_t tensor)
 // The tensors of layer n to look for: a matrix that may be fused is, if its first part is not there.
 static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
 {
-    *needs = b->config->architecture->needs;
+    *needs = model_config_needs(b->config, n);
     *may = b->config->architecture->may;
     for (size_t f = 0; f < sizeof fused / sizeof *fused; f++) {
         uint64_t whole = UINT64_C(1) << fused[f].whole, parts = 0;

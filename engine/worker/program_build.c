@@ -24,6 +24,13 @@ static bool reads_rounded(const model_program *program, const model_tensor *tens
     return true;
 }
 
+// Lines of matrices that the layer does not have.
+static bool is_left_out(const model_program *program, int32_t layer, const model_line *line)
+{
+    const model_tensor *tensors = program->weights->layers[layer].tensors;
+    return line->parts[0].matrix && !tensors[line->parts[0].matrix].data;
+}
+
 // The line of this or the next layer that reads what `line` has written; *layer becomes its layer. NULL
 // if it is read behind the layers.
 static const model_line *next_reader(const model_program *program, const model_line *line,
@@ -37,6 +44,8 @@ static const model_line *next_reader(const model_program *program, const model_l
                 return NULL;
             at = first;
         }
+        if (is_left_out(program, *layer, at))
+            continue;
         if (at->op == MODEL_LINEAR && (at->in == buffer || at->parts[0].out == buffer))
             return at->in == buffer ? at : NULL;
     }
@@ -54,17 +63,6 @@ static bool add_function(model_program *program, step_list *list, float *x, cons
                               .x = x,
                               .up = up},
         err);
-}
-
-static weft_linear_gate gate_of(const model_program *program)
-{
-    switch (program->config->architecture->function) {
-    case WEFT_ACTIVATION_SILU: return WEFT_LINEAR_GATE_SILU;
-    case WEFT_ACTIVATION_GELU: return WEFT_LINEAR_GATE_GELU;
-    case WEFT_ACTIVATION_GELU_TANH: return WEFT_LINEAR_GATE_GELU_TANH;
-    case WEFT_ACTIVATION_SOFTCAP: break; // of no block
-    }
-    return WEFT_LINEAR_GATE_NONE;
 }
 
 // NULL if the layer does not have it.
@@ -132,7 +130,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
         linear.parts[i].y = program->buffers[line->parts[i].out];
     }
     if (line->gate) {
-        linear.gate = gate_of(program);
+        linear.gate = program_gate(program);
         linear.y_rounded = rounds && !present(read_by, reader->norm);
         if (linear.y_rounded)
             linear.parts[0].y = program->rounded[out];
@@ -152,9 +150,10 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
 {
     const model_tensor *tensors = program->weights->layers[layer].tensors;
     float *in = program->buffers[line->in];
+    if (is_left_out(program, layer, line))
+        return true;
     switch (line->op) {
-    case MODEL_LINEAR:
-        return !tensors[line->parts[0].matrix].data || add_linear(program, layer, line, err);
+    case MODEL_LINEAR: return add_linear(program, layer, line, err);
     case MODEL_HEAD_NORM: {
         const model_tensor *weight = present(tensors, line->norm);
         if (!weight)
@@ -179,6 +178,10 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
     case MODEL_APPEND: return program_add_append(program, layer, err);
     case MODEL_ATTENTION: return program_add_attention(program, layer, err);
+    case MODEL_ROUTE: return program_add_route(program, tensors, line, err);
+    case MODEL_MIX:
+        program->rounded_now[line->parts[2].out] = false;
+        return program_add_experts(program, tensors, line, err);
     case MODEL_END: break;
     }
     return true;
@@ -263,6 +266,13 @@ static void carve_buffers(model_program *program)
                 program, ARENA_BUFFERS,
                 weft_rounded_bytes(program->context, bounds->max_tokens, (int64_t)row));
     }
+    size_t choices = tokens * (size_t)program->config->experts_used;
+    size_t experts = (size_t)program->config->experts;
+    program->routing.ids = program_carve(program, ARENA_BUFFERS, choices * sizeof(int32_t));
+    program->routing.order = program_carve(program, ARENA_BUFFERS, choices * sizeof(int32_t));
+    program->routing.starts =
+        program_carve(program, ARENA_BUFFERS, (experts + 1) * sizeof(int32_t));
+    program->routing.weights = program_carve(program, ARENA_BUFFERS, choices * sizeof(float));
     program->logits = program_carve(program, ARENA_BUFFERS, head_rows * vocab * sizeof(float));
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
@@ -383,6 +393,11 @@ model_program *model_program_make(weft_context *context, const model_config *con
     model_program *program = engine_alloc(1, sizeof *program);
     if (!program) {
         engine_fail(err, "not enough memory for the model's program");
+        return NULL;
+    }
+    if (config->experts && bounds->device != WEFT_DEVICE_CPU) {
+        engine_fail(err, "mixtures of experts run on the CPU only so far: leave --device away");
+        free(program);
         return NULL;
     }
     program->context = context;

@@ -36,6 +36,15 @@ static int64_t linear_bytes(const weft_linear_desc *desc)
     return bytes;
 }
 
+static int64_t experts_bytes(const weft_experts_desc *desc)
+{
+    const weft_linear_part *parts = desc->parts;
+    int64_t up = weft_dtype_row_bytes(parts[WEFT_EXPERTS_GATE].weight_dtype, desc->cols) +
+                 weft_dtype_row_bytes(parts[WEFT_EXPERTS_UP].weight_dtype, desc->cols);
+    int64_t down = weft_dtype_row_bytes(parts[WEFT_EXPERTS_DOWN].weight_dtype, desc->inner);
+    return desc->top_k * (desc->inner * up + desc->cols * down) + desc->cols * 12;
+}
+
 // What the step must move of one token at least: weights, cache, rows in and out.
 static int64_t step_bytes(const model_program *program, const program_step *step, int32_t kv_len)
 {
@@ -54,6 +63,8 @@ static int64_t step_bytes(const model_program *program, const program_step *step
     case STEP_ATTENTION: return token * (window && window < kv_len ? window : kv_len) + 2 * q;
     case STEP_ACTIVATION: return plan->desc.activation.dim * INT64_C(12);
     case STEP_SAMPLE: return plan->desc.sample.vocab * INT64_C(4);
+    case STEP_ROUTE: return plan->desc.route.experts * INT64_C(4);
+    case STEP_EXPERTS: return experts_bytes(&plan->desc.experts);
     }
     return 0;
 }
@@ -151,7 +162,8 @@ static engine_profile *report(stopwatch *watch, double whole_us, int32_t kv_len)
         [STEP_EMBEDDING] = "embedding", [STEP_NORM] = "norm",
         [STEP_LINEAR] = "linear",       [STEP_APPEND] = "append",
         [STEP_ATTENTION] = "attention", [STEP_ACTIVATION] = "activation",
-        [STEP_SAMPLE] = "sample"};
+        [STEP_SAMPLE] = "sample",       [STEP_ROUTE] = "route",
+        [STEP_EXPERTS] = "experts"};
     engine_profile *profile =
         engine_alloc(1, sizeof *profile + (size_t)watch->count * sizeof *profile->steps);
     if (!profile)

@@ -25,6 +25,12 @@ weft_status program_run_step(program_step *step, int32_t tokens)
     case STEP_SAMPLE:
         step->args.sample.rows = tokens;
         return weft_sample_run(step->plan, &step->args.sample);
+    case STEP_ROUTE:
+        step->args.route.rows = tokens;
+        return weft_route_run(step->plan, &step->args.route);
+    case STEP_EXPERTS:
+        step->args.experts.batch = tokens;
+        return weft_experts_run(step->plan, &step->args.experts);
     }
     return WEFT_EINVAL;
 }

@@ -17,6 +17,8 @@ static weft_status make_plan(weft_context *context, step_kind kind, const void *
     case STEP_ATTENTION: return weft_attention_plan(context, desc, plan);
     case STEP_ACTIVATION: return weft_activation_plan(context, desc, plan);
     case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
+    case STEP_ROUTE: return weft_route_plan(context, desc, plan);
+    case STEP_EXPERTS: return weft_experts_plan(context, desc, plan);
     }
     return WEFT_EINVAL;
 }
@@ -67,9 +69,10 @@ static bool place_planes(model_program *program, const model_tensor *tensor, con
 static const weft_plan *plan_for(model_program *program, step_kind kind, const void *desc,
                                  size_t bytes, engine_error *err)
 {
-    static const char *const names[] = {"the embedding", "a norm",    "a matrix",
-                                        "the KV cache",  "attention", "the activation",
-                                        "sampling"};
+    static const char *const names[] = {
+        "the embedding",       "a norm",         "a matrix", "the KV cache",
+        "attention",           "the activation", "sampling", "the choice of experts",
+        "a mixture of experts"};
     for (int32_t i = 0; i < program->plan_count; i++)
         if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
             return program->plans[i].plan;
@@ -95,9 +98,8 @@ static const weft_plan *plan_for(model_program *program, step_kind kind, const v
     return made->plan;
 }
 
-// Appends a step of which the caller fills in the arguments; NULL if that failed.
-static program_step *add_step(model_program *program, step_list *list, step_kind kind,
-                              const void *desc, size_t bytes, engine_error *err)
+program_step *program_add_step(model_program *program, step_list *list, step_kind kind,
+                               const void *desc, size_t bytes, engine_error *err)
 {
     const weft_plan *plan = plan_for(program, kind, desc, bytes, err);
     if (!plan)
@@ -135,7 +137,7 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
                                 .scale_dtype = table->planes.scale_dtype,
                                 .scale_rows = table->planes.scale_rows,
                                 .scale_cols = table->planes.scale_cols};
-    program_step *step = add_step(program, list, STEP_EMBEDDING, &desc, sizeof desc, err);
+    program_step *step = program_add_step(program, list, STEP_EMBEDDING, &desc, sizeof desc, err);
     if (!step)
         return false;
     weft_embedding_args *args = &step->args.embedding;
@@ -143,9 +145,8 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
     return place_planes(program, table, &args->scales, &args->biases, err);
 }
 
-// A vector that there may not be: *at stays NULL then.
-static bool place_vector(model_program *program, const model_tensor *vector, const void **at,
-                         engine_error *err)
+bool program_place_vector(model_program *program, const model_tensor *vector, const void **at,
+                          engine_error *err)
 {
     return !vector || !vector->data || place_tensor(program, vector, at, err);
 }
@@ -159,9 +160,9 @@ bool program_add_norm(model_program *program, step_list *list, const program_nor
                            .dim = norm->weight->cols,
                            .max_rows = program->bounds.max_tokens * norm->rows_per_token};
     const void *weight, *bias = NULL;
-    program_step *step = add_step(program, list, STEP_NORM, &desc, sizeof desc, err);
+    program_step *step = program_add_step(program, list, STEP_NORM, &desc, sizeof desc, err);
     if (!step || !place_tensor(program, norm->weight, &weight, err) ||
-        !place_vector(program, norm->bias, &bias, err))
+        !program_place_vector(program, norm->bias, &bias, err))
         return false;
     step->rows_per_token = norm->rows_per_token;
     step->args.norm = (weft_norm_args){.size = sizeof step->args.norm,
@@ -241,7 +242,7 @@ static bool set_part(model_program *program, const weft_plan *plan, weft_linear_
     const void *bias_at = NULL;
     weft_linear_part_args part = {.y = linear->parts[i].y};
     if (!place_matrix(program, plan, i, linear->parts[i].matrix, &part, err) ||
-        !place_vector(program, bias, &bias_at, err))
+        !program_place_vector(program, bias, &bias_at, err))
         return false;
     part.bias = bias_at;
     if (!alone) {
@@ -259,7 +260,7 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
                         engine_error *err)
 {
     weft_linear_desc desc = linear_desc(program, linear);
-    program_step *step = add_step(program, list, STEP_LINEAR, &desc, sizeof desc, err);
+    program_step *step = program_add_step(program, list, STEP_LINEAR, &desc, sizeof desc, err);
     if (!step)
         return false;
     weft_linear_args *args = &step->args.linear;
@@ -274,7 +275,7 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
     // The norm's weights are in a rounded x already.
     if (linear->norm && !linear->x_rounded) {
         if (!place_tensor(program, linear->norm, &at, err) ||
-            !place_vector(program, linear->norm_bias, &bias, err))
+            !program_place_vector(program, linear->norm_bias, &bias, err))
             return false;
         args->norm_weight = at;
         args->norm_bias = bias;
@@ -298,7 +299,7 @@ bool program_add_activation(model_program *program, step_list *list,
                                  .cap = activation->cap,
                                  .dim = activation->dim,
                                  .max_rows = activation->max_rows};
-    program_step *step = add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
+    program_step *step = program_add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
     if (step)
         step->args.activation = (weft_activation_args){.size = sizeof step->args.activation,
                                                        .x = activation->x,
@@ -315,7 +316,8 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
                                 .layout = program->kv,
                                 .rope = rules.rope,
                                 .num_q_heads = program->config->q_heads};
-    program_step *step = add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
+    program_step *step =
+        program_add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
     if (step)
         step->args.append = (weft_kv_append_args){.size = sizeof step->args.append,
                                                   .pool = page_pool_layer(program->pool, layer),
@@ -328,6 +330,7 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
 
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err)
 {
+    const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
     model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
     weft_attention_desc desc = {.size = sizeof desc,
                                 .kv = program->kv,
@@ -339,8 +342,10 @@ bool program_add_attention(model_program *program, int32_t layer, engine_error *
                                 .max_seqs = program->bounds.max_seqs,
                                 .max_q_tokens = program->bounds.max_tokens,
                                 .max_kv_len = program->bounds.max_kv_len};
+    if (sinks->rows > 0)
+        desc.flags |= WEFT_ATTENTION_SINKS;
     program_step *step =
-        add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
+        program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
     if (step)
         step->args.attention = (weft_attention_args){.size = sizeof step->args.attention,
                                                      .q = program->buffers[MODEL_BUFFER_Q],
@@ -349,14 +354,19 @@ bool program_add_attention(model_program *program, int32_t layer, engine_error *
                                                      .batch = program->batch,
                                                      .workspace = program->workspace,
                                                      .workspace_bytes = program->workspace_bytes};
-    return step != NULL;
+    const void *at = NULL;
+    if (!step || !program_place_vector(program, sinks, &at, err))
+        return false;
+    step->args.attention.sinks = at;
+    return true;
 }
 
 bool program_add_sample(model_program *program, engine_error *err)
 {
     weft_sample_desc desc = {
         .size = sizeof desc, .max_rows = program->bounds.max_seqs, .vocab = program->config->vocab};
-    program_step *step = add_step(program, &program->sample, STEP_SAMPLE, &desc, sizeof desc, err);
+    program_step *step =
+        program_add_step(program, &program->sample, STEP_SAMPLE, &desc, sizeof desc, err);
     if (step)
         step->args.sample = (weft_sample_args){.size = sizeof step->args.sample,
                                                .tokens = program->sampled,

@@ -14,6 +14,8 @@ typedef enum step_kind {
     STEP_ATTENTION,
     STEP_ACTIVATION,
     STEP_SAMPLE,
+    STEP_ROUTE,
+    STEP_EXPERTS,
 } step_kind;
 
 // One run. Everything is in place but the number of rows.
@@ -30,6 +32,8 @@ typedef struct program_step {
         weft_attention_args attention;
         weft_activation_args activation;
         weft_sample_args sample;
+        weft_route_args route;
+        weft_experts_args experts;
     } args;
 } program_step;
 
@@ -49,6 +53,8 @@ typedef struct program_plan {
         weft_attention_desc attention;
         weft_activation_desc activation;
         weft_sample_desc sample;
+        weft_route_desc route;
+        weft_experts_desc experts;
     } desc;
     weft_plan *plan;
 } program_plan;
@@ -80,11 +86,15 @@ struct model_program {
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN and GATED
     bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too,
     const model_tensor *rounded_for[MODEL_BUFFER_COUNT]; // and for this norm
-    weft_batch *batch;     // of every append and attention; NULL while the program is only counted
-    program_inputs inputs; // the host's
-    int32_t *ids;          // [max_tokens], on the device, as are:
-    int32_t *rows;         // [head_rows], read by `gather`
-    int32_t *sampled;      // [max_seqs]
+    struct {
+        int32_t *ids, *starts, *order;
+        float *weights;
+    } routing;         // of the tokens to the experts of a layer, which the next MODEL_MIX reads
+    weft_batch *batch; // of every append and attention; NULL while the program is only counted
+    program_inputs inputs;     // the host's
+    int32_t *ids;              // [max_tokens], on the device, as are:
+    int32_t *rows;             // [head_rows], read by `gather`
+    int32_t *sampled;          // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;
@@ -182,5 +192,21 @@ bool program_add_activation(model_program *program, step_list *list,
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);
 bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);
+
+// The same for lines of mixtures; `tensors` are the layer's.
+bool program_add_route(model_program *program, const model_tensor *tensors, const model_line *line,
+                       engine_error *err);
+bool program_add_experts(model_program *program, const model_tensor *tensors,
+                         const model_line *line, engine_error *err);
+
+// The family's function as a gate.
+weft_linear_gate program_gate(const model_program *program);
+
+// What they are made of: a step without arguments, which the caller fills in (NULL if that failed), and
+// where the device reads a tensor; of one that there may not be, *at stays NULL.
+program_step *program_add_step(model_program *program, step_list *list, step_kind kind,
+                               const void *desc, size_t bytes, engine_error *err);
+bool program_place_vector(model_program *program, const model_tensor *vector, const void **at,
+                          engine_error *err);
 
 #endif

@@ -110,6 +110,7 @@ static void smallest_models_run(void **state)
         {.architecture = "llama", .matrix_type = 0, .dim = 8},
         {.architecture = "qwen3", .matrix_type = 1, .dim = 8},
         {.architecture = "mistral", .matrix_type = 2, .dim = 32},
+        {.architecture = "llama", .matrix_type = 2, .dim = 32, .experts = 3},
         // A vector is a vector also if its second dimension is written out.
         {.architecture = "llama", .matrix_type = 0, .dim = 8, .norms_in_f16 = true}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -170,10 +171,43 @@ static void contradictions_are_refused(void **state)
     refuse_writer(&w, "rope scaling 'spiral'");
     w = gguf_tiny_model(&llama);
     gguf_writer_u32(&w, "llama.expert_count", 8);
-    refuse_writer(&w, "mixture of 8 experts");
+    refuse_writer(&w, "'llama.expert_used_count' is missing");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "qwen3", .dim = 8, .experts = 3});
+    refuse_writer(&w, "a mixture of 3 experts of the family qwen3 cannot run yet");
     w = gguf_tiny_model(&llama);
     gguf_writer_u32(&w, "tokenizer.ggml.unknown_token_id", TINY_MODEL_VOCAB);
     refuse_writer(&w, "unknown");
+}
+
+// Numbers of experts that contradict each other, or the tensors.
+static void odd_mixtures_are_refused(void **state)
+{
+    const gguf_tiny_shape mixtral = {.architecture = "llama", .dim = 8, .experts = 3};
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *says;
+    } odd[] = {{"llama.expert_feed_forward_length", 16, "ffn_gate_exps.weight is 3 x 8 x 8"},
+               {"llama.expert_feed_forward_length", 0, "expert_feed_forward_length is 0"},
+               {"llama.expert_group_count", 2, "1 of 3 experts cannot be chosen from 2 of 2"},
+               {"llama.expert_group_count", 9, "expert_group_count is 9"},
+               {"llama.expert_group_used_count", 2, "expert_group_used_count is 2"},
+               {"llama.expert_gating_func", 7, "function 7"}};
+    (void)state;
+    close_worker(open_shape(&mixtral));
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        gguf_writer w = gguf_tiny_model(&mixtral);
+        gguf_writer_u32(&w, odd[i].key, odd[i].value);
+        refuse_writer(&w, odd[i].says);
+    }
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){
+        .architecture = "llama", .dim = 8, .experts = WEFT_ROUTE_MAX_EXPERTS + 1});
+    refuse_writer(&w, "expert_count is 1025");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "qwen3moe", .dim = 8});
+    refuse_writer(&w, "qwen3moe.expert_count is missing");
+    w = gguf_tiny_model(&mixtral);
+    gguf_writer_f32(&w, "llama.expert_weights_scale", (float)NAN);
+    refuse_writer(&w, "expert_weights_scale");
 }
 
 // A model that computes NaN must not pass for one that has nothing to say.
@@ -255,6 +289,7 @@ int main(void)
         cmocka_unit_test(formats_without_kernels_are_refused),
         cmocka_unit_test(incomplete_models_are_refused),
         cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(odd_mixtures_are_refused),
         cmocka_unit_test(logits_that_are_no_numbers_are_refused),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(impossible_tokens_are_refused),

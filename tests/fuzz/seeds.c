@@ -75,10 +75,14 @@ static bool save_all(const char *folder)
     const struct {
         const char *name;
         gguf_tiny_shape shape;
-    } models[] = {{"model/llama", {.architecture = "llama", .matrix_type = F32, .dim = 8}},
-                  {"model/qwen3", {.architecture = "qwen3", .matrix_type = F16, .dim = 8}},
-                  {"model/q4_0", {.architecture = "llama", .matrix_type = Q4_0, .dim = 32}},
-                  {"model/norms", {"mistral", F16, .dim = 8, .norms_in_f16 = true}}};
+    } models[] = {
+        {"model/llama", {.architecture = "llama", .matrix_type = F32, .dim = 8}},
+        {"model/qwen3", {.architecture = "qwen3", .matrix_type = F16, .dim = 8}},
+        {"model/mixtral", {.architecture = "llama", .matrix_type = Q4_0, .dim = 32, .experts = 3}},
+        {"model/qwen3moe",
+         {.architecture = "qwen3moe", .matrix_type = F32, .dim = 8, .experts = 2}},
+        {"model/q4_0", {.architecture = "llama", .matrix_type = Q4_0, .dim = 32}},
+        {"model/norms", {"mistral", F16, .dim = 8, .norms_in_f16 = true}}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         gguf_writer file = gguf_tiny_model(&models[i].shape);
         if (!save(folder, models[i].name, &file))

@@ -71,6 +71,26 @@ static void write_norm(gguf_writer *w, const gguf_tiny_shape *shape, const char 
     buffer_free(&ones);
 }
 
+// Every token goes to one of them.
+static void write_experts(gguf_writer *w, const gguf_tiny_shape *shape)
+{
+    static const char *const names[] = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight",
+                                        "blk.0.ffn_down_exps.weight"};
+    const ggml_type_info *type = ggml_type_find(shape->matrix_type);
+    const int64_t extents[] = {shape->dim, shape->dim, shape->experts};
+    size_t count = (size_t)(shape->dim * shape->experts);
+    size_t blocks = count * (size_t)shape->dim / type->block_elements;
+    char key[64];
+    snprintf(key, sizeof key, "%s.expert_count", shape->architecture);
+    gguf_writer_u32(w, key, shape->experts);
+    snprintf(key, sizeof key, "%s.expert_used_count", shape->architecture);
+    gguf_writer_u32(w, key, 1);
+    gguf_writer_tensor(w, "blk.0.ffn_gate_inp.weight", F32, 2,
+                       (int64_t[]){shape->dim, shape->experts}, NULL, count * sizeof(float));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        gguf_writer_tensor(w, names[i], type->id, 3, extents, NULL, blocks * type->block_bytes);
+}
+
 gguf_writer gguf_tiny_model(const gguf_tiny_shape *shape)
 {
     static const char *const matrices[] = {"blk.0.attn_q.weight",   "blk.0.attn_k.weight",
@@ -82,11 +102,14 @@ gguf_writer gguf_tiny_model(const gguf_tiny_shape *shape)
     write_tokenizer(&w);
     write_matrix(&w, shape, "token_embd.weight", TINY_MODEL_VOCAB);
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
-        write_matrix(&w, shape, matrices[i], shape->dim);
+        if (!shape->experts || !strstr(matrices[i], "ffn"))
+            write_matrix(&w, shape, matrices[i], shape->dim);
+    if (shape->experts)
+        write_experts(&w, shape);
     write_norm(&w, shape, "output_norm.weight");
     write_norm(&w, shape, "blk.0.attn_norm.weight");
     write_norm(&w, shape, "blk.0.ffn_norm.weight");
-    if (strcmp(shape->architecture, "qwen3") == 0) {
+    if (strncmp(shape->architecture, "qwen3", 5) == 0) {
         write_norm(&w, shape, "blk.0.attn_q_norm.weight");
         write_norm(&w, shape, "blk.0.attn_k_norm.weight");
     }

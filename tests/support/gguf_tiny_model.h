@@ -12,6 +12,7 @@ typedef struct gguf_tiny_shape {
     int64_t dim;              // of embeddings, of the one head and of the feed-forward part
     bool norms_in_f16;        // stored with a second dimension of 1
     bool norms_are_nan;       // not with norms_in_f16
+    uint32_t experts; // a mixture of so many, each as large as the feed-forward part; 0: none
 } gguf_tiny_shape;
 
 // The smallest model that the engine runs: one layer, one head, a vocabulary of TINY_MODEL_VOCAB pieces,

@@ -17,6 +17,7 @@ enum fill_kind {
     FILL_Q4_0,
     FILL_Q4_K,
     FILL_Q6_K,
+    FILL_MXFP4,
     FILL_KINDS,
 };
 
@@ -34,7 +35,7 @@ static const struct {
     [FILL_F32] = {1, 4, 0, 127, 23},       [FILL_F16] = {1, 2, 0, 15, 10},
     [FILL_BF16] = {1, 2, 0, 127, 7},       [FILL_Q8_0] = {32, 34, 0, -7, 0},
     [FILL_Q4_0] = {32, 18, 0, -3, 0},      [FILL_Q4_K] = {256, 144, 0, -9, 0},
-    [FILL_Q6_K] = {256, 210, 208, -11, 0},
+    [FILL_Q6_K] = {256, 210, 208, -11, 0}, [FILL_MXFP4] = {32, 17, 0, -1, 0},
 };
 
 static uint64_t fill_word(uint64_t seed, uint64_t index)
@@ -85,6 +86,10 @@ static void fill_blocks(const fill_tensor *tensor, uint8_t *to)
             store_le(to + 8 * w, fill_word((uint64_t)tensor->seed, next++), left < 8 ? left : 8);
         }
         uint64_t last = fill_word((uint64_t)tensor->seed, next++);
+        if (tensor->kind == FILL_MXFP4) {
+            *to = (uint8_t)(127 + tensor->scale + kinds[FILL_MXFP4].exponent - (int64_t)(last & 1));
+            continue;
+        }
         store_le(to + kinds[tensor->kind].scale_at, (last & 0x83ff) | (uint64_t)exponent << 10, 2);
         if (tensor->kind == FILL_Q4_K) {
             uint64_t minimum = (last & 0x8000) | (uint64_t)(exponent + 3) << 10;

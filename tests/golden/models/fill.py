@@ -14,13 +14,14 @@ mix(seed + (i + 1) * 0x9e3779b97f4a7c15).
                     half-precision scales: sign bit 15 and mantissa bits 0..9, exponent fixed.
                     q4_k's minimum has mantissa bits 16..25, the sign of the scale, and is about
                     eight times as large, so that values have no mean
+    mxfp4           the last word's lowest bit lowers the exponent byte by one
 
 `scale` is chosen so that a tensor's standard deviation is about 2^scale.
 """
 
 import numpy as np
 
-LITERAL, NORM, F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K = range(9)
+LITERAL, NORM, F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K, MXFP4 = range(10)
 _PLAIN = {F32: (23, 127, np.uint32), F16: (10, 15, np.uint16), BF16: (7, 127, np.uint16)}
 # elements, bytes, offset of the scale, binary exponent of the scale relative to the values
 _BLOCK = {
@@ -28,6 +29,7 @@ _BLOCK = {
     Q4_0: (32, 18, 0, -3),
     Q4_K: (256, 144, 0, -9),
     Q6_K: (256, 210, 208, -11),
+    MXFP4: (32, 17, 0, -1),
 }
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
@@ -61,8 +63,11 @@ def _blocks(kind, count, seed, scale):
     per_block = (block_bytes + 7) // 8
     r = words(seed, count // block_elems * (per_block + 1)).reshape(-1, per_block + 1)
     blocks = np.ascontiguousarray(r[:, :per_block]).view(np.uint8)[:, :block_bytes].copy()
-    exponent = max(15 + scale + shift, 0)
     last = r[:, per_block]
+    if kind == MXFP4:
+        blocks[:, 0] = np.uint64(127 + scale + shift) - (last & np.uint64(1))
+        return blocks.reshape(-1)
+    exponent = max(15 + scale + shift, 0)
     half = (last & np.uint64(0x83FF)) | np.uint64(exponent << 10)
     blocks[:, offset : offset + 2] = half.astype(np.uint16).view(np.uint8).reshape(-1, 2)
     if kind == Q4_K:

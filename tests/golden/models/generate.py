@@ -27,6 +27,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCau
 
 import families
 import fill
+import mixtures
 import vocab
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
@@ -86,10 +87,11 @@ FAMILIES = {
         **rope(10000.0, **(LLAMA3 | dict(low_freq_factor=2.0, high_freq_factor=6.0)))),
         lambda w: vocab.byte_level(w, "llama-bpe")),
 }  # fmt: skip
+OTHERS = families.FAMILIES | mixtures.FAMILIES
 FAMILIES |= {name: (f.arch, f.model, f.config, vocab.sentencepiece)
-             for name, f in families.FAMILIES.items()}  # fmt: skip
+             for name, f in OTHERS.items()}  # fmt: skip
 PERMUTED = ("llama", "smollm3", "granite")  # heads' rows go from halves to neighbouring pairs
-IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3")
+IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {
     "llama": ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mixed"],
@@ -102,8 +104,10 @@ MODELS = {
     "yarnkeys": ["f32"],
     "llama3keys": ["f32"],
 } | {name: ["f32"] + (["mixed"] if name in families.MIXED else []) for name in families.FAMILIES}
+MODELS |= mixtures.VARIANTS
 KINDS = {
-    n: getattr(fill, n.upper()) for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
+    n: getattr(fill, n.upper())
+    for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mxfp4")
 }
 
 
@@ -198,24 +202,33 @@ def is_tied(hf_name, config):
     return hf_name in ("lm_head.weight", "embed_out.weight") and config.tie_word_embeddings
 
 
+def kind_of(name, shape, variant, mixed):
+    """What fills a tensor, the power of two of its size, and whether it counts among the mixed."""
+    if len(shape) == 1 or mixtures.is_small(name):
+        kind, scale = mixtures.small(name) or (
+            (fill.F32, -2) if name.endswith(".bias") else (fill.NORM, 0)
+        )
+        return kind, scale, 0
+    if variant == "mxfp4":
+        return (fill.MXFP4 if "_exps" in name else fill.F32), -4, 0
+    return KINDS[MIXED[mixed % 4] if variant == "mixed" else variant], -4, 1
+
+
 def plan_tensors(family, config, model, variant):
-    """[(name, HF name, shape, kind, scale)] in the converter's order."""
-    arch, more = FAMILIES[family][0], families.FAMILIES.get(family)
+    """[(name, shape, kind, scale)] in the converter's order."""
+    arch, more = FAMILIES[family][0], OTHERS.get(family)
     names = name_map(arch, config)
     planned, mixed = [], 0
     for hf_name, tensor in model.state_dict().items():
         if is_tied(hf_name, config):
             continue
-        name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
-        if tensor.ndim == 1:
-            kind, scale = (fill.F32, -2) if name.endswith(".bias") else (fill.NORM, 0)
-        else:
-            kind = KINDS[MIXED[mixed % 4] if variant == "mixed" else variant]
-            scale, mixed = -4, mixed + 1
+        for name, shape in mixtures.pieces(names, hf_name, tuple(tensor.shape), arch):
+            kind, scale, counts = kind_of(name, shape, variant, mixed)
+            mixed += counts
             if name == "token_embd.weight":
                 scale = more.embedding_scale if more else -4
                 scale += 0 if config.tie_word_embeddings else 2
-        planned.append((name, hf_name, tuple(tensor.shape), kind, scale))
+            planned.append((name, shape, kind, scale))
     return planned
 
 
@@ -230,17 +243,17 @@ def make_file(family, variant, model, path):
     arch, _, config, write_vocab = FAMILIES[family]
     writer = gguf.GGUFWriter(path, arch)
     write_metadata(writer, arch, config, write_vocab, family in IN_METADATA)
-    more = families.FAMILIES.get(family)
+    more = OTHERS.get(family)
     if more:
         more.keys(writer, config)
     literal = rope_factors(config) if family == "llama3" else np.zeros(0, np.float32)
     tensors = plan_tensors(family, config, model, variant)
     if len(literal):
-        tensors.insert(0, ("rope_freqs.weight", None, literal.shape, fill.LITERAL, 0))
+        tensors.insert(0, ("rope_freqs.weight", literal.shape, fill.LITERAL, 0))
     for name, elements in more.vectors.items() if more else ():
-        tensors.append((name, None, (elements,), fill.NORM, 0))
+        tensors.append((name, (elements,), fill.NORM, 0))
     recipe, data = [], b""
-    for name, _, shape, kind, scale in tensors:
+    for name, shape, kind, scale in tensors:
         of = "f32" if more and name in more.vectors else variant  # these are in the config as well
         count, seed = math.prod(shape), zlib.crc32(f"{family} {of} {name}".encode())
         made = literal if kind == fill.LITERAL else fill.fill(kind, count, seed, scale)
@@ -248,7 +261,7 @@ def make_file(family, variant, model, path):
         qtype = gguf_type(kind)
         stored = gguf.quant_shape_to_byte_shape(shape, qtype)
         plain = {fill.F16: np.float16}.get(kind, np.float32)
-        block = kind in (fill.BF16, fill.Q8_0, fill.Q4_0, fill.Q4_K, fill.Q6_K)
+        block = kind in (fill.BF16, fill.Q8_0, fill.Q4_0, fill.Q4_K, fill.Q6_K, fill.MXFP4)
         writer.add_tensor_info(name, stored if block else shape,
                                np.dtype(np.uint8 if block else plain), len(bytes_), qtype)  # fmt: skip
         recipe.append([kind, len(data), count, seed, scale])
@@ -266,16 +279,17 @@ def make_file(family, variant, model, path):
 def load_weights(family, model, path):
     """Reads the file back with the gguf package and undoes what the converter does."""
     arch, _, config, _ = FAMILIES[family]
-    names, more = name_map(arch, config), families.FAMILIES.get(family)
+    names, more = name_map(arch, config), OTHERS.get(family)
     stored = {t.name: t for t in gguf.GGUFReader(path).tensors}
     state = model.state_dict()
     for hf_name, tensor in state.items():
-        name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
-        if name not in stored:
-            assert is_tied(hf_name, config), name
-            name = "token_embd.weight"
-        entry = stored[name]
-        values = gguf.quants.dequantize(entry.data, entry.tensor_type).astype(np.float32)
+        wanted = [n for n, _ in mixtures.pieces(names, hf_name, tuple(tensor.shape), arch)]
+        if wanted[0] not in stored:
+            assert is_tied(hf_name, config), wanted
+            wanted = ["token_embd.weight"]
+        values = mixtures.join(hf_name, arch, [
+            gguf.quants.dequantize(stored[n].data, stored[n].tensor_type).astype(np.float32)
+            .reshape([int(d) for d in reversed(stored[n].shape)]) for n in wanted])  # fmt: skip
         if more:
             values = more.undo(hf_name, values, config)
         if arch in PERMUTED and ("q_proj" in hf_name or "k_proj" in hf_name):
@@ -284,7 +298,7 @@ def load_weights(family, model, path):
             )
             values, converted = unpermute(values, heads), values
             assert (permute(values, heads) == converted).all()
-        tensor.copy_(torch.from_numpy(values.reshape(tensor.shape)))
+        tensor.copy_(torch.from_numpy(np.ascontiguousarray(values).reshape(tensor.shape)))
     model.tie_weights()
 
 
@@ -308,6 +322,8 @@ def generate(family, variant, folder):
     load_weights(family, model, f"{folder}/model.gguf")
     gen = torch.Generator().manual_seed(20261120)
     candidates = torch.randint(0, vocab.SIZE, (CANDIDATES, PROMPT), generator=gen)
+    if family in mixtures.FAMILIES:
+        candidates = candidates[:64]
     best = None
     for prompts in candidates.split(32):
         tokens, margins, largest = greedy(model, prompts)

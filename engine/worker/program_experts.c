@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Steps of mixtures: who goes where, and the experts. An expert that all tokens go to with a weight of its
+// own is a mixture of one.
+#include "engine/worker/program_steps.h"
+
+// The clamped gate of gpt-oss; files do not say these numbers.
+static const float clamp_limit = 7, clamp_slope = 1.702f;
+
+weft_linear_gate program_gate(const model_program *program)
+{
+    switch (program->config->architecture->function) {
+    case WEFT_ACTIVATION_SILU: return WEFT_LINEAR_GATE_SILU;
+    case WEFT_ACTIVATION_GELU: return WEFT_LINEAR_GATE_GELU;
+    case WEFT_ACTIVATION_GELU_TANH: return WEFT_LINEAR_GATE_GELU_TANH;
+    case WEFT_ACTIVATION_SOFTCAP: break; // of no block
+    }
+    return WEFT_LINEAR_GATE_NONE;
+}
+
+static weft_route_desc route_desc(const model_program *program, bool shared)
+{
+    const model_config *config = program->config;
+    weft_route_desc desc = {.size = sizeof desc, .max_rows = program->bounds.max_tokens};
+    if (shared) {
+        desc.experts = desc.top_k = 1;
+        desc.score = WEFT_ROUTE_SIGMOID;
+        return desc;
+    }
+    desc.experts = config->experts;
+    desc.top_k = config->experts_used;
+    desc.scale = config->expert_scale;
+    desc.groups = config->expert_groups;
+    desc.top_groups = config->expert_top_groups;
+    if (config->normalises_route)
+        desc.flags |= WEFT_ROUTE_NORMALISE;
+    if (config->sigmoid_route) {
+        desc.score = WEFT_ROUTE_SIGMOID;
+        if (config->expert_groups > 1 && config->experts > config->expert_groups)
+            desc.group_best = 2;
+    }
+    return desc;
+}
+
+bool program_add_route(model_program *program, const model_tensor *tensors, const model_line *line,
+                       engine_error *err)
+{
+    weft_route_desc desc = route_desc(program, line->parts[0].matrix == MODEL_SHARED_ROUTER);
+    const model_tensor *choice = line->parts[0].bias ? &tensors[line->parts[0].bias] : NULL;
+    const void *bias = NULL;
+    program_step *step =
+        program_add_step(program, &program->layers, STEP_ROUTE, &desc, sizeof desc, err);
+    if (!step || !program_place_vector(program, choice, &bias, err))
+        return false;
+    step->args.route = (weft_route_args){.size = sizeof step->args.route,
+                                         .logits = program->buffers[line->in],
+                                         .bias = bias,
+                                         .ids = program->routing.ids,
+                                         .weights = program->routing.weights,
+                                         .starts = program->routing.starts,
+                                         .order = program->routing.order};
+    return true;
+}
+
+static weft_experts_desc experts_desc(const model_program *program, const model_tensor *tensors,
+                                      const model_line *line)
+{
+    const model_config *config = program->config;
+    bool shared = line->parts[0].matrix == MODEL_SHARED_GATE;
+    weft_experts_desc desc = {.size = sizeof desc,
+                              .flags = program->bounds.exact ? WEFT_LINEAR_EXACT : 0,
+                              .experts = shared ? 1 : config->experts,
+                              .top_k = shared ? 1 : config->experts_used,
+                              .max_batch = program->bounds.max_tokens,
+                              .gate = program_gate(program),
+                              .cols = config->embedding_dim,
+                              .inner = shared ? config->shared_dim : config->expert_dim,
+                              .norm = WEFT_LINEAR_NORM_RMS,
+                              .norm_eps = config->norm_eps};
+    if (config->architecture->traits & MODEL_CLAMPS_GATE) {
+        desc.clamp_limit = clamp_limit;
+        desc.clamp_slope = clamp_slope;
+    }
+    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++) {
+        const model_tensor *matrix = &tensors[line->parts[i].matrix];
+        desc.parts[i] = (weft_linear_part){.weight_dtype = matrix->dtype,
+                                           .scale_dtype = matrix->planes.scale_dtype,
+                                           .scale_rows = matrix->planes.scale_rows,
+                                           .scale_cols = matrix->planes.scale_cols};
+    }
+    return desc;
+}
+
+bool program_add_experts(model_program *program, const model_tensor *tensors,
+                         const model_line *line, engine_error *err)
+{
+    weft_experts_desc desc = experts_desc(program, tensors, line);
+    const void *norm = NULL;
+    program_step *step =
+        program_add_step(program, &program->layers, STEP_EXPERTS, &desc, sizeof desc, err);
+    if (!step || !program_place_vector(program, &tensors[line->norm], &norm, err))
+        return false;
+    weft_experts_args *args = &step->args.experts;
+    *args = (weft_experts_args){.size = sizeof *args,
+                                .x = program->buffers[line->in],
+                                .y = program->buffers[line->parts[WEFT_EXPERTS_DOWN].out],
+                                .residual = program->buffers[line->base],
+                                .starts = program->routing.starts,
+                                .order = program->routing.order,
+                                .weights = program->routing.weights,
+                                .alpha = program->config->residual_scale,
+                                .norm_weight = norm,
+                                .workspace = program->workspace,
+                                .workspace_bytes = program->workspace_bytes};
+    // Weights are read where the host has them: only the CPU runs mixtures.
+    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++) {
+        const model_tensor *matrix = &tensors[line->parts[i].matrix];
+        args->parts[i] = (weft_experts_part_args){
+            .weight = matrix->data,
+            .scales = matrix->planes.scales,
+            .biases = matrix->planes.biases,
+            .bias = line->parts[i].bias ? tensors[line->parts[i].bias].data : NULL};
+    }
+    return true;
+}
