@@ -103,7 +103,7 @@ static void describe(weft_plan *plan, const struct weft__experts_launch *launch)
     int64_t cols = weft__plan_bytes(WEFT_F32, desc->max_batch, desc->cols);
     plan->info =
         (weft_plan_info){.splits = 1,
-                         .tasks = weft__ceil_div(desc->cols, launch->down_step),
+                         .tasks = weft__ceil_div(chosen * desc->cols, launch->down_step),
                          .tile_rows = launch->down_step,
                          .bytes_read = weft__mul_saturated(launch->expert_bytes, chosen) + cols,
                          .bytes_written = cols,

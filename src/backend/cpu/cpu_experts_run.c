@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Runs over experts, four parallel regions at most:
+// Runs over experts, at most six parallel regions:
 //
 //   tokens      norm, rounding: once a token
 //   choices     rows of experts that several tokens go to are copied together; a token alone is read where
 //               it is
 //   inner       gate, up and the function, in pieces of one expert's rows
-//   down        in ranges of y's columns, over all experts; then the sum over each token's experts
+//   between     rounding again
+//   down        in pieces of one expert's rows
+//   tokens      the sum over a token's experts, in the order of its choices
 //
-// Between inner and down rows are rounded like those of tokens.
-#include <math.h>
-
+// What has few rows is done by the calling thread.
 #include "src/backend/cpu/cpu_experts.h"
 #include "src/base/checked.h"
+
+// Fewer, and a thread waits for the other's last one; more, and memory begins new streams too often.
+enum { TASKS_A_THREAD = 8 };
 
 struct work {
     const weft_experts_desc *desc;
@@ -218,37 +221,40 @@ static void inner_task(void *opaque, int32_t index, int32_t thread)
     apply_gate(work, e, r0, r1);
 }
 
-// Some columns of y.
+// Down of some rows of one expert.
 static void down_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
     const struct weft__experts_launch *launch = work->launch;
-    const weft_experts_args *args = work->args;
-    int64_t cols = work->desc->cols, r0 = index * work->down_rows, r1 = r0 + work->down_rows;
-    int32_t k = work->desc->top_k;
+    int64_t cols = work->desc->cols, pieces = weft__ceil_div(cols, work->down_rows);
+    int32_t e = work->experts[index / pieces];
+    int64_t r0 = index % pieces * work->down_rows, r1 = r0 + work->down_rows;
+    struct weft__linear_planes planes;
+    struct weft__linear_call call = call_of(work, e, WEFT_EXPERTS_DOWN, &planes);
     (void)thread;
-    r1 = r1 < cols ? r1 : cols;
-    for (int32_t i = 0; i < work->active; i++) {
-        struct weft__linear_planes planes;
-        struct weft__linear_call call = call_of(work, work->experts[i], WEFT_EXPERTS_DOWN, &planes);
-        set_rows(work, &call, &launch->down, &launch->between, work->between, work->desc->inner,
-                 args->starts[work->experts[i]]);
-        run_part(&launch->down.parts[0], &call, r0, r1);
-    }
-    for (int64_t token = 0; token < args->batch; token++) {
-        const struct weft__experts_sum sum = {
-            .n = r1 - r0,
-            .top_k = k,
-            .rows = work->results + r0,
-            .stride = cols,
-            .at = work->places + token * k,
-            .weights = args->weights + token * k,
-            .alpha = args->alpha,
-            .residual = args->residual ? args->residual + token * args->residual_stride + r0 : NULL,
-            .y = args->y + token * args->y_stride + r0,
-        };
-        launch->kernel->sum(&sum);
-    }
+    set_rows(work, &call, &launch->down, &launch->between, work->between, work->desc->inner,
+             work->args->starts[e]);
+    run_part(&launch->down.parts[0], &call, r0, r1 < cols ? r1 : cols);
+}
+
+static void sum_task(void *opaque, int32_t token, int32_t thread)
+{
+    const struct work *work = opaque;
+    const weft_experts_args *args = work->args;
+    int32_t k = work->desc->top_k;
+    const struct weft__experts_sum sum = {
+        .n = work->desc->cols,
+        .top_k = k,
+        .rows = work->results,
+        .stride = work->desc->cols,
+        .at = work->places + token * k,
+        .weights = args->weights + token * k,
+        .alpha = args->alpha,
+        .residual = args->residual ? args->residual + token * args->residual_stride : NULL,
+        .y = args->y + token * args->y_stride,
+    };
+    (void)thread;
+    work->launch->kernel->sum(&sum);
 }
 
 // Finds who is active and where every choice stands. False unless starts and order are what they must be.
@@ -275,10 +281,10 @@ static bool take_lists(struct work *work)
     return true;
 }
 
-// Rows of a task: enough tasks for all threads, none with less work than is worth one.
+// Rows of a task, of `rows` rows `times` over.
 static int64_t task_rows(const weft_context *context, int64_t rows, int64_t times, int64_t step)
 {
-    int64_t tasks = 4 * (int64_t)weft__cpu_of(context)->threads;
+    int64_t tasks = TASKS_A_THREAD * (int64_t)weft__cpu_of(context)->threads;
     int64_t share = weft__ceil_div(rows * times, tasks);
     share = weft__align_up(share > 0 ? share : 1, step);
     return share < rows ? share : rows;
@@ -302,7 +308,7 @@ static void run_all(const weft_context *context, struct work *work)
     bool few = alone || work->choices <= WEFT__FEW_ROWS;
     const struct weft__experts_rows *chosen = &launch->chosen, *between = &launch->between;
     work->inner_rows = task_rows(context, work->desc->inner, work->active, launch->inner_step);
-    work->down_rows = task_rows(context, work->desc->cols, 1, launch->down_step);
+    work->down_rows = task_rows(context, work->desc->cols, work->active, launch->down_step);
     if (launch->inner.norm.kernel || launch->tokens.rounded >= 0 || launch->tokens.bf16 >= 0)
         spread(context, few, work->args->batch, token_task, work);
     if (work->active < work->choices &&
@@ -312,7 +318,9 @@ static void run_all(const weft_context *context, struct work *work)
            inner_task, work);
     if (between->rounded >= 0 || between->bf16 >= 0)
         spread(context, few, work->choices, between_task, work);
-    spread(context, alone, weft__ceil_div(work->desc->cols, work->down_rows), down_task, work);
+    spread(context, alone, work->active * weft__ceil_div(work->desc->cols, work->down_rows),
+           down_task, work);
+    spread(context, few, work->args->batch, sum_task, work);
 }
 
 weft__submit_fn weft__cpu_submit_experts;
