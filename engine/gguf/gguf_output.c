@@ -156,6 +156,13 @@ void gguf_output_f32(gguf_output *output, const char *key, float value)
     append(output, &output->keys, &value, sizeof value);
 }
 
+void gguf_output_bool(gguf_output *output, const char *key, bool value)
+{
+    const uint8_t byte = value;
+    begin_key(output, key, strlen(key), GGUF_BOOL);
+    append(output, &output->keys, &byte, sizeof byte);
+}
+
 void gguf_output_text(gguf_output *output, const char *key, const char *text)
 {
     begin_key(output, key, strlen(key), GGUF_STRING);

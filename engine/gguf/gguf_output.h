@@ -25,6 +25,7 @@ void gguf_output_close(gguf_output *output);
 void gguf_output_entry(gguf_output *output, const gguf_entry *entry);
 void gguf_output_u32(gguf_output *output, const char *key, uint32_t value);
 void gguf_output_f32(gguf_output *output, const char *key, float value);
+void gguf_output_bool(gguf_output *output, const char *key, bool value);
 void gguf_output_text(gguf_output *output, const char *key, const char *text);
 
 // The start of an array: `count` elements of one type follow by gguf_output_element.

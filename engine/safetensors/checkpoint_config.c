@@ -9,10 +9,8 @@
 static const struct {
     const char *model_type, *architecture;
 } families[] = {
-    {"llama", "llama"},
-    {"mistral", "llama"},
-    {"qwen2", "qwen2"},
-    {"qwen3", "qwen3"},
+    {"llama", "llama"},   {"mistral", "llama"},      {"qwen2", "qwen2"},        {"qwen3", "qwen3"},
+    {"mixtral", "llama"}, {"qwen2_moe", "qwen2moe"}, {"qwen3_moe", "qwen3moe"}, {"olmoe", "olmoe"},
 };
 
 typedef struct writer {
@@ -113,6 +111,26 @@ static bool put_window(const writer *w)
     return put_int(w, "sliding_window", "attention.sliding_window", 0, &window);
 }
 
+// The numbers of a mixture; names differ between families.
+static bool put_experts(const writer *w)
+{
+    char key[128];
+    int64_t used, wide, shared;
+    const json_t *norm = json_object_get(w->c->config, "norm_topk_prob");
+    if (!read_int(w, w->c->config, "num_experts", 0, &w->c->experts) ||
+        (w->c->experts == 0 && !read_int(w, w->c->config, "num_local_experts", 0, &w->c->experts)))
+        return false;
+    if (w->c->experts == 0)
+        return true;
+    gguf_output_u32(w->output, key_of(w, "expert_count", key), (uint32_t)w->c->experts);
+    if (json_is_boolean(norm))
+        gguf_output_bool(w->output, key_of(w, "expert_weights_norm", key), json_is_true(norm));
+    return put_int(w, "num_experts_per_tok", "expert_used_count", -1, &used) &&
+           put_int(w, "moe_intermediate_size", "expert_feed_forward_length", 0, &wide) &&
+           put_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
+                   &shared);
+}
+
 static bool find_family(checkpoint *c, engine_error *err)
 {
     const char *type = json_string_value(json_object_get(c->config, "model_type"));
@@ -168,7 +186,7 @@ bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *er
         put_int(&w, "head_dim", "attention.value_length", hidden / c->q_heads, &head_dim) &&
         put_int(&w, "head_dim", "rope.dimension_count", hidden / c->q_heads, &rotary) &&
         put_float(&w, c->config, "rms_norm_eps", "attention.layer_norm_rms_epsilon") &&
-        put_rope(&w) && put_window(&w);
+        put_rope(&w) && put_window(&w) && put_experts(&w);
     c->tied = json_is_true(json_object_get(c->config, "tie_word_embeddings"));
     return good;
 }

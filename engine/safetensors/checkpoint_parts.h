@@ -16,6 +16,7 @@ typedef struct checkpoint {
     json_t *config;
     const char *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
     int64_t q_heads, kv_heads;
+    int64_t experts;            // of a mixture, else 0
     bool tied;                  // no output matrix of its own
     const json_t *quantization; // MLX's part of the config, or NULL
     safetensors **shards;
@@ -45,6 +46,15 @@ bool checkpoint_read_tokenizer(const checkpoint *c, gguf_output *output, engine_
 // The tensors of all shards, under GGUF's names; *tensors from engine_alloc.
 bool checkpoint_read_tensors(checkpoint *c, gguf_tensor **tensors, size_t *count,
                              engine_error *err);
+
+// Is `module` ("model.layers.3.mlp.experts.7.up_proj") a matrix of one expert? Then the tensor of all experts
+// of its layer is called `ours`, "blk.3.ffn_up_exps.weight".
+bool checkpoint_expert_name(const char *module, char ours[GGUF_MAX_NAME_BYTES + 1],
+                            int64_t *expert);
+
+// Copies an expert's matrix to its place among the others', for which *to is begun if it has no data yet.
+bool checkpoint_add_expert(checkpoint *c, const gguf_tensor *matrix, int64_t expert,
+                           gguf_tensor *to, engine_error *err);
 
 // Memory that lives as long as the model, zeroed; NULL when memory is short.
 void *checkpoint_alloc(checkpoint *c, size_t size_bytes);

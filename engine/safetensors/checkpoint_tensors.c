@@ -15,12 +15,23 @@ static const struct {
     const char *theirs, *ours;
     int heads; // rows are heads whose halves RoPE pairs: 1 of Q, 2 of K
 } modules[] = {
-    {"input_layernorm", "attn_norm", 0},    {"self_attn.q_proj", "attn_q", 1},
-    {"self_attn.k_proj", "attn_k", 2},      {"self_attn.v_proj", "attn_v", 0},
-    {"self_attn.o_proj", "attn_output", 0}, {"self_attn.q_norm", "attn_q_norm", 0},
-    {"self_attn.k_norm", "attn_k_norm", 0}, {"post_attention_layernorm", "ffn_norm", 0},
-    {"mlp.gate_proj", "ffn_gate", 0},       {"mlp.up_proj", "ffn_up", 0},
+    {"input_layernorm", "attn_norm", 0},
+    {"self_attn.q_proj", "attn_q", 1},
+    {"self_attn.k_proj", "attn_k", 2},
+    {"self_attn.v_proj", "attn_v", 0},
+    {"self_attn.o_proj", "attn_output", 0},
+    {"self_attn.q_norm", "attn_q_norm", 0},
+    {"self_attn.k_norm", "attn_k_norm", 0},
+    {"post_attention_layernorm", "ffn_norm", 0},
+    {"mlp.gate_proj", "ffn_gate", 0},
+    {"mlp.up_proj", "ffn_up", 0},
     {"mlp.down_proj", "ffn_down", 0},
+    {"mlp.gate", "ffn_gate_inp", 0},
+    {"block_sparse_moe.gate", "ffn_gate_inp", 0},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", 0},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", 0},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp", 0},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp", 0},
 };
 static const struct {
     const char *theirs, *ours;
@@ -36,6 +47,7 @@ typedef struct reader {
     const safetensor **all;
     gguf_tensor *tensors;
     size_t count;
+    size_t stacks, experts; // tensors of all experts of a layer, and matrices that went into them
     engine_error *err;
 } reader;
 
@@ -240,14 +252,9 @@ static bool pair_neighbours(reader *r, gguf_tensor *to, int64_t heads)
 
 // --- all of them ----------------------------------------------------------------------------------------
 
-static bool add_tensor(reader *r, const safetensor *from)
+// One matrix or vector, as it is in its file.
+static bool read_tensor(reader *r, const char *module, const safetensor *from, gguf_tensor *to)
 {
-    char module[SAFETENSORS_MAX_NAME_BYTES + 1];
-    int heads;
-    gguf_tensor *to = &r->tensors[r->count];
-    if (!rename_tensor(from->name, module, to->name, &heads) ||
-        (r->c->tied && strcmp(module, "lm_head") == 0))
-        return true;
     if (from->rank < 1 || from->rank > 2 || from->element_count == 0)
         return engine_fail(r->err, "%s has %u dimensions or is empty; %s", from->name, from->rank,
                            DAMAGED);
@@ -260,6 +267,42 @@ static bool add_tensor(reader *r, const safetensor *from)
     to->type = ggml_type_of(to->dtype);
     to->element_count = to->shape[0] * to->shape[1];
     to->size_bytes = from->size_bytes;
+    return true;
+}
+
+// The tensor of all experts that this one belongs to: one of the first r->stacks.
+static bool add_expert(reader *r, const char *module, const safetensor *from, int64_t expert,
+                       const char *name)
+{
+    gguf_tensor matrix = {.data = from->data};
+    size_t i = 0;
+    if (!read_tensor(r, module, from, &matrix))
+        return false;
+    while (i < r->count && strcmp(r->tensors[i].name, name) != 0)
+        i++;
+    if (i == r->count) {
+        memset(&r->tensors[i], 0, sizeof r->tensors[i]);
+        snprintf(r->tensors[i].name, sizeof r->tensors[i].name, "%s", name);
+        r->count++;
+        r->stacks++;
+    }
+    r->experts++;
+    return checkpoint_add_expert(r->c, &matrix, expert, &r->tensors[i], r->err);
+}
+
+static bool add_tensor(reader *r, const safetensor *from)
+{
+    char module[SAFETENSORS_MAX_NAME_BYTES + 1], name[GGUF_MAX_NAME_BYTES + 1];
+    int heads;
+    int64_t expert;
+    gguf_tensor *to = &r->tensors[r->count];
+    if (!rename_tensor(from->name, module, to->name, &heads) ||
+        (r->c->tied && strcmp(module, "lm_head") == 0))
+        return true;
+    if (r->c->experts && checkpoint_expert_name(module, name, &expert))
+        return add_expert(r, module, from, expert, name);
+    if (!read_tensor(r, module, from, to))
+        return false;
     to->data = aligned(r, from, 4);
     if (!to->data)
         return engine_fail(r->err, "out of memory for %s; close other programs", from->name);
@@ -298,6 +341,10 @@ bool checkpoint_read_tensors(checkpoint *c, gguf_tensor **tensors, size_t *count
     good = good && index_names(&r, total);
     for (size_t i = 0; good && i < total; i++)
         good = add_tensor(&r, r.all[i]);
+    // Every name is there once, so that none is missing where the numbers agree.
+    if (good && r.experts != r.stacks * (size_t)c->experts)
+        good = engine_fail(err, "%zu matrices of experts do not make %zu times %lld; %s", r.experts,
+                           r.stacks, (long long)c->experts, DAMAGED);
     name_table_free(&r.names);
     free(r.all);
     *tensors = r.tensors;

@@ -18,7 +18,7 @@
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
 
-static const char *const models[] = {"llama", "qwen3_mlx", "qwen2_fp8"};
+static const char *const models[] = {"llama", "qwen3_mlx", "qwen2_fp8", "qwen2_moe", "mixtral"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 static char *scratch;
@@ -287,6 +287,23 @@ static void refuses_scales_of_other_shapes(void **state)
                   "as scales must be");
 }
 
+// A missing expert would be one of zeros.
+static void refuses_incomplete_mixtures(void **state)
+{
+    (void)state;
+    copied = "mixtral";
+    refuse_edited("model.safetensors", "experts.2.w1", "experts.7.w1",
+                  "has an expert 7, config.json speaks of 3");
+    refuse_edited("model.safetensors", "experts.2.w1", "experts.2.w9",
+                  "17 matrices of experts do not make 6 times 3");
+    refuse_edited("config.json", "\"num_local_experts\": 3", "\"num_local_experts\": 4",
+                  "18 matrices of experts do not make 6 times 4");
+    refuse_edited("config.json", "\"num_local_experts\": 3", "\"num_local_experts\": 2",
+                  "has an expert 2");
+    refuse_edited("config.json", "num_experts_per_tok", "num_experts_per_tik",
+                  "num_experts_per_tok");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +314,7 @@ int main(void)
         cmocka_unit_test(becomes_a_gguf_file),
         cmocka_unit_test(refuses),
         cmocka_unit_test(refuses_scales_of_other_shapes),
+        cmocka_unit_test(refuses_incomplete_mixtures),
     };
     scratch = folder_make();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

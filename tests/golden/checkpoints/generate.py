@@ -5,6 +5,8 @@
     llama       bf16, two shards, llama3's rope scaling, tied head
     qwen3_mlx   MLX's affine codes, 4 bits in groups of 32, 6 and 8 bits for single modules, scales in bf16
     qwen2_fp8   e4m3 with scales for blocks of 32 x 32 and for single matrices, f16 vectors
+    qwen2_moe   bf16, every expert's matrices by themselves, a shared expert
+    mixtral     the same with Mixtral's names
 
 `golden.safetensors` in each folder holds tokens, the logits of transformers in f32 on the weights that the folder
 stands for, a text, and its ids by the `tokenizers` package.
@@ -21,7 +23,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 HERE = pathlib.Path(__file__).parent
@@ -40,7 +43,15 @@ FAMILIES = {
     "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE, tie_word_embeddings=True, rope_parameters=LLAMA3)),
     "qwen3_mlx": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=32, rope_parameters=PLAIN)),
     "qwen2_fp8": (Qwen2ForCausalLM, Qwen2Config(**SHAPE, rope_parameters=PLAIN)),
-}
+    "qwen2_moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig(
+        **SHAPE, rope_parameters=PLAIN, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+        shared_expert_intermediate_size=48, norm_topk_prob=True)),
+    "mixtral": (MixtralForCausalLM, MixtralConfig(
+        **(SHAPE | dict(intermediate_size=32)), rope_parameters=PLAIN, num_local_experts=3,
+        num_experts_per_tok=2)),
+}  # fmt: skip
+# Of Mixtral's checkpoints, whose experts' matrices have numbers.
+NUMBERS = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 
 
 def make_tokenizer(family):
@@ -101,6 +112,22 @@ def quantize_fp8(name, weight, block):
     return {name: stored, f"{name.removesuffix('.weight')}.{key}": plane}, values
 
 
+def apart(family, name, tensor):
+    """[(name in a folder, part)]: transformers keeps all experts of a layer in one tensor."""
+    if ".experts." not in name:
+        named = name.replace("mlp.gate.", "block_sparse_moe.gate.") if family == "mixtral" else name
+        return [(named, tensor)]
+    layer, what = name.split(".experts.")
+    names = ("gate_proj", "up_proj") if what == "gate_up_proj" else (what,)
+    made = []
+    for e, expert in enumerate(tensor):
+        for part, matrix in zip(names, expert.chunk(len(names)), strict=True):
+            if family == "mixtral":
+                part, layer = NUMBERS[part], layer.replace("mlp", "block_sparse_moe")
+            made.append((f"{layer}.experts.{e}.{part}.weight", matrix.contiguous()))
+    return made
+
+
 def convert(family, model, config):
     """The tensors to store; the model gets the values that they stand for."""
     stored = {}
@@ -114,8 +141,9 @@ def convert(family, model, config):
             new, values = quantize_fp8(name, weight, "mlp" in name)
         else:
             kind = torch.float16 if family == "qwen2_fp8" else torch.bfloat16
-            new = {name: tensor.to(kind).contiguous()}
-            values = new[name].float().numpy()
+            tensor.copy_(tensor.to(kind))
+            new = {n: part.to(kind).contiguous() for n, part in apart(family, name, tensor)}
+            values = tensor.numpy()
         stored |= new
         tensor.copy_(torch.from_numpy(values))
     return stored
@@ -137,6 +165,8 @@ def write_shards(folder, stored):
 
 def main():
     for family, (model_class, config) in FAMILIES.items():
+        if sys.argv[1:] and family not in sys.argv[1:]:
+            continue
         folder = HERE / family
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -144,7 +174,7 @@ def main():
         model = model_class(config).eval()
         with torch.no_grad():
             for name, tensor in model.named_parameters():
-                tensor.normal_(0, 0.1) if tensor.ndim == 2 else tensor.uniform_(0.5, 1.5)
+                tensor.normal_(0, 0.1) if tensor.ndim >= 2 else tensor.uniform_(0.5, 1.5)
             values = json.loads(config.to_json_string())
             values["model_type"] = config.model_type
             if family == "qwen3_mlx":
