@@ -58,7 +58,11 @@ typedef struct weft_batch_args {
     const int32_t
         *kv_starts; /**< [num_seqs], keys before it are padding; NULL = 0. Positions are not
                                    shifted by it: give those that leave padding out */
-    uint64_t reserved[7];
+    /** Tokens of the step, at least cu_q_lens[num_seqs]: those behind are appended nowhere. 0 = as many
+     *  as cu_q_lens says or, where the host cannot read it, one per sequence. */
+    int32_t num_q_tokens;
+    int32_t reserved0;
+    uint64_t reserved[6];
 } weft_batch_args;
 
 /** Makes a batch; all its memory is allocated here.
@@ -74,9 +78,15 @@ WEFT_API void weft_batch_destroy(weft_batch *batch);
 
 /** Sets what the next runs share. The arrays are copied: they may change or go afterwards.
  *
+ *  They may lie in the device's memory, all of them or none: a kernel on the stream then reads them, they
+ *  may change when the work on it has been done, and what they hold is the caller's word. The host knows
+ *  num_seqs, num_q_tokens and the bounds of the batch, which contents must keep to: entries of page lists
+ *  beyond max_pages and tokens beyond num_q_tokens are left out.
+ *
  *  Cost     O(num_seqs + q_tokens * rotary_dim + pages)
- *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse, and
- *           while this thread records a program; the batch is then as it was. Never allocates
+ *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse, for arrays of
+ *           both kinds of memory, and while this thread records a program; the batch is then as it was.
+ *           WEFT_EUNSUPPORTED for kv_starts on CUDA. Never allocates
  *  Threads  not while a run takes the batch
  */
 WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *args);
@@ -84,7 +94,8 @@ WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *ar
 /** Every sequence that has a query (each must have just one) is one token further: its length and its
  *  position grow by one, its slot follows from its pages. On a device without help of the host. May be
  *  part of a program: a launch then takes those sequences further that have not reached their capacity,
- *  and what the host knows of the lengths is of no use until the next set.
+ *  and what the host knows of the lengths is of no use until the next set. Nor does it know those that
+ *  were set from a device's arrays: sequences of one query that have room go on, others stay.
  *
  *  Errors   WEFT_EINVAL if a sequence has more than one query, would exceed its capacity, or if slots
  *           or positions were given: the batch is then as it was

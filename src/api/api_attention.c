@@ -326,6 +326,13 @@ static weft_status check_batch(const weft_plan *plan, weft_attention_args *args)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: num_seqs, lengths and pages are the batch's: leave them 0");
     WEFT__TRY(weft__api_take_batch(plan, args->batch, args->pool.num_pages));
+    if (args->batch->on_device) {
+        const weft_attention_desc *desc = plan->desc;
+        if (desc->mask != WEFT_MASK_BITS || args->mask_stride > 0)
+            return WEFT_OK;
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: lengths lie on the device: mask_stride must be given");
+    }
     return check_scattered(plan, args, args->batch->cu_q_lens, args->batch->kv_lens,
                            args->batch->num_seqs);
 }

@@ -5,6 +5,7 @@
 #include "src/api/api_seqs.h"
 #include "src/base/checked.h"
 #include "src/base/memory.h"
+#include "src/kernels/kv/kv_device.h"
 
 weft_status weft__api_take_batch(const weft_plan *plan, const weft_batch *batch, int64_t num_pages)
 {
@@ -178,9 +179,7 @@ static int32_t capacity(const weft_batch_args *args, int32_t seq)
 // Pages of a sequence that a batch keeps.
 static int64_t pages_of(const weft_batch *batch, const weft_batch_args *args, int32_t seq)
 {
-    int64_t keys = capacity(args, seq);
-    keys = batch->ring_len && keys > batch->ring_len ? batch->ring_len : keys;
-    return weft__ceil_div(keys, batch->desc.page_size);
+    return weft__kv_pages(capacity(args, seq), batch->desc.page_size, batch->ring_len);
 }
 
 // Capacities, the slots of new tokens, and that all pages have room.
@@ -250,18 +249,6 @@ static weft_status check_set(const weft_batch *batch, const weft_batch_args *arg
         .page_starts = args->page_starts,
         .seq_rows = args->seq_rows,
     };
-    if (!args->cu_q_lens || !args->kv_lens)
-        return weft__fail(context, WEFT_EINVAL, "batch: cu_q_lens and kv_lens must not be NULL");
-    if (args->page_indices && (!args->page_starts || args->page_table))
-        return weft__fail(context, WEFT_EINVAL,
-                          "batch: page_indices need page_starts, and no page_table");
-    if (args->num_pages < 0 || args->page_table_stride < 0)
-        return weft__fail(context, WEFT_EINVAL,
-                          "batch: num_pages or page_table_stride is negative");
-    if (!context->backend->is_host(context, args->cu_q_lens))
-        return weft__fail(
-            context, WEFT_EUNSUPPORTED,
-            "batch: arrays in the device's memory are not taken yet: give the host's");
     WEFT__TRY(weft__api_check_lengths(context, &seqs, NULL));
     for (int32_t i = 0; i < batch->num_plans; i++)
         if (batch->plans[i]->op == WEFT__OP_attention) {
@@ -269,7 +256,72 @@ static weft_status check_set(const weft_batch *batch, const weft_batch_args *arg
             WEFT__TRY(weft__api_check_pages(context, &seqs, batch->plans[i]->desc));
         }
     WEFT__TRY(check_growth(batch, args, &seqs));
+    if (args->num_q_tokens && args->num_q_tokens < args->cu_q_lens[args->num_seqs])
+        return weft__fail(context, WEFT_EINVAL, "batch: num_q_tokens=%d, cu_q_lens says %d",
+                          args->num_q_tokens, args->cu_q_lens[args->num_seqs]);
     return check_tokens(batch, args);
+}
+
+// Where a set's arrays lie: all in memory that the host reads, or none.
+static weft_status check_places(const weft_batch *batch, const weft_batch_args *args,
+                                bool *on_device)
+{
+    const struct {
+        const void *array;
+        const char *name;
+    } arrays[] = {
+        {args->cu_q_lens, "cu_q_lens"},
+        {args->kv_lens, "kv_lens"},
+        {args->page_table, "page_table"},
+        {args->page_indices, "page_indices"},
+        {args->page_starts, "page_starts"},
+        {args->seq_rows, "seq_rows"},
+        {args->positions, "positions"},
+        {args->kv_capacities, "kv_capacities"},
+        {args->slots, "slots"},
+        {args->kv_starts, "kv_starts"},
+    };
+    weft_context *context = batch->context;
+    *on_device = !context->backend->is_host(context, args->cu_q_lens);
+    for (size_t i = 1; i < sizeof arrays / sizeof *arrays; i++)
+        if (arrays[i].array && context->backend->is_host(context, arrays[i].array) == *on_device)
+            return weft__fail(context, WEFT_EINVAL,
+                              "batch: cu_q_lens lies in the %s's memory, %s does not: give all of "
+                              "them there, or none",
+                              *on_device ? "device" : "host", arrays[i].name);
+    return WEFT_OK;
+}
+
+// What can be said of a set's members before anybody reads the arrays.
+static weft_status check_members(const weft_batch *batch, const weft_batch_args *args,
+                                 bool *on_device)
+{
+    weft_context *context = batch->context;
+    uintptr_t addresses = (uintptr_t)args->cu_q_lens | (uintptr_t)args->kv_lens |
+                          (uintptr_t)args->page_table | (uintptr_t)args->page_indices |
+                          (uintptr_t)args->page_starts | (uintptr_t)args->seq_rows |
+                          (uintptr_t)args->positions | (uintptr_t)args->kv_capacities |
+                          (uintptr_t)args->slots | (uintptr_t)args->kv_starts;
+    if (!args->cu_q_lens || !args->kv_lens)
+        return weft__fail(context, WEFT_EINVAL, "batch: cu_q_lens and kv_lens must not be NULL");
+    if (addresses % sizeof(int32_t) != 0)
+        return weft__fail(context, WEFT_EINVAL, "batch: an array is not aligned to 4 bytes");
+    if (args->page_indices && (!args->page_starts || args->page_table))
+        return weft__fail(context, WEFT_EINVAL,
+                          "batch: page_indices need page_starts, and no page_table");
+    if (args->num_pages < 0 ||
+        !weft__api_stride(&(int64_t){args->page_table_stride}, 0, 0, args->num_seqs))
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "batch: num_pages=%lld or page_table_stride=%lld is negative, or too long",
+            (long long)args->num_pages, (long long)args->page_table_stride);
+    if (args->num_q_tokens < 0 || args->num_q_tokens > batch->desc.max_q_tokens)
+        return weft__fail(context, WEFT_EINVAL, "batch: num_q_tokens=%d is outside 0..%d",
+                          args->num_q_tokens, batch->desc.max_q_tokens);
+    if (args->kv_starts && !context->backend->batch_starts)
+        return weft__fail(context, WEFT_EUNSUPPORTED,
+                          "batch: kv_starts are not supported on %s yet", context->backend->name);
+    return check_places(batch, args, on_device);
 }
 
 static void copy_lists(weft_batch *batch, const weft_batch_args *args)
@@ -292,9 +344,58 @@ static void copy_lists(weft_batch *batch, const weft_batch_args *args)
     batch->page_starts[args->num_seqs] = (int32_t)used;
 }
 
+static weft_status set_from_host(weft_batch *batch, const weft_batch_args *args)
+{
+    size_t seqs = (size_t)args->num_seqs;
+    int32_t known = args->num_seqs ? args->cu_q_lens[args->num_seqs] : 0;
+    batch->on_device = false;
+    batch->num_seqs = args->num_seqs;
+    batch->num_tokens = args->num_seqs && args->num_q_tokens ? args->num_q_tokens : known;
+    batch->num_pages = args->num_pages;
+    batch->can_advance = !args->positions && !args->slots;
+    batch->has_starts = args->kv_starts;
+    if (seqs > 0) {
+        memcpy(batch->cu_q_lens, args->cu_q_lens, (seqs + 1) * sizeof *args->cu_q_lens);
+        memcpy(batch->kv_lens, args->kv_lens, seqs * sizeof *args->kv_lens);
+        if (args->kv_starts)
+            memcpy(batch->kv_starts, args->kv_starts, seqs * sizeof *args->kv_starts);
+        else
+            memset(batch->kv_starts, 0, seqs * sizeof *batch->kv_starts);
+        copy_lists(batch, args);
+    }
+    if (!args->positions || !args->slots)
+        weft__plan_batch_derive(batch);
+    if (args->positions)
+        memcpy(batch->positions, args->positions, (size_t)known * sizeof *args->positions);
+    if (args->slots)
+        memcpy(batch->slots, args->slots, (size_t)known * sizeof *args->slots);
+    weft__plan_batch_fill(batch);
+    return batch->context->backend->batch_set(batch, args->stream);
+}
+
+// What the host knows of it; the rest is the device's.
+static weft_status set_from_device(weft_batch *batch, const weft_batch_args *args)
+{
+    int32_t tokens = args->num_q_tokens ? args->num_q_tokens : args->num_seqs;
+    if (!args->page_table && !args->page_indices)
+        return weft__fail(batch->context, WEFT_EINVAL,
+                          "batch: arrays of the device need a page_table, or page_indices");
+    if (tokens > batch->desc.max_q_tokens)
+        return weft__fail(batch->context, WEFT_EINVAL, "batch: %d tokens, at most %d are planned",
+                          tokens, batch->desc.max_q_tokens);
+    batch->on_device = true;
+    batch->num_seqs = args->num_seqs;
+    batch->num_tokens = tokens;
+    batch->num_pages = args->num_pages;
+    batch->can_advance = !args->positions && !args->slots;
+    batch->has_starts = false;
+    return batch->context->backend->batch_take(batch, args);
+}
+
 weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *user_args)
 {
     weft_batch_args args;
+    bool on_device = false;
     if (!batch)
         return WEFT_EINVAL;
     if (weft__api_recording(batch->context))
@@ -308,31 +409,14 @@ weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *user_args)
     if (args.num_seqs < 0 || args.num_seqs > batch->desc.max_seqs)
         return weft__fail(batch->context, WEFT_EINVAL, "batch: num_seqs=%d is outside 0..%d",
                           args.num_seqs, batch->desc.max_seqs);
+    WEFT__TRY(weft__api_stream(batch->context, args.stream));
+    if (args.num_seqs > 0)
+        WEFT__TRY(check_members(batch, &args, &on_device));
+    if (on_device)
+        return set_from_device(batch, &args);
     if (args.num_seqs > 0)
         WEFT__TRY(check_set(batch, &args));
-    size_t seqs = (size_t)args.num_seqs;
-    batch->num_seqs = args.num_seqs;
-    batch->num_tokens = args.num_seqs ? args.cu_q_lens[args.num_seqs] : 0;
-    batch->num_pages = args.num_pages;
-    batch->can_advance = !args.positions && !args.slots;
-    batch->has_starts = args.kv_starts;
-    if (args.num_seqs > 0) {
-        memcpy(batch->cu_q_lens, args.cu_q_lens, (seqs + 1) * sizeof *args.cu_q_lens);
-        memcpy(batch->kv_lens, args.kv_lens, seqs * sizeof *args.kv_lens);
-        if (args.kv_starts)
-            memcpy(batch->kv_starts, args.kv_starts, seqs * sizeof *args.kv_starts);
-        else
-            memset(batch->kv_starts, 0, seqs * sizeof *batch->kv_starts);
-        copy_lists(batch, &args);
-    }
-    size_t tokens = (size_t)batch->num_tokens;
-    if (!args.positions || !args.slots)
-        weft__plan_batch_derive(batch);
-    if (args.positions)
-        memcpy(batch->positions, args.positions, tokens * sizeof *args.positions);
-    if (args.slots)
-        memcpy(batch->slots, args.slots, tokens * sizeof *args.slots);
-    return batch->context->backend->batch_set(batch, args.stream);
+    return set_from_host(batch, &args);
 }
 
 weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
@@ -340,10 +424,12 @@ weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
     if (!batch)
         return WEFT_EINVAL;
     weft_program *program = weft__api_recording(batch->context);
+    WEFT__TRY(weft__api_stream(batch->context, stream));
     if (!batch->can_advance)
-        return weft__fail(batch->context, WEFT_EINVAL,
-                          "batch: its positions or slots were given: set it again instead");
-    for (int32_t s = 0; s < batch->num_seqs; s++) {
+        return weft__fail(
+            batch->context, WEFT_EINVAL,
+            "batch: never set, or with positions or slots of your own: set it instead");
+    for (int32_t s = 0; s < batch->num_seqs && !batch->on_device; s++) {
         int32_t q_len = batch->cu_q_lens[s + 1] - batch->cu_q_lens[s];
         if (q_len > 1)
             return weft__fail(batch->context, WEFT_EINVAL,
@@ -356,6 +442,7 @@ weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
     }
     if (program)
         return weft__api_record(program, &(struct weft__step){.batch = batch}, stream);
-    weft__plan_batch_advance(batch);
+    if (!batch->on_device)
+        weft__plan_batch_advance(batch);
     return batch->context->backend->batch_advance(batch, stream);
 }

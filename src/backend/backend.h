@@ -68,10 +68,13 @@ struct weft__backend {
     const char *(*level_name)(int32_t level);
     const char *(*level)(const weft_context *context);
     // A batch (src/plan/plan_batch.h): open makes batch->device for its bounds and plans; set and advance
-    // bring it to the lengths, pages, positions and slots that the batch says now, close frees it, also
-    // after an open that failed. All NULL: there are none.
+    // bring it to the lengths, pages, positions and slots that the batch says now, take to those of arrays
+    // that the host cannot read (NULL where it reads all), close frees it, also after an open that failed.
+    // All NULL: there are none.
+    bool batch_starts; // kv_starts are served
     weft_status (*batch_open)(weft_batch *batch);
     weft_status (*batch_set)(weft_batch *batch, weft_stream *stream);
+    weft_status (*batch_take)(weft_batch *batch, const weft_batch_args *args);
     weft_status (*batch_advance)(weft_batch *batch, weft_stream *stream);
     void (*batch_close)(weft_batch *batch);
 

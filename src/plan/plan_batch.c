@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "src/plan/plan_batch.h"
 
+#include "src/kernels/kv/kv_device.h"
+
 int32_t weft__plan_batch_slot(const struct weft_batch *batch, int32_t seq, int32_t t)
 {
-    int32_t page_size = batch->desc.page_size, place = batch->ring_len ? t % batch->ring_len : t;
-    return batch->pages[batch->page_starts[seq] + place / page_size] * page_size +
-           place % page_size;
+    return weft__kv_slot(batch->pages + batch->page_starts[seq], batch->desc.page_size,
+                         batch->ring_len, t);
 }
 
 void weft__plan_batch_derive(struct weft_batch *batch)
@@ -17,6 +18,15 @@ void weft__plan_batch_derive(struct weft_batch *batch)
             batch->positions[first + i] = t;
             batch->slots[first + i] = weft__plan_batch_slot(batch, s, t);
         }
+    }
+}
+
+void weft__plan_batch_fill(struct weft_batch *batch)
+{
+    int32_t known = batch->num_seqs ? batch->cu_q_lens[batch->num_seqs] : 0;
+    for (int32_t i = known; i < batch->num_tokens; i++) {
+        batch->positions[i] = 0;
+        batch->slots[i] = -1;
     }
 }
 

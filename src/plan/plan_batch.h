@@ -17,16 +17,20 @@ struct weft_batch {
     int32_t num_seqs, num_tokens;
     int64_t num_pages; // every page number is below
     bool can_advance;  // positions and slots are those that follow from the lengths
+    bool on_device;    // set from arrays of the device: the host's below say nothing
     int32_t *cu_q_lens, *kv_lens, *kv_capacities, *page_starts, *pages;
     int32_t *kv_starts; // 0 where none were given
     bool has_starts;
-    int32_t *positions, *slots; // [num_tokens]
+    int32_t *positions, *slots; // [num_tokens]; those of tokens of no sequence are 0 and -1
 
     void *device; // the backend's own
 };
 
 // Positions and slots of all tokens from lengths and pages.
 void weft__plan_batch_derive(struct weft_batch *batch);
+
+// Positions and slots of the tokens that are no sequence's.
+void weft__plan_batch_fill(struct weft_batch *batch);
 
 // Every sequence with one query is one token further, unless it has reached its capacity.
 void weft__plan_batch_advance(struct weft_batch *batch);

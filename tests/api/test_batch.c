@@ -210,6 +210,37 @@ static void advancing_equals_setting(void **state)
     close_model(&b);
 }
 
+// Memory of the device, which the CPU's host reads, and more tokens than the sequences have: those go nowhere.
+static void arrays_of_the_device(void **state)
+{
+    static struct model a, b;
+    (void)state;
+    open_model(&a);
+    open_model(&b);
+    const int32_t cu[] = {0, 1, 1, 3}, kv_lens[] = {3, 9, 16};
+    weft_batch_args args = set_args(&a, cu, kv_lens, NULL);
+    assert_int_equal(weft_batch_set(a.batch, &args), WEFT_OK);
+    int32_t *memory;
+    assert_int_equal(weft_memory_allocate(b.context, WEFT_MEMORY_DEVICE, 4096, (void **)&memory),
+                     WEFT_OK);
+    memcpy(memory, cu, sizeof cu);
+    memcpy(memory + 16, kv_lens, sizeof kv_lens);
+    memcpy(memory + 32, b.table, sizeof b.table);
+    args.cu_q_lens = memory;
+    args.kv_lens = memory + 16;
+    args.page_table = memory + 32;
+    args.num_q_tokens = 5;
+    assert_int_equal(weft_batch_set(b.batch, &args), WEFT_OK);
+    weft_memory_free(b.context, memory);
+    run_layer(&a, 3, SEQS, a.batch, NULL, NULL, NULL, NULL, 0);
+    run_layer(&b, 5, SEQS, b.batch, NULL, NULL, NULL, NULL, 0);
+    assert_memory_equal(a.out, b.out, sizeof a.out);
+    assert_memory_equal(a.pool_k, b.pool_k, sizeof a.pool_k);
+    assert_memory_equal(a.pool_v, b.pool_v, sizeof a.pool_v);
+    close_model(&a);
+    close_model(&b);
+}
+
 #define REFUSES(words, ...)                                                                        \
     do {                                                                                           \
         int32_t cu[] = {0, 1, 1, 2}, kv_lens[] = {3, 9, 16};                                       \
@@ -240,6 +271,11 @@ static void refuses_bad_sets(void **state)
     REFUSES("negative", args.num_pages = -1);
     REFUSES("positions[1]", args.positions = bad);
     REFUSES("slots[1]", args.slots = far);
+    REFUSES("num_q_tokens=1,", args.num_q_tokens = 1);
+    REFUSES("num_q_tokens=13 ", args.num_q_tokens = TOKENS + 1);
+    REFUSES("num_q_tokens", args.num_q_tokens = -1);
+    REFUSES("too long", args.page_table_stride = INT64_MAX);
+    REFUSES("aligned", args.kv_lens = (const int32_t *)((uintptr_t)kv_lens + 2));
     close_model(&m);
 }
 
@@ -293,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_loose_arrays), cmocka_unit_test(advancing_equals_setting),
-        cmocka_unit_test(refuses_bad_sets), cmocka_unit_test(refuses_bad_batches)};
+        cmocka_unit_test(refuses_bad_sets), cmocka_unit_test(refuses_bad_batches),
+        cmocka_unit_test(arrays_of_the_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

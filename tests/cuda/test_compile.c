@@ -111,6 +111,9 @@ static void kernels_compile_without_spills(void **state)
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
             failures += failures_of(nvrtc, &sample, &devices[d]);
     }
+    for (int i = 0; i < WEFT__CUDA_BATCH_KERNELS; i++)
+        for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+            failures += !compiles(nvrtc, &weft__cuda_batch_kernels[i], devices[d].sm);
     for (int op = 0; op < WEFT__OP_COUNT; op++)
         if (weft__cuda_op((enum weft__op)op)->plan && !covered[op]) {
             fprintf(stderr, "no sample of %s\n", weft__cuda_op((enum weft__op)op)->table->op);

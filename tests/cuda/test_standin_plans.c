@@ -134,6 +134,91 @@ static void case_batch(void)
     CHECK(standin->live_allocations == 0);
 }
 
+// Arrays that the device made itself: nothing is copied or waited for, two launches read them where they are.
+static void case_batch_of_device_arrays(void)
+{
+    weft_context *context = must_open();
+    const weft_kv_append_desc desc = {
+        .size = sizeof desc,
+        .max_tokens = 8,
+        .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4}};
+    weft_plan *plan = NULL;
+    weft_batch *batch = NULL;
+    int32_t *m, host[8] = {0};
+    CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 2,
+                                        .max_q_tokens = 8,
+                                        .max_kv_len = 16,
+                                        .page_size = 4,
+                                        .plans = (const weft_plan *const *)&plan,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    const weft_batch_args sound = {.size = sizeof sound,
+                                   .num_seqs = 2,
+                                   .num_q_tokens = 3,
+                                   .cu_q_lens = m,
+                                   .kv_lens = m + 8,
+                                   .page_table = m + 16,
+                                   .page_table_stride = 5,
+                                   .kv_capacities = m + 32,
+                                   .num_pages = 8};
+    weft_batch_args args = sound;
+    int64_t copies = standin->copies, waits = standin->synchronisations;
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK);
+    CHECK(standin->copies == copies && standin->synchronisations == waits);
+    CHECK(standin->num_launches == 2);
+    const struct standin_launch *lengths = &standin->launches[0], *tokens = &standin->launches[1];
+    const struct weft__kv_set_args *seen = (const void *)tokens->args;
+    CHECK(strcmp(lengths->function, "weft_kv_set_lengths") == 0 && lengths->grid[0] == 1);
+    CHECK(strcmp(tokens->function, "weft_kv_set_tokens") == 0 && tokens->grid[0] == 3);
+    CHECK(memcmp(lengths->args, tokens->args, sizeof *seen) == 0);
+    CHECK(seen->cu_q_lens == m && seen->kv_lens == m + 8 && seen->page_lists == m + 16 &&
+          seen->kv_capacities == m + 32 && !seen->list_starts && !seen->seq_rows);
+    CHECK(seen->page_table_stride == 5 && seen->num_seqs == 2 && seen->num_tokens == 3 &&
+          seen->page_size == 4 && seen->max_kv_len == 16 && seen->max_pages == 8);
+    // Runs read what the kernels wrote, and the batch goes on from there.
+    weft_kv_append_args append = {.size = sizeof append,
+                                  .tokens = 3,
+                                  .pool = {.k.data = m, .v.data = m, .num_pages = 8},
+                                  .k = (float *)(void *)m,
+                                  .v = (float *)(void *)m,
+                                  .batch = batch};
+    CHECK(weft_kv_append_run(plan, &append) == WEFT_OK);
+    CHECK(((const struct weft__kv_device_args *)(const void *)standin->launches[2].args)->slots ==
+          seen->slots);
+    append.tokens = 2;
+    CHECK(weft_kv_append_run(plan, &append) == WEFT_EINVAL);
+    CHECK(weft_batch_advance(batch, NULL) == WEFT_OK && standin->num_launches == 4);
+    CHECK(
+        ((const struct weft__kv_advance_args *)(const void *)standin->launches[3].args)->kv_lens ==
+        seen->own_kv_lens);
+#define REFUSES(words, ...)                                                                        \
+    args = sound, __VA_ARGS__;                                                                     \
+    CHECK(weft_batch_set(batch, &args) == WEFT_EINVAL);                                            \
+    CHECK_TEXT(weft_error_text(context), words)
+    REFUSES("kv_lens does not", args.kv_lens = host);
+    REFUSES("cu_q_lens lies in the host", args.cu_q_lens = host);
+    REFUSES("page_table", args.page_table = NULL);
+    REFUSES("num_q_tokens", args.num_q_tokens = 9);
+    REFUSES("aligned", args.kv_lens = (const int32_t *)((uintptr_t)m + 2));
+    args = sound, args.kv_starts = m;
+    CHECK(weft_batch_set(batch, &args) == WEFT_EUNSUPPORTED);
+    args = sound, args.positions = m, args.num_q_tokens = 0; // one each
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK && standin->num_launches == 6);
+    CHECK(((const struct weft__kv_set_args *)(const void *)standin->launches[5].args)->num_tokens ==
+          2);
+    CHECK(weft_batch_advance(batch, NULL) == WEFT_EINVAL);
+    CHECK_TEXT(weft_error_text(context), "positions");
+#undef REFUSES
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
 enum { LINEAR_COLS = 256, LINEAR_ROWS = 64 };
 
 static weft_plan *linear_plan(weft_context *context, weft_linear_desc desc, int32_t num_parts,
@@ -306,7 +391,7 @@ static void case_instances(void)
 static const struct standin_case cases[] = {
     {"program", case_program},         {"batch", case_batch},
     {"instances", case_instances},     {"linear", case_linear},
-    {"linear_pack", case_linear_pack},
+    {"linear_pack", case_linear_pack}, {"batch_of_device_arrays", case_batch_of_device_arrays},
 };
 
 int main(void)

@@ -108,6 +108,7 @@ const struct weft__backend weft__backend_cpu = {
     .level_name = weft__cpu_level_name,
     .level = cpu_level,
     .batch_open = weft__cpu_batch_open,
+    .batch_starts = true,
     .batch_set = weft__cpu_batch_set,
     .batch_advance = weft__cpu_batch_set,
     .batch_close = weft__cpu_batch_close,

@@ -100,6 +100,7 @@ static struct weft__backend backend = {
     .program_destroy = weft__cuda_program_destroy,
     .batch_open = weft__cuda_batch_open,
     .batch_set = weft__cuda_batch_set,
+    .batch_take = weft__cuda_batch_take,
     .batch_advance = weft__cuda_batch_advance,
     .batch_close = weft__cuda_batch_close,
 };

@@ -54,8 +54,11 @@ weft_status weft__cuda_program_launch(weft_program *program, weft_stream *stream
 void weft__cuda_program_destroy(weft_program *program);
 
 // cuda_batch.c
+enum { WEFT__CUDA_BATCH_KERNELS = 3 };
+extern const struct weft__cuda_kernel weft__cuda_batch_kernels[WEFT__CUDA_BATCH_KERNELS];
 weft_status weft__cuda_batch_open(weft_batch *batch);
 weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream);
+weft_status weft__cuda_batch_take(weft_batch *batch, const weft_batch_args *args);
 weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream);
 void weft__cuda_batch_close(weft_batch *batch);
 

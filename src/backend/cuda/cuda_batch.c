@@ -17,7 +17,19 @@ struct device_batch {
     int32_t *memory; // on the device
     int32_t *staged; // the same in the host's memory
     int64_t kv_lens, page_starts, capacities, positions, slots, pages, count; // places
-    struct weft__cuda_pipeline *advance;
+    struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
+};
+
+enum { ADVANCE, SET_LENGTHS, SET_TOKENS };
+
+const struct weft__cuda_kernel weft__cuda_batch_kernels[WEFT__CUDA_BATCH_KERNELS] = {
+    [ADVANCE] = {.file = "src/kernels/kv/kv_advance.cu", .function = "weft_kv_advance"},
+    [SET_LENGTHS] = {.file = "src/kernels/kv/kv_set.cu",
+                     .function = "weft_kv_set_lengths",
+                     .lazy = true},
+    [SET_TOKENS] = {.file = "src/kernels/kv/kv_set.cu",
+                    .function = "weft_kv_set_tokens",
+                    .lazy = true},
 };
 
 weft_status weft__cuda_batch_open(weft_batch *batch)
@@ -40,11 +52,12 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
         return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
                           (long long)own->count);
     memset(own->staged, 0, (size_t)own->count * sizeof(int32_t));
-    const struct weft__cuda_kernel advance = {.file = "src/kernels/kv/kv_advance.cu",
-                                              .function = "weft_kv_advance"};
-    weft_status status = weft__cuda_pipeline_want(batch->context, &advance, &own->advance);
-    if (status != WEFT_OK)
-        return status;
+    for (int32_t i = 0; i < WEFT__CUDA_BATCH_KERNELS; i++) {
+        weft_status status = weft__cuda_pipeline_want(batch->context, &weft__cuda_batch_kernels[i],
+                                                      &own->pipelines[i]);
+        if (status != WEFT_OK)
+            return status;
+    }
     return weft__cuda_allocate(batch->context, WEFT_MEMORY_DEVICE,
                                (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
 }
@@ -70,9 +83,6 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
 {
     struct device_batch *own = batch->device;
     int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
-    if (batch->has_starts)
-        return weft__fail(batch->context, WEFT_EUNSUPPORTED,
-                          "batch: kv_starts are not supported on cuda yet");
     if (seqs > 0) {
         put(own, 0, batch->cu_q_lens, seqs + 1);
         put(own, own->kv_lens, batch->kv_lens, seqs);
@@ -86,9 +96,49 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
                            (size_t)(own->pages + pages) * sizeof(int32_t), stream);
 }
 
+enum { THREADS = 128 };
+
+// From arrays of the device: two launches that read them (kv_set.cu).
+weft_status weft__cuda_batch_take(weft_batch *batch, const weft_batch_args *args)
+{
+    const struct device_batch *own = batch->device;
+    const struct weft__kv_set_args set = {.cu_q_lens = args->cu_q_lens,
+                                          .kv_lens = args->kv_lens,
+                                          .kv_capacities = args->kv_capacities,
+                                          .seq_rows = args->seq_rows,
+                                          .given_positions = args->positions,
+                                          .given_slots = args->slots,
+                                          .page_lists = args->page_indices ? args->page_indices
+                                                                           : args->page_table,
+                                          .list_starts = args->page_starts,
+                                          .page_table_stride = args->page_table_stride,
+                                          .own_cu_q_lens = own->memory,
+                                          .own_kv_lens = own->memory + own->kv_lens,
+                                          .capacities = own->memory + own->capacities,
+                                          .page_starts = own->memory + own->page_starts,
+                                          .pages = own->memory + own->pages,
+                                          .positions = own->memory + own->positions,
+                                          .slots = own->memory + own->slots,
+                                          .num_seqs = batch->num_seqs,
+                                          .num_tokens = batch->num_tokens,
+                                          .page_size = batch->desc.page_size,
+                                          .ring_len = batch->ring_len,
+                                          .max_kv_len = batch->desc.max_kv_len,
+                                          .max_pages = batch->desc.max_pages};
+    struct weft__cuda_step step;
+    weft__cuda_step(&step, 0, 1, 1, 1024, &set, sizeof set);
+    step.overlap = 1;
+    weft_status status =
+        weft__cuda_launch(batch->context, own->pipelines[SET_LENGTHS], &step, args->stream);
+    if (status != WEFT_OK)
+        return status;
+    weft__cuda_step(&step, 0, (uint32_t)batch->num_seqs + 1, 1, THREADS, &set, sizeof set);
+    step.overlap = 1;
+    return weft__cuda_launch(batch->context, own->pipelines[SET_TOKENS], &step, args->stream);
+}
+
 weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream)
 {
-    enum { THREADS = 128 };
     const struct device_batch *own = batch->device;
     const struct weft__kv_advance_args args = {.cu_q_lens = own->memory,
                                                .kv_lens = own->memory + own->kv_lens,
@@ -106,7 +156,7 @@ weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream)
     weft__cuda_step(&step, 0, (uint32_t)((batch->num_seqs + THREADS - 1) / THREADS), 1, THREADS,
                     &args, sizeof args);
     step.overlap = 1;
-    return weft__cuda_launch(batch->context, own->advance, &step, stream);
+    return weft__cuda_launch(batch->context, own->pipelines[ADVANCE], &step, stream);
 }
 
 // Puts the device's arrays into a copy of a run's arguments.

@@ -13,9 +13,8 @@ extern "C" __global__ void weft_kv_advance(const struct weft__kv_advance_args ar
     int32_t token = args.cu_q_lens[s], t = args.kv_lens[s];
     if (args.cu_q_lens[s + 1] - token != 1 || t >= args.capacities[s])
         return;
-    int32_t place = args.ring_len ? t % args.ring_len : t;
-    int32_t page = args.pages[args.page_starts[s] + place / args.page_size];
     args.kv_lens[s] = t + 1;
     args.positions[token] = t;
-    args.slots[token] = page * args.page_size + place % args.page_size;
+    args.slots[token] =
+        weft__kv_slot(args.pages + args.page_starts[s], args.page_size, args.ring_len, t);
 }
