@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the files of the stand-in share.
+#pragma once
+
+#include <pthread.h>
+#include <string.h>
+
+#include "src/backend/cuda/cuda_driver.h"
+#include "tests/support/standin/standin.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern struct standin standin;
+
+// One lock over everything: what is tested is weft.
+extern pthread_mutex_t standin_lock;
+
+// Is a context current on this thread?
+bool standin_has_context(void);
+
+// The name of the function that a module was asked for.
+const char *standin_function_name(CUfunction function);
+
+// Machine code of the stand-in is this word and the text's name.
+#define STANDIN_MAGIC "STANDIN:"
+
+enum {
+    INVALID_VALUE = 1,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    NO_CONTEXT = 201,
+};
+
+// The prototypes of the driver's table are those of the functions.
+#define DECLARE(member, symbol, parameters) EXPORT CUresult symbol parameters;
+WEFT__CUDA_DRIVER_MAP(DECLARE)
+#undef DECLARE
+#define DECLARE(member, symbol, parameters) EXPORT int symbol parameters;
+WEFT__NVRTC_MAP(DECLARE)
+#undef DECLARE

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Copies, fills and launches, done at once or kept by the graph that a stream captures; streams, events, graphs.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/support/standin/standin_inside.h"
+
+// Work of a stream or a graph.
+struct work {
+    enum { COPY, FILL, LAUNCH } kind;
+    void *to;
+    const void *from;
+    size_t bytes;
+    unsigned char byte;
+    struct standin_launch launch;
+    struct work *next;
+};
+struct CUgraph_st {
+    struct work *first, **last;
+    size_t count;
+};
+struct CUgraphExec_st {
+    CUgraph graph;
+};
+struct CUstream_st {
+    CUgraph capture;
+};
+struct CUevent_st {
+    bool recorded;
+};
+
+static void do_work(const struct work *work)
+{
+    switch (work->kind) {
+    case COPY:
+        memcpy(work->to, work->from, work->bytes);
+        standin.copies++;
+        break;
+    case FILL:
+        memset(work->to, work->byte, work->bytes);
+        standin.fills++;
+        break;
+    default:
+        if (standin.num_launches < STANDIN_MOST_LAUNCHES)
+            standin.launches[standin.num_launches] = work->launch;
+        standin.num_launches++;
+    }
+}
+
+static CUresult submit(CUstream stream, struct work work)
+{
+    if (standin.lost)
+        return standin.lost;
+    pthread_mutex_lock(&standin_lock);
+    if (stream && stream->capture) {
+        struct work *kept = malloc(sizeof *kept);
+        *kept = work;
+        kept->next = NULL;
+        *stream->capture->last = kept;
+        stream->capture->last = &kept->next;
+        stream->capture->count++;
+    } else {
+        do_work(&work);
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return submit(stream, (struct work){.kind = COPY,
+                                        .to = (void *)(uintptr_t)to,
+                                        .from = (void *)(uintptr_t)from,
+                                        .bytes = bytes});
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream)
+{
+    return submit(
+        stream,
+        (struct work){.kind = FILL, .to = (void *)(uintptr_t)to, .byte = byte, .bytes = bytes});
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    (void)flags;
+    *stream = calloc(1, sizeof **stream);
+    standin.live_streams++;
+    return standin.lost;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    free(stream);
+    standin.live_streams--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    (void)stream;
+    standin.synchronisations++;
+    return standin.lost;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)stream;
+    (void)event;
+    (void)flags;
+    return standin.lost;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+    (void)mode;
+    if (stream->capture)
+        return 900;
+    stream->capture = calloc(1, sizeof *stream->capture);
+    stream->capture->last = &stream->capture->first;
+    standin.live_graphs++;
+    return standin.lost;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    if (!stream->capture)
+        return 901;
+    *graph = stream->capture;
+    stream->capture = NULL;
+    return standin.lost;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+    *status = stream && stream->capture;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof **event);
+    standin.live_events++;
+    return standin.lost;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+    free(event);
+    standin.live_events--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)stream;
+    event->recorded = true;
+    return standin.lost;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    (void)event;
+    return standin.lost;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    (void)event;
+    standin.synchronisations++;
+    return standin.lost;
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+    *milliseconds = 0.5f;
+    return start->recorded && end->recorded ? standin.lost : 400;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    (void)flags;
+    *exec = malloc(sizeof **exec);
+    (*exec)->graph = calloc(1, sizeof *graph);
+    CUgraph copy = (*exec)->graph;
+    copy->last = &copy->first;
+    for (const struct work *work = graph->first; work; work = work->next) {
+        struct work *kept = malloc(sizeof *kept);
+        *kept = *work;
+        kept->next = NULL;
+        *copy->last = kept;
+        copy->last = &kept->next;
+        copy->count++;
+    }
+    standin.live_graphs++;
+    return standin.lost;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    (void)stream;
+    if (standin.lost)
+        return standin.lost;
+    pthread_mutex_lock(&standin_lock);
+    standin.graph_launches++;
+    for (const struct work *work = exec->graph->first; work; work = work->next)
+        do_work(work);
+    pthread_mutex_unlock(&standin_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+    while (graph->first) {
+        struct work *work = graph->first;
+        graph->first = work->next;
+        free(work);
+    }
+    free(graph);
+    standin.live_graphs--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    (void)nodes;
+    *count = graph->count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    cuGraphDestroy(exec->graph);
+    free(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                          void **extra)
+{
+    struct work work = {.kind = LAUNCH};
+    (void)extra;
+    if (!standin_has_context())
+        return NO_CONTEXT;
+    uint64_t threads = (uint64_t)config->block[0] * config->block[1] * config->block[2];
+    if (!parameters || threads == 0 || threads > 1024 || config->grid[0] == 0 ||
+        config->grid[1] == 0 || config->grid[2] == 0 || config->grid[1] > 65535 ||
+        config->grid[2] > 65535 || config->shared_bytes > 232448)
+        return INVALID_VALUE;
+    snprintf(work.launch.function, sizeof work.launch.function, "%s",
+             standin_function_name(function));
+    memcpy(work.launch.grid, config->grid, sizeof work.launch.grid);
+    memcpy(work.launch.block, config->block, sizeof work.launch.block);
+    work.launch.shared_bytes = config->shared_bytes;
+    work.launch.stream = config->stream;
+    memcpy(work.launch.args, parameters[0], sizeof work.launch.args);
+    return submit(config->stream, work);
+}
