@@ -448,48 +448,6 @@ static void packed_weights_are_the_weights(void **state)
     weft_plan_destroy(plan);
 }
 
-static void expect_refusal(weft_linear_desc desc, const char *word)
-{
-    weft_plan *plan = NULL;
-    weft_status status = weft_linear_plan(context, &desc, &plan);
-    if (status == WEFT_OK || !strstr(weft_error_text(context), word))
-        fail_msg("status %d, '%s' wanted: %s", status, word, weft_error_text(context));
-    assert_null(plan);
-}
-
-static void combinations_that_cannot_be_are_refused(void **state)
-{
-    (void)state;
-    weft_linear_desc desc = with_parts(WEFT_Q4_0, WEFT_Q4_0, 0);
-    desc.num_parts = 5;
-    expect_refusal(desc, "num_parts");
-    desc.num_parts = 2;
-    desc.rows = 3;
-    expect_refusal(desc, "belong to the parts");
-    desc.rows = 0;
-    desc.gate = WEFT_LINEAR_GATE_SILU;
-    desc.parts[1].rows = 32;
-    expect_refusal(desc, "equal rows");
-    desc.gate = WEFT_LINEAR_GATE_NONE;
-    desc.flags = WEFT_LINEAR_Y_ROUNDED;
-    expect_refusal(desc, "rounded result");
-    desc.flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_EXACT;
-    expect_refusal(desc, "rounded x");
-    desc.flags = WEFT_LINEAR_X_ROUNDED;
-    desc.norm = WEFT_LINEAR_NORM_LAYER;
-    expect_refusal(desc, "RMS");
-    desc = plain(WEFT_F16);
-    desc.flags = WEFT_LINEAR_X_ROUNDED;
-    expect_refusal(desc, "f16 reads f32");
-    desc = plain(WEFT_Q4_0);
-    desc.y_dtype = WEFT_Q4_0;
-    expect_refusal(desc, "activations");
-    desc = plain(WEFT_Q4_0);
-    desc.parts[0].reserved[3] = 1;
-    desc.norm_eps = -1;
-    expect_refusal(desc, "norm_eps");
-}
-
 static void runs_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -534,7 +492,6 @@ int main(void)
         cmocka_unit_test(planes_multiply_the_codes),
         cmocka_unit_test(planes_of_rounded_kernels),
         cmocka_unit_test(packed_weights_are_the_weights),
-        cmocka_unit_test(combinations_that_cannot_be_are_refused),
         cmocka_unit_test(runs_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

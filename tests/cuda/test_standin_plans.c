@@ -60,19 +60,16 @@ static void case_program(void)
     CHECK(standin->live_streams == 0 && standin->live_allocations == 0);
 }
 
-// What a batch says is on the device before the runs that take it.
-static void case_batch(void)
+// A plan of append and a batch of it: two sequences, eight tokens, sixteen keys in pages of four.
+static weft_plan *append_plan(weft_context *context, const weft_rope_params *rope,
+                              weft_batch **batch)
 {
-    weft_context *context = must_open();
-    const weft_rope_params rope = {.base = 10000};
     const weft_kv_append_desc desc = {
         .size = sizeof desc,
         .max_tokens = 8,
         .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
-        .rope = &rope};
+        .rope = rope};
     weft_plan *plan = NULL;
-    weft_batch *batch = NULL;
-    void *memory;
     CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
     const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
                                         .max_seqs = 2,
@@ -81,7 +78,18 @@ static void case_batch(void)
                                         .page_size = 4,
                                         .plans = (const weft_plan *const *)&plan,
                                         .num_plans = 1};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    CHECK(weft_batch_create(context, &batch_desc, batch) == WEFT_OK);
+    return plan;
+}
+
+// What a batch says is on the device before the runs that take it.
+static void case_batch(void)
+{
+    weft_context *context = must_open();
+    const weft_rope_params rope = {.base = 10000};
+    weft_batch *batch = NULL;
+    weft_plan *plan = append_plan(context, &rope, &batch);
+    void *memory;
     const int32_t cu_q_lens[] = {0, 1, 2}, kv_lens[] = {5, 2}, table[] = {7, 3, 1, 0};
     const int32_t capacities[] = {8, 4};
     weft_batch_args args = {.size = sizeof args,
@@ -134,37 +142,29 @@ static void case_batch(void)
     CHECK(standin->live_allocations == 0);
 }
 
-// Arrays that the device made itself: nothing is copied or waited for, two launches read them where they are.
+// As arrays that the device made itself are given.
+static weft_batch_args device_arrays(const int32_t *m)
+{
+    return (weft_batch_args){.size = sizeof(weft_batch_args),
+                             .num_seqs = 2,
+                             .num_q_tokens = 3,
+                             .cu_q_lens = m,
+                             .kv_lens = m + 8,
+                             .page_table = m + 16,
+                             .page_table_stride = 5,
+                             .kv_capacities = m + 32,
+                             .num_pages = 8};
+}
+
+// Nothing is copied or waited for: two launches read the arrays where they are.
 static void case_batch_of_device_arrays(void)
 {
     weft_context *context = must_open();
-    const weft_kv_append_desc desc = {
-        .size = sizeof desc,
-        .max_tokens = 8,
-        .layout = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4}};
-    weft_plan *plan = NULL;
     weft_batch *batch = NULL;
-    int32_t *m, host[8] = {0};
-    CHECK(weft_kv_append_plan(context, &desc, &plan) == WEFT_OK);
-    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
-                                        .max_seqs = 2,
-                                        .max_q_tokens = 8,
-                                        .max_kv_len = 16,
-                                        .page_size = 4,
-                                        .plans = (const weft_plan *const *)&plan,
-                                        .num_plans = 1};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    weft_plan *plan = append_plan(context, NULL, &batch);
+    int32_t *m;
     CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
-    const weft_batch_args sound = {.size = sizeof sound,
-                                   .num_seqs = 2,
-                                   .num_q_tokens = 3,
-                                   .cu_q_lens = m,
-                                   .kv_lens = m + 8,
-                                   .page_table = m + 16,
-                                   .page_table_stride = 5,
-                                   .kv_capacities = m + 32,
-                                   .num_pages = 8};
-    weft_batch_args args = sound;
+    const weft_batch_args args = device_arrays(m);
     int64_t copies = standin->copies, waits = standin->synchronisations;
     CHECK(weft_batch_set(batch, &args) == WEFT_OK);
     CHECK(standin->copies == copies && standin->synchronisations == waits);
@@ -179,11 +179,12 @@ static void case_batch_of_device_arrays(void)
     CHECK(seen->page_table_stride == 5 && seen->num_seqs == 2 && seen->num_tokens == 3 &&
           seen->page_size == 4 && seen->max_kv_len == 16 && seen->max_pages == 8);
     // Runs read what the kernels wrote, and the batch goes on from there.
+    const float *rows = (const float *)(void *)m;
     weft_kv_append_args append = {.size = sizeof append,
                                   .tokens = 3,
                                   .pool = {.k.data = m, .v.data = m, .num_pages = 8},
-                                  .k = (float *)(void *)m,
-                                  .v = (float *)(void *)m,
+                                  .k = rows,
+                                  .v = rows,
                                   .batch = batch};
     CHECK(weft_kv_append_run(plan, &append) == WEFT_OK);
     CHECK(((const struct weft__kv_device_args *)(const void *)standin->launches[2].args)->slots ==
@@ -194,8 +195,23 @@ static void case_batch_of_device_arrays(void)
     CHECK(
         ((const struct weft__kv_advance_args *)(const void *)standin->launches[3].args)->kv_lens ==
         seen->own_kv_lens);
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+static void case_device_arrays_refused(void)
+{
+    weft_context *context = must_open();
+    weft_batch *batch = NULL;
+    weft_plan *plan = append_plan(context, NULL, &batch);
+    int32_t *m, host[8] = {0};
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    weft_batch_args args;
 #define REFUSES(words, ...)                                                                        \
-    args = sound, __VA_ARGS__;                                                                     \
+    args = device_arrays(m), __VA_ARGS__;                                                          \
     CHECK(weft_batch_set(batch, &args) == WEFT_EINVAL);                                            \
     CHECK_TEXT(weft_error_text(context), words)
     REFUSES("kv_lens does not", args.kv_lens = host);
@@ -203,20 +219,19 @@ static void case_batch_of_device_arrays(void)
     REFUSES("page_table", args.page_table = NULL);
     REFUSES("num_q_tokens", args.num_q_tokens = 9);
     REFUSES("aligned", args.kv_lens = (const int32_t *)((uintptr_t)m + 2));
-    args = sound, args.kv_starts = m;
-    CHECK(weft_batch_set(batch, &args) == WEFT_EUNSUPPORTED);
-    args = sound, args.positions = m, args.num_q_tokens = 0; // one each
-    CHECK(weft_batch_set(batch, &args) == WEFT_OK && standin->num_launches == 6);
-    CHECK(((const struct weft__kv_set_args *)(const void *)standin->launches[5].args)->num_tokens ==
+#undef REFUSES
+    args = device_arrays(m), args.kv_starts = m;
+    CHECK(weft_batch_set(batch, &args) == WEFT_EUNSUPPORTED && standin->num_launches == 0);
+    args = device_arrays(m), args.positions = m, args.num_q_tokens = 0; // one each
+    CHECK(weft_batch_set(batch, &args) == WEFT_OK && standin->num_launches == 2);
+    CHECK(((const struct weft__kv_set_args *)(const void *)standin->launches[1].args)->num_tokens ==
           2);
     CHECK(weft_batch_advance(batch, NULL) == WEFT_EINVAL);
     CHECK_TEXT(weft_error_text(context), "positions");
-#undef REFUSES
     weft_batch_destroy(batch);
     weft_plan_destroy(plan);
     weft_memory_free(context, m);
     weft_context_destroy(context);
-    CHECK(standin->live_allocations == 0);
 }
 
 enum { LINEAR_COLS = 256, LINEAR_ROWS = 64 };
@@ -389,9 +404,13 @@ static void case_instances(void)
 }
 
 static const struct standin_case cases[] = {
-    {"program", case_program},         {"batch", case_batch},
-    {"instances", case_instances},     {"linear", case_linear},
-    {"linear_pack", case_linear_pack}, {"batch_of_device_arrays", case_batch_of_device_arrays},
+    {"program", case_program},
+    {"batch", case_batch},
+    {"instances", case_instances},
+    {"linear", case_linear},
+    {"linear_pack", case_linear_pack},
+    {"batch_of_device_arrays", case_batch_of_device_arrays},
+    {"device_arrays_refused", case_device_arrays_refused},
 };
 
 int main(void)
