@@ -113,8 +113,9 @@ static bool take_number(const request *wish, const char *name, double *to)
     return true;
 }
 
-static bool take_option(request *wish, int option)
+static bool take_option(void *opaque, int option)
 {
+    request *wish = opaque;
     const cli_command *self = wish->self;
     analyse_question *q = &wish->question;
     switch (option) {
@@ -154,12 +155,9 @@ static int parse(request *wish, int argc, char **argv)
                                             {"json", no_argument, NULL, OPT_JSON},
                                             {"help", no_argument, NULL, CLI_OPT_HELP},
                                             {0}};
-    int option, status;
-    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
+    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    if (status >= 0)
+        return status;
     if (wish->shape && optind < argc)
         return cli_bad_usage(wish->self, "--shape takes the place of a file: %s", argv[optind]);
     if (!wish->shape)

@@ -52,8 +52,9 @@ typedef struct conversation {
     cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
 
-static bool take_option(conversation *c, int option)
+static bool take_option(void *opaque, int option)
 {
+    conversation *c = opaque;
     switch (option) {
     case 'n': return cli_token_limit(c->self, optarg, &c->tokens);
     case OPT_RAW: c->raw = true; return true;
@@ -78,12 +79,9 @@ static int parse(conversation *c, int argc, char **argv)
                                             CLI_SAMPLING_OPTIONS,
                                             CLI_MODEL_OPTIONS,
                                             {0}};
-    int option, status;
-    while ((option = cli_next_option(c->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(c, option))
-            return CLI_USAGE;
+    int status = cli_take_options(c->self, argc, argv, options, take_option, c);
+    if (status >= 0)
+        return status;
     if (c->raw && (c->sampling.system || c->sampling.thinking))
         return cli_bad_usage(c->self, "--system and --thinking belong to the chat template, which "
                                       "--raw leaves out");

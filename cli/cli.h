@@ -73,6 +73,12 @@ enum {
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status);
 
+// Takes all of them: -1 to go on, or an exit status. take() says no after it has worded why; the option's value is
+// in optarg.
+typedef bool cli_take_fn(void *wish, int option);
+int cli_take_options(const cli_command *self, int argc, char **argv, const struct option *options,
+                     cli_take_fn *take, void *wish);
+
 // Keeps in *nearest (NULL at first) which of the names seen is so near to a mistyped word that it may
 // have been meant.
 void cli_keep_nearer(const char *word, const char *name, const char **nearest);

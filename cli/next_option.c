@@ -162,3 +162,15 @@ int cli_next_option(const cli_command *self, int argc, char **argv, const struct
         return meant_option;
     return CLI_OPTIONS_BAD;
 }
+
+int cli_take_options(const cli_command *self, int argc, char **argv, const struct option *options,
+                     cli_take_fn *take, void *wish)
+{
+    int option, status;
+    while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
+        if (option == CLI_OPTIONS_BAD)
+            return status;
+        else if (!take(wish, option))
+            return CLI_USAGE;
+    return -1;
+}

@@ -67,8 +67,9 @@ typedef struct run_state {
     cli_progress progress;
 } run_state;
 
-static bool take_option(request *wish, int option)
+static bool take_option(void *opaque, int option)
 {
+    request *wish = opaque;
     switch (option) {
     case 'f': wish->file = optarg; return true;
     case OPT_SEGMENT:
@@ -90,12 +91,9 @@ static int parse(request *wish, int argc, char **argv)
                                             {"json", no_argument, NULL, OPT_JSON},
                                             CLI_MODEL_OPTIONS,
                                             {0}};
-    int option, status;
-    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
+    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    if (status >= 0)
+        return status;
     wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
     if (!wish->model_path)
         return CLI_USAGE;

@@ -42,8 +42,9 @@ typedef struct request {
     double started;
 } request;
 
-static bool take_option(request *wish, int option)
+static bool take_option(void *opaque, int option)
 {
+    request *wish = opaque;
     switch (option) {
     case OPT_FORMAT: wish->options.mix = optarg; return true;
     case OPT_IMATRIX: wish->options.importance_path = optarg; return true;
@@ -86,12 +87,9 @@ static int parse(request *wish, int argc, char **argv)
                                             {"threads", required_argument, NULL, CLI_OPT_THREADS},
                                             {"help", no_argument, NULL, CLI_OPT_HELP},
                                             {0}};
-    int option, status;
-    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
+    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    if (status >= 0)
+        return status;
     if (!wish->shape) {
         if (optind >= argc)
             return cli_bad_usage(wish->self, "IN and OUT are missing");

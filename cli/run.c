@@ -57,8 +57,9 @@ typedef struct run_state {
     engine_result result;
 } run_state;
 
-static bool take_option(request *wish, int option)
+static bool take_option(void *opaque, int option)
 {
+    request *wish = opaque;
     const cli_command *self = wish->self;
     switch (option) {
     case 'p': wish->prompt = optarg; return true;
@@ -85,12 +86,9 @@ static int parse(request *wish, int argc, char **argv)
                                             CLI_SAMPLING_OPTIONS,
                                             CLI_MODEL_OPTIONS,
                                             {0}};
-    int option, status;
-    while ((option = cli_next_option(wish->self, argc, argv, options, &status)) != CLI_OPTIONS_END)
-        if (option == CLI_OPTIONS_BAD)
-            return status;
-        else if (!take_option(wish, option))
-            return CLI_USAGE;
+    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    if (status >= 0)
+        return status;
     wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
     if (!wish->model_path)
         return CLI_USAGE;
