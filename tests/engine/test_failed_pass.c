@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -45,29 +44,24 @@ bool __wrap_model_program_decode(model_program *program, int32_t seqs, engine_er
     return engine_fail(err, "planted");
 }
 
-static golden *file;
-static char path[64];
+static golden_written written;
 static const int32_t *tokens;
 static int32_t vocab;
 
 static int write_model(void **state)
 {
     (void)state;
-    file = golden_open("models/llama_f32.safetensors");
-    snprintf(path, sizeof path, P_tmpdir "/weft-failed-XXXXXX");
-    int descriptor = mkstemp(path);
-    if (descriptor < 0 || close(descriptor) != 0 || !golden_model_write(file, path))
+    if (!golden_model_open(&written, "models/llama_f32.safetensors"))
         return -1;
-    tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
-    vocab = (int32_t)golden_number(file, "model", "vocab", 0);
+    tokens = written.tokens;
+    vocab = written.vocab;
     return 0;
 }
 
 static int remove_model(void **state)
 {
     (void)state;
-    golden_close(file);
-    return unlink(path);
+    return golden_model_close(&written);
 }
 
 static int32_t free_pages(const engine_worker *worker)
@@ -103,7 +97,7 @@ static void is_taken_back(void **state)
                                     .chunk_tokens = CHUNK,
                                     .max_sessions = 2,
                                     .kv_dtype = WEFT_F32};
-    engine_model *model = engine_model_open(path, &err);
+    engine_model *model = engine_model_open(written.path, &err);
     engine_worker *worker = engine_worker_open(model, &options, &err);
     engine_session *session = engine_session_open(worker, &err);
     engine_session *fresh = engine_session_open(worker, &err);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -19,8 +18,7 @@
 
 enum { CONTEXT = 192, PAGE = 64, CHUNK = 32, SESSIONS = 4 };
 
-static char path[64];
-static golden *file;
+static golden_written written;
 static const int32_t *tokens;
 static int32_t vocab;
 static engine_worker *worker, *apart; // two of the same model; nothing but weights is shared
@@ -35,7 +33,7 @@ static engine_worker *start(int32_t sessions, int32_t pool_tokens)
                               .pool_tokens = pool_tokens,
                               .kv_dtype = WEFT_F32};
     engine_error err = {""};
-    engine_worker *made = open_worker(path, &options, &err);
+    engine_worker *made = open_worker(written.path, &options, &err);
     if (!made)
         print_error("%s\n", err.text);
     return made;
@@ -44,13 +42,10 @@ static engine_worker *start(int32_t sessions, int32_t pool_tokens)
 static int write_model(void **state)
 {
     (void)state;
-    file = golden_open("models/llama_f32.safetensors");
-    snprintf(path, sizeof path, P_tmpdir "/weft-passes-XXXXXX");
-    int descriptor = mkstemp(path);
-    if (!file || descriptor < 0 || close(descriptor) != 0 || !golden_model_write(file, path))
+    if (!golden_model_open(&written, "models/llama_f32.safetensors"))
         return -1;
-    tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
-    vocab = (int32_t)golden_number(file, "model", "vocab", 0);
+    tokens = written.tokens;
+    vocab = written.vocab;
     expected = malloc((size_t)vocab * sizeof *expected);
     worker = start(SESSIONS, 0);
     apart = start(1, 0);
@@ -62,9 +57,8 @@ static int remove_model(void **state)
     (void)state;
     close_worker(worker);
     close_worker(apart);
-    golden_close(file);
     free(expected);
-    return unlink(path);
+    return golden_model_close(&written);
 }
 
 static engine_session *open_session(engine_worker *of)

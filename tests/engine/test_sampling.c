@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,8 +17,7 @@
 enum { CONTEXT = 160, USUAL_WINDOW = 64, GENERATED = 16 };
 
 typedef struct subject {
-    golden *file;
-    char path[64];
+    golden_written golden;
     const int32_t *tokens;
     engine_model *model;
     engine_worker *worker;
@@ -30,13 +28,10 @@ static int open_subject(void **state)
 {
     static subject s;
     engine_error err = {{0}};
-    s.file = golden_open("models/llama_f32.safetensors");
-    snprintf(s.path, sizeof s.path, P_tmpdir "/weft-sampling-XXXXXX");
-    int descriptor = mkstemp(s.path);
-    if (descriptor < 0 || close(descriptor) != 0 || !golden_model_write(s.file, s.path))
+    if (!golden_model_open(&s.golden, "models/llama_f32.safetensors"))
         return -1;
-    s.tokens = golden_data(s.file, "model", "tokens", GOLDEN_I32);
-    s.model = engine_model_open(s.path, &err);
+    s.tokens = s.golden.tokens;
+    s.model = engine_model_open(s.golden.path, &err);
     const engine_options options = {.threads = 1, .context_tokens = CONTEXT};
     s.worker = s.model ? engine_worker_open(s.model, &options, &err) : NULL;
     s.session = s.worker ? engine_session_open(s.worker, &err) : NULL;
@@ -50,8 +45,7 @@ static int close_subject(void **state)
     engine_session_close(s->session);
     engine_worker_close(s->worker);
     engine_model_close(s->model);
-    golden_close(s->file);
-    return unlink(s->path);
+    return golden_model_close(&s->golden);
 }
 
 static int32_t sample(const subject *s, const engine_sampling *sampling)

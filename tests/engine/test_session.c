@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,29 +19,24 @@
 
 enum { CONTEXT = 96, PROMPT = 80, CHUNK = 32 };
 
-static char path[64];
-static golden *file;
+static golden_written written;
 static const int32_t *tokens;
 static int32_t vocab;
 
 static int write_model(void **state)
 {
     (void)state;
-    file = golden_open("models/llama_f32.safetensors");
-    snprintf(path, sizeof path, P_tmpdir "/weft-session-XXXXXX");
-    int descriptor = mkstemp(path);
-    if (!file || descriptor < 0 || close(descriptor) != 0 || !golden_model_write(file, path))
+    if (!golden_model_open(&written, "models/llama_f32.safetensors"))
         return -1;
-    tokens = golden_data(file, "model", "tokens", GOLDEN_I32);
-    vocab = (int32_t)golden_number(file, "model", "vocab", 0);
+    tokens = written.tokens;
+    vocab = written.vocab;
     return 0;
 }
 
 static int remove_model(void **state)
 {
     (void)state;
-    golden_close(file);
-    return unlink(path);
+    return golden_model_close(&written);
 }
 
 static engine_options options_for(int32_t sessions)
@@ -58,7 +52,7 @@ static engine_worker *worker_for(int32_t sessions)
 {
     engine_options options = options_for(sessions);
     engine_error err = {""};
-    engine_worker *worker = open_worker(path, &options, &err);
+    engine_worker *worker = open_worker(written.path, &options, &err);
     if (!worker)
         fail_msg("%s", err.text);
     return worker;

@@ -12,6 +12,20 @@
 // error, if it cannot be written or its data differs from what the generator made.
 bool golden_model_write(const golden *file, const char *path);
 
+// A golden model written to a file of its own, with what its file says of it.
+typedef struct golden_written {
+    golden *file;
+    char path[64];
+    const int32_t *tokens;
+    int32_t vocab;
+} golden_written;
+
+// `name` below tests/golden/. False, with a line on standard error, if it cannot be written; close it anyway.
+bool golden_model_open(golden_written *model, const char *name);
+
+// Removes the file. Returns 0, as a tear-down of cmocka does.
+int golden_model_close(golden_written *model);
+
 // Largest difference from what transformers computes, at the positions that are stored, of logits
 // [tokens][vocab] after every one of the file's "tokens". A NaN is infinitely far away.
 float golden_model_distance(const golden *file, const float *logits);
