@@ -41,153 +41,96 @@ typedef struct rule {
     weft_dtype format;
 } rule;
 
-enum { MAX_RULES = 9 };
-
 struct quantize_mix {
     const char *name;
     uint32_t file_type; // enum llama_ftype
     weft_dtype format;
-    rule rules[MAX_RULES];
+    const rule *rules; // up to PART_END
 };
 
 // The output matrix gets q6_k unless a rule says otherwise, or the format is as good as that.
+static const rule none[] = {{0}};
+static const rule q8_0[] = {{PART_OUTPUT, ALWAYS, WEFT_Q8_0}, {0}};
+static const rule q4_0[] = {{PART_DOWN, FIRST_EIGHTH_WITH, WEFT_Q4_1}, {0}};
+static const rule q5_0[] = {{PART_DOWN, FIRST_EIGHTH_WITH, WEFT_Q5_1}, {0}};
+static const rule q2_k[] = {{PART_V, SHARED_V, WEFT_Q4_K},
+                            {PART_V, ALWAYS, WEFT_Q3_K},
+                            {PART_DOWN, ALWAYS, WEFT_Q3_K},
+                            {PART_ATTN_OUT, ALWAYS, WEFT_Q3_K},
+                            {0}};
+static const rule q2_k_s[] = {
+    {PART_V, SHARED_V, WEFT_Q4_K}, {PART_DOWN, FIRST_EIGHTH, WEFT_Q4_K}, {0}};
+static const rule q3_k_m[] = {
+    {PART_V, FIRST_TWO, WEFT_Q5_K},          {PART_V, ALWAYS, WEFT_Q4_K},
+    {PART_DOWN, FIRST_SIXTEENTH, WEFT_Q5_K}, {PART_DOWN, ALWAYS, WEFT_Q4_K},
+    {PART_ATTN_OUT, ALWAYS, WEFT_Q4_K},      {0}};
+static const rule q3_k_l[] = {{PART_V, ALWAYS, WEFT_Q5_K},
+                              {PART_DOWN, ALWAYS, WEFT_Q5_K},
+                              {PART_ATTN_OUT, ALWAYS, WEFT_Q5_K},
+                              {0}};
+static const rule q4_k_s[] = {
+    {PART_V, FIRST_FOUR, WEFT_Q5_K}, {PART_DOWN, FIRST_EIGHTH, WEFT_Q5_K}, {0}};
+static const rule mostly_q6[] = {{PART_V, OFTEN, WEFT_Q6_K}, {PART_DOWN, OFTEN, WEFT_Q6_K}, {0}};
+static const rule iq4[] = {
+    {PART_V, SHARED_V, WEFT_Q5_K}, {PART_DOWN, FIRST_EIGHTH_WITHOUT, WEFT_Q5_K}, {0}};
+static const rule iq3_xxs[] = {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
+                               {PART_EMBEDDING, ALWAYS, WEFT_IQ3_S},
+                               {PART_V, SHARED_V, WEFT_Q4_K},
+                               {PART_V, WITHOUT_IMPORTANCE, WEFT_IQ3_S},
+                               {PART_K, ALWAYS, WEFT_IQ2_S},
+                               {PART_Q, ALWAYS, WEFT_IQ2_S},
+                               {PART_DOWN, FIRST_EIGHTH_WITHOUT, WEFT_Q4_K},
+                               {PART_DOWN, WITHOUT_IMPORTANCE, WEFT_Q3_K},
+                               {PART_ATTN_OUT, ALWAYS, WEFT_IQ3_S},
+                               {0}};
+static const rule iq3_xs[] = {{PART_V, SHARED_V, WEFT_Q4_K},   {PART_K, ALWAYS, WEFT_IQ3_XXS},
+                              {PART_Q, ALWAYS, WEFT_IQ3_XXS},  {PART_GATE, MIDDLE, WEFT_IQ3_XXS},
+                              {PART_UP, MIDDLE, WEFT_IQ3_XXS}, {0}};
+static const rule iq3_s[] = {{PART_V, SHARED_V, WEFT_Q4_K}, {0}};
+static const rule iq3_m[] = {{PART_V, ALWAYS, WEFT_Q4_K},
+                             {PART_DOWN, FIRST_EIGHTH, WEFT_Q4_K},
+                             {PART_ATTN_OUT, ALWAYS, WEFT_Q4_K},
+                             {0}};
+static const rule iq2_x[] = {
+    {PART_OUTPUT, ALWAYS, WEFT_Q5_K},     {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
+    {PART_V, SHARED_V, WEFT_Q4_K},        {PART_V, ALWAYS, WEFT_Q2_K},
+    {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K}, {0}};
+static const rule iq2[] = {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
+                           {PART_EMBEDDING, ALWAYS, WEFT_IQ3_S},
+                           {PART_V, SHARED_V, WEFT_Q4_K},
+                           {PART_V, ALWAYS, WEFT_IQ3_S},
+                           {PART_DOWN, FIRST_EIGHTH, WEFT_IQ3_S},
+                           {PART_ATTN_OUT, ALWAYS, WEFT_IQ3_S},
+                           {0}};
+static const rule iq1[] = {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
+                           {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
+                           {PART_V, SHARED_V, WEFT_Q4_K},
+                           {PART_V, ALWAYS, WEFT_Q2_K},
+                           {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K},
+                           {PART_ATTN_OUT, ALWAYS, WEFT_IQ2_XXS},
+                           {0}};
+static const rule ternary[] = {{PART_EMBEDDING, ALWAYS, WEFT_Q4_K}, {0}};
+
 static const quantize_mix mixes[] = {
-    {"f32", 0, WEFT_F32, {{0}}},
-    {"f16", 1, WEFT_F16, {{0}}},
-    {"bf16", 32, WEFT_BF16, {{0}}},
-    {"q8_0", 7, WEFT_Q8_0, {{PART_OUTPUT, ALWAYS, WEFT_Q8_0}}},
-    {"q4_0", 2, WEFT_Q4_0, {{PART_DOWN, FIRST_EIGHTH_WITH, WEFT_Q4_1}}},
-    {"q4_1", 3, WEFT_Q4_1, {{0}}},
-    {"q5_0", 8, WEFT_Q5_0, {{PART_DOWN, FIRST_EIGHTH_WITH, WEFT_Q5_1}}},
-    {"q5_1", 9, WEFT_Q5_1, {{0}}},
-    {"q2_k",
-     10,
-     WEFT_Q2_K,
-     {{PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_Q3_K},
-      {PART_DOWN, ALWAYS, WEFT_Q3_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_Q3_K}}},
-    {"q2_k_s",
-     21,
-     WEFT_Q2_K,
-     {{PART_V, SHARED_V, WEFT_Q4_K}, {PART_DOWN, FIRST_EIGHTH, WEFT_Q4_K}}},
-    {"q3_k", 11, WEFT_Q3_K, {{0}}},
-    {"q3_k_s", 11, WEFT_Q3_K, {{0}}},
-    {"q3_k_m",
-     12,
-     WEFT_Q3_K,
-     {{PART_V, FIRST_TWO, WEFT_Q5_K},
-      {PART_V, ALWAYS, WEFT_Q4_K},
-      {PART_DOWN, FIRST_SIXTEENTH, WEFT_Q5_K},
-      {PART_DOWN, ALWAYS, WEFT_Q4_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_Q4_K}}},
-    {"q3_k_l",
-     13,
-     WEFT_Q3_K,
-     {{PART_V, ALWAYS, WEFT_Q5_K},
-      {PART_DOWN, ALWAYS, WEFT_Q5_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_Q5_K}}},
-    {"q4_k", 14, WEFT_Q4_K, {{0}}},
-    {"q4_k_s",
-     14,
-     WEFT_Q4_K,
-     {{PART_V, FIRST_FOUR, WEFT_Q5_K}, {PART_DOWN, FIRST_EIGHTH, WEFT_Q5_K}}},
-    {"q4_k_m", 15, WEFT_Q4_K, {{PART_V, OFTEN, WEFT_Q6_K}, {PART_DOWN, OFTEN, WEFT_Q6_K}}},
-    {"q5_k", 16, WEFT_Q5_K, {{0}}},
-    {"q5_k_s", 16, WEFT_Q5_K, {{0}}},
-    {"q5_k_m", 17, WEFT_Q5_K, {{PART_V, OFTEN, WEFT_Q6_K}, {PART_DOWN, OFTEN, WEFT_Q6_K}}},
-    {"q6_k", 18, WEFT_Q6_K, {{0}}},
-    {"iq4_nl",
-     25,
-     WEFT_IQ4_NL,
-     {{PART_V, SHARED_V, WEFT_Q5_K}, {PART_DOWN, FIRST_EIGHTH_WITHOUT, WEFT_Q5_K}}},
-    {"iq4_xs",
-     30,
-     WEFT_IQ4_XS,
-     {{PART_V, SHARED_V, WEFT_Q5_K}, {PART_DOWN, FIRST_EIGHTH_WITHOUT, WEFT_Q5_K}}},
-    {"iq3_xxs",
-     23,
-     WEFT_IQ3_XXS,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_IQ3_S},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, WITHOUT_IMPORTANCE, WEFT_IQ3_S},
-      {PART_K, ALWAYS, WEFT_IQ2_S},
-      {PART_Q, ALWAYS, WEFT_IQ2_S},
-      {PART_DOWN, FIRST_EIGHTH_WITHOUT, WEFT_Q4_K},
-      {PART_DOWN, WITHOUT_IMPORTANCE, WEFT_Q3_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_IQ3_S}}},
-    {"iq3_xs",
-     22,
-     WEFT_IQ3_S,
-     {{PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_K, ALWAYS, WEFT_IQ3_XXS},
-      {PART_Q, ALWAYS, WEFT_IQ3_XXS},
-      {PART_GATE, MIDDLE, WEFT_IQ3_XXS},
-      {PART_UP, MIDDLE, WEFT_IQ3_XXS}}},
-    {"iq3_s", 26, WEFT_IQ3_S, {{PART_V, SHARED_V, WEFT_Q4_K}}},
-    {"iq3_m",
-     27,
-     WEFT_IQ3_S,
-     {{PART_V, ALWAYS, WEFT_Q4_K},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_Q4_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_Q4_K}}},
-    {"iq2_xxs",
-     19,
-     WEFT_IQ2_XXS,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_Q2_K},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K}}},
-    {"iq2_xs",
-     20,
-     WEFT_IQ2_XS,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_Q2_K},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K}}},
-    {"iq2_s",
-     28,
-     WEFT_IQ2_XS,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_IQ3_S},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_IQ3_S},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_IQ3_S},
-      {PART_ATTN_OUT, ALWAYS, WEFT_IQ3_S}}},
-    {"iq2_m",
-     29,
-     WEFT_IQ2_S,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_IQ3_S},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_IQ3_S},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_IQ3_S},
-      {PART_ATTN_OUT, ALWAYS, WEFT_IQ3_S}}},
-    {"iq1_s",
-     24,
-     WEFT_IQ1_S,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_Q2_K},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_IQ2_XXS}}},
-    {"iq1_m",
-     31,
-     WEFT_IQ1_M,
-     {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
-      {PART_EMBEDDING, ALWAYS, WEFT_Q2_K},
-      {PART_V, SHARED_V, WEFT_Q4_K},
-      {PART_V, ALWAYS, WEFT_Q2_K},
-      {PART_DOWN, FIRST_EIGHTH, WEFT_Q2_K},
-      {PART_ATTN_OUT, ALWAYS, WEFT_IQ2_XXS}}},
-    {"tq1_0", 36, WEFT_TQ1_0, {{PART_EMBEDDING, ALWAYS, WEFT_Q4_K}}},
-    {"tq2_0", 37, WEFT_TQ2_0, {{PART_EMBEDDING, ALWAYS, WEFT_Q4_K}}},
-    {"mxfp4", 38, WEFT_MXFP4, {{PART_OUTPUT, ALWAYS, WEFT_Q8_0}}},
-    {"nvfp4", 39, WEFT_NVFP4, {{PART_OUTPUT, ALWAYS, WEFT_Q8_0}}},
+    {"f32", 0, WEFT_F32, none},           {"f16", 1, WEFT_F16, none},
+    {"bf16", 32, WEFT_BF16, none},        {"q8_0", 7, WEFT_Q8_0, q8_0},
+    {"q4_0", 2, WEFT_Q4_0, q4_0},         {"q4_1", 3, WEFT_Q4_1, none},
+    {"q5_0", 8, WEFT_Q5_0, q5_0},         {"q5_1", 9, WEFT_Q5_1, none},
+    {"q2_k", 10, WEFT_Q2_K, q2_k},        {"q2_k_s", 21, WEFT_Q2_K, q2_k_s},
+    {"q3_k", 11, WEFT_Q3_K, none},        {"q3_k_s", 11, WEFT_Q3_K, none},
+    {"q3_k_m", 12, WEFT_Q3_K, q3_k_m},    {"q3_k_l", 13, WEFT_Q3_K, q3_k_l},
+    {"q4_k", 14, WEFT_Q4_K, none},        {"q4_k_s", 14, WEFT_Q4_K, q4_k_s},
+    {"q4_k_m", 15, WEFT_Q4_K, mostly_q6}, {"q5_k", 16, WEFT_Q5_K, none},
+    {"q5_k_s", 16, WEFT_Q5_K, none},      {"q5_k_m", 17, WEFT_Q5_K, mostly_q6},
+    {"q6_k", 18, WEFT_Q6_K, none},        {"iq4_nl", 25, WEFT_IQ4_NL, iq4},
+    {"iq4_xs", 30, WEFT_IQ4_XS, iq4},     {"iq3_xxs", 23, WEFT_IQ3_XXS, iq3_xxs},
+    {"iq3_xs", 22, WEFT_IQ3_S, iq3_xs},   {"iq3_s", 26, WEFT_IQ3_S, iq3_s},
+    {"iq3_m", 27, WEFT_IQ3_S, iq3_m},     {"iq2_xxs", 19, WEFT_IQ2_XXS, iq2_x},
+    {"iq2_xs", 20, WEFT_IQ2_XS, iq2_x},   {"iq2_s", 28, WEFT_IQ2_XS, iq2},
+    {"iq2_m", 29, WEFT_IQ2_S, iq2},       {"iq1_s", 24, WEFT_IQ1_S, iq1},
+    {"iq1_m", 31, WEFT_IQ1_M, iq1},       {"tq1_0", 36, WEFT_TQ1_0, ternary},
+    {"tq2_0", 37, WEFT_TQ2_0, ternary},   {"mxfp4", 38, WEFT_MXFP4, q8_0},
+    {"nvfp4", 39, WEFT_NVFP4, q8_0},
 };
 
 enum { MIX_COUNT = sizeof mixes / sizeof *mixes };
@@ -266,7 +209,7 @@ static weft_dtype format_for(const quantize_mix *mix, const quantize_facts *fact
         layer = 0;
     if (which == PART_OUTPUT)
         format = WEFT_Q6_K;
-    for (const rule *r = mix->rules; r < mix->rules + MAX_RULES && r->part != PART_END; r++)
+    for (const rule *r = mix->rules; r->part != PART_END; r++)
         if (r->part == which && holds(r->when, layer, facts)) {
             format = r->format;
             break;
