@@ -181,7 +181,7 @@ static weft_status lay_out_workspace(weft_plan *plan)
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;
     for (int32_t p = 0; p < desc->num_parts && launch->staged; p++)
-        launch->parts[p].y_offset = take(&at, desc->parts[p].rows, 4 * batch);
+        launch->parts[p].y_offset = take(&at, weft__cpu_staged_stride(desc, p), 4 * batch);
     if (!fit || at < 0)
         return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
     plan->workspace_bytes = (size_t)at;

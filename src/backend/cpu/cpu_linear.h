@@ -32,6 +32,13 @@ weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t bat
     return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
 }
 
+// Floats from row to row of staged results: a cache line more than they need, for rows whose bytes are a power of
+// two would crowd into a few sets of the cache.
+static inline int64_t weft__cpu_staged_stride(const weft_linear_desc *desc, int32_t p)
+{
+    return desc->parts[p].rows + 16;
+}
+
 struct weft__linear_launch {
     const struct weft__linear_kernel *kernel; // of the first part and the most rows of X
     struct weft__linear_part_launch parts[WEFT_LINEAR_MAX_PARTS];

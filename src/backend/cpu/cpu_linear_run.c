@@ -128,7 +128,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .x_bf16_stride = work->x_bf16_stride,
         .acts = work->acts,
         .y = staged ? (void *)(work->workspace + launch->y_offset) : args->y,
-        .y_stride = staged ? part->rows : args->y_stride,
+        .y_stride = staged ? weft__cpu_staged_stride(work->desc, p) : args->y_stride,
         .bias = args->bias,
         .residual = staged ? NULL : work->args->residual,
         .residual_stride = work->args->residual_stride,
@@ -203,25 +203,25 @@ static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
     const struct weft__linear_launch *launch = work->launch;
     const weft_linear_args *args = work->args;
     uint32_t flags = work->desc->flags;
-    int64_t rows = work->desc->parts[p].rows;
+    int64_t stride = weft__cpu_staged_stride(work->desc, p);
     float *staged = (float *)(void *)(work->workspace + launch->parts[p].y_offset);
     if (launch->activation.kernel) {
         struct weft__activation_launch gate = launch->activation;
         const float *up = (const float *)(void *)(work->workspace + launch->parts[1].y_offset);
         const weft_activation_args gate_args = {.x = staged + r0,
-                                                .x_stride = rows,
+                                                .x_stride = stride,
                                                 .up = up + r0,
-                                                .up_stride = rows,
+                                                .up_stride = stride,
                                                 .y = staged + r0,
-                                                .y_stride = rows};
+                                                .y_stride = stride};
         gate.dim = r1 - r0;
         gate.kernel->run(&gate, &gate_args, 0, args->batch);
     }
     for (int32_t m = 0; m < args->batch; m++) {
         if (launch->staged)
-            narrow(work, p, m, r0, r1, staged + m * rows + r0);
+            narrow(work, p, m, r0, r1, staged + m * stride + r0);
         if (flags & WEFT_LINEAR_Y_ROUNDED)
-            round_result(work, args->parts[0].y, m, r0, r1, staged + m * rows + r0);
+            round_result(work, args->parts[0].y, m, r0, r1, staged + m * stride + r0);
         if (flags & WEFT_LINEAR_NEXT)
             emit_next(work, m, r0, r1);
     }
