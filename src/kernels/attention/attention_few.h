@@ -348,7 +348,8 @@ static void attend_codes(struct state *s, int32_t count)
     switch (s->call->k.dtype) {
     case WEFT_INT8: attend_few(s, count, WEFT_INT8); break;
     case WEFT_FP8_E4M3: attend_few(s, count, WEFT_FP8_E4M3); break;
-    default: attend_few(s, count, WEFT_Q8_0);
+    case WEFT_Q8_0: attend_few(s, count, WEFT_Q8_0); break;
+    default: break; // no other format comes here: s would be left as it was
     }
 }
 

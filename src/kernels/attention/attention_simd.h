@@ -255,8 +255,12 @@ INLINE vf32 load_kv(weft_dtype kv, const void *pool, int64_t at)
         const struct weft__q8_0 *block = (const struct weft__q8_0 *)pool + at / 32;
         return vf32_mul(vf32_set1_f16(&block->d), vf32_load_i8(block->q + at % 32));
     }
-    return kv == WEFT_F16 ? vf32_load_f16((const uint16_t *)pool + at)
-                          : vf32_load_bf16((const uint16_t *)pool + at);
+    if (kv == WEFT_F16)
+        return vf32_load_f16((const uint16_t *)pool + at);
+    if (kv == WEFT_BF16)
+        return vf32_load_bf16((const uint16_t *)pool + at);
+    return vf32_set1(
+        NAN); // a format that this file does not know must not look like one that it does
 }
 
 // A vector at the end of a head that is half a vector long.
@@ -264,8 +268,11 @@ INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
 {
     if (kv == WEFT_F32)
         return vf32_load_n((const float *)pool + at, n);
-    return kv == WEFT_F16 ? vf32_load_f16_n((const uint16_t *)pool + at, n)
-                          : vf32_load_bf16_n((const uint16_t *)pool + at, n);
+    if (kv == WEFT_F16)
+        return vf32_load_f16_n((const uint16_t *)pool + at, n);
+    if (kv == WEFT_BF16)
+        return vf32_load_bf16_n((const uint16_t *)pool + at, n);
+    return vf32_set1(NAN);
 }
 
 // Scores to weights: the online softmax of one row. Keys [begin, end) of the block count.

@@ -79,13 +79,19 @@ static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to
     case WEFT_Q4_1: DECODE_BLOCKS(q4_1); break;
     case WEFT_Q4_0: DECODE_BLOCKS(q4_0); break;
     case WEFT_IQ4_NL: DECODE_BLOCKS(iq4_nl); break;
-    default:
+    case WEFT_F32:
+    case WEFT_F16:
+    case WEFT_BF16:
         for (int32_t i = 0; i + VF32_LANES <= dim; i += VF32_LANES)
             vf32_store(to + i, load_kv(dtype, data, at + i));
         if (dim % VF32_LANES)
             vf32_store(
                 to + dim / VF32_LANES * VF32_LANES,
                 load_kv_n(dtype, data, at + dim / VF32_LANES * VF32_LANES, dim % VF32_LANES));
+        break;
+    default: // slowly, but right for any
+        weft__row_decoder(dtype)(
+            data + at / weft_dtype_block_elems(dtype) * weft_dtype_block_bytes(dtype), dim, to);
     }
 }
 

@@ -5,6 +5,8 @@
 #ifndef WEFT_KERNELS_LINEAR_ANY_ROWS_H
 #define WEFT_KERNELS_LINEAR_ANY_ROWS_H
 
+#include <math.h>
+
 #include "src/formats/plain.h"
 #include "src/kernels/element.h"
 #include "src/kernels/linear/linear_any.h"
@@ -109,7 +111,8 @@ static inline void weft__any_plain(const struct weft__linear_call *call, int64_t
         case WEFT_INT8: weft__decode_INT8(code, w + i); break;
         case WEFT_F16: weft__decode_F16(code, w + i); break;
         case WEFT_BF16: weft__decode_BF16(code, w + i); break;
-        default: weft__decode_F32(code, w + i); break;
+        case WEFT_F32: weft__decode_F32(code, w + i); break;
+        default: w[i] = NAN; // a format without a line here must not look like another
         }
         if (!p)
             continue;
