@@ -214,10 +214,10 @@ static const struct {
     {"trim", f_trim},       {"upper", f_upper},
 };
 
-jinja_filter_fn *jinja_filter_find(jinja_text name)
+jinja_filter_fn *jinja_value_filter_find(jinja_text name)
 {
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (jinja_text_is(name, filters[i].name))
             return filters[i].function;
-    return jinja_item_filter_find(name);
+    return NULL;
 }

@@ -285,10 +285,10 @@ static const struct {
     {"unique", f_unique},
 };
 
-jinja_filter_fn *jinja_item_filter_find(jinja_text name)
+jinja_filter_fn *jinja_filter_find(jinja_text name)
 {
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (jinja_text_is(name, filters[i].name))
             return filters[i].function;
-    return NULL;
+    return jinja_value_filter_find(name);
 }

@@ -49,7 +49,7 @@ struct jinja_callable {
 
 // NULL if there is none of that name.
 jinja_filter_fn *jinja_filter_find(jinja_text name);
-jinja_filter_fn *jinja_item_filter_find(jinja_text name); // of those of lists
+jinja_filter_fn *jinja_value_filter_find(jinja_text name); // of values and texts alone
 jinja_test_fn *jinja_test_find(jinja_text name);
 jinja_method_fn *jinja_method_find(jinja_value object, jinja_text name);
 void jinja_add_globals(jinja_run *run, jinja_dict_data *names);
