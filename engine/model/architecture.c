@@ -88,7 +88,9 @@
      .norm = MODEL_##normed,                                                                       \
      .parts = {{MODEL_##router, bias_of, MODEL_BUFFER_ROUTED}}},                                   \
     {                                                                                              \
-        .op = MODEL_ROUTE, .in = MODEL_BUFFER_ROUTED, .parts = { {MODEL_##router, choice} }        \
+        .op = MODEL_ROUTE, .in = MODEL_BUFFER_ROUTED, .parts = {                                   \
+            {MODEL_##router, choice, MODEL_BUFFER_ROUTED}                                          \
+        }                                                                                          \
     }
 //  to = from + sum over a token's experts of weight * W (function(gate) * up) of norm x
 #define MIX(normed, from, to)                                                                      \
