@@ -30,7 +30,8 @@
  *           called so (the default ones may; of runs at the same time one has the context's threads,
  *           the others work on the thread that called)
  *  Fork     a child may go on with contexts and plans of the CPU that no other thread was using: its
- *           threads start anew. A GPU's contexts are the parent's alone
+ *           threads start anew; a host's executor must be able to do the same. A GPU's contexts are the
+ *           parent's alone
  *  Errors   WEFT_EINVAL for NULL, a struct without its size, members that this version does not know,
  *           a stride shorter than its row or longer than memory, a buffer that is not aligned.
  *           Everything is checked before anything is written; with a context or plan there is a

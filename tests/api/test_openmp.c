@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The example of a host's executor: the same bits as with the library's own threads.
+// The example of a host's executor: the same bits as with the library's own threads, in children of fork too.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "docs/examples/openmp_executor.h"
 #include "tests/support/context_fixture.h"
 
@@ -33,8 +36,35 @@ static void openmp_does_the_work(void **state)
     weft_context_destroy(context);
 }
 
+// libgomp's threads are not in the child, and it would wait for them.
+static void children_go_on_alone(void **state)
+{
+    static float before[ROWS * DIM], after[ROWS * DIM];
+    weft_context *context;
+    int threads = 3, status;
+    weft_executor executor = {.user = &threads, .threads = threads, .parallel_for = openmp_for};
+    weft_context_desc desc = {.size = sizeof desc, .executor = &executor};
+    (void)state;
+    assert_int_equal(weft_context_create(&desc, &context), WEFT_OK);
+    normalise(context, before);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        normalise(context, after);
+        bool same = memcmp(before, after, sizeof before) == 0;
+        weft_context_destroy(context);
+        _exit(same ? 7 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    normalise(context, after);
+    assert_memory_equal(before, after, sizeof before);
+    weft_context_destroy(context);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(openmp_does_the_work)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(openmp_does_the_work),
+                                       cmocka_unit_test(children_go_on_alone)};
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

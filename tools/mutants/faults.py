@@ -285,7 +285,7 @@ fault("f32-tiles-one-sum", "src/kernels/linear/linear_f32.h",
       "const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);", "const int64_t chunk = call->cols;",
       "f32 tiles keep one sum over a whole row", *FT)
 fault("vnni-tiles-one-sum", "src/kernels/linear/linear_q8_avx512vnni.c",
-      "const int64_t chunk = weft__linear_chunk(call->cols, 32);", "const int64_t chunk = call->cols;",
+      "const int64_t chunk = weft__linear_chunk(call->cols, step);", "const int64_t chunk = call->cols;",
       "VNNI tiles keep one sum over a whole row", *VT)
 fault("avx2-tiles-one-sum", "src/kernels/linear/linear_q8_avx2.c",
       "const int64_t chunk = weft__linear_chunk(call->cols, 32);", "const int64_t chunk = call->cols;",

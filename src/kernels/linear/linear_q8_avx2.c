@@ -308,19 +308,10 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int
 
 typedef void dot_fn(struct tile *t, int64_t k, int64_t end, int rows, int cols);
 
-// A function of its own: totals stay in memory, where they cost nothing, and leave the registers to the
-// loop over columns.
-static __attribute__((noinline)) void add_sums(__m256 *total, const __m256 *sum, int n)
-{
-    for (int i = 0; i < n; i++)
-        total[i] = _mm256_add_ps(total[i], sum[i]);
-}
-
-// Columns [k, end): a sum of its own, with which the total begins or to which it is added.
+// Columns [k, end): a sum of its own, which is added to the total.
 WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, int cols, dot_fn *dot,
                             __m256 *total)
 {
-    __m256 sum[WEFT__TILE_ROWS * WEFT__TILE_COLS], *to = k == 0 ? total : sum;
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t->acc[r][c] = _mm256_setzero_ps();
@@ -328,10 +319,8 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
     dot(t, k, end, rows, cols);
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        to[r * cols + c] = t->acc[r][c];
+        total[r * cols + c] = _mm256_add_ps(total[r * cols + c], t->acc[r][c]);
     }
-    if (k > 0)
-        add_sums(total, sum, rows * cols);
 }
 
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
@@ -340,6 +329,10 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     const int64_t chunk = weft__linear_chunk(call->cols, 32);
     __m256 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct tile t;
+    WEFT__UNROLL for (int i = 0; i < rows * cols; i++)
+    {
+        total[i] = _mm256_setzero_ps();
+    }
     t.w = weft__linear_rows_at(call, row, rows);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {

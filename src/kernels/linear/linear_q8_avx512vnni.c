@@ -309,10 +309,11 @@ WEFT__INLINE void add_chunk(struct tile *t, int64_t k, int64_t end, int rows, in
         add_sums(total, sum, rows * cols);
 }
 
+// A lane adds at most once per `step` columns, minima included.
 WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t row, int rows,
-                                int32_t col, int cols, dot_fn *dot)
+                                int32_t col, int cols, dot_fn *dot, int step)
 {
-    const int64_t chunk = weft__linear_chunk(call->cols, 32);
+    const int64_t chunk = weft__linear_chunk(call->cols, step);
     __m512 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct tile t;
     if (cols == 1)
@@ -335,24 +336,29 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
 }
 
 // Three and more rows of X go with `many_rows` of W.
-#define LINEAR_VNNI(weight, dot, many_rows)                                                        \
+#define LINEAR_VNNI(weight, dot, step, many_rows)                                                  \
+    WEFT__INLINE void tile_##weight(const struct weft__linear_call *call, int64_t row, int rows,   \
+                                    int32_t col, int cols, dot_fn *inner)                          \
+    {                                                                                              \
+        multiply_tile(call, row, rows, col, cols, inner, step);                                    \
+    }                                                                                              \
     weft__linear_fn weft__linear_##weight##_q8_avx512vnni;                                         \
     void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
-        WEFT__LINEAR_TILES(call, row0, row1, many_rows, 4, multiply_tile, dot);                    \
+        WEFT__LINEAR_TILES(call, row0, row1, many_rows, 4, tile_##weight, dot);                    \
     }
 
-LINEAR_VNNI(Q8_0, dot_q8_0, 4)
-LINEAR_VNNI(Q4_0, dot_q4_0, 4)
-LINEAR_VNNI(Q4_K, dot_q4_k, 4)
-LINEAR_VNNI(Q6_K, dot_q6_k, 2)
-LINEAR_VNNI(Q4_1, dot_q4_1, 4)
-LINEAR_VNNI(Q5_0, dot_q5_0, 4)
-LINEAR_VNNI(Q5_1, dot_q5_1, 4)
-LINEAR_VNNI(Q5_K, dot_q5_k, 4)
-LINEAR_VNNI(Q3_K, dot_q3_k, 2)
-LINEAR_VNNI(Q2_K, dot_q2_k, 2)
-LINEAR_VNNI(IQ4_NL, dot_iq4_nl, 4)
-LINEAR_VNNI(IQ4_XS, dot_iq4_xs, 4)
-LINEAR_VNNI(MXFP4, dot_mxfp4, 4)
+LINEAR_VNNI(Q8_0, dot_q8_0, 128, 4)
+LINEAR_VNNI(Q4_0, dot_q4_0, 128, 4)
+LINEAR_VNNI(Q4_K, dot_q4_k, 64, 4)
+LINEAR_VNNI(Q6_K, dot_q6_k, 64, 2)
+LINEAR_VNNI(Q4_1, dot_q4_1, 64, 4)
+LINEAR_VNNI(Q5_0, dot_q5_0, 128, 4)
+LINEAR_VNNI(Q5_1, dot_q5_1, 64, 4)
+LINEAR_VNNI(Q5_K, dot_q5_k, 64, 4)
+LINEAR_VNNI(Q3_K, dot_q3_k, 64, 2)
+LINEAR_VNNI(Q2_K, dot_q2_k, 32, 2)
+LINEAR_VNNI(IQ4_NL, dot_iq4_nl, 128, 4)
+LINEAR_VNNI(IQ4_XS, dot_iq4_xs, 128, 4)
+LINEAR_VNNI(MXFP4, dot_mxfp4, 128, 4)
