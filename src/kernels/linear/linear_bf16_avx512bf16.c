@@ -160,7 +160,8 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
                                  int32_t col, int32_t cols, load_fn *load)
 {
     struct panel p;
-    for (int32_t c = 0; c < TILE_COLS; c++)
+    // A step takes up to one row of X more than there are.
+    for (int32_t c = 0; c < TILE_COLS && c <= cols; c++)
         for (int v = 0; v < VECTORS; v++)
             p.acc[c][v] = p.total[c][v] = _mm512_setzero_ps();
     for (int64_t k = 0; k < call->cols; k += CHUNK) {

@@ -124,7 +124,8 @@ WEFT__INLINE void weft__f32_multiply_panel(const struct weft__linear_call *call,
                                            weft__f32_decode_fn *decode)
 {
     struct weft__f32_panel p;
-    for (int32_t c = 0; c < WEFT__F32_BATCH_TILE; c++)
+    // A step takes up to one row of X more than there are.
+    for (int32_t c = 0; c < WEFT__F32_BATCH_TILE && c <= cols; c++)
         for (int v = 0; v < WEFT__F32_VECTORS; v++)
             p.acc[c][v] = p.total[c][v] = vf32_zero();
     for (int64_t k = 0; k < call->cols; k += WEFT__F32_CHUNK) {

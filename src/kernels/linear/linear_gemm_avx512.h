@@ -276,7 +276,8 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
 {
     struct panel p;
     int32_t last = col + cols - 1;
-    for (int32_t c = 0; c < TILE_COLS; c++)
+    // A step takes up to one row of X more than there are.
+    for (int32_t c = 0; c < TILE_COLS && c <= cols; c++)
         p.acc[c][0] = p.acc[c][1] = p.total[c][0] = p.total[c][1] = _mm512_setzero_ps();
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
         if (k > 0 && k % FOLD == 0)
