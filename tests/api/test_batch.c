@@ -210,6 +210,39 @@ static void advancing_equals_setting(void **state)
     close_model(&b);
 }
 
+// A set cannot be recorded; an advance can, and at the capacity a launch leaves the sequences where they are.
+static void advances_as_part_of_a_program(void **state)
+{
+    static struct model a, b;
+    (void)state;
+    open_model(&a);
+    open_model(&b);
+    const int32_t cu[] = {0, 1, 1, 2}, kv_lens[] = {3, 9, 16};
+    const int32_t capacities[] = {3 + STEPS, 9, 16 + STEPS};
+    weft_program *program;
+    weft_batch_args args = set_args(&a, cu, kv_lens, capacities);
+    assert_int_equal(weft_batch_set(a.batch, &args), WEFT_OK);
+    args.page_table = b.table;
+    assert_int_equal(weft_batch_set(b.batch, &args), WEFT_OK);
+    assert_int_equal(weft_program_begin(a.context, &program), WEFT_OK);
+    args.page_table = a.table;
+    assert_refused(a.context, weft_batch_set(a.batch, &args), WEFT_EINVAL, "cannot be recorded");
+    assert_int_equal(weft_batch_advance(a.batch, NULL), WEFT_OK);
+    assert_int_equal(weft_program_end(program), WEFT_OK);
+    for (int step = 0; step <= STEPS + 1; step++) {
+        run_layer(&a, 2, SEQS, a.batch, NULL, NULL, NULL, NULL, step);
+        run_layer(&b, 2, SEQS, b.batch, NULL, NULL, NULL, NULL, step);
+        assert_memory_equal(a.out, b.out, sizeof a.out);
+        assert_memory_equal(a.pool_k, b.pool_k, sizeof a.pool_k);
+        assert_int_equal(weft_program_launch(program, NULL), WEFT_OK);
+        if (step < STEPS)
+            assert_int_equal(weft_batch_advance(b.batch, NULL), WEFT_OK);
+    }
+    weft_program_destroy(program);
+    close_model(&a);
+    close_model(&b);
+}
+
 // Memory of the device, which the CPU's host reads, and more tokens than the sequences have: those go nowhere.
 static void arrays_of_the_device(void **state)
 {
@@ -327,9 +360,11 @@ static void refuses_bad_batches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_loose_arrays), cmocka_unit_test(advancing_equals_setting),
-        cmocka_unit_test(refuses_bad_sets), cmocka_unit_test(refuses_bad_batches),
-        cmocka_unit_test(arrays_of_the_device)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_loose_arrays),
+                                       cmocka_unit_test(advancing_equals_setting),
+                                       cmocka_unit_test(refuses_bad_sets),
+                                       cmocka_unit_test(refuses_bad_batches),
+                                       cmocka_unit_test(advances_as_part_of_a_program),
+                                       cmocka_unit_test(arrays_of_the_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
