@@ -7,6 +7,7 @@ set(WEFT_ISA_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512
 set(WEFT_ISA_avx512vnni -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512cd
                         -mavx512vnni -mavx512vbmi -mgfni)
 set(WEFT_ISA_avx512bf16 ${WEFT_ISA_avx512vnni} -mavx512bf16)
+set(WEFT_ISA_amx ${WEFT_ISA_avx512bf16} -mamx-tile -mamx-bf16 -mamx-int8)
 set(WEFT_ISA_neon "")
 set(WEFT_ISA_neondot -march=armv8.2-a+dotprod)
 

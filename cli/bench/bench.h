@@ -138,9 +138,10 @@ typedef bool bench_body(void *user);
 // --- ceilings -----------------------------------------------------------------------------------------
 
 typedef struct bench_roof {
-    double gbps;       // reading run->memory
-    double fma_gflops; // f32; a multiply-add is two operations
-    double dot_gflops; // int8
+    double gbps;        // reading run->memory
+    double fma_gflops;  // f32; a multiply-add is two operations
+    double dot_gflops;  // int8
+    double bf16_gflops; // 0 where there is no probe for it
 } bench_roof;
 
 // Raises the ceilings to what is measured now: called before, between and after what is held against

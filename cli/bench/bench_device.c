@@ -8,8 +8,8 @@ static const char help[] =
     "usage: weft bench device [options]\n"
     "\n"
     "Measures what this device can do at most, with every instruction set that it has: reading\n"
-    "memory (a working set beyond its caches), f32 multiply-adds and int8 dot products in "
-    "registers.\n"
+    "memory (a working set beyond its caches), f32 multiply-adds, int8 and bf16 dot "
+    "products in registers.\n"
     "A multiply-add counts as two operations.\n"
     "\n"
     "  --hot               read a working set that caches hold; set its size with --working-set\n"
@@ -32,12 +32,15 @@ static weft_probe_kind kind_of(const char *kernel)
 {
     if (strstr(kernel, "_read_"))
         return WEFT_PROBE_READ;
+    if (strstr(kernel, "_bf16_"))
+        return WEFT_PROBE_DOT_BF16;
     return strstr(kernel, "_fma_") ? WEFT_PROBE_FMA_F32 : WEFT_PROBE_DOT_I8;
 }
 
 static bool measure(bench *run, const weft_kernel_info *kernel)
 {
-    static const char *const what[] = {"read", "f32 multiply-add", "int8 dot product"};
+    static const char *const what[] = {"read", "f32 multiply-add", "int8 dot product",
+                                       "bf16 dot product"};
     weft_probe_kind kind = kind_of(kernel->name);
     bench_time time = {0};
     double amount = 0;

@@ -320,6 +320,18 @@ static double more_experts(const engine_model_info *m, double tokens)
     return (double)m->expert_bytes * ((all < 1 ? all : 1) - one);
 }
 
+// The peak of the instructions that the matrices are multiplied with.
+static double peak_of(const request *wish, weft_dtype dtype, bool generating,
+                      const bench_roof *roof)
+{
+    if (wish->run.options.exact || dtype == WEFT_F32)
+        return roof->fma_gflops;
+    if (weft_dtype_block_elems(dtype) > 1)
+        return roof->dot_gflops;
+    return generating || roof->bf16_gflops < roof->fma_gflops ? roof->fma_gflops
+                                                              : roof->bf16_gflops;
+}
+
 static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
 {
     request *wish = r->wish;
@@ -350,10 +362,9 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
     if (row)
         json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
     weft_dtype dtype = weft_dtype_parse(format);
-    bool dots = weft_dtype_block_elems(dtype) > 1 && !wish->run.options.exact;
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
-                          dots ? roof->dot_gflops : roof->fma_gflops);
+                          peak_of(wish, dtype, generating, roof));
     if (row && wish->verbose && generating && wish->run.json)
         json_object_set_new(row, "plans", plans(r));
     return bench_print(&wish->run, row, columns);

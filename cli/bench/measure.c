@@ -186,5 +186,7 @@ bool bench_raise_roof(bench *run, bench_roof *roof)
     double seconds = (double)run->seconds / 8;
     return raise(run, WEFT_PROBE_READ, seconds, &roof->gbps) &&
            raise(run, WEFT_PROBE_FMA_F32, seconds / 8, &roof->fma_gflops) &&
-           raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops);
+           raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops) &&
+           (run->options.device != WEFT_DEVICE_CPU ||
+            raise(run, WEFT_PROBE_DOT_BF16, seconds / 8, &roof->bf16_gflops));
 }

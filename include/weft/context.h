@@ -105,7 +105,7 @@ typedef struct weft_context_desc {
  *  Threads  any
  *  Errors   WEFT_EINVAL for a bad descriptor, WEFT_EUNSUPPORTED for a device this build or machine
  *           has not, WEFT_ENOMEM. The environment variable WEFT_CPU=ref|avx2|avx512|avx512vnni|
- *           avx512bf16|neon|neondot lowers the instruction set; one that is unknown or of another
+ *           avx512bf16|amx|neon|neondot lowers the instruction set; one that is unknown or of another
  *           architecture is WEFT_EINVAL
  */
 WEFT_API weft_status weft_context_create(const weft_context_desc *desc, weft_context **out);

@@ -7,6 +7,8 @@
  *      READ     sums memory, as wide and with as many loads in flight as the instruction set allows
  *      FMA_F32  independent chains of f32 multiply-adds in registers
  *      DOT_I8   independent chains of int8 dot products in registers, as quantised kernels use them
+ *      DOT_BF16 the same of bf16 summed in f32, in vectors or tiles: what 16-bit weights meet many rows with
+ *               (CPU; on a GPU WEFT_EUNSUPPORTED)
  */
 #ifndef WEFT_PROBE_H
 #define WEFT_PROBE_H
@@ -21,6 +23,7 @@ typedef enum weft_probe_kind {
     WEFT_PROBE_READ = 0,
     WEFT_PROBE_FMA_F32 = 1,
     WEFT_PROBE_DOT_I8 = 2,
+    WEFT_PROBE_DOT_BF16 = 3,
 } weft_probe_kind;
 
 /** Units that args.bytes is a whole number of, and most steps of a run. */
@@ -32,7 +35,7 @@ typedef struct weft_probe_args {
     weft_probe_kind kind;
     const void *memory;  /**< READ: what is read, aligned to 64 bytes */
     int64_t bytes;       /**< READ: a whole number of WEFT_PROBE_UNIT_BYTES */
-    int64_t steps;       /**< FMA_F32, DOT_I8: links of every chain, 1..WEFT_PROBE_MAX_STEPS */
+    int64_t steps;       /**< not READ: links of every chain, 1..WEFT_PROBE_MAX_STEPS */
     const char *variant; /**< name of a kernel, NULL = the best one */
     uint64_t reserved[8];
 } weft_probe_args;

@@ -16,6 +16,7 @@
 //   avx512      + AVX-512 F BW VL DQ CD
 //   avx512vnni  + AVX-512 VNNI VBMI, GFNI (Ice Lake, Zen 4)
 //   avx512bf16  + AVX-512 BF16 (Sapphire Rapids, Zen 4)
+//   amx         + AMX tiles of bf16 and int8 (Sapphire Rapids), if the system lets the process have them
 //   neon        Advanced SIMD of AArch64 with half-precision conversion
 //   neondot     + DotProd
 //
@@ -26,6 +27,7 @@
     X(avx512, X86)                                                                                 \
     X(avx512vnni, X86)                                                                             \
     X(avx512bf16, X86)                                                                             \
+    X(amx, X86)                                                                                    \
     X(neon, ARM64)                                                                                 \
     X(neondot, ARM64)
 

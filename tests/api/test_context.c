@@ -428,7 +428,7 @@ static void environment_lowers_the_instruction_set(void **state)
     const char *const levels[] = {"ref", "neon", "neondot"}, *const foreign[] = {"avx2",
                                                                                  "avx512bf16"};
 #else
-    const char *const levels[] = {"ref", "avx2", "avx512", "avx512vnni", "avx512bf16"},
+    const char *const levels[] = {"ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"},
                       *const foreign[] = {"neon", "neondot"};
 #endif
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {

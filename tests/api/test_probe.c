@@ -66,7 +66,7 @@ static void memory_is_summed(void **state)
 static void products_are_counted(void **state)
 {
     uint64_t threads = (uint64_t)weft_context_threads(*state);
-    for (int kind = WEFT_PROBE_FMA_F32; kind <= WEFT_PROBE_DOT_I8; kind++) {
+    for (int kind = WEFT_PROBE_FMA_F32; kind <= WEFT_PROBE_DOT_BF16; kind++) {
         weft_probe_result once, thrice;
         weft_probe_args args = {.size = sizeof args, .kind = (weft_probe_kind)kind, .steps = 5};
         assert_int_equal(weft_probe_run(*state, &args, &once), WEFT_OK);

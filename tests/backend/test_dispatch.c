@@ -16,7 +16,7 @@
 #if defined(__aarch64__)
 static const char *const levels[] = {"ref", "neon", "neondot"};
 #else
-static const char *const levels[] = {"ref", "avx2", "avx512", "avx512vnni", "avx512bf16"};
+static const char *const levels[] = {"ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 #endif
 enum { LEVELS = sizeof levels / sizeof *levels };
 
@@ -264,6 +264,9 @@ static void some_by_name(void **state)
         {"avx512bf16", plan_kv, WEFT_F16, 1, "kv_f16_avx512"},
         {"avx512bf16", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},
         {"avx512bf16", plan_linear, WEFT_F16, 9, "linear_f16_bf16_panel_avx512bf16"},
+        {"amx", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},
+        {"amx", plan_linear, WEFT_BF16, 9, "linear_bf16_bf16_panel_amx"},
+        {"amx", plan_linear, WEFT_Q4_0, 9, "linear_q4_0_q8_panel_avx512vnni"},
         {"avx512bf16", plan_exact, WEFT_BF16, 9, "linear_bf16_f32_panel_avx512"},
 #endif
     };

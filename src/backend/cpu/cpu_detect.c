@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CPU features, never CPU models. A level counts only if every feature of its bundle is there and the
 // operating system saves the registers (XCR0).
+#define _GNU_SOURCE
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu.h"
@@ -9,6 +10,10 @@
 
 #if defined(WEFT__X86)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static uint64_t read_xcr0(void)
 {
@@ -20,6 +25,24 @@ static uint64_t read_xcr0(void)
 static bool has(uint32_t reg, uint32_t bits)
 {
     return (reg & bits) == bits;
+}
+
+// The registers of AMX are large: Linux gives them to a process that asks.
+static bool may_use_tiles(void)
+{
+#ifdef __linux__
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
+static bool has_amx(uint64_t xcr0, uint32_t d7)
+{
+    enum { XCR0_TILES = 0x60000, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
+    return (xcr0 & XCR0_TILES) == XCR0_TILES && has(d7, AMX_TILE | AMX_BF16 | AMX_INT8) &&
+           may_use_tiles();
 }
 
 uint32_t weft__cpu_isa_mask(void)
@@ -43,8 +66,11 @@ uint32_t weft__cpu_isa_mask(void)
     if (!has(c7, bit_AVX512VNNI | bit_AVX512VBMI | bit_GFNI))
         return mask;
     mask |= WEFT__BIT(avx512vnni);
-    if (has(a71, 1u << 5)) // AVX512_BF16
-        mask |= WEFT__BIT(avx512bf16);
+    if (!has(a71, 1u << 5)) // AVX512_BF16
+        return mask;
+    mask |= WEFT__BIT(avx512bf16);
+    if (has_amx(xcr0, d7))
+        mask |= WEFT__BIT(amx);
     return mask;
 }
 

@@ -176,7 +176,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
     if (fit && launch->rounds)
         launch->rounded_offset = take(&at, launch->x_layout.row_bytes, batch);
     if (launch->narrow)
-        launch->bf16_offset = take(&at, weft__linear_bf16_stride(desc->cols), 2 * batch);
+        launch->bf16_offset = take(&at, weft__linear_bf16_stride(desc->cols),
+                                   2 * weft__align_up(batch, WEFT__BF16_ROWS));
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;

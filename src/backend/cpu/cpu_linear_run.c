@@ -52,11 +52,8 @@ static void ready_row(const struct work *work, int32_t m)
         weft__rounded_begin(&work->acts, m, cols, work->few, false);
         launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
     }
-    if (work->x_bf16) {
-        uint16_t *to = work->x_bf16 + m * work->x_bf16_stride;
-        launch->narrow(x, cols, to);
-        memset(to + cols, 0, (size_t)(work->x_bf16_stride - cols) * sizeof *to);
-    }
+    if (work->x_bf16)
+        launch->narrow(x, cols, m, work->x_bf16, work->x_bf16_stride);
 }
 
 static void ready_task(void *opaque, int32_t index, int32_t thread)

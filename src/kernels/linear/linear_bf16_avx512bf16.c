@@ -31,16 +31,18 @@ WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
 }
 
 weft__narrow_fn weft__linear_narrow_avx512bf16;
-void weft__linear_narrow_avx512bf16(const float *x, int64_t n, uint16_t *to)
+void weft__linear_narrow_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
+                                    int64_t stride)
 {
     int64_t i = 0;
-    for (; i + 32 <= n; i += 32)
+    to += m * stride;
+    for (; i + 32 <= cols; i += 32)
         _mm512_storeu_si512(to + i, narrow32(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));
-    if (i < n) {
-        int left = (int)(n - i);
+    if (i < cols) {
+        int left = (int)(cols - i);
         __m512 low = vf32_load_n(x + i, left < 16 ? left : 16);
         __m512 high = left > 16 ? vf32_load_n(x + i + 16, left - 16) : _mm512_setzero_ps();
-        _mm512_mask_storeu_epi16(to + i, (1u << left) - 1, narrow32(low, high));
+        _mm512_storeu_si512(to + i, narrow32(low, high));
     }
 }
 

@@ -44,9 +44,8 @@ struct weft__linear_call {
     const float *x_scale;                     // [batch] factors of the rows of X, or NULL
     const float *x;
     int64_t x_stride;
-    const uint16_t
-        *x_bf16; // [batch], a row padded with zeros to weft__linear_bf16_stride() columns
-    int64_t x_bf16_stride;
+    const uint16_t *x_bf16; // [batch], as the kernel's narrow() has laid it
+    int64_t x_bf16_stride;  // weft__linear_bf16_stride()
     struct weft__rounded acts;
     float *y;
     int64_t y_stride;
@@ -57,8 +56,11 @@ struct weft__linear_call {
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Rounds to bf16, to nearest even. Numbers below 2^-126 become zero: vdpbf16ps takes them so.
-typedef void weft__narrow_fn(const float *x, int64_t n, uint16_t *to);
+// Rounds the row m of X to bf16, to nearest even, and puts it where the kernel wants it in `to`, which has room
+// for a multiple of WEFT__BF16_ROWS rows of `stride` elements. Numbers below 2^-126 become zero: vdpbf16ps takes
+// them so. What follows a row up to a multiple of 32 columns becomes zero.
+typedef void weft__narrow_fn(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride);
+enum { WEFT__BF16_ROWS = 16 };
 
 struct weft__linear_kernel {
     struct weft__kernel base;

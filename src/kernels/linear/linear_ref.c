@@ -15,9 +15,10 @@ static float from_bf16(uint16_t half)
 }
 
 weft__narrow_fn weft__linear_narrow_ref;
-void weft__linear_narrow_ref(const float *x, int64_t n, uint16_t *to)
+void weft__linear_narrow_ref(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
-    for (int64_t i = 0; i < n; i++)
+    to += m * stride;
+    for (int64_t i = 0; i < cols; i++)
         to[i] = weft__bf16_from_f32(fabsf(x[i]) < 0x1p-126f ? copysignf(0, x[i]) : x[i]);
 }
 

@@ -10,7 +10,7 @@ enum { MANY = INT32_MAX };
 #define NARROW_q8_panel(isa)   NULL
 #define NARROW_bf16(isa)       weft__linear_narrow_##isa
 #define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
-weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16;
+weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16, weft__linear_narrow_amx;
 weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
 // Kernels of the formats that won a measurement.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract of probe kernels: one thread's share of a run whose arguments have been checked.
 //   read     bytes [begin, end) of memory, whole units of 4 KiB; returns the sum of their 64-bit words
-//   fma, dot steps [begin, end) of every chain; returns the multiply-adds that the chains counted
+//   others   steps [begin, end) of every chain; returns the multiply-adds that the chains counted
 #ifndef WEFT_KERNELS_PROBE_KERNEL_H
 #define WEFT_KERNELS_PROBE_KERNEL_H
 
@@ -27,5 +27,8 @@ struct weft__probe_run {
 // its start anew: chains that are known to be equal would be computed once.
 extern const volatile float weft__probe_half, weft__probe_one;
 extern const volatile int8_t weft__probe_zero, weft__probe_unit;
+
+// bf16, from the lower address: 1, 1 and 1, -1. Their product leaves a chain of f32 where it is.
+extern const volatile uint32_t weft__probe_pair, weft__probe_opposite;
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the probes compute, one number at a time.
+#include "src/base/half.h"
 #include "src/kernels/probe/probe_kernel.h"
 
 weft__probe_fn weft__probe_read_ref;
@@ -45,4 +46,25 @@ uint64_t weft__probe_dot_ref(const weft_probe_args *args, int64_t begin, int64_t
     for (int c = 0; c < CHAINS; c++)
         sum += acc[c];
     return sum;
+}
+
+// A link adds the product of two pairs, which is nothing, to a chain that starts at 2.
+weft__probe_fn weft__probe_bf16_ref;
+uint64_t weft__probe_bf16_ref(const weft_probe_args *args, int64_t begin, int64_t end)
+{
+    enum { CHAINS = 8 };
+    float acc[CHAINS], sum = 0;
+    (void)args;
+    for (int c = 0; c < CHAINS; c++)
+        acc[c] = 2 * weft__probe_one;
+    for (int64_t step = begin; step < end; step++) {
+        uint32_t a = weft__probe_pair, b = weft__probe_opposite;
+        float first = weft__bf16_to_f32((uint16_t)a) * weft__bf16_to_f32((uint16_t)b);
+        float second =
+            weft__bf16_to_f32((uint16_t)(a >> 16)) * weft__bf16_to_f32((uint16_t)(b >> 16));
+        WEFT__UNROLL for (int c = 0; c < CHAINS; c++) acc[c] += first + second;
+    }
+    for (int c = 0; c < CHAINS; c++)
+        sum += acc[c];
+    return 2 * (uint64_t)(end - begin) * (uint64_t)(sum / 2);
 }

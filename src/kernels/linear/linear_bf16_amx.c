@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// Weights of 16 bits by bf16 activations for many rows of X (prefill), on the tiles of AMX: sixteen times the
+// products of vdpbf16ps a cycle, so what counts is to feed them.
+//
+//      w[16 rows][step]   16 rows x 32 columns: rows of W as they lie, F16 rounded to bf16
+//      x[16 rows][step]   16 pairs of columns x 16 rows of X: turned once a run, by what narrows X
+//      acc[x][w]          16 rows of W x 16 rows of X, kept over the chunks, turned when they are stored
+//
+// A chunk of W stays in the first-level cache while the rows of X stream past from the second. Two tiles of W
+// by two of X make four sums: a tile that is loaded is multiplied twice.
+#include "src/kernels/cpu/amx.h"
+#include "src/kernels/cpu/avx512.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+enum {
+    PANEL_ROWS = 32,
+    STEP = 32,              // columns of a tile
+    CHUNK = 512,            // columns whose products are a sum of their own
+    STEPS = CHUNK / STEP,   // in a chunk
+    X_ROWS = 32,            // of X that meet a panel at a time
+    TILE_COLS = 256,        // rows of X that share a panel
+    FOLD = 64 * CHUNK,      // columns whose chunks share a sum
+    TILE_ELEMS = 16 * STEP, // bf16 of a tile
+};
+
+struct panel {
+    _Alignas(64) uint16_t w[PANEL_ROWS / 16][STEPS][16][STEP];
+    float acc[TILE_COLS / 16][PANEL_ROWS / 16][16][16];
+    float total[TILE_COLS / 16][PANEL_ROWS / 16][16][16]; // of FOLD columns at a time
+};
+
+WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+// Element 32 i of the row m of X, which lies between its neighbours of the sixteen.
+static inline uint16_t *place(uint16_t *x, int64_t stride, int32_t m, int64_t i)
+{
+    return x + m / 16 * 16 * stride + i * TILE_ELEMS + m % 16 * 2;
+}
+
+weft__narrow_fn weft__linear_narrow_amx;
+void weft__linear_narrow_amx(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+{
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i row = _mm512_slli_epi32(lane, 6); // bytes from pair to pair
+    for (int64_t i = 0; i < cols; i += STEP) {
+        int left = cols - i < STEP ? (int)(cols - i) : STEP;
+        __m512 low = vf32_load_n(x + i, left < 16 ? left : 16);
+        __m512 high = left > 16 ? vf32_load_n(x + i + 16, left - 16) : _mm512_setzero_ps();
+        _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row, narrow32(low, high), 1);
+    }
+}
+
+// 32 columns of a row of W, of which the mask has those that are there.
+typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
+
+WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
+{
+    return _mm512_maskz_loadu_epi16(mask, w);
+}
+
+WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
+{
+    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
+    return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+}
+
+// Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
+// not stored. What is missing of 32 columns is zero.
+WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
+                             int64_t last, int64_t k, int64_t columns, load_fn *load)
+{
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        int64_t at = row + r < last ? row + r : last;
+        const unsigned char *from = call->weight + at * call->weight_stride_bytes + 2 * k;
+        for (int64_t i = 0; i < columns; i += STEP) {
+            int64_t left = columns - i;
+            __m512i w = load((const uint16_t *)(const void *)(from + 2 * i),
+                             left < STEP ? (1u << left) - 1 : 0xffffffffu);
+            __builtin_prefetch(from + 2 * (i + CHUNK));
+            _mm512_store_si512(p->w[r / 16][i / STEP][r % 16], w);
+        }
+    }
+}
+
+WEFT__INLINE void add_tile(float (*to)[16], const float (*from)[16])
+{
+    for (int r = 0; r < 16; r++)
+        vf32_store(to[r], vf32_add(vf32_load(to[r]), vf32_load(from[r])));
+}
+
+// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on.
+static void multiply_chunk(struct panel *p, const uint16_t *const x[2], int64_t at, int64_t steps)
+{
+    _Alignas(64) float sums[4][16][16];
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t i = 0; i < steps; i++) {
+        tile_load(4, p->w[0][i]);
+        tile_load(6, x[0] + i * TILE_ELEMS);
+        tile_dot_bf16(0, 4, 6);
+        tile_load(5, p->w[1][i]);
+        tile_dot_bf16(1, 5, 6);
+        tile_load(7, x[1] + i * TILE_ELEMS);
+        tile_dot_bf16(2, 4, 7);
+        tile_dot_bf16(3, 5, 7);
+    }
+    tile_store(0, sums[0]);
+    tile_store(1, sums[1]);
+    tile_store(2, sums[2]);
+    tile_store(3, sums[3]);
+    for (int i = 0; i < 4; i++)
+        add_tile(p->acc[at + i / 2][i % 2], (const float(*)[16])sums[i]);
+}
+
+// Adds what acc has to the total and begins anew.
+static void fold(struct panel *p, int64_t sixteens)
+{
+    for (int64_t i = 0; i < sixteens; i++)
+        for (int half = 0; half < 2; half++) {
+            add_tile(p->total[i][half], (const float(*)[16])p->acc[i][half]);
+            memset(p->acc[i][half], 0, sizeof p->acc[i][half]);
+        }
+}
+
+// As weft__linear_store(), for n rows of W from `row` on.
+WEFT__INLINE void store_rows(const struct weft__linear_call *call, int32_t m, int64_t row, int n,
+                             vf32 dot)
+{
+    vf32 value = vf32_mul(vf32_set1(call->alpha), dot);
+    if (call->x_scale)
+        value = vf32_mul(value, vf32_set1(call->x_scale[m]));
+    if (call->bias)
+        value = vf32_add(value, vf32_load_n(call->bias + row, n));
+    if (call->residual)
+        value = vf32_add(value, vf32_load_n(call->residual + m * call->residual_stride + row, n));
+    vf32_store_n(call->y + m * call->y_stride + row, value, n);
+}
+
+static void store_panel(const struct weft__linear_call *call, const struct panel *p, int64_t row,
+                        int64_t last, int32_t col, int32_t cols)
+{
+    for (int32_t c = 0; c < cols; c += 16)
+        for (int half = 0; half < 2 && row + 16 * half <= last; half++) {
+            vf32 v[16];
+            int64_t rows = last + 1 - row - 16 * half;
+            for (int r = 0; r < 16; r++)
+                v[r] = vf32_load(p->total[c / 16][half][r]);
+            vf32_transpose(v);
+            for (int i = 0; i < 16 && c + i < cols; i++)
+                store_rows(call, col + c + i, row + 16 * half, rows < 16 ? (int)rows : 16, v[i]);
+        }
+}
+
+// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS.
+WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
+                                 int64_t last, int32_t col, int32_t cols, load_fn *load)
+{
+    const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride;
+    memset(p->acc, 0, sizeof p->acc);
+    memset(p->total, 0, sizeof p->total);
+    for (int64_t k = 0; k < call->cols; k += CHUNK) {
+        if (k > 0 && k % FOLD == 0)
+            fold(p, sixteens);
+        int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
+        load_panel(p, call, row, last, k, columns, load);
+        for (int64_t i = 0; i < sixteens; i += 2) {
+            const uint16_t *first = call->x_bf16 + (col / 16 + i) * 16 * stride + 16 * k;
+            const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
+            multiply_chunk(p, both, i, (columns + STEP - 1) / STEP);
+        }
+    }
+    fold(p, sixteens);
+    store_panel(call, p, row, last, col, cols);
+}
+
+// Rows of X that stay in the second-level cache while the panels pass: tiles of equal size.
+static int32_t tile_cols(const struct weft__linear_call *call)
+{
+    const int64_t cache_bytes = 1280 * 1024;
+    int64_t most = cache_bytes / (2 * call->x_bf16_stride);
+    most = most < 96 ? 96 : most < TILE_COLS ? most : TILE_COLS;
+    int64_t tiles = (call->batch + most - 1) / most;
+    int64_t tile = (call->batch + tiles - 1) / tiles;
+    return (int32_t)((tile + X_ROWS - 1) / X_ROWS * X_ROWS);
+}
+
+WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
+                           load_fn *load)
+{
+    struct panel p;
+    int32_t tile = tile_cols(call);
+    tiles_begin();
+    for (int32_t col = 0; col < call->batch; col += tile)
+        for (int64_t row = row0; row < row1; row += PANEL_ROWS)
+            multiply_panel(call, &p, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
+                           col, call->batch - col < tile ? call->batch - col : tile, load);
+    tiles_end();
+}
+
+#define LINEAR_BF16(weight, load)                                                                  \
+    weft__linear_fn weft__linear_##weight##_bf16_panel_amx;                                        \
+    void weft__linear_##weight##_bf16_panel_amx(const struct weft__linear_call *call,              \
+                                                int64_t row0, int64_t row1)                        \
+    {                                                                                              \
+        multiply(call, row0, row1, load);                                                          \
+    }
+
+LINEAR_BF16(F16, load_f16)
+LINEAR_BF16(BF16, load_bf16)
