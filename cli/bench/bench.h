@@ -165,7 +165,7 @@ typedef struct bench_kernel {
     const char *isa;
 } bench_kernel;
 
-bench_kernel bench_kernel_of(const bench *run, const char *description);
+bench_kernel bench_kernel_of(const bench *run, const weft_plan *plan);
 
 // Numbers in [-1, 1), the same in every run of the program.
 float bench_value(uint32_t *state);

@@ -307,7 +307,7 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
 {
     request *wish = p->wish;
     char mask[32];
-    bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
+    bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
     double queries = 2.0 * p->queries * p->heads * wish->head_dim * sizeof(float);
     double cache = 2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * elem_bytes(p->kv_dtype);
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;

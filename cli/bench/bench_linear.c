@@ -185,7 +185,7 @@ static double peak_of(const bench_kernel *kernel, weft_dtype format, const bench
 static bool print_row(problem *p, const bench_time *time, const bench_roof *roof)
 {
     request *wish = p->wish;
-    bench_kernel kernel = bench_kernel_of(&wish->run, weft_plan_describe(p->plan));
+    bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
     double activations = (double)p->batch * ((double)wish->rows + wish->cols) * sizeof(float);
     double flops = 2.0 * p->batch * wish->rows * wish->cols;
     json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}",

@@ -7,13 +7,13 @@
 
 #include "cli/bench/bench.h"
 
-bench_kernel bench_kernel_of(const bench *run, const char *description)
+bench_kernel bench_kernel_of(const bench *run, const weft_plan *plan)
 {
     bench_kernel kernel = {.isa = ""};
+    weft_plan_info decided = {.size = sizeof decided};
     weft_kernel_info info;
-    const char *name = strstr(description, ": ");
-    name = name ? name + 2 : description;
-    snprintf(kernel.name, sizeof kernel.name, "%.*s", (int)strcspn(name, ", "), name);
+    if (weft_plan_query(plan, &decided) == WEFT_OK && decided.kernel)
+        snprintf(kernel.name, sizeof kernel.name, "%s", decided.kernel);
     for (int32_t n = 0; weft_kernel_at(run->context, n, &info); n++)
         if (strcmp(info.name, kernel.name) == 0)
             kernel.isa = info.isa;

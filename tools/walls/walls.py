@@ -60,7 +60,7 @@ COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",)}
 
 # Words that stay in a room: name, pattern, where it is allowed (by path), what to do instead.
 VOCABULARY = [
-    ("AVX registers", r"\b__m(256|512)[a-z]*\b", r"(^src/kernels/cpu/|_avx[a-z0-9_]*\.[ch]$)",
+    ("AVX registers", r"\b__m(256|512)[a-z]*\b", r"(^src/kernels/cpu/|_(avx[a-z0-9_]*|amx)\.[ch]$)",
      "belongs in a *_avx*.c file or src/kernels/cpu/"),
     ("NEON registers", r"\b(float(16|32|64)|bfloat16|u?int(8|16|32|64))x\d+(x\d)?_t\b",
      r"(^src/kernels/cpu/|_neon[a-z0-9_]*\.[ch]$)",

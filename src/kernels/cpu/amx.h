@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Tiles of AMX: eight squares of 16 rows of 64 bytes beside the vector registers. A product takes a tile of
-// rows and a tile of columns that lie in pairs:
+// Tiles of AMX: eight squares of up to 16 rows of 64 bytes beside the vector registers. 0 to 3 are sums, 4 and 5
+// have rows of one factor, 6 and 7 columns of the other, which lie in words of 32 bits: two bf16 or four bytes.
 //
-//      a[m][2 k + i]   16 rows x 32 bf16         b[k][2 n + i]   16 pairs x 16 columns x 2 bf16
-//      c[m][n] += sum over k, i of a[m][2 k + i] * b[k][2 n + i]
+//      a[m][w k + i]   16 rows of `words` words      b[k][w n + i]   `words` rows of 16 words, w = 2 or 4
+//      c[m][n] += sum over k, i of a[m][w k + i] * b[k][w n + i]
 //
-// Even and odd k are summed apart from c and added to it once, so that a sum of n columns is n / 32 + 17
+// bf16: even and odd numbers are summed apart from c and added to it once, so that a sum of n columns is n / 32 + 17
 // additions deep. Numbers below 2^-126 count as zero, as in vdpbf16ps.
 //
 // With WEFT__AMX_STANDIN the tiles are arrays: a test runs kernels where no such processor is.
@@ -20,8 +20,8 @@ enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BY
 
 #ifndef WEFT__AMX_STANDIN
 
-// All eight tiles of the thread get their full size. What was in them is lost.
-static inline void tiles_begin(void)
+// The tiles of the thread get their sizes. What was in them is lost.
+static inline void tiles_begin(int words)
 {
     struct {
         uint8_t palette, start_row, reserved[14];
@@ -29,8 +29,8 @@ static inline void tiles_begin(void)
         uint8_t rows[16];
     } config = {.palette = 1};
     for (int tile = 0; tile < 8; tile++) {
-        config.row_bytes[tile] = TILE_ROW_BYTES;
-        config.rows[tile] = TILE_ROWS;
+        config.row_bytes[tile] = (uint16_t)(tile / 2 == 2 ? 4 * words : TILE_ROW_BYTES);
+        config.rows[tile] = (uint8_t)(tile / 2 == 3 ? words : TILE_ROWS);
     }
     _tile_loadconfig(&config);
 }
@@ -41,24 +41,27 @@ static inline void tiles_end(void)
     _tile_release();
 }
 
-// Macros, as a tile's number is part of the instruction. Rows lie one after another.
-#define tile_zero(tile)        _tile_zero(tile)
-#define tile_load(tile, from)  _tile_loadd(tile, from, TILE_ROW_BYTES)
-#define tile_store(tile, to)   _tile_stored(tile, to, TILE_ROW_BYTES)
-#define tile_dot_bf16(c, a, b) _tile_dpbf16ps(c, a, b)
+// Macros, as a tile's number is part of the instruction. `stride` is the bytes from row to row.
+#define tile_zero(tile)               _tile_zero(tile)
+#define tile_load(tile, from, stride) _tile_loadd(tile, from, stride)
+#define tile_store(tile, to)          _tile_stored(tile, to, TILE_ROW_BYTES)
+#define tile_dot_bf16(c, a, b)        _tile_dpbf16ps(c, a, b)
+#define tile_dot_i8_u8(c, a, b)       _tile_dpbsud(c, a, b)
 
 #else
 
-static _Thread_local _Alignas(64) unsigned char standin_tiles[8][TILE_BYTES];
+static _Thread_local _Alignas(64) unsigned char standin_tiles[8][TILE_ROWS][TILE_ROW_BYTES];
+static _Thread_local int standin_words;
 
-static inline void tiles_begin(void)
+static inline void tiles_begin(int words)
 {
     memset(standin_tiles, 0xff, sizeof standin_tiles);
+    standin_words = words;
 }
 
 static inline void tiles_end(void)
 {
-    memset(standin_tiles, 0xff, sizeof standin_tiles);
+    tiles_begin(0);
 }
 
 static inline void tile_zero(int tile)
@@ -66,9 +69,12 @@ static inline void tile_zero(int tile)
     memset(standin_tiles[tile], 0, TILE_BYTES);
 }
 
-static inline void tile_load(int tile, const void *from)
+static inline void tile_load(int tile, const void *from, int64_t stride)
 {
-    memcpy(standin_tiles[tile], from, TILE_BYTES);
+    int rows = tile / 2 == 3 ? standin_words : TILE_ROWS;
+    int row_bytes = tile / 2 == 2 ? 4 * standin_words : TILE_ROW_BYTES;
+    for (int row = 0; row < rows; row++)
+        memcpy(standin_tiles[tile][row], (const char *)from + row * stride, (size_t)row_bytes);
 }
 
 static inline void tile_store(int tile, void *to)
@@ -96,10 +102,24 @@ static inline void tile_dot_bf16(int c_tile, int a_tile, int b_tile)
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 16; n++) {
             float sum[2] = {0, 0};
-            for (int k = 0; k < 32; k++)
+            for (int k = 0; k < 2 * standin_words; k++)
                 sum[k % 2] += standin_bf16(a[m][k]) * standin_bf16(b[k / 2][2 * n + k % 2]);
             c[m][n] += sum[0] + sum[1];
         }
+    memcpy(standin_tiles[c_tile], c, sizeof c);
+}
+
+// Signed bytes by unsigned ones.
+static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
+{
+    unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],
+             (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];
+    int32_t c[16][16];
+    memcpy(c, standin_tiles[c_tile], sizeof c);
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 16; n++)
+            for (int k = 0; k < 4 * standin_words; k++)
+                c[m][n] += (int8_t)a[m][k] * b[k / 4][4 * n + k % 4];
     memcpy(standin_tiles[c_tile], c, sizeof c);
 }
 

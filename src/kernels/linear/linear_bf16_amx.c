@@ -6,8 +6,9 @@
 //      x[16 rows][step]   16 pairs of columns x 16 rows of X: turned once a run, by what narrows X
 //      acc[x][w]          16 rows of W x 16 rows of X, kept over the chunks, turned when they are stored
 //
-// A chunk of W stays in the first-level cache while the rows of X stream past from the second. Two tiles of W
-// by two of X make four sums: a tile that is loaded is multiplied twice.
+// A chunk of W stays in the first-level cache while the rows of X stream past from the second; the next chunk is
+// asked for meanwhile, a few lines at a time, as a burst would take all line buffers of the core. Two tiles of W by
+// two of X make four sums: a tile that is loaded is multiplied twice.
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
@@ -15,12 +16,13 @@
 enum {
     PANEL_ROWS = 32,
     STEP = 32,              // columns of a tile
-    CHUNK = 512,            // columns whose products are a sum of their own
+    CHUNK = 256,            // columns of a panel that is in the first-level cache
     STEPS = CHUNK / STEP,   // in a chunk
     X_ROWS = 32,            // of X that meet a panel at a time
     TILE_COLS = 256,        // rows of X that share a panel
-    FOLD = 64 * CHUNK,      // columns whose chunks share a sum
+    FOLD = 4 * CHUNK,       // columns whose products are a sum of their own
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
+    LINES = CHUNK / 32,     // cache lines of a row of a chunk
 };
 
 struct panel {
@@ -80,10 +82,24 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
             int64_t left = columns - i;
             __m512i w = load((const uint16_t *)(const void *)(from + 2 * i),
                              left < STEP ? (1u << left) - 1 : 0xffffffffu);
-            __builtin_prefetch(from + 2 * (i + CHUNK));
             _mm512_store_si512(p->w[r / 16][i / STEP][r % 16], w);
         }
     }
+}
+
+// The chunk of W that comes next, asked for from line to line.
+struct ahead {
+    const unsigned char *weight;
+    int64_t stride_bytes;
+    int32_t line, per_step;
+};
+
+WEFT__INLINE void ask_ahead(struct ahead *ahead)
+{
+    for (int32_t i = 0; i < ahead->per_step; i++, ahead->line++)
+        _mm_prefetch((const char *)ahead->weight + ahead->line / LINES * ahead->stride_bytes +
+                         ahead->line % LINES * 64,
+                     _MM_HINT_T1);
 }
 
 WEFT__INLINE void add_tile(float (*to)[16], const float (*from)[16])
@@ -92,30 +108,35 @@ WEFT__INLINE void add_tile(float (*to)[16], const float (*from)[16])
         vf32_store(to[r], vf32_add(vf32_load(to[r]), vf32_load(from[r])));
 }
 
-// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on.
-static void multiply_chunk(struct panel *p, const uint16_t *const x[2], int64_t at, int64_t steps)
+// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on. X streams from
+// the second-level cache: what follows in a block of sixteen rows is another chunk, so the next block is asked for.
+static void multiply_chunk(struct panel *p, const uint16_t *const x[2],
+                           const uint16_t *const next[2], int64_t at, int64_t steps,
+                           struct ahead *ahead)
 {
-    _Alignas(64) float sums[4][16][16];
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    tile_load(0, p->acc[at][0], TILE_ROW_BYTES);
+    tile_load(1, p->acc[at][1], TILE_ROW_BYTES);
+    tile_load(2, p->acc[at + 1][0], TILE_ROW_BYTES);
+    tile_load(3, p->acc[at + 1][1], TILE_ROW_BYTES);
     for (int64_t i = 0; i < steps; i++) {
-        tile_load(4, p->w[0][i]);
-        tile_load(6, x[0] + i * TILE_ELEMS);
+        ask_ahead(ahead);
+        for (int line = 0; line < TILE_ROWS; line++) {
+            _mm_prefetch((const char *)(next[0] + i * TILE_ELEMS) + 64 * line, _MM_HINT_T0);
+            _mm_prefetch((const char *)(next[1] + i * TILE_ELEMS) + 64 * line, _MM_HINT_T0);
+        }
+        tile_load(4, p->w[0][i], TILE_ROW_BYTES);
+        tile_load(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, p->w[1][i]);
+        tile_load(5, p->w[1][i], TILE_ROW_BYTES);
         tile_dot_bf16(1, 5, 6);
-        tile_load(7, x[1] + i * TILE_ELEMS);
+        tile_load(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 7);
         tile_dot_bf16(3, 5, 7);
     }
-    tile_store(0, sums[0]);
-    tile_store(1, sums[1]);
-    tile_store(2, sums[2]);
-    tile_store(3, sums[3]);
-    for (int i = 0; i < 4; i++)
-        add_tile(p->acc[at + i / 2][i % 2], (const float(*)[16])sums[i]);
+    tile_store(0, p->acc[at][0]);
+    tile_store(1, p->acc[at][1]);
+    tile_store(2, p->acc[at + 1][0]);
+    tile_store(3, p->acc[at + 1][1]);
 }
 
 // Adds what acc has to the total and begins anew.
@@ -157,22 +178,47 @@ static void store_panel(const struct weft__linear_call *call, const struct panel
         }
 }
 
+// The sixteen rows i of X and those after them, where they are, from column k on.
+WEFT__INLINE void pair_of(const uint16_t *pair[2], const uint16_t *x, int64_t stride, int64_t i,
+                          int64_t sixteens, int64_t k)
+{
+    pair[0] = x + i * 16 * stride + 16 * k;
+    pair[1] = i + 1 < sixteens ? pair[0] + 16 * stride : pair[0];
+}
+
+// The chunk after the one at `row` and k: of the same rows, else of the next panel.
+WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row, int64_t k,
+                                   int64_t blocks)
+{
+    int64_t next_row = k + CHUNK < call->cols ? row : row + PANEL_ROWS;
+    int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0;
+    return (struct ahead){.weight =
+                              call->weight + next_row * call->weight_stride_bytes + 2 * next_k,
+                          .stride_bytes = call->weight_stride_bytes,
+                          .per_step = (int32_t)((PANEL_ROWS * LINES - 1) / (blocks * STEPS) + 1)};
+}
+
 // The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
                                  int64_t last, int32_t col, int32_t cols, load_fn *load)
 {
     const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride;
+    const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
     memset(p->acc, 0, sizeof p->acc);
     memset(p->total, 0, sizeof p->total);
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
         if (k > 0 && k % FOLD == 0)
             fold(p, sixteens);
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
+        struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2);
+        const uint16_t *now[2], *next[2];
         load_panel(p, call, row, last, k, columns, load);
+        pair_of(now, x, stride, 0, sixteens, k);
         for (int64_t i = 0; i < sixteens; i += 2) {
-            const uint16_t *first = call->x_bf16 + (col / 16 + i) * 16 * stride + 16 * k;
-            const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
-            multiply_chunk(p, both, i, (columns + STEP - 1) / STEP);
+            bool more = i + 2 < sixteens;
+            pair_of(next, x, stride, more ? i + 2 : 0, sixteens, more ? k : k + CHUNK);
+            multiply_chunk(p, now, next, i, (columns + STEP - 1) / STEP, &ahead);
+            memcpy(now, next, sizeof now);
         }
     }
     fold(p, sixteens);
@@ -195,7 +241,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 {
     struct panel p;
     int32_t tile = tile_cols(call);
-    tiles_begin();
+    tiles_begin(16);
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, &p, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,

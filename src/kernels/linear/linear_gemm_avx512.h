@@ -7,18 +7,29 @@
 //      scale[group][half], minimum likewise: 16 rows
 //      acc[column][half] 16 rows of f32, kept over the chunks
 //
+// With tiles of AMX (LINEAR_GEMM_ISA amx) sixteen rows of X meet the panel at a time: their integer sums are the same,
+// and so is what follows to the bit.
+//
 // A source file of a few formats includes this: all in one would take a minute to compile.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_AVX512_H
 #define WEFT_KERNELS_LINEAR_GEMM_AVX512_H
 
+#ifdef __AMX_INT8__
+#include "src/kernels/cpu/amx.h"
+#endif
 #include "src/kernels/linear/linear_any.h"
 #include "src/kernels/linear/linear_vnni_avx512.h"
 
 enum {
     PANEL_ROWS = 32,
-    CHUNK = 512,       // columns of W decoded at a time
-    TILE_COLS = 192,   // rows of X that share a decoded panel
-    STEP_COLS = 6,     // rows of X in registers
+    CHUNK = 512,     // columns of W decoded at a time
+    TILE_COLS = 192, // rows of X that share a decoded panel
+    STEP_COLS = 6,   // rows of X in registers
+#ifdef __AMX_INT8__
+    TILE_STEP = 16, // rows of X in a tile
+#else
+    TILE_STEP = STEP_COLS,
+#endif
     FOLD = 64 * CHUNK, // columns whose chunks share a sum (linear_kernel.h)
 };
 
@@ -165,17 +176,56 @@ WEFT__INLINE __m512i dot_quad(__m512i acc, __m512i w, const int8_t *x)
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
 }
 
+// What a row of X has beside its bytes, from column k on.
+struct x_row {
+    const float *scale;
+    const int32_t *sum; // of a group; those of 32 with a minimum: times the scale, f32
+};
+
+WEFT__INLINE struct x_row x_row_of(const struct weft__rounded *acts, int64_t m, int64_t k,
+                                   struct format f)
+{
+    struct weft__rounded_row x = weft__rounded_row(acts, m);
+    return (struct x_row){.scale = x.scale + k / 32,
+                          .sum = f.minimum && f.group == 32
+                                     ? (const int32_t *)(const void *)(x.scaled + k / 32)
+                                 : f.group == 16 ? x.sum16 + k / 16
+                                                 : x.sum32 + k / 32};
+}
+
+// What makes up for weights that are too large.
+WEFT__INLINE __m512i offset_of(struct x_row x, int group, struct format f)
+{
+    __m512i offset = f.minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(x.sum[group]);
+    return _mm512_slli_epi32(offset, f.offset_shift);
+}
+
+// Adds the integer sums of a group of columns, 16 rows of W by a row of X.
+WEFT__INLINE __m512 add_group(__m512 acc, __m512i dot, const struct panel *p, int group, int half,
+                              struct x_row x, struct format f)
+{
+    __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), p->scale[group][half]);
+    acc = _mm512_fmadd_ps(scaled, _mm512_set1_ps(x.scale[group * f.group / 32]), acc);
+    if (f.minimum && f.group == 16) {
+        float m = (float)x.sum[group] * (x.scale[group / 2] * (1.0f / 32)); // of -32 times
+        acc = _mm512_fmadd_ps(p->minimum[group][half], _mm512_set1_ps(m), acc);
+    } else if (f.minimum) {
+        float m;
+        memcpy(&m, &x.sum[group], sizeof m);
+        acc = _mm512_fnmadd_ps(p->minimum[group][half], _mm512_set1_ps(m), acc);
+    }
+    return acc;
+}
+
 // One group of columns: `sixteens` of 16 from the sixteen `first` of the 128 at w and q.
 WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, int group,
                              __m512i (*w)[2], const int8_t *const q[STEP_COLS], int first,
-                             const float *const scale[STEP_COLS],
-                             const int32_t *const sum[STEP_COLS], int cols, struct format f)
+                             const struct x_row x_rows[STEP_COLS], int cols, struct format f)
 {
     __m512i dot[STEP_COLS][2];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        __m512i offset = f.minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(sum[c][group]);
-        dot[c][0] = dot[c][1] = _mm512_slli_epi32(offset, f.offset_shift);
+        dot[c][0] = dot[c][1] = offset_of(x_rows[c], group, f);
     }
     WEFT__UNROLL for (int s = 0; s < f.group / 16; s++) WEFT__UNROLL for (int i = 0; i < 4; i++)
     {
@@ -189,19 +239,7 @@ WEFT__INLINE void step_group(__m512 acc[STEP_COLS][2], const struct panel *p, in
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int half = 0; half < 2; half++)
     {
-        __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[c][half]), p->scale[group][half]);
-        acc[c][half] =
-            _mm512_fmadd_ps(scaled, _mm512_set1_ps(scale[c][group * f.group / 32]), acc[c][half]);
-        if (f.minimum && f.group == 16) {
-            float x = (float)sum[c][group] * (scale[c][group / 2] * (1.0f / 32)); // of -32 times
-            acc[c][half] =
-                _mm512_fmadd_ps(p->minimum[group][half], _mm512_set1_ps(x), acc[c][half]);
-        } else if (f.minimum) {
-            float x;
-            memcpy(&x, &sum[c][group], sizeof x);
-            acc[c][half] =
-                _mm512_fnmadd_ps(p->minimum[group][half], _mm512_set1_ps(x), acc[c][half]);
-        }
+        acc[c][half] = add_group(acc[c][half], dot[c][half], p, group, half, x_rows[c], f);
     }
 }
 
@@ -212,18 +250,13 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *ac
                                  struct format f)
 {
     const int8_t *q[STEP_COLS];
-    const float *scale[STEP_COLS];
-    const int32_t *sum[STEP_COLS];
+    struct x_row x_rows[STEP_COLS];
     __m512 acc[STEP_COLS][2];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         int64_t m = col + c < last ? col + c : last;
-        struct weft__rounded_row x = weft__rounded_row(acts, m);
-        q[c] = x.q + k;
-        scale[c] = x.scale + k / 32;
-        sum[c] = f.minimum && f.group == 32 ? (const int32_t *)(const void *)(x.scaled + k / 32)
-                 : f.group == 16            ? x.sum16 + k / 16
-                                            : x.sum32 + k / 32;
+        q[c] = weft__rounded_row(acts, m).q + k;
+        x_rows[c] = x_row_of(acts, m, k, f);
         acc[c][0] = acc[c][1] = _mm512_setzero_ps();
     }
     for (int c = 0; c < cols; c++)
@@ -232,8 +265,8 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *ac
     for (int64_t i = 0; i < columns; i += 128) {
         WEFT__UNROLL for (int g = 0; g < 128 / f.group; g++)
         {
-            step_group(acc, p, (int)(i / f.group) + g, &p->w[i / 4], q, g * f.group / 16, scale,
-                       sum, cols, f);
+            step_group(acc, p, (int)(i / f.group) + g, &p->w[i / 4], q, g * f.group / 16, x_rows,
+                       cols, f);
         }
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
@@ -246,6 +279,62 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__rounded *ac
         p->acc[at + c][1] = _mm512_add_ps(p->acc[at + c][1], acc[c][1]);
     }
 }
+
+#ifdef __AMX_INT8__
+// The integer sums of a group of columns, 32 rows of W by TILE_STEP rows of X at q.
+WEFT__INLINE void dot_tiles(int32_t dot[2][TILE_STEP][16], const int8_t *q, int64_t row_bytes,
+                            const __m512i (*w)[2], int first, struct format f)
+{
+    tile_zero(0);
+    tile_zero(1);
+    WEFT__UNROLL for (int s = 0; s < f.group / 16; s++)
+    {
+        int place = f.place[first + s];
+        tile_load(4, q + 16 * (first + s), row_bytes);
+        tile_load(6, &w[4 * place][0], sizeof w[0]);
+        tile_dot_i8_u8(0, 4, 6);
+        tile_load(7, &w[4 * place][1], sizeof w[0]);
+        tile_dot_i8_u8(1, 4, 7);
+    }
+    tile_store(0, dot[0]);
+    tile_store(1, dot[1]);
+}
+
+// As multiply_chunk(), to the bit.
+WEFT__INLINE void multiply_tiles(struct panel *p, const struct weft__rounded *acts, int32_t col,
+                                 int64_t at, int64_t k, int64_t columns, struct format f)
+{
+    enum { GROUPS = 128 / 16 }; // most of 128 columns
+    _Alignas(64) int32_t dot[GROUPS][2][TILE_STEP][16];
+    const int8_t *q = weft__rounded_row(acts, col).q + k;
+    struct x_row x_rows[TILE_STEP];
+    __m512 acc[TILE_STEP][2];
+    const int groups = 128 / f.group;
+    for (int c = 0; c < TILE_STEP; c++) {
+        x_rows[c] = x_row_of(acts, col + c, k, f);
+        acc[c][0] = acc[c][1] = _mm512_setzero_ps();
+    }
+    for (int64_t i = 0; i < columns; i += 128) {
+        WEFT__UNROLL for (int g = 0; g < groups; g++)
+        {
+            dot_tiles(dot[g], q + i, acts->at.row_bytes, (const __m512i(*)[2]) & p->w[i / 4],
+                      g * f.group / 16, f);
+        }
+        for (int c = 0; c < TILE_STEP; c++)
+            WEFT__UNROLL for (int g = 0; g < groups; g++)
+                WEFT__UNROLL for (int half = 0; half < 2; half++)
+            {
+                int group = (int)(i / f.group) + g;
+                __m512i sum = _mm512_add_epi32(_mm512_load_si512(dot[g][half][c]),
+                                               offset_of(x_rows[c], group, f));
+                acc[c][half] = add_group(acc[c][half], sum, p, group, half, x_rows[c], f);
+            }
+    }
+    for (int c = 0; c < TILE_STEP; c++)
+        for (int half = 0; half < 2; half++)
+            p->acc[at + c][half] = _mm512_add_ps(p->acc[at + c][half], acc[c][half]);
+}
+#endif
 
 WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct panel *p,
                               int64_t row, int64_t row1, int32_t col, int32_t cols)
@@ -289,6 +378,10 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
             decode_panel_any(&p, call, row, row1 - 1, k, f);
         else
             decode_panel(&p, call, row, row1 - 1, k, f);
+#ifdef __AMX_INT8__
+        for (; c + TILE_STEP <= cols; c += TILE_STEP)
+            multiply_tiles(&p, &call->acts, col + c, c, k, columns, f);
+#endif
         for (; c + 4 < cols; c += 6)
             multiply_chunk(&p, &call->acts, col + c, last, c, k, columns, 6, f);
         for (; c < cols; c += 2)
@@ -306,7 +399,7 @@ static int32_t tile_cols(const struct weft__linear_call *call)
     most = most < 48 ? 48 : most < TILE_COLS ? most : TILE_COLS;
     int64_t tiles = (call->batch + most - 1) / most;
     int64_t tile = (call->batch + tiles - 1) / tiles;
-    tile = (tile + STEP_COLS - 1) / STEP_COLS * STEP_COLS;
+    tile = (tile + TILE_STEP - 1) / TILE_STEP * TILE_STEP;
     return (int32_t)(tile < TILE_COLS ? tile : TILE_COLS);
 }
 
@@ -314,16 +407,27 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
                            struct format f)
 {
     int32_t tile = tile_cols(call);
+#ifdef __AMX_INT8__
+    tiles_begin(4);
+#endif
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS : row1, col,
                            call->batch - col < tile ? call->batch - col : tile, f);
+#ifdef __AMX_INT8__
+    tiles_end();
+#endif
 }
 
+#define LINEAR_GEMM_NAME_(weight, isa) weft__linear_##weight##_q8_panel_##isa
+#define LINEAR_GEMM_NAME(weight, isa)  LINEAR_GEMM_NAME_(weight, isa)
+#define LINEAR_GEMM_FUNCTION(weight)                                                               \
+    weft__linear_fn LINEAR_GEMM_NAME(weight, LINEAR_GEMM_ISA);                                     \
+    void LINEAR_GEMM_NAME(weight, LINEAR_GEMM_ISA)(const struct weft__linear_call *call,           \
+                                                   int64_t row0, int64_t row1)
+
 #define LINEAR_GEMM(weight, ...)                                                                   \
-    weft__linear_fn weft__linear_##weight##_q8_panel_avx512vnni;                                   \
-    void weft__linear_##weight##_q8_panel_avx512vnni(const struct weft__linear_call *call,         \
-                                                     int64_t row0, int64_t row1)                   \
+    LINEAR_GEMM_FUNCTION(weight)                                                                   \
     {                                                                                              \
         const struct format f = {__VA_ARGS__};                                                     \
         multiply(call, row0, row1, f);                                                             \

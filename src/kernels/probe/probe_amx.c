@@ -16,13 +16,13 @@ uint64_t weft__probe_bf16_amx(const weft_probe_args *args, int64_t begin, int64_
         b[i] = weft__probe_opposite;
         sums[0][i] = 2 * weft__probe_one;
     }
-    tiles_begin();
-    tile_load(0, sums[0]);
-    tile_load(1, sums[0]);
-    tile_load(2, sums[0]);
-    tile_load(3, sums[0]);
-    tile_load(4, a);
-    tile_load(5, b);
+    tiles_begin(16);
+    tile_load(0, sums[0], TILE_ROW_BYTES);
+    tile_load(1, sums[0], TILE_ROW_BYTES);
+    tile_load(2, sums[0], TILE_ROW_BYTES);
+    tile_load(3, sums[0], TILE_ROW_BYTES);
+    tile_load(4, a, TILE_ROW_BYTES);
+    tile_load(5, b, TILE_ROW_BYTES);
     for (int64_t step = begin; step < end; step++) {
         tile_dot_bf16(0, 4, 5);
         tile_dot_bf16(1, 4, 5);

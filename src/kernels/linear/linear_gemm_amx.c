@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#define LINEAR_GEMM_ISA amx
+#include "src/kernels/linear/linear_gemm_common_avx512.h"
