@@ -23,7 +23,6 @@ weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 // Kernels of any format, best first; columns as in linear.def.
 #ifdef WEFT__X86
 #define ANY_MAP(X, ...)                                                                            \
-    X(q8_panel, amx, 32, 9, MANY, __VA_ARGS__)                                                     \
     X(q8, avx512vnni, 32, 1, 8, __VA_ARGS__)                                                       \
     X(q8_panel, avx512vnni, 32, 9, MANY, __VA_ARGS__)                                              \
     X(f32, avx512, 16, 1, MANY, __VA_ARGS__)                                                       \
