@@ -22,7 +22,9 @@ static weft_status take_launch(const weft_plan *plan, const weft_linear_desc *de
                                struct weft__linear_launch *launch)
 {
     const weft_allocator *allocator = &plan->context->allocator;
-    weft_plan probe = {.context = plan->context, .op = WEFT__OP_linear, .desc = desc};
+    weft_linear_desc in_rows = *desc;
+    weft_plan probe = {.context = plan->context, .op = WEFT__OP_linear, .desc = &in_rows};
+    in_rows.flags |= WEFT__LINEAR_X_IN_ROWS;
     weft_status status = weft__cpu_prepare_linear(&probe);
     if (status == WEFT_OK)
         memcpy(launch, probe.launch, sizeof *launch);

@@ -56,18 +56,15 @@ static void ready_row(const struct work *work, const struct weft__linear_launch 
                       const struct weft__experts_rows *rows, const float *x, int64_t cols,
                       int64_t m)
 {
-    uint16_t *narrow = bf16(work, rows->bf16, cols, m);
     if (rows->rounded >= 0) {
         struct weft__rounded to = rounded(work, launch, rows->rounded, m);
         struct weft__rounded_row row = weft__rounded_row(&to, 0);
         weft__rounded_begin(&to, 0, cols, true, false);
         launch->round(&row, 0, launch->x_layout.stride, x, cols, row.head->few);
     }
-    if (narrow) {
-        int64_t stride = weft__linear_bf16_stride(cols);
-        launch->narrow(x, cols, narrow);
-        memset(narrow + cols, 0, (size_t)(stride - cols) * sizeof *narrow);
-    }
+    if (rows->bf16 >= 0)
+        launch->narrow(x, cols, (int32_t)m, (uint16_t *)at(work, rows->bf16),
+                       weft__linear_bf16_stride(cols));
 }
 
 static void token_task(void *opaque, int32_t token, int32_t thread)

@@ -11,7 +11,8 @@
 struct wanted {
     weft_dtype weight;
     enum weft__linear_acts acts;
-    bool narrow; // bf16 activations serve in place of f32
+    bool narrow;  // bf16 activations serve in place of f32
+    bool in_rows; // those of one row after another
     bool planes;
     int32_t batch;   // 0: any
     bool plain_acts; // not the planes for a few rows of X
@@ -22,8 +23,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
     bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
-    return kernel->weight == wanted->weight && acts && (!wanted->planes || kernel->planes) &&
-           !(wanted->plain_acts && kernel->few_planes) &&
+    return kernel->weight == wanted->weight && acts && !(wanted->in_rows && kernel->turned) &&
+           (!wanted->planes || kernel->planes) && !(wanted->plain_acts && kernel->few_planes) &&
            (!wanted->batch ||
             (wanted->batch >= kernel->min_batch && wanted->batch <= kernel->max_batch));
 }
@@ -67,6 +68,7 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
     struct wanted wanted = {.weight = part->weight_dtype,
                             .acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
                             .narrow = !(desc->flags & WEFT_LINEAR_EXACT),
+                            .in_rows = desc->flags & WEFT__LINEAR_X_IN_ROWS,
                             .planes = weft__plan_linear_planes(part),
                             .batch = desc->variant ? 0 : 1};
     for (bool more = true; more;) {

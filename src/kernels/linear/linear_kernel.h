@@ -72,7 +72,12 @@ struct weft__linear_kernel {
     bool planes;                  // takes scales and biases beside the codes
     weft__linear_fn *run;
     weft__narrow_fn *narrow; // of X, where acts are bf16
+    bool turned;             // narrow() lays WEFT__BF16_ROWS rows into one another
 };
+
+// In weft_linear_desc.flags, inside the library: rows of X in bf16 must lie one after another, as they will be
+// taken from any of them on.
+#define WEFT__LINEAR_X_IN_ROWS (1u << 31)
 
 enum { WEFT__FEW_ROWS = 8 };
 

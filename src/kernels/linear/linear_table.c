@@ -59,7 +59,8 @@ ANY_MAP(DECLARE_ANY, )
      false,                                                                                        \
      true,                                                                                         \
      weft__linear_##ID##_##acts##_ref,                                                             \
-     NARROW_##acts(ref)},
+     NARROW_##acts(ref),                                                                           \
+     false},
 #define FEW_PLANES_f32        false
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
@@ -76,7 +77,8 @@ ANY_MAP(DECLARE_ANY, )
      FEW_PLANES(acts, isa),                                                                        \
      planes,                                                                                       \
      weft__linear_##function##_##acts##_##isa,                                                     \
-     NARROW_##acts(isa)},
+     NARROW_##acts(isa),                                                                           \
+     WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \
