@@ -40,6 +40,7 @@ weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
 #define DECLARE_ANY(acts, isa, ...) weft__linear_fn weft__linear_any_##acts##_##isa;
 ANY_MAP(DECLARE_ANY, )
+weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 
 #define WEFT_FORMAT(ID, value, name, block_elems, block_bytes)                                     \
     weft__linear_fn weft__linear_##ID##_f32_ref, weft__linear_##ID##_q8_ref;
