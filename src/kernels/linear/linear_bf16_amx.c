@@ -15,20 +15,21 @@
 
 enum {
     PANEL_ROWS = 32,
+    SIXTEENS = PANEL_ROWS / 16,
     STEP = 32,              // columns of a tile
-    CHUNK = 256,            // columns of a panel that is in the first-level cache
+    CHUNK = 128,            // columns of a panel that are in the first-level cache
     STEPS = CHUNK / STEP,   // in a chunk
     X_ROWS = 32,            // of X that meet a panel at a time
     TILE_COLS = 256,        // rows of X that share a panel
-    FOLD = 4 * CHUNK,       // columns whose products are a sum of their own
+    FOLD = 8 * CHUNK,       // columns whose products are a sum of their own
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     LINES = CHUNK / 32,     // cache lines of a row of a chunk
 };
 
 struct panel {
-    _Alignas(64) uint16_t w[PANEL_ROWS / 16][STEPS][16][STEP];
-    float acc[TILE_COLS / 16][PANEL_ROWS / 16][16][16];
-    float total[TILE_COLS / 16][PANEL_ROWS / 16][16][16]; // of FOLD columns at a time
+    _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
+    float acc[TILE_COLS / 16][SIXTEENS][16][16];
+    float total[TILE_COLS / 16][SIXTEENS][16][16]; // of FOLD columns at a time
 };
 
 WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
@@ -108,10 +109,8 @@ WEFT__INLINE void add_tile(float (*to)[16], const float (*from)[16])
         vf32_store(to[r], vf32_add(vf32_load(to[r]), vf32_load(from[r])));
 }
 
-// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on. X streams from
-// the second-level cache: what follows in a block of sixteen rows is another chunk, so the next block is asked for.
-static void multiply_chunk(struct panel *p, const uint16_t *const x[2],
-                           const uint16_t *const next[2], int64_t at, int64_t steps,
+// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on.
+static void multiply_chunk(struct panel *p, const uint16_t *const x[2], int64_t at, int64_t steps,
                            struct ahead *ahead)
 {
     tile_load(0, p->acc[at][0], TILE_ROW_BYTES);
@@ -120,10 +119,6 @@ static void multiply_chunk(struct panel *p, const uint16_t *const x[2],
     tile_load(3, p->acc[at + 1][1], TILE_ROW_BYTES);
     for (int64_t i = 0; i < steps; i++) {
         ask_ahead(ahead);
-        for (int line = 0; line < TILE_ROWS; line++) {
-            _mm_prefetch((const char *)(next[0] + i * TILE_ELEMS) + 64 * line, _MM_HINT_T0);
-            _mm_prefetch((const char *)(next[1] + i * TILE_ELEMS) + 64 * line, _MM_HINT_T0);
-        }
         tile_load(4, p->w[0][i], TILE_ROW_BYTES);
         tile_load(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
@@ -143,9 +138,9 @@ static void multiply_chunk(struct panel *p, const uint16_t *const x[2],
 static void fold(struct panel *p, int64_t sixteens)
 {
     for (int64_t i = 0; i < sixteens; i++)
-        for (int half = 0; half < 2; half++) {
-            add_tile(p->total[i][half], (const float(*)[16])p->acc[i][half]);
-            memset(p->acc[i][half], 0, sizeof p->acc[i][half]);
+        for (int w = 0; w < SIXTEENS; w++) {
+            add_tile(p->total[i][w], (const float(*)[16])p->acc[i][w]);
+            memset(p->acc[i][w], 0, sizeof p->acc[i][w]);
         }
 }
 
@@ -167,23 +162,15 @@ static void store_panel(const struct weft__linear_call *call, const struct panel
                         int64_t last, int32_t col, int32_t cols)
 {
     for (int32_t c = 0; c < cols; c += 16)
-        for (int half = 0; half < 2 && row + 16 * half <= last; half++) {
+        for (int w = 0; w < SIXTEENS && row + 16 * w <= last; w++) {
             vf32 v[16];
-            int64_t rows = last + 1 - row - 16 * half;
+            int64_t rows = last + 1 - row - 16 * w;
             for (int r = 0; r < 16; r++)
-                v[r] = vf32_load(p->total[c / 16][half][r]);
+                v[r] = vf32_load(p->total[c / 16][w][r]);
             vf32_transpose(v);
             for (int i = 0; i < 16 && c + i < cols; i++)
-                store_rows(call, col + c + i, row + 16 * half, rows < 16 ? (int)rows : 16, v[i]);
+                store_rows(call, col + c + i, row + 16 * w, rows < 16 ? (int)rows : 16, v[i]);
         }
-}
-
-// The sixteen rows i of X and those after them, where they are, from column k on.
-WEFT__INLINE void pair_of(const uint16_t *pair[2], const uint16_t *x, int64_t stride, int64_t i,
-                          int64_t sixteens, int64_t k)
-{
-    pair[0] = x + i * 16 * stride + 16 * k;
-    pair[1] = i + 1 < sixteens ? pair[0] + 16 * stride : pair[0];
 }
 
 // The chunk after the one at `row` and k: of the same rows, else of the next panel.
@@ -211,14 +198,11 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
             fold(p, sixteens);
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
         struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2);
-        const uint16_t *now[2], *next[2];
         load_panel(p, call, row, last, k, columns, load);
-        pair_of(now, x, stride, 0, sixteens, k);
         for (int64_t i = 0; i < sixteens; i += 2) {
-            bool more = i + 2 < sixteens;
-            pair_of(next, x, stride, more ? i + 2 : 0, sixteens, more ? k : k + CHUNK);
-            multiply_chunk(p, now, next, i, (columns + STEP - 1) / STEP, &ahead);
-            memcpy(now, next, sizeof now);
+            const uint16_t *first = x + i * 16 * stride + 16 * k;
+            const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
+            multiply_chunk(p, both, i, (columns + STEP - 1) / STEP, &ahead);
         }
     }
     fold(p, sixteens);
