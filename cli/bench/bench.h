@@ -141,8 +141,13 @@ typedef struct bench_roof {
     double gbps;        // reading run->memory
     double fma_gflops;  // f32; a multiply-add is two operations
     double dot_gflops;  // int8
-    double bf16_gflops; // 0 where there is no probe for it
+    double bf16_gflops; // dots of a CPU
+    double mma_gflops;  // f16 matrix products of a GPU, whose other three are not measured
 } bench_roof;
+
+// What a kernel multiplies on a CPU, and the ceiling of such arithmetic. Matrix products are a GPU's.
+typedef enum bench_products { BENCH_F32, BENCH_INT8, BENCH_BF16 } bench_products;
+double bench_roof_gflops(const bench *run, const bench_roof *roof, bench_products products);
 
 // Raises the ceilings to what is measured now: called before, between and after what is held against
 // them, because a shared machine is not the same one all the time. False with a message.

@@ -322,7 +322,8 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
         !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes));
     if (row)
-        bench_add_figures(row, time, cache + queries, flops, roof->gbps, roof->fma_gflops);
+        bench_add_figures(row, time, cache + queries, flops, roof->gbps,
+                          bench_roof_gflops(&wish->run, roof, BENCH_F32));
     return bench_print(&wish->run, row, columns);
 }
 

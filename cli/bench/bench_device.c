@@ -34,13 +34,15 @@ static weft_probe_kind kind_of(const char *kernel)
         return WEFT_PROBE_READ;
     if (strstr(kernel, "_bf16_"))
         return WEFT_PROBE_DOT_BF16;
+    if (strstr(kernel, "_mma_"))
+        return WEFT_PROBE_MMA_F16;
     return strstr(kernel, "_fma_") ? WEFT_PROBE_FMA_F32 : WEFT_PROBE_DOT_I8;
 }
 
 static bool measure(bench *run, const weft_kernel_info *kernel)
 {
     static const char *const what[] = {"read", "f32 multiply-add", "int8 dot product",
-                                       "bf16 dot product"};
+                                       "f16 matrix product", "bf16 dot product"};
     weft_probe_kind kind = kind_of(kernel->name);
     bench_time time = {0};
     double amount = 0;

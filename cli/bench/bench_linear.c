@@ -172,14 +172,13 @@ static bool run_once(void *user)
 }
 
 // Kernels that round activations name them: linear_<format>_q8_<isa>.
-// The peak of the instructions that a kernel multiplies with.
-static double peak_of(const bench_kernel *kernel, weft_dtype format, const bench_roof *roof)
+static bench_products products_of(const bench_kernel *kernel, weft_dtype format)
 {
     size_t skip = strlen("linear_") + strlen(weft_dtype_name(format));
     const char *acts = strlen(kernel->name) > skip ? kernel->name + skip : "";
-    if (strncmp(acts, "_bf16_", 6) == 0 && roof->bf16_gflops > 0)
-        return roof->bf16_gflops;
-    return strncmp(acts, "_q8_", 4) == 0 ? roof->dot_gflops : roof->fma_gflops;
+    if (strncmp(acts, "_bf16_", 6) == 0)
+        return BENCH_BF16;
+    return strncmp(acts, "_q8_", 4) == 0 ? BENCH_INT8 : BENCH_F32;
 }
 
 static bool print_row(problem *p, const bench_time *time, const bench_roof *roof)
@@ -197,7 +196,7 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
                             "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
-                          peak_of(&kernel, p->format, roof));
+                          bench_roof_gflops(&wish->run, roof, products_of(&kernel, p->format)));
     return bench_print(&wish->run, row, columns);
 }
 

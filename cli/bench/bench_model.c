@@ -320,16 +320,15 @@ static double more_experts(const engine_model_info *m, double tokens)
     return (double)m->expert_bytes * ((all < 1 ? all : 1) - one);
 }
 
-// The peak of the instructions that the matrices are multiplied with.
-static double peak_of(const request *wish, weft_dtype dtype, bool generating,
-                      const bench_roof *roof)
+// What the matrices are multiplied with. A prompt of plain weights meets bf16 dots where they are the faster ones.
+static bench_products products_of(const request *wish, weft_dtype dtype, bool generating,
+                                  const bench_roof *roof)
 {
     if (wish->run.options.exact || dtype == WEFT_F32)
-        return roof->fma_gflops;
+        return BENCH_F32;
     if (weft_dtype_block_elems(dtype) > 1)
-        return roof->dot_gflops;
-    return generating || roof->bf16_gflops < roof->fma_gflops ? roof->fma_gflops
-                                                              : roof->bf16_gflops;
+        return BENCH_INT8;
+    return generating || roof->bf16_gflops < roof->fma_gflops ? BENCH_F32 : BENCH_BF16;
 }
 
 static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
@@ -361,10 +360,10 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
     if (row)
         json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
-    weft_dtype dtype = weft_dtype_parse(format);
+    bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
-                          peak_of(wish, dtype, generating, roof));
+                          bench_roof_gflops(&wish->run, roof, products));
     if (row && wish->verbose && generating && wish->run.json)
         json_object_set_new(row, "plans", plans(r));
     return bench_print(&wish->run, row, columns);

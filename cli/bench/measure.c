@@ -151,14 +151,14 @@ static bool measure_probe(probe *p, double seconds, bench_time *time)
 bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
                  bench_time *time, double *amount)
 {
-    // Steps: some hundred microseconds, long against starting the threads.
+    // Steps: some hundred microseconds, long against starting the threads; a step of matrix products is longer.
     int64_t most = run->options.device == WEFT_DEVICE_CPU ? SLICE_BYTES : DEVICE_SLICE_BYTES;
     int64_t slice = run->hot || run->memory_bytes < most ? run->memory_bytes : most;
     probe p = {.run = run,
                .args = {.size = sizeof p.args,
                         .kind = kind,
                         .bytes = slice,
-                        .steps = 1 << 16,
+                        .steps = kind == WEFT_PROBE_MMA_F16 ? 1 << 13 : 1 << 16,
                         .variant = variant}};
     if (!measure_probe(&p, seconds, time))
         return bench_error(run);
@@ -181,12 +181,26 @@ static bool raise(bench *run, weft_probe_kind kind, double seconds, double *giga
     return true;
 }
 
+double bench_roof_gflops(const bench *run, const bench_roof *roof, bench_products products)
+{
+    if (run->options.device != WEFT_DEVICE_CPU)
+        return roof->mma_gflops;
+    switch (products) {
+    case BENCH_INT8: return roof->dot_gflops;
+    case BENCH_BF16: return roof->bf16_gflops;
+    case BENCH_F32: break;
+    }
+    return roof->fma_gflops;
+}
+
 bool bench_raise_roof(bench *run, bench_roof *roof)
 {
     double seconds = (double)run->seconds / 8;
+    if (run->options.device != WEFT_DEVICE_CPU)
+        return raise(run, WEFT_PROBE_READ, seconds, &roof->gbps) &&
+               raise(run, WEFT_PROBE_MMA_F16, seconds / 8, &roof->mma_gflops);
     return raise(run, WEFT_PROBE_READ, seconds, &roof->gbps) &&
            raise(run, WEFT_PROBE_FMA_F32, seconds / 8, &roof->fma_gflops) &&
            raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops) &&
-           (run->options.device != WEFT_DEVICE_CPU ||
-            raise(run, WEFT_PROBE_DOT_BF16, seconds / 8, &roof->bf16_gflops));
+           raise(run, WEFT_PROBE_DOT_BF16, seconds / 8, &roof->bf16_gflops);
 }

@@ -7,8 +7,8 @@
  *      READ     sums memory, as wide and with as many loads in flight as the instruction set allows
  *      FMA_F32  independent chains of f32 multiply-adds in registers
  *      DOT_I8   independent chains of int8 dot products in registers, as quantised kernels use them
- *      DOT_BF16 the same of bf16 summed in f32, in vectors or tiles: what 16-bit weights meet many rows with
- *               (CPU; on a GPU WEFT_EUNSUPPORTED)
+ *      MMA_F16  matrix products of f16 numbers with f32 sums, on units made for them: GPUs
+ *      DOT_BF16 dot products of bf16 numbers with f32 sums, in vectors or tiles: CPUs
  */
 #ifndef WEFT_PROBE_H
 #define WEFT_PROBE_H
@@ -23,7 +23,8 @@ typedef enum weft_probe_kind {
     WEFT_PROBE_READ = 0,
     WEFT_PROBE_FMA_F32 = 1,
     WEFT_PROBE_DOT_I8 = 2,
-    WEFT_PROBE_DOT_BF16 = 3,
+    WEFT_PROBE_MMA_F16 = 3,
+    WEFT_PROBE_DOT_BF16 = 4,
 } weft_probe_kind;
 
 /** Units that args.bytes is a whole number of, and most steps of a run. */
@@ -35,7 +36,7 @@ typedef struct weft_probe_args {
     weft_probe_kind kind;
     const void *memory;  /**< READ: what is read, aligned to 64 bytes */
     int64_t bytes;       /**< READ: a whole number of WEFT_PROBE_UNIT_BYTES */
-    int64_t steps;       /**< not READ: links of every chain, 1..WEFT_PROBE_MAX_STEPS */
+    int64_t steps;       /**< others: links of every chain, 1..WEFT_PROBE_MAX_STEPS */
     const char *variant; /**< name of a kernel, NULL = the best one */
     uint64_t reserved[8];
 } weft_probe_args;
@@ -57,7 +58,8 @@ typedef struct weft_probe_result {
  *  Alias    memory is only read
  *  Numerics value is exact: it proves that the work was done
  *  Errors   WEFT_EINVAL for NULL pointers, an unknown kind, bytes that are no whole number of units,
- *           memory that is not aligned, steps out of range; WEFT_EVARIANT
+ *           memory that is not aligned, steps out of range; WEFT_EUNSUPPORTED for a kind that the device has
+ *           no unit for; WEFT_EVARIANT
  *  Source   ours; after STREAM (McCalpin 1995) and the roofline model (Williams et al. 2009)
  */
 WEFT_API weft_status weft_probe_run(weft_context *context, const weft_probe_args *args,

@@ -15,7 +15,7 @@ static weft_status check_args(weft_context *context, const weft_probe_args *args
                               WEFT_PROBE_UNIT_BYTES, (long long)args->bytes);
         return WEFT_OK;
     }
-    if ((uint32_t)args->kind > WEFT_PROBE_DOT_BF16)
+    if (args->kind < WEFT_PROBE_READ || args->kind > WEFT_PROBE_DOT_BF16)
         return weft__fail(context, WEFT_EINVAL, "probe: kind %d is unknown", (int)args->kind);
     if (args->steps < 1 || args->steps > WEFT_PROBE_MAX_STEPS)
         return weft__fail(context, WEFT_EINVAL, "probe: steps must be 1 to %d, not %lld",

@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "src/kernels/linear/linear_cuda_shape.h"
+#include "src/kernels/linear/linear_gemm_cuda.h"
 
 // An A100, an RTX 3090, an RTX 4090, an H200, an RTX 5090.
 static const struct weft__cuda_limits devices[] = {
@@ -37,6 +39,8 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true((int64_t)s.shared_bytes * s.blocks <= device->shared_per_sm);
         assert_true(s.warps * 32 * s.blocks <= device->threads_per_sm);
         assert_true((s.warps & (s.warps - 1)) == 0 && s.stages > 0);
+        assert_true(s.team > 0 && s.warps % s.team == 0);
+        assert_true(s.team == s.warps || (s.split == 1 && !s.pair));
         assert_true(s.split == 1 || (device->sm >= 90 && !s.pair && !s.x_outside));
         assert_true(!s.pair || (m->rounds && device->sm >= 90));
         assert_true(!s.x_outside || s.columns == 1);
@@ -81,9 +85,60 @@ static void models_keep_x_near(void **state)
     }
 }
 
+// Launches of a matrix for `batch` rows of X, within what the device has.
+static void check_many(const struct weft__linear_gemm *gemm, const struct weft__cuda_limits *device,
+                       int32_t batch, int32_t rows, int32_t cols)
+{
+    static struct weft__cuda_step steps[2];
+    static char memory[64];
+    const struct weft__linear_gemm_call call = {.weight = memory,
+                                                .weight_stride_bytes = cols * 2,
+                                                .x = memory,
+                                                .y = memory,
+                                                .batch = batch,
+                                                .rows = rows,
+                                                .cols = cols,
+                                                .workspace = memory};
+    assert_int_equal(weft__linear_gemm_steps(gemm, &call, steps), 2);
+    const struct weft__cuda_step *s = &steps[1];
+    struct weft__linear_gemm_args args;
+    memcpy(&args, s->args, sizeof args);
+    assert_true(steps[0].grid[0] == (uint32_t)batch && s->grid[0] > 0);
+    assert_true((int64_t)s->shared_bytes <= device->shared_per_block);
+    assert_true(s->cluster == 0 || s->grid[0] % s->cluster == 0);
+    assert_true(s->cluster <= 1 || s->grid[0] == (uint32_t)args.tiles * s->cluster);
+    assert_true((s->matrices[0].base == memory) == gemm->plain && s->matrices[0].at % 64 == 0);
+    assert_true(args.tiles % args.row_tiles == 0 && args.row_tiles == (rows + 127) / 128);
+}
+
+// From the first number of rows of X on that they serve, every number has a kernel.
+static void many_rows_have_a_kernel(void **state)
+{
+    static const weft_dtype formats[] = {WEFT_BF16, WEFT_F16, WEFT_Q4_0, WEFT_Q6_K};
+    static const int32_t most[] = {5, 16, 17, 40, 300};
+    (void)state;
+    for (int f = 0; f < 4; f++)
+        for (int i = 0; i < 5; i++) {
+            static struct weft__linear_gemm gemm;
+            static struct weft__cuda_choice choice;
+            const weft_linear_desc desc = {.cols = 4096, .max_batch = most[i]};
+            memset(&choice, 0, sizeof choice);
+            bool serves = weft__linear_gemm_plan(&desc, formats[f], WEFT_F32, WEFT_F32, &devices[3],
+                                                 &choice, &gemm);
+            assert_true(serves == (most[i] >= (f == 0 ? WEFT__LINEAR_GEMM_MIN_EXACT
+                                                      : WEFT__LINEAR_GEMM_MIN_BATCH)));
+            assert_true(choice.num_kernels <=
+                        (gemm.plain ? WEFT__LINEAR_GEMM_PLAIN_KERNELS : WEFT__LINEAR_GEMM_KERNELS));
+            for (int32_t batch = gemm.min_batch; serves && batch <= most[i]; batch++)
+                for (int32_t rows = 1; rows < 70000; rows = rows * 7 + 60)
+                    check_many(&gemm, &devices[3], batch, rows, 4096);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_problem_has_a_shape),
-                                       cmocka_unit_test(models_keep_x_near)};
+                                       cmocka_unit_test(models_keep_x_near),
+                                       cmocka_unit_test(many_rows_have_a_kernel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

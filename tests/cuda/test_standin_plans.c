@@ -261,7 +261,7 @@ static void expect_launches(const weft_plan *plan, weft_linear_args args, bool p
     args.batch = args.batch ? args.batch : 3;
     args.workspace = memory;
     args.workspace_bytes = weft_plan_workspace_bytes(plan);
-    for (int p = 0; p < 3 && args.parts[p].y; p++)
+    for (int p = 0; p < 3 && args.parts[p].y && !args.weight; p++)
         *(packed ? &args.parts[p].packed : &args.parts[p].weight) = memory;
     CHECK(weft_linear_run(plan, &args) == WEFT_OK);
     for (int i = before; i < standin->num_launches; i++)
@@ -321,6 +321,46 @@ static void case_linear(void)
     weft_memory_free(context, m);
     weft_context_destroy(context);
     CHECK(standin->live_allocations == 0);
+}
+
+// Plain weights of several rows of X are copied in boxes: the map in the arguments is that of the weights.
+static void case_linear_plain(void)
+{
+    static const struct {
+        weft_dtype format;
+        int32_t batch, shift; // of the weights' address
+        uint32_t flags;
+        const char *functions;
+    } cases[] = {{WEFT_BF16, 40, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_BF16, 16, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_BF16, 2, 0, 0, "numbers"},
+                 {WEFT_F16, 40, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_F16, 16, 0, 0, "numbers"},
+                 {WEFT_F32, 40, 0, 0, "numbers"},
+                 {WEFT_BF16, 40, 2, 0, "numbers"},
+                 {WEFT_BF16, 40, 0, WEFT_LINEAR_EXACT, "numbers"}};
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const weft_linear_desc desc = {.size = sizeof desc,
+                                       .flags = cases[i].flags,
+                                       .weight_dtype = cases[i].format,
+                                       .rows = LINEAR_ROWS,
+                                       .cols = LINEAR_COLS,
+                                       .max_batch = 40};
+        weft_plan *plan = NULL;
+        CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+        const weft_linear_args args = {
+            .x = m, .y = m, .weight = m + cases[i].shift, .batch = cases[i].batch};
+        expect_launches(plan, args, false, m, cases[i].functions);
+        const void *map;
+        memcpy(&map, standin->launches[standin->num_launches - 1].args, sizeof map);
+        CHECK(!strstr(cases[i].functions, "plain") || map == m);
+        weft_plan_destroy(plan);
+    }
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
 }
 
 // Slabs of rows go through the device in order, and the parts of a launch are the packed ones.
@@ -408,6 +448,7 @@ static const struct standin_case cases[] = {
     {"batch", case_batch},
     {"instances", case_instances},
     {"linear", case_linear},
+    {"linear_plain", case_linear_plain},
     {"linear_pack", case_linear_pack},
     {"batch_of_device_arrays", case_batch_of_device_arrays},
     {"device_arrays_refused", case_device_arrays_refused},

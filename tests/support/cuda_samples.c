@@ -85,7 +85,7 @@ static void caches_and_tokens(void)
                                              .y_dtype = WEFT_F32});
         samples[num_samples - 1].seldom = i % 8 != 2;
     }
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind <= WEFT_PROBE_MMA_F16; kind++)
         ADD(probe, (weft_probe_args){.kind = (weft_probe_kind)kind});
     ADD(sample, (weft_sample_desc){.logits_dtype = WEFT_F32, .max_rows = 4, .vocab = 128256});
 }

@@ -49,10 +49,13 @@ weft_status weft__cpu_submit_probe(const weft_plan *plan, const void *opaque_arg
     const struct weft__probe_run *run = opaque_args;
     const weft_probe_args *args = plan->desc;
     weft_status status = WEFT_OK;
+    (void)stream;
+    if (args->kind == WEFT_PROBE_MMA_F16)
+        return weft__fail(plan->context, WEFT_EUNSUPPORTED,
+                          "probe: matrix products of f16 are measured on GPUs alone");
     struct share share = {.args = args,
                           .kernel = weft__plan_choose(plan, args->variant, serves, &status)};
     int64_t tasks = weft__cpu_of(plan->context)->threads;
-    (void)stream;
     if (!share.kernel)
         return status;
     share.repeat = args->kind != WEFT_PROBE_READ;

@@ -52,6 +52,14 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING
 enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
 enum { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_MEMORYTYPE_HOST = 1 };
 enum { CU_MEMHOSTALLOC_PORTABLE = 1 };
+enum {
+    CU_TENSOR_MAP_UINT16 = 1,
+    CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
+    CU_TENSOR_MAP_SWIZZLE_NONE = 0,
+    CU_TENSOR_MAP_SWIZZLE_128B = 3,
+    CU_TENSOR_MAP_L2_256B = 3,
+    CU_TENSOR_MAP_FILL_ZEROS = 0,
+};
 
 typedef struct CUlaunchAttribute {
     int32_t id;
@@ -127,6 +135,10 @@ typedef struct CUlaunchConfig {
       (CUfunction * function, CUmodule module, const char *name))                                  \
     X(function_get, cuFuncGetAttribute, (int *value, int attribute, CUfunction function))          \
     X(function_set, cuFuncSetAttribute, (CUfunction function, int attribute, int value))           \
+    X(tensor_map, cuTensorMapEncodeTiled,                                                          \
+      (void *map, int type, uint32_t rank, void *base, const uint64_t *dims,                       \
+       const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,        \
+       int swizzle, int promotion, int fill))                                                      \
     X(launch, cuLaunchKernelEx,                                                                    \
       (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))
 

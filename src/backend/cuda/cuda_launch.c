@@ -5,6 +5,20 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 
+// The tensor map of a matrix of 16-bit numbers, into the arguments.
+static CUresult write_map(const struct weft__cuda *cuda, struct weft__cuda_step *step,
+                          const struct weft__cuda_matrix *m)
+{
+    const uint64_t dims[2] = {(uint64_t)m->cols, (uint64_t)m->rows};
+    const uint64_t strides[1] = {(uint64_t)m->stride_bytes};
+    const uint32_t box[2] = {64, m->box_rows}, steps[2] = {1, 1};
+    return cuda->driver->tensor_map(step->args + m->at, CU_TENSOR_MAP_UINT16, 2, (void *)m->base,
+                                    dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                    m->swizzled ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                : CU_TENSOR_MAP_SWIZZLE_NONE,
+                                    CU_TENSOR_MAP_L2_256B, CU_TENSOR_MAP_FILL_ZEROS);
+}
+
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
                                 struct weft__cuda_step *step, CUstream stream)
 {
@@ -19,6 +33,11 @@ CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda
     if (step->overlap && cuda->limits.sm >= 90)
         attributes[config.num_attributes++] = (CUlaunchAttribute){
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
+    for (int i = 0; i < WEFT__CUDA_MAX_MATRICES && step->matrices[i].base; i++) {
+        CUresult result = write_map(cuda, step, &step->matrices[i]);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
     void *parameters[1] = {step->args};
     atomic_fetch_add_explicit(&cuda->counters.launches, 1, memory_order_relaxed);
     return cuda->driver->launch(&config, pipeline->function, parameters, NULL);

@@ -53,4 +53,34 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
                  : "memory");
 }
 
+// A box of a matrix that a tensor map of the host's describes, from `column` of `row` on; what lies outside the
+// matrix becomes zero, all bytes of the box are counted.
+DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                     uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(to_shared),
+                 "l"(map), "r"(column), "r"(row), "r"(barrier)
+                 : "memory");
+}
+
+// The same box to the same place in every block of the cluster whose bit is set in `blocks`, each at its own barrier.
+DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                             uint32_t barrier, uint32_t blocks)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to_shared),
+                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((uint16_t)blocks)
+                 : "memory");
+}
+
+// Arrives at the same barrier of another block of the cluster.
+DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank)
+{
+    asm volatile("{.reg .u32 a; mapa.shared::cluster.u32 a, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a];}" ::"r"(barrier),
+                 "r"(rank)
+                 : "memory");
+}
+
 #endif

@@ -66,6 +66,7 @@ enum {
     WEFT__CUDA_MAX_CONSTANTS = 24, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 32,   // of a plan
     WEFT__CUDA_MAX_STEPS = 12,     // of a run
+    WEFT__CUDA_MAX_MATRICES = 2,   // of a launch
     WEFT__CUDA_MAX_ARGS = 3968,    // bytes of an argument struct: what every driver takes is 4 KB
 };
 
@@ -95,6 +96,16 @@ struct weft__cuda_choice {
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 
+// A matrix of 16-bit numbers that a kernel has copied in boxes (sm_90): the backend writes its tensor map, 128 bytes, into
+// the arguments. Boxes have 64 columns; what lies outside the matrix is zero in them.
+struct weft__cuda_matrix {
+    const void *base; // NULL: none. A multiple of 16 bytes, as is the stride
+    int64_t rows, cols, stride_bytes;
+    uint32_t box_rows;
+    bool swizzled; // 16 bytes at place i of row n of the box stand at place i ^ (n % 8)
+    uint32_t at;   // of the map in the arguments, a multiple of 64
+};
+
 // A launch.
 struct weft__cuda_step {
     int32_t kernel; // index into weft__cuda_choice.kernels
@@ -103,6 +114,7 @@ struct weft__cuda_step {
     uint32_t cluster;      // blocks of a cluster along x; 0 = none (sm_90 and newer)
     uint32_t overlap;      // 1: may start before the launch before it ends (griddepcontrol, sm_90)
     uint32_t args_bytes;
+    struct weft__cuda_matrix matrices[WEFT__CUDA_MAX_MATRICES];
     _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
 };
 
@@ -166,6 +178,8 @@ static inline struct weft__cuda_step *weft__cuda_step(struct weft__cuda_step *st
     step->block[0] = block_x, step->block[1] = step->block[2] = 1;
     step->shared_bytes = step->cluster = step->overlap = 0;
     step->args_bytes = (uint32_t)args_bytes;
+    for (int i = 0; i < WEFT__CUDA_MAX_MATRICES; i++)
+        step->matrices[i].base = NULL;
     memcpy(step->args, args, args_bytes);
     return step;
 }

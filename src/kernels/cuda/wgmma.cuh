@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of a warpgroup (128 threads, sm_90a): D[64][N] += A[64][16] B[16][N], A and D in registers, B in
-// shared memory. They run beside what follows them until the group they were committed to has been waited for;
+// Products of a warpgroup (128 threads, sm_90a): D[64][N] += A[64][16] B[16][N], D in registers, B in
+// shared memory, A in either. They run beside what follows them until the group they were committed to has been waited for;
 // up to then no register of A or D may be touched. Warp w of the four has rows 16 w .. 16 w + 15, in them
 // lanes hold A as mma.cuh says of m16n8k16 and D likewise, columns 8 i .. 8 i + 7 in d[4 i .. 4 i + 3].
 //
@@ -115,5 +115,83 @@ template <int COUNT> DEVICE void registers_give()
 WGMMA_(f16, "f16")
 WGMMA_(bf16, "bf16")
 #undef WGMMA_
+
+// The same with A in shared memory, 64 rows that lie as those of B; D is what the product is unless `add`.
+#define WGMMA_SHARED_(NAME, TYPE)                                                                  \
+    DEVICE void wgmma_shared_##NAME##_24(float *d, uint64_t a, uint64_t b, bool add)               \
+    {                                                                                              \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %14, 0; "                                      \
+                     "wgmma.mma_async.sync.aligned.m64n24k16.f32." TYPE "." TYPE " {"              \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"                            \
+                     "}, %12, %13, p, 1, 1, 0, 0;}"                                                \
+                     : WGMMA_4_(d, 0), WGMMA_4_(d, 4), WGMMA_4_(d, 8)                              \
+                     : "l"(a), "l"(b), "r"((int32_t)add));                                         \
+    }                                                                                              \
+    DEVICE void wgmma_shared_##NAME##_32(float *d, uint64_t a, uint64_t b, bool add)               \
+    {                                                                                              \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %18, 0; "                                      \
+                     "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE " {"              \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"        \
+                     "}, %16, %17, p, 1, 1, 0, 0;}"                                                \
+                     : WGMMA_16_(d, 0)                                                             \
+                     : "l"(a), "l"(b), "r"((int32_t)add));                                         \
+    }                                                                                              \
+    DEVICE void wgmma_shared_##NAME##_48(float *d, uint64_t a, uint64_t b, bool add)               \
+    {                                                                                              \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %26, 0; "                                      \
+                     "wgmma.mma_async.sync.aligned.m64n48k16.f32." TYPE "." TYPE " {"              \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "      \
+                     "%16, %17, %18, %19, %20, %21, %22, %23"                                      \
+                     "}, %24, %25, p, 1, 1, 0, 0;}"                                                \
+                     : WGMMA_16_(d, 0), WGMMA_4_(d, 16), WGMMA_4_(d, 20)                           \
+                     : "l"(a), "l"(b), "r"((int32_t)add));                                         \
+    }                                                                                              \
+    DEVICE void wgmma_shared_##NAME##_64(float *d, uint64_t a, uint64_t b, bool add)               \
+    {                                                                                              \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.s32 p, %34, 0; "                                               \
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {"                       \
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"       \
+            "}, %32, %33, p, 1, 1, 0, 0;}"                                                         \
+            : WGMMA_16_(d, 0), WGMMA_16_(d, 16)                                                    \
+            : "l"(a), "l"(b), "r"((int32_t)add));                                                  \
+    }                                                                                              \
+    DEVICE void wgmma_shared_##NAME##_128(float *d, uint64_t a, uint64_t b, bool add)              \
+    {                                                                                              \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.s32 p, %66, 0; "                                               \
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {"                      \
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
+            "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"       \
+            "}, %64, %65, p, 1, 1, 0, 0;}"                                                         \
+            : WGMMA_16_(d, 0), WGMMA_16_(d, 16), WGMMA_16_(d, 32), WGMMA_16_(d, 48)                \
+            : "l"(a), "l"(b), "r"((int32_t)add));                                                  \
+    }                                                                                              \
+    DEVICE void wgmma_shared_##NAME##_256(float *d, uint64_t a, uint64_t b, bool add)              \
+    {                                                                                              \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.s32 p, %130, 0; "                                              \
+            "wgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE " {"                      \
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
+            "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "     \
+            "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "     \
+            "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "     \
+            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "     \
+            "%110, %111, "                                                                         \
+            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+            "%126, %127"                                                                           \
+            "}, %128, %129, p, 1, 1, 0, 0;}"                                                       \
+            : WGMMA_16_(d, 0), WGMMA_16_(d, 16), WGMMA_16_(d, 32), WGMMA_16_(d, 48),               \
+              WGMMA_16_(d, 64), WGMMA_16_(d, 80), WGMMA_16_(d, 96), WGMMA_16_(d, 112)              \
+            : "l"(a), "l"(b), "r"((int32_t)add));                                                  \
+    }
+WGMMA_SHARED_(f16, "f16")
+WGMMA_SHARED_(bf16, "bf16")
+#undef WGMMA_SHARED_
 
 #endif

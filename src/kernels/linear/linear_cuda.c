@@ -45,6 +45,7 @@ static const struct weft__kernel_table table = {"linear", rows, sizeof rows[0],
     X(WEFT_X_OUTSIDE)                                                                              \
     X(WEFT_ALIGNED)                                                                                \
     X(WEFT_WARPS)                                                                                  \
+    X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
@@ -129,6 +130,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_ROUND_X = shape->columns == 1 && weft__linear_rounds_itself(set, desc->flags),
         .WEFT_ALIGNED = aligned,
         .WEFT_WARPS = shape->warps,
+        .WEFT_TEAM = shape->team,
         .WEFT_STAGES = shape->stages,
         .WEFT_SPLIT = shape->split,
         .WEFT_GATE = set->matter.gate ? (int32_t)desc->gate : 0,
@@ -326,8 +328,10 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
         spare -= launch->sets[s].matter.block_elems == 1 ? WEFT__LINEAR_MOST_SHAPES + 1 : 3;
     for (int32_t s = 0; s < launch->num_sets; s++) {
         struct weft__linear_set *set = &launch->sets[s];
-        if (spare >= WEFT__LINEAR_GEMM_KERNELS && add_gemm(desc, choice, set))
-            spare -= WEFT__LINEAR_GEMM_KERNELS;
+        const int32_t most = set->matter.block_elems == 1 ? WEFT__LINEAR_GEMM_PLAIN_KERNELS
+                                                          : WEFT__LINEAR_GEMM_KERNELS;
+        if (spare >= most && add_gemm(desc, choice, set))
+            spare -= most;
         set->first_kernel = choice->num_kernels;
         for (int32_t i = 0; i < set->num_shapes; i++)
             want_product(choice, desc, set, &set->shapes[i], launch->whole, true);

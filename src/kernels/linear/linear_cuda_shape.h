@@ -21,6 +21,7 @@ struct weft__linear_matter {
 struct weft__linear_shape {
     int32_t columns;       // rows of X per pass
     int32_t warps, stages; // of a block, of a warp's ring
+    int32_t team;          // warps that share a group of rows
     int32_t split;         // blocks of a cluster that share the columns
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
@@ -52,8 +53,9 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                                       : s->columns * (tiles * 4 | 1) * 80;
-    int64_t pair = s->pair ? s->columns * 128 : 0;
-    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + pair + x;
+    int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
+    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + squares + pair +
+           x;
 }
 
 // For X that no split fits into shared memory; false for more than one row of X a pass.
@@ -62,13 +64,34 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
                                                struct weft__linear_shape *shape)
 {
     for (int32_t stages = 2; columns == 1 && stages > 0; stages--) {
-        *shape = (struct weft__linear_shape){
-            .columns = 1, .warps = 8, .stages = stages, .split = 1, .blocks = 1, .x_outside = true};
+        *shape = (struct weft__linear_shape){.columns = 1,
+                                             .warps = 8,
+                                             .team = 8,
+                                             .stages = stages,
+                                             .split = 1,
+                                             .blocks = 1,
+                                             .x_outside = true};
         shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
         if (shape->shared_bytes <= limits->shared_per_block)
             return true;
     }
     return false;
+}
+
+// Warps that share a group, for one row of X: so few that all groups have a team at the same time, if there are that many
+// warps. A team of fewer than four is slower than several turns.
+static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
+                                        const struct weft__linear_shape *s,
+                                        const struct weft__cuda_limits *limits)
+{
+    const int64_t warps = (int64_t)limits->num_sms * s->blocks * s->warps;
+    // other formats have no registers left for it
+    if (s->columns > 1 || s->split > 1 || s->pair || m->block_bytes != 18 || m->exact)
+        return s->warps;
+    for (int32_t team = s->warps; team >= 4; team /= 2)
+        if (m->groups * team <= warps)
+            return team;
+    return s->warps;
 }
 
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
@@ -102,6 +125,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
         for (int i = 0; i < count; i++) {
             *shape = (struct weft__linear_shape){.columns = columns,
                                                  .warps = list[i][0],
+                                                 .team = list[i][0],
                                                  .stages = list[i][1],
                                                  .split = split,
                                                  .blocks = list[i][2],
@@ -120,6 +144,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                 shape->warps * 32 * shape->blocks > limits->threads_per_sm)
                 continue;
             shape->shared_bytes = (int32_t)shared;
+            shape->team = weft__linear_team(m, shape, limits);
             return true;
         }
     return weft__linear_choose_outside(m, columns, limits, shape);

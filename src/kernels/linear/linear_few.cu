@@ -29,20 +29,37 @@ DEVICE int32_t tile_pairs(int32_t cols, int32_t tile)
     return TILE_SUPER || left > 4 ? 4 : left;
 }
 
-DEVICE void tile_copy(const struct weft__linear_device_args *args,
-                      const struct weft__linear_device_part *part, int32_t row_block, int32_t tile,
-                      uint8_t *slot, int32_t lane)
+// The lane's first 16 bytes of a tile, and how many pairs the row of tiles has from there on.
+struct source {
+    const uint8_t *from;
+    int32_t pairs;
+};
+
+DEVICE void source_begin(struct source *s, const struct weft__linear_device_args *args,
+                         const struct weft__linear_device_part *part, int32_t row_block,
+                         int32_t tile, int32_t lane)
 {
-    int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
-                                   : (int64_t)((args->cols + 63) / 64) * TILE_BYTES(1);
-    const uint8_t *from = (const uint8_t *)part->weight + row_block * row_bytes +
-                          (int64_t)tile * TILE_BYTES(4) + lane * 16;
-    int32_t bytes = TILE_BYTES(tile_pairs(args->cols, tile));
-    uint32_t to = shared_address(slot) + lane * 16;
+    const int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
+                                         : (int64_t)((args->cols + 63) / 64) * TILE_BYTES(1);
+    s->from = (const uint8_t *)part->weight + row_block * row_bytes +
+              (int64_t)tile * TILE_BYTES(4) + lane * 16;
+    s->pairs = (args->cols + 63) / 64 - 4 * tile;
+}
+
+DEVICE void source_next(struct source *s)
+{
+    s->from += WEFT_TEAM * TILE_BYTES(4);
+    s->pairs -= WEFT_TEAM * 4;
+}
+
+DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
+{
+    const uint32_t to = shared_address(slot) + lane * 16;
+    const int32_t bytes = (TILE_SUPER ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
 #pragma unroll
     for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
-        if (i + lane * 16 < bytes)
-            copy_16_async(to + i, from + i);
+        if (i < bytes)
+            copy_16_async(to + i, s->from + i);
 }
 
 #include "src/kernels/linear/linear_stream.cuh"
@@ -157,15 +174,6 @@ DEVICE int32_t x_pairs(const struct stream *s)
 
 #if WEFT_ROUND_X
 
-DEVICE float4 x_four(const struct weft__linear_device_args *args, int64_t at)
-{
-    if (WEFT_X_DTYPE == DTYPE_F32 && ((uint64_t)args->x + at * 4) % 16 == 0)
-        return *(const float4 *)((const float *)args->x + at);
-    return make_float4(element<WEFT_X_DTYPE>(args->x, at), element<WEFT_X_DTYPE>(args->x, at + 1),
-                       element<WEFT_X_DTYPE>(args->x, at + 2),
-                       element<WEFT_X_DTYPE>(args->x, at + 3));
-}
-
 // Four columns a lane, eight lanes a group of 32, stored at column `at` of row n; the rule is that of round_group().
 DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
 {
@@ -194,17 +202,23 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
     enum { AT_ONCE = 4, STEP = THREADS * 4 };
     const int32_t col0 = s->tile0 * 256, left = (args->cols + 63) / 64 * 64 - col0;
     const int32_t width = left < s->tiles * 256 ? left : s->tiles * 256;
+    const bool fours = fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride) && args->cols % 4 == 0;
     for (int32_t n = 0; n < s->batch; n++) {
         float square = 0;
-        for (int32_t first = s->warp * 128; first < width; first += AT_ONCE * STEP) {
+        for (int32_t first = (int32_t)threadIdx.x / WARP * 128; first < width;
+             first += AT_ONCE * STEP) {
             float4 v[AT_ONCE], w[AT_ONCE];
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
                 const int32_t at = first + k * STEP + s->lane * 4, col = col0 + at;
                 const bool there = at < width && col < args->cols;
                 v[k] = make_float4(0, 0, 0, 0), w[k] = make_float4(1, 1, 1, 1);
-                if (there)
-                    v[k] = x_four(args, (s->row0 + n) * args->x_stride + col);
+                if (there && fours)
+                    v[k] =
+                        four_elements<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col);
+                else if (there)
+                    v[k] = first_elements<WEFT_X_DTYPE>(
+                        args->x, (s->row0 + n) * args->x_stride + col, args->cols - col);
                 if (there && args->norm_weight)
                     w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
                                        norm_factor(args, col + 2), norm_factor(args, col + 3));

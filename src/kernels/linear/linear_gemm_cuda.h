@@ -10,14 +10,20 @@
 #include "src/kernels/linear/linear_gemm_device.h"
 
 enum {
-    WEFT__LINEAR_GEMM_SHAPES = 6,
-    WEFT__LINEAR_GEMM_KERNELS = WEFT__LINEAR_GEMM_SHAPES + 1, // that a plan adds at most
+    WEFT__LINEAR_GEMM_SHAPES = 13,
+    WEFT__LINEAR_GEMM_KERNELS =
+        7, // that a plan adds at most for packed weights, and for plain ones
+    WEFT__LINEAR_GEMM_PLAIN_KERNELS = WEFT__LINEAR_GEMM_SHAPES + 2,
     WEFT__LINEAR_GEMM_MIN_BATCH = 17, // rows of X: passes of 16 read the weights again
+    WEFT__LINEAR_GEMM_MIN_EXACT = 5,  // likewise of plain bf16, X in three terms below MIN_BATCH
+    WEFT__LINEAR_GEMM_TERMS = 3,
 };
 
 // A kernel for results of 128 rows of W by `rows` rows of X.
 struct weft__linear_gemm_shape {
-    int32_t rows, stages, tiles, split; // linear_gemm_wgmma.cu; linear_gemm_mma.cu has no tiles
+    int32_t rows, stages, split;
+    int32_t tiles;                            // linear_gemm_wgmma.cu
+    int32_t terms, pieces, cluster, resident; // linear_gemm_plain.cu
     int32_t shared_bytes;
     int32_t kernel; // of the plan's
 };
@@ -25,9 +31,9 @@ struct weft__linear_gemm_shape {
 struct weft__linear_gemm {
     int32_t min_batch; // rows of X from which on this is faster; 0: serves nothing
     int32_t num_sms;
-    bool brain;       // 16-bit numbers are bf16, not f16
-    bool plain;       // weights are numbers in rows, X is numbers, too
-    int32_t x_kernel; // of the plan's
+    bool brain;                       // 16-bit numbers are bf16, not f16
+    bool plain;                       // weights are numbers in rows, X is numbers, too
+    int32_t x_kernel, x_terms_kernel; // of the plan's
     bool wgmma;
     int32_t num_shapes;
     struct weft__linear_gemm_shape shapes[WEFT__LINEAR_GEMM_SHAPES];
@@ -44,7 +50,11 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, weft_dtype format, int
 // Bytes of a run's workspace, 256-byte aligned.
 static inline int64_t weft__linear_gemm_workspace(int64_t max_batch, int64_t cols)
 {
-    return weft__linear_gemm_x_bytes(max_batch, cols) + (max_batch + 63) / 64 * 256;
+    const int64_t few =
+        max_batch < WEFT__LINEAR_GEMM_MIN_BATCH ? max_batch : WEFT__LINEAR_GEMM_MIN_BATCH - 1;
+    const int64_t terms = weft__linear_gemm_x_bytes(few, cols, WEFT__LINEAR_GEMM_TERMS);
+    const int64_t one = weft__linear_gemm_x_bytes(max_batch, cols, 1);
+    return (one > terms ? one : terms) + (max_batch + 63) / 64 * 256;
 }
 
 struct weft__linear_gemm_call {

@@ -7,8 +7,8 @@
 //
 // so that any eight rows of a piece are B of wgmma (src/kernels/cuda/wgmma.cuh). In a row of a piece, 16 columns take
 // two places of 16 bytes, at 2 i the even ones, at 2 i + 1 the odd ones: the order in which bytes of a packed tile become
-// pairs of 16-bit numbers. For plain weights they take columns 32 (i / 2) + 4 (i % 2) + 8 c + 0, 1 and + 2, 3, c = 0..3:
-// so a lane's 16 bytes of a row of W are what it multiplies. f16: a row is multiplied by a power of two that brings its largest number to [2^14, 2^15);
+// pairs of 16-bit numbers. For plain weights they stand in their own order. With three terms (few rows of X, bf16) a
+// piece has all rows of the first term, then those of the second and of the third, whose sum a number is. f16: a row is multiplied by a power of two that brings its largest number to [2^14, 2^15);
 // its inverse stands in `scales`, as do factors of a norm.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_DEVICE_H
 #define WEFT_KERNELS_LINEAR_GEMM_DEVICE_H
@@ -17,9 +17,9 @@
 
 enum { WEFT__LINEAR_GEMM_TILE_ROWS = 128 }; // rows of W of a result
 
-static inline int64_t weft__linear_gemm_x_bytes(int64_t rows, int64_t cols)
+static inline int64_t weft__linear_gemm_x_bytes(int64_t rows, int64_t cols, int64_t terms)
 {
-    return (cols + 127) / 128 * 2 * ((rows + 7) / 8 * 8) * 128;
+    return (cols + 127) / 128 * 2 * ((rows + 7) / 8 * 8) * terms * 128;
 }
 
 struct weft__linear_gemm_x_args {
@@ -33,9 +33,11 @@ struct weft__linear_gemm_x_args {
     float norm_eps, norm_weight_plus;
 };
 
-struct weft__linear_gemm_args {
-    const void *weight;          // packed tiles (linear_device.h), or plain rows
-    int64_t weight_stride_bytes; // of plain rows
+struct __attribute__((aligned(64))) weft__linear_gemm_args {
+    unsigned char map[128]; // the tensor map of plain weights: boxes of 64 columns by 128 rows
+    unsigned char
+        x_map[128];     // of X's pieces as a matrix of 64 columns, where a cluster shares them
+    const void *weight; // packed tiles (linear_device.h)
     const void *pieces;
     const float *scales;
     const float *bias;    // or NULL

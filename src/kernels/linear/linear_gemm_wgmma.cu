@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Y = X W^T for many rows of X on Hopper, W packed from a block format (linear_device.h) or plain f16 or
-// bf16 in rows that begin at multiples of 16 bytes, X as linear_gemm_device.h draws it.
+// Y = X W^T for many rows of X on Hopper, W packed from a block format (linear_device.h), X as linear_gemm_device.h
+// draws it.
 //
 // A block makes 128 rows of W by WEFT_ROWS rows of X: two warpgroups of 64 rows of W each, and a warp that keeps
 // two rings filled, one of tiles of W (256 columns), one of pieces of X (64 columns). A warpgroup turns the codes of its
@@ -72,6 +72,18 @@ DEVICE void advance(struct place *at, int32_t stages)
         at->index = 0, at->parity ^= 1;
 }
 
+// A result: where its rows of W and of X begin. Rows of X change fastest: blocks that run at the same time share W.
+struct result {
+    int32_t row, n;
+};
+
+DEVICE struct result result_of(const struct weft__linear_gemm_args *args, int32_t tile)
+{
+    const int32_t columns = args->tiles / args->row_tiles;
+    struct result at = {tile / columns * 16 * ROW_BLOCKS, tile % columns * WEFT_ROWS};
+    return at;
+}
+
 // One warp fills the rings for all results that the block makes.
 DEVICE void produce(const struct weft__linear_gemm_args *args)
 {
@@ -84,8 +96,8 @@ DEVICE void produce(const struct weft__linear_gemm_args *args)
     bool waited = false;
     for (int32_t tile = (int32_t)blockIdx.x / WEFT_SPLIT; tile < args->tiles;
          tile += (int32_t)gridDim.x / WEFT_SPLIT) {
-        int32_t block0 = tile % args->row_tiles * ROW_BLOCKS;
-        int32_t n0 = tile / args->row_tiles * WEFT_ROWS;
+        const struct result at = result_of(args, tile);
+        const int32_t block0 = at.row / 16, n0 = at.n;
         uint32_t x_bytes = (uint32_t)min(x_rows - n0, (int32_t)WEFT_ROWS) * 128;
         for (int32_t t = 0; t < part.tiles; t++) {
             int32_t kt = part.tile0 + t, pairs = min(all - TILE_PAIRS * kt, (int32_t)TILE_PAIRS);
@@ -130,7 +142,6 @@ struct walk {
     const uint8_t *tiles; // the warp's row block in the first stage of W
     struct weights_of_tile own;
     int32_t lane, pair, pairs;
-    int32_t cols;       // from the first pair on
     int32_t tile_pairs; // of the tile that pair belongs to
 };
 
@@ -151,7 +162,7 @@ DEVICE void fragments_next(struct walk *s, int32_t cols_pairs, uint32_t fragment
         s->tile_pairs = min(cols_pairs - s->pair, (int32_t)TILE_PAIRS);
         tile_begin(&s->own, tile, s->tile_pairs, s->lane / 4);
     }
-    tile_fragments(&s->own, tile, s->tile_pairs, p, s->cols - 64 * s->pair, s->lane, fragment);
+    tile_fragments(&s->own, tile, s->tile_pairs, p, s->lane, fragment);
     if (p == s->tile_pairs - 1) {
         __syncwarp();
         if (s->lane == 0)
@@ -268,7 +279,6 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, RESIDENT)
             registers_take<232>();
         wait_for_previous();
         s.lane = (int32_t)threadIdx.x % WARP;
-        s.cols = args.cols - 64 * TILE_PAIRS * part.tile0;
         s.x.index = s.w.index = 0, s.x.parity = s.w.parity = 0;
         s.x_base = shared_address(shared_memory());
         s.tiles = shared_memory() + X_AT + warp * SLOT;
@@ -276,8 +286,8 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, RESIDENT)
         for (int32_t tile = (int32_t)blockIdx.x / WEFT_SPLIT; tile < args.tiles;
              tile += (int32_t)gridDim.x / WEFT_SPLIT) {
             consume(&s, &part, d);
-            deliver(&args, d, tile % args.row_tiles * 16 * ROW_BLOCKS,
-                    tile / args.row_tiles * WEFT_ROWS);
+            const struct result at = result_of(&args, tile);
+            deliver(&args, d, at.row, at.n);
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "src/kernels/check.h"
 #include "src/kernels/element.h"
 #include "src/kernels/linear/linear_check.h"
+#include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
 
 enum { MOST_BATCH = 18, MOST_ROWS = 128 };
@@ -276,14 +277,17 @@ static void check_results(struct check_case *c, const struct layer *l, int32_t p
         }
 }
 
-// What a rounded buffer holds, read by a layer with the identity for weights, with or without a norm.
+// What a rounded buffer holds, read by a layer with the identity for weights, with or without a norm. On a GPU it
+// must not multiply 16-bit numbers, as it might for so many rows: that adds an eighth of what rounding to 8 bits may
+// be off, which is none of the layer's.
 static const float *decode(struct check_case *c, const struct layer *l, const void *rounded,
                            weft_linear_norm norm)
 {
     const int64_t n = l->rows[0], row_bytes = n / 32 * 34;
+    const uint32_t exact = c->kernel->level >= WEFT__CUDA_sm80 ? WEFT_LINEAR_BATCH_INVARIANT : 0;
     weft_plan *plan = NULL;
     const weft_linear_desc desc = {.size = sizeof desc,
-                                   .flags = WEFT_LINEAR_X_ROUNDED,
+                                   .flags = WEFT_LINEAR_X_ROUNDED | exact,
                                    .max_batch = l->batch,
                                    .cols = n,
                                    .norm = norm,

@@ -4,7 +4,7 @@
 // A tile is 16 rows by 128 bytes. Lane (r, c) owns 16 bytes at chunks c and c + 4 of rows r and r + 8; a
 // row's chunks change places in odd rows (chunk ^ 4), so that a warp's reads meet every bank. Up to 4
 // rows of X: products in f32. More (f16, bf16): tensor cores in tf32, in which both kinds of weights are
-// exact, X in two parts of 11 bits each, error 2^-22 of |w x|; A's columns are numbered as a lane has them:
+// exact, X in two parts of 11 bits each, error 2^-23 of |w x|; A's columns are numbered as a lane has them:
 // product j of a chunk takes its columns 2j and 2j + 1.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT (1 f32, 2 f16, 3 bf16), WEFT_BATCH
@@ -18,39 +18,61 @@
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 1
 #define SLOT_BYTES     2048
+#define TENSOR         (WEFT_BATCH > 4)
 
 enum {
     ELEMENT = WEFT_FORMAT == 1 ? 4 : 2,
     TILE_COLUMNS = 128 / ELEMENT,
     CHUNK = 16 / ELEMENT,
-    TENSOR = COLUMNS > 4,
     ACCUMULATORS = TENSOR ? COLUMNS / 2 : 2 * COLUMNS,
 };
 
-DEVICE void tile_copy(const struct weft__linear_device_args *args,
-                      const struct weft__linear_device_part *part, int32_t row_block, int32_t tile,
-                      uint8_t *slot, int32_t lane)
+// A lane copies chunk lane % 8 of rows lane / 8, + 4, + 8, + 12: the first of them from `col` on. What lies past the last
+// row is a row that is there.
+struct source {
+    const uint8_t *from;
+    int64_t stride;
+    int32_t below, left; // rows below the first; columns from `from` on
+};
+
+DEVICE void source_begin(struct source *s, const struct weft__linear_device_args *args,
+                         const struct weft__linear_device_part *part, int32_t row_block,
+                         int32_t tile, int32_t lane)
+{
+    const int32_t last = part->rows - 1, row = min(row_block * 16 + lane / 8, last);
+    const int32_t col = tile * TILE_COLUMNS + lane % 8 * CHUNK;
+    s->stride = part->weight_stride_bytes;
+    s->from = (const uint8_t *)part->weight + row * s->stride + (int64_t)col * ELEMENT;
+    s->below = last - row;
+    s->left = args->cols - col;
+}
+
+DEVICE void source_next(struct source *s)
+{
+    s->from += WEFT_TEAM * 128;
+    s->left -= WEFT_TEAM * TILE_COLUMNS;
+}
+
+DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
-        int32_t row = k * 4 + lane / 8, chunk = lane % 8;
-        int32_t source = min(row_block * 16 + row, part->rows - 1),
-                col = tile * TILE_COLUMNS + chunk * CHUNK;
-        const uint8_t *from = (const uint8_t *)part->weight + source * part->weight_stride_bytes +
-                              (int64_t)col * ELEMENT;
-        uint8_t *to = slot + row * 128 + (chunk ^ (row & 1) << 2) * 16;
+        const int32_t row = k * 4 + lane / 8;
+        const uint8_t *from = s->from + min(4 * k, s->below) * s->stride;
+        uint8_t *to = slot + row * 128 + (lane % 8 ^ (row & 1) << 2) * 16;
 #if WEFT_ALIGNED
-        int32_t bytes = (args->cols - col) * ELEMENT;
-        copy_16_async_or_zero(shared_address(to), bytes > 0 ? from : (const uint8_t *)part->weight,
+        const int32_t bytes = s->left * ELEMENT;
+        // nothing is read of a chunk that is not there, wherever it would be
+        copy_16_async_or_zero(shared_address(to), bytes > 0 ? from : s->from - lane % 8 * 16,
                               bytes < 0    ? 0
                               : bytes > 16 ? 16
                                            : bytes);
 #else
         for (int32_t i = 0; i < CHUNK; i++)
             if (ELEMENT == 4)
-                ((uint32_t *)to)[i] = col + i < args->cols ? ((const uint32_t *)from)[i] : 0;
+                ((uint32_t *)to)[i] = i < s->left ? ((const uint32_t *)from)[i] : 0;
             else
-                ((uint16_t *)to)[i] = col + i < args->cols ? ((const uint16_t *)from)[i] : 0;
+                ((uint16_t *)to)[i] = i < s->left ? ((const uint16_t *)from)[i] : 0;
 #endif
     }
 }
@@ -65,27 +87,30 @@ DEVICE int32_t x_stride(const struct stream *s)
 
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    int32_t width = WEFT_X_OUTSIDE ? 0 : s->tiles * TILE_COLUMNS, col0 = s->tile0 * TILE_COLUMNS,
-            stride = x_stride(s);
+    enum { AT_ONCE = 4, STEP = 4 * THREADS };
+    const int32_t width = WEFT_X_OUTSIDE ? 0 : s->tiles * TILE_COLUMNS;
+    const int32_t col0 = s->tile0 * TILE_COLUMNS, left = args->cols - col0;
+    const bool fours = fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
     for (int32_t n = 0; n < s->batch; n++) {
+        float *row = (float *)shared_x() + n * x_stride(s);
+        const int64_t from = (s->row0 + n) * args->x_stride + col0;
         float square = 0;
-        for (int32_t i0 = (int32_t)threadIdx.x; i0 < width; i0 += 4 * THREADS) {
-            float piece[4], factor[4];
+        for (int32_t i0 = (int32_t)threadIdx.x * 4; i0 < width; i0 += AT_ONCE * STEP) {
+            float4 v[AT_ONCE], w[AT_ONCE];
 #pragma unroll
-            for (int32_t k = 0; k < 4; k++) {
-                int32_t i = i0 + k * THREADS;
-                bool there = col0 + i < args->cols && i < width;
-                piece[k] = there ? element<WEFT_X_DTYPE>(args->x,
-                                                         (s->row0 + n) * args->x_stride + col0 + i)
-                                 : 0.0f;
-                factor[k] = there ? norm_factor(args, col0 + i) : 0.0f;
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                const int32_t i = i0 + k * STEP, there = i < width ? left - i : 0;
+                v[k] = fours && there >= 4 ? four_elements<WEFT_X_DTYPE>(args->x, from + i)
+                                           : first_elements<WEFT_X_DTYPE>(args->x, from + i, there);
+                w[k] = norm_factors(args, col0 + i, there);
             }
 #pragma unroll
-            for (int32_t k = 0; k < 4; k++)
-                if (i0 + k * THREADS < width) {
-                    square += piece[k] * piece[k];
-                    ((float *)shared_x())[n * stride + i0 + k * THREADS] = piece[k] * factor[k];
-                }
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                square += v[k].x * v[k].x + v[k].y * v[k].y + (v[k].z * v[k].z + v[k].w * v[k].w);
+                if (i0 + k * STEP < width)
+                    *(float4 *)(row + i0 + k * STEP) = make_float4(
+                        v[k].x * w[k].x, v[k].y * w[k].y, v[k].z * w[k].z, v[k].w * w[k].w);
+            }
         }
         norm_part(s, args, n, square);
     }
@@ -145,8 +170,19 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
 
 #else
 
+// x less its upper 11 bits, rounded to the 11 that a product takes.
+DEVICE uint32_t x_rest(float x, uint32_t high)
+{
+    uint32_t rest;
+    asm("cvt.rna.tf32.f32 %0, %1;"
+        : "=r"(rest)
+        : "f"(x == bits_float(high) ? 0.0f : x - bits_float(high)));
+    return rest;
+}
+
+// The upper bits of X and the rest have sums of their own.
 DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], const float *x,
-                           int32_t stride, int32_t batch, int32_t r, float acc[ACCUMULATORS])
+                           int32_t stride, int32_t batch, int32_t r, float acc[2][ACCUMULATORS])
 {
 #pragma unroll
     for (int32_t half = 0; half < COLUMNS / 8; half++) {
@@ -156,14 +192,14 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
 #pragma unroll
         for (int32_t i = 0; i < CHUNK; i++) {
             high[i] = float_bits(v[i]) & 0xffffe000u;
-            low[i] = v[i] == bits_float(high[i]) ? 0 : float_bits(v[i] - bits_float(high[i]));
+            low[i] = x_rest(v[i], high[i]);
         }
 #pragma unroll
         for (int32_t j = 0; j < CHUNK / 2; j++) {
             uint32_t a[4] = {float_bits(top[2 * j]), float_bits(bottom[2 * j]),
                              float_bits(top[2 * j + 1]), float_bits(bottom[2 * j + 1])};
-            mma_tf32(acc + 4 * half, a, high[2 * j], high[2 * j + 1]);
-            mma_tf32(acc + 4 * half, a, low[2 * j], low[2 * j + 1]);
+            mma_tf32(acc[0] + 4 * half, a, high[2 * j], high[2 * j + 1]);
+            mma_tf32(acc[1] + 4 * half, a, low[2 * j], low[2 * j + 1]);
         }
     }
 }
@@ -185,14 +221,27 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + s->row0 * args->x_stride
                                     : (const float *)shared_x();
     x += tile * TILE_COLUMNS;
+#if TENSOR
+    // a tensor core cuts off what it adds: its sums are short
+    float part[2][ACCUMULATORS] = {{0}};
+#endif
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         float top[CHUNK], bottom[CHUNK];
         int32_t at = ((c + 4 * i) ^ swap) * 16;
         chunk_floats(*(const uint4 *)(slot + r * 128 + at), top);
         chunk_floats(*(const uint4 *)(slot + (r + 8) * 128 + at), bottom);
+#if TENSOR
+        chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), s->batch, r, part);
+#else
         chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), s->batch, r, acc);
+#endif
     }
+#if TENSOR
+#pragma unroll
+    for (int32_t i = 0; i < ACCUMULATORS; i++)
+        acc[i] += part[0][i] + part[1][i];
+#endif
 }
 
 #include "src/kernels/linear/linear_run.cuh"

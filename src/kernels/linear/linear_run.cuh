@@ -25,7 +25,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     stream_begin(&s, args, row_tiles);
     let_next_start();
     for (int32_t i = 0; i < WEFT_STAGES; i++)
-        stream_ask(&s, args);
+        stream_ask(&s, args, i);
     stream_prefetch(&s, args);
 #if WEFT_ROUND && WEFT_PAIR
     pair_begin();
@@ -40,15 +40,17 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     norm_settle(&s, args, square);
     int32_t base = 0, slot = 0;
     uint32_t turn = 1;
+    const uint8_t *ring = shared_ring();
     for (int32_t group = s.first; group < args->num_groups; group += s.step, turn++) {
-        float *sums = shared_sums() + (turn + 1) % 2 * GROUP_BLOCKS * SUM_BLOCK;
+        float *sums = shared_sums() + team_of_thread() * TEAM_SUMS +
+                      (turn + 1) % 2 * GROUP_BLOCKS * SUM_BLOCK;
         int32_t bases[GROUP_BLOCKS];
         // the blocks of a cluster deliver in turn
         const bool delivers =
             WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
         struct delivery with = {};
-        if (DELIVERY_EARLY)
-            with = delivery_of(&s, args, group, delivers ? s.warp : s.batch);
+        if (DELIVERY_EARLY && delivers && s.warp < s.batch)
+            with = delivery_of(&s, args, group, s.warp);
 #pragma unroll
         for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
             float acc[ACCUMULATORS] = {0};
@@ -56,13 +58,13 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             float settled[ACCUMULATORS] = {0};
             int32_t unsettled = 0;
 #endif
-            for (int32_t tile = (s.warp - base) & (WEFT_WARPS - 1); tile < s.tiles;
-                 tile += WEFT_WARPS) {
+            for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
+                 tile += WEFT_TEAM) {
                 COPY_WAIT(WEFT_STAGES - 1);
                 __syncwarp();
-                tile_multiply(&s, args, shared_ring(s.warp) + slot * SLOT_BYTES, tile, acc);
+                tile_multiply(&s, args, ring + slot * SLOT_BYTES, tile, acc);
                 __syncwarp();
-                stream_ask(&s, args);
+                stream_ask(&s, args, slot); // the slot that has just been read
                 slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
 #if WEFT_X_OUTSIDE
                 if (++unsettled == TILES_PER_SUM) {
@@ -77,10 +79,10 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #endif
             sums_store(&s, sums + block * SUM_BLOCK, acc);
             bases[block] = base;
-            base = (base + s.tiles) & (WEFT_WARPS - 1);
+            base = next_base(base, s.tiles);
         }
         group_barrier();
-        for (int32_t n = s.warp; delivers && n < s.batch; n += WEFT_WARPS) {
+        for (int32_t n = s.warp; delivers && n < s.batch; n += WEFT_TEAM) {
             if (!DELIVERY_EARLY || n != s.warp)
                 with = delivery_of(&s, args, group, n);
             stream_deliver(&s, args, sums, group, n, bases, &with, turn);

@@ -2,19 +2,20 @@
 // The frame of the kernels for few rows of X: every SM streams tiles of 16 rows of W through rings in
 // shared memory, one ring a warp, and keeps X.
 //
-// Rows of W are taken in groups: 16 outputs, 32 when the result leaves rounded, and of both matrices
+// The warps of a block are teams of WEFT_TEAM, each with groups of its own. Rows of W are taken in groups: 16 outputs, 32 when the result leaves rounded, and of both matrices
 // when a gate follows. With WEFT_PAIR the two blocks of a cluster have 16 of the 32 each, so that work divides more
-// evenly; one of them, in turn, gets the other's results and rounds. The tiles of a block's groups are one long list; warp w of W takes tiles w, w + W,
+// evenly; one of them, in turn, gets the other's results and rounds. The tiles of a team's groups are one long list; warp w of W takes tiles w, w + W,
 // ..., so the memory never sees where a row ends. After a group the warps add up in shared memory and
 // warp n delivers row n of Y while the others go on. With WEFT_SPLIT > 1 the blocks of a cluster share
 // a group, each with a part of the columns.
 //
 // A kernel defines before it includes this: SLOT_BYTES, COLUMNS (rows of X per pass: 1, 4, 8, 16),
 //   X_ROUNDED (1: X is int8 per 32; 0: numbers of WEFT_X_DTYPE), DELIVERY_EARLY (registers are left for it),
-//   tile_copy(args, part, row_block, tile, slot)   asks for a tile of a warp
+//   struct source, source_begin(source, args, part, row_block, tile, lane), source_next(source)   where a warp's tiles are
+//   tile_copy(source, slot, lane)   asks for the tile
 // and calls stream_run() with a function that multiplies a tile.
 //
-// Function constants: WEFT_WARPS (a power of two), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
+// Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
@@ -31,14 +32,17 @@ enum {
     MATRICES = WEFT_GATE ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
     SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
-    SUM_BLOCK = WEFT_WARPS * COLUMNS * SUM_STRIDE,
+    TEAMS = WEFT_WARPS / WEFT_TEAM,
+    SUM_BLOCK = WEFT_TEAM * COLUMNS * SUM_STRIDE,
     RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
-    SUMS_BYTES = 2 * GROUP_BLOCKS * SUM_BLOCK * 4,
+    TEAM_SUMS = 2 * GROUP_BLOCKS * SUM_BLOCK,
+    SUMS_BYTES = TEAMS * TEAM_SUMS * 4,
     RMS_BYTES = 64,
+    PARTS_BYTES = X_ROUNDED ? 0 : COLUMNS * WEFT_WARPS * 4,
     PAIR_BYTES = WEFT_PAIR ? COLUMNS * 128 : 0,
 };
 
-// Shared memory: rings | sums | 1/rms of the rows of X | results of the pair | X. Offsets instead of pointers in struct stream
+// Shared memory: rings | sums | 1/rms of the rows of X | squares of warps | results of the pair | X. Offsets instead of pointers in struct stream
 // leave the compiler addresses of 32 bits.
 DEVICE uint8_t *shared_memory()
 {
@@ -46,9 +50,9 @@ DEVICE uint8_t *shared_memory()
     return bytes;
 }
 
-DEVICE uint8_t *shared_ring(int32_t warp)
+DEVICE uint8_t *shared_ring()
 {
-    return shared_memory() + warp * (WEFT_STAGES * SLOT_BYTES);
+    return shared_memory() + (int32_t)threadIdx.x / WARP * (WEFT_STAGES * SLOT_BYTES);
 }
 
 DEVICE float *shared_sums()
@@ -63,33 +67,22 @@ DEVICE float *shared_rms()
 
 DEVICE uint8_t *shared_x()
 {
-    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PAIR_BYTES;
+    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PARTS_BYTES + PAIR_BYTES;
+}
+
+DEVICE int32_t team_of_thread()
+{
+    return (int32_t)threadIdx.x / (WEFT_TEAM * WARP);
 }
 
 struct stream {
-    int32_t warp, lane;
+    int32_t warp, lane;               // warp: of the team
     int32_t row0, batch;              // the rows of X that blocks of this blockIdx.y take
     int32_t tile0, tiles;             // the block's part of a row of W
     int32_t first, step;              // groups first, first + step, ...
     int32_t group, block, tile, base; // the next tile to ask for
-    int32_t slot;                     // the one to ask into
+    struct source source;             // where that tile is
 };
-
-DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args *args,
-                         int32_t row_tiles)
-{
-    s->warp = (int32_t)threadIdx.x / WARP, s->lane = (int32_t)threadIdx.x % WARP;
-    s->row0 = (int32_t)blockIdx.y * COLUMNS;
-    s->batch = args->batch - s->row0 < COLUMNS ? args->batch - s->row0 : COLUMNS;
-    int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
-    int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
-    s->tile0 = rank * share;
-    s->tiles = row_tiles - s->tile0 < share ? row_tiles - s->tile0 : share;
-    s->tiles = s->tiles < 0 ? 0 : s->tiles;
-    s->first = (int32_t)blockIdx.x / WEFT_SPLIT, s->step = (int32_t)gridDim.x / WEFT_SPLIT;
-    s->group = s->first < args->num_groups ? s->first : args->num_groups;
-    s->block = s->base = s->slot = 0, s->tile = s->warp;
-}
 
 DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t group)
 {
@@ -100,33 +93,74 @@ DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t g
     return part;
 }
 
-// Asks for the warp's next tile; an empty request keeps the count of requests.
-DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *args)
+// The warp that takes the first tile of a row block, after that of the one before, of `tiles`. Small teams begin with
+// their first warp: they have no registers for it, and few tiles to lose.
+DEVICE int32_t next_base(int32_t base, int32_t tiles)
+{
+    return TEAMS == 1 ? (base + tiles) & (WEFT_TEAM - 1) : 0;
+}
+
+// Goes on to the row block that the next tile belongs to, if there is one.
+DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args *args)
 {
     while (s->tile >= s->tiles && s->group < args->num_groups) {
-        s->base = (s->base + s->tiles) & (WEFT_WARPS - 1);
-        s->tile = (s->warp - s->base) & (WEFT_WARPS - 1);
+        s->base = next_base(s->base, s->tiles);
+        s->tile = (s->warp - s->base) & (WEFT_TEAM - 1);
         if (++s->block == GROUP_BLOCKS)
             s->block = 0, s->group += s->step;
     }
-    if (s->group < args->num_groups) {
-        int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
-        int32_t row_block =
-            (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
-        tile_copy(args, &args->part[part], row_block, s->tile0 + s->tile,
-                  shared_ring(s->warp) + s->slot * SLOT_BYTES, s->lane);
-        s->tile += WEFT_WARPS;
-    }
-    copy_group_end();
-    s->slot = s->slot + 1 == WEFT_STAGES ? 0 : s->slot + 1;
+    if (s->group >= args->num_groups)
+        return;
+    const int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
+    const int32_t row_block =
+        (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+    source_begin(&s->source, args, &args->part[part], row_block, s->tile0 + s->tile, s->lane);
 }
 
+DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args *args,
+                         int32_t row_tiles)
+{
+    s->warp = (int32_t)threadIdx.x / WARP % WEFT_TEAM, s->lane = (int32_t)threadIdx.x % WARP;
+    s->row0 = (int32_t)blockIdx.y * COLUMNS;
+    s->batch = args->batch - s->row0 < COLUMNS ? args->batch - s->row0 : COLUMNS;
+    int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
+    int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
+    s->tile0 = rank * share;
+    s->tiles = row_tiles - s->tile0 < share ? row_tiles - s->tile0 : share;
+    s->tiles = s->tiles < 0 ? 0 : s->tiles;
+    const int32_t blocks = (int32_t)gridDim.x / WEFT_SPLIT;
+    s->first = (int32_t)blockIdx.x / WEFT_SPLIT + team_of_thread() * blocks,
+    s->step = blocks * TEAMS;
+    s->group = s->first < args->num_groups ? s->first : args->num_groups;
+    s->block = s->base = 0, s->tile = s->warp;
+    stream_find(s, args);
+}
+
+// Asks for the warp's next tile, into a slot; an empty request keeps the count of requests.
+DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *args, int32_t slot)
+{
+    if (s->group < args->num_groups) {
+        tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
+        source_next(&s->source);
+        s->tile += WEFT_TEAM;
+        if (s->tile >= s->tiles)
+            stream_find(s, args);
+    }
+    copy_group_end();
+}
+
+// Of the warps of a team.
 DEVICE void group_barrier()
 {
     if (WEFT_SPLIT > 1)
         cluster_barrier();
-    else
+    else if (TEAMS == 1)
         __syncthreads();
+    else if (WEFT_TEAM == 1)
+        __syncwarp();
+    else
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + team_of_thread()), "n"(WEFT_TEAM * WARP)
+                     : "memory");
 }
 
 // The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of
@@ -140,8 +174,8 @@ DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block
 #pragma unroll
     for (int32_t rank = 0; rank < WEFT_SPLIT; rank++)
 #pragma unroll 8
-        for (int32_t j = shares == 2 ? s->lane / 16 : 0; j < WEFT_WARPS; j += shares) {
-            const float *one = at + ((base + j) & (WEFT_WARPS - 1)) * COLUMNS * SUM_STRIDE;
+        for (int32_t j = shares == 2 ? s->lane / 16 : 0; j < WEFT_TEAM; j += shares) {
+            const float *one = at + ((base + j) & (WEFT_TEAM - 1)) * COLUMNS * SUM_STRIDE;
             total += WEFT_SPLIT > 1 ? cluster_load(one, (uint32_t)rank) : *one;
         }
     return shares == 2 ? total + __shfl_xor_sync(0xffffffffu, total, 16) : total;
@@ -178,7 +212,8 @@ DEVICE struct delivery delivery_of(const struct stream *s,
 // Of row n: 16 results of the other block, each with the turn that it is of.
 DEVICE uint64_t *shared_pair(int32_t n)
 {
-    return (uint64_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES) + n * 16;
+    return (uint64_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PARTS_BYTES) +
+           n * 16;
 }
 
 DEVICE void pair_begin()
@@ -259,9 +294,9 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 #endif
 }
 
-// Norms. Squares of X are added up on the way: a warp keeps those of rows warp, warp + WEFT_WARPS, ..., and
+// Norms. Squares of X are added up on the way: a warp of a team keeps those of rows warp, warp + WEFT_TEAM, ..., and
 // delivers these rows.
-enum { ROWS_OF_WARP = (COLUMNS + WEFT_WARPS - 1) / WEFT_WARPS };
+enum { ROWS_OF_WARP = (COLUMNS + WEFT_TEAM - 1) / WEFT_TEAM };
 
 #if X_ROUNDED
 
@@ -271,7 +306,7 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
 {
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
-        int32_t n = s->warp + k * WEFT_WARPS;
+        int32_t n = s->warp + k * WEFT_TEAM;
         square[k] = 0;
         if (!args->norm || n >= s->batch)
             continue;
@@ -285,10 +320,10 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
 
 #else
 
-// Squares of numbers, by thread, become sums of warps; where they lie is not used before the second group.
+// Squares of numbers, by thread, become sums of warps.
 DEVICE float *norm_parts()
 {
-    return shared_sums() + GROUP_BLOCKS * SUM_BLOCK;
+    return (float *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES);
 }
 
 // The thread's share of row n; with columns split over a cluster it has seen only some of them.
@@ -306,13 +341,25 @@ DEVICE void norm_part(const struct stream *s, const struct weft__linear_device_a
     }
     square = warp_sum(square, 32);
     if (s->lane == 0)
-        norm_parts()[n * WEFT_WARPS + s->warp] = square;
+        norm_parts()[n * WEFT_WARPS + (int32_t)threadIdx.x / WARP] = square;
 }
 
 // What column i of X is multiplied by as it is read.
 DEVICE float norm_factor(const struct weft__linear_device_args *args, int32_t i)
 {
     return args->norm_weight ? args->norm_weight[i] + args->norm_weight_plus : 1.0f;
+}
+
+// The same of columns i .. i + 3, i a multiple of 4, the first `count` of which are there.
+DEVICE float4 norm_factors(const struct weft__linear_device_args *args, int32_t i, int32_t count)
+{
+    if (!args->norm_weight)
+        return make_float4(1, 1, 1, 1);
+    float4 w = count >= 4 && fours_aligned<DTYPE_F32>(args->norm_weight, 0)
+                   ? four_elements<DTYPE_F32>(args->norm_weight, i)
+                   : first_elements<DTYPE_F32>(args->norm_weight, i, count);
+    const float plus = args->norm_weight_plus;
+    return make_float4(w.x + plus, w.y + plus, w.z + plus, w.w + plus);
 }
 
 #endif
@@ -325,7 +372,7 @@ DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device
         return;
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
-        int32_t n = s->warp + k * WEFT_WARPS;
+        int32_t n = s->warp + k * WEFT_TEAM;
         if (n >= s->batch)
             break;
 #if !X_ROUNDED
@@ -344,7 +391,7 @@ DEVICE void stream_prefetch(const struct stream *s, const struct weft__linear_de
     if (!X_ROUNDED && args->norm_weight)
         for (int32_t i = (int32_t)threadIdx.x * 32; i < args->cols; i += THREADS * 32)
             prefetch_l2(args->norm_weight + i);
-    if (s->warp == 0 && s->group < args->num_groups) {
+    if (threadIdx.x < WARP && s->group < args->num_groups) {
         const struct weft__linear_device_part *part = &args->part[group_part(args, s->first)];
         int32_t row = (s->first - part->first_group) * OUT_BLOCKS * 16;
         if (s->lane < MATRICES && part[s->lane].bias)
