@@ -78,20 +78,17 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
-// Warps that share a group, for one row of X: so few that all groups have a team at the same time, if there are that many
-// warps. A team of fewer than four is slower than several turns.
+// Warps that share a group, for one row of X: four where all groups have so many at the same time and do not have eight,
+// with nothing but products to do. Measured nowhere else to be faster; other formats have no registers left for it.
 static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
                                         const struct weft__linear_shape *s,
                                         const struct weft__cuda_limits *limits)
 {
     const int64_t warps = (int64_t)limits->num_sms * s->blocks * s->warps;
-    // other formats have no registers left for it
-    if (s->columns > 1 || s->split > 1 || s->pair || m->block_bytes != 18 || m->exact)
+    const bool more = m->exact || m->gate || m->rounds;
+    if (s->columns > 1 || s->split > 1 || s->pair || m->block_bytes != 18 || more)
         return s->warps;
-    for (int32_t team = s->warps; team >= 4; team /= 2)
-        if (m->groups * team <= warps)
-            return team;
-    return s->warps;
+    return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
 }
 
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.

@@ -30,7 +30,7 @@ enum {
     STAGE_ROW_CLOCKS = 4,
     CACHE_BYTES = 30,
     MEMORY_BYTES = 19,
-    ENOUGH_BLOCKS = 256, // to keep memory busy: two an SM
+    ENOUGH_BLOCKS = 400, // to keep memory busy: three an SM
 };
 
 static bool is_plain(weft_dtype format)
@@ -75,8 +75,8 @@ static void choose_plain(const weft_linear_desc *desc, const struct weft__cuda_l
                          struct weft__linear_gemm *gemm)
 {
     static const int16_t shapes[][7] = {
-        {8, 3, 5, 1, 1, 2, 1},  {8, 3, 5, 4, 1, 2, 1},   {8, 3, 5, 8, 1, 2, 1},
-        {16, 3, 5, 1, 1, 2, 1}, {16, 3, 5, 4, 1, 2, 1},  {16, 3, 5, 8, 1, 2, 1},
+        {8, 3, 4, 2, 1, 2, 1},  {8, 3, 4, 4, 1, 2, 1},   {8, 3, 4, 8, 1, 2, 1},
+        {16, 3, 4, 2, 1, 2, 1}, {16, 3, 4, 4, 1, 2, 1},  {16, 3, 4, 8, 1, 2, 1},
         {32, 1, 5, 1, 1, 2, 1}, {32, 1, 5, 4, 1, 2, 1},  {64, 1, 8, 1, 1, 1, 1},
         {64, 1, 4, 4, 1, 2, 1}, {128, 1, 6, 1, 1, 1, 1}, {128, 1, 6, 4, 1, 1, 1},
         {256, 1, 4, 1, 1, 1, 1}};
