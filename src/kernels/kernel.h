@@ -15,7 +15,7 @@
 //   avx2        AVX2 FMA F16C
 //   avx512      + AVX-512 F BW VL DQ CD
 //   avx512vnni  + AVX-512 VNNI VBMI, GFNI (Ice Lake, Zen 4)
-//   avx512bf16  + AVX-512 BF16 (Sapphire Rapids, Zen 4)
+//   avx512bf16  + AVX-512 BF16 at full speed (Zen 4; not Sapphire Rapids, where it is slower than f32)
 //   amx         + AMX tiles of bf16 and int8 (Sapphire Rapids), if the system lets the process have them
 //   neon        Advanced SIMD of AArch64 with half-precision conversion
 //   neondot     + DotProd
