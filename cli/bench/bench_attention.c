@@ -15,7 +15,7 @@ static const char help[] =
     "the\n"
     "cache. Many are a prompt.\n"
     "\n"
-    "  --dtype D           format of queries and results: f32\n"
+    "  --dtype D           format of queries and results: f32 (default), f16 or bf16\n"
     "  --kv-dtype D,...    format of keys and values: f16 (default), bf16, f32, int8, fp8_e4m3,\n"
     "                      fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl\n"
     "  --batch B,...       sequences (default 1)\n"
@@ -81,10 +81,12 @@ typedef struct problem {
     int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
     weft_plan *plan;
     weft_attention_args args;
-    float *q, *out;
-    int32_t *numbers; // cu_q_lens, kv_lens, page_table, tree_parents
-    float *per_head;  // sinks, slopes
-    int32_t queries;  // of all sequences
+    void *q, *out;
+    weft_batch
+        *batch_of_runs; // lengths and pages, as an engine hands them over; NULL: with every run
+    int32_t *numbers;   // cu_q_lens, kv_lens, page_table, tree_parents
+    float *per_head;    // sinks, slopes
+    int32_t queries;    // of all sequences
     void *workspace;
 } problem;
 
@@ -232,23 +234,70 @@ static void shuffle(int32_t *pages, int32_t count)
     }
 }
 
+static bool put_queries(problem *p, size_t elems)
+{
+    bench *run = &p->wish->run;
+    uint32_t state = 5;
+    int64_t bytes = (int64_t)elems * weft_dtype_block_bytes(p->wish->dtype);
+    float *q = malloc(elems * sizeof *q);
+    void *narrow = malloc((size_t)bytes);
+    for (size_t i = 0; q && i < elems; i++)
+        q[i] = bench_value(&state);
+    bool fine = q && narrow;
+    if (!fine)
+        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
+    fine = fine &&
+           (weft_quantize_row(p->wish->dtype, q, (int64_t)elems, narrow) == WEFT_OK ||
+            bench_error(run)) &&
+           bench_put(run, p->q, narrow, bytes);
+    free(q);
+    free(narrow);
+    return fine;
+}
+
+// `lens`: cu_q_lens, kv_lens, pages.
+static bool make_batch(problem *p, const int32_t *lens)
+{
+    const request *wish = p->wish;
+    const weft_plan *const plan = p->plan;
+    const weft_batch_desc desc = {.size = sizeof desc,
+                                  .max_seqs = p->batch,
+                                  .max_q_tokens = p->queries,
+                                  .max_kv_len = p->kv_len,
+                                  .page_size = wish->page_size,
+                                  .max_pages = p->pages,
+                                  .plans = &plan,
+                                  .num_plans = 1};
+    const weft_batch_args args = {.size = sizeof args,
+                                  .num_seqs = p->batch,
+                                  .cu_q_lens = lens,
+                                  .kv_lens = lens + p->batch + 1,
+                                  .page_table = lens + 2 * p->batch + 1,
+                                  .page_table_stride = p->pages / p->batch,
+                                  .num_pages = p->pages};
+    return (weft_batch_create(wish->run.context, &desc, &p->batch_of_runs) == WEFT_OK &&
+            weft_batch_set(p->batch_of_runs, &args) == WEFT_OK) ||
+           bench_error(&wish->run);
+}
+
 static bool set_queries(problem *p)
 {
     const request *wish = p->wish;
     uint32_t state = 5;
     size_t elems = (size_t)p->queries * (size_t)p->heads * (size_t)wish->head_dim;
+    int64_t elem = weft_dtype_block_bytes(wish->dtype);
     size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
     bench *run = &p->wish->run;
     if (!bench_fits(run, 2.0 * (double)elems * sizeof(float)))
         return false;
     size_t tables = (size_t)p->batch * 2 + 1 + (size_t)p->pages;
     size_t numbers = tables + (size_t)p->queries;
-    p->q = bench_allocate(run, elems * sizeof *p->q);
-    p->out = bench_allocate(run, elems * sizeof *p->out);
+    p->q = bench_allocate(run, elems * (size_t)elem);
+    p->out = bench_allocate(run, elems * (size_t)elem);
     p->workspace = bench_allocate(run, workspace_bytes + 64);
     p->numbers = bench_allocate(run, numbers * sizeof *p->numbers);
     p->per_head = bench_allocate(run, (size_t)p->heads * sizeof *p->per_head);
-    float *q = malloc(elems * sizeof *q);
+    float *q = malloc((size_t)p->heads * sizeof *q);
     int32_t *lens = malloc(numbers * sizeof *lens);
     bool fine = p->q && p->out && p->workspace && p->numbers && p->per_head && q && lens;
     if (!q || !lens)
@@ -267,11 +316,11 @@ static bool set_queries(problem *p)
             lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
     }
     shuffle(kv_lens + p->batch, p->pages);
-    for (size_t i = 0; i < elems; i++)
+    for (int32_t i = 0; i < p->heads; i++)
         q[i] = bench_value(&state);
-    fine = bench_put(run, p->q, q, (int64_t)(elems * sizeof *q)) &&
-           bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
-           bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens));
+    fine = bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
+           bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
+           put_queries(p, elems) && (wish->mask == WEFT_MASK_TREE || make_batch(p, lens));
     free(q);
     free(lens);
     cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
@@ -290,6 +339,12 @@ static bool set_queries(problem *p)
                                         wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
                                     .workspace = p->workspace,
                                     .workspace_bytes = workspace_bytes};
+    if (p->batch_of_runs) {
+        p->args.batch = p->batch_of_runs;
+        p->args.num_seqs = 0;
+        p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
+        p->args.page_table_stride = 0;
+    }
     return fine;
 }
 
@@ -308,7 +363,7 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     request *wish = p->wish;
     char mask[32];
     bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
-    double queries = 2.0 * p->queries * p->heads * wish->head_dim * sizeof(float);
+    double queries = 2.0 * p->queries * p->heads * wish->head_dim * elem_bytes(wish->dtype);
     double cache = 2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * elem_bytes(p->kv_dtype);
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
@@ -342,6 +397,7 @@ static bool make_plan(problem *p)
     weft_attention_desc desc = {.size = sizeof desc,
                                 .kv = kv_layout(p),
                                 .q_dtype = wish->dtype,
+                                .out_dtype = wish->dtype,
                                 .num_q_heads = p->heads,
                                 .mask = wish->mask,
                                 .window = wish->window,
@@ -408,6 +464,7 @@ static bool measure_all(request *wish)
             queries += q_len_of(&p, s);
         p.queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
         fine = measure(&p);
+        weft_batch_destroy(p.batch_of_runs);
         weft_plan_destroy(p.plan);
         weft_memory_free(wish->run.context, p.q);
         weft_memory_free(wish->run.context, p.out);

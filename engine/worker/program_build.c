@@ -31,12 +31,11 @@ static bool is_left_out(const model_program *program, int32_t layer, const model
     return line->parts[0].matrix && !tensors[line->parts[0].matrix].data;
 }
 
-// The line of this or the next layer that reads what `line` has written; *layer becomes its layer. NULL
-// if it is read behind the layers.
+// The line of this or the next layer that reads what `line` has written to `buffer`; *layer becomes its layer.
+// NULL if it is read behind the layers.
 static const model_line *next_reader(const model_program *program, const model_line *line,
-                                     int32_t *layer)
+                                     enum model_buffer buffer, int32_t *layer)
 {
-    enum model_buffer buffer = line->parts[0].out;
     const model_line *first = program->config->architecture->lines;
     for (const model_line *at = line + 1;; at++) {
         if (at->op == MODEL_END) {
@@ -108,7 +107,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
 {
     const model_tensor *tensors = program->weights->layers[layer].tensors;
     int32_t next_layer = layer;
-    const model_line *reader = next_reader(program, line, &next_layer);
+    const model_line *reader = next_reader(program, line, line->parts[0].out, &next_layer);
     const model_tensor *read_by = reader ? program->weights->layers[next_layer].tensors : NULL;
     bool rounds = reader && reads_rounded(program, read_by, reader);
     enum model_buffer out = line->parts[0].out;
@@ -118,7 +117,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
                              .residual = line->residual,
                              .alpha = line->residual ? program->config->residual_scale : 0,
                              .max_batch = program->bounds.max_tokens};
-    // What the first line reads comes from the embedding, and attention rounds nothing.
+    // What the first line reads comes from the embedding.
     linear.x_rounded = program->rounded_now[line->in] &&
                        program->rounded_for[line->in] == linear.norm &&
                        reads_rounded(program, tensors, line);
@@ -143,6 +142,18 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
     program->rounded_now[out] = linear.y_rounded || linear.next;
     program->rounded_for[out] = linear.next;
     return add_fused(program, &program->layers, &linear, err);
+}
+
+// Appends and attends in one run, where the device gains by it, and rounds for a next matrix that wants it.
+static bool add_attention(model_program *program, int32_t layer, const model_line *line,
+                          engine_error *err)
+{
+    const model_line *reader = next_reader(program, line, MODEL_BUFFER_ATTENDED, &layer);
+    bool rounds = program_appends(program) && reader &&
+                  reads_rounded(program, program->weights->layers[layer].tensors, reader);
+    program->rounded_now[MODEL_BUFFER_ATTENDED] = rounds;
+    program->rounded_for[MODEL_BUFFER_ATTENDED] = NULL;
+    return program_add_attention(program, program->layer, rounds, err);
 }
 
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
@@ -176,8 +187,8 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         return program_add_norm(program, &program->layers, &norm, err);
     }
     case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
-    case MODEL_APPEND: return program_add_append(program, layer, err);
-    case MODEL_ATTENTION: return program_add_attention(program, layer, err);
+    case MODEL_APPEND: return program_appends(program) || program_add_append(program, layer, err);
+    case MODEL_ATTENTION: return add_attention(program, layer, line, err);
     case MODEL_ROUTE: return program_add_route(program, tensors, line, err);
     case MODEL_MIX:
         program->rounded_now[line->parts[2].out] = false;
@@ -259,7 +270,8 @@ static void carve_buffers(model_program *program)
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
         if (!bounds->separate && (i == MODEL_BUFFER_NORMED || i == MODEL_BUFFER_UP))
             continue;
-        bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED;
+        bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED ||
+                          (i == MODEL_BUFFER_ATTENDED && program_appends(program));
         program->buffers[i] = program_carve(program, ARENA_BUFFERS, tokens * row * sizeof(float));
         if (is_rounded)
             program->rounded[i] = program_carve(

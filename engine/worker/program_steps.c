@@ -328,7 +328,13 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
     return step != NULL;
 }
 
-bool program_add_attention(model_program *program, int32_t layer, engine_error *err)
+bool program_appends(const model_program *program)
+{
+    const program_bounds *bounds = &program->bounds;
+    return bounds->device != WEFT_DEVICE_CPU && !bounds->exact && !bounds->separate;
+}
+
+bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
 {
     const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
     model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
@@ -344,20 +350,30 @@ bool program_add_attention(model_program *program, int32_t layer, engine_error *
                                 .max_kv_len = program->bounds.max_kv_len};
     if (sinks->rows > 0)
         desc.flags |= WEFT_ATTENTION_SINKS;
+    if (program_appends(program)) {
+        desc.rope = rules.rope;
+        desc.flags |= WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES |
+                      (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
+    }
+    const void *sinks_at = NULL;
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
-    if (step)
-        step->args.attention = (weft_attention_args){.size = sizeof step->args.attention,
-                                                     .q = program->buffers[MODEL_BUFFER_Q],
-                                                     .out = program->buffers[MODEL_BUFFER_ATTENDED],
-                                                     .pool = page_pool_layer(program->pool, layer),
-                                                     .batch = program->batch,
-                                                     .workspace = program->workspace,
-                                                     .workspace_bytes = program->workspace_bytes};
-    const void *at = NULL;
-    if (!step || !program_place_vector(program, sinks, &at, err))
+    if (!step || !program_place_vector(program, sinks, &sinks_at, err))
         return false;
-    step->args.attention.sinks = at;
+    weft_attention_args *args = &step->args.attention;
+    *args = (weft_attention_args){.size = sizeof *args,
+                                  .q = program->buffers[MODEL_BUFFER_Q],
+                                  .out = rounds ? program->rounded[MODEL_BUFFER_ATTENDED]
+                                                : program->buffers[MODEL_BUFFER_ATTENDED],
+                                  .pool = page_pool_layer(program->pool, layer),
+                                  .batch = program->batch,
+                                  .sinks = sinks_at,
+                                  .workspace = program->workspace,
+                                  .workspace_bytes = program->workspace_bytes};
+    program->append = (weft_attention_append){.k = program->buffers[MODEL_BUFFER_K],
+                                              .v = program->buffers[MODEL_BUFFER_V]};
+    if (program_appends(program))
+        args->append = &program->append;
     return true;
 }
 

@@ -83,18 +83,19 @@ struct model_program {
     step_list head;   // NORMED to logits
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
-    void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN and GATED
+    void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN, GATED and ATTENDED
     bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too,
     const model_tensor *rounded_for[MODEL_BUFFER_COUNT]; // and for this norm
     struct {
         int32_t *ids, *starts, *order;
         float *weights;
-    } routing;         // of the tokens to the experts of a layer, which the next MODEL_MIX reads
-    weft_batch *batch; // of every append and attention; NULL while the program is only counted
-    program_inputs inputs;     // the host's
-    int32_t *ids;              // [max_tokens], on the device, as are:
-    int32_t *rows;             // [head_rows], read by `gather`
-    int32_t *sampled;          // [max_seqs]
+    } routing; // of the tokens to the experts of a layer, which the next MODEL_MIX reads
+    weft_attention_append append; // what a layer appends
+    weft_batch *batch;     // of every append and attention; NULL while the program is only counted
+    program_inputs inputs; // the host's
+    int32_t *ids;          // [max_tokens], on the device, as are:
+    int32_t *rows;         // [head_rows], read by `gather`
+    int32_t *sampled;      // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;
@@ -178,6 +179,9 @@ typedef struct program_activation {
     const float *up;
 } program_activation;
 
+// Does attention append what it attends to itself?
+bool program_appends(const model_program *program);
+
 // Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
 // weights are the host's, all others the device's.
 bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
@@ -190,7 +194,8 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
 bool program_add_activation(model_program *program, step_list *list,
                             const program_activation *activation, engine_error *err);
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);
-bool program_add_attention(model_program *program, int32_t layer, engine_error *err);
+// rounds: the result goes to a rounded buffer.
+bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);
 
 // The same for lines of mixtures; `tensors` are the layer's.

@@ -72,6 +72,16 @@ enum {
     WEFT_ATTENTION_SPARSE_LISTS = 1u << 5,
     /** With WEFT_ATTENTION_SPARSE_LISTS: every KV head has lists of its own. */
     WEFT_ATTENTION_SPARSE_HEADS = 1u << 6,
+    /** The new keys and values come with the run (args.append): it begins as weft_kv_append_run() with
+     *  desc.rope would, and attends then. Runs need a batch. Where a device can, tokens that are decoded one
+     *  by one take a single launch for both. */
+    WEFT_ATTENTION_APPEND = 1u << 7,
+    /** With WEFT_ATTENTION_APPEND and a cache of f16 or bf16: the device may round the queries to the
+     *  format of the cache once they are rotated, where products of 16-bit numbers are faster. */
+    WEFT_ATTENTION_NARROW_QUERIES = 1u << 8,
+    /** `out` is a rounded buffer (weft_rounded_bytes(), linear.h) with a row of num_q_heads * v_dim columns
+     *  per query, as the next matrix reads it. Packed: the strides of out are 0. */
+    WEFT_ATTENTION_OUT_ROUNDED = 1u << 9,
 };
 
 typedef struct weft_attention_desc {
@@ -114,8 +124,21 @@ typedef struct weft_attention_desc {
      *  0 = the kernel's own; and the keys of a chunk, 0 = chosen from the lengths of the run. */
     int32_t tile_rows;
     int32_t chunk_keys;
-    uint64_t reserved[8];
+    /** With WEFT_ATTENTION_APPEND: rotates new keys and queries; NULL = no rotation. Copied, and so are its
+     *  frequency factors. */
+    const weft_rope_params *rope;
+    uint64_t reserved[7];
 } weft_attention_desc;
+
+/** New keys and values of a run with WEFT_ATTENTION_APPEND, as weft_kv_append_args has them. The queries are
+ *  f32 then, packed within a token, and not yet rotated; afterwards they may have been rotated, or not. */
+typedef struct weft_attention_append {
+    const float *k;         /**< [q_tokens][num_kv_heads][head_dim] */
+    int64_t k_token_stride; /**< elements; 0 = packed */
+    const float *v;         /**< [q_tokens][num_kv_heads][v_dim]; NULL = values are left alone */
+    int64_t v_token_stride;
+    uint64_t reserved[4];
+} weft_attention_append;
 
 typedef struct weft_attention_args {
     uint32_t size;
@@ -171,7 +194,8 @@ typedef struct weft_attention_args {
     const float *q_scales;
     int64_t q_scale_token_stride;
     int64_t q_scale_head_stride;
-    uint64_t reserved[2];
+    const weft_attention_append *append; /**< with WEFT_ATTENTION_APPEND; read during the call */
+    uint64_t reserved[1];
 } weft_attention_args;
 
 /** Plans out = softmax(mask(softcap(scale * q k^T))) v for every query.
@@ -196,7 +220,8 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *           a query that does not see it
  *           CUDA, caches of f16 and bf16: with f32 queries as above, but weights below 2^-39 of a query's
  *           largest may vanish if the cache is f16 (2^-31 where they are rounded). With queries of the cache's own format, weights are
- *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32
+ *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32; so are they
+ *           with WEFT_ATTENTION_NARROW_QUERIES
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

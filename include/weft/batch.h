@@ -87,7 +87,8 @@ WEFT_API void weft_batch_destroy(weft_batch *batch);
  *  Errors   WEFT_EINVAL for what weft_attention_run() and weft_kv_append_run() would refuse, for arrays of
  *           both kinds of memory, and while this thread records a program; the batch is then as it was.
  *           WEFT_EUNSUPPORTED for kv_starts on CUDA. Never allocates
- *  Threads  not while a run takes the batch
+ *  Threads  not while a run takes the batch; on a GPU, runs of attention that take one batch follow each
+ *           other: on one stream, or ordered by events
  */
 WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *args);
 

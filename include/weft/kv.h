@@ -104,8 +104,8 @@ typedef struct weft_kv_append_desc {
     /** Rotate the keys (and `q`, if a run gives one) before they are stored; NULL = no rotation.
      *  Copied, and so are its frequency factors. */
     const weft_rope_params *rope;
-    int32_t num_q_heads; /**< heads of `q`; 0 = runs give no q */
-    int32_t reserved0;
+    int32_t num_q_heads;    /**< heads of `q`; 0 = runs give no q */
+    weft_dtype q_out_dtype; /**< of args.q_out: f32, f16 or bf16; 0 = runs give none */
     const char *variant;
     uint64_t reserved[8];
 } weft_kv_append_desc;
@@ -118,7 +118,7 @@ typedef struct weft_kv_append_args {
     int64_t k_token_stride; /**< elements; 0 = packed */
     const float *v;         /**< [tokens][num_kv_heads][v_dim]; NULL = values are left alone */
     int64_t v_token_stride;
-    float *q; /**< [tokens][num_q_heads][head_dim], rotated in place; NULL = none */
+    float *q; /**< [tokens][num_q_heads][head_dim], rotated in place, or into q_out; NULL = none */
     int64_t q_token_stride;
     /** Where token i goes: page * page_size + slot; -1 = nowhere (padding). [tokens]. A slot that is
      *  named twice holds either token, or parts of both */
@@ -127,7 +127,11 @@ typedef struct weft_kv_append_args {
     weft_stream *stream;      /**< NULL = the context's own */
     const weft_batch *batch;  /**< gives slots, positions, cos and sin; slots and positions are then
                                    not read, `tokens` must be the batch's number of queries */
-    uint64_t reserved[7];
+    /** [tokens][num_q_heads][head_dim] of desc.q_out_dtype: the rotated queries, rounded to nearest
+     *  even; q is then only read. NULL = in place. Wanted where the descriptor has q_out_dtype. */
+    void *q_out;
+    int64_t q_out_token_stride;
+    uint64_t reserved[5];
 } weft_kv_append_args;
 
 /** Plans pool[slots[i]] = (rope(k[i]), v[i]), converted to the formats of the planes: rounded to nearest
@@ -142,7 +146,7 @@ WEFT_API weft_status weft_kv_append_plan(weft_context *context, const weft_kv_ap
 /** Runs the plan.
  *
  *  Align    natural alignment of each element type
- *  Alias    q, k, v and the pool must not overlap
+ *  Alias    q, q_out, k, v and the pool must not overlap
  *  Numerics the rotation is computed in f32
  *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, a slot outside the pool
  *           (other than -1) or a negative position, WEFT_EOVERFLOW for a pool that is longer than

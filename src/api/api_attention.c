@@ -3,10 +3,12 @@
 
 #include <math.h>
 
+#include "src/api/api_attention.h"
 #include "src/api/api_batch.h"
 #include "src/api/api_pool.h"
 #include "src/api/api_seqs.h"
 #include "src/base/checked.h"
+#include "src/kernels/attention/attention_kernel.h"
 
 enum { MOST_TILE_ROWS = 4096 };
 
@@ -109,7 +111,8 @@ static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
     const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS |
                            WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_MASK_VALUE |
                            WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS |
-                           WEFT_ATTENTION_SPARSE_HEADS;
+                           WEFT_ATTENTION_SPARSE_HEADS | WEFT_ATTENTION_APPEND |
+                           WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_OUT_ROUNDED;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
@@ -120,6 +123,7 @@ static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
     WEFT__TRY(check_mask(context, desc));
     WEFT__TRY(check_sparse(context, desc));
     WEFT__TRY(check_numbers(context, desc));
+    WEFT__TRY(weft__api_check_parts(context, desc));
     WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
         desc->max_q_tokens = desc->max_seqs;
@@ -135,6 +139,8 @@ weft_status weft_attention_plan(weft_context *context, const weft_attention_desc
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_attention, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(settle_desc(context, &desc));
+    if (desc.flags & (WEFT_ATTENTION_APPEND | WEFT_ATTENTION_OUT_ROUNDED))
+        return weft__api_plan_parts(context, &desc, out);
     return WEFT__API_PLAN(context, WEFT__OP_attention, &desc, out);
 }
 
@@ -153,6 +159,7 @@ static weft_status check_wanted(const weft_plan *plan, const weft_attention_args
         {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_blocks, "sparse_blocks"},
         {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_starts, "sparse_starts"},
         {desc->flags & WEFT_ATTENTION_SPARSE_LISTS, args->sparse_first, "sparse_first"},
+        {desc->flags & WEFT_ATTENTION_APPEND, args->append, "append"},
     };
     if (args->q_scales && !is_fp8(desc->q_dtype))
         return weft__fail(plan->context, WEFT_EINVAL,
@@ -339,6 +346,7 @@ static weft_status check_batch(const weft_plan *plan, weft_attention_args *args)
 
 weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *user_args)
 {
+    struct weft__attention_args run = {0};
     weft_attention_args args;
     WEFT__TRY(weft__api_open(plan, WEFT__OP_attention, &args, WEFT__KNOWN(&args), user_args));
     const weft_attention_desc *desc = plan->desc;
@@ -353,7 +361,10 @@ weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args 
     WEFT__TRY(check_wanted(plan, &args));
     WEFT__TRY(args.batch ? check_batch(plan, &args) : check_seqs(plan, &args));
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
-    return weft__api_submit(plan, &args, sizeof args, args.stream);
+    if (desc->flags & (WEFT_ATTENTION_APPEND | WEFT_ATTENTION_OUT_ROUNDED))
+        return weft__api_run_parts(plan, &args);
+    run.base = args;
+    return weft__api_submit(plan, &run, sizeof run, args.stream);
 }
 
 bool weft_attention_supported(weft_context *context, const weft_attention_desc *desc,

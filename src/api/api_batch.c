@@ -59,6 +59,24 @@ static weft_status check_plan(weft_context *context, const weft_batch_desc *desc
     return WEFT_OK;
 }
 
+// Plans and what they append by: those of attention may be two.
+static int32_t count_plans(const weft_batch_desc *desc)
+{
+    int32_t count = desc->num_plans;
+    for (int32_t i = 0; i < desc->num_plans; i++)
+        count += desc->plans[i]->append != NULL;
+    return count;
+}
+
+static void copy_plans(const weft_plan **to, const weft_batch_desc *desc)
+{
+    for (int32_t i = 0; i < desc->num_plans; i++) {
+        *to++ = desc->plans[i];
+        if (desc->plans[i]->append)
+            *to++ = desc->plans[i]->append;
+    }
+}
+
 static weft_status settle_desc(weft_context *context, weft_batch_desc *desc, int32_t *ring_len)
 {
     bool ring_known = false;
@@ -139,14 +157,15 @@ weft_status weft_batch_create(weft_context *context, const weft_batch_desc *user
         return weft__fail(context, WEFT_EUNSUPPORTED, "batch: %s has none yet",
                           context->backend->name);
     WEFT__TRY(settle_desc(context, &desc, &ring_len));
+    const weft_batch_desc given = desc;
+    desc.num_plans = count_plans(&given);
     size_t bytes = lay_out(NULL, &desc, NULL);
     weft_batch *batch = context->allocator.allocate(context->allocator.user, bytes);
     if (!batch)
         return weft__fail(context, WEFT_ENOMEM, "no memory for a batch of %zu bytes", bytes);
     memset(batch, 0, bytes);
     lay_out(batch, &desc, (unsigned char *)batch);
-    memcpy((void *)(uintptr_t)batch->plans, desc.plans,
-           (size_t)desc.num_plans * sizeof *desc.plans);
+    copy_plans((const weft_plan **)(uintptr_t)batch->plans, &given);
     batch->context = context;
     batch->desc = desc;
     batch->desc.plans = batch->plans;

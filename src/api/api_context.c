@@ -178,6 +178,8 @@ void weft_plan_destroy(weft_plan *plan)
     if (!plan)
         return;
     const weft_allocator *allocator = &plan->context->allocator;
+    weft_plan_destroy(plan->append);
+    weft_plan_destroy(plan->round);
     if (plan->context->backend->release_plan)
         plan->context->backend->release_plan(plan);
     if (plan->launch)

@@ -10,6 +10,8 @@ static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
     WEFT__TRY(weft__api_settle_layout(context, "kv", &desc->layout));
     if (desc->num_q_heads < 0)
         return weft__fail(context, WEFT_EINVAL, "kv: num_q_heads is negative");
+    if (desc->q_out_dtype)
+        WEFT__TRY(weft__api_dtype(context, WEFT__OP_kv, "q_out_dtype", &desc->q_out_dtype));
     return weft__api_most(context, WEFT__OP_kv, "max_tokens", &desc->max_tokens);
 }
 
@@ -73,18 +75,26 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
                           "kv: k, slots and, with rope, positions must not be NULL");
     if (args.q && desc->num_q_heads == 0)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
+    if ((args.q_out != NULL) != (desc->q_out_dtype && args.q))
+        return weft__fail(
+            plan->context, WEFT_EINVAL,
+            "kv: q_out must be given with q, and just where the plan has q_out_dtype");
     int64_t row = (int64_t)desc->layout.num_kv_heads * desc->layout.head_dim;
     int64_t v_row = (int64_t)desc->layout.num_kv_heads * desc->layout.v_dim;
     int64_t q_row = (int64_t)desc->num_q_heads * desc->layout.head_dim;
     if (!weft__api_stride(&args.k_token_stride, row, row, args.tokens) ||
         !weft__api_stride(&args.v_token_stride, v_row, v_row, args.tokens) ||
-        !weft__api_stride(&args.q_token_stride, q_row, q_row, args.tokens))
+        !weft__api_stride(&args.q_token_stride, q_row, q_row, args.tokens) ||
+        !weft__api_stride(&args.q_out_token_stride, q_row, q_row, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "kv: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan,
                                 (uintptr_t)args.k | (uintptr_t)args.v | (uintptr_t)args.q |
                                     (uintptr_t)args.slots | (uintptr_t)args.positions,
                                 sizeof(float)));
+    if (args.q_out)
+        WEFT__TRY(
+            weft__api_aligned(plan, (uintptr_t)args.q_out, weft__api_alignment(desc->q_out_dtype)));
     WEFT__TRY(weft__api_settle_pool(plan, &desc->layout, &args.pool));
     if ((desc->layout.scaling && args.pool.k.scale_seq_stride) ||
         (desc->layout.v_scaling && args.pool.v.scale_seq_stride))

@@ -16,6 +16,11 @@ struct weft_plan {
         *desc; // the operation's weft_<op>_desc, no zero left that means a default; arrays that it
                // points to are the plan's own
     void *launch; // the backend's own; nothing above src/backend/<name>/ looks inside
+    // Attention with what comes before and behind it as runs of their own (api_attention_parts.c), or NULL;
+    // what they hand over lies in the workspace at these places.
+    weft_plan *append, *round;
+    size_t queries_offset, results_offset;
+    bool narrow, fuses; // the backend's word: struct weft__cuda_choice
 };
 
 // An array that a descriptor points to: `pointer` is the address of the member.

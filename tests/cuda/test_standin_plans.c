@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "src/kernels/attention/attention_device.h"
 #include "src/kernels/kv/kv_device.h"
 #include "src/kernels/linear/linear_device.h"
 #include "tests/support/standin/standin_case.h"
@@ -198,6 +199,97 @@ static void case_batch_of_device_arrays(void)
     weft_batch_destroy(batch);
     weft_plan_destroy(plan);
     weft_memory_free(context, m);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+// The names of the launches since `before`, without what all of attention's begin with.
+static void expect_names(int before, const char *names)
+{
+    char seen[256] = "";
+    for (int i = before; i < standin->num_launches; i++) {
+        const char *name = standin->launches[i].function + strlen("weft_");
+        snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s", i > before ? " " : "",
+                 name);
+    }
+    CHECK_TEXT(seen, names);
+    CHECK(strlen(seen) == strlen(names));
+}
+
+// Tokens that are decoded one by one take one launch for RoPE, append, attention and rounding; a prompt's are
+// appended, attended to and rounded by launches of their own.
+static void case_append(void)
+{
+    weft_context *context = must_open();
+    const weft_rope_params rope = {.base = 10000};
+    weft_attention_desc desc = {
+        .size = sizeof desc,
+        .flags = WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_OUT_ROUNDED,
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
+        .num_q_heads = 8,
+        .max_seqs = 2,
+        .max_q_tokens = 8,
+        .max_kv_len = 16,
+        .rope = &rope};
+    weft_plan *plan = NULL;
+    weft_batch *batch = NULL;
+    char *memory;
+    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 2,
+                                        .max_q_tokens = 8,
+                                        .max_kv_len = 16,
+                                        .page_size = 4,
+                                        .plans = (const weft_plan *const *)&plan,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 8 << 20, (void **)&memory) == WEFT_OK);
+    const int32_t single[] = {0, 1, 2}, prompt[] = {0, 3, 4}, kv_lens[] = {5, 2};
+    const int32_t table[] = {7, 3, 1, 0}, slots[] = {13, 5};
+    weft_batch_args set = {.size = sizeof set,
+                           .num_seqs = 2,
+                           .cu_q_lens = single,
+                           .kv_lens = kv_lens,
+                           .page_table = table,
+                           .page_table_stride = 2,
+                           .num_pages = 8};
+    const weft_attention_append append = {.k = (float *)(void *)memory,
+                                          .v = (float *)(void *)memory};
+    weft_attention_args args = {
+        .size = sizeof args,
+        .q = memory,
+        .out = memory + 65536,
+        .pool = {.k.data = memory + (1 << 17), .v.data = memory + (1 << 18), .num_pages = 8},
+        .batch = batch,
+        .append = &append,
+        .workspace = memory + (1 << 20),
+        .workspace_bytes = 7 << 20};
+    CHECK(weft_plan_workspace_bytes(plan) <= args.workspace_bytes);
+    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+    int before = standin->num_launches;
+    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    expect_names(before, "attention_decode");
+    const struct weft__attention_device_args *seen =
+        (const void *)standin->launches[standin->num_launches - 1].args;
+    CHECK(seen->new_k == append.k && seen->q == args.q && seen->out == args.out && seen->turns);
+    for (int i = 0; i < 264; i++) // zeros of the batch, not of a launch before
+        CHECK(seen->counters[i] == 0);
+    set.cu_q_lens = prompt;
+    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+    before = standin->num_launches;
+    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    expect_names(before, "kv_append attention_decode attention_prefill linear_round");
+    const struct weft__kv_device_args *appended = (const void *)standin->launches[before].args;
+    seen = (const void *)standin->launches[before + 1].args;
+    CHECK(appended->q == args.q && appended->q_out == seen->q && seen->q != args.q && !seen->new_k);
+    // Slots of the caller's own: the launch that finds them from the lengths is not for these.
+    set.cu_q_lens = single, set.slots = slots;
+    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+    before = standin->num_launches;
+    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    expect_names(before, "kv_append attention_decode linear_round");
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
     weft_context_destroy(context);
     CHECK(standin->live_allocations == 0);
 }
@@ -452,6 +544,7 @@ static const struct standin_case cases[] = {
     {"linear_pack", case_linear_pack},
     {"batch_of_device_arrays", case_batch_of_device_arrays},
     {"device_arrays_refused", case_device_arrays_refused},
+    {"append", case_append},
 };
 
 int main(void)

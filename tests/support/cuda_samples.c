@@ -159,11 +159,30 @@ static weft_attention_desc attention_sample(weft_dtype kv, weft_dtype q, int32_t
     return (weft_attention_desc){
         .kv = {.dtype = kv, .num_kv_heads = 8, .head_dim = head_dim, .page_size = 16},
         .q_dtype = q,
+        .out_dtype = WEFT_F32,
         .num_q_heads = 32,
         .scale = 1,
         .max_seqs = 4,
         .max_q_tokens = max_q_tokens,
         .max_kv_len = 8192};
+}
+
+// Append, attention and rounding in one launch.
+static void attention_of_new_tokens(void)
+{
+    static const weft_rope_params ropes[] = {
+        {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .rotary_dim = 128},
+        {.style = WEFT_ROPE_INTERLEAVED, .base = 10000, .rotary_dim = 64}};
+    for (int i = 0; i < 6; i++) {
+        static const int32_t head_dims[] = {128, 64, 96, 256, 128, 128};
+        weft_attention_desc desc =
+            attention_sample(i % 2 ? WEFT_BF16 : WEFT_F16, WEFT_F32, head_dims[i], 4);
+        desc.flags = WEFT_ATTENTION_APPEND | (i < 5 ? WEFT_ATTENTION_NARROW_QUERIES : 0u) |
+                     (i < 4 ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
+        desc.rope = i == 4 ? NULL : &ropes[head_dims[i] < 128];
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 1;
+    }
 }
 
 // Decode alone, and with prefill beside it; queries in parts and not; every mask.
@@ -184,6 +203,7 @@ static void attention_of_caches(void)
         ADD(attention, desc);
         samples[num_samples - 1].seldom = i > 0;
     }
+    attention_of_new_tokens();
 }
 
 int cuda_num_samples(void)

@@ -56,7 +56,10 @@ ROOMS = [
     ("tools", "tools/", ("src/", "engine/", "cli/")),
 ]
 # Operations that are made of another one, so that its folder is below theirs.
-COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",)}
+COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",),
+            # rotates new keys and queries, rounds its results
+            "src/kernels/attention/": ("src/kernels/rope/", "src/kernels/linear/linear_device.h",
+                                       "src/kernels/linear/linear_rounding.cuh")}
 
 # Words that stay in a room: name, pattern, where it is allowed (by path), what to do instead.
 VOCABULARY = [

@@ -68,6 +68,7 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
     launch->v_kernel = choose_values(plan->context, mask, desc->layout.v_dtype);
     launch->layout = desc->layout;
     launch->num_q_heads = desc->num_q_heads;
+    launch->q_out_dtype = desc->q_out_dtype;
     launch->rows_per_task = weft__plan_rows_per_task(
         ((int64_t)2 * desc->layout.num_kv_heads + desc->num_q_heads) * desc->layout.head_dim);
     if (desc->rope) {
@@ -150,6 +151,8 @@ weft_status weft__cpu_submit_kv(const weft_plan *plan, const void *opaque_args, 
                  .v_token_stride = args->v_token_stride,
                  .q = args->q,
                  .q_token_stride = args->q_token_stride,
+                 .q_out = args->q_out,
+                 .q_out_token_stride = args->q_out_token_stride,
                  .slots = args->slots,
                  .positions = args->positions},
         .tokens = args->tokens,

@@ -8,6 +8,7 @@
 
 #include "src/backend/backend.h"
 #include "src/backend/cuda/cuda_driver.h"
+#include "src/kernels/attention/attention_kernel.h"
 #include "src/kernels/cuda/launch.h"
 
 // cuda_context.c
@@ -66,7 +67,7 @@ void weft__cuda_batch_close(weft_batch *batch);
 // place, and whether parameters of sampling can be read by the device.
 union weft__cuda_args {
     weft_kv_append_args kv;
-    weft_attention_args attention;
+    struct weft__attention_args attention;
     weft_sample_args sample;
 };
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args,

@@ -4,7 +4,9 @@
 // that callers without one fill.
 //
 //      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | capacities [seqs] | positions [tokens] |
-//      | slots [tokens] | pages |
+//      | slots [tokens] | pages | counters |
+//
+// The counters of attention are 0 between runs (attention_device.h), so runs that take a batch follow each other.
 #include <string.h>
 
 #include "src/backend/cuda/cuda_backend.h"
@@ -13,10 +15,12 @@
 #include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
+enum { BLOCKS_PER_SM = 2 }; // of a run of attention, at most
+
 struct device_batch {
     int32_t *memory; // on the device
     int32_t *staged; // the same in the host's memory
-    int64_t kv_lens, page_starts, capacities, positions, slots, pages, count; // places
+    int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, count; // places
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
 };
 
@@ -46,7 +50,9 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     own->positions = own->capacities + desc->max_seqs;
     own->slots = own->positions + desc->max_q_tokens;
     own->pages = own->slots + desc->max_q_tokens;
-    own->count = own->pages + desc->max_pages;
+    own->counters = own->pages + desc->max_pages;
+    own->count =
+        own->counters + (int64_t)BLOCKS_PER_SM * weft__cuda_of(batch->context)->limits.num_sms;
     own->staged = weft__base_allocate(NULL, (size_t)own->count * sizeof(int32_t));
     if (!own->staged)
         return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
@@ -58,8 +64,14 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
         if (status != WEFT_OK)
             return status;
     }
-    return weft__cuda_allocate(batch->context, WEFT_MEMORY_DEVICE,
-                               (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
+    weft_status status =
+        weft__cuda_allocate(batch->context, WEFT_MEMORY_DEVICE,
+                            (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
+    if (status != WEFT_OK)
+        return status;
+    status =
+        weft__cuda_fill(batch->context, own->memory, 0, (size_t)own->count * sizeof(int32_t), NULL);
+    return status == WEFT_OK ? weft__cuda_stream_synchronize(batch->context, NULL) : status;
 }
 
 void weft__cuda_batch_close(weft_batch *batch)
@@ -168,10 +180,13 @@ static void resolve_kv(weft_kv_append_args *args)
     args->batch = NULL;
 }
 
-static void resolve_attention(weft_attention_args *args)
+static void resolve_attention(struct weft__attention_args *run)
 {
+    weft_attention_args *args = &run->base;
     const struct weft_batch *batch = args->batch;
     const struct device_batch *own = batch->device;
+    run->batch_tokens = batch->num_tokens;
+    run->counters = (uint32_t *)(own->memory + own->counters);
     args->num_seqs = batch->num_seqs;
     args->cu_q_lens = own->memory;
     args->kv_lens = own->memory + own->kv_lens;
@@ -180,7 +195,6 @@ static void resolve_attention(weft_attention_args *args)
     args->page_table = NULL;
     args->seq_rows = NULL;
     args->batch = NULL;
-    args->reserved[WEFT__CUDA_BATCH_TOKENS] = (uint64_t)batch->num_tokens;
 }
 
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union weft__cuda_args *room)

@@ -100,6 +100,7 @@ weft_status weft__cuda_prepare(weft_plan *plan)
             return status;
     }
     plan->workspace_bytes = choice.workspace_bytes;
+    plan->narrow = choice.narrow, plan->fuses = choice.fuses;
     plan->info.kernel = choice.row->name;
     snprintf(plan->description, sizeof plan->description, "%s%s: %s", op->table->op, choice.text,
              choice.row->name);

@@ -8,8 +8,8 @@
 // head_dim, which makes ldmatrix free of bank conflicts for every head_dim.
 //
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256), WEFT_KV_DTYPE (2 f16, 3 bf16), WEFT_X_DTYPE and
-// WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), and those of
-// attention_mask.cuh.
+// WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), those of
+// attention_mask.cuh, WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results leave as int8, linear_device.h).
 #include <stdint.h>
 
 enum {
@@ -57,9 +57,22 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, struct 
                          struct rows rows, int32_t warp, int32_t lane)
 {
     float2 x[ROWS / WARPS][QUERY_PAIRS];
+#if WEFT_APPEND
+    const struct turns turns = turns_of(args, lengths.kv_len - 1, lane);
+#pragma unroll
+    for (int32_t i = 0; i < ROWS / WARPS; i++) {
+        const struct row row = row_at(args, rows, min(i * WARPS + warp, rows.count - 1));
+        struct head head = head_load((const float *)args->q + query_at(args, lengths, row), lane);
+        head_turn(&head, &turns, lane);
+#pragma unroll
+        for (int32_t j = 0; j < QUERY_PAIRS; j++)
+            x[i][j] = i * WARPS + warp < rows.count ? head.own[j] : make_float2(0, 0);
+    }
+#else
 #pragma unroll
     for (int32_t i = 0; i < ROWS / WARPS; i++)
         query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
+#endif
 #pragma unroll
     for (int32_t i = 0; i < ROWS / WARPS; i++)
         query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES, PART_BYTES,
@@ -96,8 +109,8 @@ DEVICE void tile_scores(const uint8_t *slot, int32_t lane, float score[KEYS / 8]
             load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 2);
 #pragma unroll
             for (int32_t part = 0; part < WEFT_PARTS; part++) {
-                mma_narrow(part ? low[t] : score[t], q[part], k[0], k[1]);
-                mma_narrow(part ? low[t + 1] : score[t + 1], q[part], k[2], k[3]);
+                mma_score(part ? low[t] : score[t], part, q[part], k[0], k[1]);
+                mma_score(part ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
             }
         }
     }
@@ -232,6 +245,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     __shared__ struct place asked[WARPS];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
+    if (args.foreseen_pages && args.aligned && args.num_seqs <= WARP)
+        ring_foresee(&args, warp, lane);
     wait_for_previous();
     int32_t each;
     struct ring ring;

@@ -12,7 +12,8 @@
 //
 //      slot: float acc[slot_rows][padded head_dim], (largest, sum)[slot_rows]      (units of log2, as on the CPU)
 //
-// and the block that arrives last (counted where the item began) merges the slots in their order.
+// and the block that arrives last (counted where the item began) merges the slots in their order. The counters are
+// 0 again then: those of a batch are set to zero once in its life, others by a launch before.
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
 #define WEFT_KERNELS_ATTENTION_DEVICE_H
 
@@ -51,7 +52,7 @@ struct weft__attention_device_args {
     const uint32_t *mask_bits;
     int64_t mask_stride; // words
     float *slots;
-    uint32_t *counters; // [block], zero
+    uint32_t *counters; // [block], zero before and after
     int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
@@ -62,6 +63,13 @@ struct weft__attention_device_args {
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
     float scale, softcap;
+    // WEFT_APPEND: keys and values of the tokens, one of each sequence, which the launch rotates and stores.
+    const float *new_k, *new_v;
+    int64_t new_k_stride, new_v_stride; // from token to token
+    const double *turns;                // per position, of every pair
+    float turn_factor;
+    int32_t
+        foreseen_pages; // pages of the pool, where lengths and page lists are a batch's; 0: nothing is read early
 };
 
 // What planes of any format have beside strides.

@@ -68,7 +68,7 @@ DEVICE bool item_last(uint32_t *counter, uint32_t parts)
     __shared__ uint32_t ticket;
     __syncthreads();
     if (threadIdx.x == 0)
-        ticket = atomic_add_ordered(counter, 1);
+        ticket = atomic_count_ordered(counter, parts);
     __syncthreads();
     return ticket + 1 == parts;
 }

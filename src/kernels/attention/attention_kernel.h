@@ -95,6 +95,18 @@ typedef void weft__attention_fn(const struct weft__attention_call *call,
 // Bytes of scratch that tiles of up to `rows` rows need.
 typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32_t v_dim);
 
+// What a device's submit is given: the public arguments, settled, and new keys and values, where it is to append
+// them itself (k NULL: it is not).
+struct weft__attention_args {
+    weft_attention_args base;
+    const float *k, *v;
+    int64_t k_token_stride, v_token_stride;
+    // The device's own, of a batch; else 0: queries of all sequences as the host knows them (a recorded run may be
+    // launched with others later), and counters that are 0, one for each block of a run.
+    int64_t batch_tokens;
+    uint32_t *counters;
+};
+
 struct weft__attention_kernel {
     struct weft__kernel base;
     weft_dtype kv;     // the one format that it reads in place, 0: any formats, strides and masks

@@ -7,6 +7,10 @@
 #define WEFT_KERNELS_ATTENTION_MERGE_CUH
 
 #include "src/kernels/attention/attention_rows.cuh"
+#if WEFT_ROUNDED
+#include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_rounding.cuh"
+#endif
 
 // What a lane holds of its warp's rows r and r + 8.
 struct state {
@@ -75,9 +79,51 @@ static __device__ __noinline__ void item_again(const struct weft__attention_devi
     __syncthreads();
 }
 
+#if WEFT_ROUNDED
+// A head of a rounded row (linear_device.h): sixteen lanes have a group of 32, a lane two neighbours of it.
+DEVICE void store_rounded(const struct weft__attention_device_args *args, struct lengths lengths,
+                          struct row row, int32_t lane, const float2 value[QUERY_PAIRS], float by)
+{
+    const int32_t cols = args->num_q_heads * HEAD;
+    uint8_t *to = (uint8_t *)args->out +
+                  (lengths.first_token + row.token) * weft__linear_rounded_stride(cols);
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        const int32_t d = 2 * (i * WARP + lane), unit = (row.head * HEAD + d) / 32, c = d % 32;
+        const float2 x = make_float2(value[i].x * by, value[i].y * by);
+        const float square = warp_sum(fmaf(x.x, x.x, x.y * x.y), 16);
+        // as bits, so that NaN is the largest
+        const float largest = bits_float(
+            warp_max_bits(max(float_bits(x.x) & 0x7fffffffu, float_bits(x.y) & 0x7fffffffu), 16));
+        const float factor = round_factor(largest);
+        const int32_t a = round_code(x.x, factor), b = round_code(x.y, factor);
+        const int32_t sum = warp_sum_int(a + b, 8); // of sixteen columns
+        const int32_t second = __shfl_xor_sync(0xffffffffu, sum, 8);
+        if (HEAD % 64 != 0 && d >= HEAD)
+            continue;
+        uint8_t *code = to + unit / 2 * 64 + c % 16 / 4 * 16 + unit % 2 * 8 + c / 16 * 4 + c % 4;
+        *(uint16_t *)code = (uint16_t)((uint32_t)(a & 0xff) | (uint32_t)(b & 0xff) << 8);
+        if (lane % 16 == 0) {
+            *(uint2 *)(to + (cols + 63) / 64 * 64 + unit * 8) = make_uint2(
+                float_bits(largest / 127.0f), (uint32_t)second << 16 | ((uint32_t)sum & 0xffffu));
+            round_squares(to, cols)[unit] = square;
+        }
+    }
+    // Columns are padded to 64 with zeros: a head of 32 may be the last.
+    if (HEAD % 64 != 0 && cols % 64 != 0 && row.head + 1 == args->num_q_heads) {
+        round_group(to, cols, cols / 32, lane, 0);
+        round_squares(to, cols)[cols / 32] = 0;
+    }
+}
+#endif
+
 DEVICE void store_row(const struct weft__attention_device_args *args, struct lengths lengths,
                       struct row row, int32_t lane, float2 value[QUERY_PAIRS], float by)
 {
+#if WEFT_ROUNDED
+    store_rounded(args, lengths, row, lane, value, by);
+    return;
+#endif
     const int64_t to = out_at(args, lengths, row);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
@@ -131,49 +177,67 @@ DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t in
     return args->slots + (int64_t)index * (args->slot_rows * (DIM + 2));
 }
 
-// Merges the states that the blocks first..last left of an item: in the order of the blocks.
+// Slots whose numbers are asked for together.
+enum { TOGETHER = DIM > 128 ? 4 : 8 };
+
+// A lane's numbers of a row of the slots of blocks i0 to i0 + TOGETHER - 1; 0 behind the last.
+DEVICE void merge_ask(const struct weft__attention_device_args *args, int32_t row, int32_t lane,
+                      int32_t i0, int32_t first, int32_t last, float2 x[TOGETHER][QUERY_PAIRS])
+{
+#pragma unroll
+    for (int32_t j = 0; j < TOGETHER; j++)
+#pragma unroll
+        for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+            const int32_t i = i0 + j, d = 2 * (k * WARP + lane);
+            x[j][k] = make_float2(0, 0);
+            if (i <= last && (DIM % 64 == 0 || d < DIM))
+                x[j][k] =
+                    __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) + row * DIM + d));
+        }
+}
+
+// Adds them, slot by slot, times the factors that the lanes from j0 on have.
+DEVICE void merge_add(const float2 x[TOGETHER][QUERY_PAIRS], float factor, int32_t j0,
+                      float2 value[QUERY_PAIRS])
+{
+#pragma unroll
+    for (int32_t j = 0; j < TOGETHER; j++) {
+        const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
+#pragma unroll
+        for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+            value[k].x = fmaf(by, x[j][k].x, value[k].x);
+            value[k].y = fmaf(by, x[j][k].y, value[k].y);
+        }
+    }
+}
+
+// Merges the states that the blocks first..last left of an item: in the order of the blocks, a warp a row. The next
+// numbers are on their way while others are added, so that all is few trips to memory.
 DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
                        struct rows rows, int32_t warp, int32_t lane, int32_t first, int32_t last)
 {
-    enum { TOGETHER = DIM > 128 ? 4 : 8 };
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0;
-        float2 value[QUERY_PAIRS] = {};
-        for (int32_t i = first + lane; i <= last; i += WARP)
-            largest = fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) +
-                                            args->slot_rows * DIM + 2 * row));
-        largest = warp_max(largest, 32);
-        for (int32_t i0 = first; i0 <= last; i0 += WARP) {
-            float factor = 0;
-            const int32_t count = min(last - i0 + 1, WARP);
-            if (lane < count) {
-                const float2 state =
+        float2 value[QUERY_PAIRS] = {}, x[2][TOGETHER][QUERY_PAIRS];
+        merge_ask(args, row, lane, first, first, last, x[0]);
+        for (int32_t i0 = first; i0 <= last; i0 += WARP) { // a slot a lane
+            float2 state = make_float2(NEGATIVE_INFINITY, 0);
+            if (i0 + lane <= last)
+                state =
                     __ldcg((const float2 *)(slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) +
                                             args->slot_rows * DIM + 2 * row));
-                factor = weight_of(state.x, largest);
-                sum += factor * state.y;
-            }
-            for (int32_t j0 = 0; j0 < count; j0 += TOGETHER) {
-                float2 x[TOGETHER][QUERY_PAIRS];
+            const float before = largest;
+            largest = fmaxf(before, warp_max(state.x, 32));
+            const float factor = weight_of(state.x, largest), follow = weight_of(before, largest);
+            sum = fmaf(sum, follow, factor * state.y);
 #pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++)
-#pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        const int32_t i = i0 + j0 + j, d = 2 * (k * WARP + lane);
-                        x[j][k] = make_float2(0, 0);
-                        if (i <= last && (DIM % 64 == 0 || d < DIM))
-                            x[j][k] = __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) +
-                                                              row * DIM + d));
-                    }
-#pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++) {
-                    const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
-#pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        value[k].x = fmaf(by, x[j][k].x, value[k].x);
-                        value[k].y = fmaf(by, x[j][k].y, value[k].y);
-                    }
-                }
+            for (int32_t k = 0; k < QUERY_PAIRS; k++)
+                value[k].x *= follow, value[k].y *= follow;
+            for (int32_t j0 = 0; j0 < WARP && i0 + j0 <= last; j0 += 2 * TOGETHER) {
+                merge_ask(args, row, lane, i0 + j0 + TOGETHER, first, last, x[1]);
+                merge_add(x[0], factor, j0, value);
+                merge_ask(args, row, lane, i0 + j0 + 2 * TOGETHER, first, last, x[0]);
+                merge_add(x[1], factor, j0 + TOGETHER, value);
             }
         }
         sum = warp_sum(sum, 32);

@@ -164,8 +164,8 @@ DEVICE void tile_scores(const uint8_t *slot, int32_t warp, int32_t lane,
             for (int32_t m = 0; m < WEFT_M; m++)
 #pragma unroll
                 for (int32_t part = 0; part < WEFT_PARTS; part++) {
-                    mma_narrow(part ? low[m][t] : score[m][t], q[m][part], k[0], k[1]);
-                    mma_narrow(part ? low[m][t + 1] : score[m][t + 1], q[m][part], k[2], k[3]);
+                    mma_score(part ? low[m][t] : score[m][t], part, q[m][part], k[0], k[1]);
+                    mma_score(part ? low[m][t + 1] : score[m][t + 1], part, q[m][part], k[2], k[3]);
                 }
         }
     }

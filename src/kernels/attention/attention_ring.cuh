@@ -7,7 +7,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
-#include "src/kernels/attention/attention_rows.cuh"
+#include "src/kernels/attention/attention_fresh.cuh"
 
 struct ring {
     struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
@@ -40,6 +40,31 @@ DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ri
     }
 }
 
+// Brings the first tiles of the warp's share to L2 before the launch before has ended. What is read for it may still
+// change: it only says what is asked for. For up to 32 sequences, whose lengths are read at once: what is read twice must
+// not change in between.
+DEVICE void ring_foresee(const struct weft__attention_device_args *args, int32_t warp, int32_t lane)
+{
+    int32_t each;
+    const struct place at = place_begin(args, lane, &each);
+    if (at.left == 0)
+        return;
+    const struct weft__attention_device_plane *plane = lane < 16 ? &args->k : &args->v;
+    const int32_t *pages = pages_of(args, at.seq.lengths.seq);
+    for (int32_t stage = 0; stage < WEFT_STAGES; stage++) {
+        const int32_t tile = at.tile + stage * WARPS + warp;
+        const int32_t key = at.seq.begin + tile * KEYS + lane % 16;
+        if (tile >= at.tile + place_tiles(&at) || key < at.seq.first_key || key >= at.seq.end_key)
+            continue;
+        const int32_t page = __ldcg(pages + place_of(args, key) / PAGE);
+        if (page >= 0 && page < args->foreseen_pages)
+            prefetch_l2_bulk((const uint16_t *)plane->data + page * plane->page_stride +
+                                 place_of(args, key) % PAGE * plane->token_stride +
+                                 at.kv_head * plane->head_stride,
+                             HEAD * 2);
+    }
+}
+
 DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
 {
     ring->last = ring->at->tile + place_tiles(ring->at);
@@ -56,18 +81,24 @@ DEVICE void ring_clear_padding(int32_t warp, int32_t lane)
         *(uint4 *)(ring + row * ROW_BYTES + CHUNKS * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// Asks for sixteen keys and their values: lanes 0..15 know where a key lies, 16..31 where a value.
-DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
-                        int32_t i, uint8_t *to_keys)
+// Where the lane's key (0..15) or value (16..31) of sixteen i of the tile lies, if it is seen.
+DEVICE const uint16_t *sixteen_row(const struct weft__attention_device_args *args,
+                                   const struct ring *ring, int32_t i)
 {
     const struct weft__attention_device_plane *plane = ring->lane < 16 ? &args->k : &args->v;
     int32_t key = ring_key(ring, ring->tile, i);
-    const bool seen = ring_sees(ring, key);
     const uint16_t *row = (const uint16_t *)plane->data + ring->at->kv_head * plane->head_stride;
-    if (seen)
+    if (ring_sees(ring, key))
         row +=
             ring->page[i] * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
-    const uint32_t all = __ballot_sync(0xffffffffu, seen);
+    return row;
+}
+
+// Asks for sixteen keys and their values. `fresh` is the one of them that the launch itself appends, or -1.
+DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                        int32_t i, const uint16_t *row, int32_t fresh, uint8_t *to_keys)
+{
+    const uint32_t all = __ballot_sync(0xffffffffu, ring_sees(ring, ring_key(ring, ring->tile, i)));
 #pragma unroll
     for (int32_t p = 0; p < 2; p++) {
         uint32_t to = shared_address(to_keys + p * PLANE_BYTES);
@@ -76,10 +107,34 @@ DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const st
             int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
             const uint16_t *from = (const uint16_t *)__shfl_sync(
                 0xffffffffu, (unsigned long long)row, p * 16 + (at & 15));
-            if (16 * CHUNKS % WARP == 0 || at < 16)
+            if ((16 * CHUNKS % WARP == 0 || at < 16) && (!WEFT_APPEND || at != fresh))
                 copy_chunk(to + at * ROW_BYTES + chunk * 16, from + chunk * 8, all >> (at & 15) & 1,
                            args->aligned);
         }
+    }
+}
+
+// Asks for a tile. The new key of a sequence is computed meanwhile and goes to the tile and to the cache.
+DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
+                      uint8_t *slot)
+{
+#pragma unroll
+    for (int32_t i = 0; i < KEYS / 16; i++) {
+        const uint16_t *row = sixteen_row(args, ring, i);
+        uint8_t *to = slot + 16 * i * ROW_BYTES;
+#if WEFT_APPEND
+        const struct lengths lengths = ring->at->seq.lengths;
+        const int32_t fresh = lengths.kv_len - 1 - ring_key(ring, ring->tile, i) + ring->lane % 16;
+        if (fresh >= 0 && fresh < 16) {
+            const struct fresh head = fresh_load(args, lengths, ring->at->kv_head, ring->lane);
+            sixteen_ask(args, ring, i, row, fresh, to);
+            fresh_store(args, &head, lengths.kv_len - 1, ring->lane, to + fresh * ROW_BYTES,
+                        (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
+                        (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
+            continue;
+        }
+#endif
+        sixteen_ask(args, ring, i, row, -1, to);
     }
 }
 
@@ -96,9 +151,7 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
     }
     if (ring->at->left > 0) {
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
-#pragma unroll
-        for (int32_t i = 0; i < KEYS / 16; i++)
-            sixteen_ask(args, ring, i, slot + 16 * i * ROW_BYTES);
+        ring_tile(args, ring, slot);
         ring->tile += WARPS;
         ring_pages(args, ring);
     }

@@ -15,6 +15,9 @@
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/cuda/warp.cuh"
+#if WEFT_APPEND
+#include "src/kernels/rope/rope.cuh"
+#endif
 
 enum {
     FACTORS = WEFT_KV_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
@@ -52,6 +55,21 @@ DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
         mma_f16(d, a, b0, b1);
     else
         mma_bf16(d, a, b0, b1);
+}
+
+// Part `part` of a query times keys, added to scores: where there are several parts, the first is added in f32,
+// which rounds to nearest, sixteen elements at a time.
+DEVICE void mma_score(float d[4], int32_t part, const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    if (WEFT_PARTS == 1 || part > 0) {
+        mma_narrow(d, a, b0, b1);
+        return;
+    }
+    float sum[4] = {0, 0, 0, 0};
+    mma_narrow(sum, a, b0, b1);
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++)
+        d[i] += sum[i];
 }
 
 DEVICE float2 load_two(const void *q, int64_t index)
@@ -115,6 +133,27 @@ DEVICE void copy_chunk(uint32_t to, const uint16_t *from, bool seen, bool aligne
                  : "memory");
 }
 
+// An element of a query, rotated to its position where the launch does that.
+DEVICE float query_element(const struct weft__attention_device_args *args, int64_t q, int32_t d,
+                           int32_t position)
+{
+    const float x = element<WEFT_X_DTYPE>(args->q, q + d);
+#if WEFT_APPEND && WEFT_ROPE
+    const int32_t half = WEFT_ROTARY / 2, pair = WEFT_ROPE == 2 ? d / 2 : d % half;
+    const bool first = WEFT_ROPE == 2 ? d % 2 == 0 : d < half;
+    if (d >= WEFT_ROTARY)
+        return x;
+    const int2 at = rope_places<WEFT_ROPE - 1>(pair, WEFT_ROTARY);
+    const float2 turned = rope_turn(element<WEFT_X_DTYPE>(args->q, q + at.x),
+                                    element<WEFT_X_DTYPE>(args->q, q + at.y),
+                                    rope_angle(position, args->turns[pair], args->turn_factor));
+    return first ? turned.x : turned.y;
+#else
+    (void)position;
+    return x;
+#endif
+}
+
 // The state of a row, of the keys first to end: by a warp, product by product and key by key. For rows whose
 // state is not finite: products in parts turn an infinity, and a weight of 0 for a key that a row does not
 // see, into NaN. Lane l gets the elements l, l + 32...
@@ -133,7 +172,15 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
     const int32_t own = lengths.kv_len - lengths.q_len + row.token;
     struct keys seen = keys_of(args, lengths, row.token);
     float largest = NEGATIVE_INFINITY, sum = 0, acc[(HEAD + WARP - 1) / WARP] = {0};
-    for (int32_t key = max(seen.begin, first); key < min(seen.end, end); key++) {
+    float x[(HEAD + WARP - 1) / WARP];
+#pragma unroll
+    for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
+        if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
+            x[i] = query_element(args, q, i * WARP + lane, own);
+    // The largest score first: a state that follows it from key to key adds an error to earlier weights each time.
+    const int32_t begin = max(seen.begin, first), count = max(min(seen.end, end) - begin, 0);
+    for (int32_t i = 0; i < 2 * count; i++) {
+        const int32_t key = begin + (i < count ? i : i - count);
         if (WEFT_SCATTER && !(seen_word(args, lengths, row.token, key) & 1))
             continue;
         const int32_t place = place_of(args, key);
@@ -143,19 +190,22 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
         const int64_t v = page * args->v.page_stride + kv_head * args->v.head_stride +
                           token * args->v.token_stride;
         float dot = 0;
-        for (int32_t d = lane; d < HEAD; d += WARP)
-            dot = fmaf(element<WEFT_X_DTYPE>(args->q, q + d),
-                       element<WEFT_KV_DTYPE>(args->k.data, k + d), dot);
-        float score = score_log2(args, warp_sum(dot, 32), slope, own - key), before = largest;
-        largest = fmaxf(largest, score);
-        float factor = weight_of(before, largest);
-        float weight = exp2_fast(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
-        sum = sum * factor + weight;
 #pragma unroll
-        for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
-            if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
-                acc[i] = fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + i * WARP + lane),
-                              acc[i] * factor);
+        for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
+            if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
+                dot = fmaf(x[j], element<WEFT_KV_DTYPE>(args->k.data, k + j * WARP + lane), dot);
+        const float score = score_log2(args, warp_sum(dot, 32), slope, own - key);
+        if (i < count) {
+            largest = fmaxf(largest, score);
+            continue;
+        }
+        const float weight = exp2_fast(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
+        sum += weight;
+#pragma unroll
+        for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
+            if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
+                acc[j] =
+                    fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane), acc[j]);
     }
     state->largest = largest, state->sum = sum;
 #pragma unroll

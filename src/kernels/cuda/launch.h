@@ -93,6 +93,9 @@ struct weft__cuda_choice {
     const void *table;
     size_t table_bytes;
     const void **table_at;
+    // Attention: queries are wanted in the format of the cache; single queries of a batch need no append before and no
+    // rounding behind.
+    bool narrow, fuses;
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 
@@ -120,10 +123,6 @@ struct weft__cuda_step {
 
 // weft_sample_args.reserved[0] as the backend hands it on: the device can reach `params`.
 enum { WEFT__CUDA_PARAMS_BY_ADDRESS = 1 };
-
-// weft_attention_args.reserved[..] as the backend hands it on: queries of all sequences of a batch, as the
-// host knows them (a recorded run may be launched with others later); 0 = not known.
-enum { WEFT__CUDA_BATCH_TOKENS = 0 };
 
 // Returns WEFT_OK, or WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_EOVERFLOW with choice->text.
 typedef weft_status weft__cuda_plan_fn(const void *desc, const struct weft__cuda_limits *limits,

@@ -2,7 +2,7 @@
 // Appending to a paged KV cache: keys (and queries, in place) are rotated, keys and values converted and
 // stored. A block does one head of one token: first the KV heads, then those of q.
 //
-// Constants: ROTATE, STYLE (weft_rope_style), KV_DTYPE, X_DTYPE
+// Constants: ROTATE, STYLE (weft_rope_style), KV_DTYPE, X_DTYPE, Q_DTYPE (of q_out)
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/kv/kv_device.h"
@@ -42,9 +42,9 @@ extern "C" __global__ void weft_kv_append(const struct weft__kv_device_args args
     let_next_start();
     int32_t position = ROTATE ? args.positions[token] : 0;
     if (head >= args.num_kv_heads) {
-        int64_t at =
-            token * args.q_token_stride + (int64_t)(head - args.num_kv_heads) * args.head_dim;
-        turn_head<X_DTYPE, X_DTYPE>(args, args.q, at, args.q, at, position);
+        int64_t own = (int64_t)(head - args.num_kv_heads) * args.head_dim;
+        turn_head<X_DTYPE, Q_DTYPE>(args, args.q, token * args.q_token_stride + own, args.q_out,
+                                    token * args.q_out_token_stride + own, position);
         return;
     }
     int32_t slot = args.slots[token];

@@ -2,6 +2,7 @@
 // Appending tokens: cos and sin of a token's position once, then head by head.
 #include <math.h>
 
+#include "src/kernels/element.h"
 #include "src/kernels/kv/kv_kernel.h"
 
 struct angles {
@@ -94,6 +95,25 @@ static void turn_queries(const struct weft__kv_launch *launch, const struct weft
         launch->rope->rotate(q, q, turn.cosines, turn.sines, launch->frequencies.rotary_dim);
 }
 
+// The same into another buffer, rounded.
+static void hand_queries_on(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
+                            struct turn turn, int64_t token)
+{
+    const int32_t dim = launch->layout.head_dim, rotary_dim = launch->frequencies.rotary_dim;
+    const float *q = call->q + token * call->q_token_stride;
+    for (int32_t head = 0; head < launch->num_q_heads; head++, q += dim) {
+        float turned[WEFT__KV_MAX_DIM];
+        memcpy(turned, q, (size_t)dim * sizeof *q);
+        if (launch->rope)
+            launch->rope->rotate(q, turned, turn.cosines, turn.sines, rotary_dim);
+        weft__elements_narrow(
+            turned, dim,
+            weft__element_to(call->q_out, launch->q_out_dtype,
+                             token * call->q_out_token_stride + (int64_t)head * dim),
+            launch->q_out_dtype);
+    }
+}
+
 void weft__kv_append(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
                      int64_t token0, int64_t token1)
 {
@@ -107,7 +127,9 @@ void weft__kv_append(const struct weft__kv_launch *launch, const struct weft__kv
             weft__rope_angles(&launch->frequencies, call->positions[token], angles.cosines,
                               angles.sines);
         store_token(launch, call, turn, token);
-        if (call->q && launch->rope)
+        if (call->q_out)
+            hand_queries_on(launch, call, turn, token);
+        else if (call->q && launch->rope)
             turn_queries(launch, call, turn, token);
     }
 }

@@ -16,7 +16,7 @@ static const struct weft__kv_kernel rows[] = {
 static const struct weft__kernel_table table = {"kv", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X) X(ROTATE) X(STYLE) X(KV_DTYPE) X(X_DTYPE)
+#define CONSTANTS(X) X(ROTATE) X(STYLE) X(KV_DTYPE) X(X_DTYPE) X(Q_DTYPE)
 WEFT__CUDA_CONSTANTS(kv, CONSTANTS)
 
 enum { THREADS = 64 };
@@ -67,10 +67,12 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     if (desc->rope && (status = plan_rope(desc, launch, choice)) != WEFT_OK)
         return status;
-    struct weft__kv_constants constants = {.ROTATE = desc->rope != NULL,
-                                           .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,
-                                           .KV_DTYPE = (int32_t)desc->layout.dtype,
-                                           .X_DTYPE = WEFT_F32};
+    struct weft__kv_constants constants = {
+        .ROTATE = desc->rope != NULL,
+        .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,
+        .KV_DTYPE = (int32_t)desc->layout.dtype,
+        .X_DTYPE = WEFT_F32,
+        .Q_DTYPE = (int32_t)(desc->q_out_dtype ? desc->q_out_dtype : WEFT_F32)};
     int32_t kernel = weft__cuda_want(choice, "src/kernels/kv/kv.cu", "weft_kv_append",
                                      WEFT__CUDA_VALUES(kv, constants));
     choice->kernels[kernel].exact = true; // cos and sin to the bit as on the CPU
@@ -90,22 +92,25 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     const struct launch *launch = opaque_launch;
     const weft_kv_append_args *args = opaque_args;
     const weft_kv_pool *pool = &args->pool;
-    struct weft__kv_device_args device = {.k_pool = plane_of(&pool->k),
-                                          .v_pool = plane_of(&pool->v),
-                                          .k = args->k,
-                                          .v = args->v,
-                                          .q = args->q,
-                                          .k_token_stride = args->k_token_stride,
-                                          .v_token_stride = args->v_token_stride,
-                                          .q_token_stride = args->q_token_stride,
-                                          .slots = args->slots,
-                                          .positions = args->positions,
-                                          .turns = launch->turns,
-                                          .factor = launch->frequencies.attention_factor,
-                                          .rotary_dim = launch->frequencies.rotary_dim,
-                                          .head_dim = launch->head_dim,
-                                          .page_size = launch->page_size,
-                                          .num_kv_heads = launch->num_kv_heads};
+    struct weft__kv_device_args device = {
+        .k_pool = plane_of(&pool->k),
+        .v_pool = plane_of(&pool->v),
+        .k = args->k,
+        .v = args->v,
+        .q = args->q,
+        .q_out = args->q_out ? args->q_out : args->q,
+        .k_token_stride = args->k_token_stride,
+        .v_token_stride = args->v_token_stride,
+        .q_token_stride = args->q_token_stride,
+        .q_out_token_stride = args->q_out ? args->q_out_token_stride : args->q_token_stride,
+        .slots = args->slots,
+        .positions = args->positions,
+        .turns = launch->turns,
+        .factor = launch->frequencies.attention_factor,
+        .rotary_dim = launch->frequencies.rotary_dim,
+        .head_dim = launch->head_dim,
+        .page_size = launch->page_size,
+        .num_kv_heads = launch->num_kv_heads};
     int32_t heads = launch->num_kv_heads + (args->q ? launch->num_q_heads : 0);
     weft__cuda_step(step, 0, (uint32_t)args->tokens, (uint32_t)heads, THREADS, &device,
                     sizeof device);

@@ -36,7 +36,8 @@ struct weft__kv_device_args {
     struct weft__kv_device_plane k_pool, v_pool;
     const void *k, *v; // v null: values are left alone
     void *q;           // or null
-    int64_t k_token_stride, v_token_stride, q_token_stride;
+    void *q_out;       // as q where queries are turned in place
+    int64_t k_token_stride, v_token_stride, q_token_stride, q_out_token_stride;
     const int32_t *slots, *positions;
     const double *turns; // per position, of every pair; read with ROTATE
     float factor;

@@ -39,6 +39,8 @@ struct weft__kv_call {
     int64_t k_token_stride, v_token_stride;
     float *q; // or NULL
     int64_t q_token_stride;
+    void *q_out; // or NULL: q is turned in place
+    int64_t q_out_token_stride;
     const int32_t *slots, *positions;
     const float *cosines, *sines; // [token][rotary_dim / 2] of positions; NULL: to be computed
 };
@@ -51,6 +53,7 @@ struct weft__kv_launch {
     struct weft__rope_frequencies frequencies;
     weft_kv_layout layout;
     int32_t num_q_heads;
+    weft_dtype q_out_dtype;
     int64_t rows_per_task; // tokens
 };
 

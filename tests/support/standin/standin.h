@@ -15,7 +15,7 @@ struct standin_launch {
     char function[64];
     uint32_t grid[3], block[3], shared_bytes;
     void *stream;
-    _Alignas(16) unsigned char args[256]; // the beginning of the argument struct
+    _Alignas(16) unsigned char args[512]; // the beginning of the argument struct
 };
 
 struct standin {

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+// Attention that appends before it attends and rounds behind: against an append and an attention of the reference, run one
+// after the other. What both share is proven by the checks of kv and of attention; here positions, slots, the new
+// key's place in the tiles, and the order of things are.
+#include <math.h>
+
+#include "src/base/half.h"
+#include "src/kernels/attention/attention_problem.h"
+#include "src/kernels/check.h"
+
+enum { MOST_TOKENS = 64 };
+
+struct appended {
+    weft_attention_desc desc;
+    weft_rope_params rope;
+    int32_t num_seqs, tokens, num_pages, table_stride;
+    int32_t cu[PROBLEM_MOST_SEQS + 1], kv_lens[PROBLEM_MOST_SEQS];
+    int32_t *table;
+    int64_t pool_bytes;
+    void *pools[2][2]; // under test and of the reference; keys and values
+    float *q, *k, *v;  // [tokens][heads][dim], not rotated
+    float *sinks;
+};
+
+static void draw_lengths(struct check_case *c, struct appended *p)
+{
+    bool single = check_range(c, 0, 3) > 0;
+    int32_t longest = (int32_t)check_pick(c, 3, 20, 150, 700);
+    p->num_seqs = (int32_t)check_range(c, 1, PROBLEM_MOST_SEQS);
+    for (int32_t s = 0; s < p->num_seqs; s++) {
+        int32_t q_len = (int32_t)(single ? check_range(c, 0, 9) > 0 : check_range(c, 0, 12));
+        p->kv_lens[s] = q_len + (int32_t)check_range(c, 0, longest);
+        p->cu[s + 1] = p->cu[s] + q_len;
+        int32_t pages = (p->kv_lens[s] + p->desc.kv.page_size - 1) / p->desc.kv.page_size;
+        p->num_pages += pages;
+        p->table_stride = pages > p->table_stride ? pages : p->table_stride;
+    }
+    p->tokens = p->cu[p->num_seqs];
+    p->desc.max_seqs = p->num_seqs;
+    p->desc.max_q_tokens = single ? p->num_seqs : MOST_TOKENS;
+    p->desc.max_kv_len = longest + MOST_TOKENS;
+}
+
+static void draw(struct check_case *c, struct appended *p)
+{
+    const struct weft__attention_kernel *kernel = (const void *)c->kernel;
+    weft_attention_desc *desc = &p->desc;
+    desc->size = sizeof *desc;
+    desc->variant = c->kernel->name;
+    desc->kv.dtype =
+        kernel->kv ? kernel->kv : (weft_dtype)check_pick(c, 3, WEFT_F32, WEFT_F16, WEFT_BF16);
+    desc->kv.num_kv_heads = (int32_t)check_range(c, 1, 4);
+    desc->num_q_heads = desc->kv.num_kv_heads * (int32_t)check_pick(c, 7, 1, 2, 4, 4, 7, 16, 17);
+    desc->kv.head_dim = (int32_t)check_pick(c, 6, 64, 128, 128, 96, 256, 32);
+    desc->kv.page_size = (int32_t)check_pick(c, 4, 1, 4, 16, 5);
+    desc->flags = WEFT_ATTENTION_APPEND;
+    if (desc->kv.dtype != WEFT_F32 && check_range(c, 0, 1))
+        desc->flags |= WEFT_ATTENTION_NARROW_QUERIES;
+    if (check_range(c, 0, 2) == 0)
+        desc->flags |= WEFT_ATTENTION_SINKS;
+    if (check_range(c, 0, 3) == 0)
+        desc->window = (int32_t)check_range(c, 1, 200);
+    if (check_range(c, 0, 3) == 0)
+        desc->softcap = 20;
+    if (check_range(c, 0, 4)) {
+        p->rope = (weft_rope_params){.style = (weft_rope_style)check_range(c, 0, 1),
+                                     .rotary_dim = desc->kv.head_dim >> check_range(c, 0, 1),
+                                     .base = 10000};
+        desc->rope = &p->rope;
+    }
+    draw_lengths(c, p);
+}
+
+static float *normals(struct check_case *c, int64_t count)
+{
+    float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = fminf(fmaxf(check_normal(c), -4), 4);
+    return x;
+}
+
+// Keys and values of the tokens that are there; all other slots are NaN.
+static void make_pools(struct check_case *c, struct appended *p)
+{
+    const weft_kv_layout *kv = &p->desc.kv;
+    int64_t head = (int64_t)kv->page_size * kv->head_dim, page = kv->num_kv_heads * head;
+    p->pool_bytes = weft_dtype_row_bytes(kv->dtype, (p->num_pages + 1) * page);
+    for (int plane = 0; plane < 2; plane++) {
+        void *pool = check_buffer(c, (size_t)p->pool_bytes, 16);
+        for (int64_t i = 0; i < (p->num_pages + 1) * page; i++)
+            weft__problem_store(kv->dtype, NAN, pool, i);
+        for (int32_t s = 0; s < p->num_seqs; s++)
+            for (int32_t t = 0; t < p->kv_lens[s] - (p->cu[s + 1] - p->cu[s]); t++)
+                for (int64_t i = 0; i < (int64_t)kv->num_kv_heads * kv->head_dim; i++) {
+                    int64_t at = p->table[s * p->table_stride + t / kv->page_size] * page +
+                                 i / kv->head_dim * head +
+                                 (int64_t)(t % kv->page_size) * kv->head_dim + i % kv->head_dim;
+                    weft__problem_store(kv->dtype, fminf(fmaxf(check_normal(c), -4), 4), pool, at);
+                }
+        p->pools[0][plane] = pool;
+        p->pools[1][plane] =
+            memcpy(check_buffer(c, (size_t)p->pool_bytes, 16), pool, (size_t)p->pool_bytes);
+    }
+}
+
+static void make_memory(struct check_case *c, struct appended *p)
+{
+    const weft_kv_layout *kv = &p->desc.kv;
+    int32_t next = 0, entries = p->num_seqs * p->table_stride;
+    p->table = check_buffer(c, (size_t)(entries + 1) * sizeof *p->table, sizeof *p->table);
+    for (int32_t i = 0; i < entries; i++)
+        p->table[i] = p->num_pages; // of no sequence
+    for (int32_t s = 0; s < p->num_seqs; s++)
+        for (int32_t i = 0; i * kv->page_size < p->kv_lens[s]; i++)
+            p->table[s * p->table_stride + i] = p->num_pages - 1 - next++;
+    make_pools(c, p);
+    p->q = normals(c, (int64_t)p->tokens * p->desc.num_q_heads * kv->head_dim);
+    p->k = normals(c, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
+    p->v = normals(c, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
+    p->sinks = normals(c, p->desc.num_q_heads);
+}
+
+static weft_batch *make_batch(struct check_case *c, const struct appended *p, weft_context *context,
+                              const weft_plan *const *plans, int32_t num_plans)
+{
+    weft_batch *batch = NULL;
+    const weft_batch_desc desc = {.size = sizeof desc,
+                                  .max_seqs = p->num_seqs,
+                                  .max_q_tokens = p->desc.max_q_tokens,
+                                  .max_kv_len = p->desc.max_kv_len,
+                                  .page_size = p->desc.kv.page_size,
+                                  .plans = plans,
+                                  .num_plans = num_plans};
+    const weft_batch_args args = {.size = sizeof args,
+                                  .num_seqs = p->num_seqs,
+                                  .cu_q_lens = p->cu,
+                                  .kv_lens = p->kv_lens,
+                                  .page_table = p->table,
+                                  .page_table_stride = p->table_stride,
+                                  .num_pages = p->num_pages + 1};
+    if (check_ok(c, weft_batch_create(context, &desc, &batch), "batch"))
+        check_ok(c, weft_batch_set(batch, &args), "set of the batch");
+    return batch;
+}
+
+static float *copy_of(struct check_case *c, const float *x, int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof *x;
+    return memcpy(check_buffer(c, bytes, sizeof *x), x, bytes);
+}
+
+// A run on pool `which`; `how` has what differs.
+static bool run(struct check_case *c, const struct appended *p, const weft_plan *plan, int which,
+                weft_attention_args how)
+{
+    how.size = sizeof how;
+    how.pool = (weft_kv_pool){
+        .k.data = p->pools[which][0], .v.data = p->pools[which][1], .num_pages = p->num_pages + 1};
+    how.sinks = p->desc.flags & WEFT_ATTENTION_SINKS ? p->sinks : NULL;
+    how.workspace_bytes = weft_plan_workspace_bytes(plan);
+    how.workspace = check_buffer(c, how.workspace_bytes, 64);
+    return check_ok(c, weft_attention_run(plan, &how), which ? "reference" : "run");
+}
+
+// Append and attention of the reference, into `want`.
+static void run_reference(struct check_case *c, const struct appended *p, float *want)
+{
+    weft_context *context = check_context(c, "attention_any_ref");
+    weft_plan *plans[2] = {NULL};
+    const weft_kv_append_desc append = {.size = sizeof append,
+                                        .max_tokens = p->desc.max_q_tokens,
+                                        .layout = p->desc.kv,
+                                        .rope = p->desc.rope,
+                                        .num_q_heads = p->desc.num_q_heads};
+    weft_attention_desc attend = p->desc;
+    attend.flags &= WEFT_ATTENTION_SINKS;
+    attend.rope = NULL;
+    attend.variant = "attention_any_ref";
+    if (check_ok(c, weft_kv_append_plan(context, &append, &plans[0]), "plan of the append") &&
+        check_ok(c, weft_attention_plan(context, &attend, &plans[1]), "plan of the reference")) {
+        int64_t count = (int64_t)p->tokens * p->desc.num_q_heads * p->desc.kv.head_dim;
+        float *q = copy_of(c, p->q, count);
+        weft_batch *batch = make_batch(c, p, context, (const weft_plan *const *)plans, 2);
+        const weft_kv_append_args args = {.size = sizeof args,
+                                          .tokens = p->tokens,
+                                          .pool = {.k.data = p->pools[1][0],
+                                                   .v.data = p->pools[1][1],
+                                                   .num_pages = p->num_pages + 1},
+                                          .k = p->k,
+                                          .v = p->v,
+                                          .q = q,
+                                          .batch = batch};
+        if (!c->failed && check_ok(c, weft_kv_append_run(plans[0], &args), "append"))
+            run(c, p, plans[1], 1, (weft_attention_args){.q = q, .out = want, .batch = batch});
+        weft_batch_destroy(batch);
+    }
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+}
+
+static void verify(struct check_case *c, const struct appended *p, const float *got,
+                   const float *want)
+{
+    const weft_kv_layout *kv = &p->desc.kv;
+    double unit = kv->dtype == WEFT_F32 ? 0x1p-22 : kv->dtype == WEFT_F16 ? 0x1p-10 : 0x1p-7;
+    int64_t elems = p->pool_bytes / weft_dtype_block_bytes(kv->dtype);
+    for (int plane = 0; plane < 2; plane++)
+        for (int64_t i = 0; i < elems && !c->failed; i++) {
+            double stored = weft__problem_load(kv->dtype, p->pools[1][plane], i);
+            check_close(c, weft__problem_load(kv->dtype, p->pools[0][plane], i), stored,
+                        unit * fabs(stored) + 0x1p-20, plane ? "value" : "key", i);
+        }
+    // Queries, or a key, an ulp of the cache off, and rounded weights: far below what a wrong key changes.
+    double bound = p->desc.flags & WEFT_ATTENTION_NARROW_QUERIES ? 4 * unit : unit + 0x1p-10;
+    for (int64_t i = 0; i < (int64_t)p->tokens * p->desc.num_q_heads * kv->head_dim; i++)
+        check_close(c, got[i], want[i], bound * (1 + fabs(want[i])), "out", i);
+}
+
+// Rounded results are those that are not, rounded: to the bit, but for sums of squares, which no reader of these wants.
+static void verify_rounded(struct check_case *c, const struct appended *p, const weft_plan *plan,
+                           weft_batch *batch, const float *out)
+{
+    const weft_attention_append append = {.k = p->k, .v = p->v};
+    int64_t cols = (int64_t)p->desc.num_q_heads * p->desc.kv.head_dim;
+    size_t row = weft_rounded_bytes(c->context, 1, cols);
+    size_t bytes = weft_rounded_bytes(c->context, p->tokens, cols);
+    size_t codes = c->reference && c->reference != c->context ? (size_t)(cols + 63) / 64 * 80 : row;
+    char *got = memset(check_buffer(c, bytes, 64), 0, bytes);
+    char *want = memset(check_buffer(c, bytes, 64), 0, bytes);
+    weft_plan *round = NULL;
+    const weft_round_desc desc = {.size = sizeof desc, .max_rows = MOST_TOKENS, .cols = cols};
+    const weft_round_args args = {
+        .size = sizeof args, .rows = p->tokens, .x = out, .rounded = want};
+    if (!check_ok(c, weft_round_plan(c->context, &desc, &round), "plan of the rounding"))
+        return;
+    if (check_ok(c, weft_round_run(round, &args), "rounding") &&
+        run(c, p, plan, 0,
+            (weft_attention_args){.q = copy_of(c, p->q, p->tokens * cols),
+                                  .append = &append,
+                                  .out = got,
+                                  .batch = batch}) &&
+        weft_stream_synchronize(c->context, NULL) == WEFT_OK)
+        for (int32_t t = 0; t < p->tokens && !c->failed; t++)
+            if (memcmp(got + (size_t)t * row, want + (size_t)t * row, codes) != 0)
+                check_fail(c, "token %d is rounded otherwise than its result", t);
+    weft_plan_destroy(round);
+}
+
+static void verify_all(struct check_case *c, const struct appended *p, weft_plan *const *plans,
+                       weft_batch *batch)
+{
+    int64_t cols = (int64_t)p->desc.num_q_heads * p->desc.kv.head_dim, count = p->tokens * cols;
+    const weft_attention_append append = {.k = p->k, .v = p->v};
+    float *got[2], *want = check_output(c, count);
+    run_reference(c, p, want);
+    for (int i = 0; i < 2 && !c->failed; i++) {
+        got[i] = check_output(c, count);
+        run(c, p, plans[0], 0,
+            (weft_attention_args){
+                .q = copy_of(c, p->q, count), .append = &append, .out = got[i], .batch = batch});
+    }
+    if (c->failed || !check_ok(c, weft_stream_synchronize(c->context, NULL), "the device"))
+        return;
+    verify(c, p, got[0], want);
+    if (!c->failed && memcmp(got[0], got[1], (size_t)count * sizeof **got) != 0)
+        check_fail(c, "a second run differs");
+    if (!c->failed && plans[1])
+        verify_rounded(c, p, plans[1], batch, got[0]);
+}
+
+void weft__attention_append_check(struct check_case *c)
+{
+    struct appended p = {0};
+    weft_plan *plans[2] = {NULL};
+    draw(c, &p);
+    if ((c->format != WEFT_DTYPE_NONE && c->format != p.desc.kv.dtype) || p.tokens == 0) {
+        check_skip(c);
+        return;
+    }
+    make_memory(c, &p);
+    check_note(c,
+               "append, %s %d/%d heads x %d page %d window %d softcap %g flags %u rope %d/%d, %d "
+               "seqs, %d tokens, first %d/%d",
+               weft_dtype_name(p.desc.kv.dtype), p.desc.num_q_heads, p.desc.kv.num_kv_heads,
+               p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.window, p.desc.softcap, p.desc.flags,
+               p.desc.rope ? (int)p.rope.style : -1, p.rope.rotary_dim, p.num_seqs, p.tokens,
+               p.cu[1], p.kv_lens[0]);
+    weft_attention_desc rounded = p.desc;
+    rounded.flags |= WEFT_ATTENTION_OUT_ROUNDED;
+    bool fine = check_ok(c, weft_attention_plan(c->context, &p.desc, &plans[0]), "plan") &&
+                check_ok(c, weft_attention_plan(c->context, &rounded, &plans[1]), "rounding plan");
+    weft_batch *batch =
+        fine ? make_batch(c, &p, c->context, (const weft_plan *const *)plans, 2) : NULL;
+    if (fine && !c->failed)
+        verify_all(c, &p, plans, batch);
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+}

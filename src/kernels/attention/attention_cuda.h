@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What the planning of attention on CUDA shares between its kernels.
+#ifndef WEFT_KERNELS_ATTENTION_CUDA_H
+#define WEFT_KERNELS_ATTENTION_CUDA_H
+
+#include "src/kernels/attention/attention_device.h"
+#include "src/kernels/attention/attention_kernel.h"
+#include "src/kernels/cuda/launch.h"
+#include "src/kernels/rope/rope_kernel.h"
+
+// Kernels of a plan by number: ANY takes the place of DECODE.
+enum {
+    WEFT__ATTENTION_BEGIN,
+    WEFT__ATTENTION_DECODE,
+    WEFT__ATTENTION_ANY = WEFT__ATTENTION_DECODE
+};
+
+enum { WEFT__ATTENTION_WARPS = 4 }; // of a block
+
+struct weft__attention_cuda_launch {
+    weft_mask mask;
+    int32_t window, window_right, local_chunk, ring_len;
+    int32_t group_size, num_q_heads, num_kv_heads;
+    float scale, softcap;
+    bool whole_items, any;
+    uint32_t blocks, shared_bytes;
+    int32_t slot_rows;
+    int64_t counters_offset;                       // in the workspace, behind the slots
+    uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
+    int32_t prefill, append;                       // numbers of kernels; 0: there is none
+    struct weft__rope_frequencies frequencies;     // of append
+    const void *turns;                             // on the device
+};
+
+// Items of tiles of `rows` rows that a run has at most.
+static inline int64_t weft__attention_items_most(const weft_attention_desc *desc,
+                                                 int32_t group_size, int32_t rows_of_tile)
+{
+    int64_t row_tiles =
+        ((int64_t)desc->max_q_tokens * group_size + rows_of_tile - 1) / rows_of_tile +
+        desc->max_seqs;
+    return row_tiles * desc->kv.num_kv_heads;
+}
+
+// Two slots a block, and its counter.
+static inline void weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
+                                                  struct weft__attention_cuda_launch *launch,
+                                                  struct weft__cuda_choice *choice)
+{
+    if (launch->whole_items) {
+        launch->blocks = (uint32_t)items;
+        return;
+    }
+    int64_t slots = 2 * (int64_t)launch->blocks * slot_floats * 4;
+    launch->counters_offset = (slots + 255) / 256 * 256;
+    choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
+}
+
+// attention_any_cuda.c: caches of any format.
+weft_status weft__attention_any_plan(const weft_attention_desc *desc,
+                                     const struct weft__cuda_limits *limits,
+                                     struct weft__cuda_choice *choice);
+void weft__attention_any_step(const struct weft__attention_cuda_launch *launch,
+                              const weft_attention_args *args,
+                              const struct weft__attention_device_args *device,
+                              struct weft__cuda_step *step);
+
+#endif
