@@ -14,6 +14,7 @@ static union {
     weft_norm_desc norm;
     weft_activation_desc activation;
     weft_softmax_desc softmax;
+    weft_merge_desc merge;
     weft_rope_desc rope;
     weft_kv_append_desc kv;
     weft_sample_desc sample;
@@ -49,6 +50,12 @@ static void small_operations(void)
                                                .y_dtype = (weft_dtype)(kind + 1),
                                                .dim = 4096,
                                                .max_rows = 4});
+    ADD(merge, (weft_merge_desc){.dtype = WEFT_F32,
+                                 .out_dtype = WEFT_F16,
+                                 .dim = 128,
+                                 .num_heads = 8,
+                                 .max_states = 2,
+                                 .max_tokens = 4});
     ADD(softmax, (weft_softmax_desc){.dtype = WEFT_F32, .dim = 4096, .max_rows = 4, .scale = 1});
     for (int style = 0; style < 2; style++)
         ADD(rope, (weft_rope_desc){.num_heads = 8,
@@ -76,6 +83,23 @@ static void caches_and_tokens(void)
                                                  .v_inner = 128},
                                       .rope = i % 3 ? &ropes[i % 3 - 1] : NULL,
                                       .num_q_heads = 32});
+    static const weft_dtype blocks[] = {WEFT_Q8_0, WEFT_Q5_1, WEFT_Q5_0,
+                                        WEFT_Q4_1, WEFT_Q4_0, WEFT_IQ4_NL};
+    for (int i = 0; i < 6; i++) {
+        ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
+                                      .layout = {.dtype = blocks[i],
+                                                 .num_kv_heads = 8,
+                                                 .head_dim = 128,
+                                                 .page_size = 16,
+                                                 .v_dtype = (weft_dtype)(WEFT_FP8_E4M3 + i % 3),
+                                                 .v_dim = 64,
+                                                 .inner = 128,
+                                                 .v_inner = 32,
+                                                 .v_scaling = WEFT_KV_SCALING_TOKEN},
+                                      .rope = &ropes[i % 2],
+                                      .num_q_heads = 32});
+        samples[num_samples - 1].seldom = i > 0;
+    }
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
         ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
                                              .rows = 1000,

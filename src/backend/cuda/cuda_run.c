@@ -12,6 +12,7 @@
 extern const struct weft__cuda_op weft__linear_cuda;
 extern const struct weft__cuda_op weft__round_cuda;
 extern const struct weft__cuda_op weft__attention_cuda;
+extern const struct weft__cuda_op weft__merge_cuda;
 extern const struct weft__cuda_op weft__kv_cuda;
 extern const struct weft__cuda_op weft__norm_cuda;
 extern const struct weft__cuda_op weft__rope_cuda;
@@ -25,6 +26,7 @@ static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
     [WEFT__OP_linear] = &weft__linear_cuda,
     [WEFT__OP_round] = &weft__round_cuda,
     [WEFT__OP_attention] = &weft__attention_cuda,
+    [WEFT__OP_merge] = &weft__merge_cuda,
     [WEFT__OP_kv] = &weft__kv_cuda,
     [WEFT__OP_norm] = &weft__norm_cuda,
     [WEFT__OP_rope] = &weft__rope_cuda,

@@ -30,6 +30,10 @@ WEFT__BOTH int32_t weft__kv_slot(const int32_t *pages, int32_t page_size, int32_
 struct weft__kv_device_plane {
     void *data;
     int64_t page_stride, head_stride, token_stride;
+    // Of caches of any format:
+    int64_t inner_stride;
+    float *scales;
+    int64_t scale_page_stride, scale_head_stride, scale_token_stride;
 };
 
 struct weft__kv_device_args {

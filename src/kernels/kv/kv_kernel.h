@@ -57,6 +57,10 @@ struct weft__kv_launch {
     int64_t rows_per_task; // tokens
 };
 
+// The part of the check that is about formats and layouts (kv_any_check.c).
+struct check_case;
+void weft__kv_any_check(struct check_case *c);
+
 // Appends the tokens [token0, token1).
 void weft__kv_append(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
                      int64_t token0, int64_t token1);
