@@ -361,9 +361,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .new_k_stride = run->k_token_stride,
         .new_v_stride = run->v_token_stride,
         .turns = launch->turns,
-        .turn_factor = launch->frequencies.attention_factor,
-        .foreseen_pages =
-            run->counters && args->pool.num_pages <= INT32_MAX ? (int32_t)args->pool.num_pages : 0};
+        .turn_factor = launch->frequencies.attention_factor};
 }
 
 static int32_t steps(const void *opaque_launch, const void *opaque_args,

@@ -245,8 +245,6 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     __shared__ struct place asked[WARPS];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
-    if (args.foreseen_pages && args.aligned && args.num_seqs <= WARP)
-        ring_foresee(&args, warp, lane);
     wait_for_previous();
     int32_t each;
     struct ring ring;

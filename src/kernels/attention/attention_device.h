@@ -68,8 +68,6 @@ struct weft__attention_device_args {
     int64_t new_k_stride, new_v_stride; // from token to token
     const double *turns;                // per position, of every pair
     float turn_factor;
-    int32_t
-        foreseen_pages; // pages of the pool, where lengths and page lists are a batch's; 0: nothing is read early
 };
 
 // What planes of any format have beside strides.

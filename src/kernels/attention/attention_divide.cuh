@@ -36,14 +36,13 @@ DEVICE struct sequence sequence_from(const struct weft__attention_device_args *a
     return s;
 }
 
-// Lengths are read past L1: some before the launch before has ended (ring_foresee), others after.
 DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
 {
     struct lengths lengths = {index, 0, 0, 0};
     if (index < args->num_seqs) {
-        lengths.first_token = __ldcg(args->cu_q_lens + index);
-        lengths.q_len = __ldcg(args->cu_q_lens + index + 1) - lengths.first_token;
-        lengths.kv_len = __ldcg(args->kv_lens + index);
+        lengths.first_token = args->cu_q_lens[index];
+        lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
+        lengths.kv_len = args->kv_lens[index];
     }
     return sequence_from(args, lengths);
 }

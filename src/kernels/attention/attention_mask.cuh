@@ -183,8 +183,8 @@ DEVICE float sink_join(const struct weft__attention_device_args *args, int32_t h
 DEVICE const int32_t *pages_of(const struct weft__attention_device_args *args, int32_t seq)
 {
     int32_t row = args->seq_rows ? args->seq_rows[seq] : seq;
-    return args->page_table + (args->page_starts ? (int64_t)__ldcg(args->page_starts + row)
-                                                 : row * args->page_table_stride);
+    return args->page_table +
+           (args->page_starts ? (int64_t)args->page_starts[row] : row * args->page_table_stride);
 }
 
 // Where key `key` lies among the slots of its sequence's pages.

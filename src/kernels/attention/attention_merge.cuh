@@ -177,67 +177,49 @@ DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t in
     return args->slots + (int64_t)index * (args->slot_rows * (DIM + 2));
 }
 
-// Slots whose numbers are asked for together.
-enum { TOGETHER = DIM > 128 ? 4 : 8 };
-
-// A lane's numbers of a row of the slots of blocks i0 to i0 + TOGETHER - 1; 0 behind the last.
-DEVICE void merge_ask(const struct weft__attention_device_args *args, int32_t row, int32_t lane,
-                      int32_t i0, int32_t first, int32_t last, float2 x[TOGETHER][QUERY_PAIRS])
-{
-#pragma unroll
-    for (int32_t j = 0; j < TOGETHER; j++)
-#pragma unroll
-        for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-            const int32_t i = i0 + j, d = 2 * (k * WARP + lane);
-            x[j][k] = make_float2(0, 0);
-            if (i <= last && (DIM % 64 == 0 || d < DIM))
-                x[j][k] =
-                    __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) + row * DIM + d));
-        }
-}
-
-// Adds them, slot by slot, times the factors that the lanes from j0 on have.
-DEVICE void merge_add(const float2 x[TOGETHER][QUERY_PAIRS], float factor, int32_t j0,
-                      float2 value[QUERY_PAIRS])
-{
-#pragma unroll
-    for (int32_t j = 0; j < TOGETHER; j++) {
-        const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
-#pragma unroll
-        for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-            value[k].x = fmaf(by, x[j][k].x, value[k].x);
-            value[k].y = fmaf(by, x[j][k].y, value[k].y);
-        }
-    }
-}
-
-// Merges the states that the blocks first..last left of an item: in the order of the blocks, a warp a row. The next
-// numbers are on their way while others are added, so that all is few trips to memory.
+// Merges the states that the blocks first..last left of an item: in the order of the blocks.
 DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
                        struct rows rows, int32_t warp, int32_t lane, int32_t first, int32_t last)
 {
+    enum { TOGETHER = DIM > 128 ? 4 : 8 };
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0;
-        float2 value[QUERY_PAIRS] = {}, x[2][TOGETHER][QUERY_PAIRS];
-        merge_ask(args, row, lane, first, first, last, x[0]);
-        for (int32_t i0 = first; i0 <= last; i0 += WARP) { // a slot a lane
-            float2 state = make_float2(NEGATIVE_INFINITY, 0);
-            if (i0 + lane <= last)
-                state =
+        float2 value[QUERY_PAIRS] = {};
+        for (int32_t i = first + lane; i <= last; i += WARP)
+            largest = fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) +
+                                            args->slot_rows * DIM + 2 * row));
+        largest = warp_max(largest, 32);
+        for (int32_t i0 = first; i0 <= last; i0 += WARP) {
+            float factor = 0;
+            const int32_t count = min(last - i0 + 1, WARP);
+            if (lane < count) {
+                const float2 state =
                     __ldcg((const float2 *)(slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) +
                                             args->slot_rows * DIM + 2 * row));
-            const float before = largest;
-            largest = fmaxf(before, warp_max(state.x, 32));
-            const float factor = weight_of(state.x, largest), follow = weight_of(before, largest);
-            sum = fmaf(sum, follow, factor * state.y);
+                factor = weight_of(state.x, largest);
+                sum += factor * state.y;
+            }
+            for (int32_t j0 = 0; j0 < count; j0 += TOGETHER) {
+                float2 x[TOGETHER][QUERY_PAIRS];
 #pragma unroll
-            for (int32_t k = 0; k < QUERY_PAIRS; k++)
-                value[k].x *= follow, value[k].y *= follow;
-            for (int32_t j0 = 0; j0 < WARP && i0 + j0 <= last; j0 += 2 * TOGETHER) {
-                merge_ask(args, row, lane, i0 + j0 + TOGETHER, first, last, x[1]);
-                merge_add(x[0], factor, j0, value);
-                merge_ask(args, row, lane, i0 + j0 + 2 * TOGETHER, first, last, x[0]);
-                merge_add(x[1], factor, j0 + TOGETHER, value);
+                for (int32_t j = 0; j < TOGETHER; j++)
+#pragma unroll
+                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+                        const int32_t i = i0 + j0 + j, d = 2 * (k * WARP + lane);
+                        x[j][k] = make_float2(0, 0);
+                        if (i <= last && (DIM % 64 == 0 || d < DIM))
+                            x[j][k] = __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) +
+                                                              row * DIM + d));
+                    }
+#pragma unroll
+                for (int32_t j = 0; j < TOGETHER; j++) {
+                    const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
+#pragma unroll
+                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+                        value[k].x = fmaf(by, x[j][k].x, value[k].x);
+                        value[k].y = fmaf(by, x[j][k].y, value[k].y);
+                    }
+                }
             }
         }
         sum = warp_sum(sum, 32);

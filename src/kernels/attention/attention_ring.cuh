@@ -40,31 +40,6 @@ DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ri
     }
 }
 
-// Brings the first tiles of the warp's share to L2 before the launch before has ended. What is read for it may still
-// change: it only says what is asked for. For up to 32 sequences, whose lengths are read at once: what is read twice must
-// not change in between.
-DEVICE void ring_foresee(const struct weft__attention_device_args *args, int32_t warp, int32_t lane)
-{
-    int32_t each;
-    const struct place at = place_begin(args, lane, &each);
-    if (at.left == 0)
-        return;
-    const struct weft__attention_device_plane *plane = lane < 16 ? &args->k : &args->v;
-    const int32_t *pages = pages_of(args, at.seq.lengths.seq);
-    for (int32_t stage = 0; stage < WEFT_STAGES; stage++) {
-        const int32_t tile = at.tile + stage * WARPS + warp;
-        const int32_t key = at.seq.begin + tile * KEYS + lane % 16;
-        if (tile >= at.tile + place_tiles(&at) || key < at.seq.first_key || key >= at.seq.end_key)
-            continue;
-        const int32_t page = __ldcg(pages + place_of(args, key) / PAGE);
-        if (page >= 0 && page < args->foreseen_pages)
-            prefetch_l2_bulk((const uint16_t *)plane->data + page * plane->page_stride +
-                                 place_of(args, key) % PAGE * plane->token_stride +
-                                 at.kv_head * plane->head_stride,
-                             HEAD * 2);
-    }
-}
-
 DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
 {
     ring->last = ring->at->tile + place_tiles(ring->at);

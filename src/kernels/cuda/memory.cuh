@@ -50,17 +50,6 @@ DEVICE void prefetch_l2(const void *from)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// The same for `bytes` bytes, a multiple of 16 at a multiple of 16 (sm_90).
-DEVICE void prefetch_l2_bulk(const void *from, uint32_t bytes)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
-#else
-    for (uint32_t i = 0; i < bytes; i += 128)
-        prefetch_l2((const char *)from + i);
-#endif
-}
-
 // Adds, and orders what the thread wrote before and reads after it over the whole device.
 DEVICE uint32_t atomic_add_ordered(uint32_t *to, uint32_t value)
 {
