@@ -74,7 +74,7 @@ def copy_tree(tree, scratch):
     for folder in ("cmake", "include", "src", "tools/weft-check", "engine"):
         shutil.copytree(os.path.join(tree, folder), os.path.join(scratch, folder), dirs_exist_ok=True)
     for file in ("CMakeLists.txt", "LICENSE", "tools/CMakeLists.txt", "tests/CMakeLists.txt", "tests/house/house.cmake",
-                 "tests/fuzz/CMakeLists.txt", "tests/support/standin/standin_amx.c"):
+                 "tests/fuzz/CMakeLists.txt", "tests/support/cpu/standin_amx.c"):
         os.makedirs(os.path.dirname(os.path.join(scratch, file)), exist_ok=True)
         shutil.copy2(os.path.join(tree, file), os.path.join(scratch, file))
 
