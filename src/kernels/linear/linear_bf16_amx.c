@@ -10,8 +10,7 @@
 // asked for meanwhile, a few lines at a time, as a burst would take all line buffers of the core. Two tiles of W by
 // two of X make four sums: a tile that is loaded is multiplied twice.
 #include "src/kernels/cpu/amx.h"
-#include "src/kernels/cpu/avx512.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_bf16_avx512.h"
 
 enum {
     PANEL_ROWS = 32,
@@ -32,11 +31,6 @@ struct panel {
     float total[TILE_COLS / 16][SIXTEENS][16][16]; // of FOLD columns at a time
 };
 
-WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
-{
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
 // Element 32 i of the row m of X, which lies between its neighbours of the sixteen.
 static inline uint16_t *place(uint16_t *x, int64_t stride, int32_t m, int64_t i)
 {
@@ -48,27 +42,9 @@ void weft__linear_narrow_amx(const float *x, int64_t cols, int32_t m, uint16_t *
 {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i row = _mm512_slli_epi32(lane, 6); // bytes from pair to pair
-    for (int64_t i = 0; i < cols; i += STEP) {
-        int left = cols - i < STEP ? (int)(cols - i) : STEP;
-        __m512 low = vf32_load_n(x + i, left < 16 ? left : 16);
-        __m512 high = left > 16 ? vf32_load_n(x + i + 16, left - 16) : _mm512_setzero_ps();
-        _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row, narrow32(low, high), 1);
-    }
-}
-
-// 32 columns of a row of W, of which the mask has those that are there.
-typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
-
-WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
-{
-    return _mm512_maskz_loadu_epi16(mask, w);
-}
-
-WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
-{
-    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
-    return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
-                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+    for (int64_t i = 0; i < cols; i += STEP)
+        _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row, narrow_row(x + i, cols - i),
+                                1);
 }
 
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are

@@ -7,8 +7,7 @@
 //      acc[row of X][vector] 16 rows of f32, kept over the chunks
 //
 // A few rows of X wait for memory anyway: they stay f32.
-#include "src/kernels/cpu/avx512.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_bf16_avx512.h"
 
 enum {
     VECTORS = 4,
@@ -25,40 +24,13 @@ struct panel {
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
 };
 
-WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
-{
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
 weft__narrow_fn weft__linear_narrow_avx512bf16;
 void weft__linear_narrow_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
                                     int64_t stride)
 {
-    int64_t i = 0;
     to += m * stride;
-    for (; i + 32 <= cols; i += 32)
-        _mm512_storeu_si512(to + i, narrow32(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));
-    if (i < cols) {
-        int left = (int)(cols - i);
-        __m512 low = vf32_load_n(x + i, left < 16 ? left : 16);
-        __m512 high = left > 16 ? vf32_load_n(x + i + 16, left - 16) : _mm512_setzero_ps();
-        _mm512_storeu_si512(to + i, narrow32(low, high));
-    }
-}
-
-// 32 columns of a row of W, of which the mask has those that are there.
-typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
-
-WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
-{
-    return _mm512_maskz_loadu_epi16(mask, w);
-}
-
-WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
-{
-    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
-    return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
-                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+    for (int64_t i = 0; i < cols; i += 32)
+        _mm512_storeu_si512(to + i, narrow_row(x + i, cols - i));
 }
 
 // Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.

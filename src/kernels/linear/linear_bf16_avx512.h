@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Numbers to bf16, 32 at a time: what kernels of 16-bit weights by bf16 activations share, on vectors and on tiles.
+#ifndef WEFT_KERNELS_LINEAR_BF16_AVX512_H
+#define WEFT_KERNELS_LINEAR_BF16_AVX512_H
+
+#include "src/kernels/cpu/avx512.h"
+#include "src/kernels/linear/linear_kernel.h"
+
+WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+// The first `left` numbers at x, at most 32; zeros after them.
+WEFT__INLINE __m512i narrow_row(const float *x, int64_t left)
+{
+    int first = left < 16 ? (int)left : 16, second = left < 32 ? (int)left - first : 16;
+    return narrow32(vf32_load_n(x, first),
+                    second > 0 ? vf32_load_n(x + 16, second) : _mm512_setzero_ps());
+}
+
+// 32 columns of a row of W, of which the mask has those that are there.
+typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
+
+WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
+{
+    return _mm512_maskz_loadu_epi16(mask, w);
+}
+
+WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
+{
+    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
+    return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+}
+
+#endif
