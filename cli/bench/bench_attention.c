@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench.h"
+#include "cli/bench/bench_attention.h"
 
 static const char help[] =
     "usage: weft bench attention [options]\n"
@@ -62,37 +62,9 @@ static const bench_column columns[] = {
     {0},
 };
 
-typedef struct request {
-    bench run;
-    weft_dtype dtype;
-    bench_formats kv_dtypes;
-    bench_list batches, q_lens, kv_lens, heads, splits;
-    bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
-    int32_t kv_heads, head_dim, page_size, window;
-    weft_mask mask;
-    bool sinks, alibi;
-} request;
-
-// One row of the result.
-typedef struct problem {
-    request *wish;
-    weft_dtype kv_dtype;
-    int32_t batch, q_len, kv_len, heads, splits, pages, copies;
-    int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
-    weft_plan *plan;
-    weft_attention_args args;
-    void *q, *out;
-    weft_batch
-        *batch_of_runs; // lengths and pages, as an engine hands them over; NULL: with every run
-    int32_t *numbers;   // cu_q_lens, kv_lens, page_table, tree_parents
-    float *per_head;    // sinks, slopes
-    int32_t queries;    // of all sequences
-    void *workspace;
-} problem;
-
 static bool take_mask(void *to, const char *text)
 {
-    request *wish = to;
+    attention_request *wish = to;
     const cli_command *self = wish->run.self;
     wish->window = 0;
     wish->mask = strcmp(text, "full") == 0   ? WEFT_MASK_FULL
@@ -108,32 +80,38 @@ static bool take_mask(void *to, const char *text)
 
 static bool take_splits(void *to, const char *text)
 {
-    request *wish = to;
+    attention_request *wish = to;
     wish->splits = (bench_list){{0}, 1};
     return strcmp(text, "auto") == 0 ||
            bench_parse_list(wish->run.self, "--splits", text, 1, 65536, &wish->splits);
 }
 
 static const bench_option options[] = {
-    {"dtype", BENCH_DTYPE, .offset = offsetof(request, dtype)},
-    {"kv-dtype", BENCH_FORMATS, .offset = offsetof(request, kv_dtypes)},
-    {"batch", BENCH_LIST, .offset = offsetof(request, batches), .low = 1, .high = 65536},
-    {"q-len", BENCH_LIST, .offset = offsetof(request, q_lens), .low = 1, .high = 1 << 20},
-    {"kv-len", BENCH_LIST, .offset = offsetof(request, kv_lens), .low = 1, .high = 1 << 24},
-    {"heads", BENCH_LIST, .offset = offsetof(request, heads), .low = 1, .high = 4096},
-    {"kv-heads", BENCH_INT, .offset = offsetof(request, kv_heads), .low = 1, .high = 4096},
-    {"head-dim", BENCH_INT, .offset = offsetof(request, head_dim), .low = 1, .high = 4096},
-    {"page-size", BENCH_INT, .offset = offsetof(request, page_size), .low = 1, .high = 65536},
-    {"q-lens", BENCH_LIST, .offset = offsetof(request, ragged_q_lens), .low = 1, .high = 1 << 20},
-    {"kv-lens", BENCH_LIST, .offset = offsetof(request, ragged_kv_lens), .low = 1, .high = 1 << 24},
-    {"sinks", BENCH_FLAG, .offset = offsetof(request, sinks)},
-    {"alibi", BENCH_FLAG, .offset = offsetof(request, alibi)},
+    {"dtype", BENCH_DTYPE, .offset = offsetof(attention_request, dtype)},
+    {"kv-dtype", BENCH_FORMATS, .offset = offsetof(attention_request, kv_dtypes)},
+    {"batch", BENCH_LIST, .offset = offsetof(attention_request, batches), .low = 1, .high = 65536},
+    {"q-len", BENCH_LIST, .offset = offsetof(attention_request, q_lens), .low = 1, .high = 1 << 20},
+    {"kv-len", BENCH_LIST, .offset = offsetof(attention_request, kv_lens), .low = 1,
+     .high = 1 << 24},
+    {"heads", BENCH_LIST, .offset = offsetof(attention_request, heads), .low = 1, .high = 4096},
+    {"kv-heads", BENCH_INT, .offset = offsetof(attention_request, kv_heads), .low = 1,
+     .high = 4096},
+    {"head-dim", BENCH_INT, .offset = offsetof(attention_request, head_dim), .low = 1,
+     .high = 4096},
+    {"page-size", BENCH_INT, .offset = offsetof(attention_request, page_size), .low = 1,
+     .high = 65536},
+    {"q-lens", BENCH_LIST, .offset = offsetof(attention_request, ragged_q_lens), .low = 1,
+     .high = 1 << 20},
+    {"kv-lens", BENCH_LIST, .offset = offsetof(attention_request, ragged_kv_lens), .low = 1,
+     .high = 1 << 24},
+    {"sinks", BENCH_FLAG, .offset = offsetof(attention_request, sinks)},
+    {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
     {"splits", .kind = BENCH_OTHER, .take = take_splits},
     {0},
 };
 
-static const char *mask_name(const request *wish, char text[32])
+static const char *mask_name(const attention_request *wish, char text[32])
 {
     snprintf(text, 32, "window:%d", wish->window);
     return wish->window                   ? text
@@ -147,33 +125,22 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-static int32_t q_len_of(const problem *p, int32_t s)
-{
-    const bench_list *list = &p->wish->ragged_q_lens;
-    return list->count ? list->values[s] : p->q_len;
-}
-
-static int32_t kv_len_of(const problem *p, int32_t s)
-{
-    const bench_list *list = &p->wish->ragged_kv_lens;
-    return list->count ? list->values[s] : p->kv_len;
-}
-
 // Keys that some query of a sequence sees, and the pairs of query and key; of all sequences.
-static double seen_keys(const problem *p)
+static double seen_keys(const attention_problem *p)
 {
     double keys = 0;
     for (int32_t s = 0; s < p->batch; s++) {
-        double window = p->wish->window ? (double)p->wish->window + q_len_of(p, s) - 1 : 1e18;
-        keys += smaller(kv_len_of(p, s), window);
+        double window =
+            p->wish->window ? (double)p->wish->window + attention_q_len(p, s) - 1 : 1e18;
+        keys += smaller(attention_kv_len(p, s), window);
     }
     return keys;
 }
 
-static double pairs_of(const problem *p, int32_t s)
+static double pairs_of(const attention_problem *p, int32_t s)
 {
     double pairs = 0;
-    int32_t q_len = q_len_of(p, s), kv_len = kv_len_of(p, s);
+    int32_t q_len = attention_q_len(p, s), kv_len = attention_kv_len(p, s);
     for (int32_t i = 0; i < q_len; i++) {
         double keys = p->wish->mask == WEFT_MASK_FULL ? kv_len : kv_len - q_len + i + 1;
         pairs += p->wish->window ? smaller(keys, p->wish->window) : keys;
@@ -181,7 +148,7 @@ static double pairs_of(const problem *p, int32_t s)
     return pairs;
 }
 
-static double seen_pairs(const problem *p)
+static double seen_pairs(const attention_problem *p)
 {
     double pairs = 0;
     for (int32_t s = 0; s < p->batch; s++)
@@ -189,168 +156,9 @@ static double seen_pairs(const problem *p)
     return pairs;
 }
 
-static double elem_bytes(weft_dtype dtype)
-{
-    return (double)weft_dtype_block_bytes(dtype) / weft_dtype_block_elems(dtype);
-}
-
-// Values in [-1, 1) over the whole memory: pages differ, which is all that matters.
-static bool fill_cache(problem *p)
-{
-    enum { PATTERN = 1 << 16 };
-    bench *run = &p->wish->run;
-    static float values[PATTERN];
-    uint32_t state = 3;
-    for (int32_t i = 0; i < PATTERN; i++)
-        values[i] = bench_value(&state);
-    int64_t pattern_bytes = weft_dtype_row_bytes(p->kv_dtype, PATTERN);
-    char *pattern = malloc((size_t)pattern_bytes);
-    if (!pattern || weft_quantize_row(p->kv_dtype, values, PATTERN, pattern) != WEFT_OK) {
-        free(pattern);
-        cli_failed(run->self, "no cache can be filled with %s", weft_dtype_name(p->kv_dtype));
-        return false;
-    }
-    bool fine = true;
-    for (int64_t at = 0; fine && at < run->memory_bytes; at += pattern_bytes) {
-        int64_t left = run->memory_bytes - at;
-        fine =
-            bench_put(run, run->memory + at, pattern, left < pattern_bytes ? left : pattern_bytes);
-    }
-    free(pattern);
-    return fine;
-}
-
-// The page of every key, in an order that a long-running server would have.
-static void shuffle(int32_t *pages, int32_t count)
-{
-    uint32_t state = 11;
-    for (int32_t i = 0; i < count; i++)
-        pages[i] = i;
-    for (int32_t i = count - 1; i > 0; i--) {
-        state = state * 1664525u + 1013904223u;
-        int32_t other = (int32_t)((uint64_t)state * (uint64_t)(i + 1) >> 32), page = pages[i];
-        pages[i] = pages[other];
-        pages[other] = page;
-    }
-}
-
-static bool put_queries(problem *p, size_t elems)
-{
-    bench *run = &p->wish->run;
-    uint32_t state = 5;
-    int64_t bytes = (int64_t)elems * weft_dtype_block_bytes(p->wish->dtype);
-    float *q = malloc(elems * sizeof *q);
-    void *narrow = malloc((size_t)bytes);
-    for (size_t i = 0; q && i < elems; i++)
-        q[i] = bench_value(&state);
-    bool fine = q && narrow;
-    if (!fine)
-        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
-    fine = fine &&
-           (weft_quantize_row(p->wish->dtype, q, (int64_t)elems, narrow) == WEFT_OK ||
-            bench_error(run)) &&
-           bench_put(run, p->q, narrow, bytes);
-    free(q);
-    free(narrow);
-    return fine;
-}
-
-// `lens`: cu_q_lens, kv_lens, pages.
-static bool make_batch(problem *p, const int32_t *lens)
-{
-    const request *wish = p->wish;
-    const weft_plan *const plan = p->plan;
-    const weft_batch_desc desc = {.size = sizeof desc,
-                                  .max_seqs = p->batch,
-                                  .max_q_tokens = p->queries,
-                                  .max_kv_len = p->kv_len,
-                                  .page_size = wish->page_size,
-                                  .max_pages = p->pages,
-                                  .plans = &plan,
-                                  .num_plans = 1};
-    const weft_batch_args args = {.size = sizeof args,
-                                  .num_seqs = p->batch,
-                                  .cu_q_lens = lens,
-                                  .kv_lens = lens + p->batch + 1,
-                                  .page_table = lens + 2 * p->batch + 1,
-                                  .page_table_stride = p->pages / p->batch,
-                                  .num_pages = p->pages};
-    return (weft_batch_create(wish->run.context, &desc, &p->batch_of_runs) == WEFT_OK &&
-            weft_batch_set(p->batch_of_runs, &args) == WEFT_OK) ||
-           bench_error(&wish->run);
-}
-
-static bool set_queries(problem *p)
-{
-    const request *wish = p->wish;
-    uint32_t state = 5;
-    size_t elems = (size_t)p->queries * (size_t)p->heads * (size_t)wish->head_dim;
-    int64_t elem = weft_dtype_block_bytes(wish->dtype);
-    size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
-    bench *run = &p->wish->run;
-    if (!bench_fits(run, 2.0 * (double)elems * sizeof(float)))
-        return false;
-    size_t tables = (size_t)p->batch * 2 + 1 + (size_t)p->pages;
-    size_t numbers = tables + (size_t)p->queries;
-    p->q = bench_allocate(run, elems * (size_t)elem);
-    p->out = bench_allocate(run, elems * (size_t)elem);
-    p->workspace = bench_allocate(run, workspace_bytes + 64);
-    p->numbers = bench_allocate(run, numbers * sizeof *p->numbers);
-    p->per_head = bench_allocate(run, (size_t)p->heads * sizeof *p->per_head);
-    float *q = malloc((size_t)p->heads * sizeof *q);
-    int32_t *lens = malloc(numbers * sizeof *lens);
-    bool fine = p->q && p->out && p->workspace && p->numbers && p->per_head && q && lens;
-    if (!q || !lens)
-        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
-    if (!fine) {
-        free(q);
-        free(lens);
-        return false;
-    }
-    int32_t *cu_q_lens = lens, *kv_lens = cu_q_lens + p->batch + 1;
-    cu_q_lens[0] = 0;
-    for (int32_t s = 0; s < p->batch; s++) {
-        cu_q_lens[s + 1] = cu_q_lens[s] + q_len_of(p, s);
-        kv_lens[s] = kv_len_of(p, s);
-        for (int32_t i = 0; i < q_len_of(p, s); i++) // a chain: the costliest tree
-            lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
-    }
-    shuffle(kv_lens + p->batch, p->pages);
-    for (int32_t i = 0; i < p->heads; i++)
-        q[i] = bench_value(&state);
-    fine = bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
-           bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
-           put_queries(p, elems) && (wish->mask == WEFT_MASK_TREE || make_batch(p, lens));
-    free(q);
-    free(lens);
-    cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
-    p->args = (weft_attention_args){.size = sizeof p->args,
-                                    .num_seqs = p->batch,
-                                    .q = p->q,
-                                    .out = p->out,
-                                    .pool = {.num_pages = p->pages},
-                                    .cu_q_lens = cu_q_lens,
-                                    .kv_lens = kv_lens,
-                                    .page_table = kv_lens + p->batch,
-                                    .page_table_stride = p->pages / p->batch,
-                                    .sinks = wish->sinks ? p->per_head : NULL,
-                                    .alibi_slopes = wish->alibi ? p->per_head : NULL,
-                                    .tree_parents =
-                                        wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
-                                    .workspace = p->workspace,
-                                    .workspace_bytes = workspace_bytes};
-    if (p->batch_of_runs) {
-        p->args.batch = p->batch_of_runs;
-        p->args.num_seqs = 0;
-        p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
-        p->args.page_table_stride = 0;
-    }
-    return fine;
-}
-
 static bool run_once(void *user)
 {
-    problem *p = user;
+    attention_problem *p = user;
     char *copy =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
     p->args.pool.k.data = copy;
@@ -358,13 +166,15 @@ static bool run_once(void *user)
     return weft_attention_run(p->plan, &p->args) == WEFT_OK;
 }
 
-static bool print_row(problem *p, const bench_time *time, const bench_roof *roof)
+static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof)
 {
-    request *wish = p->wish;
+    attention_request *wish = p->wish;
     char mask[32];
     bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
-    double queries = 2.0 * p->queries * p->heads * wish->head_dim * elem_bytes(wish->dtype);
-    double cache = 2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * elem_bytes(p->kv_dtype);
+    double queries =
+        2.0 * p->queries * p->heads * wish->head_dim * attention_elem_bytes(wish->dtype);
+    double cache =
+        2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * attention_elem_bytes(p->kv_dtype);
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
@@ -382,18 +192,18 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     return bench_print(&wish->run, row, columns);
 }
 
-static weft_kv_layout kv_layout(const problem *p)
+static weft_kv_layout kv_layout(const attention_problem *p)
 {
-    const request *wish = p->wish;
+    const attention_request *wish = p->wish;
     return (weft_kv_layout){.dtype = p->kv_dtype,
                             .num_kv_heads = wish->kv_heads,
                             .head_dim = wish->head_dim,
                             .page_size = wish->page_size};
 }
 
-static bool make_plan(problem *p)
+static bool make_plan(attention_problem *p)
 {
-    request *wish = p->wish;
+    attention_request *wish = p->wish;
     weft_attention_desc desc = {.size = sizeof desc,
                                 .kv = kv_layout(p),
                                 .q_dtype = wish->dtype,
@@ -412,9 +222,9 @@ static bool make_plan(problem *p)
            bench_error(&wish->run);
 }
 
-static bool measure(problem *p)
+static bool measure(attention_problem *p)
 {
-    request *wish = p->wish;
+    attention_request *wish = p->wish;
     bench_time time;
     bench_roof roof;
     weft_kv_layout layout = kv_layout(p);
@@ -431,7 +241,7 @@ static bool measure(problem *p)
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))
         return false;
     p->copies = bench_copies(&wish->run, 2 * p->pool_bytes, &p->stride_bytes);
-    return fill_cache(p) && set_queries(p) &&
+    return attention_fill_cache(p) && attention_set_queries(p) &&
            bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
                                &roof) &&
            print_row(p, &time, &roof);
@@ -445,14 +255,14 @@ static int32_t take(int32_t *at, const bench_list *list)
 }
 
 // Every combination of the lists; the last ones change fastest.
-static bool measure_all(request *wish)
+static bool measure_all(attention_request *wish)
 {
     int32_t all = wish->kv_dtypes.count * wish->batches.count * wish->q_lens.count *
                   wish->kv_lens.count * wish->heads.count * wish->splits.count;
     bool fine = bench_begin(&wish->run);
     for (int32_t i = 0; fine && i < all; i++) {
         int32_t at = i;
-        problem p = {.wish = wish};
+        attention_problem p = {.wish = wish};
         p.splits = take(&at, &wish->splits);
         p.heads = take(&at, &wish->heads);
         p.kv_len = take(&at, &wish->kv_lens);
@@ -461,7 +271,7 @@ static bool measure_all(request *wish)
         p.kv_dtype = wish->kv_dtypes.values[at];
         int64_t queries = 0;
         for (int32_t s = 0; s < p.batch; s++)
-            queries += q_len_of(&p, s);
+            queries += attention_q_len(&p, s);
         p.queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
         fine = measure(&p);
         weft_batch_destroy(p.batch_of_runs);
@@ -485,7 +295,7 @@ static int32_t largest(const bench_list *list)
 }
 
 // Lists of a ragged batch are one row: as many sequences as they are long.
-static bool settle_ragged(request *wish)
+static bool settle_ragged(attention_request *wish)
 {
     bench_list *q_lens = &wish->ragged_q_lens, *kv_lens = &wish->ragged_kv_lens;
     if (!q_lens->count && !kv_lens->count)
@@ -512,17 +322,17 @@ static bool settle_ragged(request *wish)
 
 static int attention_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {.run = bench_default(self),
-                    .dtype = WEFT_F32,
-                    .kv_dtypes = {{WEFT_F16}, 1},
-                    .batches = {{1}, 1},
-                    .q_lens = {{1}, 1},
-                    .kv_lens = {{4096}, 1},
-                    .heads = {{32}, 1},
-                    .splits = {{0}, 1},
-                    .kv_heads = 8,
-                    .head_dim = 128,
-                    .page_size = 64};
+    attention_request wish = {.run = bench_default(self),
+                              .dtype = WEFT_F32,
+                              .kv_dtypes = {{WEFT_F16}, 1},
+                              .batches = {{1}, 1},
+                              .q_lens = {{1}, 1},
+                              .kv_lens = {{4096}, 1},
+                              .heads = {{32}, 1},
+                              .splits = {{0}, 1},
+                              .kv_heads = 8,
+                              .head_dim = 128,
+                              .page_size = 64};
     int status = bench_parse(&wish.run, options, argc, argv);
     if (status >= 0)
         return status;

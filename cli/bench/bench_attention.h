@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// A problem of weft bench attention: what is asked for, and the memory that one row of the result is measured on.
+#ifndef WEFT_CLI_BENCH_ATTENTION_H
+#define WEFT_CLI_BENCH_ATTENTION_H
+
+#include "cli/bench/bench.h"
+
+typedef struct attention_request {
+    bench run;
+    weft_dtype dtype;
+    bench_formats kv_dtypes;
+    bench_list batches, q_lens, kv_lens, heads, splits;
+    bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
+    int32_t kv_heads, head_dim, page_size, window;
+    weft_mask mask;
+    bool sinks, alibi;
+} attention_request;
+
+// One row of the result.
+typedef struct attention_problem {
+    attention_request *wish;
+    weft_dtype kv_dtype;
+    int32_t batch, q_len, kv_len, heads, splits, pages, copies;
+    int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
+    weft_plan *plan;
+    weft_attention_args args;
+    void *q, *out;
+    weft_batch
+        *batch_of_runs; // lengths and pages, as an engine hands them over; NULL: with every run
+    int32_t *numbers;   // cu_q_lens, kv_lens, page_table, tree_parents
+    float *per_head;    // sinks, slopes
+    int32_t queries;    // of all sequences
+    void *workspace;
+} attention_problem;
+
+// Of sequence s.
+int32_t attention_q_len(const attention_problem *p, int32_t s);
+int32_t attention_kv_len(const attention_problem *p, int32_t s);
+
+double attention_elem_bytes(weft_dtype dtype);
+
+// Fills the cache; makes queries, results, tables and workspace of the plan. False with a message.
+bool attention_fill_cache(attention_problem *p);
+bool attention_set_queries(attention_problem *p);
+
+#endif

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "cli/bench/bench_attention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int32_t attention_q_len(const attention_problem *p, int32_t s)
+{
+    const bench_list *list = &p->wish->ragged_q_lens;
+    return list->count ? list->values[s] : p->q_len;
+}
+
+int32_t attention_kv_len(const attention_problem *p, int32_t s)
+{
+    const bench_list *list = &p->wish->ragged_kv_lens;
+    return list->count ? list->values[s] : p->kv_len;
+}
+
+double attention_elem_bytes(weft_dtype dtype)
+{
+    return (double)weft_dtype_block_bytes(dtype) / weft_dtype_block_elems(dtype);
+}
+
+// Values in [-1, 1) over the whole memory: pages differ, which is all that matters.
+bool attention_fill_cache(attention_problem *p)
+{
+    enum { PATTERN = 1 << 16 };
+    bench *run = &p->wish->run;
+    static float values[PATTERN];
+    uint32_t state = 3;
+    for (int32_t i = 0; i < PATTERN; i++)
+        values[i] = bench_value(&state);
+    int64_t pattern_bytes = weft_dtype_row_bytes(p->kv_dtype, PATTERN);
+    char *pattern = malloc((size_t)pattern_bytes);
+    if (!pattern || weft_quantize_row(p->kv_dtype, values, PATTERN, pattern) != WEFT_OK) {
+        free(pattern);
+        cli_failed(run->self, "no cache can be filled with %s", weft_dtype_name(p->kv_dtype));
+        return false;
+    }
+    bool fine = true;
+    for (int64_t at = 0; fine && at < run->memory_bytes; at += pattern_bytes) {
+        int64_t left = run->memory_bytes - at;
+        fine =
+            bench_put(run, run->memory + at, pattern, left < pattern_bytes ? left : pattern_bytes);
+    }
+    free(pattern);
+    return fine;
+}
+
+// The page of every key, in an order that a long-running server would have.
+static void shuffle(int32_t *pages, int32_t count)
+{
+    uint32_t state = 11;
+    for (int32_t i = 0; i < count; i++)
+        pages[i] = i;
+    for (int32_t i = count - 1; i > 0; i--) {
+        state = state * 1664525u + 1013904223u;
+        int32_t other = (int32_t)((uint64_t)state * (uint64_t)(i + 1) >> 32), page = pages[i];
+        pages[i] = pages[other];
+        pages[other] = page;
+    }
+}
+
+static bool put_queries(attention_problem *p, size_t elems)
+{
+    bench *run = &p->wish->run;
+    uint32_t state = 5;
+    int64_t bytes = (int64_t)elems * weft_dtype_block_bytes(p->wish->dtype);
+    float *q = malloc(elems * sizeof *q);
+    void *narrow = malloc((size_t)bytes);
+    for (size_t i = 0; q && i < elems; i++)
+        q[i] = bench_value(&state);
+    bool fine = q && narrow;
+    if (!fine)
+        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
+    fine = fine &&
+           (weft_quantize_row(p->wish->dtype, q, (int64_t)elems, narrow) == WEFT_OK ||
+            bench_error(run)) &&
+           bench_put(run, p->q, narrow, bytes);
+    free(q);
+    free(narrow);
+    return fine;
+}
+
+// `lens`: cu_q_lens, kv_lens, pages.
+static bool make_batch(attention_problem *p, const int32_t *lens)
+{
+    const attention_request *wish = p->wish;
+    const weft_plan *const plan = p->plan;
+    const weft_batch_desc desc = {.size = sizeof desc,
+                                  .max_seqs = p->batch,
+                                  .max_q_tokens = p->queries,
+                                  .max_kv_len = p->kv_len,
+                                  .page_size = wish->page_size,
+                                  .max_pages = p->pages,
+                                  .plans = &plan,
+                                  .num_plans = 1};
+    const weft_batch_args args = {.size = sizeof args,
+                                  .num_seqs = p->batch,
+                                  .cu_q_lens = lens,
+                                  .kv_lens = lens + p->batch + 1,
+                                  .page_table = lens + 2 * p->batch + 1,
+                                  .page_table_stride = p->pages / p->batch,
+                                  .num_pages = p->pages};
+    return (weft_batch_create(wish->run.context, &desc, &p->batch_of_runs) == WEFT_OK &&
+            weft_batch_set(p->batch_of_runs, &args) == WEFT_OK) ||
+           bench_error(&wish->run);
+}
+
+bool attention_set_queries(attention_problem *p)
+{
+    const attention_request *wish = p->wish;
+    uint32_t state = 5;
+    size_t elems = (size_t)p->queries * (size_t)p->heads * (size_t)wish->head_dim;
+    int64_t elem = weft_dtype_block_bytes(wish->dtype);
+    size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
+    bench *run = &p->wish->run;
+    if (!bench_fits(run, 2.0 * (double)elems * sizeof(float)))
+        return false;
+    size_t tables = (size_t)p->batch * 2 + 1 + (size_t)p->pages;
+    size_t numbers = tables + (size_t)p->queries;
+    p->q = bench_allocate(run, elems * (size_t)elem);
+    p->out = bench_allocate(run, elems * (size_t)elem);
+    p->workspace = bench_allocate(run, workspace_bytes + 64);
+    p->numbers = bench_allocate(run, numbers * sizeof *p->numbers);
+    p->per_head = bench_allocate(run, (size_t)p->heads * sizeof *p->per_head);
+    float *q = malloc((size_t)p->heads * sizeof *q);
+    int32_t *lens = malloc(numbers * sizeof *lens);
+    bool fine = p->q && p->out && p->workspace && p->numbers && p->per_head && q && lens;
+    if (!q || !lens)
+        cli_failed(run->self, "no memory for the queries: measure a smaller --batch");
+    if (!fine) {
+        free(q);
+        free(lens);
+        return false;
+    }
+    int32_t *cu_q_lens = lens, *kv_lens = cu_q_lens + p->batch + 1;
+    cu_q_lens[0] = 0;
+    for (int32_t s = 0; s < p->batch; s++) {
+        cu_q_lens[s + 1] = cu_q_lens[s] + attention_q_len(p, s);
+        kv_lens[s] = attention_kv_len(p, s);
+        for (int32_t i = 0; i < attention_q_len(p, s); i++) // a chain: the costliest tree
+            lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
+    }
+    shuffle(kv_lens + p->batch, p->pages);
+    for (int32_t i = 0; i < p->heads; i++)
+        q[i] = bench_value(&state);
+    fine = bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
+           bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
+           put_queries(p, elems) && (wish->mask == WEFT_MASK_TREE || make_batch(p, lens));
+    free(q);
+    free(lens);
+    cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
+    p->args = (weft_attention_args){.size = sizeof p->args,
+                                    .num_seqs = p->batch,
+                                    .q = p->q,
+                                    .out = p->out,
+                                    .pool = {.num_pages = p->pages},
+                                    .cu_q_lens = cu_q_lens,
+                                    .kv_lens = kv_lens,
+                                    .page_table = kv_lens + p->batch,
+                                    .page_table_stride = p->pages / p->batch,
+                                    .sinks = wish->sinks ? p->per_head : NULL,
+                                    .alibi_slopes = wish->alibi ? p->per_head : NULL,
+                                    .tree_parents =
+                                        wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
+                                    .workspace = p->workspace,
+                                    .workspace_bytes = workspace_bytes};
+    if (p->batch_of_runs) {
+        p->args.batch = p->batch_of_runs;
+        p->args.num_seqs = 0;
+        p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
+        p->args.page_table_stride = 0;
+    }
+    return fine;
+}
