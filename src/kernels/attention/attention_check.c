@@ -115,7 +115,8 @@ static void verify_query(struct check_case *c, const struct problem *p, int32_t 
         };
         set_rounding(c, p, &query);
         weft__attention_oracle(&query, room->work, &room->want);
-        if (p->desc.flags & WEFT_ATTENTION_MASK_VALUE) // states are floats, in units of log2
+        // Scores that a soft mask lowers end where floats do, in units of log2; no key at all is less.
+        if (p->desc.flags & WEFT_ATTENTION_MASK_VALUE && p->starts[s] < p->kv_lens[s])
             room->want.lse = fmax(room->want.lse, -FLT_MAX * log(2));
         verify_row(c, p, row, head, &room->want);
     }

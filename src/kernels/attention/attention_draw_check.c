@@ -222,9 +222,9 @@ static void draw_lengths(struct check_case *c, struct problem *p)
     desc->max_seqs = p->args.num_seqs + (int32_t)check_range(c, 0, 2);
     desc->max_q_tokens = total + (int32_t)check_range(c, 0, 40);
     desc->max_kv_len = longest + (int32_t)check_range(c, 0, 100);
-    bool padded = one_in(c, 6);
+    bool padded = one_in(c, desc->flags & WEFT_ATTENTION_MASK_VALUE ? 2 : 6);
     for (int32_t s = 0; s < p->args.num_seqs && padded; s++)
-        p->starts[s] = (int32_t)check_range(c, 0, p->kv_lens[s]);
+        p->starts[s] = one_in(c, 3) ? p->kv_lens[s] : (int32_t)check_range(c, 0, p->kv_lens[s]);
     if (padded) {
         int32_t *starts = check_buffer(c, sizeof *starts * (size_t)p->args.num_seqs, 4);
         memcpy(starts, p->starts, sizeof *starts * (size_t)p->args.num_seqs);
