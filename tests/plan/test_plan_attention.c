@@ -175,6 +175,35 @@ static void splits_by_the_work(void **state)
     }
 }
 
+// Tiles enough are not split: each is a task. Those that are very long are, and those beside one that is
+// much longer than the rest.
+static void many_tiles_stay_whole(void **state)
+{
+    (void)state;
+    const struct batch prompt = {1, {0, 128}, {2048}}, short_prompt = {1, {0, 24}, {512}};
+    const struct batch long_keys = {1, {0, 128}, {65536}}, fewer = {1, {0, 72}, {2048}};
+    const struct batch among = {8, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {65536, 8, 8, 8, 8, 8, 8, 8}};
+    const int32_t threads[] = {1, 2, 64};
+    for (int i = 0; i < 3; i++) {
+        weft_attention_desc desc = descriptor();
+        desc.kv.num_kv_heads = 8;
+        desc.num_q_heads = 32;
+        desc.tile_rows = 96;
+        weft_plan *plan = make_plan(threads[i], &desc);
+        struct weft__attention_totals totals = verify(plan, &prompt);
+        assert_true(totals.tasks == 6 * 8 && totals.merges == 0);
+        totals = verify(plan, &short_prompt);
+        assert_true(totals.tasks == 8 && totals.merges == 0);
+        totals = verify(plan, &fewer); // 24 tiles: in two
+        assert_true(totals.tasks == 2 * 3 * 8 && totals.merges == 3 * 8);
+        totals = verify(plan, &long_keys);
+        assert_true(totals.merges == 6 * 8 && totals.chunk_keys >= 8192);
+        totals = verify(plan, &among); // 64 tiles, but work for 8 of the longest
+        assert_true(totals.tasks == 8 * 8 + 7 * 8 && totals.merges == 8);
+        free_plan(plan);
+    }
+}
+
 // With a full mask a window reaches from the first query to the end: its tile sees most keys.
 static void the_first_tile_of_a_full_window_is_the_longest(void **state)
 {
@@ -297,6 +326,7 @@ int main(void)
         cmocka_unit_test(spans),
         cmocka_unit_test(covers_every_key_once),
         cmocka_unit_test(splits_by_the_work),
+        cmocka_unit_test(many_tiles_stay_whole),
         cmocka_unit_test(the_first_tile_of_a_full_window_is_the_longest),
         cmocka_unit_test(invariant_chunks),
         cmocka_unit_test(tiles_hold_whole_groups),

@@ -237,9 +237,15 @@ fault("causal-one-short", "src/kernels/attention/attention_kernel.h",
       "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own + 1;", "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own;",
       "a query does not see its own key", *A)
 fault("invariant-chunks-of-batch", "src/kernels/attention/attention_work.c",
-      "        return launch->chunk_keys;\n    int64_t keys = 0;",
-      "        return launch->chunk_keys + (launch->chunk_keys ? 64 * (lengths->num_seqs - 1) : 0);\n    int64_t keys = 0;",
+      "        return launch->chunk_keys;\n    int64_t keys = 0,",
+      "        return launch->chunk_keys + (launch->chunk_keys ? 64 * (lengths->num_seqs - 1) : 0);\n    int64_t keys = 0,",
       "chunks of the batch-invariant mode depend on the batch", "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("many-tiles-split", "src/kernels/attention/attention_work.c",
+      "keys >= WEFT__ATTENTION_MANY_TILES * longest ?", "keys < 0 ?",
+      "keys are split however many tiles there are", "plan_plan_attention")
+fault("many-tiles-by-number", "src/kernels/attention/attention_work.c",
+      "longest = span > longest ? span : longest;", "longest = span;",
+      "a long sequence among short ones is not split", "plan_plan_attention")
 fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
       "const int32_t tiles[] = {0, last > 0 ? last - 1 : 0, last};",
       "const int32_t tiles[] = {last, last > 0 ? last - 1 : 0, last};",

@@ -84,15 +84,21 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch,
 {
     if (launch->chunk_keys > 0 || launch->num_splits > 0 || launch->max_slots == 0)
         return launch->chunk_keys;
-    int64_t keys = 0;
+    int64_t keys = 0, longest = 0;
     for (int32_t s = 0; s < lengths->num_seqs; s++) {
         int32_t q_len = queries_of(lengths, s);
-        if (q_len > 0)
-            keys += weft__ceil_div(q_len, launch->tile_tokens) * longest_span(launch, lengths, s);
+        if (q_len <= 0)
+            continue;
+        int64_t span = longest_span(launch, lengths, s);
+        keys += weft__ceil_div(q_len, launch->tile_tokens) * span;
+        longest = span > longest ? span : longest;
     }
-    int64_t chunk = weft__ceil_div(keys * launch->kv.num_kv_heads, launch->target_tasks);
+    keys *= launch->kv.num_kv_heads;
+    int64_t least = keys >= WEFT__ATTENTION_MANY_TILES * longest ? WEFT__ATTENTION_LEAST_OF_MANY
+                                                                 : WEFT__ATTENTION_LEAST_CHUNK;
+    int64_t chunk = weft__ceil_div(keys, launch->target_tasks);
     chunk = weft__ceil_div(chunk, CHUNK_STEP) * CHUNK_STEP;
-    chunk = chunk < WEFT__ATTENTION_LEAST_CHUNK ? WEFT__ATTENTION_LEAST_CHUNK : chunk;
+    chunk = chunk < least ? least : chunk;
     while (slots_needed(launch, lengths, chunk) > launch->max_slots)
         chunk *= 2;
     return chunk;
