@@ -143,13 +143,17 @@ static void load_queries(struct state *s, const struct weft__attention_tile *til
     const struct weft__attention_call *call = s->call;
     // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
     float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
-    memset(s->q, 0, (size_t)padded * s->width * sizeof *s->q);
-    for (int32_t r = 0; r < tile->tokens * call->group_size; r++) {
+    int32_t rows = tile->tokens * call->group_size;
+    for (int32_t r = 0; r < rows; r++) {
         float *q = s->q + (int64_t)r * s->width;
         weft__attention_query(call, tile, r, q);
         for (int32_t i = 0; i < call->k.dim; i++)
             q[i] *= scale;
+        for (int32_t i = call->k.dim; i < s->width; i++)
+            q[i] = 0;
     }
+    memset(s->q + (int64_t)rows * s->width, 0,
+           (size_t)(padded - rows) * (size_t)s->width * sizeof *s->q);
 }
 
 // The rows of a tile with what they see, and empty results.
@@ -275,24 +279,33 @@ INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
     return vf32_set1(NAN);
 }
 
-// Scores to weights: the online softmax of one row. Keys [begin, end) of the block count.
-INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t begin, int32_t end)
+// Is a score nothing but q.k and its scale?
+static bool plain_scores(const struct state *s)
+{
+    const struct weft__attention_call *call = s->call;
+    return !s->key_scale && !(call->softcap > 0) && !call->alibi_slopes && !call->mask.soft;
+}
+
+// Scores to weights: the online softmax of one row. Keys [begin, end) of the block count. What plain scores
+// (a constant) do not need is not in their way.
+INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t begin, int32_t end,
+                      const bool plain)
 {
     vf32 x[BLOCK_VECTORS], top = vf32_set1(-INFINITY), total = vf32_zero();
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_load(weight + i * VF32_LANES);
-    for (int i = 0; i < BLOCK_VECTORS && s->key_scale; i++)
+    for (int i = 0; i < BLOCK_VECTORS && !plain && s->key_scale; i++)
         x[i] = vf32_mul(x[i], vf32_load(s->key_scale + i * VF32_LANES));
-    if (s->call->softcap > 0) {
+    if (!plain && s->call->softcap > 0) {
         vf32 cap = vf32_set1(s->call->softcap * LOG2E), inverse = vf32_set1(1 / s->call->softcap);
         for (int i = 0; i < BLOCK_VECTORS; i++)
             x[i] = vf32_mul(cap, vf32_tanh(vf32_mul(inverse, x[i])));
     }
-    if (s->call->alibi_slopes || s->call->mask.soft)
+    if (!plain && (s->call->alibi_slopes || s->call->mask.soft))
         for (int i = 0; i < BLOCK_VECTORS; i++)
             x[i] = vf32_add(x[i], vf32_load(s->bias + i * VF32_LANES));
-    if (s->scattered) {
+    if (!plain && s->scattered) {
         // A soft mask lowers scores, at most to what a float can say.
         vf32 lowest = vf32_set1(-FLT_MAX), none = vf32_set1(-INFINITY);
         for (int i = 0; i < BLOCK_VECTORS; i++)
@@ -313,7 +326,7 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
     for (int i = 0; i < BLOCK_VECTORS; i++) {
         x[i] = vf32_exp2(vf32_sub(x[i], from));
         total = vf32_add(total, x[i]);
-        if (s->value_scale)
+        if (!plain && s->value_scale)
             x[i] = vf32_mul(x[i], vf32_load(s->value_scale + i * VF32_LANES));
         vf32_store(weight + i * VF32_LANES, x[i]);
     }
@@ -375,14 +388,19 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
         gather_scales(s, &s->call->k, first_key, n, s->key_scale);
         gather_scales(s, &s->call->v, first_key, n, s->value_scale);
     }
+    const bool plain = plain_scores(s);
     for (int32_t row = 0; row < s->rows; row++, weight += BLOCK) {
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
+        if (begin < end && plain) {
+            weigh_row(s, weight, row, begin, end, true);
+            continue;
+        }
         if (begin < end) {
             if (s->call->alibi_slopes)
                 set_bias(s, row, first_key);
-            weigh_row(s, weight, row, begin, end);
+            weigh_row(s, weight, row, begin, end, false);
             continue;
         }
         memset(weight, 0, BLOCK * sizeof *weight);

@@ -283,7 +283,7 @@ static void staged_weigh(struct state *s, int32_t key, int32_t n)
             set_bias(s, row, key);
         for (int32_t j = 0; j < BLOCK && soft; j++)
             s->bias[j] += (seen >> j & 1) ? 0 : s->call->mask_value * LOG2E;
-        weigh_row(s, weight, row, start < 0 ? 0 : start, n);
+        weigh_row(s, weight, row, start < 0 ? 0 : start, n, false);
         if (soft) // they count as well
             s->seen[row] = start <= 0 ? whole : whole >> start << start;
     }

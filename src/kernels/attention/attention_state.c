@@ -7,12 +7,11 @@
 
 static const float LN2 = 0.693147180559945309417f, LOG2E = 1.44269504088896340736f;
 
-static void store(const struct weft__attention_call *call, int64_t at, const float *y)
+// Numbers to 16 bits.
+static void narrow(const struct weft__attention_call *call, int64_t at, const float *y)
 {
     uint16_t *half = call->out;
-    if (call->out_dtype == WEFT_F32)
-        memcpy((float *)call->out + at, y, (size_t)call->v.dim * sizeof *y);
-    else if (call->out_dtype == WEFT_F16)
+    if (call->out_dtype == WEFT_F16)
         for (int32_t i = 0; i < call->v.dim; i++)
             half[at + i] = weft__f16_from_f32(y[i]);
     else
@@ -24,7 +23,9 @@ static void store(const struct weft__attention_call *call, int64_t at, const flo
 static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
                        float largest, float sum, const float *acc)
 {
-    float y[WEFT__ATTENTION_MAX_DIM], weight = 1;
+    int64_t at = token * call->out_token_stride + head * call->out_head_stride;
+    float room[WEFT__ATTENTION_MAX_DIM], weight = 1;
+    float *y = call->out_dtype == WEFT_F32 ? (float *)call->out + at : room;
     float sink = call->sinks ? call->sinks[head] * LOG2E : -INFINITY;
     if (sink > -INFINITY) {
         float before = largest;
@@ -35,7 +36,8 @@ static void finish_row(const struct weft__attention_call *call, int64_t token, i
     float inverse = sum == 0 ? 0 : weight / sum;
     for (int32_t i = 0; i < call->v.dim; i++)
         y[i] = sum == 0 ? 0 : acc[i] * inverse;
-    store(call, token * call->out_token_stride + head * call->out_head_stride, y);
+    if (y == room)
+        narrow(call, at, y);
     if (call->lse)
         call->lse[token * call->num_q_heads + head] =
             sum == 0 ? -INFINITY : LN2 * (largest + log2f(sum));
