@@ -12,7 +12,7 @@ typedef struct ggml_type_info {
     uint32_t id;      // as stored in the file
     const char *name; // "q4_k"
     uint32_t block_elements;
-    uint32_t block_bytes;
+    uint32_t block_bytes;     // 0: nobody knows; the format has a name and no more
     uint32_t alignment_bytes; // that reading a block in place asks for
     weft_dtype dtype;         // the kernel library's format; WEFT_DTYPE_NONE if it has none
 } ggml_type_info;

@@ -25,6 +25,7 @@ enum {
     GGUF_MAX_KEYS = 1 << 16,    // real files have fewer than 100
     GGUF_MAX_TENSORS = 1 << 18, // real files have fewer than 10,000
     GGUF_MAX_FORMATS = 64,
+    GGUF_MAX_UNKNOWN = 16,       // formats of one file that have no description
     GGUF_MAX_ARRAY_DEPTH = 4,    // arrays inside arrays
     GGUF_DEFAULT_ALIGNMENT = 32, // of the data section and of every tensor in it, in bytes
     GGUF_MIN_ALIGNMENT = 8,
@@ -174,11 +175,12 @@ typedef struct gguf_tensor {
     uint32_t rank;                // 0 to 4
     int64_t shape[GGUF_MAX_RANK]; // shape[0] is the contiguous dimension (K); 1 beyond rank
     int64_t element_count;
-    const ggml_type_info *type; // name, block size; may be a format that no kernel can run
-    weft_dtype dtype;           // WEFT_DTYPE_NONE in that case
+    const ggml_type_info *type; // name, block size; may be a format that no kernel can run, or one
+                                // that nobody here knows ("type 99", the file's own)
+    weft_dtype dtype;           // WEFT_DTYPE_NONE in these cases
     uint64_t offset_bytes;      // from the start of the data section of its file
     const void *data;           // aligned to gguf_alignment if the file is mapped
-    size_t size_bytes;
+    size_t size_bytes;          // of an unknown format: up to the next tensor
     gguf_planes planes;
 } gguf_tensor;
 
@@ -210,7 +212,8 @@ typedef struct gguf_format_total {
     size_t size_bytes;
 } gguf_format_total;
 
-// Writes one total per format that occurs, the largest first, and returns how many.
+// Writes one total per format that occurs, the largest first, and returns how many. Formats past the
+// GGUF_MAX_FORMATS-th, of a model in many parts, count as that one.
 size_t gguf_format_totals(const gguf_file *file, gguf_format_total totals[GGUF_MAX_FORMATS]);
 
 // Asks the operating system to read the tensor data ahead; only a hint.

@@ -8,6 +8,12 @@
 #include "engine/gguf/gguf.h"
 #include "engine/gguf/name_table.h"
 
+// A number that names no format, as one.
+typedef struct gguf_unknown_type {
+    ggml_type_info info;
+    char name[24]; // "type 99"
+} gguf_unknown_type;
+
 struct gguf_file {
     file_map map; // empty if the caller owns the memory
     const uint8_t *data;
@@ -21,6 +27,8 @@ struct gguf_file {
     gguf_tensor *tensors;
     size_t tensor_count;
     name_table tensor_names;
+    gguf_unknown_type unknown[GGUF_MAX_UNKNOWN];
+    uint32_t unknown_count;
     // Of a model in several files: parts[1...] are the others; parts[0] is NULL.
     struct gguf_file **parts;
     uint32_t part_count;

@@ -50,15 +50,23 @@ static int compare_totals(const void *left, const void *right)
     return (a->type->id > b->type->id) - (a->type->id < b->type->id);
 }
 
+// Unknown formats are described in each part of a model anew.
+static bool is_same_format(const ggml_type_info *a, const ggml_type_info *b)
+{
+    return a == b || (a->block_bytes == 0 && b->block_bytes == 0 && a->id == b->id);
+}
+
 size_t gguf_format_totals(const gguf_file *file, gguf_format_total totals[GGUF_MAX_FORMATS])
 {
     size_t count = 0;
     for (size_t i = 0; i < file->tensor_count; i++) {
         const gguf_tensor *tensor = &file->tensors[i];
         size_t t = 0;
-        while (t < count && totals[t].type != tensor->type)
+        while (t < count && !is_same_format(totals[t].type, tensor->type))
             t++;
-        if (t == count)
+        if (t == GGUF_MAX_FORMATS)
+            t--;
+        else if (t == count)
             totals[count++] = (gguf_format_total){.type = tensor->type};
         totals[t].tensor_count++;
         totals[t].element_count += tensor->element_count;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,22 +280,40 @@ static bool read_shape(parser *p, gguf_tensor *tensor)
     return true;
 }
 
+// A format that nobody here can read, so that the rest of the file can be shown. NULL if there are too many.
+static const ggml_type_info *unknown_type(gguf_file *file, uint32_t id)
+{
+    for (uint32_t i = 0; i < file->unknown_count; i++)
+        if (file->unknown[i].info.id == id)
+            return &file->unknown[i].info;
+    if (file->unknown_count == GGUF_MAX_UNKNOWN)
+        return NULL;
+    gguf_unknown_type *type = &file->unknown[file->unknown_count++];
+    const char *removed = ggml_type_removed_name(id);
+    if (removed)
+        snprintf(type->name, sizeof type->name, "%s", removed);
+    else
+        snprintf(type->name, sizeof type->name, "type %u", id);
+    type->info = (ggml_type_info){.id = id,
+                                  .name = type->name,
+                                  .block_elements = 1,
+                                  .alignment_bytes = 1,
+                                  .dtype = WEFT_DTYPE_NONE};
+    return &type->info;
+}
+
 static bool read_type(parser *p, gguf_tensor *tensor)
 {
     uint32_t id = cursor_u32(&p->in);
     if (p->in.failed)
         return fail_info_end(p, tensor);
     tensor->type = ggml_type_find(id);
-    if (tensor->type == NULL && ggml_type_removed_name(id) != NULL)
-        return engine_fail(p->err,
-                           "tensor '%s' has the format %s, which was withdrawn; quantise "
-                           "the model again",
-                           tensor->name, ggml_type_removed_name(id));
+    if (tensor->type == NULL)
+        tensor->type = unknown_type(p->file, id);
     if (tensor->type == NULL)
         return engine_fail(p->err,
-                           "tensor '%s' has the unknown format %u; update weft or use "
-                           "another quantisation",
-                           tensor->name, id);
+                           "tensor '%s' has the format %u, and %d others are unknown too; %s",
+                           tensor->name, id, GGUF_MAX_UNKNOWN, DAMAGED);
     tensor->dtype = tensor->type->dtype;
     if (tensor->shape[0] % tensor->type->block_elements != 0)
         return engine_fail(p->err,
@@ -349,21 +368,30 @@ static int compare_offsets(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+// Where the tensors of unknown formats end, and that none overlaps the next.
 static bool check_overlap(const parser *p)
 {
     const gguf_file *file = p->file;
-    const gguf_tensor **order = engine_alloc(file->tensor_count, sizeof(*order));
+    gguf_tensor **order = engine_alloc(file->tensor_count, sizeof(*order));
     if (order == NULL)
         return engine_fail(p->err, "out of memory for %zu tensors; close other programs",
                            file->tensor_count);
     for (size_t i = 0; i < file->tensor_count; i++)
         order[i] = &file->tensors[i];
     qsort(order, file->tensor_count, sizeof(*order), compare_offsets);
+    for (size_t i = 0; i < file->tensor_count; i++)
+        if (order[i]->type->block_bytes == 0)
+            order[i]->size_bytes =
+                i + 1 < file->tensor_count
+                    ? (size_t)(order[i + 1]->offset_bytes - order[i]->offset_bytes)
+                    : file->size_bytes - file->data_offset - (size_t)order[i]->offset_bytes;
     bool apart = true;
-    for (size_t i = 1; apart && i < file->tensor_count; i++)
-        if (order[i]->offset_bytes - order[i - 1]->offset_bytes < order[i - 1]->size_bytes)
+    for (size_t i = 1; apart && i < file->tensor_count; i++) {
+        uint64_t room = order[i]->offset_bytes - order[i - 1]->offset_bytes;
+        if (room == 0 || room < order[i - 1]->size_bytes)
             apart = engine_fail(p->err, "tensors '%s' and '%s' overlap; %s", order[i - 1]->name,
                                 order[i]->name, DAMAGED);
+    }
     free(order);
     return apart;
 }

@@ -202,13 +202,21 @@ static bool check_formats(const gguf_file *file, engine_error *err)
 {
     gguf_format_total totals[GGUF_MAX_FORMATS];
     char missing[160] = "", known[256] = "";
-    size_t count = gguf_format_totals(file, totals), used = 0;
-    for (size_t i = 0; i < count; i++)
-        if (totals[i].type->dtype == WEFT_DTYPE_NONE)
-            used = append(missing, sizeof missing, used, "%s%s (%zu of %zu)", used ? ", " : "",
-                          totals[i].type->name, totals[i].tensor_count, gguf_tensor_count(file));
+    size_t count = gguf_format_totals(file, totals), used = 0, left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (totals[i].type->dtype != WEFT_DTYPE_NONE)
+            continue;
+        if (used > sizeof missing - 60) { // room for one more, and for what follows
+            left++;
+            continue;
+        }
+        used = append(missing, sizeof missing, used, "%s%s (%zu of %zu)", used ? ", " : "",
+                      totals[i].type->name, totals[i].tensor_count, gguf_tensor_count(file));
+    }
     if (used == 0)
         return true;
+    if (left > 0)
+        append(missing, sizeof missing, used, " and %zu more", left);
     used = 0;
     for (uint32_t id = 0; id < ggml_type_count(); id++) {
         const ggml_type_info *type = ggml_type_find(id);

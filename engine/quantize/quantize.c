@@ -59,6 +59,9 @@ void quantize_job_free(quantize_job *job)
 static bool check_source(const quantize_job *job, const quantize_tensor *tensor, engine_error *err)
 {
     const ggml_type_info *from = tensor->from.type;
+    if (from->block_bytes == 0)
+        return engine_fail(err, "tensor %s has the unknown format %s: take the original model",
+                           tensor->from.name, from->name);
     if (from == tensor->to)
         return true;
     if (from->dtype == WEFT_DTYPE_NONE)

@@ -254,11 +254,16 @@ static void inspect_describes_what_cannot_run(void **state)
     (void)state;
     char path[256];
     const gguf_tiny_shape shapes[] = {{.architecture = "llama", .matrix_type = 15, .dim = 256},
-                                      {.architecture = "mamba", .dim = 8}};
-    const char *const why[] = {"q8_k (8 of 11)", "architecture 'mamba' cannot run"};
-    for (int i = 0; i < 2; i++) {
+                                      {.architecture = "mamba", .dim = 8},
+                                      {.architecture = "qwen3", .dim = 8}};
+    const char *const why[] = {"q8_k (8 of 11)", "architecture 'mamba' cannot run",
+                               "type 99 (2 of "};
+    for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/refused.gguf", folder);
         gguf_writer w = gguf_tiny_model(&shapes[i]);
+        for (int n = 0; n < 2 && i == 2; n++)
+            gguf_writer_tensor(&w, n ? "new.weight" : "newer.weight", 99, 1, (int64_t[]){8}, NULL,
+                               64);
         assert_true(gguf_writer_save(&w, path));
         json_t *object = JSON_OF("inspect", "refused.gguf", "--json");
         const json_t *model = json_object_get(object, "model");

@@ -124,15 +124,25 @@ static void damaged_files(void **state)
     (void)state;
     static const struct {
         const char *name, *fragment;
-    } files[] = {{"half.gguf", "damaged"},          {"head.gguf", "head.gguf"},
-                 {"four.gguf", "four.gguf"},        {"empty.gguf", "empty"},
-                 {"magic.gguf", "not a GGUF file"}, {"future.gguf", "version 9"},
-                 {"format.gguf", "odd.weight"},     {".", "config.json"},
-                 {"nowhere.gguf", "No such file"}};
+    } files[] = {
+        {"half.gguf", "damaged"}, {"head.gguf", "head.gguf"},        {"four.gguf", "four.gguf"},
+        {"empty.gguf", "empty"},  {"magic.gguf", "not a GGUF file"}, {"future.gguf", "version 9"},
+        {".", "config.json"},     {"nowhere.gguf", "No such file"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         refuse_file(files[i].name, files[i].fragment);
         REFUSE(1, files[i].fragment, "inspect", files[i].name);
     }
+}
+
+// Listed with what runs and the cure; inspect shows the rest of the file (test_commands.c).
+static void unknown_formats(void **state)
+{
+    (void)state;
+    const char *fragment = "type 999 (1 of 12); it runs f32 f16 q4_0";
+    REFUSE(1, fragment, "run", "format.gguf", "-p", "a");
+    REFUSE(1, "take the model in one of these", "chat", "format.gguf");
+    REFUSE(1, fragment, "logits", "format.gguf", "--tokens", "1", "--out", "logits.bin");
+    REFUSE(1, fragment, "bench", "model", "--model", "format.gguf");
 }
 
 static void files_of_others(void **state)
@@ -331,11 +341,11 @@ static void benchmarks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_files),      cmocka_unit_test(files_of_others),
-        cmocka_unit_test(unreadable_file),    cmocka_unit_test(numbers_out_of_range),
-        cmocka_unit_test(prompts_and_tokens), cmocka_unit_test(wrong_words),
-        cmocka_unit_test(half_a_file),        cmocka_unit_test(full_disks),
-        cmocka_unit_test(benchmarks),
+        cmocka_unit_test(damaged_files),        cmocka_unit_test(unknown_formats),
+        cmocka_unit_test(files_of_others),      cmocka_unit_test(unreadable_file),
+        cmocka_unit_test(numbers_out_of_range), cmocka_unit_test(prompts_and_tokens),
+        cmocka_unit_test(wrong_words),          cmocka_unit_test(half_a_file),
+        cmocka_unit_test(full_disks),           cmocka_unit_test(benchmarks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

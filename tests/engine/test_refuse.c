@@ -138,6 +138,19 @@ static void formats_without_kernels_are_refused(void **state)
     // withdrawn, but there are files
     w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .matrix_type = 32, .dim = 32});
     refuse_writer(&w, "cannot run yet: q4_0_4_8 (8 of 11); it runs f32 f16 q4_0");
+    // newer than this program, or of a fork
+    w = gguf_tiny_model(&llama);
+    gguf_writer_tensor(&w, "extra.0.weight", 99, 1, (int64_t[]){8}, NULL, 64);
+    gguf_writer_tensor(&w, "extra.1.weight", 99, 1, (int64_t[]){8}, NULL, 64);
+    gguf_writer_tensor(&w, "extra.2.weight", 15, 1, (int64_t[]){256}, NULL, 292);
+    refuse_writer(&w, "cannot run yet: q8_k (1 of 14), type 99 (2 of 14); it runs f32 f16 q4_0");
+    w = gguf_tiny_model(&llama);
+    for (uint32_t i = 0; i < 16; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "extra.%u.weight", i);
+        gguf_writer_tensor(&w, name, 4000000000u + i, 1, (int64_t[]){8}, NULL, 64);
+    }
+    refuse_writer(&w, " and 12 more; it runs f32 f16 q4_0");
 }
 
 static void incomplete_models_are_refused(void **state)

@@ -335,6 +335,30 @@ static void formats_are_totalled_largest_first(void **state)
     close_opened(&o);
 }
 
+// Formats that nobody here knows are there by their number, as large as the room they have.
+static void unknown_formats_are_named(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_tensor(&w, "a", 99, 2, (int64_t[]){33, 2}, NULL, 200);
+    gguf_writer_tensor(&w, "b", 0, 1, (int64_t[]){4}, NULL, 16);
+    gguf_writer_tensor(&w, "c", UINT32_MAX, 1, (int64_t[]){7}, NULL, 10);
+    gguf_writer_tensor(&w, "d", 99, 1, (int64_t[]){5}, NULL, 32);
+    gguf_writer_tensor(&w, "e", 4, 1, (int64_t[]){5}, NULL, 64);
+    opened o = open_finished(&w);
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    assert_int_equal(gguf_format_totals(o.file, totals), 4);
+    assert_string_equal(totals[0].type->name, "type 99");
+    assert_int_equal(totals[0].tensor_count, 2);
+    assert_int_equal(totals[0].element_count, 71);
+    assert_int_equal(totals[0].size_bytes, 224 + 32);
+    assert_int_equal(gguf_find_tensor(o.file, "a")->dtype, WEFT_DTYPE_NONE);
+    assert_string_equal(gguf_find_tensor(o.file, "c")->type->name, "type 4294967295");
+    assert_string_equal(gguf_find_tensor(o.file, "e")->type->name, "q4_2");
+    gguf_touch(o.file);
+    close_opened(&o);
+}
+
 static void values_are_shown_as_text(void **state)
 {
     (void)state;
@@ -453,6 +477,7 @@ int main(void)
         cmocka_unit_test(values_are_shown_as_text),
         cmocka_unit_test(kernel_formats_agree_with_the_library),
         cmocka_unit_test(format_table_is_consistent),
+        cmocka_unit_test(unknown_formats_are_named),
         cmocka_unit_test(large_vocabularies_open_quickly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

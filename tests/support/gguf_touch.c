@@ -100,8 +100,9 @@ static uint64_t touch_tensor(const gguf_file *file, const gguf_tensor *tensor)
         elements *= tensor->shape[d];
     }
     PROMISE(elements == tensor->element_count);
-    PROMISE((uint64_t)elements / tensor->type->block_elements * tensor->type->block_bytes ==
-            tensor->size_bytes);
+    PROMISE(tensor->type->block_bytes == 0 ||
+            (uint64_t)elements / tensor->type->block_elements * tensor->type->block_bytes ==
+                tensor->size_bytes);
     return touch_bytes(tensor->data, tensor->size_bytes);
 }
 
