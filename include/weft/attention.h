@@ -130,12 +130,13 @@ typedef struct weft_attention_desc {
     uint64_t reserved[7];
 } weft_attention_desc;
 
-/** New keys and values of a run with WEFT_ATTENTION_APPEND, as weft_kv_append_args has them. The queries are
- *  f32 then, packed within a token, and not yet rotated; afterwards they may have been rotated, or not. */
+/** New keys and values of a run with WEFT_ATTENTION_APPEND, as weft_kv_append_args has them, in the format of the
+ *  queries (desc.q_dtype: f32, f16 or bf16). The queries are packed within a token then, and not yet rotated;
+ *  afterwards they may have been rotated, or not. */
 typedef struct weft_attention_append {
-    const float *k;         /**< [q_tokens][num_kv_heads][head_dim] */
+    const void *k;          /**< [q_tokens][num_kv_heads][head_dim] */
     int64_t k_token_stride; /**< elements; 0 = packed */
-    const float *v;         /**< [q_tokens][num_kv_heads][v_dim]; NULL = values are left alone */
+    const void *v;          /**< [q_tokens][num_kv_heads][v_dim]; NULL = values are left alone */
     int64_t v_token_stride;
     uint64_t reserved[4];
 } weft_attention_append;

@@ -50,7 +50,9 @@ typedef struct weft_experts_desc {
     float clamp_limit, clamp_slope;
     const char *variant; /**< name of a kernel of the sum, NULL = the best one */
     weft_linear_part parts[WEFT_EXPERTS_PARTS]; /**< rows 0, or as the place has them */
-    uint64_t reserved[8];
+    weft_dtype x_dtype;                         /**< f32 (0), f16 or bf16 */
+    weft_dtype y_dtype;                         /**< of y and residual: f32 (0), f16 or bf16 */
+    uint64_t reserved[7];
 } weft_experts_desc;
 
 typedef struct weft_experts_part_args {
@@ -67,11 +69,11 @@ typedef struct weft_experts_part_args {
 typedef struct weft_experts_args {
     uint32_t size;
     int32_t batch;           /**< tokens in this run, 0..max_batch; 0 does nothing */
-    const float *x;          /**< [batch][cols] */
+    const void *x;           /**< [batch][cols] of desc.x_dtype */
     int64_t x_stride;        /**< elements; 0 = cols */
-    float *y;                /**< [batch][cols] */
+    void *y;                 /**< [batch][cols] of desc.y_dtype */
     int64_t y_stride;        /**< elements; 0 = cols */
-    const float *residual;   /**< [batch][cols] or NULL; may be y */
+    const void *residual;    /**< [batch][cols] of desc.y_dtype or NULL; may be y */
     int64_t residual_stride; /**< elements; 0 = cols */
     /** What weft_route_run() made for the same tokens, experts and top_k. */
     const int32_t *starts, *order;
@@ -104,7 +106,8 @@ WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts
  *  Align    as linear.h says; strides of experts too
  *  Alias    y overlaps nothing but residual, which may be y itself; x may be y as well
  *  Numerics every product as linear.h says; the sum over a token's experts in f32, in the order of its
- *           choices; two runs agree to the bit, whatever the number of threads
+ *           choices, then rounded to y_dtype, to nearest even; two runs agree to the bit, whatever the number
+ *           of threads
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, short strides, an alpha that is not
  *           finite, starts and order that are no sorted choices of the batch; WEFT_EWORKSPACE. Nothing is
  *           written then

@@ -107,18 +107,20 @@ typedef struct weft_kv_append_desc {
     int32_t num_q_heads;    /**< heads of `q`; 0 = runs give no q */
     weft_dtype q_out_dtype; /**< of args.q_out: f32, f16 or bf16; 0 = runs give none */
     const char *variant;
-    uint64_t reserved[8];
+    weft_dtype x_dtype; /**< of args.k, v and q: f32 (0), f16 or bf16 */
+    int32_t reserved0;
+    uint64_t reserved[7];
 } weft_kv_append_desc;
 
 typedef struct weft_kv_append_args {
     uint32_t size;
     int32_t tokens; /**< 0..max_tokens */
     weft_kv_pool pool;
-    const float *k;         /**< [tokens][num_kv_heads][head_dim] */
+    const void *k;          /**< [tokens][num_kv_heads][head_dim] of desc.x_dtype, as v and q */
     int64_t k_token_stride; /**< elements; 0 = packed */
-    const float *v;         /**< [tokens][num_kv_heads][v_dim]; NULL = values are left alone */
+    const void *v;          /**< [tokens][num_kv_heads][v_dim]; NULL = values are left alone */
     int64_t v_token_stride;
-    float *q; /**< [tokens][num_q_heads][head_dim], rotated in place, or into q_out; NULL = none */
+    void *q; /**< [tokens][num_q_heads][head_dim], rotated in place, or into q_out; NULL = none */
     int64_t q_token_stride;
     /** Where token i goes: page * page_size + slot; -1 = nowhere (padding). [tokens]. A slot that is
      *  named twice holds either token, or parts of both */
@@ -147,7 +149,7 @@ WEFT_API weft_status weft_kv_append_plan(weft_context *context, const weft_kv_ap
  *
  *  Align    natural alignment of each element type
  *  Alias    q, q_out, k, v and the pool must not overlap
- *  Numerics the rotation is computed in f32
+ *  Numerics the rotation is computed in f32; queries in place are rounded to x_dtype, to nearest even
  *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, a slot outside the pool
  *           (other than -1) or a negative position, WEFT_EOVERFLOW for a pool that is longer than
  *           memory; checked before anything is written

@@ -33,13 +33,15 @@ typedef struct weft_route_desc {
     int32_t group_best; /**< a group is worth the sum of so many of its best; 0 = 1 */
     float scale;        /**< multiplies the weights; 0 = 1 */
     const char *variant;
-    uint64_t reserved[8];
+    weft_dtype logits_dtype; /**< 0 = f32; f16, bf16 */
+    int32_t reserved0;
+    uint64_t reserved[7];
 } weft_route_desc;
 
 typedef struct weft_route_args {
     uint32_t size;
     int32_t rows;
-    const float *logits;   /**< [rows][experts] */
+    const void *logits;    /**< [rows][experts] of desc.logits_dtype */
     int64_t logits_stride; /**< elements; 0 = experts */
     const float *bias; /**< [experts], added to scores to choose by; not to weights. NULL = none */
     int32_t *ids;      /**< [rows][top_k], the best first */

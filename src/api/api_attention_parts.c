@@ -19,10 +19,11 @@ weft_status weft__api_check_parts(weft_context *context, const weft_attention_de
         return weft__fail(context, WEFT_EINVAL,
                           "attention: rope and WEFT_ATTENTION_NARROW_QUERIES need "
                           "WEFT_ATTENTION_APPEND: others hand over what they have rotated");
-    if (append && desc->q_dtype != WEFT_F32)
-        return weft__fail(context, WEFT_EINVAL,
-                          "attention: WEFT_ATTENTION_APPEND takes queries of f32, not %s",
-                          weft_dtype_name(desc->q_dtype));
+    if (append && weft_dtype_block_bytes(desc->q_dtype) == 1)
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "attention: WEFT_ATTENTION_APPEND takes queries of f32, f16 or bf16, not %s",
+            weft_dtype_name(desc->q_dtype));
     if (desc->flags & WEFT_ATTENTION_OUT_ROUNDED && desc->out_dtype != WEFT_F32)
         return weft__fail(context, WEFT_EINVAL,
                           "attention: WEFT_ATTENTION_OUT_ROUNDED leaves out_dtype f32 (or 0)");
@@ -36,6 +37,7 @@ static weft_status plan_append(weft_plan *plan, const weft_attention_desc *desc)
                                         .layout = desc->kv,
                                         .rope = desc->rope,
                                         .num_q_heads = desc->num_q_heads,
+                                        .x_dtype = desc->q_dtype,
                                         .q_out_dtype = plan->narrow ? desc->kv.dtype : 0};
     return weft_kv_append_plan(plan->context, &append, &plan->append);
 }
@@ -128,8 +130,8 @@ static weft_status settle(const weft_plan *plan, const weft_attention_args *args
             !weft__api_stride(&append->v_token_stride, v_row, v_row, desc->max_q_tokens))
             return weft__fail(plan->context, WEFT_EINVAL,
                               "attention: a stride of append is shorter than its row, or too long");
-        WEFT__TRY(
-            weft__api_aligned(plan, (uintptr_t)append->k | (uintptr_t)append->v, sizeof(float)));
+        WEFT__TRY(weft__api_aligned(plan, (uintptr_t)append->k | (uintptr_t)append->v,
+                                    weft__api_alignment(desc->q_dtype)));
     }
     if (plan->append && args->q_head_stride != desc->kv.head_dim)
         return weft__fail(plan->context, WEFT_EINVAL,
@@ -165,7 +167,7 @@ static weft_status run_append(const weft_plan *plan, const weft_attention_append
                                         .k_token_stride = fresh->k_token_stride,
                                         .v = fresh->v,
                                         .v_token_stride = fresh->v_token_stride,
-                                        .q = desc->rope || queries ? (float *)(uintptr_t)args->q
+                                        .q = desc->rope || queries ? (void *)(uintptr_t)args->q
                                                                    : NULL,
                                         .q_token_stride = args->q_token_stride,
                                         .stream = args->stream,

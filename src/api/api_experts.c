@@ -46,6 +46,8 @@ static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
     if (desc->top_k < 1 || desc->top_k > desc->experts)
         return weft__fail(context, WEFT_EINVAL, "experts: top_k=%d is outside 1..%d", desc->top_k,
                           desc->experts);
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_experts, "x_dtype", &desc->x_dtype));
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_experts, "y_dtype", &desc->y_dtype));
     WEFT__TRY(weft__api_most(context, WEFT__OP_experts, "max_batch", &desc->max_batch));
     if (desc->max_batch > INT32_MAX / desc->top_k)
         return weft__fail(context, WEFT_EOVERFLOW, "experts: max_batch * top_k does not fit");
@@ -129,9 +131,11 @@ static weft_status settle_buffers(const weft_plan *plan, weft_experts_args *args
         return weft__fail(plan->context, WEFT_EINVAL,
                           "experts: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->bytes_read, sizeof *args->bytes_read));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->x, weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->y | (uintptr_t)args->residual,
+                                weft__api_alignment(desc->y_dtype)));
     return weft__api_aligned(plan,
-                             (uintptr_t)args->x | (uintptr_t)args->y | (uintptr_t)args->residual |
-                                 (uintptr_t)args->starts | (uintptr_t)args->order |
+                             (uintptr_t)args->starts | (uintptr_t)args->order |
                                  (uintptr_t)args->weights | (uintptr_t)args->norm_weight,
                              sizeof(float));
 }

@@ -10,6 +10,9 @@ static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
     WEFT__TRY(weft__api_settle_layout(context, "kv", &desc->layout));
     if (desc->num_q_heads < 0)
         return weft__fail(context, WEFT_EINVAL, "kv: num_q_heads is negative");
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_kv, "x_dtype", &desc->x_dtype));
+    if (desc->reserved0)
+        return weft__fail(context, WEFT_EINVAL, "kv: reserved0 is not 0");
     if (desc->q_out_dtype)
         WEFT__TRY(weft__api_dtype(context, WEFT__OP_kv, "q_out_dtype", &desc->q_out_dtype));
     return weft__api_most(context, WEFT__OP_kv, "max_tokens", &desc->max_tokens);
@@ -88,10 +91,10 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
         !weft__api_stride(&args.q_out_token_stride, q_row, q_row, args.tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "kv: a stride is shorter than its row, or too long");
-    WEFT__TRY(weft__api_aligned(plan,
-                                (uintptr_t)args.k | (uintptr_t)args.v | (uintptr_t)args.q |
-                                    (uintptr_t)args.slots | (uintptr_t)args.positions,
-                                sizeof(float)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.k | (uintptr_t)args.v | (uintptr_t)args.q,
+                                weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.slots | (uintptr_t)args.positions,
+                                sizeof(int32_t)));
     if (args.q_out)
         WEFT__TRY(
             weft__api_aligned(plan, (uintptr_t)args.q_out, weft__api_alignment(desc->q_out_dtype)));

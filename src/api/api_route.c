@@ -39,6 +39,9 @@ static weft_status check_desc(weft_context *context, weft_route_desc *desc)
     if (!isfinite(desc->scale))
         return weft__fail(context, WEFT_EINVAL, "route: scale is not finite");
     desc->scale = desc->scale != 0 ? desc->scale : 1;
+    WEFT__TRY(weft__api_dtype(context, WEFT__OP_route, "logits_dtype", &desc->logits_dtype));
+    if (desc->reserved0)
+        return weft__fail(context, WEFT_EINVAL, "route: reserved0 is not 0");
     WEFT__TRY(weft__api_most(context, WEFT__OP_route, "max_rows", &desc->max_rows));
     if (desc->max_rows > INT32_MAX / desc->top_k)
         return weft__fail(context, WEFT_EOVERFLOW, "route: max_rows * top_k does not fit");
@@ -71,10 +74,12 @@ weft_status weft_route_run(const weft_plan *plan, const weft_route_args *user_ar
     if (!weft__api_stride(&args.logits_stride, desc->experts, desc->experts, args.rows))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "route: the stride is shorter than a row, or too long");
+    WEFT__TRY(
+        weft__api_aligned(plan, (uintptr_t)args.logits, weft__api_alignment(desc->logits_dtype)));
     WEFT__TRY(weft__api_aligned(plan,
-                                (uintptr_t)args.logits | (uintptr_t)args.bias |
-                                    (uintptr_t)args.ids | (uintptr_t)args.weights |
-                                    (uintptr_t)args.starts | (uintptr_t)args.order,
+                                (uintptr_t)args.bias | (uintptr_t)args.ids |
+                                    (uintptr_t)args.weights | (uintptr_t)args.starts |
+                                    (uintptr_t)args.order,
                                 sizeof(float)));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

@@ -263,9 +263,81 @@ static void samples(void **state)
         }
 }
 
+// Keys and values of a cache of f32, and queries, rotated, from inputs of every format.
+static void append(weft_context *context, weft_dtype dtype, bool in_place)
+{
+    enum { HEADS = DIM / 64 };
+    static struct array k, wide_k, q, wide_q, q_out;
+    static float pools[2][2][ROWS * DIM];
+    const weft_rope_params rope = {.rotary_dim = 48, .base = 10000};
+    const int32_t slots[ROWS] = {2, 0, 1}, positions[ROWS] = {7, 0, 100};
+    fill(&k, &wide_k, dtype, 8);
+    fill(&q, &wide_q, dtype, 9);
+    for (int wide = 0; wide < 2; wide++) {
+        weft_plan *plan;
+        const bool out = !in_place && !wide;
+        const weft_kv_append_desc desc = {
+            .size = sizeof desc,
+            .max_tokens = ROWS,
+            .layout = {.dtype = WEFT_F32, .num_kv_heads = HEADS, .head_dim = 64, .page_size = ROWS},
+            .rope = &rope,
+            .num_q_heads = HEADS,
+            .q_out_dtype = out ? WEFT_F32 : WEFT_DTYPE_NONE,
+            .x_dtype = wide ? WEFT_F32 : dtype};
+        const weft_kv_append_args args = {
+            .size = sizeof args,
+            .tokens = ROWS,
+            .pool = {.k.data = pools[wide][0], .v.data = pools[wide][1], .num_pages = 1},
+            .k = wide ? &wide_k.data : &k.data,
+            .k_token_stride = STRIDE,
+            .v = wide ? &wide_q.data : &q.data,
+            .v_token_stride = STRIDE,
+            .q = wide ? &wide_q.data : &q.data,
+            .q_token_stride = STRIDE,
+            .q_out = out ? &q_out.data : NULL,
+            .q_out_token_stride = STRIDE,
+            .slots = slots,
+            .positions = positions};
+        assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_OK);
+        assert_int_equal(weft_kv_append_run(plan, &args), WEFT_OK);
+        weft_plan_destroy(plan);
+    }
+    assert_memory_equal(pools[0], pools[1], sizeof pools[0]);
+    q_out.dtype = WEFT_F32;
+    assert_rounded(in_place ? &q : &q_out, &wide_q, "queries");
+}
+
+static void appends(void **state)
+{
+    for (int i = 0; i < 6; i++)
+        append(*state, dtypes[i / 2], i % 2);
+}
+
 static void others_are_refused(void **state)
 {
     weft_plan *plan = NULL;
+    weft_kv_append_desc kv = {
+        .size = sizeof kv,
+        .layout = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = 32, .page_size = 4},
+        .x_dtype = WEFT_Q8_0};
+    assert_refused(*state, weft_kv_append_plan(*state, &kv, &plan), WEFT_EUNSUPPORTED,
+                   "x_dtype q8_0");
+    weft_route_desc route = {
+        .size = sizeof route, .experts = 4, .top_k = 2, .logits_dtype = WEFT_INT8};
+    assert_refused(*state, weft_route_plan(*state, &route, &plan), WEFT_EUNSUPPORTED,
+                   "logits_dtype int8");
+    weft_experts_desc experts = {.size = sizeof experts,
+                                 .experts = 4,
+                                 .top_k = 2,
+                                 .cols = 32,
+                                 .inner = 32,
+                                 .gate = WEFT_LINEAR_GATE_SILU,
+                                 .parts = {{.weight_dtype = WEFT_F16},
+                                           {.weight_dtype = WEFT_F16},
+                                           {.weight_dtype = WEFT_F16}},
+                                 .y_dtype = WEFT_FP8_E4M3};
+    assert_refused(*state, weft_experts_plan(*state, &experts, &plan), WEFT_EUNSUPPORTED,
+                   "y_dtype fp8_e4m3");
     weft_norm_desc norm_desc = {.size = sizeof norm_desc, .dim = 32, .x_dtype = WEFT_Q8_0};
     assert_refused(*state, weft_norm_plan(*state, &norm_desc, &plan), WEFT_EUNSUPPORTED,
                    "x_dtype q8_0");
@@ -287,13 +359,10 @@ static void others_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms),
-        cmocka_unit_test(softmaxes),
-        cmocka_unit_test(activations),
-        cmocka_unit_test(ropes),
-        cmocka_unit_test(embeddings),
-        cmocka_unit_test(samples),
-        cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(norms),       cmocka_unit_test(softmaxes),
+        cmocka_unit_test(activations), cmocka_unit_test(ropes),
+        cmocka_unit_test(embeddings),  cmocka_unit_test(samples),
+        cmocka_unit_test(appends),     cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -51,6 +51,24 @@ def structs(include):
     return found
 
 
+# What stays f32 whatever the format of activations: parameters, scales, statistics.
+FLOATS = {"alibi_slopes", "bias", "freq_factors", "logprobs", "lse", "next_weight", "norm_bias", "norm_weight", "out_lse",
+          "q_scales", "scales", "sinks", "weights"}
+
+
+def activations_in_f32(include):
+    """Members of public structs that are floats in memory and none of the above: they want `void *` and a dtype."""
+    found = []
+    folder = os.path.join(include, "weft")
+    for file in sorted(name for name in os.listdir(folder) if name.endswith(".h")):
+        with open(os.path.join(folder, file), encoding="utf-8") as header:
+            text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header.read(), flags=re.S)
+        for match in re.finditer(r"^typedef struct (\w+) \{\n(.*?)^\} \1;", text, re.S | re.M):
+            for names in re.findall(r"\bfloat\s*\*([^;]*);", match.group(2)):
+                found += [f"{match.group(1)}.{name}" for name in re.findall(r"\w+", names) if name not in FLOATS]
+    return found
+
+
 def layout(include):
     lines = ["#include <stddef.h>", "#include <stdio.h>", "#include <weft/weft.h>", "int main(void)", "{"]
     for name, members in sorted(structs(include).items()):
@@ -89,13 +107,16 @@ def main():
     for row in now:
         if row not in then:
             print(f"abi: now {row}")
+    floats = activations_in_f32(include)
+    for member in floats:
+        print(f"abi: {member} is `float *`: activations are `void *` with a format in the descriptor")
     known = {key(row): row for row in now}
     broken = [row for row in then if not lasts(row, known.get(key(row)))]
     for row in broken:
         print(f"abi: was {row}")
     if broken:
         print(f"abi: breaks what {record} promises: see the head of tests/house/abi.py")
-    return 1 if broken else 0
+    return 1 if broken or floats else 0
 
 
 if __name__ == "__main__":

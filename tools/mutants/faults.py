@@ -370,6 +370,49 @@ fault("rope-yarn-magnitude", "src/kernels/rope/rope_frequencies.c",
 fault("kv-page-stride", "src/backend/cpu/cpu_kv.c",
       "        .page_stride = plane->page_stride,", "        .page_stride = plane->token_stride * 0 + plane->head_stride * 0 + dim,",
       "append ignores the page stride", "weft-check --op kv --cases 20")
+fault("kv-narrow-head-zero", "src/kernels/kv/kv_append.c",
+      "        k += targets[0].dim, v += targets[1].dim;\n", "        k += targets[0].dim;\n",
+      "the values of every head are those of the first", "api_dtypes", "weft-check --op kv --cases 20")
+fault("kv-queries-in-place-lost", "src/kernels/kv/kv_append.c",
+      "        if (q == room)\n", "        if (q != q)\n",
+      "queries of 16 bits are not rotated in place", "api_dtypes", "weft-check --op kv --cases 20")
+fault("kv-narrow-beyond-rotary", "src/kernels/kv/kv_append.c",
+      "const float *q = widened(call->q, launch->x_dtype, at, dim, room);",
+      "const float *q = widened(call->q, launch->x_dtype, at, rotary_dim, room);",
+      "queries of 16 bits are handed on without what is not rotated",
+      "api_dtypes", "weft-check --op kv --cases 40")
+fault("append-inputs-f32", "src/api/api_attention_parts.c",
+      "                                        .x_dtype = desc->q_dtype,\n", "",
+      "attention that appends reads 16-bit inputs as f32", "weft-check --op attention --cases 20")
+fault("experts-residual-lost", "src/backend/cpu/cpu_experts_run.c",
+      "        residual = residual ? row : NULL;\n", "        residual = NULL;\n",
+      "a residual of 16 bits is not added", "weft-check --op experts --cases 20")
+fault("experts-x-not-widened", "src/backend/cpu/cpu_experts_run.c",
+      "    if (launch->tokens.f32 >= 0 || launch->tokens.rounded >= 0 ||",
+      "    if (launch->inner.norm.kernel || launch->tokens.rounded >= 0 ||",
+      "tokens of 16 bits without a norm are never widened", "weft-check --op experts --cases 40")
+fault("experts-first-choice-only", "src/backend/cpu/cpu_experts_run.c",
+      "        .weights = args->weights + token * k,", "        .weights = args->weights + token,",
+      "a token's experts are weighed by its neighbours' weights", "weft-check --op experts --cases 20")
+fault("experts-duplicate-choices", "src/backend/cpu/cpu_experts_run.c",
+      "|| work->places[order[i]] >= 0)", ")",
+      "a choice may stand twice in the order", "api_experts", "api_hostile")
+fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
+      "                     work->args->order[first] / work->desc->top_k);",
+      "                     first / work->desc->top_k);",
+      "an expert with one token reads another's", "weft-check --op experts --cases 20")
+fault("route-ties-to-the-higher", "src/kernels/route/route_ref.c",
+      "(best < 0 || is_less(value[best], value[i]))", "(best < 0 || !is_less(value[i], value[best]))",
+      "of equal experts the higher number is chosen", "api_route", "weft-check --op route --cases 20")
+fault("route-group-of-one", "src/kernels/route/route_ref.c",
+      "    for (int32_t i = 0; i < desc->group_best; i++)\n            worth", "    for (int32_t i = 0; i < 1; i++)\n            worth",
+      "a group is worth its best expert alone", "weft-check --op route --cases 20")
+fault("route-not-normalised", "src/kernels/route/route_ref.c",
+      "!(desc->flags & WEFT_ROUTE_NORMALISE) || sum == 0", "true",
+      "weights are never normalised", "api_route", "weft-check --op route --cases 20")
+fault("route-bias-in-weights", "src/kernels/route/route_ref.c",
+      "        sum += score[ids[k]];", "        sum += value[ids[k]];",
+      "the bias counts in the sum of weights", "weft-check --op route --cases 20")
 fault("kv-turned-past-rotary", "src/kernels/kv/kv_append.c",
       "memcpy(turned + rotary_dim, key + rotary_dim,", "memcpy(turned + rotary_dim, key,",
       "what is behind the rotary part is its beginning", "weft-check --op kv --cases 20")

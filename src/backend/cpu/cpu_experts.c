@@ -82,13 +82,14 @@ static weft_status lay_out(weft_plan *plan, struct weft__experts_launch *launch)
     launch->tokens = take_rows(&at, &launch->inner, desc->cols, tokens);
     launch->chosen = take_rows(&at, &launch->inner, desc->cols, choices);
     launch->between = take_rows(&at, &launch->down, desc->inner, choices);
-    if (launch->inner.norm.kernel)
+    if (launch->inner.norm.kernel || desc->x_dtype != WEFT_F32)
         launch->tokens.f32 = take(&at, desc->cols, 4 * tokens);
     if (launch->inner_f32)
         launch->chosen.f32 = take(&at, desc->cols, 4 * choices);
     launch->between.f32 = take(&at, desc->inner, 4 * choices);
     launch->up = take(&at, desc->inner, 4 * choices);
     launch->results = take(&at, desc->cols, 4 * choices);
+    launch->sums = desc->y_dtype == WEFT_F32 ? -1 : take(&at, desc->cols, 4 * tokens);
     launch->places = take(&at, choices, sizeof(int32_t));
     if (at < 0)
         return weft__fail(plan->context, WEFT_EOVERFLOW,
@@ -102,14 +103,14 @@ static void describe(weft_plan *plan, const struct weft__experts_launch *launch)
     const weft_experts_desc *desc = plan->desc;
     int64_t choices = (int64_t)desc->max_batch * desc->top_k;
     int64_t chosen = choices < desc->experts ? choices : desc->experts;
-    int64_t cols = weft__plan_bytes(WEFT_F32, desc->max_batch, desc->cols);
-    plan->info =
-        (weft_plan_info){.splits = 1,
-                         .tasks = weft__ceil_div(chosen * desc->cols, launch->down_step),
-                         .tile_rows = launch->down_step,
-                         .bytes_read = weft__mul_saturated(launch->expert_bytes, chosen) + cols,
-                         .bytes_written = cols,
-                         .kernel = launch->kernel->base.name};
+    int64_t x_bytes = weft__plan_bytes(desc->x_dtype, desc->max_batch, desc->cols);
+    plan->info = (weft_plan_info){
+        .splits = 1,
+        .tasks = weft__ceil_div(chosen * desc->cols, launch->down_step),
+        .tile_rows = launch->down_step,
+        .bytes_read = weft__mul_saturated(launch->expert_bytes, chosen) + x_bytes,
+        .bytes_written = weft__plan_bytes(desc->y_dtype, desc->max_batch, desc->cols),
+        .kernel = launch->kernel->base.name};
     snprintf(plan->description, sizeof plan->description,
              "experts %d of %d, %s %s %s, %lldx%lld batch<=%d: %s, %s, %s; at most %lld of %lld "
              "bytes of weights read",

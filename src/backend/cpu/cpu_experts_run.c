@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Runs over experts, at most six parallel regions:
 //
-//   tokens      norm, rounding: once a token
+//   tokens      widening, norm, rounding: once a token
 //   choices     rows of experts that several tokens go to are copied together; a token alone is read where
 //               it is
 //   inner       gate, up and the function, in pieces of one expert's rows
@@ -12,6 +12,7 @@
 // What has few rows is done by the calling thread.
 #include "src/backend/cpu/cpu_experts.h"
 #include "src/base/checked.h"
+#include "src/kernels/element.h"
 
 // Fewer, and a thread waits for the other's last one; more, and memory begins new streams too often.
 enum { TASKS_A_THREAD = 8 };
@@ -67,19 +68,31 @@ static void ready_row(const struct work *work, const struct weft__linear_launch 
                        weft__linear_bf16_stride(cols));
 }
 
+// A token's row in f32, normed.
+static const float *token_row(const struct work *work, int64_t token)
+{
+    const struct weft__norm_launch *norm = &work->launch->inner.norm;
+    const weft_dtype dtype = work->desc->x_dtype;
+    const void *x = weft__element_at(work->args->x, dtype, token * work->args->x_stride);
+    if (work->launch->tokens.f32 < 0)
+        return x;
+    float *own = (float *)at(work, work->launch->tokens.f32) + token * work->desc->cols;
+    if (dtype != WEFT_F32) {
+        weft__elements_widen(x, dtype, work->desc->cols, own);
+        x = own;
+    }
+    const weft_norm_args args = {.x = x, .y = own, .weight = work->args->norm_weight};
+    if (norm->kernel)
+        norm->kernel->run(norm, &args, 0, 1);
+    return own;
+}
+
 static void token_task(void *opaque, int32_t token, int32_t thread)
 {
     const struct work *work = opaque;
-    const struct weft__linear_launch *inner = &work->launch->inner;
-    const float *x = work->args->x + token * work->args->x_stride;
     (void)thread;
-    if (inner->norm.kernel) {
-        float *own = (float *)at(work, work->launch->tokens.f32) + token * work->desc->cols;
-        const weft_norm_args norm = {.x = x, .y = own, .weight = work->args->norm_weight};
-        inner->norm.kernel->run(&inner->norm, &norm, 0, 1);
-        x = own;
-    }
-    ready_row(work, inner, &work->launch->tokens, x, work->desc->cols, token);
+    ready_row(work, &work->launch->inner, &work->launch->tokens, token_row(work, token),
+              work->desc->cols, token);
 }
 
 // Copies the row of a choice's token beside those of its expert's other choices.
@@ -238,20 +251,35 @@ static void sum_task(void *opaque, int32_t token, int32_t thread)
 {
     const struct work *work = opaque;
     const weft_experts_args *args = work->args;
+    const weft_dtype dtype = work->desc->y_dtype;
+    int64_t cols = work->desc->cols;
     int32_t k = work->desc->top_k;
+    void *y = weft__element_to(args->y, dtype, token * args->y_stride);
+    const void *residual =
+        args->residual ? weft__element_at(args->residual, dtype, token * args->residual_stride)
+                       : NULL;
+    float *row = y;
+    if (dtype != WEFT_F32) {
+        row = (float *)at(work, work->launch->sums) + token * cols;
+        if (residual)
+            weft__elements_widen(residual, dtype, cols, row);
+        residual = residual ? row : NULL;
+    }
     const struct weft__experts_sum sum = {
-        .n = work->desc->cols,
+        .n = cols,
         .top_k = k,
         .rows = work->results,
-        .stride = work->desc->cols,
+        .stride = cols,
         .at = work->places + token * k,
         .weights = args->weights + token * k,
         .alpha = args->alpha,
-        .residual = args->residual ? args->residual + token * args->residual_stride : NULL,
-        .y = args->y + token * args->y_stride,
+        .residual = residual,
+        .y = row,
     };
     (void)thread;
     work->launch->kernel->sum(&sum);
+    if (row != y)
+        weft__elements_narrow(row, cols, y, dtype);
 }
 
 // Finds who is active and where every choice stands. False unless starts and order are what they must be.
@@ -306,7 +334,7 @@ static void run_all(const weft_context *context, struct work *work)
     const struct weft__experts_rows *chosen = &launch->chosen, *between = &launch->between;
     work->inner_rows = task_rows(context, work->desc->inner, work->active, launch->inner_step);
     work->down_rows = task_rows(context, work->desc->cols, work->active, launch->down_step);
-    if (launch->inner.norm.kernel || launch->tokens.rounded >= 0 || launch->tokens.bf16 >= 0)
+    if (launch->tokens.f32 >= 0 || launch->tokens.rounded >= 0 || launch->tokens.bf16 >= 0)
         spread(context, few, work->args->batch, token_task, work);
     if (work->active < work->choices &&
         (chosen->f32 >= 0 || chosen->rounded >= 0 || chosen->bf16 >= 0))
@@ -335,7 +363,7 @@ weft_status weft__cpu_submit_experts(const weft_plan *plan, const void *opaque_a
                         .choices = args->batch * desc->top_k,
                         .x = args->x,
                         .x_stride = args->x_stride};
-    if (launch->inner.norm.kernel) {
+    if (launch->tokens.f32 >= 0) {
         work.x = at(&work, launch->tokens.f32);
         work.x_stride = desc->cols;
     }

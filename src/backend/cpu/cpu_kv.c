@@ -68,6 +68,7 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
     launch->v_kernel = choose_values(plan->context, mask, desc->layout.v_dtype);
     launch->layout = desc->layout;
     launch->num_q_heads = desc->num_q_heads;
+    launch->x_dtype = desc->x_dtype;
     launch->q_out_dtype = desc->q_out_dtype;
     launch->rows_per_task = weft__plan_rows_per_task(
         ((int64_t)2 * desc->layout.num_kv_heads + desc->num_q_heads) * desc->layout.head_dim);
@@ -88,7 +89,8 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
         .splits = 1,
         .tasks = weft__ceil_div(desc->max_tokens, launch->rows_per_task),
         .tile_rows = tile,
-        .bytes_read = weft__plan_bytes(WEFT_F32, desc->max_tokens, elems + 1),
+        .bytes_read = weft__plan_bytes(desc->x_dtype, desc->max_tokens, elems) +
+                      weft__plan_bytes(WEFT_F32, desc->max_tokens, 1), // slots
         .bytes_written = weft__plan_bytes(desc->layout.dtype, desc->max_tokens, elems),
         .kernel = launch->kernel->base.name};
     return WEFT_OK;

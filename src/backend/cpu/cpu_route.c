@@ -28,7 +28,7 @@ weft_status weft__cpu_prepare_route(weft_plan *plan)
              desc->score == WEFT_ROUTE_SIGMOID ? "sigmoid" : "softmax", desc->top_k, desc->experts,
              desc->top_groups, desc->groups, desc->max_rows, launch->kernel->base.name);
     weft__cpu_rows_info(plan, &launch->kernel->base, desc->max_rows, launch->rows_per_task,
-                        weft__plan_bytes(WEFT_F32, desc->max_rows, desc->experts),
+                        weft__plan_bytes(desc->logits_dtype, desc->max_rows, desc->experts),
                         weft__plan_bytes(WEFT_F32, desc->max_rows, 2 * (int64_t)desc->top_k));
     return WEFT_OK;
 }

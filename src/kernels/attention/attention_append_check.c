@@ -7,6 +7,7 @@
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_problem.h"
 #include "src/kernels/check.h"
+#include "src/kernels/element.h"
 
 enum { MOST_TOKENS = 64 };
 
@@ -18,7 +19,7 @@ struct appended {
     int32_t *table;
     int64_t pool_bytes;
     void *pools[2][2]; // under test and of the reference; keys and values
-    float *q, *k, *v;  // [tokens][heads][dim], not rotated
+    void *q, *k, *v;   // [tokens][heads][dim], not rotated, of q_dtype
     float *sinks;
 };
 
@@ -53,6 +54,7 @@ static void draw(struct check_case *c, struct appended *p)
     desc->num_q_heads = desc->kv.num_kv_heads * (int32_t)check_pick(c, 7, 1, 2, 4, 4, 7, 16, 17);
     desc->kv.head_dim = (int32_t)check_pick(c, 6, 64, 128, 128, 96, 256, 32);
     desc->kv.page_size = (int32_t)check_pick(c, 4, 1, 4, 16, 5);
+    desc->q_dtype = (weft_dtype)check_pick(c, 5, WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->flags = WEFT_ATTENTION_APPEND;
     if (desc->kv.dtype != WEFT_F32 && check_range(c, 0, 1))
         desc->flags |= WEFT_ATTENTION_NARROW_QUERIES;
@@ -76,6 +78,14 @@ static float *normals(struct check_case *c, int64_t count)
     float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
     for (int64_t i = 0; i < count; i++)
         x[i] = fminf(fmaxf(check_normal(c), -4), 4);
+    return x;
+}
+
+static void *fresh(struct check_case *c, const struct appended *p, int64_t count)
+{
+    size_t elem = (size_t)weft_dtype_block_bytes(p->desc.q_dtype);
+    void *x = check_buffer(c, (size_t)count * elem, elem);
+    weft__elements_narrow(normals(c, count), count, x, p->desc.q_dtype);
     return x;
 }
 
@@ -114,9 +124,9 @@ static void make_memory(struct check_case *c, struct appended *p)
         for (int32_t i = 0; i * kv->page_size < p->kv_lens[s]; i++)
             p->table[s * p->table_stride + i] = p->num_pages - 1 - next++;
     make_pools(c, p);
-    p->q = normals(c, (int64_t)p->tokens * p->desc.num_q_heads * kv->head_dim);
-    p->k = normals(c, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
-    p->v = normals(c, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
+    p->q = fresh(c, p, (int64_t)p->tokens * p->desc.num_q_heads * kv->head_dim);
+    p->k = fresh(c, p, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
+    p->v = fresh(c, p, (int64_t)p->tokens * kv->num_kv_heads * kv->head_dim);
     p->sinks = normals(c, p->desc.num_q_heads);
 }
 
@@ -143,10 +153,11 @@ static weft_batch *make_batch(struct check_case *c, const struct appended *p, we
     return batch;
 }
 
-static float *copy_of(struct check_case *c, const float *x, int64_t count)
+static void *copy_of_queries(struct check_case *c, const struct appended *p)
 {
-    size_t bytes = (size_t)count * sizeof *x;
-    return memcpy(check_buffer(c, bytes, sizeof *x), x, bytes);
+    int64_t count = (int64_t)p->tokens * p->desc.num_q_heads * p->desc.kv.head_dim;
+    size_t bytes = (size_t)weft_dtype_row_bytes(p->desc.q_dtype, count);
+    return memcpy(check_buffer(c, bytes, 4), p->q, bytes);
 }
 
 // A run on pool `which`; `how` has what differs.
@@ -170,6 +181,7 @@ static void run_reference(struct check_case *c, const struct appended *p, float 
     const weft_kv_append_desc append = {.size = sizeof append,
                                         .max_tokens = p->desc.max_q_tokens,
                                         .layout = p->desc.kv,
+                                        .x_dtype = p->desc.q_dtype,
                                         .rope = p->desc.rope,
                                         .num_q_heads = p->desc.num_q_heads};
     weft_attention_desc attend = p->desc;
@@ -178,8 +190,7 @@ static void run_reference(struct check_case *c, const struct appended *p, float 
     attend.variant = "attention_any_ref";
     if (check_ok(c, weft_kv_append_plan(context, &append, &plans[0]), "plan of the append") &&
         check_ok(c, weft_attention_plan(context, &attend, &plans[1]), "plan of the reference")) {
-        int64_t count = (int64_t)p->tokens * p->desc.num_q_heads * p->desc.kv.head_dim;
-        float *q = copy_of(c, p->q, count);
+        void *q = copy_of_queries(c, p);
         weft_batch *batch = make_batch(c, p, context, (const weft_plan *const *)plans, 2);
         const weft_kv_append_args args = {.size = sizeof args,
                                           .tokens = p->tokens,
@@ -212,6 +223,8 @@ static void verify(struct check_case *c, const struct appended *p, const float *
         }
     // Queries, or a key, an ulp of the cache off, and rounded weights: far below what a wrong key changes.
     double bound = p->desc.flags & WEFT_ATTENTION_NARROW_QUERIES ? 4 * unit : unit + 0x1p-10;
+    if (p->desc.q_dtype != WEFT_F32) // rounded again once they are rotated
+        bound += 4 * (p->desc.q_dtype == WEFT_F16 ? 0x1p-10 : 0x1p-7);
     for (int64_t i = 0; i < (int64_t)p->tokens * p->desc.num_q_heads * kv->head_dim; i++)
         check_close(c, got[i], want[i], bound * (1 + fabs(want[i])), "out", i);
 }
@@ -235,10 +248,8 @@ static void verify_rounded(struct check_case *c, const struct appended *p, const
         return;
     if (check_ok(c, weft_round_run(round, &args), "rounding") &&
         run(c, p, plan, 0,
-            (weft_attention_args){.q = copy_of(c, p->q, p->tokens * cols),
-                                  .append = &append,
-                                  .out = got,
-                                  .batch = batch}) &&
+            (weft_attention_args){
+                .q = copy_of_queries(c, p), .append = &append, .out = got, .batch = batch}) &&
         weft_stream_synchronize(c->context, NULL) == WEFT_OK)
         for (int32_t t = 0; t < p->tokens && !c->failed; t++)
             if (memcmp(got + (size_t)t * row, want + (size_t)t * row, codes) != 0)
@@ -257,7 +268,7 @@ static void verify_all(struct check_case *c, const struct appended *p, weft_plan
         got[i] = check_output(c, count);
         run(c, p, plans[0], 0,
             (weft_attention_args){
-                .q = copy_of(c, p->q, count), .append = &append, .out = got[i], .batch = batch});
+                .q = copy_of_queries(c, p), .append = &append, .out = got[i], .batch = batch});
     }
     if (c->failed || !check_ok(c, weft_stream_synchronize(c->context, NULL), "the device"))
         return;
@@ -278,13 +289,14 @@ void weft__attention_append_check(struct check_case *c)
         return;
     }
     make_memory(c, &p);
-    check_note(c,
-               "append, %s %d/%d heads x %d page %d window %d softcap %g flags %u rope %d/%d, %d "
-               "seqs, %d tokens, first %d/%d",
-               weft_dtype_name(p.desc.kv.dtype), p.desc.num_q_heads, p.desc.kv.num_kv_heads,
-               p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.window, p.desc.softcap, p.desc.flags,
-               p.desc.rope ? (int)p.rope.style : -1, p.rope.rotary_dim, p.num_seqs, p.tokens,
-               p.cu[1], p.kv_lens[0]);
+    check_note(
+        c,
+        "append, %s from %s %d/%d heads x %d page %d window %d softcap %g flags %u rope %d/%d, %d "
+        "seqs, %d tokens, first %d/%d",
+        weft_dtype_name(p.desc.kv.dtype), weft_dtype_name(p.desc.q_dtype), p.desc.num_q_heads,
+        p.desc.kv.num_kv_heads, p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.window,
+        p.desc.softcap, p.desc.flags, p.desc.rope ? (int)p.rope.style : -1, p.rope.rotary_dim,
+        p.num_seqs, p.tokens, p.cu[1], p.kv_lens[0]);
     weft_attention_desc rounded = p.desc;
     rounded.flags |= WEFT_ATTENTION_OUT_ROUNDED;
     bool fine = check_ok(c, weft_attention_plan(c->context, &p.desc, &plans[0]), "plan") &&

@@ -182,6 +182,7 @@ static bool can_append(const weft_attention_desc *desc, int32_t rotary_dim, int3
 {
     bool split = desc->rope && desc->rope->style == WEFT_ROPE_SPLIT_HALF;
     return group_size <= WEFT__ATTENTION_ROWS && desc->kv.dtype != WEFT_F32 &&
+           desc->q_dtype == WEFT_F32 &&
            (desc->mask == WEFT_MASK_CAUSAL || desc->mask == WEFT_MASK_FULL) &&
            (!split || rotary_dim % 4 == 0) &&
            (!(desc->flags & WEFT_ATTENTION_OUT_ROUNDED) || desc->kv.head_dim % 32 == 0);

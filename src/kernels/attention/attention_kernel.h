@@ -99,7 +99,7 @@ typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32
 // them itself (k NULL: it is not).
 struct weft__attention_args {
     weft_attention_args base;
-    const float *k, *v;
+    const void *k, *v; // of a launch that appends
     int64_t k_token_stride, v_token_stride;
     // The device's own, of a batch; else 0: queries of all sequences as the host knows them (a recorded run may be
     // launched with others later), and counters that are 0, one for each block of a run.

@@ -11,16 +11,19 @@
 #include <math.h>
 
 #include "src/kernels/check.h"
+#include "src/kernels/element.h"
 #include "src/kernels/experts/experts_kernel.h"
 
 static const double apart = 0.04; // of rounded products that need not agree to the bit
+
+enum { MARK = 0x7a5a }; // in results of 16 bits: no number of the problem
 
 struct problem {
     weft_experts_desc desc;
     weft_experts_args args;
     bool exact;
     float *decoded[WEFT_EXPERTS_PARTS]; // [experts][rows][cols]
-    float *x, *residual;                // as they were before the run
+    float *x, *residual;                // what they said before the run
     int32_t *ids;
 };
 
@@ -66,6 +69,8 @@ static void draw_desc(struct check_case *c, weft_experts_desc *desc)
         desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_NORM_PLUS_ONE : 0;
     }
     desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_BATCH_INVARIANT : 0;
+    desc->x_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
+    desc->y_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     if (all_plain || check_range(c, 0, 2) == 0)
         desc->flags |= WEFT_LINEAR_EXACT;
 }
@@ -134,6 +139,44 @@ static void route(struct check_case *c, struct problem *p)
     p->args.weights = weights;
 }
 
+static weft_dtype or_f32(weft_dtype dtype)
+{
+    return dtype ? dtype : WEFT_F32;
+}
+
+// `x` in a format; x becomes what that says.
+static void *given(struct check_case *c, weft_dtype dtype, float *x, int64_t count)
+{
+    size_t elem = (size_t)weft_dtype_block_bytes(dtype);
+    void *to = check_buffer(c, (size_t)count * elem, elem);
+    weft__elements_narrow(x, count, to, dtype);
+    weft__elements_widen(to, dtype, count, x);
+    return to;
+}
+
+// Room for results; 16 bits are marked, as floats are by whoever gives them out.
+static void *output(struct check_case *c, weft_dtype dtype, int64_t elems)
+{
+    if (dtype == WEFT_F32)
+        return check_output(c, elems);
+    uint16_t *y = check_buffer(c, (size_t)elems * sizeof *y, sizeof *y);
+    for (int64_t i = 0; i < elems; i++)
+        y[i] = MARK;
+    return y;
+}
+
+static void check_gaps(struct check_case *c, const struct problem *p)
+{
+    int64_t stride = p->args.y_stride, cols = p->desc.cols;
+    const uint16_t *y = p->args.y;
+    if (or_f32(p->desc.y_dtype) == WEFT_F32)
+        check_written_rows(c, p->args.y, p->args.batch, cols, stride, "y");
+    else
+        for (int64_t i = 0; i < (p->args.batch - 1) * stride && !c->failed; i++)
+            if (i % stride >= cols && y[i] != MARK)
+                check_fail(c, "y[%lld] lies between rows and was written", (long long)i);
+}
+
 static struct problem draw(struct check_case *c)
 {
     struct problem p = {.args = {.size = sizeof p.args}};
@@ -144,18 +187,22 @@ static struct problem draw(struct check_case *c)
     args->batch = p.desc.max_batch;
     args->alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -2, 2);
     args->x_stride = cols + check_range(c, 0, 3);
-    args->x = p.x = draw_floats(c, (args->batch - 1) * args->x_stride + cols, 1);
+    int64_t x_elems = (args->batch - 1) * args->x_stride + cols;
+    weft_dtype y_dtype = or_f32(p.desc.y_dtype);
+    p.x = draw_floats(c, x_elems, 1);
+    args->x = given(c, or_f32(p.desc.x_dtype), p.x, x_elems);
     args->y_stride = cols + check_range(c, 0, 3);
     int64_t elems = (args->batch - 1) * args->y_stride + cols;
-    args->y = check_output(c, elems);
+    args->y = output(c, y_dtype, elems);
     if (check_range(c, 0, 1)) {
         p.residual = draw_floats(c, elems, 1);
-        args->residual = p.residual;
+        args->residual = given(c, y_dtype, p.residual, elems);
         args->residual_stride = args->y_stride;
         if (check_range(c, 0, 1)) { // in its place
-            for (int32_t m = 0; m < args->batch; m++)
-                memcpy(args->y + m * args->y_stride, p.residual + m * args->y_stride,
-                       (size_t)cols * sizeof *args->y);
+            for (int64_t m = 0; m < args->batch; m++)
+                weft__elements_narrow(p.residual + m * args->y_stride, cols,
+                                      weft__element_to(args->y, y_dtype, m * args->y_stride),
+                                      y_dtype);
             args->residual = args->y;
         }
     }
@@ -164,12 +211,13 @@ static struct problem draw(struct check_case *c)
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
         draw_part(c, &p, n);
     route(c, &p);
-    check_note(c, "%d of %d experts, %s %s %s, %lldx%lld, batch %d, flags 0x%x gate %d clamp %g",
-               p.desc.top_k, p.desc.experts, weft_dtype_name(p.desc.parts[0].weight_dtype),
-               weft_dtype_name(p.desc.parts[1].weight_dtype),
-               weft_dtype_name(p.desc.parts[2].weight_dtype), (long long)p.desc.inner,
-               (long long)cols, args->batch, p.desc.flags, (int)p.desc.gate,
-               (double)p.desc.clamp_limit);
+    check_note(
+        c, "%d of %d experts, %s to %s, %s %s %s, %lldx%lld, batch %d, flags 0x%x gate %d clamp %g",
+        p.desc.top_k, p.desc.experts, weft_dtype_name(or_f32(p.desc.x_dtype)),
+        weft_dtype_name(y_dtype), weft_dtype_name(p.desc.parts[0].weight_dtype),
+        weft_dtype_name(p.desc.parts[1].weight_dtype),
+        weft_dtype_name(p.desc.parts[2].weight_dtype), (long long)p.desc.inner, (long long)cols,
+        args->batch, p.desc.flags, (int)p.desc.gate, (double)p.desc.clamp_limit);
     return p;
 }
 
@@ -343,7 +391,13 @@ static void check_token(struct check_case *c, const struct problem *p, int32_t t
         bound[j] += 0x1p-22 * (fabs(residual) + fabs(want[j])) + 1e-30;
         if (!p->exact && !agrees)
             bound[j] += apart * largest;
-        check_close(c, p->args.y[at], want[j] + residual, bound[j], "y", at);
+        weft_dtype dtype = or_f32(p->desc.y_dtype);
+        if (dtype != WEFT_F32)
+            bound[j] +=
+                (dtype == WEFT_F16 ? 0x1p-11 : 0x1p-8) * (fabs(want[j] + residual) + bound[j]) +
+                0x1p-24;
+        check_close(c, weft__element_load(p->args.y, dtype, at), want[j] + residual, bound[j], "y",
+                    at);
     }
 }
 
@@ -375,7 +429,7 @@ void weft__experts_check(struct check_case *c)
         check_ok(c, weft_experts_run(plan, &p.args), "run");
     }
     weft_plan_destroy(plan);
-    check_written_rows(c, p.args.y, p.args.batch, p.desc.cols, p.args.y_stride, "y");
+    check_gaps(c, &p);
     for (int32_t token = 0; token < p.args.batch && !c->failed; token++)
         check_token(c, &p, token);
     if (!c->failed)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Caches of any format, layout and scaling: what a device appends is what the reference appends, byte by byte, with
 // q_out beside it.
+#include <math.h>
+
 #include "src/kernels/check.h"
+#include "src/kernels/element.h"
 #include "src/kernels/kv/kv_kernel.h"
 
 struct any_problem {
@@ -39,6 +42,7 @@ static void draw(struct check_case *c, struct any_problem *p)
     layout->v_inner = check_range(c, 0, 3) ? 0 : 32;
     layout->scaling = draw_scaling(c, layout->dtype);
     layout->v_scaling = draw_scaling(c, layout->v_dtype);
+    p->desc.x_dtype = (weft_dtype)check_pick(c, 4, WEFT_F32, WEFT_F32, WEFT_F16, WEFT_BF16);
     p->args.size = sizeof p->args;
     p->args.tokens = (int32_t)check_length(c, 40, 8);
     p->desc.max_tokens = p->args.tokens;
@@ -51,11 +55,17 @@ static void draw(struct check_case *c, struct any_problem *p)
     }
 }
 
-static float *numbers(struct check_case *c, int64_t count)
+// Numbers of the format of the inputs.
+static void *numbers(struct check_case *c, const struct any_problem *p, int64_t count)
 {
     float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
+    size_t elem = (size_t)weft_dtype_block_bytes(p->desc.x_dtype);
+    void *given = check_buffer(c, (size_t)count * elem, elem);
     check_fill(c, x, count);
-    return x;
+    for (int64_t i = 0; i < count && p->desc.x_dtype == WEFT_F16; i++)
+        x[i] = fminf(fmaxf(x[i], -30000), 30000);
+    weft__elements_narrow(x, count, given, p->desc.x_dtype);
+    return given;
 }
 
 // Slots in an order of their own, some of them nowhere.
@@ -80,15 +90,16 @@ static void make_inputs(struct check_case *c, struct any_problem *p)
     p->bytes[0] = weft_dtype_row_bytes(layout->dtype, slots * layout->head_dim);
     p->bytes[1] = weft_dtype_row_bytes(layout->v_dtype, slots * layout->v_dim);
     p->num_scales = slots;
-    args->k = numbers(c, (int64_t)args->tokens * layout->num_kv_heads * layout->head_dim);
-    args->v = numbers(c, (int64_t)args->tokens * layout->num_kv_heads * layout->v_dim);
+    args->k = numbers(c, p, (int64_t)args->tokens * layout->num_kv_heads * layout->head_dim);
+    args->v = numbers(c, p, (int64_t)args->tokens * layout->num_kv_heads * layout->v_dim);
     make_slots(c, p);
 }
 
 // What a run writes: pools, scales, queries in place or out.
 struct written {
     void *planes[2], *queries;
-    float *scales[2], *q;
+    void *q;
+    float *scales[2];
     int64_t query_bytes;
 };
 
@@ -102,8 +113,8 @@ static struct written make_outputs(struct check_case *c, const struct any_proble
         for (int64_t n = 0; n < p->num_scales; n++)
             w.scales[i][n] = check_uniform(c, 0.01f, 2);
     }
-    w.q = q ? numbers(c, q) : NULL;
-    w.queries = w.q, w.query_bytes = q * (int64_t)sizeof(float);
+    w.q = q ? numbers(c, p, q) : NULL;
+    w.queries = w.q, w.query_bytes = q * weft_dtype_block_bytes(p->desc.x_dtype);
     if (q && p->desc.q_out_dtype) {
         w.query_bytes = weft_dtype_row_bytes(p->desc.q_out_dtype, q);
         w.queries = check_buffer(c, (size_t)w.query_bytes, 4);
@@ -121,7 +132,7 @@ static struct written copy_outputs(struct check_case *c, const struct any_proble
 {
     struct written copy = *w;
     int64_t q_bytes = (int64_t)p->args.tokens * p->desc.num_q_heads * p->desc.layout.head_dim *
-                      (int64_t)sizeof(float);
+                      weft_dtype_block_bytes(p->desc.x_dtype);
     for (int i = 0; i < 2; i++) {
         copy.planes[i] = copy_of(c, w->planes[i], p->bytes[i]);
         copy.scales[i] = copy_of(c, w->scales[i], p->num_scales * (int64_t)sizeof(float));

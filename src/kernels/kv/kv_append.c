@@ -14,6 +14,15 @@ struct turn {
     const float *cosines, *sines;
 };
 
+// `dim` numbers from element `at` on, in `room` unless they are f32 as they lie.
+static const float *widened(const void *x, weft_dtype dtype, int64_t at, int32_t dim, float *room)
+{
+    if (dtype == WEFT_F32)
+        return (const float *)x + at;
+    weft__elements_widen(weft__element_at(x, dtype, at), dtype, dim, room);
+    return room;
+}
+
 // Largest number of a format that tokens are scaled to.
 static float format_limit(weft_dtype dtype)
 {
@@ -76,23 +85,33 @@ static void store_token(const struct weft__kv_launch *launch, const struct weft_
     int32_t page = slot / page_size;
     if (slot < 0)
         return;
-    const float *k = call->k + token * call->k_token_stride;
-    const float *v = call->v ? call->v + token * call->v_token_stride : NULL;
+    int64_t k = token * call->k_token_stride, v = token * call->v_token_stride;
     for (int32_t head = 0; head < launch->layout.num_kv_heads; head++) {
-        store_key(launch, call, turn, k + (int64_t)head * call->targets[0].dim, page,
-                  slot % page_size, head);
-        if (v)
-            store_head(&call->targets[1], v + (int64_t)head * call->targets[1].dim, page,
-                       slot % page_size, head);
+        const struct weft__kv_target *targets = call->targets;
+        float room[WEFT__KV_MAX_DIM];
+        store_key(launch, call, turn, widened(call->k, launch->x_dtype, k, targets[0].dim, room),
+                  page, slot % page_size, head);
+        if (call->v)
+            store_head(&targets[1], widened(call->v, launch->x_dtype, v, targets[1].dim, room),
+                       page, slot % page_size, head);
+        k += targets[0].dim, v += targets[1].dim;
     }
 }
 
 static void turn_queries(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
                          struct turn turn, int64_t token)
 {
-    float *q = call->q + token * call->q_token_stride;
-    for (int32_t head = 0; head < launch->num_q_heads; head++, q += launch->layout.head_dim)
-        launch->rope->rotate(q, q, turn.cosines, turn.sines, launch->frequencies.rotary_dim);
+    const int32_t rotary_dim = launch->frequencies.rotary_dim;
+    const weft_dtype dtype = launch->x_dtype;
+    int64_t at = token * call->q_token_stride;
+    for (int32_t head = 0; head < launch->num_q_heads; head++, at += launch->layout.head_dim) {
+        float room[WEFT__KV_MAX_DIM];
+        float *q = dtype == WEFT_F32 ? (float *)call->q + at : room;
+        widened(call->q, dtype, at, rotary_dim, room);
+        launch->rope->rotate(q, q, turn.cosines, turn.sines, rotary_dim);
+        if (q == room)
+            weft__elements_narrow(room, rotary_dim, weft__element_to(call->q, dtype, at), dtype);
+    }
 }
 
 // The same into another buffer, rounded.
@@ -100,9 +119,10 @@ static void hand_queries_on(const struct weft__kv_launch *launch, const struct w
                             struct turn turn, int64_t token)
 {
     const int32_t dim = launch->layout.head_dim, rotary_dim = launch->frequencies.rotary_dim;
-    const float *q = call->q + token * call->q_token_stride;
-    for (int32_t head = 0; head < launch->num_q_heads; head++, q += dim) {
-        float turned[WEFT__KV_MAX_DIM];
+    int64_t at = token * call->q_token_stride;
+    for (int32_t head = 0; head < launch->num_q_heads; head++, at += dim) {
+        float turned[WEFT__KV_MAX_DIM], room[WEFT__KV_MAX_DIM];
+        const float *q = widened(call->q, launch->x_dtype, at, dim, room);
         memcpy(turned, q, (size_t)dim * sizeof *q);
         if (launch->rope)
             launch->rope->rotate(q, turned, turn.cosines, turn.sines, rotary_dim);

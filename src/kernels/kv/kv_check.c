@@ -5,6 +5,7 @@
 
 #include "src/base/half.h"
 #include "src/kernels/check.h"
+#include "src/kernels/element.h"
 #include "src/kernels/kv/kv_kernel.h"
 
 struct problem {
@@ -12,8 +13,8 @@ struct problem {
     weft_kv_append_args args;
     weft_rope_params rope;
     struct weft__rope_frequencies frequencies;
+    const float *k, *v, *q; // what k, v and q say
     unsigned char *k_before, *v_before;
-    float *q_before;
     int64_t pool_bytes, num_slots, page_stride, head_stride, token_stride; // strides: elements
 };
 
@@ -33,6 +34,14 @@ static double rounded(weft_dtype dtype, float x)
                              : weft__bf16_to_f32(weft__bf16_from_f32(x));
 }
 
+// One rounding to a format: half a unit in the last place.
+static double rounding(weft_dtype dtype, double x)
+{
+    if (dtype == WEFT_F32)
+        return 0;
+    return dtype == WEFT_F16 ? 0x1p-11 * x + 0x1p-25 : 0x1p-8 * x + 0x1p-134;
+}
+
 static void draw(struct check_case *c, struct problem *p)
 {
     weft_kv_layout *layout = &p->desc.layout;
@@ -44,6 +53,7 @@ static void draw(struct check_case *c, struct problem *p)
     layout->num_kv_heads = (int32_t)check_range(c, 1, 5);
     layout->head_dim = 8 * (int32_t)check_range(c, 1, 32);
     layout->page_size = (int32_t)check_pick(c, 6, 1, 2, 5, 16, 64, 17);
+    p->desc.x_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     p->args.tokens = (int32_t)check_length(c, 90, 16);
     p->desc.max_tokens = p->args.tokens + (int32_t)check_range(c, 0, 3);
     if (check_range(c, 0, 2)) {
@@ -57,14 +67,24 @@ static void draw(struct check_case *c, struct problem *p)
     }
 }
 
-static float *rows(struct check_case *c, int32_t tokens, int64_t width, int64_t *stride)
+// Rows of the format of the inputs; *numbers is what they say.
+static void *rows(struct check_case *c, const struct problem *p, int64_t width, int64_t *stride,
+                  const float **numbers)
 {
     int64_t gap = check_range(c, 0, 1) ? 0 : 3;
-    int64_t count = tokens * (width + gap) - gap;
+    int64_t count = p->args.tokens * (width + gap) - gap;
     float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
+    weft_dtype dtype = p->desc.x_dtype ? p->desc.x_dtype : WEFT_F32;
+    size_t elem = (size_t)weft_dtype_block_bytes(dtype);
+    void *given = check_buffer(c, (size_t)count * elem, elem);
     check_fill(c, x, count);
+    for (int64_t i = 0; i < count && dtype == WEFT_F16; i++)
+        x[i] = fminf(fmaxf(x[i], -30000), 30000); // a rotation stays within the format
+    weft__elements_narrow(x, count, given, dtype);
+    weft__elements_widen(given, dtype, count, x);
     *stride = gap ? width + gap : 0;
-    return x;
+    *numbers = x;
+    return given;
 }
 
 static void *copy_of(struct check_case *c, const void *from, int64_t bytes)
@@ -79,17 +99,11 @@ static void make_memory(struct check_case *c, struct problem *p)
     int64_t elem = weft_dtype_block_bytes(layout->dtype);
     int64_t width = (int64_t)layout->num_kv_heads * layout->head_dim;
     args->size = sizeof *args;
-    args->k = rows(c, args->tokens, width, &args->k_token_stride);
-    args->v = rows(c, args->tokens, width, &args->v_token_stride);
-    if (p->desc.num_q_heads) {
-        args->q = rows(c, args->tokens, (int64_t)p->desc.num_q_heads * layout->head_dim,
-                       &args->q_token_stride);
-        int64_t stride = args->q_token_stride ? args->q_token_stride
-                                              : (int64_t)p->desc.num_q_heads * layout->head_dim;
-        int64_t last =
-            (args->tokens - 1) * stride + (int64_t)p->desc.num_q_heads * layout->head_dim;
-        p->q_before = copy_of(c, args->q, last * (int64_t)sizeof(float));
-    }
+    args->k = rows(c, p, width, &args->k_token_stride, &p->k);
+    args->v = rows(c, p, width, &args->v_token_stride, &p->v);
+    if (p->desc.num_q_heads)
+        args->q = rows(c, p, (int64_t)p->desc.num_q_heads * layout->head_dim, &args->q_token_stride,
+                       &p->q);
     args->pool.num_pages = (args->tokens + layout->page_size - 1) / layout->page_size + 2;
     p->num_slots = args->pool.num_pages * layout->page_size;
     // Slots or heads first, rows and pages with gaps or without.
@@ -160,20 +174,18 @@ static void verify_head(struct check_case *c, const struct problem *p, int64_t t
     const weft_kv_layout *layout = &p->desc.layout;
     const weft_kv_append_args *args = &p->args;
     int64_t width = (int64_t)layout->num_kv_heads * layout->head_dim;
-    const float *k = args->k + token * (args->k_token_stride ? args->k_token_stride : width) +
+    const float *k = p->k + token * (args->k_token_stride ? args->k_token_stride : width) +
                      (int64_t)head * layout->head_dim;
-    const float *v = args->v + token * (args->v_token_stride ? args->v_token_stride : width) +
+    const float *v = p->v + token * (args->v_token_stride ? args->v_token_stride : width) +
                      (int64_t)head * layout->head_dim;
     int32_t slot = args->slots[token];
     int64_t at = slot_at(p, slot, head);
-    // One rounding to the format: half a unit in the last place of a result that may itself be off.
-    double unit = layout->dtype == WEFT_F32 ? 0 : layout->dtype == WEFT_F16 ? 0x1p-11 : 0x1p-8;
     for (int32_t i = 0; i < layout->head_dim; i++) {
         double bound, want = turned(p, k, cosines, sines, i, &bound);
         if (bound == 0)
             want = rounded(layout->dtype, (float)want);
         else
-            bound += unit * (fabs(want) + bound) + (layout->dtype == WEFT_F16 ? 0x1p-25 : 0x1p-134);
+            bound += rounding(layout->dtype, fabs(want) + bound);
         check_close(c, load(layout->dtype, args->pool.k.data, at + i), want, bound, "k", at + i);
         check_close(c, load(layout->dtype, args->pool.v.data, at + i), rounded(layout->dtype, v[i]),
                     0, "v", at + i);
@@ -185,11 +197,14 @@ static void verify_queries(struct check_case *c, const struct problem *p, int64_
 {
     int64_t dim = p->desc.layout.head_dim;
     int64_t stride = p->args.q_token_stride ? p->args.q_token_stride : p->desc.num_q_heads * dim;
+    weft_dtype dtype = p->desc.x_dtype ? p->desc.x_dtype : WEFT_F32;
     for (int64_t i = 0; i < p->desc.num_q_heads * dim; i++) {
         double bound;
-        double want = turned(p, p->q_before + token * stride + i / dim * dim, cosines, sines,
+        double want = turned(p, p->q + token * stride + i / dim * dim, cosines, sines,
                              (int32_t)(i % dim), &bound);
-        check_close(c, p->args.q[token * stride + i], want, bound, "q", token * stride + i);
+        bound += bound > 0 ? rounding(dtype, fabs(want) + bound) : 0;
+        check_close(c, load(dtype, p->args.q, token * stride + i), want, bound, "q",
+                    token * stride + i);
     }
 }
 
@@ -227,10 +242,11 @@ void weft__kv_check(struct check_case *c)
     }
     make_memory(c, &p);
     draw_slots(c, &p);
-    check_note(c, "%s %d heads x %d page %d rope %d rotary %d, %d tokens",
-               weft_dtype_name(p.desc.layout.dtype), p.desc.layout.num_kv_heads,
-               p.desc.layout.head_dim, p.desc.layout.page_size, p.desc.rope != NULL,
-               p.frequencies.rotary_dim, p.args.tokens);
+    check_note(c, "%s from %s %d heads x %d page %d rope %d rotary %d, %d tokens",
+               weft_dtype_name(p.desc.layout.dtype),
+               weft_dtype_name(p.desc.x_dtype ? p.desc.x_dtype : WEFT_F32),
+               p.desc.layout.num_kv_heads, p.desc.layout.head_dim, p.desc.layout.page_size,
+               p.desc.rope != NULL, p.frequencies.rotary_dim, p.args.tokens);
     if (!check_ok(c, weft_kv_append_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         return;
     if (check_ok(c, weft_kv_append_run(plan, &p.args), "run"))

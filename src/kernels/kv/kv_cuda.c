@@ -124,8 +124,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         .ROTATE = desc->rope != NULL,
         .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,
         .KV_DTYPE = (int32_t)desc->layout.dtype,
-        .X_DTYPE = WEFT_F32,
-        .Q_DTYPE = (int32_t)(desc->q_out_dtype ? desc->q_out_dtype : WEFT_F32)};
+        .X_DTYPE = (int32_t)desc->x_dtype,
+        .Q_DTYPE = (int32_t)(desc->q_out_dtype ? desc->q_out_dtype : desc->x_dtype)};
     launch->any = ((const struct weft__kv_kernel *)(const void *)choice->row)->kv == 0;
     if (launch->any) {
         want_any(desc, &constants, choice);

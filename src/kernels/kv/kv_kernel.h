@@ -35,9 +35,9 @@ struct weft__kv_target {
 
 struct weft__kv_call {
     struct weft__kv_target targets[2]; // of keys, of values
-    const float *k, *v;                // v NULL: values are left alone
+    const void *k, *v;                 // of x_dtype; v NULL: values are left alone
     int64_t k_token_stride, v_token_stride;
-    float *q; // or NULL
+    void *q; // or NULL
     int64_t q_token_stride;
     void *q_out; // or NULL: q is turned in place
     int64_t q_out_token_stride;
@@ -53,6 +53,7 @@ struct weft__kv_launch {
     struct weft__rope_frequencies frequencies;
     weft_kv_layout layout;
     int32_t num_q_heads;
+    weft_dtype x_dtype; // of k, v and q
     weft_dtype q_out_dtype;
     int64_t rows_per_task; // tokens
 };

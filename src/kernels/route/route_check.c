@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "src/kernels/check.h"
+#include "src/kernels/element.h"
 #include "src/kernels/route/route_kernel.h"
 
 static const double slack = 1e-5;
@@ -15,6 +16,7 @@ static const double slack = 1e-5;
 struct problem {
     weft_route_desc desc;
     weft_route_args args;
+    const float *logits; // what they say
     bool by_logit;
 };
 
@@ -48,6 +50,17 @@ static float *draw_floats(struct check_case *c, int64_t count, int64_t odd, bool
     return x;
 }
 
+// Logits of the format of the plan; x becomes what they say.
+static const void *given(struct check_case *c, const struct problem *p, float *x, int64_t count)
+{
+    weft_dtype dtype = p->desc.logits_dtype ? p->desc.logits_dtype : WEFT_F32;
+    size_t elem = (size_t)weft_dtype_block_bytes(dtype);
+    void *logits = check_buffer(c, (size_t)count * elem, elem);
+    weft__elements_narrow(x, count, logits, dtype);
+    weft__elements_widen(logits, dtype, count, x);
+    return logits;
+}
+
 static struct problem draw(struct check_case *c)
 {
     struct problem p = {.args = {.size = sizeof p.args}};
@@ -55,7 +68,11 @@ static struct problem draw(struct check_case *c)
     p.args.rows = p.desc.max_rows;
     p.args.logits_stride = p.desc.experts + check_range(c, 0, 3);
     int64_t count = (p.args.rows - 1) * p.args.logits_stride + p.desc.experts;
-    p.args.logits = draw_floats(c, count, check_range(c, 0, 7), check_range(c, 0, 2) == 0);
+    float *logits = draw_floats(c, count, check_range(c, 0, 7), check_range(c, 0, 2) == 0);
+    p.desc.logits_dtype =
+        (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
+    p.args.logits = given(c, &p, logits, count);
+    p.logits = logits;
     if (check_range(c, 0, 2) == 0)
         p.args.bias = draw_floats(c, p.desc.experts, 1, false);
     p.by_logit = !p.args.bias && p.desc.group_best == 1;
@@ -145,7 +162,7 @@ static void check_row(struct check_case *c, const struct problem *p, int32_t row
     int32_t n = p->desc.experts, k = p->desc.top_k;
     const int32_t *ids = p->args.ids + (int64_t)row * k;
     const float *weights = p->args.weights + (int64_t)row * k;
-    const float *logits = p->args.logits + row * p->args.logits_stride;
+    const float *logits = p->logits + row * p->args.logits_stride;
     struct item *items = check_buffer(c, (size_t)n * sizeof *items, 8);
     bool *seen = check_buffer(c, (size_t)n, 1);
     memset(seen, 0, (size_t)n);

@@ -2,6 +2,7 @@
 // Routing in plain C, scores in f64.
 #include <math.h>
 
+#include "src/kernels/element.h"
 #include "src/kernels/route/route_kernel.h"
 
 // Is value a before value b, which has the larger number?
@@ -84,10 +85,14 @@ weft__route_fn weft__route_ref;
 void weft__route_ref(const struct weft__route_launch *launch, const weft_route_args *args,
                      int64_t row0, int64_t row1)
 {
+    const weft_dtype dtype = launch->desc.logits_dtype;
     int32_t k = launch->desc.top_k;
-    for (int64_t row = row0; row < row1; row++)
-        route_row(&launch->desc, args->logits + row * args->logits_stride, args->bias,
-                  args->ids + row * k, args->weights + row * k);
+    for (int64_t row = row0; row < row1; row++) {
+        const void *from = weft__element_at(args->logits, dtype, row * args->logits_stride);
+        float logits[WEFT_ROUTE_MAX_EXPERTS];
+        weft__elements_widen(from, dtype, launch->desc.experts, logits);
+        route_row(&launch->desc, logits, args->bias, args->ids + row * k, args->weights + row * k);
+    }
 }
 
 void weft__route_sort(const weft_route_desc *desc, const weft_route_args *args)
