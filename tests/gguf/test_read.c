@@ -359,6 +359,23 @@ static void unknown_formats_are_named(void **state)
     close_opened(&o);
 }
 
+// It is formats that are limited (test_refuse.c), not their tensors.
+static void many_tensors_of_an_unknown_format(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    for (int i = 0; i < 3 * GGUF_MAX_UNKNOWN; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%d", i);
+        gguf_writer_tensor(&w, name, 99, 1, (int64_t[]){8}, NULL, 32);
+    }
+    opened o = open_finished(&w);
+    gguf_format_total totals[GGUF_MAX_FORMATS];
+    assert_int_equal(gguf_format_totals(o.file, totals), 1);
+    assert_int_equal(totals[0].tensor_count, 3 * GGUF_MAX_UNKNOWN);
+    close_opened(&o);
+}
+
 static void values_are_shown_as_text(void **state)
 {
     (void)state;
@@ -478,6 +495,7 @@ int main(void)
         cmocka_unit_test(kernel_formats_agree_with_the_library),
         cmocka_unit_test(format_table_is_consistent),
         cmocka_unit_test(unknown_formats_are_named),
+        cmocka_unit_test(many_tensors_of_an_unknown_format),
         cmocka_unit_test(large_vocabularies_open_quickly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -421,6 +421,87 @@ fault("embedding-next-row", "src/kernels/embedding/embedding_ref.c",
       "struct piece p = {launch, args, args->ids[token] ? args->ids[token] - 1 : 0, 0, launch->dim};",
       "a token is looked up as the one before it", "api_embedding", "weft-check --op embedding --cases 20")
 
+# --- merged states ------------------------------------------------------------------------------------
+M = ("api_merge", "weft-check --op merge --cases 20")
+fault("merge-lse-of-weights", "src/kernels/merge/merge_simd.h",
+      "sum == 0 ? -INFINITY : largest + logf(sum);", "sum == 0 ? -INFINITY : logf(sum);",
+      "the merged LSE forgets the largest", *M)
+fault("merge-empty-state", "src/kernels/merge/merge_simd.h",
+      "            if (own == -INFINITY)\n                continue;\n", "",
+      "what lies in a state that saw nothing counts", *M)
+fault("merge-not-divided", "src/kernels/merge/merge_ref.c",
+      "sum == 0 ? 0 : (float)(y[i] / sum));", "(float)(y[i] / (sum == 0 ? 1 : args->num_states)));",
+      "merged states are averaged", *M)
+fault("merge-largest-of-first", "src/kernels/merge/merge_simd.h",
+      "        largest = fmaxf(largest, lse[s * args->lse_state_stride]);",
+      "        largest = lse[0];",
+      "weights are those against the first state, which may see nothing", *M)
+
+# --- batches and programs -----------------------------------------------------------------------------
+fault("batch-ring-of-another", "src/api/api_batch.c",
+      "if (*ring_known && attention->ring_len != *ring_len)", "if (false)",
+      "plans with rings of different lengths share a batch", "api_batch")
+fault("batch-of-another-plan", "src/api/api_batch.c",
+      "if (batch->context != plan->context || weft__plan_batch_find(batch, plan) < 0)",
+      "if (batch->context != plan->context)",
+      "a run takes a batch that was made for other plans", "api_batch")
+fault("batch-pool-too-small", "src/api/api_batch.c",
+      "    if (num_pages < batch->num_pages)\n", "    if (false)\n",
+      "a batch is taken by a pool with fewer pages", "api_batch")
+fault("batch-grows-beyond", "src/plan/plan_batch.c",
+      "batch->kv_lens[s] < batch->kv_capacities[s])", "true)",
+      "advance goes beyond a sequence's capacity", "api_batch")
+fault("batch-advances-prompts", "src/plan/plan_batch.c",
+      "        if (batch->cu_q_lens[s + 1] - batch->cu_q_lens[s] == 1 &&\n            batch",
+      "        if (batch",
+      "sequences without a token of their own grow", "api_batch")
+fault("batch-positions-from-first", "src/plan/plan_batch.c",
+      "int32_t t = batch->kv_lens[s] - q_len + i;", "int32_t t = batch->kv_lens[s] - 1 - i;",
+      "the positions of a prompt run backwards", "api_batch", "engine_session")
+fault("program-arguments-borrowed", "src/backend/cpu/cpu_program.c",
+      "        kept->args = (unsigned char *)kept + head;\n", "",
+      "a program keeps the address of arguments that are gone", "api_program", "engine_session")
+fault("program-stops-after-block", "src/backend/cpu/cpu_program.c",
+      "block; block = block->next)\n        for", "block; block = NULL)\n        for",
+      "a program runs the first block of its steps only", "api_program", "engine_session", "engine_logits")
+fault("program-not-counted", "src/api/api_program.c",
+      "    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);\n", "",
+      "runs of programs are not counted", "api_program")
+fault("program-of-another-thread", "src/api/api_program.c",
+      "return program && program->thread == &this_thread ? program : NULL;", "return program;",
+      "other threads' runs are recorded", "api_program")
+fault("program-launched-open", "src/api/api_program.c",
+      "    if (!program->ended)\n", "    if (false)\n",
+      "a program is launched while it is recorded", "api_program")
+fault("chain-capacity-of-one", "engine/session/chain.c",
+      "in->kv_capacities[i] = start + chain->steps;", "in->kv_capacities[i] = start + 1;",
+      "chains do not grow after their first token", "engine_generate")
+fault("chain-loses-logits", "engine/session/chain.c",
+      "if (worker->logits_owner[row] && !session_save_logits(worker->logits_owner[row], err))",
+      "if (false)",
+      "a chain writes over the logits of another session", "engine_generate", "engine_passes")
+fault("chain-first-token-hidden", "engine/session/chain.c",
+      "    session->ids[session->length++] = token;\n", "    session->length++;\n",
+      "penalties do not see the token that a chain begins with", "engine_generate", "engine_sampling")
+fault("chain-window-of-all", "engine/session/chain.c",
+      "room->windows[i] = session_penalty_window(draw->sampling);", "room->windows[i] = start;",
+      "penalties of a chain look at the whole timeline", "engine_generate")
+
+# --- tiles of AMX, on their stand-in ------------------------------------------------------------------
+X = ("weft-check-amx --isa amx --cases 20",)
+fault("amx-residual-of-first-row", "src/kernels/linear/linear_bf16_amx.c",
+      "vf32_load_n(call->residual + m * call->residual_stride + row, n)",
+      "vf32_load_n(call->residual + row, n)", "every row has the first one's residual", *X)
+fault("amx-panel-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
+      "rows < 16 ? (int)rows : 16, v[i]);", "16, v[i]);",
+      "rows past the last are stored", *X)
+fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
+      "left < STEP ? (1u << left) - 1 : 0xffffffffu", "0xffffffffu",
+      "columns past the last are multiplied", *X)
+fault("amx-folded-twice", "src/kernels/linear/linear_bf16_amx.c",
+      "            memset(p->acc[i][w], 0, sizeof p->acc[i][w]);\n", "",
+      "sums of a fold count in the next one too", *X)
+
 # --- sampling -----------------------------------------------------------------------------------------
 P = ("weft-check --op sample --cases 20", "api_sample", "kernels_sample_uniform")
 fault("penalty-presence-per-count", "src/kernels/sample/sample_steps.c",

@@ -56,7 +56,7 @@ def copy_tree(tree):
 
 
 def target_of(test):
-    return ["weft-check"] if test.startswith("weft-check") else \
+    return [test.split()[0]] if test.startswith("weft-check") else \
         [f"test_{test}"] + (["weft_cli"] if test.startswith("cli_") else [])
 
 
@@ -85,7 +85,8 @@ class Tree:
 
     def passes(self, test):
         if test.startswith("weft-check"):
-            command = [os.path.join(self.build_dir, "weft-check"), "--seed", "1", *test.split()[1:]]
+            program, *words = test.split()
+            command = [os.path.join(self.build_dir, program), "--seed", "1", *words]
         else:
             command = ["ctest", "--test-dir", self.build_dir, "-R", f"^{test}$", "--no-tests=error"]
         return self.run(command, TEST_SECONDS)[0] == 0
