@@ -374,7 +374,7 @@ fault("kv-narrow-head-zero", "src/kernels/kv/kv_append.c",
       "        k += targets[0].dim, v += targets[1].dim;\n", "        k += targets[0].dim;\n",
       "the values of every head are those of the first", "api_dtypes", "weft-check --op kv --cases 20")
 fault("kv-queries-in-place-lost", "src/kernels/kv/kv_append.c",
-      "        if (q == room)\n", "        if (q != q)\n",
+      "        if (q == room)\n", "        if (!call->q)\n",
       "queries of 16 bits are not rotated in place", "api_dtypes", "weft-check --op kv --cases 20")
 fault("kv-narrow-beyond-rotary", "src/kernels/kv/kv_append.c",
       "const float *q = widened(call->q, launch->x_dtype, at, dim, room);",

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// The CUDA backend on a stand-in driver (tests/support/standin/): what a layer launches, and how its weights get there.
+#include <stdlib.h>
+
+#include "src/kernels/linear/linear_device.h"
+#include "tests/support/standin/standin_case.h"
+
+enum { LINEAR_COLS = 256, LINEAR_ROWS = 64 };
+
+static weft_plan *linear_plan(weft_context *context, weft_linear_desc desc, int32_t num_parts,
+                              weft_dtype second)
+{
+    weft_plan *plan = NULL;
+    desc.size = sizeof desc;
+    desc.cols = LINEAR_COLS;
+    desc.max_batch = 40;
+    desc.num_parts = num_parts;
+    for (int p = 0; p < num_parts; p++)
+        desc.parts[p] =
+            (weft_linear_part){.weight_dtype = p == 1 ? second : WEFT_Q4_0, .rows = LINEAR_ROWS};
+    CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+    return plan;
+}
+
+// Runs a plan whose parts all have the same weights, and says which launches that took.
+static void expect_launches(const weft_plan *plan, weft_linear_args args, bool packed, char *memory,
+                            const char *functions)
+{
+    char said[256] = "";
+    int before = standin->num_launches;
+    args.size = sizeof args;
+    args.batch = args.batch ? args.batch : 3;
+    args.workspace = memory;
+    args.workspace_bytes = weft_plan_workspace_bytes(plan);
+    for (int p = 0; p < 3 && args.parts[p].y && !args.weight; p++)
+        *(packed ? &args.parts[p].packed : &args.parts[p].weight) = memory;
+    CHECK(weft_linear_run(plan, &args) == WEFT_OK);
+    for (int i = before; i < standin->num_launches; i++)
+        snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s", i > before ? " " : "",
+                 standin->launches[i].function + strlen("weft_linear_"));
+    if (strcmp(said, functions) != 0)
+        fprintf(stderr, "launched: %s\n", said);
+    CHECK(strcmp(said, functions) == 0);
+}
+
+// A layer is one launch when its weights are packed and its input is rounded, whatever stands round it.
+static void case_linear(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    const weft_linear_args one = {.x = m, .parts = {{.y = m}}};
+    const weft_linear_args two = {.x = m, .parts = {{.y = m}, {.y = m}}};
+    const weft_linear_args three = {.x = m, .parts = {{.y = m}, {.y = m}, {.y = m}}};
+    weft_linear_args next = one, alone = three;
+    next.next = m;
+    alone.batch = 1;
+    weft_plan *plan;
+#define EXPECT(args, num_parts, second, packed, functions, ...)                                    \
+    plan = linear_plan(context, (weft_linear_desc){__VA_ARGS__}, num_parts, second);               \
+    expect_launches(plan, args, packed, m, functions);                                             \
+    weft_plan_destroy(plan)
+    EXPECT(three, 3, WEFT_Q4_0, true, "few", .norm = WEFT_LINEAR_NORM_RMS,
+           .flags = WEFT_LINEAR_X_ROUNDED);
+    const struct weft__linear_device_args *qkv =
+        (const void *)standin->launches[standin->num_launches - 1].args;
+    CHECK(qkv->part[1].first_group == LINEAR_ROWS / 16 &&
+          qkv->part[2].first_group == 2 * LINEAR_ROWS / 16);
+    EXPECT(three, 3, WEFT_Q4_0, true, "round few", .norm = WEFT_LINEAR_NORM_RMS);
+    EXPECT(three, 3, WEFT_Q6_K, true, "round few few", 0);
+    EXPECT(alone, 3, WEFT_Q6_K, true, "few few",
+           .norm = WEFT_LINEAR_NORM_RMS); // round it themselves
+    EXPECT(two, 2, WEFT_Q4_0, true, "few", .gate = WEFT_LINEAR_GATE_SILU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    const struct weft__linear_device_args *gate =
+        (const void *)standin->launches[standin->num_launches - 1].args;
+    CHECK(gate->part[0].first_group == 0 && gate->part[1].first_group == 0);
+    EXPECT(two, 2, WEFT_Q8_0, true, "few few finish", .gate = WEFT_LINEAR_GATE_SILU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    EXPECT(next, 1, WEFT_Q4_0, true, "few", .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT);
+    EXPECT(one, 1, WEFT_Q4_0, true, "few", .flags = WEFT_LINEAR_EXACT, .norm = WEFT_LINEAR_NORM_RMS,
+           .x_dtype = WEFT_BF16, .y_dtype = WEFT_F16);
+    EXPECT(one, 1, WEFT_Q4_0, true, "ready round few", .norm = WEFT_LINEAR_NORM_LAYER);
+    // Weights as a file has them are read as they are.
+    EXPECT(one, 1, WEFT_Q4_0, false, "round rows", 0);
+    EXPECT(one, 1, WEFT_Q4_0, false, "ready rows finish", .flags = WEFT_LINEAR_EXACT,
+           .norm = WEFT_LINEAR_NORM_RMS, .y_dtype = WEFT_F16);
+    EXPECT(two, 2, WEFT_Q4_0, false, "rows rows finish", .gate = WEFT_LINEAR_GATE_GELU,
+           .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
+    EXPECT(two, 2, WEFT_BF16, true, "round few numbers", 0);
+#undef EXPECT
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+// Plain weights of several rows of X are copied in boxes: the map in the arguments is that of the weights.
+static void case_linear_plain(void)
+{
+    static const struct {
+        weft_dtype format;
+        int32_t batch, shift; // of the weights' address
+        uint32_t flags;
+        const char *functions;
+    } cases[] = {{WEFT_BF16, 40, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_BF16, 16, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_BF16, 2, 0, 0, "numbers"},
+                 {WEFT_F16, 40, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_F16, 16, 0, 0, "numbers"},
+                 {WEFT_F32, 40, 0, 0, "numbers"},
+                 {WEFT_BF16, 40, 2, 0, "numbers"},
+                 {WEFT_BF16, 40, 0, WEFT_LINEAR_EXACT, "numbers"}};
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const weft_linear_desc desc = {.size = sizeof desc,
+                                       .flags = cases[i].flags,
+                                       .weight_dtype = cases[i].format,
+                                       .rows = LINEAR_ROWS,
+                                       .cols = LINEAR_COLS,
+                                       .max_batch = 40};
+        weft_plan *plan = NULL;
+        CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+        const weft_linear_args args = {
+            .x = m, .y = m, .weight = m + cases[i].shift, .batch = cases[i].batch};
+        expect_launches(plan, args, false, m, cases[i].functions);
+        const void *map;
+        memcpy(&map, standin->launches[standin->num_launches - 1].args, sizeof map);
+        CHECK(!strstr(cases[i].functions, "plain") || map == m);
+        weft_plan_destroy(plan);
+    }
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// Slabs of rows go through the device in order, and the parts of a launch are the packed ones.
+static void case_linear_pack(void)
+{
+    enum { ROWS = 20000, COLS = 1024, ROW_BYTES = COLS / 32 * 18, SLAB_ROWS = 14560 };
+    weft_context *context = must_open();
+    const weft_linear_desc desc = {
+        .size = sizeof desc, .weight_dtype = WEFT_Q4_0, .rows = ROWS, .cols = COLS};
+    weft_plan *plan = NULL;
+    CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_linear_packed_bytes(plan, 0) == (size_t)ROWS * ROW_BYTES);
+    unsigned char *weight = malloc((size_t)ROWS * ROW_BYTES);
+    for (size_t i = 0; i < (size_t)ROWS * ROW_BYTES; i++)
+        weight[i] = (unsigned char)(i * 31 + i / 257);
+    void *packed, *x;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, weft_linear_packed_bytes(plan, 0),
+                               &packed) == WEFT_OK);
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, &x) == WEFT_OK);
+    const weft_linear_pack_args args = {.size = sizeof args, .weight = weight, .packed = packed};
+    CHECK(weft_linear_pack(plan, &args) == WEFT_OK);
+    CHECK(standin->num_launches == 2);
+    for (int i = 0; i < 2; i++) {
+        const struct standin_launch *launch = &standin->launches[i];
+        const struct weft__linear_pack_args *seen = (const void *)launch->args;
+        CHECK(strcmp(launch->function, "weft_linear_pack") == 0 && seen->packed == packed);
+        CHECK(seen->first_row == i * SLAB_ROWS && seen->cols == COLS);
+        CHECK(seen->rows == (i ? ROWS - SLAB_ROWS : SLAB_ROWS));
+        CHECK(launch->grid[0] == (uint32_t)(seen->rows + 15) / 16 && launch->grid[1] == 4);
+        if (i == 1) // what the slab holds still
+            CHECK(memcmp((const char *)seen->weight + 1, weight + SLAB_ROWS * ROW_BYTES + 1,
+                         (size_t)seen->rows * ROW_BYTES - 1) == 0);
+    }
+    const weft_linear_args run = {.size = sizeof run,
+                                  .batch = 1,
+                                  .x = x,
+                                  .y = x,
+                                  .packed = packed,
+                                  .workspace = x,
+                                  .workspace_bytes = weft_plan_workspace_bytes(plan)};
+    CHECK(weft_linear_run(plan, &run) == WEFT_OK && standin->num_launches == 3);
+    const struct weft__linear_device_args *seen = (const void *)standin->launches[2].args;
+    CHECK(seen->part[0].weight == packed && seen->part[0].rows == ROWS);
+    standin->lost = 700;
+    CHECK(weft_linear_pack(plan, &args) == WEFT_EDEVICE);
+    free(weight);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+}
+
+static const struct standin_case cases[] = {
+    {"linear", case_linear},
+    {"linear_plain", case_linear_plain},
+    {"linear_pack", case_linear_pack},
+};
+
+int main(void)
+{
+    return standin_run(cases, sizeof cases / sizeof *cases);
+}
