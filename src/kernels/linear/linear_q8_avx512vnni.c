@@ -39,6 +39,10 @@ WEFT__INLINE void multiply_128(struct tile *t, const struct weft__vnni_blocks4 b
     {
         __m512i q[2] = {_mm512_loadu_si512(t->x[c].halves + k),
                         _mm512_loadu_si512(t->x[c].halves + k + 64)};
+        if (cols == 1) {
+            WEFT__IN_REGISTER(q[0]);
+            WEFT__IN_REGISTER(q[1]);
+        }
         __m512i offset = _mm512_setzero_si512();
         if (f.offset_shift >= 0)
             offset = _mm512_slli_epi32(_mm512_load_epi32(t->x[c].octets + k / 8),

@@ -9,6 +9,9 @@
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
 
+// Keeps gcc from loading a vector again wherever it is used.
+#define WEFT__IN_REGISTER(v) __asm__("" : "+v"(v))
+
 // Four sixteens of bytes that need not be aligned, in one register.
 static inline __m512i weft__vnni_load4(const void *a, const void *b, const void *c, const void *d)
 {
@@ -46,6 +49,7 @@ WEFT__INLINE void weft__vnni_unpack_q4_0(const unsigned char *p, struct weft__vn
     const __m512i word = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 27, 27,
                                           27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
     __m512i first = _mm512_loadu_si512(p);
+    WEFT__IN_REGISTER(first);
     __m512i q = _mm512_mask_loadu_epi32(_mm512_permutexvar_epi8(byte, first), 0xf000, p + 8);
     out->w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
     out->w[1] = weft__vnni_high_nibbles(q);
@@ -53,18 +57,34 @@ WEFT__INLINE void weft__vnni_unpack_q4_0(const unsigned char *p, struct weft__vn
     out->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(d));
 }
 
-// w = 128 more than the weight.
+// Sixteen bytes at `a` and at `b` of the first register, then at `c` and at `d` of the second.
+WEFT__INLINE __m512i weft__vnni_sixteens(__m512i first, int a, int b, __m512i second, int c, int d)
+{
+    const int at[4] = {a, b, c + 64, d + 64};
+    const __m512i count =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const int each = 0x01010101;
+    const __m512i start = _mm512_setr_epi32(each * at[0], each * at[0], each * at[0], each * at[0],
+                                            each * at[1], each * at[1], each * at[1], each * at[1],
+                                            each * at[2], each * at[2], each * at[2], each * at[2],
+                                            each * at[3], each * at[3], each * at[3], each * at[3]);
+    return _mm512_permutex2var_epi8(first, _mm512_add_epi8(start, count), second);
+}
+
+// w = 128 more than the weight. Of 136 bytes, two registers hold all scales and the first halves of the
+// blocks, two others the second halves.
 WEFT__INLINE void weft__vnni_unpack_q8_0(const unsigned char *p, struct weft__vnni_blocks4 *out)
 {
-    __m512i sign = _mm512_set1_epi8((char)0x80);
-    out->w[0] = _mm512_xor_si512(weft__vnni_load4(p + 2, p + 36, p + 70, p + 104), sign);
-    out->w[1] = _mm512_xor_si512(weft__vnni_load4(p + 18, p + 52, p + 86, p + 120), sign);
-    // The scales are words 0 and 17 of either half.
-    const __m512i word = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 17,
-                                          17, 17, 0, 0, 0, 0, 17, 17, 17, 17, 0, 0, 0, 0);
-    __m512i d = _mm512_permutexvar_epi16(word, _mm512_loadu_si512(p));
-    d = _mm512_mask_permutexvar_epi16(d, 0xff00, word, _mm512_loadu_si512(p + 68));
-    out->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(d));
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 68);
+    __m512i c = _mm512_loadu_si512(p + 18), d = _mm512_loadu_si512(p + 72);
+    WEFT__IN_REGISTER(a);
+    WEFT__IN_REGISTER(b);
+    out->w[0] = _mm512_xor_si512(weft__vnni_sixteens(a, 2, 36, b, 2, 36), sign);
+    out->w[1] = _mm512_xor_si512(weft__vnni_sixteens(c, 0, 34, d, 14, 48), sign);
+    const __m512i word = _mm512_castsi256_si512(
+        _mm256_setr_epi16(0, 0, 0, 0, 17, 17, 17, 17, 32, 32, 32, 32, 49, 49, 49, 49));
+    out->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_permutex2var_epi16(a, word, b)));
 }
 
 // Word `word` of each of four blocks of 2 * words bytes, in the four lanes of each, as f32. `second` is
