@@ -16,26 +16,33 @@ enum {
     DONE_SPINS = 4000, // of the caller while others finish their last task, before it yields
 };
 
-// The loop that runs, in one word so that claiming a task is one compare-and-swap:
+// The loop that runs, in one word so that claiming a task is one addition:
 //
-//      63                32 31                 0
-//      | number of the loop | tasks unclaimed  |
+//      63              32 31              0
+//      | number of tasks | tasks claimed  |
 //
-// A task is claimed by lowering the count; its index is the lowered count. The number makes the
-// swap fail for a worker that comes late from an earlier loop. task and work may be read only by who
+// A task is claimed by raising the count, which was its index; beyond the number there is none. A thread
+// that comes late from an earlier loop claims a task of this one. task and work may be read only by who
 // has claimed a task: the loop cannot end, nor the next begin, before that task is done.
+//
+// A caller counts the tasks that it does itself: `unfinished` is the workers' to lower, and the line is
+// touched once by each of them.
+//
+// Lines: what a waiting worker reads again and again is not written between two loops, so that it stays in
+// its cache, and what comes with a loop lies beside its number.
 //
 // Who may start loops holds `owner`, a generation and a bit. The generation counts the forks on the way
 // from the process that made the pool: what a child finds locked by a thread it does not have is free.
 struct weft__cpu_pool {
     _Alignas(64) _Atomic uint64_t loop;
-    _Alignas(64) _Atomic int32_t unfinished; // tasks of the loop
+    weft_task_fn *task;
+    void *work;
+    _Alignas(64) _Atomic int32_t
+        unfinished; // tasks of the loop, but for those that its caller has done
     _Alignas(64) _Atomic int32_t sleepers;
     _Atomic int32_t awake; // stay_awake() without may_sleep()
     _Atomic bool closing;
-    _Atomic uint32_t owner; // generation << 1 | busy
-    weft_task_fn *task;
-    void *work;
+    _Alignas(64) _Atomic uint32_t owner; // generation << 1 | busy
     pthread_mutex_t lock;
     pthread_cond_t wake;
     int32_t threads, started;
@@ -73,20 +80,21 @@ static void pause_briefly(void)
 
 static bool has_tasks(uint64_t loop)
 {
-    return (uint32_t)loop != 0;
+    return (uint32_t)loop < (uint32_t)(loop >> 32);
 }
 
-// Does tasks of the current loop until none is left to claim.
-static void do_tasks(struct weft__cpu_pool *pool, int32_t thread)
+// Does tasks of the current loop until none is left to claim. Returns how many.
+static int32_t do_tasks(struct weft__cpu_pool *pool, int32_t thread)
 {
-    uint64_t loop = atomic_load(&pool->loop);
-    while (has_tasks(loop)) {
-        if (!atomic_compare_exchange_weak(&pool->loop, &loop, loop - 1))
-            continue;
-        pool->task(pool->work, (int32_t)((uint32_t)loop - 1), thread);
-        atomic_fetch_sub(&pool->unfinished, 1);
-        loop = atomic_load(&pool->loop);
+    int32_t done = 0;
+    uint64_t loop;
+    while (has_tasks(loop = atomic_fetch_add(&pool->loop, 1))) {
+        pool->task(pool->work, (int32_t)(uint32_t)loop, thread);
+        done++;
+        if (!has_tasks(loop + 1))
+            break;
     }
+    return done;
 }
 
 static bool is_wanted(struct weft__cpu_pool *pool)
@@ -117,8 +125,10 @@ static void *work_until_closed(void *opaque)
 {
     struct worker *worker = opaque;
     while (!atomic_load(&worker->pool->closing)) {
-        do_tasks(worker->pool, worker->number);
         wait_for_tasks(worker->pool);
+        int32_t done = do_tasks(worker->pool, worker->number);
+        if (done > 0)
+            atomic_fetch_sub(&worker->pool->unfinished, done);
     }
     return NULL;
 }
@@ -199,20 +209,21 @@ void weft__cpu_pool_parallel_for(void *user, int32_t count, weft_task_fn *task, 
             task(work, i, 0);
         return;
     }
-    uint64_t number = (atomic_load(&pool->loop) >> 32) + 1;
     pool->task = task;
     pool->work = work;
-    atomic_store(&pool->unfinished, count);
-    atomic_store(&pool->loop, number << 32 | (uint32_t)count);
+    atomic_store_explicit(&pool->unfinished, count, memory_order_relaxed);
+    // The first task is the caller's: nobody else has to be asked for it.
+    atomic_store(&pool->loop, (uint64_t)count << 32 | 1);
     wake_sleepers(pool);
-    do_tasks(pool, 0);
-    for (int spins = 0; atomic_load(&pool->unfinished) > 0; spins++) {
+    task(work, 0, 0);
+    int32_t own = 1 + do_tasks(pool, 0);
+    for (int spins = 0; atomic_load(&pool->unfinished) > own; spins++) {
         if (spins < DONE_SPINS)
             pause_briefly();
         else
             sched_yield();
     }
-    atomic_store(&pool->owner, pool->generation << 1);
+    atomic_store_explicit(&pool->owner, pool->generation << 1, memory_order_release);
 }
 
 void weft__cpu_pool_stay_awake(struct weft__cpu_pool *pool)
