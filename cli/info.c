@@ -12,8 +12,8 @@ static const char help[] =
     "Version, instruction set, threads, GPUs, and what is missing for more.\n"
     "\n"
     "  --kernels           every kernel: operation, name, instruction set, whether it runs here;\n"
-    "                      the names are what --variant takes in weft bench and weft-check. With "
-    "a\n"
+    "                      the names are what --variant takes in weft bench and weft-check; and\n"
+    "                      the thresholds that plans of the CPU choose by (weft tune). With a\n"
     "                      model: what a GPU compiled to run it, with registers, shared memory "
     "and\n"
     "                      spills (WEFT_CUDA_DUMP=FOLDER writes their machine code there)\n"
@@ -36,6 +36,19 @@ static void print_kernels(const weft_context *context, bool json)
         else
             printf("%-11s %-40s %-11s %-5s %s\n", kernel.op, kernel.name, kernel.isa,
                    kernel.backend, kernel.usable ? "" : "not on this machine");
+}
+
+// What plans choose by, in the order in which they ask.
+static void print_tuning(const weft_context *context)
+{
+    static const char *const sources[] = {"library", "file", "caller"};
+    weft_tuning entry = {.size = sizeof entry};
+    char text[512];
+    for (int32_t n = 0; weft_tuning_at(context, n, &entry); n++) {
+        if (weft_tuning_text(&entry, text, sizeof text) != WEFT_OK)
+            continue;
+        printf("%-11s %-8s %s\n", "tuning", sources[entry.source], text);
+    }
 }
 
 static int print_instances(const cli_command *self, weft_context *context, bool json)
@@ -94,17 +107,20 @@ static const char *gpu_missing(void)
 
 static int print_summary(const cli_command *self, const weft_context *context, bool json)
 {
-    const char *missing = gpu_missing();
+    const char *missing = gpu_missing(), *note = weft_tuning_note(context);
     if (!json) {
         printf("weft        %s\n", weft_version());
         printf("cpu         %s, %d threads\n", weft_context_isa(context),
                weft_context_threads(context));
         printf("gpu         %s%s\n", missing ? "none: " : "usable", missing ? missing : "");
+        printf("tuning      %s\n",
+               *note ? note : "none of this machine: weft tune linear measures");
         return CLI_DONE;
     }
-    json_t *object = json_pack("{s:s, s:s, s:i, s:b, s:s}", "version", weft_version(), "isa",
+    json_t *object = json_pack("{s:s, s:s, s:i, s:b, s:s, s:o}", "version", weft_version(), "isa",
                                weft_context_isa(context), "threads", weft_context_threads(context),
-                               "gpu", missing == NULL, "gpu_missing", missing ? missing : "");
+                               "gpu", missing == NULL, "gpu_missing", missing ? missing : "",
+                               "tuning", cli_json_text(note));
     return cli_print_json(self, object);
 }
 
@@ -157,7 +173,9 @@ static int info_main(const cli_command *self, int argc, char **argv)
     status = CLI_DONE;
     if (kernels)
         print_kernels(context, json);
-    else
+    if (kernels && !json)
+        print_tuning(context);
+    if (!kernels)
         status = print_summary(self, context, json);
     weft_context_destroy(context);
     return status;

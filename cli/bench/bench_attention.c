@@ -156,16 +156,6 @@ static double seen_pairs(const attention_problem *p)
     return pairs;
 }
 
-static bool run_once(void *user)
-{
-    attention_problem *p = user;
-    char *copy =
-        p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    p->args.pool.k.data = copy;
-    p->args.pool.v.data = copy + p->pool_bytes;
-    return weft_attention_run(p->plan, &p->args) == WEFT_OK;
-}
-
 static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof)
 {
     attention_request *wish = p->wish;
@@ -192,58 +182,14 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
     return bench_print(&wish->run, row, columns);
 }
 
-static weft_kv_layout kv_layout(const attention_problem *p)
-{
-    const attention_request *wish = p->wish;
-    return (weft_kv_layout){.dtype = p->kv_dtype,
-                            .num_kv_heads = wish->kv_heads,
-                            .head_dim = wish->head_dim,
-                            .page_size = wish->page_size};
-}
-
-static bool make_plan(attention_problem *p)
-{
-    attention_request *wish = p->wish;
-    weft_attention_desc desc = {.size = sizeof desc,
-                                .kv = kv_layout(p),
-                                .q_dtype = wish->dtype,
-                                .out_dtype = wish->dtype,
-                                .num_q_heads = p->heads,
-                                .mask = wish->mask,
-                                .window = wish->window,
-                                .max_seqs = p->batch,
-                                .max_q_tokens = p->queries,
-                                .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
-                                         (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
-                                .max_kv_len = p->kv_len,
-                                .num_splits = p->splits,
-                                .variant = wish->run.variant};
-    return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
-           bench_error(&wish->run);
-}
-
 static bool measure(attention_problem *p)
 {
     attention_request *wish = p->wish;
     bench_time time;
     bench_roof roof;
-    weft_kv_layout layout = kv_layout(p);
-    int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
-    if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
-        p->queries == INT32_MAX) {
-        cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
-        return false;
-    }
-    if (!make_plan(p))
-        return false;
-    p->pages = (int32_t)pages;
-    p->pool_bytes = pages * weft_kv_page_bytes(&layout) / 2;
-    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))
-        return false;
-    p->copies = bench_copies(&wish->run, 2 * p->pool_bytes, &p->stride_bytes);
-    return attention_fill_cache(p) && attention_set_queries(p) &&
-           bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
-                               &roof) &&
+    return attention_make_ready(p) &&
+           bench_measure_under(&wish->run, weft_plan_describe(p->plan), attention_run_once, p,
+                               &time, &roof) &&
            print_row(p, &time, &roof);
 }
 
@@ -269,18 +215,8 @@ static bool measure_all(attention_request *wish)
         p.q_len = take(&at, &wish->q_lens);
         p.batch = take(&at, &wish->batches);
         p.kv_dtype = wish->kv_dtypes.values[at];
-        int64_t queries = 0;
-        for (int32_t s = 0; s < p.batch; s++)
-            queries += attention_q_len(&p, s);
-        p.queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
         fine = measure(&p);
-        weft_batch_destroy(p.batch_of_runs);
-        weft_plan_destroy(p.plan);
-        weft_memory_free(wish->run.context, p.q);
-        weft_memory_free(wish->run.context, p.out);
-        weft_memory_free(wish->run.context, p.numbers);
-        weft_memory_free(wish->run.context, p.per_head);
-        weft_memory_free(wish->run.context, p.workspace);
+        attention_drop(&p);
     }
     bench_end(&wish->run);
     return fine;

@@ -39,8 +39,12 @@ int32_t attention_kv_len(const attention_problem *p, int32_t s);
 
 double attention_elem_bytes(weft_dtype dtype);
 
-// Fills the cache; makes queries, results, tables and workspace of the plan. False with a message.
-bool attention_fill_cache(attention_problem *p);
-bool attention_set_queries(attention_problem *p);
+// The plan, copies of the cache, queries, results, tables and workspace. False with a message.
+bool attention_make_ready(attention_problem *p);
+
+// A bench_body of an attention_problem, on the copy whose turn it is.
+bool attention_run_once(void *problem);
+
+void attention_drop(attention_problem *p);
 
 #endif

@@ -22,7 +22,7 @@ double attention_elem_bytes(weft_dtype dtype)
 }
 
 // Values in [-1, 1) over the whole memory: pages differ, which is all that matters.
-bool attention_fill_cache(attention_problem *p)
+static bool fill_cache(attention_problem *p)
 {
     enum { PATTERN = 1 << 16 };
     bench *run = &p->wish->run;
@@ -107,7 +107,7 @@ static bool make_batch(attention_problem *p, const int32_t *lens)
            bench_error(&wish->run);
 }
 
-bool attention_set_queries(attention_problem *p)
+static bool set_queries(attention_problem *p)
 {
     const attention_request *wish = p->wish;
     uint32_t state = 5;
@@ -173,4 +173,80 @@ bool attention_set_queries(attention_problem *p)
         p->args.page_table_stride = 0;
     }
     return fine;
+}
+
+bool attention_run_once(void *user)
+{
+    attention_problem *p = user;
+    char *copy =
+        p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
+    p->args.pool.k.data = copy;
+    p->args.pool.v.data = copy + p->pool_bytes;
+    return weft_attention_run(p->plan, &p->args) == WEFT_OK;
+}
+
+static weft_kv_layout kv_layout(const attention_problem *p)
+{
+    const attention_request *wish = p->wish;
+    return (weft_kv_layout){.dtype = p->kv_dtype,
+                            .num_kv_heads = wish->kv_heads,
+                            .head_dim = wish->head_dim,
+                            .page_size = wish->page_size};
+}
+
+static bool make_plan(attention_problem *p)
+{
+    attention_request *wish = p->wish;
+    weft_attention_desc desc = {.size = sizeof desc,
+                                .kv = kv_layout(p),
+                                .q_dtype = wish->dtype,
+                                .out_dtype = wish->dtype,
+                                .num_q_heads = p->heads,
+                                .mask = wish->mask,
+                                .window = wish->window,
+                                .max_seqs = p->batch,
+                                .max_q_tokens = p->queries,
+                                .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
+                                         (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
+                                .max_kv_len = p->kv_len,
+                                .num_splits = p->splits,
+                                .variant = wish->run.variant};
+    return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
+           bench_error(&wish->run);
+}
+
+bool attention_make_ready(attention_problem *p)
+{
+    attention_request *wish = p->wish;
+    weft_kv_layout layout = kv_layout(p);
+    int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
+    int64_t queries = 0;
+    for (int32_t s = 0; s < p->batch; s++)
+        queries += attention_q_len(p, s);
+    p->queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
+    if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
+        p->queries == INT32_MAX) {
+        cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
+        return false;
+    }
+    if (!make_plan(p))
+        return false;
+    p->pages = (int32_t)pages;
+    p->pool_bytes = pages * weft_kv_page_bytes(&layout) / 2;
+    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))
+        return false;
+    p->copies = bench_copies(&wish->run, 2 * p->pool_bytes, &p->stride_bytes);
+    return fill_cache(p) && set_queries(p);
+}
+
+void attention_drop(attention_problem *p)
+{
+    weft_context *context = p->wish->run.context;
+    weft_batch_destroy(p->batch_of_runs);
+    weft_plan_destroy(p->plan);
+    weft_memory_free(context, p->q);
+    weft_memory_free(context, p->out);
+    weft_memory_free(context, p->numbers);
+    weft_memory_free(context, p->per_head);
+    weft_memory_free(context, p->workspace);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench.h"
+#include "cli/bench/bench_linear.h"
 
 static const char help[] =
     "usage: weft bench linear [options]\n"
@@ -46,35 +46,16 @@ static const bench_column columns[] = {
     {0},
 };
 
-typedef struct request {
-    bench run;
-    bench_formats formats;
-    bench_list batches;
-    int32_t rows, cols;
-    bool exact;
-} request;
-
 static const bench_option options[] = {
-    {"format", BENCH_FORMATS, .offset = offsetof(request, formats)},
-    {"rows", BENCH_INT, .offset = offsetof(request, rows), .low = 1, .high = 1 << 28},
-    {"cols", BENCH_INT, .offset = offsetof(request, cols), .low = 1, .high = 1 << 28},
-    {"batch", BENCH_LIST, .offset = offsetof(request, batches), .low = 1, .high = 65536},
-    {"exact", BENCH_FLAG, .offset = offsetof(request, exact)},
+    {"format", BENCH_FORMATS, .offset = offsetof(linear_request, formats)},
+    {"rows", BENCH_INT, .offset = offsetof(linear_request, rows), .low = 1, .high = 1 << 28},
+    {"cols", BENCH_INT, .offset = offsetof(linear_request, cols), .low = 1, .high = 1 << 28},
+    {"batch", BENCH_LIST, .offset = offsetof(linear_request, batches), .low = 1, .high = 65536},
+    {"exact", BENCH_FLAG, .offset = offsetof(linear_request, exact)},
     {0},
 };
 
-// One row of the result.
-typedef struct problem {
-    request *wish;
-    weft_dtype format;
-    const char *weights; // as a file has them
-    int32_t batch, copies;
-    int64_t weight_bytes, stride_bytes;
-    weft_plan *plan;
-    weft_linear_args args;
-} problem;
-
-static int parse(request *wish, int argc, char **argv)
+static int parse(linear_request *wish, int argc, char **argv)
 {
     const cli_command *self = wish->run.self;
     int status = bench_parse(&wish->run, options, argc, argv);
@@ -88,89 +69,6 @@ static int parse(request *wish, int argc, char **argv)
     return -1;
 }
 
-static bool set_activations(problem *p)
-{
-    uint32_t state = 1;
-    size_t x_elems = (size_t)p->batch * (size_t)p->wish->cols;
-    size_t y_elems = (size_t)p->batch * (size_t)p->wish->rows;
-    if (!bench_fits(&p->wish->run, ((double)x_elems + (double)y_elems) * sizeof(float)))
-        return false;
-    bench *run = &p->wish->run;
-    float *values = malloc(x_elems * sizeof *values);
-    float *x = bench_allocate(run, x_elems * sizeof *x);
-    float *y = bench_allocate(run, y_elems * sizeof *y);
-    size_t workspace_bytes = weft_plan_workspace_bytes(p->plan);
-    void *workspace = bench_allocate(run, workspace_bytes + 64);
-    p->args = (weft_linear_args){.size = sizeof p->args,
-                                 .batch = p->batch,
-                                 .x = x,
-                                 .y = y,
-                                 .workspace = workspace,
-                                 .workspace_bytes = workspace_bytes};
-    for (size_t i = 0; values && i < x_elems; i++)
-        values[i] = bench_value(&state);
-    bool fine =
-        values && x && y && workspace && bench_put(run, x, values, (int64_t)(x_elems * sizeof *x));
-    if (!values)
-        cli_failed(run->self, "no memory for %d rows of activations", p->batch);
-    free(values);
-    return fine;
-}
-
-// W on the host: some rows of real values, repeated.
-static char *make_weights(const request *wish, weft_dtype format)
-{
-    enum { DISTINCT = 16 };
-    int64_t row_bytes = weft_dtype_row_bytes(format, wish->cols);
-    int64_t bytes = wish->rows * row_bytes, used = 0;
-    int32_t distinct = wish->rows < DISTINCT ? wish->rows : DISTINCT;
-    uint32_t state = 7;
-    if (!bench_fits(&wish->run, (double)bytes + (double)wish->cols * sizeof(float)))
-        return NULL;
-    float *values = malloc((size_t)wish->cols * sizeof *values);
-    char *weights = malloc((size_t)bytes);
-    if (!values || !weights) {
-        free(values);
-        free(weights);
-        cli_failed(wish->run.self, "no memory for %lld bytes of weights", (long long)bytes);
-        return NULL;
-    }
-    for (int32_t row = 0; row < distinct; row++, used += row_bytes) {
-        for (int32_t col = 0; col < wish->cols; col++)
-            values[col] = bench_value(&state);
-        weft_quantize_row(format, values, wish->cols, weights + used);
-    }
-    free(values);
-    while (used < bytes) {
-        int64_t part = used < bytes - used ? used : bytes - used;
-        memcpy(weights + used, weights, (size_t)part);
-        used += part;
-    }
-    return weights;
-}
-
-// All copies of W, packed as the plan's device reads them.
-static bool fill_weights(problem *p)
-{
-    request *wish = p->wish;
-    const weft_linear_pack_args pack = {
-        .size = sizeof pack, .weight = p->weights, .packed = wish->run.memory};
-    bench_progress(&wish->run, "writing weights");
-    bool fine = weft_linear_pack(p->plan, &pack) == WEFT_OK || bench_error(&wish->run);
-    for (int64_t copy = 1; fine && copy < p->copies; copy++)
-        fine = bench_put(&wish->run, (char *)wish->run.memory + copy * p->stride_bytes,
-                         wish->run.memory, p->weight_bytes);
-    return fine;
-}
-
-static bool run_once(void *user)
-{
-    problem *p = user;
-    p->args.packed =
-        p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    return weft_linear_run(p->plan, &p->args) == WEFT_OK;
-}
-
 // Kernels that round activations name them: linear_<format>_q8_<isa>.
 static bench_products products_of(const bench_kernel *kernel, weft_dtype format)
 {
@@ -181,9 +79,9 @@ static bench_products products_of(const bench_kernel *kernel, weft_dtype format)
     return strncmp(acts, "_q8_", 4) == 0 ? BENCH_INT8 : BENCH_F32;
 }
 
-static bool print_row(problem *p, const bench_time *time, const bench_roof *roof)
+static bool print_row(linear_problem *p, const bench_time *time, const bench_roof *roof)
 {
-    request *wish = p->wish;
+    linear_request *wish = p->wish;
     bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
     double activations = (double)p->batch * ((double)wish->rows + wish->cols) * sizeof(float);
     double flops = 2.0 * p->batch * wish->rows * wish->cols;
@@ -200,42 +98,26 @@ static bool print_row(problem *p, const bench_time *time, const bench_roof *roof
     return bench_print(&wish->run, row, columns);
 }
 
-static bool measure_batch(problem *p)
+static bool measure_batch(linear_problem *p)
 {
-    request *wish = p->wish;
-    weft_linear_desc desc = {.size = sizeof desc,
-                             .flags = wish->exact ? WEFT_LINEAR_EXACT : 0,
-                             .weight_dtype = p->format,
-                             .max_batch = p->batch,
-                             .rows = wish->rows,
-                             .cols = wish->cols,
-                             .variant = wish->run.variant};
+    linear_request *wish = p->wish;
     bench_time time;
     bench_roof roof;
-    if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
-        return bench_error(&wish->run);
-    p->weight_bytes = (int64_t)weft_linear_packed_bytes(p->plan, 0);
-    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes)))
-        return false;
-    p->copies = bench_copies(&wish->run, p->weight_bytes, &p->stride_bytes);
-    return fill_weights(p) && set_activations(p) &&
-           bench_measure_under(&wish->run, weft_plan_describe(p->plan), run_once, p, &time,
+    return linear_make_ready(p) &&
+           bench_measure_under(&wish->run, weft_plan_describe(p->plan), linear_run_once, p, &time,
                                &roof) &&
            print_row(p, &time, &roof);
 }
 
-static bool measure_format(request *wish, weft_dtype format)
+static bool measure_format(linear_request *wish, weft_dtype format)
 {
-    char *weights = make_weights(wish, format);
+    char *weights = linear_make_weights(wish, format);
     bool fine = weights != NULL;
     for (int32_t i = 0; fine && i < wish->batches.count; i++) {
-        problem p = {
+        linear_problem p = {
             .wish = wish, .weights = weights, .format = format, .batch = wish->batches.values[i]};
         fine = measure_batch(&p);
-        weft_plan_destroy(p.plan);
-        weft_memory_free(wish->run.context, (void *)p.args.x);
-        weft_memory_free(wish->run.context, p.args.y);
-        weft_memory_free(wish->run.context, p.args.workspace);
+        linear_drop(&p);
     }
     free(weights);
     return fine;
@@ -243,11 +125,11 @@ static bool measure_format(request *wish, weft_dtype format)
 
 static int linear_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {.run = bench_default(self),
-                    .formats = {{WEFT_Q4_0}, 1},
-                    .batches = {{1}, 1},
-                    .rows = 4096,
-                    .cols = 14336};
+    linear_request wish = {.run = bench_default(self),
+                           .formats = {{WEFT_Q4_0}, 1},
+                           .batches = {{1}, 1},
+                           .rows = 4096,
+                           .cols = 14336};
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;

@@ -92,7 +92,9 @@ typedef struct weft_context_desc {
      *  of the library's. On the CPU both are NULL. */
     void *native_context;
     void *native_stream;
-    uint64_t reserved[8];
+    /** The CPU's file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */
+    const char *tuning;
+    uint64_t reserved[7];
 } weft_context_desc;
 
 /** Makes a context.

@@ -5,7 +5,7 @@
  *  the host's, format.h for what formats mean, then the operation you need: linear.h, attention.h with
  *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h;
  *  route.h and experts.h for mixtures of experts.
- *  probe.h measures the ceilings of the device.
+ *  probe.h measures the ceilings of the device, tuning.h keeps what a machine likes best.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -30,6 +30,7 @@
 #include "sample.h"
 #include "softmax.h"
 #include "status.h"
+#include "tuning.h"
 #include "types.h"
 
 #define WEFT_VERSION_MAJOR 0

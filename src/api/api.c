@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "src/api/api.h"
 
+#include <weft/weft.h>
+
 #include "src/base/memory.h"
 #include "src/formats/row.h"
 
@@ -152,4 +154,12 @@ weft_status weft__api_tail(weft_context *context, const char *what, const uint64
 size_t weft__api_alignment(weft_dtype dtype)
 {
     return weft__row_alignment(dtype);
+}
+
+const char *weft_version(void)
+{
+#define TEXT_OF(x)  #x
+#define VALUE_OF(x) TEXT_OF(x)
+    return VALUE_OF(WEFT_VERSION_MAJOR) "." VALUE_OF(WEFT_VERSION_MINOR) "." VALUE_OF(
+        WEFT_VERSION_PATCH);
 }

@@ -109,6 +109,10 @@ weft_status weft__api_linear_desc(weft_context *context, weft_linear_desc *desc)
 // Bytes of a part's packed weights where the device has a layout of its own for them, else 0.
 int64_t weft__api_packed_by_device(const weft_plan *plan, int32_t part);
 
+// Reads the machine's file of thresholds into a new context of the CPU (weft/tuning.h); a file that cannot be used
+// leaves a note. path NULL: the machine's own, "": none.
+void weft__api_tuning_open(weft_context *context, const char *path);
+
 // Ends a weft_<op>_supported(): frees the plan and says why there is none.
 bool weft__api_supported(const weft_context *context, weft_status status, weft_plan *plan,
                          const char **reason);

@@ -114,6 +114,7 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
         weft_context_destroy(context);
         return status;
     }
+    weft__api_tuning_open(context, desc.tuning);
     log_choice(context);
     *out = context;
     return WEFT_OK;
@@ -124,6 +125,8 @@ void weft_context_destroy(weft_context *context)
     if (!context)
         return;
     context->backend->close(context);
+    if (context->tunings)
+        context->host.release(context->host.user, context->tunings);
     context->host.release(context->host.user, context);
 }
 
@@ -223,12 +226,4 @@ weft_status weft_prewarm(weft_context *context, weft_progress_fn *progress, void
     if (!context)
         return WEFT_EINVAL;
     return context->backend->prewarm ? context->backend->prewarm(context, progress, user) : WEFT_OK;
-}
-
-const char *weft_version(void)
-{
-#define TEXT_OF(x)  #x
-#define VALUE_OF(x) TEXT_OF(x)
-    return VALUE_OF(WEFT_VERSION_MAJOR) "." VALUE_OF(WEFT_VERSION_MINOR) "." VALUE_OF(
-        WEFT_VERSION_PATCH);
 }

@@ -9,6 +9,8 @@
 
 #include "src/backend/backend.h"
 
+struct weft__tunings;
+
 struct weft_context {
     const struct weft__backend *backend;
     void *device; // the backend's own
@@ -17,6 +19,7 @@ struct weft_context {
     void *log_user;
     weft_allocator host;               // the caller's; `allocator` counts what is asked of it
     _Atomic(weft_program *) recording; // or NULL
+    struct weft__tunings *tunings;     // src/plan/tuning.h; NULL: none but the library's
     _Atomic int64_t runs, allocations;
     atomic_flag error_lock; // runs of several threads may fail at once
     char error[512];

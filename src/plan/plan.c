@@ -72,8 +72,8 @@ static weft_status no_kernel(weft_context *context, enum weft__op op, const char
                       variant);
 }
 
-const void *weft__plan_choose(const weft_plan *plan, const char *variant,
-                              weft__plan_serves_fn *serves, weft_status *status)
+const void *weft__plan_find(const weft_plan *plan, const char *variant,
+                            weft__plan_serves_fn *serves)
 {
     const struct weft__backend *backend = plan->context->backend;
     const struct weft__kernel_table *table = backend->tables[plan->op];
@@ -83,8 +83,16 @@ const void *weft__plan_choose(const weft_plan *plan, const char *variant,
             serves(row, plan->desc))
             return row;
     }
-    *status = no_kernel(plan->context, plan->op, variant);
     return NULL;
+}
+
+const void *weft__plan_choose(const weft_plan *plan, const char *variant,
+                              weft__plan_serves_fn *serves, weft_status *status)
+{
+    const void *row = weft__plan_find(plan, variant, serves);
+    if (!row)
+        *status = no_kernel(plan->context, plan->op, variant);
+    return row;
 }
 
 weft_status weft__plan_launch(weft_plan *plan, size_t bytes, const char *variant,

@@ -35,9 +35,13 @@ weft_status weft__plan_create(weft_context *context, enum weft__op op, void *des
                               size_t desc_bytes, const struct weft__plan_array *arrays,
                               int32_t num_arrays, weft_plan **out);
 
-// Chooses the first row of the operation's table that serves plan->desc, fits the context and bears the
-// name `variant` (NULL: any). NULL after an error has been worded, *status then the result.
+// The first row of the operation's table that serves plan->desc, fits the context and bears the name
+// `variant` (NULL: any), or NULL.
 typedef bool weft__plan_serves_fn(const struct weft__kernel *row, const void *desc);
+const void *weft__plan_find(const weft_plan *plan, const char *variant,
+                            weft__plan_serves_fn *serves);
+
+// The same; NULL after an error has been worded, *status then the result.
 const void *weft__plan_choose(const weft_plan *plan, const char *variant,
                               weft__plan_serves_fn *serves, weft_status *status);
 

@@ -5,9 +5,6 @@
 #include "src/base/memory.h"
 
 enum {
-    // Tasks that a run is divided into if its tiles are fewer: two and more for each thread of a large
-    // machine. A constant, not a matter of the threads, for the division decides the order of sums.
-    TARGET_TASKS = 64,
     // With WEFT_ATTENTION_BATCH_INVARIANT: at most so many chunks, only for sequences with so few
     // queries, so that the workspace stays small.
     FIXED_CHUNKS = 16,
@@ -32,7 +29,6 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
     int64_t tiles = weft__ceil_div(desc->max_q_tokens, launch->tile_tokens) + desc->max_seqs;
     int64_t chunks, split_tiles = smaller(tiles, desc->max_q_tokens);
     launch->split_tokens = desc->max_q_tokens;
-    launch->target_tasks = TARGET_TASKS;
     if (desc->num_splits > 0) {
         launch->num_splits = desc->num_splits;
         chunks = desc->num_splits == 1 ? 0 : desc->num_splits;
@@ -51,7 +47,7 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
     } else {
         // chunk_keys grows until the slots suffice, so any number would do; this one lets a run that
         // is split evenly have its target. Short sequences are never split and need none.
-        chunks = weft__ceil_div(desc->max_kv_len, WEFT__ATTENTION_LEAST_CHUNK);
+        chunks = weft__ceil_div(desc->max_kv_len, launch->least_chunk);
         chunks = chunks > 1 ? chunks : 0;
         int64_t most = 2 * (int64_t)launch->target_tasks;
         bool fits = weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
@@ -119,6 +115,19 @@ struct weft__attention_mask weft__plan_mask(const weft_attention_desc *desc)
     };
 }
 
+weft_tuning weft__plan_attention_tuning(const weft_context *context,
+                                        const weft_attention_desc *desc, int32_t threads)
+{
+    const weft_tuning problem = {.op = WEFT_TUNING_ATTENTION,
+                                 .dtype = desc->kv.dtype,
+                                 .min_threads = threads,
+                                 .kv_heads = desc->kv.num_kv_heads,
+                                 .head_dim = desc->kv.head_dim,
+                                 .page_size = desc->kv.page_size};
+    bool fixed = desc->flags & WEFT_ATTENTION_BATCH_INVARIANT;
+    return weft__plan_tuning_choose(fixed ? NULL : context->tunings, &problem);
+}
+
 weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
                                  int32_t threads)
 {
@@ -136,8 +145,13 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     launch->max_seqs = desc->max_seqs;
     launch->max_q_tokens = desc->max_q_tokens;
     launch->max_kv_len = desc->max_kv_len;
-    int64_t tokens =
-        (desc->tile_rows ? desc->tile_rows : launch->kernel->tile_rows) / launch->group_size;
+    const weft_tuning tuned = weft__plan_attention_tuning(plan->context, desc, threads);
+    launch->target_tasks = tuned.target_tasks;
+    launch->least_chunk = tuned.least_chunk;
+    int64_t rows = desc->tile_rows   ? desc->tile_rows
+                   : tuned.tile_rows ? tuned.tile_rows
+                                     : launch->kernel->tile_rows;
+    int64_t tokens = rows / launch->group_size;
     launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
     if (!choose_split(launch, desc) ||
         !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))

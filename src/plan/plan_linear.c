@@ -4,14 +4,12 @@
 #include "src/base/checked.h"
 
 struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t row_step,
-                                                  int32_t threads)
+                                                  int32_t threads, const weft_tuning *tuned)
 {
-    // A task is worth its dispatch (a fraction of a microsecond) and small enough that a slow thread
-    // does not hold up the others for long. Batches reuse what they decode: larger tasks.
-    const int64_t task_bytes = 192 * 1024, tasks_per_thread = 8;
+    // Batches reuse what they decode: larger tasks.
     int64_t share = weft__ceil_div(rows, threads);
-    int64_t few = weft__ceil_div(task_bytes, row_bytes),
-            many = weft__ceil_div(share, tasks_per_thread);
+    int64_t few = weft__ceil_div(tuned->task_bytes, row_bytes),
+            many = weft__ceil_div(share, tuned->tasks_per_thread);
     few = few < share ? few : share;
     return (struct weft__linear_split){weft__ceil_div(few, row_step) * row_step,
                                        weft__ceil_div(many, row_step) * row_step};

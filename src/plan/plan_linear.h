@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <weft/linear.h>
+#include <weft/tuning.h>
 
 // How the rows of a matrix are cut into tasks.
 struct weft__linear_split {
@@ -13,9 +14,9 @@ struct weft__linear_split {
     int64_t rows_per_batch_task; // for more
 };
 
-// Tasks are whole steps of `row_step` rows, except the last one.
+// Tasks are whole steps of `row_step` rows, except the last one; tuned says how long they are.
 struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t row_step,
-                                                  int32_t threads);
+                                                  int32_t threads, const weft_tuning *tuned);
 
 // May scales and biases lie beside the codes of a (settled) part?
 bool weft__plan_linear_planes(const weft_linear_part *part);

@@ -11,6 +11,7 @@
 #include <weft/weft.h>
 
 #include "src/plan/plan_linear.h"
+#include "src/plan/tuning.h"
 
 static void tasks_are_whole_steps(void **state)
 {
@@ -20,8 +21,8 @@ static void tasks_are_whole_steps(void **state)
     for (size_t r = 0; r < 8; r++)
         for (size_t s = 0; s < 4; s++)
             for (size_t t = 0; t < 5; t++) {
-                struct weft__linear_split split =
-                    weft__plan_linear_split(row_counts[r], 8064, steps[s], threads[t]);
+                struct weft__linear_split split = weft__plan_linear_split(
+                    row_counts[r], 8064, steps[s], threads[t], weft__plan_tuning_built_in(0));
                 assert_true(split.rows_per_task >= 1 && split.rows_per_batch_task >= 1);
                 assert_int_equal(split.rows_per_task % steps[s], 0);
                 assert_int_equal(split.rows_per_batch_task % steps[s], 0);
@@ -33,7 +34,8 @@ static void tasks_are_whole_steps(void **state)
 static void large_matrices_make_many_tasks(void **state)
 {
     (void)state;
-    struct weft__linear_split split = weft__plan_linear_split(4096, 8064, 16, 2);
+    struct weft__linear_split split =
+        weft__plan_linear_split(4096, 8064, 16, 2, weft__plan_tuning_built_in(0));
     int64_t tasks = 4096 / split.rows_per_task;
     assert_true(tasks >= 64); // a slow thread holds up the others by a hundredth
     assert_true(split.rows_per_task * 8064 >= 128 * 1024);

@@ -253,7 +253,7 @@ fault("invariant-chunks-of-batch", "src/kernels/attention/attention_work.c",
       "        return launch->chunk_keys + (launch->chunk_keys ? 64 * (lengths->num_seqs - 1) : 0);\n    int64_t keys = 0,",
       "chunks of the batch-invariant mode depend on the batch", "plan_plan_attention", *A, "kernels_attention_lengths")
 fault("many-tiles-split", "src/kernels/attention/attention_work.c",
-      "keys >= WEFT__ATTENTION_MANY_TILES * longest ?", "keys < 0 ?",
+      "keys >= WEFT__ATTENTION_MANY_TILES * longest &&", "keys < 0 &&",
       "keys are split however many tiles there are", "plan_plan_attention")
 fault("many-tiles-by-number", "src/kernels/attention/attention_work.c",
       "longest = span > longest ? span : longest;", "longest = span;",

@@ -82,10 +82,15 @@ weft__prepare_fn weft__cpu_prepare_attention;
 weft_status weft__cpu_prepare_attention(weft_plan *plan)
 {
     const weft_attention_desc *desc = plan->desc;
+    int32_t threads = weft__cpu_of(plan->context)->threads;
+    const weft_tuning tuned = weft__plan_attention_tuning(plan->context, desc, threads);
+    const char *variant = desc->variant;
+    if (!variant && *tuned.kernel && weft__plan_find(plan, tuned.kernel, serves))
+        variant = tuned.kernel;
     weft_status status =
-        weft__plan_launch(plan, sizeof(struct weft__attention_launch), desc->variant, serves);
+        weft__plan_launch(plan, sizeof(struct weft__attention_launch), variant, serves);
     if (status == WEFT_OK)
-        status = weft__plan_attention(plan, plan->launch, weft__cpu_of(plan->context)->threads);
+        status = weft__plan_attention(plan, plan->launch, threads);
     if (status != WEFT_OK)
         return status;
     describe(plan, plan->launch);

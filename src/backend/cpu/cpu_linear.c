@@ -6,6 +6,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/memory.h"
+#include "src/plan/tuning.h"
 
 // What a row of the kernel table must serve.
 struct wanted {
@@ -16,7 +17,19 @@ struct wanted {
     bool planes;
     int32_t batch;   // 0: any
     bool plain_acts; // not the planes for a few rows of X
+    weft_tuning tuned;
 };
+
+// The rows of X that a kernel is best for, as its table says or the machine's.
+static int32_t min_batch(const struct weft__linear_kernel *kernel, const weft_tuning *tuned)
+{
+    return kernel->min_batch > 1 && tuned->few_batch ? tuned->few_batch + 1 : kernel->min_batch;
+}
+
+static int32_t max_batch(const struct weft__linear_kernel *kernel, const weft_tuning *tuned)
+{
+    return kernel->max_batch < INT32_MAX && tuned->few_batch ? tuned->few_batch : kernel->max_batch;
+}
 
 static bool serves(const struct weft__kernel *row, const void *opaque)
 {
@@ -25,8 +38,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
     return kernel->weight == wanted->weight && acts && !(wanted->in_rows && kernel->turned) &&
            (!wanted->planes || kernel->planes) && !(wanted->plain_acts && kernel->few_planes) &&
-           (!wanted->batch ||
-            (wanted->batch >= kernel->min_batch && wanted->batch <= kernel->max_batch));
+           (!wanted->batch || (wanted->batch >= min_batch(kernel, &wanted->tuned) &&
+                               wanted->batch <= max_batch(kernel, &wanted->tuned)));
 }
 
 static bool is_quantised(weft_dtype dtype)
@@ -34,27 +47,53 @@ static bool is_quantised(weft_dtype dtype)
     return weft_dtype_block_elems(dtype) > 1;
 }
 
+// The name of the kernel to take: the caller's wish, or the machine's where it serves.
+static const char *name_of(const weft_plan *probe, const weft_linear_desc *desc)
+{
+    const struct wanted *wanted = probe->desc;
+    const char *tuned = wanted->tuned.kernel;
+    if (desc->variant || !*tuned || wanted->batch <= wanted->tuned.few_batch)
+        return desc->variant;
+    return weft__plan_find(probe, tuned, serves) ? tuned : NULL;
+}
+
 // Adds the kernel that is best for `wanted` to those of part p.
 static weft_status add_kernel(weft_plan *plan, int32_t p, const struct wanted *wanted)
 {
-    const weft_linear_desc *desc = plan->desc;
     weft_plan probe = *plan;
     weft_status status = WEFT_OK;
     probe.desc = wanted;
     struct weft__linear_launch *launch = plan->launch;
     const struct weft__linear_kernel *kernel;
+    const char *name = name_of(&probe, plan->desc);
     if (!launch) {
-        status = weft__plan_launch(&probe, sizeof *launch, desc->variant, serves);
+        status = weft__plan_launch(&probe, sizeof *launch, name, serves);
         plan->launch = launch = probe.launch;
         kernel = launch ? launch->kernel : NULL;
     } else {
-        kernel = weft__plan_choose(&probe, desc->variant, serves, &status);
+        kernel = weft__plan_choose(&probe, name, serves, &status);
     }
-    if (status == WEFT_OK)
-        launch->parts[p].kernels[launch->parts[p].num_kernels++] = kernel;
-    if (status == WEFT_OK && kernel->narrow)
+    if (status != WEFT_OK)
+        return status;
+    struct weft__linear_part_launch *part = &launch->parts[p];
+    part->max_batch[part->num_kernels] = max_batch(kernel, &wanted->tuned);
+    part->kernels[part->num_kernels++] = kernel;
+    if (kernel->narrow)
         launch->narrow = kernel->narrow;
-    return status;
+    return WEFT_OK;
+}
+
+// What the machine likes best for part p. Plans whose bits others rely on take the library's values.
+static weft_tuning tuned_for(const weft_plan *plan, int32_t p)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const weft_tuning problem = {.op = WEFT_TUNING_LINEAR,
+                                 .dtype = desc->parts[p].weight_dtype,
+                                 .min_threads = weft__cpu_of(plan->context)->threads,
+                                 .rows = desc->parts[p].rows,
+                                 .cols = desc->cols};
+    bool fixed = desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT);
+    return weft__plan_tuning_choose(fixed ? NULL : plan->context->tunings, &problem);
 }
 
 // The kernels of a part for 1 to max_batch rows of X. A kernel asked for by name serves all; so does the
@@ -70,7 +109,8 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
                             .narrow = !(desc->flags & WEFT_LINEAR_EXACT),
                             .in_rows = desc->flags & WEFT__LINEAR_X_IN_ROWS,
                             .planes = weft__plan_linear_planes(part),
-                            .batch = desc->variant ? 0 : 1};
+                            .batch = desc->variant ? 0 : 1,
+                            .tuned = tuned_for(plan, p)};
     for (bool more = true; more;) {
         weft_status status = add_kernel(plan, p, &wanted);
         if (status != WEFT_OK)
@@ -78,11 +118,12 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
         const struct weft__linear_part_launch *at =
             &((struct weft__linear_launch *)plan->launch)->parts[p];
         const struct weft__linear_kernel *last = at->kernels[at->num_kernels - 1];
+        int32_t most = at->max_batch[at->num_kernels - 1];
         // Rows of X that others rounded may lack the planes for a few.
-        wanted.plain_acts = last->max_batch >= desc->max_batch;
+        wanted.plain_acts = most >= desc->max_batch;
         more = !one && at->num_kernels < WEFT__LINEAR_RANGES &&
                (!wanted.plain_acts || (last->few_planes && desc->flags & WEFT_LINEAR_X_ROUNDED));
-        wanted.batch = wanted.plain_acts ? 0 : last->max_batch + 1;
+        wanted.batch = wanted.plain_acts ? 0 : most + 1;
     }
     struct weft__linear_launch *launch = plan->launch;
     if (!exact && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
@@ -106,9 +147,12 @@ static void split_parts(weft_plan *plan)
         }
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
-    for (int32_t p = 0; p < desc->num_parts; p++)
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const weft_tuning tuned = tuned_for(plan, p);
         launch->parts[p].split = weft__plan_linear_split(
-            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], step, threads);
+            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], step, threads,
+            &tuned);
+    }
 }
 
 // The first row of the table of an operation that this context may use and that `fits` the kind.
@@ -207,9 +251,9 @@ static void describe(weft_plan *plan)
         at += (size_t)snprintf(text + at, room - at, " batch<=%d: %s", desc->max_batch,
                                kernels[0]->base.name);
     for (int32_t i = 1; i < launch->parts[0].num_kernels && at < room; i++)
-        if (kernels[i - 1]->max_batch < desc->max_batch)
+        if (launch->parts[0].max_batch[i - 1] < desc->max_batch)
             at += (size_t)snprintf(text + at, room - at, ", from %d %s",
-                                   kernels[i - 1]->max_batch + 1, kernels[i]->base.name);
+                                   launch->parts[0].max_batch[i - 1] + 1, kernels[i]->base.name);
     if (at < room)
         snprintf(text + at, room - at, ", %lld rows per task",
                  (long long)launch->parts[0].split.rows_per_task);

@@ -15,6 +15,7 @@ enum { WEFT__LINEAR_RANGES = 4 };
 // any number.
 struct weft__linear_part_launch {
     const struct weft__linear_kernel *kernels[WEFT__LINEAR_RANGES];
+    int32_t max_batch[WEFT__LINEAR_RANGES];
     int32_t num_kernels;
     struct weft__linear_split split;
     int64_t y_offset; // of its f32 results in the workspace, where they are finished later
@@ -27,7 +28,7 @@ weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t bat
 {
     int32_t i = 0;
     while (i + 1 < part->num_kernels &&
-           (batch > part->kernels[i]->max_batch || (part->kernels[i]->few_planes && !few_planes)))
+           (batch > part->max_batch[i] || (part->kernels[i]->few_planes && !few_planes)))
         i++;
     return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
 }

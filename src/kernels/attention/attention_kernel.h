@@ -137,6 +137,7 @@ struct weft__attention_launch {
     int32_t chunk_keys;   // fixed length of a chunk, 0 = from the work of the run
     int32_t split_tokens; // only sequences with at most so many queries are split
     int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
+    int32_t least_chunk;  // keys that are worth a task and a merge
     int64_t max_slots;    // partial tiles that the workspace has room for
     int64_t done_offset;  // int32_t for every two slots
     int64_t scratch_offset, scratch_bytes;

@@ -94,8 +94,9 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch,
         longest = span > longest ? span : longest;
     }
     keys *= launch->kv.num_kv_heads;
-    int64_t least = keys >= WEFT__ATTENTION_MANY_TILES * longest ? WEFT__ATTENTION_LEAST_OF_MANY
-                                                                 : WEFT__ATTENTION_LEAST_CHUNK;
+    int64_t least = launch->least_chunk;
+    if (keys >= WEFT__ATTENTION_MANY_TILES * longest && least < WEFT__ATTENTION_LEAST_OF_MANY)
+        least = WEFT__ATTENTION_LEAST_OF_MANY;
     int64_t chunk = weft__ceil_div(keys, launch->target_tasks);
     chunk = weft__ceil_div(chunk, CHUNK_STEP) * CHUNK_STEP;
     chunk = chunk < least ? least : chunk;

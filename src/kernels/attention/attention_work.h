@@ -5,11 +5,9 @@
 
 #include "src/kernels/attention/attention_kernel.h"
 
-// Keys that are worth a task and a merge: a chunk costs as much as 15 of its keys where a few queries wait
-// for memory, as 25 to 50 where many multiply. A run that is worth 32 of its longest tiles and more has
-// tasks enough for most machines as it is; splitting it must cost next to nothing.
+// A run that is worth 32 of its longest tiles and more has tasks enough for most machines as it is; splitting it
+// must cost next to nothing.
 enum {
-    WEFT__ATTENTION_LEAST_CHUNK = 1024,
     WEFT__ATTENTION_MANY_TILES = 32,
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };

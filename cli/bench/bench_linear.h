@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// A problem of weft bench linear: what is asked for, and the memory that one row of the result is measured on.
+#ifndef WEFT_CLI_BENCH_LINEAR_H
+#define WEFT_CLI_BENCH_LINEAR_H
+
+#include "cli/bench/bench.h"
+
+typedef struct linear_request {
+    bench run;
+    bench_formats formats;
+    bench_list batches;
+    int32_t rows, cols;
+    bool exact;
+} linear_request;
+
+// One row of the result.
+typedef struct linear_problem {
+    linear_request *wish;
+    weft_dtype format;
+    const char *weights; // as a file has them
+    int32_t batch, copies;
+    int64_t weight_bytes, stride_bytes;
+    weft_plan *plan;
+    weft_linear_args args;
+} linear_problem;
+
+// W on the host, as a file has it: some rows of real values, repeated. NULL with a message.
+char *linear_make_weights(const linear_request *wish, weft_dtype format);
+
+// The plan, copies of W as the plan's device reads them, activations. False with a message.
+bool linear_make_ready(linear_problem *p);
+
+// A bench_body of a linear_problem, on the copy whose turn it is.
+bool linear_run_once(void *problem);
+
+void linear_drop(linear_problem *p);
+
+#endif
