@@ -44,7 +44,7 @@ typedef struct weft_tuning {
     weft_dtype dtype;    /**< key: of W; of the cache */
     int32_t min_threads; /**< key: of the context, at least */
     int32_t kv_heads;    /**< key, attention: as a power of two, rounded up */
-    int32_t head_dim;    /**< key, attention: as a multiple of 128, rounded up */
+    int32_t head_dim;    /**< key, attention: as a multiple of 64, rounded up */
     int32_t page_size;   /**< key, attention: as a power of two, rounded up */
     int64_t rows;        /**< key, linear: as a power of two, rounded up */
     int64_t cols;        /**< key, linear: as a power of two, rounded up */

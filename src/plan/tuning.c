@@ -39,7 +39,7 @@ void weft__plan_tuning_round_key(weft_tuning *entry)
     entry->cols = power_of_two(entry->cols);
     entry->kv_heads = (int32_t)power_of_two(entry->kv_heads);
     entry->page_size = (int32_t)power_of_two(entry->page_size);
-    entry->head_dim = (entry->head_dim + 127) / 128 * 128;
+    entry->head_dim = (entry->head_dim + 63) / 64 * 64;
 }
 
 static bool within(int64_t value, int64_t low, int64_t high)

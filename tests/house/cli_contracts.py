@@ -44,7 +44,7 @@ def wrong(what, done, reason):
 
 
 def check_help(weft):
-    for command in ("run", "chat", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "analyse",
+    for command in ("run", "chat", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "tune", "analyse",
                     "explain", "info"):
         done = run(weft, command, "--help")
         if done.returncode != 0 or "usage:" not in done.stdout or done.stderr:

@@ -204,6 +204,54 @@ static void many_tiles_stay_whole(void **state)
     }
 }
 
+static weft_plan *make_tuned(const weft_attention_desc *desc, weft_tuning entry)
+{
+    weft_context *context;
+    weft_plan *plan = NULL;
+    const weft_context_desc context_desc = {
+        .size = sizeof context_desc, .threads = 2, .tuning = ""};
+    entry.size = sizeof entry;
+    entry.op = WEFT_TUNING_ATTENTION;
+    assert_int_equal(weft_context_create(&context_desc, &context), WEFT_OK);
+    assert_int_equal(weft_tuning_add(context, &entry), WEFT_OK);
+    assert_int_equal(weft_attention_plan(context, desc, &plan), WEFT_OK);
+    return plan;
+}
+
+// One pass up to the threshold, chunks beyond it; tiles as the table says; neither where bits must not move.
+static void thresholds_come_from_the_table(void **state)
+{
+    (void)state;
+    const struct batch at = {1, {0, 1}, {256}}, beyond = {1, {0, 1}, {257}};
+    const struct batch far = {1, {0, 1}, {65536}}, prompt = {1, {0, 1024}, {1024}};
+    weft_attention_desc desc = descriptor();
+    weft_plan *plan = make_tuned(&desc, (weft_tuning){.dtype = WEFT_F16, .least_chunk = 256});
+    assert_int_equal(verify(plan, &at).merges, 0);
+    assert_int_equal(verify(plan, &beyond).merges, 2);
+    assert_int_equal(verify(plan, &far).tasks, 64);
+    free_plan(plan);
+    plan = make_tuned(&desc, (weft_tuning){.head_dim = 64, .target_tasks = 16, .tile_rows = 32});
+    assert_int_equal(verify(plan, &far).tasks, 16);
+    assert_int_equal(verify(plan, &at).merges, 0);
+    assert_int_equal(verify(plan, &prompt).tasks, 2 * 1024 / (32 / 4));
+    free_plan(plan);
+    plan = make_tuned(&desc, (weft_tuning){.head_dim = 128, .target_tasks = 16});
+    assert_int_equal(verify(plan, &far).tasks, 64); // of another head_dim
+    free_plan(plan);
+    desc.tile_rows = 64; // the descriptor's own word goes first
+    plan = make_tuned(&desc, (weft_tuning){.tile_rows = 32});
+    assert_int_equal(verify(plan, &prompt).tasks, 2 * 1024 / (64 / 4));
+    free_plan(plan);
+    desc.tile_rows = 0;
+    desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
+    weft_plan *fixed = make_plan(2, &desc);
+    plan = make_tuned(&desc, (weft_tuning){.least_chunk = 64, .target_tasks = 1, .tile_rows = 8});
+    assert_int_equal(verify(plan, &far).tasks, verify(fixed, &far).tasks);
+    assert_int_equal(verify(plan, &prompt).tasks, verify(fixed, &prompt).tasks);
+    free_plan(plan);
+    free_plan(fixed);
+}
+
 // With a full mask a window reaches from the first query to the end: its tile sees most keys.
 static void the_first_tile_of_a_full_window_is_the_longest(void **state)
 {
@@ -327,6 +375,7 @@ int main(void)
         cmocka_unit_test(covers_every_key_once),
         cmocka_unit_test(splits_by_the_work),
         cmocka_unit_test(many_tiles_stay_whole),
+        cmocka_unit_test(thresholds_come_from_the_table),
         cmocka_unit_test(the_first_tile_of_a_full_window_is_the_longest),
         cmocka_unit_test(invariant_chunks),
         cmocka_unit_test(tiles_hold_whole_groups),

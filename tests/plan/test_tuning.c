@@ -56,6 +56,9 @@ static void keys_are_rounded(void **state)
     assert_int_equal(key.kv_heads, 4);
     assert_int_equal(key.head_dim, 128);
     assert_int_equal(key.page_size, 128);
+    key = attention(8, 64, 64);
+    weft__plan_tuning_round_key(&key);
+    assert_int_equal(key.head_dim, 64);
     key = linear(WEFT_Q4_0, 4096, 14336, 1);
     weft__plan_tuning_round_key(&key);
     assert_int_equal(key.rows, 4096);

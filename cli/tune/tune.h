@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#ifndef CLI_TUNE_TUNE_H
+#define CLI_TUNE_TUNE_H
+
+// What weft tune linear and weft tune attention share: candidates take turns on the clock, each proven against the
+// reference before it counts, and what wins becomes an entry of the machine's table.
+
+#include "cli/bench/bench.h"
+
+enum { TUNE_MAX_CANDIDATES = 16, TUNE_MAX_ENTRIES = 256 };
+
+// One way to do a problem: values of an entry.
+typedef struct tune_candidate {
+    weft_tuning entry;
+    char label[48];  // "task_bytes=65536"
+    bool is_default; // the library's own
+    double cost;     // time, in a measure that all candidates of a problem share
+    double worst;    // error over its bound; above 1 is refused
+} tune_candidate;
+
+// What is found, over all problems.
+typedef struct tune_findings {
+    weft_tuning entries[TUNE_MAX_ENTRIES];
+    int32_t count;
+} tune_findings;
+
+// Makes the context plan as the candidate says.
+bool tune_apply(bench *run, const tune_candidate *candidate);
+
+// Times `count` bodies in turns for about run->seconds each; us[i] is the median over the turns of body i. NULL
+// bodies are left out. False with a message.
+bool tune_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
+               double us[]);
+
+// Did it keep to its bound?
+bool tune_is_sound(const tune_candidate *candidate);
+
+// The candidate to take: the fastest sound one, or the default where that is less than a thirtieth faster.
+const tune_candidate *tune_best(const tune_candidate candidates[], int32_t count);
+
+// Prints what was measured of a problem. False with a message.
+bool tune_print(bench *run, const char *op, const char *problem, const tune_candidate candidates[],
+                int32_t count);
+
+// Keeps an entry; a message where there are too many.
+bool tune_keep(bench *run, tune_findings *findings, const weft_tuning *entry);
+
+// Writes the entries to `out` (NULL: the machine's own file), beside those that it has for other problems, reads it
+// back, and says so. Returns an exit status.
+int tune_write(bench *run, const tune_findings *findings, const char *out);
+
+#endif

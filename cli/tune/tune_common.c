@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/tune/tune.h"
+
+enum { TURNS = 7 };
+
+bool tune_apply(bench *run, const tune_candidate *candidate)
+{
+    weft_tuning entry = candidate->entry;
+    entry.size = sizeof entry;
+    weft_tuning_clear(run->context);
+    return weft_tuning_add(run->context, &entry) == WEFT_OK || bench_error(run);
+}
+
+static bool take_turn(bench *run, bench_body *body, void *user, double seconds, double *us)
+{
+    enum { MOST = 4096 };
+    static double taken[MOST];
+    int32_t count = 0;
+    double begin = cli_now_seconds();
+    while (count < 3 || (count < MOST && cli_now_seconds() - begin < seconds)) {
+        double before = cli_now_seconds();
+        if (!body(user))
+            return bench_error(run);
+        taken[count++] = (cli_now_seconds() - before) * 1e6;
+    }
+    *us = bench_summary(taken, count).us_median;
+    return true;
+}
+
+bool tune_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
+               double us[])
+{
+    double turns[TUNE_MAX_CANDIDATES][TURNS];
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        bench_progress(run, "measuring %s, %d of %d", what, turn + 1, TURNS);
+        for (int32_t n = 0; n < count; n++) {
+            int32_t i = (n + turn) % count; // nobody always comes behind the same one
+            if (users[i] &&
+                !take_turn(run, body, users[i], (double)run->seconds / TURNS, &turns[i][turn]))
+                return false;
+        }
+    }
+    for (int32_t i = 0; i < count; i++)
+        us[i] = users[i] ? bench_summary(turns[i], TURNS).us_median : INFINITY;
+    return true;
+}
+
+bool tune_print(bench *run, const char *op, const char *problem, const tune_candidate candidates[],
+                int32_t count)
+{
+    static const bench_column columns[] = {
+        {"problem", "problem", -34, 0, 0},
+        {"candidate", "candidate", -24, 0, 0},
+        {"cost", "cost", 10, 3, 0},
+        {"speed_up", "speed-up", 8, 2, 0},
+        {"error", "err/bound", 9, 3, 0},
+        {"verdict", "", -8, 0, 0},
+        {0},
+    };
+    const tune_candidate *best = tune_best(candidates, count), *own = NULL;
+    for (int32_t i = 0; i < count; i++)
+        own = candidates[i].is_default ? &candidates[i] : own;
+    for (int32_t i = 0; i < count; i++) {
+        const tune_candidate *c = &candidates[i];
+        const char *verdict = !tune_is_sound(c) ? "refused" : c == best ? "chosen" : "";
+        json_t *row =
+            json_pack("{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:s}", "op", op, "device", "cpu",
+                      "problem", problem, "candidate", c->label, "default", c->is_default, "cost",
+                      c->cost, "speed_up", own ? own->cost / c->cost : 1.0, "error",
+                      isfinite(c->worst) ? c->worst : 1e9, "verdict", verdict);
+        if (!bench_print(run, row, columns))
+            return false;
+    }
+    return true;
+}
+
+bool tune_keep(bench *run, tune_findings *findings, const weft_tuning *entry)
+{
+    if (findings->count == TUNE_MAX_ENTRIES) {
+        cli_failed(run->self, "more than %d problems: tune fewer at a time", TUNE_MAX_ENTRIES);
+        return false;
+    }
+    findings->entries[findings->count] = *entry;
+    findings->entries[findings->count++].size = sizeof *entry;
+    return true;
+}
+
+static weft_context *open_table(const char *out)
+{
+    weft_context *context = NULL;
+    const weft_context_desc desc = {.size = sizeof desc, .threads = 1, .tuning = out};
+    return weft_context_create(&desc, &context) == WEFT_OK ? context : NULL;
+}
+
+int tune_write(bench *run, const tune_findings *findings, const char *out)
+{
+    weft_context *table = open_table(out);
+    if (!table)
+        return cli_failed(run->self, "%s", weft_error_text(NULL));
+    bool fine = true;
+    for (int32_t i = 0; fine && i < findings->count; i++)
+        fine = weft_tuning_add(table, &findings->entries[i]) == WEFT_OK;
+    fine = fine && weft_tuning_write(table, out) == WEFT_OK;
+    int status = fine ? CLI_DONE : cli_failed(run->self, "%s", weft_error_text(table));
+    weft_context_destroy(table);
+    table = fine ? open_table(out) : NULL;
+    if (table && !run->json)
+        printf("\n%s\n", weft_tuning_note(table));
+    weft_context_destroy(table);
+    return status;
+}
