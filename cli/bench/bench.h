@@ -135,6 +135,13 @@ bench_time bench_summary(double *us, int32_t runs);
 
 typedef bool bench_body(void *user);
 
+enum { BENCH_MAX_RACERS = 16 };
+
+// Times `count` bodies in turns for about run->seconds each; us[i] is the median over the turns of body i. NULL
+// bodies are left out. False with a message.
+bool bench_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
+                double us[]);
+
 // --- ceilings -----------------------------------------------------------------------------------------
 
 typedef struct bench_roof {

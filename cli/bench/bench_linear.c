@@ -17,8 +17,10 @@ static const char help[] =
     "  --rows N            outputs (default 4096)\n"
     "  --cols K            inputs, a whole number of blocks (default 14336)\n"
     "  --batch M,...       rows of X (default 1)\n"
-    "  --exact             activations stay f32 against quantised weights\n" BENCH_COLD_HELP
-        BENCH_HELP "\n"
+    "  --exact             activations stay f32 against quantised weights\n"
+    "  --ablate            the best way beside ways that lack one of its choices, in turns: what "
+    "each is\n"
+    "                      worth (of the CPU)\n" BENCH_COLD_HELP BENCH_HELP "\n"
     "Columns: the best of the runs and their median, bytes moved (weights, X and Y once) and\n"
     "operations per second by the median, and the share of the nearer roof, by the median and by "
     "the\n"
@@ -52,6 +54,7 @@ static const bench_option options[] = {
     {"cols", BENCH_INT, .offset = offsetof(linear_request, cols), .low = 1, .high = 1 << 28},
     {"batch", BENCH_LIST, .offset = offsetof(linear_request, batches), .low = 1, .high = 65536},
     {"exact", BENCH_FLAG, .offset = offsetof(linear_request, exact)},
+    {"ablate", BENCH_FLAG, .offset = offsetof(linear_request, ablate)},
     {0},
 };
 
@@ -70,7 +73,7 @@ static int parse(linear_request *wish, int argc, char **argv)
 }
 
 // Kernels that round activations name them: linear_<format>_q8_<isa>.
-static bench_products products_of(const bench_kernel *kernel, weft_dtype format)
+bench_products linear_products(const bench_kernel *kernel, weft_dtype format)
 {
     size_t skip = strlen("linear_") + strlen(weft_dtype_name(format));
     const char *acts = strlen(kernel->name) > skip ? kernel->name + skip : "";
@@ -94,7 +97,7 @@ static bool print_row(linear_problem *p, const bench_time *time, const bench_roo
                             "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
     if (row)
         bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
-                          bench_roof_gflops(&wish->run, roof, products_of(&kernel, p->format)));
+                          bench_roof_gflops(&wish->run, roof, linear_products(&kernel, p->format)));
     return bench_print(&wish->run, row, columns);
 }
 
@@ -114,6 +117,10 @@ static bool measure_format(linear_request *wish, weft_dtype format)
     char *weights = linear_make_weights(wish, format);
     bool fine = weights != NULL;
     for (int32_t i = 0; fine && i < wish->batches.count; i++) {
+        if (wish->ablate) {
+            fine = linear_ablate(wish, weights, format, wish->batches.values[i]);
+            continue;
+        }
         linear_problem p = {
             .wish = wish, .weights = weights, .format = format, .batch = wish->batches.values[i]};
         fine = measure_batch(&p);
@@ -133,6 +140,8 @@ static int linear_main(const cli_command *self, int argc, char **argv)
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
+    if (wish.ablate && (wish.run.options.device != WEFT_DEVICE_CPU || wish.run.variant))
+        return cli_bad_usage(self, "--ablate goes with neither --variant nor a GPU");
     bool fine = bench_begin(&wish.run);
     for (int32_t i = 0; fine && i < wish.formats.count; i++)
         fine = measure_format(&wish, wish.formats.values[i]);

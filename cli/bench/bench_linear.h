@@ -10,7 +10,7 @@ typedef struct linear_request {
     bench_formats formats;
     bench_list batches;
     int32_t rows, cols;
-    bool exact;
+    bool exact, ablate;
 } linear_request;
 
 // One row of the result.
@@ -19,7 +19,7 @@ typedef struct linear_problem {
     weft_dtype format;
     const char *weights; // as a file has them
     int32_t batch, copies;
-    int64_t weight_bytes, stride_bytes;
+    int64_t weight_bytes, stride_bytes, slack; // slack: bytes of memory behind a copy
     weft_plan *plan;
     weft_linear_args args;
 } linear_problem;
@@ -34,5 +34,12 @@ bool linear_make_ready(linear_problem *p);
 bool linear_run_once(void *problem);
 
 void linear_drop(linear_problem *p);
+
+// What a kernel multiplies.
+bench_products linear_products(const bench_kernel *kernel, weft_dtype format);
+
+// Measures the problem as it is done best and without one choice after another, side by side, and prints them.
+// False with a message.
+bool linear_ablate(linear_request *wish, const char *weights, weft_dtype format, int32_t batch);
 
 #endif

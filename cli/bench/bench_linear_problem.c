@@ -100,9 +100,9 @@ bool linear_make_ready(linear_problem *p)
     if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
         return bench_error(&wish->run);
     p->weight_bytes = (int64_t)weft_linear_packed_bytes(p->plan, 0);
-    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes)))
+    if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes + p->slack)))
         return false;
-    p->copies = bench_copies(&wish->run, p->weight_bytes, &p->stride_bytes);
+    p->copies = bench_copies(&wish->run, p->weight_bytes + p->slack, &p->stride_bytes);
     return fill_weights(p) && set_activations(p);
 }
 

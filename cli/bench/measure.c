@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The clock and the ceilings.
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/bench/bench.h"
@@ -203,4 +204,40 @@ bool bench_raise_roof(bench *run, bench_roof *roof)
            raise(run, WEFT_PROBE_FMA_F32, seconds / 8, &roof->fma_gflops) &&
            raise(run, WEFT_PROBE_DOT_I8, seconds / 8, &roof->dot_gflops) &&
            raise(run, WEFT_PROBE_DOT_BF16, seconds / 8, &roof->bf16_gflops);
+}
+
+enum { TURNS = 7 };
+
+static bool take_turn(bench *run, bench_body *body, void *user, double seconds, double *us)
+{
+    enum { MOST = 4096 };
+    static double taken[MOST];
+    int32_t count = 0;
+    double begin = cli_now_seconds();
+    while (count < 3 || (count < MOST && cli_now_seconds() - begin < seconds)) {
+        double before = cli_now_seconds();
+        if (!body(user))
+            return bench_error(run);
+        taken[count++] = (cli_now_seconds() - before) * 1e6;
+    }
+    *us = bench_summary(taken, count).us_median;
+    return true;
+}
+
+bool bench_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
+                double us[])
+{
+    double turns[BENCH_MAX_RACERS][TURNS];
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        bench_progress(run, "measuring %s, %d of %d", what, turn + 1, TURNS);
+        for (int32_t n = 0; n < count; n++) {
+            int32_t i = (n + turn) % count; // nobody always comes behind the same one
+            if (users[i] &&
+                !take_turn(run, body, users[i], (double)run->seconds / TURNS, &turns[i][turn]))
+                return false;
+        }
+    }
+    for (int32_t i = 0; i < count; i++)
+        us[i] = users[i] ? bench_summary(turns[i], TURNS).us_median : INFINITY;
+    return true;
 }

@@ -7,7 +7,7 @@
 
 #include "cli/bench/bench.h"
 
-enum { TUNE_MAX_CANDIDATES = 16, TUNE_MAX_ENTRIES = 256 };
+enum { TUNE_MAX_CANDIDATES = BENCH_MAX_RACERS, TUNE_MAX_ENTRIES = 256 };
 
 // One way to do a problem: values of an entry.
 typedef struct tune_candidate {
@@ -26,11 +26,6 @@ typedef struct tune_findings {
 
 // Makes the context plan as the candidate says.
 bool tune_apply(bench *run, const tune_candidate *candidate);
-
-// Times `count` bodies in turns for about run->seconds each; us[i] is the median over the turns of body i. NULL
-// bodies are left out. False with a message.
-bool tune_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
-               double us[]);
 
 // Did it keep to its bound?
 bool tune_is_sound(const tune_candidate *candidate);

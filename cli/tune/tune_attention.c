@@ -131,8 +131,8 @@ static bool race(request *wish, weft_dtype kv_dtype, batch_shape shape, tune_can
                attention_make_ready(&problems[made]);
         users[made] = &problems[made];
     }
-    fine = fine && tune_race(&wish->attention.run, weft_plan_describe(problems[0].plan),
-                             attention_run_once, users, count, us);
+    fine = fine && bench_race(&wish->attention.run, weft_plan_describe(problems[0].plan),
+                              attention_run_once, users, count, us);
     for (int32_t i = 0; fine && i < count; i++)
         candidates[i].cost += us[i] / shape.kv_len; // of a key, so that every batch counts
     for (int32_t i = 0; i < made; i++)

@@ -5,48 +5,12 @@
 
 #include "cli/tune/tune.h"
 
-enum { TURNS = 7 };
-
 bool tune_apply(bench *run, const tune_candidate *candidate)
 {
     weft_tuning entry = candidate->entry;
     entry.size = sizeof entry;
     weft_tuning_clear(run->context);
     return weft_tuning_add(run->context, &entry) == WEFT_OK || bench_error(run);
-}
-
-static bool take_turn(bench *run, bench_body *body, void *user, double seconds, double *us)
-{
-    enum { MOST = 4096 };
-    static double taken[MOST];
-    int32_t count = 0;
-    double begin = cli_now_seconds();
-    while (count < 3 || (count < MOST && cli_now_seconds() - begin < seconds)) {
-        double before = cli_now_seconds();
-        if (!body(user))
-            return bench_error(run);
-        taken[count++] = (cli_now_seconds() - before) * 1e6;
-    }
-    *us = bench_summary(taken, count).us_median;
-    return true;
-}
-
-bool tune_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
-               double us[])
-{
-    double turns[TUNE_MAX_CANDIDATES][TURNS];
-    for (int32_t turn = 0; turn < TURNS; turn++) {
-        bench_progress(run, "measuring %s, %d of %d", what, turn + 1, TURNS);
-        for (int32_t n = 0; n < count; n++) {
-            int32_t i = (n + turn) % count; // nobody always comes behind the same one
-            if (users[i] &&
-                !take_turn(run, body, users[i], (double)run->seconds / TURNS, &turns[i][turn]))
-                return false;
-        }
-    }
-    for (int32_t i = 0; i < count; i++)
-        us[i] = users[i] ? bench_summary(turns[i], TURNS).us_median : INFINITY;
-    return true;
 }
 
 bool tune_print(bench *run, const char *op, const char *problem, const tune_candidate candidates[],

@@ -163,8 +163,8 @@ static bool race(request *wish, const char *weights, weft_dtype format, int32_t 
         fine = make_problem(wish, weights, format, batch, &candidates[made], &problems[made]);
         users[made] = &problems[made];
     }
-    fine = fine && tune_race(&wish->linear.run, weft_plan_describe(problems[0].plan),
-                             linear_run_once, users, count, us);
+    fine = fine && bench_race(&wish->linear.run, weft_plan_describe(problems[0].plan),
+                              linear_run_once, users, count, us);
     for (int32_t i = 0; fine && i < count; i++)
         candidates[i].cost = us[i];
     for (int32_t i = 0; i < made; i++)

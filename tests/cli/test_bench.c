@@ -154,6 +154,44 @@ static void linear(void **state)
     release(rows, count);
 }
 
+// The best way first, then what lacks a choice each.
+static void choices_are_left_out(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "linear", "--format", "q4_0", "--rows", "96", "--cols", "256",
+                           "--batch", "2", "--working-set", "1", "--ablate");
+    bool rounding = false, batching = false, vectors = false;
+    assert_true(count > 4);
+    for (size_t i = 0; i < count; i++) {
+        const char *without = text(rows[i], "ablation");
+        expect_figures(rows[i], "linear");
+        assert_true(number(rows[i], "slower") > 0);
+        rounding = rounding ||
+                   (strcmp(without, "rounding") == 0 && strstr(text(rows[i], "variant"), "_f32_"));
+        batching = batching || strcmp(without, "batching") == 0;
+        vectors = vectors ||
+                  (strcmp(without, "vectors") == 0 && strcmp(text(rows[i], "isa"), "ref") == 0);
+    }
+    assert_string_equal(text(rows[0], "ablation"), "nothing");
+    assert_true(number(rows[0], "slower") == 1);
+    assert_true(rounding && batching && vectors);
+    release(rows, count);
+}
+
+// The projection to the vocabulary of an 8B model: 295.5 MB of Q4_0.
+static void the_vocabulary(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count =
+        ROWS_OF(rows, "linear", "--format", "q4_0", "--rows", "128256", "--cols", "4096", "--hot");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "linear");
+    assert_int_equal(number(rows[0], "bytes"), 295501824 + (128256 + 4096) * 4);
+    release(rows, count);
+}
+
 static void linear_of_one_kernel(void **state)
 {
     (void)state;
@@ -308,6 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device),
         cmocka_unit_test(linear),
+        cmocka_unit_test(choices_are_left_out),
+        cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
         cmocka_unit_test(attention_of_a_triangle),

@@ -28,7 +28,8 @@ static int32_t min_batch(const struct weft__linear_kernel *kernel, const weft_tu
 
 static int32_t max_batch(const struct weft__linear_kernel *kernel, const weft_tuning *tuned)
 {
-    return kernel->max_batch < INT32_MAX && tuned->few_batch ? tuned->few_batch : kernel->max_batch;
+    bool own = kernel->max_batch == 0 || kernel->max_batch == INT32_MAX || !tuned->few_batch;
+    return own ? kernel->max_batch : tuned->few_batch;
 }
 
 static bool serves(const struct weft__kernel *row, const void *opaque)

@@ -23,7 +23,11 @@ enum weft__linear_acts {
     WEFT__ACTS_bf16,
     WEFT__ACTS_f32_panel = WEFT__ACTS_f32, // as linear.def names rows for many rows of X
     WEFT__ACTS_q8_panel = WEFT__ACTS_q8,
-    WEFT__ACTS_bf16_panel = WEFT__ACTS_bf16
+    WEFT__ACTS_bf16_panel = WEFT__ACTS_bf16,
+    WEFT__ACTS_q8_nofetch = WEFT__ACTS_q8, // and rows that lack a choice, for comparing
+    WEFT__ACTS_q8_row1 = WEFT__ACTS_q8,
+    WEFT__ACTS_q8_row2 = WEFT__ACTS_q8,
+    WEFT__ACTS_q8_masked = WEFT__ACTS_q8
 };
 
 // What lies beside the codes of W (weft_linear_part); only kernels whose row says so are given it.
@@ -66,10 +70,11 @@ struct weft__linear_kernel {
     struct weft__kernel base;
     weft_dtype weight;
     enum weft__linear_acts acts;
-    int32_t row_step;             // a task's rows are a multiple of it, except the last task's
-    int32_t min_batch, max_batch; // the rows of X that it is best for; it serves any number
-    bool few_planes;              // reads the planes that rounded rows have for a few rows of X
-    bool planes;                  // takes scales and biases beside the codes
+    int32_t row_step; // a task's rows are a multiple of it, except the last task's
+    int32_t min_batch,
+        max_batch;   // the rows of X that it is best for (none: max_batch 0); it serves any number
+    bool few_planes; // reads the planes that rounded rows have for a few rows of X
+    bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;
     weft__narrow_fn *narrow; // of X, where acts are bf16
     bool turned;             // narrow() lays WEFT__BF16_ROWS rows into one another

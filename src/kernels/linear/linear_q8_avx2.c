@@ -348,8 +348,8 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
 }
 
 #define LINEAR_AVX2(weight, dot)                                                                   \
-    weft__linear_fn weft__linear_##weight##_q8_avx2;                                               \
-    void weft__linear_##weight##_q8_avx2(const struct weft__linear_call *call, int64_t row0,       \
+    weft__linear_fn WEFT__LINEAR_NAME(weight, avx2);                                               \
+    void WEFT__LINEAR_NAME(weight, avx2)(const struct weft__linear_call *call, int64_t row0,       \
                                          int64_t row1)                                             \
     {                                                                                              \
         WEFT__LINEAR_TILES(call, row0, row1, 2, 4, multiply_tile, dot);                            \
@@ -358,4 +358,6 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
 LINEAR_AVX2(Q8_0, dot_q8_0)
 LINEAR_AVX2(Q4_0, dot_q4_0)
 LINEAR_AVX2(Q4_K, dot_q4_k)
+#ifndef WEFT__LINEAR_ABLATED // all formats where nothing is left out
 LINEAR_AVX2(Q6_K, dot_q6_k)
+#endif

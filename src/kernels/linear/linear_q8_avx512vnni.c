@@ -8,6 +8,10 @@
 #include "src/kernels/linear/linear_rows.h"
 #include "src/kernels/linear/linear_vnni_avx512.h"
 
+#ifndef WEFT__LINEAR_MASKED
+#define WEFT__LINEAR_MASKED 0
+#endif
+
 // A few rows of W by a few rows of X.
 struct tile {
     struct weft__linear_rows w;
@@ -29,6 +33,7 @@ struct blocks4 {
     int offset_shift; // its weights are 4 << offset_shift too large; -1: they are not
     bool far;         // which cache to fetch into
     bool minimum;
+    bool masked; // w[1] is 16 times what it should be
 };
 
 // The 128 columns from k on of `rows` rows of W, unpacked, by those of X.
@@ -52,7 +57,12 @@ WEFT__INLINE void multiply_128(struct tile *t, const struct weft__vnni_blocks4 b
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             __m512i dot = _mm512_dpbusd_epi32(offset, b[r].w[0], q[0]);
-            dot = _mm512_dpbusd_epi32(dot, b[r].w[1], q[1]);
+            if (f.masked) // 16 times the high nibbles: their sums are shifted instead
+                dot = _mm512_add_epi32(
+                    dot, _mm512_srai_epi32(
+                             _mm512_dpbusd_epi32(_mm512_setzero_si512(), b[r].w[1], q[1]), 4));
+            else
+                dot = _mm512_dpbusd_epi32(dot, b[r].w[1], q[1]);
             t->acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
                                            _mm512_mul_ps(b[r].scale, scale), t->acc[r][c]);
             if (f.minimum)
@@ -97,10 +107,20 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, 
     step_blocks4(t, tail[0], sizeof tail[0], k, rows, cols, f);
 }
 
+// Both nibbles by masks alone.
+#if WEFT__LINEAR_MASKED
+WEFT__INLINE void weft__vnni_unpack_masked(const unsigned char *p, struct weft__vnni_blocks4 *out)
+{
+    weft__vnni_unpack_q4_0(p, out);
+    out->w[1] = _mm512_and_si512(weft__vnni_load4(p + 2, p + 20, p + 38, p + 56),
+                                 _mm512_set1_epi8((char)0xf0));
+}
+#endif
+
 #define DOT_BLOCKS4(name, ...)                                                                     \
     WEFT__INLINE void dot_##name(struct tile *t, int64_t k, int64_t end, int rows, int cols)       \
     {                                                                                              \
-        const struct blocks4 f = {weft__vnni_unpack_##name, __VA_ARGS__};                          \
+        const struct blocks4 f = {weft__vnni_unpack_##name, __VA_ARGS__, WEFT__LINEAR_MASKED};     \
         dot_blocks4(t, k, end, rows, cols, f);                                                     \
     }
 
@@ -346,16 +366,22 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     {                                                                                              \
         multiply_tile(call, row, rows, col, cols, inner, step);                                    \
     }                                                                                              \
-    weft__linear_fn weft__linear_##weight##_q8_avx512vnni;                                         \
-    void weft__linear_##weight##_q8_avx512vnni(const struct weft__linear_call *call, int64_t row0, \
+    weft__linear_fn WEFT__LINEAR_NAME(weight, avx512vnni);                                         \
+    void WEFT__LINEAR_NAME(weight, avx512vnni)(const struct weft__linear_call *call, int64_t row0, \
                                                int64_t row1)                                       \
     {                                                                                              \
         WEFT__LINEAR_TILES(call, row0, row1, many_rows, 4, tile_##weight, dot);                    \
     }
 
+#if WEFT__LINEAR_MASKED
+DOT_BLOCKS4(masked, 18, 1, true, false)
+LINEAR_VNNI(Q4_0, dot_masked, 128, 4)
+#else
 LINEAR_VNNI(Q8_0, dot_q8_0, 128, 4)
 LINEAR_VNNI(Q4_0, dot_q4_0, 128, 4)
 LINEAR_VNNI(Q4_K, dot_q4_k, 64, 4)
+#endif
+#ifndef WEFT__LINEAR_ABLATED // all formats where nothing is left out
 LINEAR_VNNI(Q6_K, dot_q6_k, 64, 2)
 LINEAR_VNNI(Q4_1, dot_q4_1, 64, 4)
 LINEAR_VNNI(Q5_0, dot_q5_0, 128, 4)
@@ -366,3 +392,4 @@ LINEAR_VNNI(Q2_K, dot_q2_k, 32, 2)
 LINEAR_VNNI(IQ4_NL, dot_iq4_nl, 128, 4)
 LINEAR_VNNI(IQ4_XS, dot_iq4_xs, 128, 4)
 LINEAR_VNNI(MXFP4, dot_mxfp4, 128, 4)
+#endif

@@ -11,6 +11,27 @@ enum {
     WEFT__AHEAD_BYTES = 1024,
 };
 
+// A text compiled once more without one of its choices, to see what that is worth (weft bench linear --ablate):
+// the file that includes it sets one of these, and the middle of its functions' names.
+//
+//      WEFT__LINEAR_ACTS      q8
+//      WEFT__LINEAR_SHARE     4: rows of W that share a load of X
+//      WEFT__LINEAR_FETCH     true: rows are fetched ahead
+#ifndef WEFT__LINEAR_ACTS
+#define WEFT__LINEAR_ACTS q8
+#else
+#define WEFT__LINEAR_ABLATED 1
+#endif
+#ifndef WEFT__LINEAR_SHARE
+#define WEFT__LINEAR_SHARE 4
+#endif
+#ifndef WEFT__LINEAR_FETCH
+#define WEFT__LINEAR_FETCH true
+#endif
+#define WEFT__LINEAR_JOIN(weight, acts, isa)   weft__linear_##weight##_##acts##_##isa
+#define WEFT__LINEAR_JOINED(weight, acts, isa) WEFT__LINEAR_JOIN(weight, acts, isa)
+#define WEFT__LINEAR_NAME(weight, isa)         WEFT__LINEAR_JOINED(weight, WEFT__LINEAR_ACTS, isa)
+
 // The rows of W in a tile.
 struct weft__linear_rows {
     const unsigned char *first;
@@ -41,7 +62,7 @@ WEFT__INLINE void weft__linear_fetch(const struct weft__linear_rows *w, int r, i
                                      int bytes)
 {
     const unsigned char *ahead = weft__linear_ahead(w, r, offset);
-    WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
+    WEFT__UNROLL for (int i = 0; i < bytes && WEFT__LINEAR_FETCH; i += 64)
     {
         __builtin_prefetch(ahead + i, 0, 3);
     }
@@ -53,7 +74,7 @@ WEFT__INLINE void weft__linear_fetch_far(const struct weft__linear_rows *w, int 
                                          int bytes)
 {
     const unsigned char *ahead = weft__linear_ahead(w, r, offset);
-    WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
+    WEFT__UNROLL for (int i = 0; i < bytes && WEFT__LINEAR_FETCH; i += 64)
     {
         __builtin_prefetch(ahead + i, 0, 2);
     }
@@ -70,17 +91,18 @@ WEFT__INLINE int32_t weft__linear_tile_col(const struct weft__linear_call *call,
 // W. What is best is a matter of registers; the order of a sum is the same in all.
 #define WEFT__LINEAR_TILES(call, row0, row1, many_rows, many_cols, tile, argument)                 \
     do {                                                                                           \
+        enum { ALONE_ = WEFT__LINEAR_SHARE, MANY_ = (many_rows) < ALONE_ ? (many_rows) : ALONE_ }; \
         int64_t row_ = row0;                                                                       \
         if ((call)->batch == 1)                                                                    \
-            for (; row_ + 4 <= (row1); row_ += 4)                                                  \
-                tile(call, row_, 4, 0, 1, argument);                                               \
+            for (; row_ + ALONE_ <= (row1); row_ += ALONE_)                                        \
+                tile(call, row_, ALONE_, 0, 1, argument);                                          \
         else if ((call)->batch == 2)                                                               \
-            for (; row_ + 4 <= (row1); row_ += 4)                                                  \
-                tile(call, row_, 4, 0, 2, argument);                                               \
+            for (; row_ + ALONE_ <= (row1); row_ += ALONE_)                                        \
+                tile(call, row_, ALONE_, 0, 2, argument);                                          \
         else                                                                                       \
-            for (; row_ + (many_rows) <= (row1); row_ += (many_rows))                              \
+            for (; row_ + MANY_ <= (row1); row_ += MANY_)                                          \
                 for (int32_t col_ = 0; col_ < (call)->batch; col_ += (many_cols))                  \
-                    tile(call, row_, many_rows, col_, many_cols, argument);                        \
+                    tile(call, row_, MANY_, col_, many_cols, argument);                            \
         for (; row_ < (row1); row_++)                                                              \
             for (int32_t col_ = 0; col_ < (call)->batch; col_ += 2)                                \
                 tile(call, row_, 1, col_, 2, argument);                                            \

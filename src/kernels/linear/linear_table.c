@@ -8,6 +8,10 @@ enum { MANY = INT32_MAX };
 #define NARROW_f32_panel(isa)  NULL
 #define NARROW_q8(isa)         NULL
 #define NARROW_q8_panel(isa)   NULL
+#define NARROW_q8_nofetch(isa) NULL
+#define NARROW_q8_row1(isa)    NULL
+#define NARROW_q8_row2(isa)    NULL
+#define NARROW_q8_masked(isa)  NULL
 #define NARROW_bf16(isa)       weft__linear_narrow_##isa
 #define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
 weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16, weft__linear_narrow_amx;
@@ -67,6 +71,10 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_q8_panel   false
 #define FEW_PLANES_bf16_panel false
 #define FEW_PLANES_q8         true
+#define FEW_PLANES_q8_nofetch true
+#define FEW_PLANES_q8_row1    true
+#define FEW_PLANES_q8_row2    true
+#define FEW_PLANES_q8_masked  true
 #define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
 #define ROW(ID, text, acts, isa, row_step, min_batch, max_batch, planes, function)                 \
     {{"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                         \
