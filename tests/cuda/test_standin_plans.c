@@ -269,7 +269,14 @@ static void case_append(void)
     CHECK(weft_batch_set(batch, &set) == WEFT_OK);
     int before = standin->num_launches;
     CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    expect_names(before, "attention_token");
+    CHECK(standin->launches[before].grid[0] == 2 * 8 && standin->launches[before].grid[1] == 2);
+    // Rows of the cache that the copy engine cannot take one by one.
+    args.pool.v.data = memory + (1 << 18) + 8;
+    before = standin->num_launches;
+    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
     expect_names(before, "attention_decode");
+    args.pool.v.data = memory + (1 << 18);
     const struct weft__attention_device_args *seen =
         (const void *)standin->launches[standin->num_launches - 1].args;
     CHECK(seen->new_k == append.k && seen->q == args.q && seen->out == args.out && seen->turns);

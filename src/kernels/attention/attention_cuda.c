@@ -37,13 +37,18 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
     X(WEFT_ALIBI)                                                                                  \
     X(WEFT_RING)                                                                                   \
     X(WEFT_SCATTER)                                                                                \
-    X(WEFT_M) X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED)
+    X(WEFT_M)                                                                                      \
+    X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS)
 WEFT__CUDA_CONSTANTS(attention, CONSTANTS)
 
 enum {
     KEYS = 16, // of a tile of decode
     WARPS = WEFT__ATTENTION_WARPS,
-    FEW_ROWS = 16, // sequences of at most so many are decode's, others prefill's
+    FEW_ROWS = 16,     // sequences of at most so many are decode's, others prefill's
+    TOKEN_WARPS = 8,   // of a block of attention_token.cu
+    TOKEN_SPLITS = 8,  // blocks of a cluster at most; half of it at least
+    TOKEN_BLOCKS = 32, // that it takes to read
+    TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
     EVERY_ROW = 0x7fffffff,
 };
 
@@ -188,7 +193,45 @@ static bool can_append(const weft_attention_desc *desc, int32_t rotary_dim, int3
            (!(desc->flags & WEFT_ATTENTION_OUT_ROUNDED) || desc->kv.head_dim % 32 == 0);
 }
 
+// Shared memory of a block of attention_token.cu.
+static int64_t token_bytes(const weft_attention_desc *desc, int32_t group_size, int32_t rotary_dim,
+                           int32_t stages)
+{
+    const int64_t row = row_bytes(desc->kv.head_dim);
+    const int64_t pieces = (int64_t)group_size * (desc->kv.head_dim / 32) + TOKEN_SPLITS;
+    return TOKEN_WARPS * stages * 2 * KEYS * row + WEFT__ATTENTION_ROWS * (row + 4) + 2 * row +
+           rotary_dim / 2 * 8 + pieces * (32 + 2) * 4;
+}
+
+// A cluster a KV head of a sequence, as many blocks as SMs are there for; where those would be few, long contexts
+// are better off with decode, which divides them among all SMs.
+static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                       struct weft__attention_constants constants, struct weft__cuda_choice *choice)
+{
+    struct weft__attention_cuda_launch *launch = choice->launch;
+    const int64_t clusters = (int64_t)desc->max_seqs * launch->num_kv_heads;
+    const bool plain = !constants.WEFT_ALIBI && !constants.WEFT_RING && !launch->whole_items &&
+                       narrows(desc) && desc->kv.head_dim % 32 == 0 && desc->kv.head_dim <= 128;
+    int32_t splits = TOKEN_SPLITS;
+    if (clusters * splits > limits->num_sms)
+        splits /= 2;
+    if (!plain || limits->sm < 90 || clusters * splits > limits->num_sms ||
+        (clusters * splits < TOKEN_BLOCKS && desc->max_kv_len > TOKEN_KEYS))
+        return;
+    for (int32_t stages = 2; stages >= 1 && !launch->token; stages--) {
+        int64_t shared = token_bytes(desc, launch->group_size, constants.WEFT_ROTARY, stages);
+        if (shared + 1024 > limits->shared_per_block)
+            continue;
+        constants.WEFT_STAGES = stages, constants.WEFT_SPLITS = splits;
+        launch->token_splits = splits, launch->token_shared_bytes = (uint32_t)shared;
+        launch->token =
+            weft__cuda_want(choice, "src/kernels/attention/attention_token.cu",
+                            "weft_attention_token", WEFT__CUDA_VALUES(attention, constants));
+    }
+}
+
 static weft_status plan_append(const weft_attention_desc *desc,
+                               const struct weft__cuda_limits *limits,
                                const struct weft__attention_constants *decode, int32_t stages,
                                struct weft__cuda_choice *choice)
 {
@@ -218,6 +261,8 @@ static weft_status plan_append(const weft_attention_desc *desc,
     launch->append =
         weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu",
                         "weft_attention_decode", WEFT__CUDA_VALUES(attention, constants));
+    plan_token(desc, limits, constants, choice);
+    choice->kernels[launch->append].lazy = launch->token != 0; // for caches that lie anyhow
     choice->fuses = true;
     return WEFT_OK;
 }
@@ -276,7 +321,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         launch->prefill = want_prefill(constants, tile, choice);
     }
     if (desc->flags & WEFT_ATTENTION_APPEND) {
-        status = plan_append(desc, &constants, stages, choice);
+        status = plan_append(desc, limits, &constants, stages, choice);
         if (status != WEFT_OK)
             return status;
     }
@@ -381,6 +426,15 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     if (launch->any) {
         weft__attention_any_step(launch, &run->base, &device, &steps[count]);
         return count + 1;
+    }
+    if (run->k && launch->token && device.aligned) {
+        weft__cuda_step(&steps[count], launch->token,
+                        (uint32_t)(launch->num_kv_heads * launch->token_splits),
+                        (uint32_t)device.num_seqs, TOKEN_WARPS * 32, &device, sizeof device);
+        steps[count].shared_bytes = launch->token_shared_bytes;
+        steps[count].cluster = (uint32_t)launch->token_splits;
+        steps[count++].overlap = 1;
+        return count;
     }
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
     weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, launch->blocks,

@@ -27,9 +27,11 @@ struct weft__attention_cuda_launch {
     int32_t slot_rows;
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
-    int32_t prefill, append;                       // numbers of kernels; 0: there is none
-    struct weft__rope_frequencies frequencies;     // of append
-    const void *turns;                             // on the device
+    int32_t prefill, append, token;                // numbers of kernels; 0: there is none
+    int32_t token_splits;                          // blocks of a cluster of token
+    uint32_t token_shared_bytes;
+    struct weft__rope_frequencies frequencies; // of append
+    const void *turns;                         // on the device
 };
 
 // Items of tiles of `rows` rows that a run has at most.

@@ -44,7 +44,7 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 
 #include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_ring.cuh"
-#include "src/kernels/attention/attention_scores.cuh"
+#include "src/kernels/attention/attention_tile.cuh"
 
 // What the rows of queries have been divided by.
 DEVICE float *shared_factors()
@@ -89,36 +89,6 @@ struct work {
     int32_t each, end;  // tiles of a share; where the block's ends in the list of all tiles
 };
 
-// score[t]: rows by keys 8 t.. of the tile.
-DEVICE void tile_scores(const uint8_t *slot, int32_t lane, float score[KEYS / 8][4])
-{
-    uint32_t q_row =
-        shared_address(shared_memory() + RING_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
-    uint32_t k_row =
-        shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
-    float low[KEYS / 8][4] = {}; // of all parts but the first
-#pragma unroll(DIM > 128 ? 1 : 8)
-    for (int32_t i = 0; i < DIM; i += 16) {
-        uint32_t q[WEFT_PARTS][4];
-#pragma unroll
-        for (int32_t part = 0; part < WEFT_PARTS; part++)
-            load_matrix_4(q[part], q_row + part * PART_BYTES + i * 2);
-#pragma unroll
-        for (int32_t t = 0; t < KEYS / 8; t += 2) {
-            uint32_t k[4];
-            load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 2);
-#pragma unroll
-            for (int32_t part = 0; part < WEFT_PARTS; part++) {
-                mma_score(part ? low[t] : score[t], part, q[part], k[0], k[1]);
-                mma_score(part ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
-            }
-        }
-    }
-#pragma unroll
-    for (int32_t i = 0; WEFT_PARTS > 1 && i < KEYS / 2; i++)
-        score[i / 4][i % 4] += low[i / 4][i % 4];
-}
-
 // Scores in units of log2.
 DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct work *work,
                       int32_t key0, int32_t lane, float score[KEYS / 8][4])
@@ -146,74 +116,6 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
     if (key0 < work->by_all.begin || key0 + KEYS > work->by_all.end)
         // Only at the ends of what a row sees, so what it sees is found anew.
         scores_mask(args, work->rows, work->at.seq.lengths, 0, key0, lane, score);
-}
-
-// Scores become weights exp2(score - largest), where `largest` may be SLACK behind; acc and sum follow it.
-DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
-{
-    float largest[2] = {state->largest[0], state->largest[1]};
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            largest[i / 2] = fmaxf(largest[i / 2], score[t][i]);
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++)
-        largest[i] = warp_max(largest[i], 4);
-    if (__any_sync(0xffffffffu, largest[0] > state->largest[0] + SLACK ||
-                                    largest[1] > state->largest[1] + SLACK)) {
-        float factor[2] = {weight_of(state->largest[0], largest[0]),
-                           weight_of(state->largest[1], largest[1])};
-#pragma unroll
-        for (int32_t t = 0; t < DIM / 8; t++)
-#pragma unroll
-            for (int32_t i = 0; i < 4; i++)
-                state->acc[t][i] *= factor[i / 2];
-#pragma unroll
-        for (int32_t i = 0; i < 2; i++)
-            state->sum[i] *= factor[i], state->largest[i] = largest[i];
-    }
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
-        largest[i] =
-            state->largest[i] == NEGATIVE_INFINITY ? 0.0f : state->largest[i] - WEIGHT_EXPONENT;
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++) {
-            score[t][i] = exp2_fast(score[t][i] - largest[i / 2]);
-            state->sum[i / 2] += score[t][i];
-        }
-}
-
-DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[KEYS / 8][4],
-                        struct state *state)
-{
-    uint32_t v_row = shared_address(slot + PLANE_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t += 2) {
-        uint32_t p[WEFT_PARTS][4];
-        weights_narrow(weight, t, p);
-#pragma unroll
-        for (int32_t i = 0; i < DIM / 8; i += 2) {
-            uint32_t v[4];
-            load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
-#if WEFT_PARTS == 1
-            mma_narrow(state->acc[i], p[0], v[0], v[1]);
-            mma_narrow(state->acc[i + 1], p[0], v[2], v[3]);
-#else
-            float sum[2][4] = {};
-#pragma unroll
-            for (int32_t part = WEFT_PARTS - 1; part >= 0; part--) {
-                mma_narrow(sum[0], p[part], v[0], v[1]);
-                mma_narrow(sum[1], p[part], v[2], v[3]);
-            }
-#pragma unroll
-            for (int32_t j = 0; j < 8; j++)
-                state->acc[i + j / 4][j % 4] += sum[j / 4][j % 4];
-#endif
-        }
-    }
 }
 
 // --- the block ------------------------------------------------------------------------------------
@@ -280,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             float score[KEYS / 8][4] = {};
             COPY_WAIT(WEFT_STAGES - 1);
             __syncwarp();
-            tile_scores(from, lane, score);
+            tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
             tile_log2(&args, &work, key0, lane, score);
             tile_weights(&state, score);
             tile_values(from, lane, score, &state);

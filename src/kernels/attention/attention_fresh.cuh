@@ -18,8 +18,8 @@ struct turns {
     float2 of[QUERY_PAIRS][2];
 };
 
-DEVICE struct turns turns_of(const struct weft__attention_device_args *args, int32_t position,
-                             int32_t lane)
+// angle(pair): cos and sin of a pair.
+template <class Angle> DEVICE struct turns turns_by(int32_t lane, Angle angle)
 {
     struct turns turns;
 #pragma unroll
@@ -31,12 +31,20 @@ DEVICE struct turns turns_of(const struct weft__attention_device_args *args, int
             continue;
         }
         if (d < WEFT_ROTARY) {
-            turns.of[i][0] = rope_angle(position, args->turns[pair], args->turn_factor);
+            turns.of[i][0] = angle(pair);
             if (WEFT_ROPE == 1)
-                turns.of[i][1] = rope_angle(position, args->turns[pair + 1], args->turn_factor);
+                turns.of[i][1] = angle(pair + 1);
         }
     }
     return turns;
+}
+
+DEVICE struct turns turns_of(const struct weft__attention_device_args *args, int32_t position,
+                             int32_t lane)
+{
+    return turns_by(lane, [&](int32_t pair) {
+        return rope_angle(position, args->turns[pair], args->turn_factor);
+    });
 }
 
 // The lane's elements of a head, and those that they turn with.

@@ -44,6 +44,12 @@ DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+// What the thread stored in shared memory by itself comes before what the copy engine writes there for it.
+DEVICE void bulk_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Bytes and both addresses are multiples of 16.
 DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier)
 {

@@ -72,7 +72,9 @@ DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
     return before;
 }
 
-// Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever.
+// Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
+// writes what a batch consists of does not let the next launch start before it is done: attention_token.cu reads
+// these without waiting.
 DEVICE void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900
@@ -99,12 +101,24 @@ DEVICE uint32_t cluster_rank()
     return rank;
 }
 
-DEVICE void cluster_barrier()
+DEVICE void cluster_arrive()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #endif
+}
+
+DEVICE void cluster_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+DEVICE void cluster_barrier()
+{
+    cluster_arrive();
+    cluster_wait();
 }
 
 DEVICE float cluster_load(const float *own, uint32_t rank)
@@ -121,6 +135,20 @@ DEVICE float cluster_load(const float *own, uint32_t rank)
     value = *own;
 #endif
     return value;
+}
+
+// A number into another block of the cluster, at the place that `own` is here: seen there after a barrier of the cluster.
+DEVICE void cluster_store(float *own, uint32_t rank, float value)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .u32 a; mapa.shared::cluster.u32 a, %0, %1;\n"
+                 "st.shared::cluster.f32 [a], %2;}" ::"r"(shared_address(own)),
+                 "r"(rank), "f"(value)
+                 : "memory");
+#else
+    (void)rank;
+    *own = value;
+#endif
 }
 
 // A number into another block of the cluster, at the place that `own` is here, and beside it one that says which

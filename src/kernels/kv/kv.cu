@@ -39,7 +39,6 @@ extern "C" __global__ void weft_kv_append(const struct weft__kv_device_args args
     int32_t head = blockIdx.y;
     int64_t token = blockIdx.x;
     wait_for_previous();
-    let_next_start();
     int32_t position = ROTATE ? args.positions[token] : 0;
     if (head >= args.num_kv_heads) {
         int64_t own = (int64_t)(head - args.num_kv_heads) * args.head_dim;

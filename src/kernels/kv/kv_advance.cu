@@ -7,7 +7,6 @@ extern "C" __global__ void weft_kv_advance(const struct weft__kv_advance_args ar
 {
     int32_t s = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     wait_for_previous();
-    let_next_start();
     if (s >= args.num_seqs)
         return;
     int32_t token = args.cu_q_lens[s], t = args.kv_lens[s];

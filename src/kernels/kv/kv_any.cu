@@ -92,7 +92,6 @@ extern "C" __global__ void weft_kv_append_any(const struct weft__kv_device_args 
     const int32_t heads = args.num_kv_heads;
     int32_t head = (int32_t)blockIdx.y;
     wait_for_previous();
-    let_next_start();
     const int32_t position = ROTATE ? args.positions[token] : 0;
     if (head >= 2 * heads) {
         const int64_t own = (int64_t)(head - 2 * heads) * K_DIM;

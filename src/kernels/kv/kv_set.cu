@@ -25,7 +25,6 @@ extern "C" __global__ void __launch_bounds__(LENGTHS_THREADS)
     begin = begin < args.num_seqs ? begin : args.num_seqs;
     end = end < args.num_seqs ? end : args.num_seqs;
     wait_for_previous();
-    let_next_start();
     int32_t sum = 0;
     for (int32_t s = begin; s < end; s++)
         sum += weft__kv_pages(capacity_of(args, s), args.page_size, args.ring_len);
@@ -57,7 +56,6 @@ extern "C" __global__ void weft_kv_set_tokens(const struct weft__kv_set_args arg
 {
     int32_t s = (int32_t)blockIdx.x, thread = (int32_t)threadIdx.x, threads = (int32_t)blockDim.x;
     wait_for_previous();
-    let_next_start();
     if (s == args.num_seqs) { // tokens of no sequence
         int32_t known = args.own_cu_q_lens[s];
         for (int32_t i = (known < 0 ? 0 : known) + thread; i < args.num_tokens; i += threads) {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Sixteen rows of queries against a tile of KEYS keys and values in shared memory: scores, weights, sums.
+//
+// A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart. The kernel defines these, DIM, PART_BYTES and
+// PLANE_BYTES.
+#ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
+#define WEFT_KERNELS_ATTENTION_TILE_CUH
+
+#include "src/kernels/attention/attention_merge.cuh"
+#include "src/kernels/attention/attention_scores.cuh"
+
+// score[t]: rows by keys 8 t.. of the tile. queries: the rows, part after part.
+DEVICE void tile_scores(uint32_t queries, const uint8_t *slot, int32_t lane,
+                        float score[KEYS / 8][4])
+{
+    uint32_t q_row = queries + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+    uint32_t k_row =
+        shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
+    float low[KEYS / 8][4] = {}; // of all parts but the first
+#pragma unroll(DIM > 128 ? 1 : 8)
+    for (int32_t i = 0; i < DIM; i += 16) {
+        uint32_t q[WEFT_PARTS][4];
+#pragma unroll
+        for (int32_t part = 0; part < WEFT_PARTS; part++)
+            load_matrix_4(q[part], q_row + part * PART_BYTES + i * 2);
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t += 2) {
+            uint32_t k[4];
+            load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 2);
+#pragma unroll
+            for (int32_t part = 0; part < WEFT_PARTS; part++) {
+                mma_score(part ? low[t] : score[t], part, q[part], k[0], k[1]);
+                mma_score(part ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
+            }
+        }
+    }
+#pragma unroll
+    for (int32_t i = 0; WEFT_PARTS > 1 && i < KEYS / 2; i++)
+        score[i / 4][i % 4] += low[i / 4][i % 4];
+}
+
+// Scores become weights exp2(score - largest), where `largest` may be SLACK behind; acc and sum follow it.
+DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
+{
+    float largest[2] = {state->largest[0], state->largest[1]};
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            largest[i / 2] = fmaxf(largest[i / 2], score[t][i]);
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+        largest[i] = warp_max(largest[i], 4);
+    if (__any_sync(0xffffffffu, largest[0] > state->largest[0] + SLACK ||
+                                    largest[1] > state->largest[1] + SLACK)) {
+        float factor[2] = {weight_of(state->largest[0], largest[0]),
+                           weight_of(state->largest[1], largest[1])};
+#pragma unroll
+        for (int32_t t = 0; t < DIM / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 4; i++)
+                state->acc[t][i] *= factor[i / 2];
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++)
+            state->sum[i] *= factor[i], state->largest[i] = largest[i];
+    }
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
+        largest[i] =
+            state->largest[i] == NEGATIVE_INFINITY ? 0.0f : state->largest[i] - WEIGHT_EXPONENT;
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++) {
+            score[t][i] = exp2_fast(score[t][i] - largest[i / 2]);
+            state->sum[i / 2] += score[t][i];
+        }
+}
+
+DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[KEYS / 8][4],
+                        struct state *state)
+{
+    uint32_t v_row = shared_address(slot + PLANE_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t += 2) {
+        uint32_t p[WEFT_PARTS][4];
+        weights_narrow(weight, t, p);
+#pragma unroll
+        for (int32_t i = 0; i < DIM / 8; i += 2) {
+            uint32_t v[4];
+            load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
+#if WEFT_PARTS == 1
+            mma_narrow(state->acc[i], p[0], v[0], v[1]);
+            mma_narrow(state->acc[i + 1], p[0], v[2], v[3]);
+#else
+            float sum[2][4] = {};
+#pragma unroll
+            for (int32_t part = WEFT_PARTS - 1; part >= 0; part--) {
+                mma_narrow(sum[0], p[part], v[0], v[1]);
+                mma_narrow(sum[1], p[part], v[2], v[3]);
+            }
+#pragma unroll
+            for (int32_t j = 0; j < 8; j++)
+                state->acc[i + j / 4][j % 4] += sum[j / 4][j % 4];
+#endif
+        }
+    }
+}
+
+#endif

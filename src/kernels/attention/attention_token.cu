@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT
+// Attention of one new token per sequence for small batches, from unrotated queries to its result in one launch: RoPE,
+// append, attention, rounding. A cluster of WEFT_SPLITS blocks has a KV head of a sequence; keys are divided among its
+// blocks, the tiles of a block among its warps.
+//
+// Nothing of the launch before is needed to know which keys there are, so the ring of a warp, cos and sin are full
+// when that launch ends: kernels that write caches, lengths or pages do not let the next launch start before they
+// have done so. Rows of keys and values come as one bulk copy each. Text is short on purpose: a launch between others
+// finds it cold, and NOTES.md says what that costs.
+//
+// The warps' states are merged in the block; parts of 32 columns of a row go to a block of the cluster each, which
+// merges them in the order of the blocks, so that two runs agree to the bit.
+//
+// Function constants: those of attention_decode.cu with WEFT_APPEND, WEFT_KEYS 16, WEFT_PARTS 1; WEFT_HEAD_DIM is 32, 64,
+// 96 or 128. WEFT_SPLITS: blocks of a cluster. Rows of the cache begin at multiples of 16 bytes.
+#include <stdint.h>
+
+enum {
+    HEAD = WEFT_HEAD_DIM,
+    DIM = HEAD,
+    ROWS = 16,
+    WARPS = 8,
+    THREADS = WARPS * 32,
+    KEYS = WEFT_KEYS,
+    PAGE = WEFT_PAGE,
+    CHUNKS = HEAD / 8, // of 16 bytes in a row
+    ROW_BYTES = DIM * 2 + 16,
+    PLANE_BYTES = KEYS * ROW_BYTES,
+    STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
+    WARP_BYTES = WEFT_STAGES * STAGE_BYTES,
+    RING_BYTES = WARPS * WARP_BYTES,
+    PART_BYTES = ROWS * ROW_BYTES,
+    FRESH_BYTES = 2 * ROW_BYTES,
+    ANGLE_BYTES = WEFT_ROTARY / 2 * 8,
+    STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
+    PIECES = HEAD / 32,     // of a row
+    PIECE_FLOATS = 32 + 2,  // acc, largest, sum
+};
+
+// Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | pieces of every block
+static __device__ __forceinline__ uint8_t *shared_memory()
+{
+    extern __shared__ __align__(128) uint8_t bytes[];
+    return bytes;
+}
+
+// In the ring of the warp, which has been read by then.
+static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t)
+{
+    return (float *)(shared_memory() + warp * WARP_BYTES) + row * STATE_FLOATS;
+}
+
+#include "src/kernels/attention/attention_fresh.cuh"
+#include "src/kernels/attention/attention_tile.cuh"
+#include "src/kernels/cuda/bulk.cuh"
+
+DEVICE float *shared_factors()
+{
+    return (float *)(shared_memory() + RING_BYTES + PART_BYTES);
+}
+
+DEVICE uint8_t *shared_fresh()
+{
+    return shared_memory() + RING_BYTES + PART_BYTES + 4 * ROWS;
+}
+
+DEVICE float2 *shared_angles()
+{
+    return (float2 *)(shared_fresh() + FRESH_BYTES);
+}
+
+DEVICE float *shared_pieces()
+{
+    return (float *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES);
+}
+
+// --- the ring of a warp ----------------------------------------------------------------------------
+
+struct ring {
+    uint32_t barriers;    // of the warp's slots
+    int32_t fresh;        // the key that this launch appends
+    int32_t tile, end;    // the next tile to ask for, of the block
+    int32_t slot;         // where it goes
+    const int32_t *pages; // of the sequence
+    int32_t page;         // of the lane's key of that tile
+};
+
+DEVICE int32_t key_of(const struct place *at, int32_t tile, int32_t lane)
+{
+    return at->seq.begin + tile * KEYS + lane % 16;
+}
+
+DEVICE bool sees(const struct place *at, int32_t key)
+{
+    return key >= at->seq.first_key && key < at->seq.end_key;
+}
+
+DEVICE void ring_page(struct ring *ring, const struct place *at, int32_t lane)
+{
+    const int32_t key = key_of(at, ring->tile, lane);
+    ring->page = ring->tile < ring->end && sees(at, key) ? __ldcg(ring->pages + key / PAGE) : 0;
+}
+
+DEVICE int64_t plane_at(const struct weft__attention_device_plane *plane, int32_t kv_head,
+                        int32_t page, int32_t key)
+{
+    return page * plane->page_stride + kv_head * plane->head_stride +
+           key % PAGE * plane->token_stride;
+}
+
+// Asks for the warp's next tile: lane l for key l, or value l - 16. Rows that nobody sees are zeros.
+DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring,
+                     const struct place *at, int32_t warp, int32_t lane)
+{
+    if (ring->tile >= ring->end)
+        return;
+    const struct weft__attention_device_plane *plane = lane < 16 ? &args->k : &args->v;
+    const int32_t key = key_of(at, ring->tile, lane);
+    const bool seen = sees(at, key), comes = seen && key != ring->fresh;
+    const uint32_t barrier = ring->barriers + 8 * ring->slot;
+    const uint32_t to = shared_address(shared_memory()) + warp * WARP_BYTES +
+                        ring->slot * STAGE_BYTES + lane / 16 * PLANE_BYTES + lane % 16 * ROW_BYTES;
+    const int32_t rows = __popc(__ballot_sync(0xffffffffu, comes));
+    if (lane == 0)
+        barrier_expect(barrier, (uint32_t)rows * HEAD * 2);
+    __syncwarp();
+    if (comes) {
+        copy_bulk(to, (const uint16_t *)plane->data + plane_at(plane, at->kv_head, ring->page, key),
+                  HEAD * 2, barrier);
+    } else if (!seen) {
+#pragma unroll 1
+        for (int32_t i = 0; i < HEAD * 2; i += 16)
+            asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to + i), "r"(0)
+                         : "memory");
+        bulk_fence(); // the slot's next tile may have the row
+    }
+    ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;
+    ring->tile += WARPS;
+    ring_page(ring, at, lane);
+}
+
+// --- rows of queries, the new key ------------------------------------------------------------------
+
+DEVICE struct turns turns_shared(int32_t lane)
+{
+    return turns_by(lane, [](int32_t pair) { return shared_angles()[pair]; });
+}
+
+// The new key, rotated, and its value: narrow, into shared memory and into the cache.
+DEVICE void fresh_keep(const struct weft__attention_device_args *args, const struct place *at,
+                       const struct head *key, const int32_t *pages, int32_t lane)
+{
+    const int32_t position = at->seq.lengths.kv_len - 1, page = __ldcg(pages + position / PAGE);
+    const float *v =
+        args->new_v + at->seq.lengths.first_token * args->new_v_stride + at->kv_head * HEAD;
+    uint16_t *k_row = (uint16_t *)args->k.data + plane_at(&args->k, at->kv_head, page, position);
+    uint16_t *v_row = (uint16_t *)args->v.data + plane_at(&args->v, at->kv_head, page, position);
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        const int32_t d = 2 * (i * WARP + lane);
+        if (HEAD % 64 != 0 && d >= HEAD)
+            continue;
+        const uint32_t k = two_narrow(key->own[i].x, key->own[i].y);
+        const uint32_t w = two_narrow(v[d], v[d + 1]);
+        *(uint32_t *)(shared_fresh() + 2 * d) = k;
+        *(uint32_t *)(shared_fresh() + ROW_BYTES + 2 * d) = w;
+        *(uint32_t *)(k_row + d) = k;
+        *(uint32_t *)(v_row + d) = w;
+    }
+}
+
+// Row by row, a warp each; behind the queries comes the new key, in the block that has its tile.
+DEVICE void rows_load(const struct weft__attention_device_args *args, const struct place *at,
+                      struct rows rows, bool has_fresh, const int32_t *pages, int32_t warp,
+                      int32_t lane)
+{
+    const struct lengths lengths = at->seq.lengths;
+    const struct turns turns = turns_shared(lane);
+#pragma unroll 1
+    for (int32_t i = warp; i < rows.count + has_fresh; i += WARPS) {
+        const bool query = i < rows.count;
+        const float *x =
+            query ? (const float *)args->q + query_at(args, lengths, row_at(args, rows, i))
+                  : args->new_k + lengths.first_token * args->new_k_stride + at->kv_head * HEAD;
+        struct head head = head_load(x, lane);
+        head_turn(&head, &turns, lane);
+        if (query)
+            query_store(head.own, shared_memory() + RING_BYTES + i * ROW_BYTES, PART_BYTES, lane,
+                        shared_factors() + i);
+        else
+            fresh_keep(args, at, &head, pages, lane);
+    }
+}
+
+// Before the launch before has ended: cos and sin, zeros for the rows that are not there.
+DEVICE void rows_prepare(const struct weft__attention_device_args *args, int32_t position,
+                         int32_t rows)
+{
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; WEFT_ROPE && i < WEFT_ROTARY / 2; i += THREADS)
+        shared_angles()[i] = rope_angle(position, args->turns[i], args->turn_factor);
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x + rows * (ROW_BYTES / 16); i < ROWS * (ROW_BYTES / 16);
+         i += THREADS)
+        ((uint4 *)(shared_memory() + RING_BYTES))[i] = make_uint4(0, 0, 0, 0);
+    if (threadIdx.x < ROWS)
+        shared_factors()[threadIdx.x] = 1;
+}
+
+// --- a tile ----------------------------------------------------------------------------------------
+
+DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct place *at,
+                      int32_t key0, int32_t lane, float score[KEYS / 8][4])
+{
+    const bool whole = key0 >= at->seq.first_key && key0 + KEYS <= at->seq.end_key;
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++) {
+            const float factor = FACTORS ? shared_factors()[lane / 4 + i / 2 * 8] : 1.0f;
+            score[t][i] = score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], 0, 0);
+            if (!whole && !sees(at, key0 + 8 * t + 2 * (lane % 4) + i % 2))
+                score[t][i] = NEGATIVE_INFINITY;
+        }
+}
+
+// The new key and value go to their rows of the tile.
+DEVICE void fresh_put(uint8_t *slot, int32_t row, int32_t lane)
+{
+#pragma unroll 1
+    for (int32_t i = lane; i < 2 * CHUNKS; i += WARP) {
+        const int32_t plane = i / CHUNKS, chunk = i % CHUNKS;
+        *(uint4 *)(slot + plane * PLANE_BYTES + row * ROW_BYTES + chunk * 16) =
+            *(const uint4 *)(shared_fresh() + plane * ROW_BYTES + chunk * 16);
+    }
+    __syncwarp();
+}
+
+DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ring *ring,
+                       const struct place *at, int32_t tile, int32_t warp, int32_t lane,
+                       struct state *state)
+{
+    uint32_t parity = 0;
+#pragma unroll 1
+    for (int32_t slot = 0; tile < ring->end; tile += WARPS) {
+        uint8_t *from = shared_memory() + warp * WARP_BYTES + slot * STAGE_BYTES;
+        const int32_t key0 = at->seq.begin + tile * KEYS, fresh = ring->fresh - key0;
+        float score[KEYS / 8][4] = {};
+        barrier_wait(ring->barriers + 8 * slot, parity);
+        if (fresh >= 0 && fresh < KEYS)
+            fresh_put(from, fresh, lane);
+        tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
+        tile_log2(args, at, key0, lane, score);
+        tile_weights(state, score);
+        tile_values(from, lane, score, state);
+        __syncwarp();
+        ring_ask(args, ring, at, warp, lane);
+        if (++slot == WEFT_STAGES)
+            slot = 0, parity ^= 1;
+    }
+}
+
+// --- the end ---------------------------------------------------------------------------------------
+
+// Piece `p` of all rows, 32 columns: the warps' states become one, which goes to the block that has the piece.
+DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t lane)
+{
+    const int32_t each = (rows.count * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+#pragma unroll 1
+    for (int32_t p = warp; p < rows.count * PIECES; p += WARPS) {
+        const int32_t row = p / PIECES, d = p % PIECES * 32 + lane;
+        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++)
+            largest = fmaxf(largest, shared_state(w, row, 0)[DIM]);
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++) {
+            const float *state = shared_state(w, row, 0);
+            const float factor = weight_of(state[DIM], largest);
+            sum += factor * state[DIM + 1];
+            value += factor * state[d];
+        }
+        float *to = shared_pieces() + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
+        const uint32_t block = (uint32_t)(p % WEFT_SPLITS);
+        cluster_store(to + lane, block, value);
+        if (lane < 2)
+            cluster_store(to + 32 + lane, block, lane ? sum : largest);
+    }
+}
+
+DEVICE void piece_store(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct row row, int32_t d, int32_t lane, float value)
+{
+#if WEFT_ROUNDED
+    const int32_t cols = args->num_q_heads * HEAD;
+    round_results((uint8_t *)args->out +
+                      (lengths.first_token + row.token) * weft__linear_rounded_stride(cols),
+                  cols, row.head * HEAD + d, lane, value, 1);
+#else
+    set_element<WEFT_Y_DTYPE>(args->out, out_at(args, lengths, row) + d, value);
+#endif
+}
+
+// The block's pieces from all blocks.
+DEVICE void pieces_end(const struct weft__attention_device_args *args, const struct place *at,
+                       struct rows rows, int32_t rank, int32_t warp, int32_t lane)
+{
+    const int32_t each = (rows.count * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+#pragma unroll 1
+    for (int32_t i = warp; i * WEFT_SPLITS + rank < rows.count * PIECES; i += WARPS) {
+        const int32_t p = i * WEFT_SPLITS + rank;
+        const float *from = shared_pieces() + i * PIECE_FLOATS;
+        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            largest = fmaxf(largest, from[s * each * PIECE_FLOATS + 32]);
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
+            const float *piece = from + s * each * PIECE_FLOATS;
+            const float factor = weight_of(piece[32], largest);
+            sum += factor * piece[33];
+            value += factor * piece[lane];
+        }
+        const struct row row = row_at(args, rows, p / PIECES);
+        value *= row_end(args, at->seq.lengths, row, largest, sum, p % PIECES == 0 && lane == 0);
+        piece_store(args, at->seq.lengths, row, p % PIECES * 32 + lane, lane, value);
+    }
+}
+
+// The block's share of the item: its first tile, and how many `left` counts.
+DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
+{
+    struct lengths lengths = {(int32_t)blockIdx.y, 0, 0, 0};
+    lengths.first_token = __ldcg(args->cu_q_lens + lengths.seq);
+    lengths.q_len = __ldcg(args->cu_q_lens + lengths.seq + 1) - lengths.first_token;
+    lengths.kv_len = __ldcg(args->kv_lens + lengths.seq);
+    struct place at = {sequence_from(args, lengths), (int32_t)blockIdx.x / WEFT_SPLITS, 0, 0, 0};
+    const int32_t share = (at.seq.tiles + WEFT_SPLITS - 1) / WEFT_SPLITS;
+    at.tile = min(rank * share, at.seq.tiles);
+    at.left = min(share, at.seq.tiles - at.tile);
+    return at;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+    weft_attention_token(const __grid_constant__ struct weft__attention_device_args args)
+{
+    __shared__ uint64_t barriers[WARPS][WEFT_STAGES];
+    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    const int32_t rank = WEFT_SPLITS > 1 ? (int32_t)cluster_rank() : 0;
+    let_next_start();
+    const int32_t *pages = pages_of(&args, (int32_t)blockIdx.y);
+    const struct place at = place_of_block(&args, rank);
+    const struct rows rows = rows_of(&args, &at);
+    if (at.seq.items == 0) { // padding of a batch
+        wait_for_previous();
+        return;
+    }
+    struct ring ring = {shared_address(barriers[warp]),
+                        at.seq.lengths.kv_len - 1,
+                        at.tile + warp,
+                        at.tile + at.left,
+                        0,
+                        pages,
+                        0};
+    if (lane < WEFT_STAGES)
+        barrier_init(ring.barriers + 8 * lane, 1);
+    barrier_init_end();
+    __syncwarp();
+    ring_page(&ring, &at, lane);
+#pragma unroll 1
+    for (int32_t i = 0; i < WEFT_STAGES; i++)
+        ring_ask(&args, &ring, &at, warp, lane);
+    rows_prepare(&args, ring.fresh, rows.count);
+    if (WEFT_SPLITS > 1)
+        cluster_arrive(); // the block is there and may be sent pieces
+    __syncthreads();
+    wait_for_previous();
+    const int32_t tile_of_fresh = (ring.fresh - at.seq.begin) / KEYS;
+    rows_load(&args, &at, rows, tile_of_fresh >= at.tile && tile_of_fresh < at.tile + at.left,
+              pages, warp, lane);
+    struct state state;
+    state_begin(&state);
+    __syncthreads();
+    tiles_walk(&args, &ring, &at, at.tile + warp, warp, lane, &state);
+    __syncwarp();
+    if (__syncthreads_or(state_store(&state, warp, lane, rows.count)))
+        item_again(&args, &at, at.left);
+    if (WEFT_SPLITS > 1)
+        cluster_wait();
+    pieces_send(rows, rank, warp, lane);
+    if (WEFT_SPLITS > 1)
+        cluster_barrier();
+    else
+        __syncthreads();
+    pieces_end(&args, &at, rows, rank, warp, lane);
+}
