@@ -407,11 +407,6 @@ model_program *model_program_make(weft_context *context, const model_config *con
         engine_fail(err, "not enough memory for the model's program");
         return NULL;
     }
-    if (config->experts && bounds->device != WEFT_DEVICE_CPU) {
-        engine_fail(err, "mixtures of experts run on the CPU only so far: leave --device away");
-        free(program);
-        return NULL;
-    }
     program->context = context;
     program->config = config;
     program->weights = weights;

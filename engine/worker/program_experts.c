@@ -90,6 +90,19 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     return desc;
 }
 
+// Weights of all experts lie as the file has them.
+static bool place_part(model_program *program, const model_tensor *matrix, const model_tensor *bias,
+                       weft_experts_part_args *part, engine_error *err)
+{
+    const void *bias_at = NULL;
+    if (!program_place_vector(program, matrix, &part->weight, err) ||
+        !program_place_planes(program, matrix, &part->scales, &part->biases, err) ||
+        !program_place_vector(program, bias, &bias_at, err))
+        return false;
+    part->bias = bias_at;
+    return true;
+}
+
 bool program_add_experts(model_program *program, const model_tensor *tensors,
                          const model_line *line, engine_error *err)
 {
@@ -111,14 +124,10 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .norm_weight = norm,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
-    // Weights are read where the host has them: only the CPU runs mixtures.
-    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++) {
-        const model_tensor *matrix = &tensors[line->parts[i].matrix];
-        args->parts[i] = (weft_experts_part_args){
-            .weight = matrix->data,
-            .scales = matrix->planes.scales,
-            .biases = matrix->planes.biases,
-            .bias = line->parts[i].bias ? tensors[line->parts[i].bias].data : NULL};
-    }
+    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
+        if (!place_part(program, &tensors[line->parts[i].matrix],
+                        line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL, &args->parts[i],
+                        err))
+            return false;
     return true;
 }

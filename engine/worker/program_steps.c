@@ -51,9 +51,8 @@ static bool place_tensor(model_program *program, const model_tensor *tensor, con
     return program_place(program, tensor->data, bytes, at, err);
 }
 
-// The planes beside a matrix, where there are any.
-static bool place_planes(model_program *program, const model_tensor *tensor, const void **scales,
-                         const void **biases, engine_error *err)
+bool program_place_planes(model_program *program, const model_tensor *tensor, const void **scales,
+                          const void **biases, engine_error *err)
 {
     const gguf_planes *planes = &tensor->planes;
     if (!planes->scales)
@@ -142,7 +141,7 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
         return false;
     weft_embedding_args *args = &step->args.embedding;
     *args = (weft_embedding_args){.size = sizeof *args, .table = rows, .ids = ids, .y = y};
-    return place_planes(program, table, &args->scales, &args->biases, err);
+    return program_place_planes(program, table, &args->scales, &args->biases, err);
 }
 
 bool program_place_vector(model_program *program, const model_tensor *vector, const void **at,

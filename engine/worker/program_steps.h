@@ -213,5 +213,8 @@ program_step *program_add_step(model_program *program, step_list *list, step_kin
                                const void *desc, size_t bytes, engine_error *err);
 bool program_place_vector(model_program *program, const model_tensor *vector, const void **at,
                           engine_error *err);
+// The planes beside a matrix, where there are any.
+bool program_place_planes(model_program *program, const model_tensor *tensor, const void **scales,
+                          const void **biases, engine_error *err);
 
 #endif

@@ -84,7 +84,8 @@ typedef struct weft_experts_args {
     void *workspace;
     size_t workspace_bytes;
     weft_stream *stream; /**< NULL = the context's own */
-    /** NULL, or a number to which the run adds the bytes of weights that it reads. */
+    /** NULL, or a number, where the context's device reads, to which the run adds the bytes of weights
+     *  that it reads. */
     uint64_t *bytes_read;
     weft_experts_part_args parts[WEFT_EXPERTS_PARTS];
     uint64_t reserved[8];
@@ -94,8 +95,8 @@ typedef struct weft_experts_args {
  *
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU; what weft_linear_plan() refuses;
- *           WEFT_EUNSUPPORTED on devices that have no such kernel (CUDA); WEFT_EVARIANT, WEFT_ENOMEM,
- *           WEFT_EOVERFLOW
+ *           WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks; WEFT_EVARIANT,
+ *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
  */
 WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts_desc *desc,
@@ -109,8 +110,8 @@ WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts
  *           choices, then rounded to y_dtype, to nearest even; two runs agree to the bit, whatever the number
  *           of threads
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, short strides, an alpha that is not
- *           finite, starts and order that are no sorted choices of the batch; WEFT_EWORKSPACE. Nothing is
- *           written then
+ *           finite, starts and order that are no sorted choices of the batch (where they are the host's);
+ *           WEFT_EWORKSPACE. Nothing is written then
  */
 WEFT_API weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *args);
 

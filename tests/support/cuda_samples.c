@@ -2,6 +2,7 @@
 #include "tests/cuda/samples.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include <weft/weft.h>
 
@@ -23,6 +24,8 @@ static union {
     weft_linear_desc linear;
     weft_round_desc round;
     weft_attention_desc attention;
+    weft_route_desc route;
+    weft_experts_desc experts;
 } descs[MOST];
 
 #define ADD(OP, ...)                                                                               \
@@ -177,6 +180,35 @@ static void linear_layers(void)
         ADD(round, (weft_round_desc){.x_dtype = (weft_dtype)dtype, .max_rows = 4, .cols = 4096});
 }
 
+// One of few experts and of many, every format once.
+static void mixtures(void)
+{
+    for (int many = 0; many < 2; many++)
+        ADD(route, (weft_route_desc){.experts = many ? 256 : 8,
+                                     .top_k = many ? 8 : 2,
+                                     .groups = many ? 8 : 1,
+                                     .top_groups = many ? 4 : 1,
+                                     .group_best = many ? 2 : 1,
+                                     .max_rows = 4,
+                                     .scale = 1});
+    for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
+        const weft_linear_desc like = layer(weft_dtype_at(i), 3, 0);
+        weft_experts_desc desc = {.experts = 32,
+                                  .top_k = 4,
+                                  .max_batch = 4,
+                                  .gate = WEFT_LINEAR_GATE_SILU,
+                                  .cols = 4096,
+                                  .inner = 4096,
+                                  .norm = WEFT_LINEAR_NORM_RMS};
+        memcpy(desc.parts, like.parts, sizeof desc.parts);
+        desc.clamp_limit = i % 2 ? 7 : 0;
+        for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+            desc.parts[p].scale_cols = weft_dtype_block_elems(weft_dtype_at(i)) == 1 ? 4096 : 0;
+        ADD(experts, desc);
+        samples[num_samples - 1].seldom = weft_dtype_at(i) != WEFT_MXFP4;
+    }
+}
+
 static weft_attention_desc attention_sample(weft_dtype kv, weft_dtype q, int32_t head_dim,
                                             int32_t max_q_tokens)
 {
@@ -235,6 +267,7 @@ int cuda_num_samples(void)
     if (num_samples == 0) {
         attention_of_caches();
         linear_layers();
+        mixtures();
         small_operations();
         caches_and_tokens();
     }

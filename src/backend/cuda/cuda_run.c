@@ -21,6 +21,8 @@ extern const struct weft__cuda_op weft__softmax_cuda;
 extern const struct weft__cuda_op weft__embedding_cuda;
 extern const struct weft__cuda_op weft__sample_cuda;
 extern const struct weft__cuda_op weft__probe_cuda;
+extern const struct weft__cuda_op weft__route_cuda;
+extern const struct weft__cuda_op weft__experts_cuda;
 
 static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
     [WEFT__OP_linear] = &weft__linear_cuda,
@@ -35,6 +37,8 @@ static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
     [WEFT__OP_embedding] = &weft__embedding_cuda,
     [WEFT__OP_sample] = &weft__sample_cuda,
     [WEFT__OP_probe] = &weft__probe_cuda,
+    [WEFT__OP_route] = &weft__route_cuda,
+    [WEFT__OP_experts] = &weft__experts_cuda,
 };
 
 const struct weft__cuda_op *weft__cuda_op(enum weft__op op)

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// Experts on CUDA: x normed to f32 (`ready`), gate, up with the function, down, and the sum over a token's choices, a
+// launch each. Weights are read as a file has them, activations stay f32: exact or not is the same here.
+//
+// Workspace: | f32 rows of tokens, normed | gate of places | up of places | results of choices |
+#include <stdio.h>
+
+#include "src/base/checked.h"
+#include "src/kernels/cuda/launch.h"
+#include "src/kernels/experts/experts_device.h"
+#include "src/kernels/experts/experts_kernel.h"
+#include "src/kernels/linear/linear_device.h"
+
+static const struct weft__kernel rows[] = {{"experts", "experts_sm80", WEFT__CUDA_sm80}};
+static const struct weft__kernel_table table = {"experts", rows, sizeof rows[0], 1};
+
+#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(GATHER) X(FUNCTION) X(CLAMPS)
+WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
+
+#define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
+WEFT__CUDA_CONSTANTS(experts_ready, READY_CONSTANTS)
+
+#define SUM_CONSTANTS(X) X(TOP_K)
+WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
+
+enum { READY = WEFT_EXPERTS_PARTS, SUM, WARPS = 4 }; // the first kernels are the parts'
+
+struct launch {
+    weft_experts_desc desc;
+    int64_t ready, gate, up, results; // in the workspace
+    int64_t expert_bytes;             // of one expert's weights
+    bool normed;
+};
+
+static bool has_planes(const weft_linear_part *part)
+{
+    return part->scale_cols > 0;
+}
+
+static int64_t rows_of(const weft_experts_desc *desc, int p)
+{
+    return p == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
+}
+
+static int64_t cols_of(const weft_experts_desc *desc, int p)
+{
+    return p == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
+}
+
+static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
+{
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        const weft_linear_part *part = &desc->parts[p];
+        const bool joins = p == WEFT_EXPERTS_UP;
+        const struct weft__experts_constants constants = {
+            .FORMAT = (int32_t)part->weight_dtype,
+            .ELEMS = weft_dtype_block_elems(part->weight_dtype),
+            .BYTES = weft_dtype_block_bytes(part->weight_dtype),
+            .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
+            .GATHER = p != WEFT_EXPERTS_DOWN,
+            .FUNCTION = joins ? (int32_t)desc->gate : 0,
+            .CLAMPS = joins && desc->clamp_limit != 0};
+        weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
+                        WEFT__CUDA_VALUES(experts, constants));
+    }
+    const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = WEFT_F32};
+    weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_ready",
+                    WEFT__CUDA_VALUES(experts_ready, ready));
+    const struct weft__experts_sum_constants sum = {.TOP_K = desc->top_k};
+    weft__cuda_want(choice, "src/kernels/experts/experts_sum.cu", "weft_experts_sum",
+                    WEFT__CUDA_VALUES(experts_sum, sum));
+}
+
+// Room for `count` rows of `cols` floats; -1 if it does not fit, then and from then on.
+static int64_t take(int64_t *at, int64_t count, int64_t cols)
+{
+    int64_t offset = *at, size;
+    if (offset < 0 || !weft__mul_i64(count, cols, &size) || size > INT64_MAX / 8 - offset)
+        return *at = -1;
+    *at = weft__align_up(offset + 4 * size, 256);
+    return offset;
+}
+
+static weft_status refuse(struct weft__cuda_choice *choice, const char *why)
+{
+    snprintf(choice->text, sizeof choice->text, "experts: %s", why);
+    return WEFT_EUNSUPPORTED;
+}
+
+static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
+                        struct weft__cuda_choice *choice)
+{
+    const weft_experts_desc *desc = opaque_desc;
+    struct launch *launch = choice->launch;
+    const int64_t most_rows = 65535 * WARPS, choices = (int64_t)desc->max_batch * desc->top_k;
+    weft_status status;
+    if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
+        return status;
+    if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535)
+        return refuse(choice, "more rows than a launch has blocks");
+    launch->desc = *desc;
+    launch->normed = desc->norm != WEFT_LINEAR_NORM_NONE;
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        launch->expert_bytes +=
+            weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
+    int64_t at = 0;
+    launch->ready = take(&at, launch->normed ? desc->max_batch : 0, desc->cols);
+    launch->gate = take(&at, choices, desc->inner);
+    launch->up = take(&at, choices, desc->inner);
+    launch->results = take(&at, choices, desc->cols);
+    if (at < 0) {
+        snprintf(choice->text, sizeof choice->text,
+                 "experts: rows of max_batch * top_k do not fit");
+        return WEFT_EOVERFLOW;
+    }
+    choice->workspace_bytes = (size_t)at;
+    want_kernels(desc, choice);
+    snprintf(choice->text, sizeof choice->text, " %d of %d, %s %s %s, %lldx%lld batch<=%d",
+             desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
+             weft_dtype_name(desc->parts[1].weight_dtype),
+             weft_dtype_name(desc->parts[2].weight_dtype), (long long)desc->inner,
+             (long long)desc->cols, desc->max_batch);
+    return WEFT_OK;
+}
+
+static void add_ready(const struct launch *launch, const weft_experts_args *args, float *ready,
+                      struct weft__cuda_step *step)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const struct weft__linear_ready_args device = {
+        .x = args->x,
+        .weight = args->norm_weight,
+        .y = ready,
+        .x_stride = args->x_stride,
+        .y_stride = desc->cols,
+        .cols = (int32_t)desc->cols,
+        .norm = (int32_t)desc->norm,
+        .eps = desc->norm_eps,
+        .weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    weft__cuda_step(step, READY, (uint32_t)args->batch, 1, 256, &device, sizeof device)->overlap =
+        1;
+}
+
+static struct weft__experts_product_args product_of(const struct launch *launch,
+                                                    const weft_experts_args *args, int p)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const weft_experts_part_args *from = &args->parts[p];
+    return (struct weft__experts_product_args){
+        .weight = from->weight,
+        .scales = from->scales,
+        .biases = from->biases,
+        .weight_stride_bytes = from->weight_stride_bytes,
+        .expert_stride_bytes = from->expert_stride_bytes,
+        .scale_stride = from->scale_stride,
+        .expert_scale_stride = from->expert_scale_stride,
+        .scale_cols = desc->parts[p].scale_cols ? (int32_t)desc->parts[p].scale_cols : 1,
+        .scale_rows = desc->parts[p].scale_rows ? (int32_t)desc->parts[p].scale_rows : 1,
+        .bias = from->bias,
+        .starts = args->starts,
+        .order = args->order,
+        .experts = desc->experts,
+        .top_k = desc->top_k,
+        .tokens = args->batch,
+        .rows = (int32_t)rows_of(desc, p),
+        .cols = (int32_t)cols_of(desc, p),
+        .clamp_limit = desc->clamp_limit,
+        .clamp_slope = desc->clamp_slope};
+}
+
+static int32_t steps(const void *opaque_launch, const void *opaque_args,
+                     struct weft__cuda_step *steps)
+{
+    const struct launch *launch = opaque_launch;
+    const weft_experts_desc *desc = &launch->desc;
+    const weft_experts_args *args = opaque_args;
+    char *room = args->workspace;
+    float *ready = (float *)(room + launch->ready), *gate = (float *)(room + launch->gate);
+    float *up = (float *)(room + launch->up), *results = (float *)(room + launch->results);
+    const int32_t choices = args->batch * desc->top_k;
+    const int32_t groups = choices < desc->experts ? choices : desc->experts;
+    const uint32_t shares = (uint32_t)(groups + (choices - groups) / WEFT__EXPERTS_COLUMNS);
+    int32_t count = 0;
+    if (launch->normed)
+        add_ready(launch, args, ready, &steps[count++]);
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        struct weft__experts_product_args product = product_of(launch, args, p);
+        const bool down = p == WEFT_EXPERTS_DOWN;
+        product.x = down ? up : launch->normed ? ready : args->x;
+        product.x_stride = down ? desc->inner : launch->normed ? desc->cols : args->x_stride;
+        product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
+        product.y = down ? results : p == WEFT_EXPERTS_UP ? up : gate;
+        weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
+                        WARPS * 32, &product, sizeof product)
+            ->overlap = 1;
+    }
+    const struct weft__experts_sum_args sum = {.results = results,
+                                               .weights = args->weights,
+                                               .residual = args->residual,
+                                               .y = args->y,
+                                               .residual_stride = args->residual_stride,
+                                               .y_stride = args->y_stride,
+                                               .starts = args->starts,
+                                               .bytes_read = args->bytes_read,
+                                               .expert_bytes = (uint64_t)launch->expert_bytes,
+                                               .experts = desc->experts,
+                                               .cols = (int32_t)desc->cols,
+                                               .alpha = args->alpha};
+    weft__cuda_step(&steps[count++], SUM, ((uint32_t)desc->cols + 255) / 256, (uint32_t)args->batch,
+                    256, &sum, sizeof sum)
+        ->overlap = 1;
+    return count;
+}
+
+const struct weft__cuda_op weft__experts_cuda = {&table, sizeof(struct launch), plan, steps};

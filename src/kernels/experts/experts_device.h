@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device say to each other about experts. Choices are sorted by expert (weft/route.h): place
+// i of that order is choice order[i], of token order[i] / top_k.
+#ifndef WEFT_KERNELS_EXPERTS_DEVICE_H
+#define WEFT_KERNELS_EXPERTS_DEVICE_H
+
+#include <stdint.h>
+
+enum { WEFT__EXPERTS_COLUMNS = 4 }; // places that share a pass over an expert's weights
+
+// One matrix of all experts.
+struct weft__experts_product_args {
+    const void *weight, *scales, *biases; // of expert 0; the latter two or NULL: 1, 0
+    int64_t weight_stride_bytes, expert_stride_bytes;
+    int64_t scale_stride, expert_scale_stride; // elements
+    int32_t scale_cols, scale_rows;            // that share a scale
+    const float *bias;                         // [experts][rows], or NULL
+    const float *x;
+    int64_t x_stride;
+    const float *gate; // [places][rows]: y becomes function(gate, y); NULL: y alone
+    float *y;          // [rows of Y][rows]
+    const int32_t *starts, *order;
+    int32_t experts, top_k, tokens, rows, cols;
+    float clamp_limit, clamp_slope;
+};
+
+struct weft__experts_sum_args {
+    const float *results; // [choices][cols]
+    const float *weights; // [choices]
+    const float *residual;
+    float *y;
+    int64_t residual_stride, y_stride;
+    const int32_t *starts;
+    uint64_t *bytes_read; // or NULL
+    uint64_t expert_bytes;
+    int32_t experts, cols;
+    float alpha;
+};
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// y = residual + alpha * sum of a token's results, weighted, in the order of its choices. Grid (columns over the
+// threads of a block, tokens).
+//
+// Constants: TOP_K
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/warp.cuh"
+#include "src/kernels/experts/experts_device.h"
+
+// What the weights of all chosen experts weigh, added by one warp.
+DEVICE void count_bytes(const struct weft__experts_sum_args *args)
+{
+    int32_t chosen = 0;
+    for (int32_t e = (int32_t)threadIdx.x; e < args->experts; e += WARP)
+        chosen += args->starts[e + 1] > args->starts[e];
+    chosen = warp_sum_int(chosen, WARP);
+    if (threadIdx.x == 0)
+        *args->bytes_read += (uint64_t)chosen * args->expert_bytes;
+}
+
+extern "C" __global__ void weft_experts_sum(const struct weft__experts_sum_args args)
+{
+    const int32_t col = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int64_t token = blockIdx.y, choice = token * TOP_K;
+    wait_for_previous();
+    let_next_start();
+    if (args.bytes_read && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x < WARP)
+        count_bytes(&args);
+    if (col >= args.cols)
+        return;
+    float total = 0;
+    for (int32_t k = 0; k < TOP_K; k++)
+        total += args.weights[choice + k] * args.results[(choice + k) * args.cols + col];
+    total *= args.alpha;
+    if (args.residual)
+        total += args.residual[token * args.residual_stride + col];
+    args.y[token * args.y_stride + col] = total;
+}
