@@ -73,6 +73,10 @@ static void write_numbers(gguf_output *output, const model_config *config, const
         {"attention.value_length", config->head_dim},
         {"rope.dimension_count", config->rope.rotary_dim},
         {"vocab_size", config->vocab},
+        {"expert_count", config->experts},
+        {"expert_used_count", config->experts_used},
+        {"expert_feed_forward_length", config->expert_dim},
+        {"attention.sliding_window", config->window},
     };
     char key[64];
     gguf_output_text(output, "general.architecture", family);
@@ -80,6 +84,8 @@ static void write_numbers(gguf_output *output, const model_config *config, const
     gguf_output_u32(output, "general.quantization_version", 2);
     gguf_output_u32(output, "general.file_type", file_type);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].value == 0) // what the shape does not have
+            continue;
         snprintf(key, sizeof key, "%s.%s", family, numbers[i].tail);
         gguf_output_u32(output, key, (uint32_t)numbers[i].value);
     }
@@ -92,13 +98,17 @@ static void write_numbers(gguf_output *output, const model_config *config, const
 static bool add(quantize_job *job, const model_config *config, const model_tensor_spec *spec,
                 const char *name, engine_error *err)
 {
-    gguf_tensor tensor = {.rank = spec->rows == MODEL_ONE ? 1 : 2,
+    const bool stacked = spec->rows == MODEL_EXPERTS_INNER || spec->rows == MODEL_EXPERTS_EMBEDDING;
+    const int64_t matrices = stacked ? config->experts : 1;
+    gguf_tensor tensor = {.rank = spec->rows == MODEL_ONE ? 1
+                                  : stacked               ? 3
+                                                          : 2,
                           .shape = {model_extent_value(config, spec->cols),
-                                    model_extent_value(config, spec->rows), 1, 1},
+                                    model_extent_value(config, spec->rows) / matrices, matrices, 1},
                           .type = ggml_type_find(0),
                           .dtype = WEFT_F32};
     snprintf(tensor.name, sizeof tensor.name, "%s", name);
-    tensor.element_count = tensor.shape[0] * tensor.shape[1];
+    tensor.element_count = tensor.shape[0] * tensor.shape[1] * matrices;
     tensor.size_bytes = (size_t)tensor.element_count * sizeof(float);
     job->tensors[job->count].seed = strstr(name, "norm") ? 0 : job->count + 1;
     return quantize_job_add(job, &tensor, err);
@@ -120,7 +130,7 @@ static bool add_all(quantize_job *job, const model_config *config, engine_error 
         for (uint32_t i = 1; i < MODEL_LAYER_TENSOR_COUNT; i++) {
             char name[GGUF_MAX_NAME_BYTES + 1];
             snprintf(name, sizeof name, "blk.%d.%s", n, model_layer_specs[i].name);
-            if (config->architecture->needs >> i & 1 &&
+            if (model_config_needs(config, n) >> i & 1 &&
                 !add(job, config, &model_layer_specs[i], name, err))
                 return false;
         }

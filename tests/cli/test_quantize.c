@@ -75,10 +75,18 @@ static void refuses(void **state)
     program_result_free(&r);
 }
 
+// Of a dense model, and of a mixture whose experts all files hold as one tensor.
 static void makes_up_a_shape(void **state)
 {
     (void)state;
-    program_result r = weft("quantize", "--shape", "smollm2-135m", "shape.gguf", "-f", "q4_0");
+    program_result r = weft("quantize", "--shape", "olmoe-1b-7b/1", "shape.gguf", "-f", "bf16");
+    assert_int_equal(r.status, 0);
+    program_result_free(&r);
+    r = weft("run", "shape.gguf", "-pHello", "-n2", "--raw", "--ignore-end");
+    if (r.status != 0)
+        fail_msg("%s", r.err);
+    program_result_free(&r);
+    r = weft("quantize", "--shape", "smollm2-135m", "shape.gguf", "-f", "q4_0");
     assert_int_equal(r.status, 0);
     program_result_free(&r);
     r = weft("run", "shape.gguf", "-pHello", "-n2", "--raw", "--ignore-end");

@@ -36,6 +36,14 @@ DEVICE int32_t take_best(uint32_t *keys, int32_t count)
     return place;
 }
 
+// exp(a - b), b being the larger: what f32 loses of the difference is a factor of its own.
+DEVICE float exp_of_difference(float a, float b)
+{
+    const double exact = (double)a - b;
+    const float rounded = (float)exact, e = expf(rounded);
+    return exact > -200 ? fmaf(e, (float)(exact - rounded), e) : e;
+}
+
 // score = softmax or sigmoid of the row's logits.
 DEVICE void row_scores(const struct weft__route_device_args *args, const float *logits,
                        float *score)
@@ -47,7 +55,8 @@ DEVICE void row_scores(const struct weft__route_device_args *args, const float *
         largest = fmaxf(largest, logits[e]);
     largest = warp_max(largest, WARP);
     for (int32_t e = lane; e < EXPERTS; e += WARP) {
-        score[e] = args->sigmoid ? 1.0f / (1.0f + expf(-logits[e])) : expf(logits[e] - largest);
+        score[e] = args->sigmoid ? 1.0f / (1.0f + expf(-logits[e]))
+                                 : exp_of_difference(logits[e], largest);
         sum += score[e];
     }
     for (int32_t step = WARP / 2; step; step /= 2)
