@@ -186,6 +186,7 @@ static void mixtures(void)
     for (int many = 0; many < 2; many++)
         ADD(route, (weft_route_desc){.experts = many ? 256 : 8,
                                      .top_k = many ? 8 : 2,
+                                     .logits_dtype = many ? WEFT_BF16 : WEFT_F32,
                                      .groups = many ? 8 : 1,
                                      .top_groups = many ? 4 : 1,
                                      .group_best = many ? 2 : 1,
@@ -199,6 +200,8 @@ static void mixtures(void)
                                   .gate = WEFT_LINEAR_GATE_SILU,
                                   .cols = 4096,
                                   .inner = 4096,
+                                  .x_dtype = WEFT_F32,
+                                  .y_dtype = WEFT_BF16,
                                   .norm = WEFT_LINEAR_NORM_RMS};
         memcpy(desc.parts, like.parts, sizeof desc.parts);
         desc.clamp_limit = i % 2 ? 7 : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Experts on CUDA: x normed to f32 (`ready`), gate, up with the function, down, and the sum over a token's choices, a
+// Experts on CUDA: x to f32, normed (`ready`), gate, up with the function, down, and the sum over a token's choices, a
 // launch each. Weights are read as a file has them, activations stay f32: exact or not is the same here.
 //
 // Workspace: | f32 rows of tokens, normed | gate of places | up of places | results of choices |
@@ -20,7 +20,7 @@ WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
 #define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
 WEFT__CUDA_CONSTANTS(experts_ready, READY_CONSTANTS)
 
-#define SUM_CONSTANTS(X) X(TOP_K)
+#define SUM_CONSTANTS(X) X(TOP_K) X(Y_DTYPE)
 WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
 
 enum { READY = WEFT_EXPERTS_PARTS, SUM, WARPS = 4 }; // the first kernels are the parts'
@@ -29,7 +29,7 @@ struct launch {
     weft_experts_desc desc;
     int64_t ready, gate, up, results; // in the workspace
     int64_t expert_bytes;             // of one expert's weights
-    bool normed;
+    bool readies;                     // x is made f32, and normed
 };
 
 static bool has_planes(const weft_linear_part *part)
@@ -63,10 +63,11 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
                         WEFT__CUDA_VALUES(experts, constants));
     }
-    const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = WEFT_F32};
+    const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
     weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_ready",
                     WEFT__CUDA_VALUES(experts_ready, ready));
-    const struct weft__experts_sum_constants sum = {.TOP_K = desc->top_k};
+    const struct weft__experts_sum_constants sum = {.TOP_K = desc->top_k,
+                                                    .Y_DTYPE = (int32_t)desc->y_dtype};
     weft__cuda_want(choice, "src/kernels/experts/experts_sum.cu", "weft_experts_sum",
                     WEFT__CUDA_VALUES(experts_sum, sum));
 }
@@ -99,12 +100,12 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535)
         return refuse(choice, "more rows than a launch has blocks");
     launch->desc = *desc;
-    launch->normed = desc->norm != WEFT_LINEAR_NORM_NONE;
+    launch->readies = desc->norm != WEFT_LINEAR_NORM_NONE || desc->x_dtype != WEFT_F32;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
         launch->expert_bytes +=
             weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
     int64_t at = 0;
-    launch->ready = take(&at, launch->normed ? desc->max_batch : 0, desc->cols);
+    launch->ready = take(&at, launch->readies ? desc->max_batch : 0, desc->cols);
     launch->gate = take(&at, choices, desc->inner);
     launch->up = take(&at, choices, desc->inner);
     launch->results = take(&at, choices, desc->cols);
@@ -181,13 +182,13 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     const int32_t groups = choices < desc->experts ? choices : desc->experts;
     const uint32_t shares = (uint32_t)(groups + (choices - groups) / WEFT__EXPERTS_COLUMNS);
     int32_t count = 0;
-    if (launch->normed)
+    if (launch->readies)
         add_ready(launch, args, ready, &steps[count++]);
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         struct weft__experts_product_args product = product_of(launch, args, p);
         const bool down = p == WEFT_EXPERTS_DOWN;
-        product.x = down ? up : launch->normed ? ready : args->x;
-        product.x_stride = down ? desc->inner : launch->normed ? desc->cols : args->x_stride;
+        product.x = down ? up : launch->readies ? ready : args->x;
+        product.x_stride = down ? desc->inner : launch->readies ? desc->cols : args->x_stride;
         product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
         product.y = down ? results : p == WEFT_EXPERTS_UP ? up : gate;
         weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),

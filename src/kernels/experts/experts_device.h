@@ -27,8 +27,8 @@ struct weft__experts_product_args {
 struct weft__experts_sum_args {
     const float *results; // [choices][cols]
     const float *weights; // [choices]
-    const float *residual;
-    float *y;
+    const void *residual;
+    void *y;
     int64_t residual_stride, y_stride;
     const int32_t *starts;
     uint64_t *bytes_read; // or NULL

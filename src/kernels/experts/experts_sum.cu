@@ -2,7 +2,8 @@
 // y = residual + alpha * sum of a token's results, weighted, in the order of its choices. Grid (columns over the
 // threads of a block, tokens).
 //
-// Constants: TOP_K
+// Constants: TOP_K, Y_DTYPE
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
 #include "src/kernels/experts/experts_device.h"
@@ -33,6 +34,6 @@ extern "C" __global__ void weft_experts_sum(const struct weft__experts_sum_args 
         total += args.weights[choice + k] * args.results[(choice + k) * args.cols + col];
     total *= args.alpha;
     if (args.residual)
-        total += args.residual[token * args.residual_stride + col];
-    args.y[token * args.y_stride + col] = total;
+        total += element<Y_DTYPE>(args.residual, token * args.residual_stride + col);
+    set_element<Y_DTYPE>(args.y, token * args.y_stride + col, total);
 }

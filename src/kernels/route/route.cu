@@ -4,7 +4,8 @@
 // The best of many is found on keys: 32 bits that are ordered as the numbers are, NaN below them, what is taken
 // below NaN. Of equal keys the lower number is first.
 //
-// Constants: EXPERTS
+// Constants: EXPERTS, X_DTYPE
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
 #include "src/kernels/route/route_device.h"
@@ -96,16 +97,17 @@ DEVICE void close_groups(const struct weft__route_device_args *args, const float
 extern "C" __global__ void __launch_bounds__(32)
     weft_route(const __grid_constant__ struct weft__route_device_args args)
 {
-    __shared__ float score[EXPERTS], value[EXPERTS];
+    __shared__ float logits[EXPERTS], score[EXPERTS], value[EXPERTS];
     __shared__ uint32_t keys[EXPERTS], used[EXPERTS], worth[EXPERTS];
     const int32_t lane = (int32_t)threadIdx.x;
-    const float *logits = args.logits + blockIdx.x * args.logits_stride;
     int32_t *ids = args.ids + (int64_t)blockIdx.x * args.top_k;
     float *weights = args.weights + (int64_t)blockIdx.x * args.top_k;
     const bool by_logit = !args.bias && args.group_best == 1;
     double sum = 0;
     wait_for_previous();
     let_next_start();
+    for (int32_t e = lane; e < EXPERTS; e += WARP)
+        logits[e] = element<X_DTYPE>(args.logits, blockIdx.x * args.logits_stride + e);
     row_scores(&args, logits, score);
     for (int32_t e = lane; e < EXPERTS; e += WARP) {
         value[e] = by_logit ? logits[e] : score[e] + (args.bias ? args.bias[e] : 0.0f);

@@ -10,7 +10,7 @@
 static const struct weft__kernel rows[] = {{"route", "route_sm80", WEFT__CUDA_sm80}};
 static const struct weft__kernel_table table = {"route", rows, sizeof rows[0], 1};
 
-#define CONSTANTS(X) X(EXPERTS)
+#define CONSTANTS(X) X(EXPERTS) X(X_DTYPE)
 WEFT__CUDA_CONSTANTS(route, CONSTANTS)
 
 enum { ROUTE, SORT };
@@ -27,7 +27,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    const struct weft__route_constants constants = {.EXPERTS = desc->experts};
+    const struct weft__route_constants constants = {.EXPERTS = desc->experts,
+                                                    .X_DTYPE = (int32_t)desc->logits_dtype};
     weft__cuda_want(choice, "src/kernels/route/route.cu", "weft_route",
                     WEFT__CUDA_VALUES(route, constants));
     weft__cuda_want(choice, "src/kernels/route/route.cu", "weft_route_sort",

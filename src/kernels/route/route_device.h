@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct weft__route_device_args {
-    const float *logits; // [rows][experts], logits_stride apart
+    const void *logits; // [rows][experts], logits_stride apart
     int64_t logits_stride;
     const float *bias; // [experts] or null
     int32_t *ids;      // [rows][top_k]
