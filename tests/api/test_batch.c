@@ -331,6 +331,15 @@ static void refuses_bad_batches(void **state)
     desc = batch_desc(wrong);
     desc.num_plans = 1;
     assert_refused(m.context, weft_batch_create(m.context, &desc, &batch), WEFT_EINVAL, "plans[0]");
+    weft_attention_desc ring_desc = attention_desc(7);
+    weft_plan *ring;
+    ring_desc.ring_len = 7 + TOKENS;
+    assert_int_equal(weft_attention_plan(m.context, &ring_desc, &ring), WEFT_OK);
+    const weft_plan *mixed[] = {m.append, m.attention, ring};
+    desc = batch_desc(mixed);
+    assert_refused(m.context, weft_batch_create(m.context, &desc, &batch), WEFT_EINVAL,
+                   "plans[2] has a ring of 19 keys, another one 0");
+    weft_plan_destroy(ring);
     desc = batch_desc(plans);
     desc.num_plans = 1; // of append alone
     assert_int_equal(weft_batch_create(m.context, &desc, &batch), WEFT_OK);

@@ -351,6 +351,41 @@ static void runs_put_together_give_what_separate_ones_give(void **state)
     free(apart);
 }
 
+// A chain begins with the penalties of its first token, and writes over nobody's logits.
+static void chains_leave_others_alone(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    const engine_options options = {.threads = 2, .context_tokens = 64, .max_sessions = 2};
+    engine_worker *both =
+        engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+    engine_session *one = both ? engine_session_open(both, &err) : NULL;
+    engine_session *other = both ? engine_session_open(both, &err) : NULL;
+    engine_model_info info;
+    engine_model_describe(engine_worker_model(worker), &info);
+    size_t bytes = (size_t)info.vocab * sizeof(float);
+    float *before = malloc(bytes);
+    assert_true(one && other && before);
+    engine_feed first = {.session = one, .ids = prompt.ids, .count = 3};
+    engine_feed second = {.session = other, .ids = prompt.ids, .count = 5};
+    assert_true(engine_eval(both, &first, 1, NULL, NULL, &err) &&
+                engine_eval(both, &second, 1, NULL, NULL, &err));
+    memcpy(before, engine_session_logits(other), bytes);
+    // Nothing is as likely as the one token in the window, again.
+    const engine_sampling again = {{.presence_penalty = -1e6f}, .penalty_window = 1};
+    engine_draw draw = {.session = one, .sampling = &again, .token = 17};
+    int32_t tokens[9] = {0};
+    if (!engine_decode(both, &draw, 1, 9, tokens, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(tokens[i], 17);
+    assert_memory_equal(before, engine_session_logits(other), bytes);
+    free(before);
+    engine_session_close(one);
+    engine_session_close(other);
+    engine_worker_close(both);
+}
+
 static void chains_fill_the_context(void **state)
 {
     (void)state;
@@ -382,6 +417,7 @@ int main(void)
         cmocka_unit_test(counts_what_it_runs),
         cmocka_unit_test(chains_give_what_single_steps_give),
         cmocka_unit_test(chains_fill_the_context),
+        cmocka_unit_test(chains_leave_others_alone),
         cmocka_unit_test(runs_put_together_give_what_separate_ones_give),
     };
     return cmocka_run_group_tests_name("generate", tests, open_all, close_all);

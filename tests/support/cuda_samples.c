@@ -76,6 +76,9 @@ static void caches_and_tokens(void)
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
     for (int i = 0; i < 9; i++)
         ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
+                                      .x_dtype = dtypes[i == 5   ? 1
+                                                        : i == 7 ? 2
+                                                                 : 0],
                                       .layout = {.dtype = dtypes[i / 3],
                                                  .num_kv_heads = 8,
                                                  .head_dim = 128,
@@ -90,6 +93,7 @@ static void caches_and_tokens(void)
                                         WEFT_Q4_1, WEFT_Q4_0, WEFT_IQ4_NL};
     for (int i = 0; i < 6; i++) {
         ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
+                                      .x_dtype = dtypes[i % 3],
                                       .layout = {.dtype = blocks[i],
                                                  .num_kv_heads = 8,
                                                  .head_dim = 128,

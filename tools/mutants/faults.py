@@ -451,10 +451,6 @@ fault("batch-pool-too-small", "src/api/api_batch.c",
 fault("batch-grows-beyond", "src/plan/plan_batch.c",
       "batch->kv_lens[s] < batch->kv_capacities[s])", "true)",
       "advance goes beyond a sequence's capacity", "api_batch")
-fault("batch-advances-prompts", "src/plan/plan_batch.c",
-      "        if (batch->cu_q_lens[s + 1] - batch->cu_q_lens[s] == 1 &&\n            batch",
-      "        if (batch",
-      "sequences without a token of their own grow", "api_batch")
 fault("batch-positions-from-first", "src/plan/plan_batch.c",
       "int32_t t = batch->kv_lens[s] - q_len + i;", "int32_t t = batch->kv_lens[s] - 1 - i;",
       "the positions of a prompt run backwards", "api_batch", "engine_session")
