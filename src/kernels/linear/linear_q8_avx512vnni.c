@@ -88,13 +88,7 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, 
 {
     int64_t offset = k / 32 * f.block_bytes;
     for (; k + 128 <= end; k += 128, offset += 4 * f.block_bytes) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            if (f.far) // not by a pointer to the function: gcc drops calls that only prefetch
-                weft__linear_fetch_far(&t->w, r, offset, 4 * f.block_bytes);
-            else
-                weft__linear_fetch(&t->w, r, offset, 4 * f.block_bytes);
-        }
+        weft__linear_fetch_next(&t->w, rows, offset, 4 * f.block_bytes);
         step_blocks4(t, t->w.first + offset, t->w.stride, k, rows, cols, f);
     }
     if (k == end)
@@ -146,9 +140,9 @@ WEFT__INLINE void dot_q45_k(struct tile *t, int64_t k, int64_t end, int rows, in
     const int block_bytes = five ? 176 : 144;
     for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
         __m512 scales[WEFT__TILE_ROWS], minima[WEFT__TILE_ROWS];
+        weft__linear_fetch_next(&t->w, rows, offset, block_bytes);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
             scales[r] = weft__vnni_scales_q4_k(t->w.first + r * t->w.stride + offset);
             minima[r] = _mm512_shuffle_f32x4(scales[r], _mm512_setzero_ps(), 0x0e);
         }
@@ -190,10 +184,10 @@ WEFT__INLINE void dot_iq4_xs(struct tile *t, int64_t k, int64_t end, int rows, i
     const struct blocks4 f = {.offset_shift = 5};
     for (int64_t offset = k / 256 * 136; k < end; k += 256, offset += 136) {
         __m512 scales[WEFT__TILE_ROWS];
+        weft__linear_fetch_next(&t->w, rows, offset, 136);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
-            weft__linear_fetch_far(&t->w, r, offset, 136);
             scales[r] = _mm512_castps256_ps512(weft__vnni_scales_iq4_xs(block));
         }
         WEFT__UNROLL for (int n = 0; n < 2; n++)
@@ -217,11 +211,11 @@ WEFT__INLINE void dot_q23_k(struct tile *t, int64_t k, int64_t end, int rows, in
     const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     const int block_bytes = three ? 110 : 84;
     for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
+        weft__linear_fetch_next(&t->w, rows, offset, block_bytes);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
             __m512 combined[WEFT__TILE_COLS], minimum = _mm512_setzero_ps();
-            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
             __m512 scales =
                 three ? weft__vnni_scales_q3_k(block) : weft__vnni_scales_q2_k(block, &minimum);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -271,10 +265,10 @@ WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int
     const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     for (int64_t offset = k / 256 * 210; k < end; k += 256, offset += 210) {
+        weft__linear_fetch_next(&t->w, rows, offset, 210);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
             const unsigned char *block = t->w.first + r * t->w.stride + offset;
-            weft__linear_fetch_far(&t->w, r, offset, 210);
             __m512 scales = weft__vnni_scales_q6_k(block);
             __m512 combined[WEFT__TILE_COLS];
             WEFT__UNROLL for (int c = 0; c < cols; c++)

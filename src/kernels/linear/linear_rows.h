@@ -80,6 +80,25 @@ WEFT__INLINE void weft__linear_fetch_far(const struct weft__linear_rows *w, int 
     }
 }
 
+// What the tile behind this one has where this one has `bytes` of each row, in order of address, so that
+// memory sees a single stream: into the first cache where both tiles have room there, else into the second.
+WEFT__INLINE void weft__linear_fetch_next(const struct weft__linear_rows *w, int rows,
+                                          int64_t offset, int bytes)
+{
+    enum { NEAR_TILE_BYTES = 12 << 10 };
+    const unsigned char *next = w->first + rows * (w->stride + offset);
+    if (rows * w->stride <= NEAR_TILE_BYTES)
+        WEFT__UNROLL for (int i = 0; i < rows * bytes; i += 64)
+        {
+            __builtin_prefetch(next + i, 0, 3);
+        }
+    else
+        WEFT__UNROLL for (int i = 0; i < rows * bytes; i += 64)
+        {
+            __builtin_prefetch(next + i, 0, 2);
+        }
+}
+
 // Columns of a tile past the batch repeat its last row and are not stored.
 WEFT__INLINE int32_t weft__linear_tile_col(const struct weft__linear_call *call, int32_t col, int c)
 {
