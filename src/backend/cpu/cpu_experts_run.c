@@ -11,6 +11,7 @@
 //
 // What has few rows is done by the calling thread.
 #include "src/backend/cpu/cpu_experts.h"
+#include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
 
@@ -319,7 +320,7 @@ static void spread(const weft_context *context, bool alone, int64_t count, weft_
                    struct work *work)
 {
     if (!alone)
-        weft__cpu_parallel_for(context, (int32_t)count, task, work);
+        weft__cpu_stream_for(context, (int32_t)count, task, work);
     else
         for (int64_t i = 0; i < count; i++)
             task(work, (int32_t)i, 0);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "src/backend/cpu/cpu_linear.h"
+#include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
 
@@ -260,7 +261,7 @@ static void multiply(const weft_context *context, struct work *work, bool alone)
             multiply_rows(work, p, 0, rows);
     }
     if (!alone)
-        weft__cpu_parallel_for(context, tasks, multiply_task, work);
+        weft__cpu_stream_for(context, tasks, multiply_task, work);
 }
 
 // Heads of the rounded rows that this run makes.
