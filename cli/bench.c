@@ -4,18 +4,21 @@
 
 #include "cli/cli.h"
 
-extern const cli_command bench_device, bench_linear, bench_attention, bench_model;
+extern const cli_command bench_device, bench_linear, bench_attention, bench_softmax, bench_softcap,
+    bench_model;
 
-static const cli_command *const benches[] = {&bench_device, &bench_linear, &bench_attention,
-                                             &bench_model};
+static const cli_command *const benches[] = {&bench_device,  &bench_linear,  &bench_attention,
+                                             &bench_softmax, &bench_softcap, &bench_model};
 enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
 static const char help[] =
-    "usage: weft bench device|linear|attention|model [options]\n"
+    "usage: weft bench device|linear|attention|softmax|softcap|model [options]\n"
     "\n"
     "  device      the ceilings: memory read, f32 multiply-adds, int8 dot products\n"
     "  linear      matrices of any format times one or more rows of activations\n"
     "  attention   queries over a paged KV cache\n"
+    "  softmax     rows of scores\n"
+    "  softcap     rows of logits\n"
     "  model       a whole model: prompt and generation\n"
     "\n"
     "Everything is held against what the device can do at most, measured in the same run: a row "
@@ -41,7 +44,8 @@ static int bench_main(const cli_command *self, int argc, char **argv)
     for (int i = 0; i < BENCH_COUNT; i++)
         if (strcmp(strchr(benches[i]->name, ' ') + 1, name) == 0)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
-    return cli_bad_usage(self, "say what to measure: device, linear, attention or model");
+    return cli_bad_usage(
+        self, "say what to measure: device, linear, attention, softmax, softcap or model");
 }
 
 const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,

@@ -40,6 +40,9 @@ typedef struct bench_option {
     "  --working-set MIB   memory to rotate over; default 4 times the last cache, at most a "      \
     "quarter\n"                                                                                    \
     "                      of the machine's memory\n"                                              \
+    "  --baseline FILE     rows that --json printed before: what became faster, for rows of the "  \
+    "same "                                                                                        \
+    "problem\n"                                                                                    \
     "  --json              one JSON object per row\n"
 
 #define BENCH_COLD_HELP                                                                            \
@@ -73,11 +76,12 @@ typedef struct bench {
     bool json, hot;
     float seconds;
     int32_t working_set_mib; // 0: chosen
-    const char *variant;
+    const char *variant, *baseline_path;
     engine_options options; // threads and device; the rest for whole models
     // Set by bench_begin.
     weft_context *context;
-    char *memory; // what is rotated over, on the device; huge pages where the system gives them
+    json_t *baseline; // rows of --baseline, or NULL
+    char *memory;     // what is rotated over, on the device; huge pages where the system gives them
     int64_t memory_bytes; // a whole number of WEFT_PROBE_UNIT_BYTES
     int64_t next_byte;    // where the rotation goes on
     int32_t rows_printed;
@@ -185,6 +189,13 @@ float bench_value(uint32_t *state);
 // Adds time, bytes, flops, rates and, unless roof_gflops is 0, their share of the roofs.
 void bench_add_figures(json_t *row, const bench_time *time, double bytes, double flops,
                        double roof_gbps, double roof_gflops);
+
+// Reads the rows of run->baseline_path; false with a message.
+bool bench_read_baseline(bench *run);
+
+// Adds baseline_us and speed_up to a row whose problem the baseline has too: the same words and whole numbers, but
+// for those that say how it was done.
+void bench_add_baseline(const bench *run, json_t *row);
 
 // Prints a row: an object per line with --json, else a line of the named columns, under a heading once.
 // Takes the row over.

@@ -30,8 +30,12 @@ static const char help[] =
     "                      (causal, the last W keys)\n"
     "  --sinks             a learned sink per head\n"
     "  --alibi             linear biases per head\n"
-    "  --splits N,...      chunks that a sequence is split in; auto (default)\n" BENCH_COLD_HELP
-        BENCH_HELP "\n"
+    "  --splits N,...      chunks that a sequence is split in; auto (default)\n"
+    "  --tile-rows R,...   queries times heads of a tile; default the kernel's own\n"
+    "  --variants          every kernel that serves, with chunks of keys and in one pass, in "
+    "turns: "
+    "which\n"
+    "                      is fastest at each length (of the CPU)\n" BENCH_COLD_HELP BENCH_HELP "\n"
     "Bytes are those of the keys and values that some query sees, read once, and of queries and\n"
     "results. Operations are counted for the pairs that the mask lets through.\n"
     "\n"
@@ -49,6 +53,7 @@ static const bench_column columns[] = {
     {"kv_heads", "kv", 4, 0, 0},
     {"head_dim", "dim", 4, 0, 0},
     {"splits", "splits", 6, 0, 0},
+    {"tile_rows", "tile", 4, 0, 0},
     {"mask", "mask", -10, 0, 0},
     {"variant", "kernel", -26, 0, 0},
     {"us_median", "us median", 10, 1, 0},
@@ -59,6 +64,23 @@ static const bench_column columns[] = {
     {"roof_gflops", "roof", 8, 1, 0},
     {"roof_fraction", "% roof", 6, 1, 100},
     {"roof_fraction_best", "best", 6, 1, 100},
+    {0},
+};
+
+// Of --variants.
+static const bench_column variant_columns[] = {
+    {"kv_dtype", "kv", -4, 0, 0},
+    {"batch", "batch", 5, 0, 0},
+    {"q_len", "q_len", 5, 0, 0},
+    {"kv_len", "kv_len", 7, 0, 0},
+    {"head_dim", "dim", 4, 0, 0},
+    {"splits", "splits", 6, 0, 0},
+    {"variant", "kernel", -26, 0, 0},
+    {"us_median", "us median", 10, 1, 0},
+    {"slower", "slower", 7, 3, 0},
+    {"gbps", "GB/s", 6, 1, 0},
+    {"gflops", "GFLOP/s", 8, 1, 0},
+    {"roof_fraction", "% roof", 6, 1, 100},
     {0},
 };
 
@@ -108,6 +130,9 @@ static const bench_option options[] = {
     {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
     {"splits", .kind = BENCH_OTHER, .take = take_splits},
+    {"tile-rows", BENCH_LIST, .offset = offsetof(attention_request, tile_rows), .low = 1,
+     .high = 4096},
+    {"variants", BENCH_FLAG, .offset = offsetof(attention_request, variants)},
     {0},
 };
 
@@ -156,7 +181,9 @@ static double seen_pairs(const attention_problem *p)
     return pairs;
 }
 
-static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof)
+// slower: than the fastest of --variants, 0 where it was measured alone.
+static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof,
+                      double slower)
 {
     attention_request *wish = p->wish;
     char mask[32];
@@ -168,18 +195,20 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
-        "s:i, s:I}",
+        "s:i, s:I, s:i}",
         "op", "attention", "device", bench_device_name(&wish->run), "isa", kernel.isa, "variant",
         kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
         "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
         p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
         "page_size", wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
         !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
-        (json_int_t)(p->copies * p->stride_bytes));
+        (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
+    if (row && slower > 0)
+        json_object_set_new(row, "slower", json_real(slower));
     if (row)
         bench_add_figures(row, time, cache + queries, flops, roof->gbps,
                           bench_roof_gflops(&wish->run, roof, BENCH_F32));
-    return bench_print(&wish->run, row, columns);
+    return bench_print(&wish->run, row, slower > 0 ? variant_columns : columns);
 }
 
 static bool measure(attention_problem *p)
@@ -190,7 +219,59 @@ static bool measure(attention_problem *p)
     return attention_make_ready(p) &&
            bench_measure_under(&wish->run, weft_plan_describe(p->plan), attention_run_once, p,
                                &time, &roof) &&
-           print_row(p, &time, &roof);
+           print_row(p, &time, &roof, 0);
+}
+
+// The kernels that serve a problem here, the reference apart: each as the lengths ask, and in one pass.
+static int32_t list_variants(attention_request *wish, const attention_problem *like,
+                             attention_problem list[BENCH_MAX_RACERS])
+{
+    int32_t count = 0;
+    weft_kernel_info info;
+    for (int32_t n = 0; weft_kernel_at(wish->run.context, n, &info); n++) {
+        if (strcmp(info.op, "attention") != 0 || !info.usable || strcmp(info.isa, "ref") == 0)
+            continue;
+        for (int32_t splits = 0; splits <= 1 && count < BENCH_MAX_RACERS; splits++) {
+            attention_problem *p = &list[count];
+            *p = *like;
+            p->splits = splits;
+            wish->run.variant = info.name;
+            if (!attention_serves(p))
+                break;
+            if (!attention_make_ready(p))
+                goto failed;
+            count++;
+        }
+    }
+    wish->run.variant = NULL;
+    return count;
+failed:
+    for (int32_t i = 0; i <= count; i++)
+        attention_drop(&list[i]);
+    wish->run.variant = NULL;
+    return 0;
+}
+
+static bool race_variants(attention_request *wish, const attention_problem *like)
+{
+    attention_problem list[BENCH_MAX_RACERS];
+    void *users[BENCH_MAX_RACERS];
+    double us[BENCH_MAX_RACERS], best = 0;
+    bench_roof roof = {0};
+    int32_t count = list_variants(wish, like, list);
+    for (int32_t i = 0; i < count; i++)
+        users[i] = &list[i];
+    bool fine = count > 0 && bench_raise_roof(&wish->run, &roof) &&
+                bench_race(&wish->run, weft_plan_describe(list[0].plan), attention_run_once, users,
+                           count, us) &&
+                bench_raise_roof(&wish->run, &roof);
+    for (int32_t i = 0; fine && i < count; i++)
+        best = i == 0 || us[i] < best ? us[i] : best;
+    for (int32_t i = 0; fine && i < count; i++)
+        fine = print_row(&list[i], &(bench_time){us[i], us[i], 1}, &roof, us[i] / best);
+    for (int32_t i = 0; i < count; i++)
+        attention_drop(&list[i]);
+    return fine;
 }
 
 static int32_t take(int32_t *at, const bench_list *list)
@@ -204,18 +285,20 @@ static int32_t take(int32_t *at, const bench_list *list)
 static bool measure_all(attention_request *wish)
 {
     int32_t all = wish->kv_dtypes.count * wish->batches.count * wish->q_lens.count *
-                  wish->kv_lens.count * wish->heads.count * wish->splits.count;
+                  wish->kv_lens.count * wish->heads.count * wish->splits.count *
+                  wish->tile_rows.count;
     bool fine = bench_begin(&wish->run);
     for (int32_t i = 0; fine && i < all; i++) {
         int32_t at = i;
         attention_problem p = {.wish = wish};
+        p.tile_rows = take(&at, &wish->tile_rows);
         p.splits = take(&at, &wish->splits);
         p.heads = take(&at, &wish->heads);
         p.kv_len = take(&at, &wish->kv_lens);
         p.q_len = take(&at, &wish->q_lens);
         p.batch = take(&at, &wish->batches);
         p.kv_dtype = wish->kv_dtypes.values[at];
-        fine = measure(&p);
+        fine = wish->variants ? race_variants(wish, &p) : measure(&p);
         attention_drop(&p);
     }
     bench_end(&wish->run);
@@ -266,12 +349,15 @@ static int attention_main(const cli_command *self, int argc, char **argv)
                               .kv_lens = {{4096}, 1},
                               .heads = {{32}, 1},
                               .splits = {{0}, 1},
+                              .tile_rows = {{0}, 1},
                               .kv_heads = 8,
                               .head_dim = 128,
                               .page_size = 64};
     int status = bench_parse(&wish.run, options, argc, argv);
     if (status >= 0)
         return status;
+    if (wish.variants && (wish.run.variant || wish.run.options.device != WEFT_DEVICE_CPU))
+        return cli_bad_usage(self, "--variants goes with neither --variant nor a GPU");
     if (!settle_ragged(&wish))
         return CLI_USAGE;
     return measure_all(&wish) ? CLI_DONE : CLI_FAILED;

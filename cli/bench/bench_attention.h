@@ -9,18 +9,19 @@ typedef struct attention_request {
     bench run;
     weft_dtype dtype;
     bench_formats kv_dtypes;
-    bench_list batches, q_lens, kv_lens, heads, splits;
+    bench_list batches, q_lens, kv_lens, heads, splits, tile_rows;
     bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
     int32_t kv_heads, head_dim, page_size, window;
     weft_mask mask;
     bool sinks, alibi;
+    bool variants; // every kernel that serves, with chunks and without, in turns
 } attention_request;
 
 // One row of the result.
 typedef struct attention_problem {
     attention_request *wish;
     weft_dtype kv_dtype;
-    int32_t batch, q_len, kv_len, heads, splits, pages, copies;
+    int32_t batch, q_len, kv_len, heads, splits, tile_rows, pages, copies;
     int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
     weft_plan *plan;
     weft_attention_args args;
@@ -38,6 +39,9 @@ int32_t attention_q_len(const attention_problem *p, int32_t s);
 int32_t attention_kv_len(const attention_problem *p, int32_t s);
 
 double attention_elem_bytes(weft_dtype dtype);
+
+// Can the wanted variant do the problem?
+bool attention_serves(attention_problem *p);
 
 // The plan, copies of the cache, queries, results, tables and workspace. False with a message.
 bool attention_make_ready(attention_problem *p);

@@ -194,25 +194,40 @@ static weft_kv_layout kv_layout(const attention_problem *p)
                             .page_size = wish->page_size};
 }
 
-static bool make_plan(attention_problem *p)
+static weft_attention_desc descriptor(const attention_problem *p)
 {
-    attention_request *wish = p->wish;
-    weft_attention_desc desc = {.size = sizeof desc,
-                                .kv = kv_layout(p),
-                                .q_dtype = wish->dtype,
-                                .out_dtype = wish->dtype,
-                                .num_q_heads = p->heads,
-                                .mask = wish->mask,
-                                .window = wish->window,
-                                .max_seqs = p->batch,
-                                .max_q_tokens = p->queries,
-                                .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
-                                         (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
-                                .max_kv_len = p->kv_len,
-                                .num_splits = p->splits,
-                                .variant = wish->run.variant};
-    return weft_attention_plan(wish->run.context, &desc, &p->plan) == WEFT_OK ||
-           bench_error(&wish->run);
+    const attention_request *wish = p->wish;
+    return (weft_attention_desc){.size = sizeof(weft_attention_desc),
+                                 .kv = kv_layout(p),
+                                 .q_dtype = wish->dtype,
+                                 .out_dtype = wish->dtype,
+                                 .num_q_heads = p->heads,
+                                 .mask = wish->mask,
+                                 .window = wish->window,
+                                 .max_seqs = p->batch,
+                                 .max_q_tokens = p->queries,
+                                 .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
+                                          (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
+                                 .max_kv_len = p->kv_len,
+                                 .num_splits = p->splits,
+                                 .tile_rows = p->tile_rows,
+                                 .variant = wish->run.variant};
+}
+
+// Queries of all sequences; INT32_MAX if they are more.
+static void count_queries(attention_problem *p)
+{
+    int64_t queries = 0;
+    for (int32_t s = 0; s < p->batch; s++)
+        queries += attention_q_len(p, s);
+    p->queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
+}
+
+bool attention_serves(attention_problem *p)
+{
+    count_queries(p);
+    const weft_attention_desc desc = descriptor(p);
+    return weft_attention_supported(p->wish->run.context, &desc, NULL);
 }
 
 bool attention_make_ready(attention_problem *p)
@@ -220,17 +235,15 @@ bool attention_make_ready(attention_problem *p)
     attention_request *wish = p->wish;
     weft_kv_layout layout = kv_layout(p);
     int64_t pages = (int64_t)((p->kv_len + wish->page_size - 1) / wish->page_size) * p->batch;
-    int64_t queries = 0;
-    for (int32_t s = 0; s < p->batch; s++)
-        queries += attention_q_len(p, s);
-    p->queries = queries > INT32_MAX ? INT32_MAX : (int32_t)queries;
+    count_queries(p);
+    const weft_attention_desc desc = descriptor(p);
     if ((double)pages * (double)weft_kv_page_bytes(&layout) > 1e15 || pages > INT32_MAX ||
         p->queries == INT32_MAX) {
         cli_failed(wish->run.self, "the batch is too large: measure a smaller --batch or --kv-len");
         return false;
     }
-    if (!make_plan(p))
-        return false;
+    if (weft_attention_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
+        return bench_error(&wish->run);
     p->pages = (int32_t)pages;
     p->pool_bytes = pages * weft_kv_page_bytes(&layout) / 2;
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))

@@ -70,7 +70,8 @@ bool bench_begin(bench *run)
                               .device = run->options.device,
                               .device_index = run->options.device_index,
                               .threads = run->options.threads};
-    return weft_context_create(&desc, &run->context) == WEFT_OK || bench_error(run);
+    return bench_read_baseline(run) &&
+           (weft_context_create(&desc, &run->context) == WEFT_OK || bench_error(run));
 }
 
 void bench_end(bench *run)
@@ -78,6 +79,7 @@ void bench_end(bench *run)
     bench_progress(run, NULL);
     drop_memory(run);
     weft_context_destroy(run->context);
+    json_decref(run->baseline);
 }
 
 const char *bench_device_name(const bench *run)

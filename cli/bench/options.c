@@ -74,6 +74,7 @@ static const bench_option common[] = {
     {"working-set", BENCH_INT, .offset = offsetof(bench, working_set_mib), .low = 1,
      .high = 1 << 24},
     {"variant", BENCH_TEXT, .offset = offsetof(bench, variant)},
+    {"baseline", BENCH_TEXT, .offset = offsetof(bench, baseline_path)},
     {"threads", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_THREADS},
     {"device", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_DEVICE},
     {0},

@@ -69,15 +69,24 @@ bool bench_print(bench *run, json_t *row, const bench_column *columns)
         cli_failed(run->self, "out of memory");
         return false;
     }
+    if (run->baseline)
+        bench_add_baseline(run, row);
     if (run->json) {
         json_dumpf(row, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
         putchar('\n');
     } else {
         for (const bench_column *column = columns; column->key && run->rows_printed == 0; column++)
-            printf("%*s%s", column->width, column->heading, column[1].key ? "  " : "\n");
+            printf("%*s%s", column->width, column->heading,
+                   column[1].key   ? "  "
+                   : run->baseline ? "  speed-up\n"
+                                   : "\n");
         for (const bench_column *column = columns; column->key; column++) {
             print_cell(json_object_get(row, column->key), column);
-            fputs(column[1].key ? "  " : "\n", stdout);
+            fputs(column[1].key || run->baseline ? "  " : "\n", stdout);
+        }
+        if (run->baseline) {
+            print_cell(json_object_get(row, "speed_up"), &(bench_column){"", "", 8, 2, 0});
+            putchar('\n');
         }
     }
     run->rows_printed++;

@@ -234,6 +234,99 @@ static void attention(void **state)
     release(rows, count);
 }
 
+static void variants_race(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count =
+        ROWS_OF(rows, "attention", "--kv-len", "40,200", "--heads", "4", "--kv-heads", "2",
+                "--head-dim", "16", "--page-size", "8", "--working-set", "1", "--variants");
+    int fastest = 0, unsplit = 0;
+    assert_true(count % 2 == 0 && count <= 2 * 8);
+    for (size_t i = 0; i < count; i++) {
+        expect_figures(rows[i], "attention");
+        assert_int_equal(number(rows[i], "kv_len"), i < count / 2 ? 40 : 200);
+        assert_true(number(rows[i], "slower") >= 1);
+        assert_string_not_equal(text(rows[i], "isa"), "ref");
+        fastest += number(rows[i], "slower") == 1;
+        unsplit += number(rows[i], "splits") == 1;
+    }
+    assert_true(count == 0 || fastest >= 2); // none but the reference in some builds
+    assert_int_equal(unsplit, count / 2);
+    release(rows, count);
+}
+
+// Splits and tiles apart: every pair is a row.
+static void splits_cross_tiles(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "attention", "--q-len", "9", "--kv-len", "100", "--heads", "4",
+                           "--kv-heads", "2", "--head-dim", "16", "--tile-rows", "2,6", "--splits",
+                           "1,3", "--working-set", "1");
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        expect_figures(rows[i], "attention");
+        assert_int_equal(number(rows[i], "splits"), i < 2 ? 1 : 3);
+        assert_int_equal(number(rows[i], "tile_rows"), i % 2 ? 6 : 2);
+        assert_non_null(strstr(text(rows[i], "plan"), i % 2 ? "tiles of 3 " : "tiles of 1 "));
+    }
+    release(rows, count);
+}
+
+static void rows_in_place(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"softmax", "softcap"};
+    for (int i = 0; i < 2; i++) {
+        json_t *rows[MOST_ROWS];
+        size_t count = ROWS_OF(rows, ops[i], "--rows", "1,3", "--cols", "33", "--dtype", "bf16",
+                               "--working-set", "1");
+        assert_int_equal(count, 2);
+        for (size_t r = 0; r < count; r++) {
+            expect_figures(rows[r], ops[i]);
+            assert_int_equal(number(rows[r], "bytes"), 2 * 2 * 33 * (r ? 3 : 1));
+        }
+        release(rows, count);
+    }
+}
+
+// What an earlier run printed stands beside the same problems; others have nothing to stand beside.
+static void speed_ups_against_a_baseline(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    char path[256];
+    snprintf(path, sizeof path, "%s/before.jsonl", folder);
+    FILE *file = fopen(path, "w");
+    size_t count = ROWS_OF(rows, "softmax", "--cols", "40", "--working-set", "1");
+    json_object_set_new(rows[0], "us_median", json_real(1e9));
+    json_object_set_new(rows[0], "variant", json_string("an_older_kernel"));
+    json_dumpf(rows[0], file, 0);
+    fputs("\n", file);
+    fclose(file);
+    release(rows, count);
+    count = ROWS_OF(rows, "softmax", "--cols", "40,41", "--working-set", "1", "--baseline",
+                    "before.jsonl");
+    assert_int_equal(count, 2);
+    assert_true(number(rows[0], "baseline_us") == 1e9);
+    assert_true(number(rows[0], "speed_up") > 100);
+    assert_null(json_object_get(rows[1], "speed_up"));
+    release(rows, count);
+    const char *const bad[] = {"{\"us_median\":1}\n[]\n", "{\"op\":\"softmax\"}\n", "\x01", "{"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        file = fopen(path, "w");
+        fputs(bad[i], file);
+        fclose(file);
+        const char *words[] = {WEFT_TEST_PROGRAM, "bench",        "softmax", "--cols", "8",
+                               "--baseline",      "before.jsonl", NULL};
+        program_result result = program_run(folder, words);
+        assert_int_equal(result.status, 1);
+        assert_non_null(strstr(result.err, "holds no rows"));
+        program_result_free(&result);
+    }
+}
+
 static void attention_of_a_triangle(void **state)
 {
     (void)state;
@@ -350,6 +443,10 @@ int main(void)
         cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
+        cmocka_unit_test(variants_race),
+        cmocka_unit_test(splits_cross_tiles),
+        cmocka_unit_test(rows_in_place),
+        cmocka_unit_test(speed_ups_against_a_baseline),
         cmocka_unit_test(attention_of_a_triangle),
         cmocka_unit_test(model),
         cmocka_unit_test(model_at_a_depth),
