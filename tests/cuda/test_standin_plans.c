@@ -230,13 +230,12 @@ static void case_append(void)
         .max_q_tokens = 8,
         .max_kv_len = 16,
         .rope = &rope};
-    weft_plan *plan = NULL, *plans[2]; // of queries in f32, in f16
+    weft_plan *plans[2]; // of queries in f32, in f16
     weft_batch *batch = NULL;
     char *memory;
-    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_attention_plan(context, &desc, &plans[0]) == WEFT_OK);
     desc.q_dtype = WEFT_F16;
     CHECK(weft_attention_plan(context, &desc, &plans[1]) == WEFT_OK);
-    plans[0] = plan;
     const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
                                         .max_seqs = 2,
                                         .max_q_tokens = 8,
@@ -265,16 +264,16 @@ static void case_append(void)
         .append = &append,
         .workspace = memory + (1 << 20),
         .workspace_bytes = 7 << 20};
-    CHECK(weft_plan_workspace_bytes(plan) <= args.workspace_bytes);
+    CHECK(weft_plan_workspace_bytes(plans[0]) <= args.workspace_bytes);
     CHECK(weft_batch_set(batch, &set) == WEFT_OK);
     int before = standin->num_launches;
-    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
     expect_names(before, "attention_token");
     CHECK(standin->launches[before].grid[0] == 2 * 8 && standin->launches[before].grid[1] == 2);
     // Rows of the cache that the copy engine cannot take one by one.
     args.pool.v.data = memory + (1 << 18) + 8;
     before = standin->num_launches;
-    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
     expect_names(before, "attention_decode");
     args.pool.v.data = memory + (1 << 18);
     const struct weft__attention_device_args *seen =
@@ -288,7 +287,7 @@ static void case_append(void)
     set.cu_q_lens = prompt;
     CHECK(weft_batch_set(batch, &set) == WEFT_OK);
     before = standin->num_launches;
-    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
     expect_names(before, "kv_append attention_decode attention_prefill linear_round");
     const struct weft__kv_device_args *appended = (const void *)standin->launches[before].args;
     seen = (const void *)standin->launches[before + 1].args;
@@ -297,7 +296,7 @@ static void case_append(void)
     set.cu_q_lens = single, set.slots = slots;
     CHECK(weft_batch_set(batch, &set) == WEFT_OK);
     before = standin->num_launches;
-    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
     expect_names(before, "kv_append attention_decode linear_round");
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);

@@ -7,7 +7,7 @@
     mutants.py --stale            only say which faults no longer fit the sources
     mutants.py --table docs/mutants.md    write the table of what killed what into the document
 
-A fault is a file, a text that must stand in it exactly once, and what it is exchanged for (faults.py). The
+A fault is a file, a text that must stand in it exactly once, and what it is exchanged for (fault.py). The
 copy is configured once with the preset `dev`, to the letter, so that a compiler cache knows what is sound;
 each test's programs are built when its turn comes. The tests run in their order until one fails: that one
 has killed the fault. A fault that all of them survive, does not build or does not fit any more makes the

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""Faults of the engine and the program (fault.py)."""
+from fault import fault
+
+# --- tokenizer ----------------------------------------------------------------------------------------
+T = ("tokenizer_encode", "tokenizer_golden", "tokenizer_words", "tokenizer_decode", "tokenizer_normalize")
+fault("bpe-later-rank-wins", "engine/tokenizer/bpe.c",
+      "rules[i]->rank < best_rank", "rules[i]->rank > best_rank",
+      "short words join their last merge first", *T)
+fault("bpe-equal-ranks-from-the-right", "engine/tokenizer/bpe.c",
+      "rules[i]->rank < best_rank", "rules[i]->rank <= best_rank",
+      "of equal merges the rightmost is joined first", *T)
+fault("bpe-long-stale-candidate", "engine/tokenizer/bpe.c",
+      "return symbol_end(work, &work->symbols[left->next]) == candidate->end;", "return true;",
+      "long words join pairs that are gone", *T)
+fault("bpe-long-no-left-pair", "engine/tokenizer/bpe.c",
+      "    if (left->previous >= 0)\n        push_pair(table, work, left->previous);\n", "",
+      "long words forget the pair to the left of a join", *T)
+fault("bpe-heap-not-smallest-child", "engine/tokenizer/bpe.c",
+      "child += child + 1 < count && heap[child + 1].order < heap[child].order;", "",
+      "the heap of merges looks at one child only", *T)
+fault("merges-equal-scores-by-id", "engine/tokenizer/merges.c",
+      "rank += i > 0 && order[i].score != order[i - 1].score;", "rank += i > 0;",
+      "equal scores are ranked by id", *T)
+fault("sentencepiece-no-prefix", "engine/tokenizer/sentencepiece.c",
+      'if (t->add_space_prefix && !tokenizer_text_append(out, " ", 1))', "if (false)",
+      "no space in front of text", *T)
+fault("sentencepiece-prefix-twice", "engine/tokenizer/sentencepiece.c",
+      "work->flags & TOKENIZER_SPACE_IS_PREFIX && text[0] == ' '", "false",
+      "a space that is the prefix is written twice", *T, "chat_chat")
+fault("sentencepiece-keeps-spaces", "engine/tokenizer/sentencepiece.c",
+      "bool squeeze = t->remove_extra_whitespaces;", "bool squeeze = false;",
+      "extra spaces are kept", *T)
+fault("unknown-not-fused", "engine/tokenizer/encode_symbols.c",
+      "list->ids[list->count - 1] == unknown)", "list->ids[list->count - 1] != unknown)",
+      "unknown pieces are not joined into one", *T)
+fault("special-shortest", "engine/tokenizer/special.c",
+      "            *match_bytes = i;\n", "            *match_bytes = i;\n            return id;\n",
+      "the shortest special piece wins", *T)
+fault("special-control-from-text", "engine/tokenizer/special.c",
+      "(with_control || !here->is_control)", "true",
+      "text can become control tokens", *T, "chat_chat")
+fault("decode-overlong", "engine/tokenizer/decode.c",
+      "low = bytes[0] == 0xe0 ? 0xa0 : bytes[0] == 0xf0 ? 0x90 : low;", "",
+      "overlong UTF-8 passes the decoder", *T)
+fault("decode-surrogates", "engine/tokenizer/decode.c",
+      "bytes[0] == 0xed ? 0x9f : ", "",
+      "surrogates pass the decoder", *T)
+fault("decode-no-strip", "engine/tokenizer/decode.c",
+      "i = strip && piece.size_bytes > 0 && piece.data[0] == ' ';", "i = 0;",
+      "the prefix space is not taken away", *T)
+fault("byte-level-no-whole-pieces", "engine/tokenizer/byte_level.c",
+      "if (t->pre.rules->whole_pieces) {", "if (false) {",
+      "words that are pieces are merged from bytes", *T)
+fault("byte-level-shifted", "engine/tokenizer/vocab.c",
+      "return (int)(0x7f + index - 0x21);", "return (int)(0x80 + index - 0x21);",
+      "the shifted bytes of the byte-level alphabet are off by one", *T)
+fault("normalize-run-of-class-0", "engine/tokenizer/normalize.c",
+      "run = utf8proc_get_property(parts[i])->combining_class == 0 ? 0 : run + 1;",
+      "run = utf8proc_get_property(code)->combining_class == 0 ? 0 : run + 1;",
+      "U+0F73 is not counted as two marks: quadratic time", "tokenizer_normalize")
+fault("normalize-none", "engine/tokenizer/normalize.c",
+      "UTF8PROC_STABLE | UTF8PROC_COMPOSE);", "UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);",
+      "text is decomposed instead of composed", "tokenizer_normalize", *T)
+
+# --- files --------------------------------------------------------------------------------------------
+G = ("gguf_refuse", "gguf_advisories", "gguf_read", "gguf_golden")
+fault("gguf-depth", "engine/gguf/gguf_parse.c",
+      "if (depth > GGUF_MAX_ARRAY_DEPTH)", "if (depth > 100 * GGUF_MAX_ARRAY_DEPTH)",
+      "arrays may nest a hundred times deeper", *G)
+fault("gguf-count-unchecked", "engine/gguf/gguf_parse.c",
+      "if (count > limit)", "if (count > 1000 * limit)",
+      "a thousand times as many tensors and keys are accepted", *G)
+fault("gguf-string-beyond", "engine/gguf/gguf_parse.c",
+      "if (p->in.failed || length > cursor_remaining(&p->in))", "if (p->in.failed)",
+      "strings may run beyond the file", *G)
+fault("gguf-array-unchecked", "engine/gguf/gguf_parse.c",
+      "if (count > cursor_remaining(&p->in) / element_bytes)", "if (count > UINT32_MAX)",
+      "arrays may claim more than the file holds", *G)
+fault("unknown-format-refused", "engine/gguf/gguf_parse.c",
+      "        tensor->type = unknown_type(p->file, id);\n", "        tensor->type = NULL;\n",
+      "a format that nobody knows refuses the whole file", "gguf_read", "engine_refuse")
+fault("unknown-format-per-tensor", "engine/gguf/gguf_parse.c",
+      "if (file->unknown[i].info.id == id)", "if (false)",
+      "every tensor of an unknown format has one of its own", "gguf_read", "gguf_refuse")
+fault("unknown-format-of-no-size", "engine/gguf/gguf_parse.c",
+      "if (order[i]->type->block_bytes == 0)", "if (false)",
+      "tensors of unknown formats have no size", "gguf_read")
+fault("unknown-formats-left-out", "engine/model/weights.c",
+      "    if (left > 0)\n", "    if (false)\n",
+      "formats that have no room in the refusal are not counted", "engine_refuse")
+fault("cursor-one-more", "engine/base/cursor.c",
+      "if (c->failed || count > cursor_remaining(c)) {", "if (c->failed || count > cursor_remaining(c) + 1) {",
+      "one byte behind the file may be read", "engine_base", *G)
+
+# --- model numbers ------------------------------------------------------------------------------------
+R = ("engine_rope_keys", "engine_logits")
+fault("rope-no-type-is-none", "engine/model/config.c",
+      'if (lookup == GGUF_MISSING || gguf_string_equals(type, "linear"))\n        rope->scaling = WEFT_ROPE_SCALING_LINEAR;',
+      'if (lookup == GGUF_MISSING)\n        rope->scaling = WEFT_ROPE_SCALING_NONE;\n'
+      '    else if (gguf_string_equals(type, "linear"))\n        rope->scaling = WEFT_ROPE_SCALING_LINEAR;',
+      "a factor without a type is ignored", *R)
+fault("rope-scale-linear-ignored", "engine/model/config.c",
+      'read_float(reader, "rope.scaling.factor", old_name);', 'read_float(reader, "rope.scaling.factor", 0);',
+      "the old key scale_linear is ignored", *R)
+fault("rope-attn-factor-replaces", "engine/model/config.c",
+      "return replaced * multiplied;", "return multiplied;",
+      "attn_factor replaces YaRN's own factor", *R)
+fault("rope-original-context-ignored", "engine/model/config.c",
+      'read_int(reader, "rope.scaling.original_context_length", config->trained_context);', "config->trained_context;",
+      "the original context of files is ignored", *R)
+fault("rope-betas-ignored", "engine/model/config.c",
+      'rope->beta_fast = read_float(reader, "rope.scaling.yarn_beta_fast", 0);', "",
+      "beta_fast of files is ignored", *R)
+fault("rope-low-factor-ignored", "engine/model/config.c",
+      'rope->low_freq_factor = read_float(reader, "rope.scaling.low_freq_factor", 0);', "",
+      "low_freq_factor of files is ignored", *R)
+fault("window-ignored", "engine/model/config.c",
+      'config->window = read_int(reader, "attention.sliding_window", family->window);', "config->window = family->window;",
+      "the sliding window of files is ignored", "engine_logits")
+fault("eps-default", "engine/model/config.c",
+      ': "attention.layer_norm_rms_epsilon",\n                                  1e-5f);',
+      ': "attention.layer_norm_rms_eps",\n                                  1e-3f);',
+      "the norms' epsilon of files is ignored", "engine_logits")
+fault("formats-unchecked", "engine/model/weights.c",
+      "    if (!check_formats(file, err))\n        return false;\n", "",
+      "formats without kernels are not refused by name", "engine_refuse")
+
+# --- sessions -----------------------------------------------------------------------------------------
+S = ("engine_session", "engine_passes", "engine_failed_pass", "engine_sampling", "engine_generate")
+fault("failed-pass-keeps-logits", "engine/session/pass.c",
+      "        for (int32_t n = 0; n < count; n++)\n            if (f.outputs->taken[n])\n"
+      "                session_drop_logits(feeds[n].session);\n        trim_all(feeds, count);\n        return false;",
+      "        return false;",
+      "a failed pass keeps pages and logits", "engine_failed_pass", *S)
+fault("failed-pass-keeps-tokens", "engine/session/pass.c",
+      "    if (!free_rows(&f, feeds, count, err) ||", "    commit(&f, feeds, count);\n    if (!free_rows(&f, feeds, count, err) ||",
+      "tokens are in the timeline before their pass", "engine_failed_pass", *S)
+fault("kv-length-short", "engine/session/pass.c",
+      "in->kv_lens[seq] = session->length + take;", "in->kv_lens[seq] = session->length + take - (take > 1);",
+      "the last token of a prompt does not see itself", *S)
+fault("last-page-missing", "engine/session/pass.c",
+      "(size_t)session->pages * sizeof *session->page_table);", "(size_t)(session->pages - 1) * sizeof *session->page_table);",
+      "a pass does not know a session's last page", *S)
+fault("penalty-window-short", "engine/session/sample.c",
+      "session->history + session->length - window : NULL;\n    params.history_len = window;",
+      "session->history + session->length - window + 1 : NULL;\n    params.history_len = window > 0 ? window - 1 : 0;",
+      "the penalties miss the farthest token of their window", "engine_sampling")
+fault("penalty-window-default", "engine/session/session.c",
+      "sampling->penalty_window : 64;", "sampling->penalty_window : 63;",
+      "the usual window is one short", "engine_sampling")
+fault("step-not-set", "engine/session/generate.c",
+      "    sampling.params.step = (uint64_t)session->length;\n", "",
+      "the first draw of a generation has no number", "engine_sampling")
+fault("step-of-chain", "engine/session/chain.c",
+      "room->params[i].step = (uint64_t)start + 1;", "room->params[i].step = (uint64_t)start;",
+      "the draws of a chain are numbered one too low", "engine_sampling", *S)
+fault("step-of-chain-stays", "src/kernels/sample/sample_steps.c",
+      "    next->step++;\n", "",
+      "all draws of a chain have one number", "engine_sampling", *S)
+fault("end-ignored", "engine/session/generate.c",
+      "if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {", "if (false) {",
+      "generation goes on behind the end", "engine_sampling")
+fault("limit-one-more", "engine/session/generate.c",
+      "g->result->generated_tokens >= g->wish->max_tokens)", "g->result->generated_tokens > g->wish->max_tokens)",
+      "one token more than wanted", *S)
+fault("reuse-one-too-many", "engine/session/session.c",
+      "session->ids[common] == ids[common])\n        common++;\n    return common;",
+      "session->ids[common] == ids[common])\n        common++;\n    return common + (common < session->length && common < count);",
+      "a session keeps the first token that differs", *S)
+fault("truncate-keeps-logits", "engine/session/session.c",
+      "        session->length = length;\n        session_drop_logits(session);\n", "        session->length = length;\n",
+      "logits stay when their token goes", *S)
+fault("shared-page-written", "engine/session/session.c",
+      "page_pool_shared(pool, session->page_table[last]);", "false;",
+      "a fork writes into a page that both hold", *S)
+fault("page-given-twice", "engine/cache/page_pool.c",
+      "if (--pool->holders[page] == 0)", "if (--pool->holders[page] >= 0)",
+      "a shared page is free when one lets it go", *S)
+fault("stop-order", "engine/session/stop_filter.c",
+      "if (end < first.end || (end == first.end && start < first.start))", "if (end != first.end)",
+      "the last stop string of the list wins", "engine_stop_filter")
+fault("stop-partial-released", "engine/session/stop_filter.c",
+      "keep = partial > keep ? partial : keep;", "keep = partial;",
+      "the beginning of a stop string is released", "engine_stop_filter")
+
+# --- program ------------------------------------------------------------------------------------------
+fault("transcript-drops-system", "cli/transcript.c",
+      'strcmp(t->messages[0].role, "system") == 0 ? 1 : 0;', 'strcmp(t->messages[0].role, "sys") == 0 ? 1 : 0;',
+      "the system message is dropped with the oldest turn", "cli_transcript", "cli_chat")
+fault("transcript-never-drops", "cli/transcript.c",
+      "bool last = wanted == CLI_TRANSCRIPT_KEEP || from + 2 >= t->count;", "bool last = true;",
+      "nothing is dropped from a full context", "cli_transcript", "cli_chat")
+fault("wrap-off", "cli/wrap.c",
+      "return size.ws_col - 1;", "return 0;", "words break at the terminal's edge", "cli_chat")
+fault("wrap-forgets-word", "cli/wrap.c",
+      "    fwrite(wrap->word, 1, wrap->word_bytes, stdout);\n", "",
+      "the beginning of a wrapped word is lost", "cli_chat")
+fault("tokenize-c1-raw", "cli/tokenize.c",
+      "return length <= bytes && text_is_printable(text, length) ? length : 0;", "return length <= bytes ? length : 0;",
+      "control characters of pieces reach the terminal", "cli_commands")
+fault("no-limit-refused", "cli/options.c",
+      'cli_int32(self, "-n", text, -1, INT32_MAX, value)', 'cli_int32(self, "-n", text, 0, INT32_MAX, value)',
+      "-n -1 is refused", "cli_commands")
+fault("nearest-first", "cli/next_option.c",
+      "    if (distance(word, name) < kept)", "    if (distance(word, name) <= kept + 20)",
+      "any option is proposed for a mistyped one", "cli_refuse")
+fault("perplexity-first-half", "cli/perplexity.c",
+      "for (int32_t i = from > first ? from : first;", "for (int32_t i = from;",
+      "tokens without context count", "cli_perplexity")
+fault("perplexity-other-divergence", "cli/perplexity.c",
+      "sum += exp(log_p) * (log_p - log_q);", "sum += exp(log_q) * (log_q - log_p);",
+      "the divergence is that of the other from the model", "cli_perplexity")
+fault("perplexity-percentile", "cli/perplexity.c",
+      "percentile(run->divergence, run->scored, 0.99)", "percentile(run->divergence, run->scored, 0.9)",
+      "the 99th percentile is the 90th", "cli_perplexity")
+fault("bench-depth-ignored", "cli/bench/bench_model.c",
+      "        engine_session_truncate(r->sessions[s], wish->depth);\n    for (int32_t at",
+      "        (void)s;\n    for (int32_t at",
+      "generation is measured behind the prompt at any depth", "cli_bench")
+fault("context-not-warned", "cli/sampling.c",
+      "if (run.context_tokens <= info.trained_context)", "if (true)",
+      "no warning of contexts beyond the trained one", "cli_chat")

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: MIT
+"""Faults of the library (fault.py)."""
+from fault import fault
+
+# --- attention ----------------------------------------------------------------------------------------
+A = ("kernels_golden_attention", "kernels_attention_threads", "weft-check --op attention --cases 20")
+fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
+      "own - mask->window + 1 : 0", "own - mask->window : 0",
+      "windows are one key wider", *A)
+fault("causal-one-short", "src/kernels/attention/attention_kernel.h",
+      "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own + 1;", "    if (mask->kind == WEFT_MASK_CAUSAL)\n        end = own;",
+      "a query does not see its own key", *A)
+fault("invariant-chunks-of-batch", "src/kernels/attention/attention_work.c",
+      "        return launch->chunk_keys;\n    int64_t keys = 0,",
+      "        return launch->chunk_keys + (launch->chunk_keys ? 64 * (lengths->num_seqs - 1) : 0);\n    int64_t keys = 0,",
+      "chunks of the batch-invariant mode depend on the batch", "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("many-tiles-split", "src/kernels/attention/attention_work.c",
+      "keys >= WEFT__ATTENTION_MANY_TILES * longest &&", "keys < 0 &&",
+      "keys are split however many tiles there are", "plan_plan_attention")
+fault("many-tiles-by-number", "src/kernels/attention/attention_work.c",
+      "longest = span > longest ? span : longest;", "longest = span;",
+      "a long sequence among short ones is not split", "plan_plan_attention")
+fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
+      "const int32_t tiles[] = {0, last > 0 ? last - 1 : 0, last};",
+      "const int32_t tiles[] = {last, last > 0 ? last - 1 : 0, last};",
+      "the first tile, which sees most of a full mask with a window, is not looked at",
+      "plan_plan_attention", *A, "kernels_attention_lengths")
+fault("queries-off", "src/kernels/attention/attention_simd.h",
+      "            q[i] *= scale;", "            q[i] *= scale * 1.000003f;",
+      "queries are off by 3e-6 of themselves", *A)
+fault("exp2-degree-short", "src/kernels/cpu/vf32_math.h",
+      "    vf32 p = vf32_set1(0x1.41fbbcp-13f);\n    p = vf32_fma(p, f, vf32_set1(0x1.5f3e54p-10f));",
+      "    vf32 p = vf32_set1(0x1.5f3e54p-10f);",
+      "the polynomial of exp2 lacks its last degree", "kernels_attention_threads", *A, "kernels_golden_ops")
+fault("softcap-after-mask", "src/kernels/attention/attention_simd.h",
+      "vf32_set1(s->call->softcap * LOG2E)", "vf32_set1(s->call->softcap)",
+      "the soft-cap is in other units than the scores", *A)
+fault("sum-not-shrunk", "src/kernels/attention/attention_simd.h",
+      "s->sum[row] = s->sum[row] * shrink + vf32_sum(total);", "s->sum[row] = s->sum[row] + vf32_sum(total);",
+      "the running sum is not rescaled", *A)
+fault("page-walk-head-offset", "src/kernels/attention/attention_simd.h",
+      "c->slot * c->token_stride + c->head_offset;", "c->slot * c->token_stride;",
+      "all heads read the keys of the first", *A)
+
+# --- linear -------------------------------------------------------------------------------------------
+L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
+VT = ("weft-check --variant linear_q6_k_q8_avx512vnni --cases 20", *L)
+VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
+FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
+FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
+fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512.h",
+      "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
+      "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",
+      "panels ignore rows of the batch from 48 on", *VP)
+fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512.h",
+      "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
+      "a second tile of the batch is left out", *VP)
+fault("f32-second-tile", "src/kernels/linear/linear_f32_gemm.h",
+      "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
+      "a second tile of the batch is left out", *FP)
+fault("f32-no-fold", "src/kernels/linear/linear_f32_gemm.h",
+      "        if (k > 0 && k % WEFT__F32_FOLD == 0)", "        if (k > 0 && k == WEFT__F32_FOLD * 1000)",
+      "long rows keep one sum", *FP)
+fault("f32-tiles-one-sum", "src/kernels/linear/linear_f32.h",
+      "const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);", "const int64_t chunk = call->cols;",
+      "f32 tiles keep one sum over a whole row", *FT)
+fault("vnni-tiles-one-sum", "src/kernels/linear/linear_q8_avx512vnni.c",
+      "const int64_t chunk = weft__linear_chunk(call->cols, step);", "const int64_t chunk = call->cols;",
+      "VNNI tiles keep one sum over a whole row", *VT)
+fault("avx2-tiles-one-sum", "src/kernels/linear/linear_q8_avx2.c",
+      "const int64_t chunk = weft__linear_chunk(call->cols, 32);", "const int64_t chunk = call->cols;",
+      "AVX2 tiles of rounded activations keep one sum over a whole row",
+      "weft-check --variant linear_q6_k_q8_avx2 --cases 20", *L)
+fault("any-tiles-one-sum", "src/kernels/linear/linear_any_rows.h",
+      "const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);", "const int64_t chunk = call->cols;",
+      "tiles of any format keep one sum over a whole row",
+      "weft-check --variant linear_q3_k_f32_any_avx2 --cases 20", *L)
+fault("vnni-no-fold", "src/kernels/linear/linear_gemm_avx512.h",
+      "        if (k > 0 && k % FOLD == 0)", "        if (k > 0 && k == FOLD * 1000)",
+      "VNNI panels keep one sum of chunks over a whole row", *VP)
+fault("tiny-groups-are-zero", "src/kernels/linear/linear_round.h",
+      "largest >= 0x1p-120f", "largest >= 0x1p-100f",
+      "groups below 2^-100 are rounded to 0", "weft-check --op round --cases 20",
+      "weft-check --variant linear_q8_0_q8_avx2 --cases 20", *L)
+fault("rounded-scale-of-126", "src/kernels/linear/linear_round.h",
+      "? 127.0f / largest", "? 126.0f / largest",
+      "activations are rounded to 126 steps", "weft-check --op round --cases 20",
+      "weft-check --variant linear_q8_0_q8_avx2 --cases 20", *L)
+fault("q4-k-minimum-added", "src/kernels/linear/linear_gemm_avx512.h",
+      "_mm512_fnmadd_ps(p->minimum[group][half]", "_mm512_fmadd_ps(p->minimum[group][half]",
+      "the minimum of Q4_K is added", *VP)
+fault("q4-k-high-scales", "src/formats/q4_k.h",
+      "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j] >> 6) << 4);", "*m = (uint8_t)((scales[j + 4] >> 4) | (scales[j - 4] >> 6) << 4);",
+      "the upper minima of Q4_K take bits of the scales", "kernels_golden_dequant", *L)
+
+# --- the other operations -----------------------------------------------------------------------------
+O = ("kernels_golden_ops",)
+fault("norm-squares-in-f32", "src/kernels/norm/norm_simd.h",
+      "            total[j] = vf64_fma(wide, wide, total[j]);",
+      "            total[j] = vf64_widen(vf64_narrow(vf64_fma(wide, wide, total[j])));",
+      "the norm's squares are summed in f32", *O, "weft-check --op norm --cases 20")
+fault("norm-no-eps", "src/kernels/norm/norm_simd.h",
+      "double exact = 1 / sqrt(mean_square + launch->eps);", "double exact = 1 / sqrt(mean_square);",
+      "RMSNorm forgets epsilon", *O, "weft-check --op norm --cases 20")
+fault("norm-wide-rows", "src/kernels/norm/norm_simd.h",
+      "    if (!(exact >= FLT_MIN && exact <= FLT_MAX)) {", "    if (false) {",
+      "rows near the ends of f32 overflow", "api_norm", "weft-check --op norm --cases 20")
+fault("softmax-not-shifted", "src/kernels/softmax/softmax_simd.h",
+      "vf32_set1(-most * half)", "vf32_set1(-most * half * 0.999f)",
+      "softmax subtracts less than the largest", *O, "api_softmax", "weft-check --op softmax --cases 20")
+fault("softmax-without-half", "src/kernels/softmax/softmax_simd.h",
+      "half = fabsf(scale) < 1 ? 0.5f : 1;", "half = 1;",
+      "a row from end to end of f32 overflows", "api_softmax", "weft-check --op softmax --cases 20")
+fault("gelu-tail", "src/kernels/activation/activation_simd.h",
+      "vf32_set1(-0.5f))))", "vf32_set1(-0.4999f))))",
+      "the tail of GELU is off by 1e-4", *O, "weft-check --op activation --cases 20")
+fault("gated-without-up", "src/kernels/activation/activation_simd.h",
+      "value = vf32_mul(value, vf32_load_n(up + i, n));", "value = vf32_mul(value, vf32_load_n(x + i, n));",
+      "the gate multiplies itself", *O, "weft-check --op activation --cases 20")
+fault("rope-wrong-turn", "src/kernels/rope/rope_simd.h",
+      "y[i + 1] = b * cosine + a * sine;", "y[i + 1] = b * cosine - a * sine;",
+      "pairs at the end of a head turn the wrong way", "weft-check --op rope --cases 20", *O)
+fault("rope-yarn-ramp", "src/kernels/rope/rope_frequencies.c",
+      "double low = floor(", "double low = ceil(",
+      "YaRN's ramp begins a pair late", "weft-check --op rope --cases 20", "api_rope", *O)
+fault("rope-llama3-default", "src/kernels/rope/rope_frequencies.c",
+      "or_default(params->high_freq_factor, 4)", "or_default(params->high_freq_factor, 8)",
+      "llama3's usual upper factor is 8", "weft-check --op rope --cases 20", "api_rope")
+fault("rope-yarn-magnitude", "src/kernels/rope/rope_frequencies.c",
+      "return (float)(0.1 * log(params->factor) + 1);", "return 1;",
+      "YaRN's own factor is 1", "weft-check --op rope --cases 20", "api_rope", "engine_logits")
+fault("kv-page-stride", "src/backend/cpu/cpu_kv.c",
+      "        .page_stride = plane->page_stride,", "        .page_stride = plane->token_stride * 0 + plane->head_stride * 0 + dim,",
+      "append ignores the page stride", "weft-check --op kv --cases 20")
+fault("kv-narrow-head-zero", "src/kernels/kv/kv_append.c",
+      "        k += targets[0].dim, v += targets[1].dim;\n", "        k += targets[0].dim;\n",
+      "the values of every head are those of the first", "api_dtypes", "weft-check --op kv --cases 20")
+fault("kv-queries-in-place-lost", "src/kernels/kv/kv_append.c",
+      "        if (q == room)\n", "        if (!call->q)\n",
+      "queries of 16 bits are not rotated in place", "api_dtypes", "weft-check --op kv --cases 20")
+fault("kv-narrow-beyond-rotary", "src/kernels/kv/kv_append.c",
+      "const float *q = widened(call->q, launch->x_dtype, at, dim, room);",
+      "const float *q = widened(call->q, launch->x_dtype, at, rotary_dim, room);",
+      "queries of 16 bits are handed on without what is not rotated",
+      "api_dtypes", "weft-check --op kv --cases 40")
+fault("append-inputs-f32", "src/api/api_attention_parts.c",
+      "                                        .x_dtype = desc->q_dtype,\n", "",
+      "attention that appends reads 16-bit inputs as f32", "weft-check --op attention --cases 20")
+fault("experts-residual-lost", "src/backend/cpu/cpu_experts_run.c",
+      "        residual = residual ? row : NULL;\n", "        residual = NULL;\n",
+      "a residual of 16 bits is not added", "weft-check --op experts --cases 20")
+fault("experts-x-not-widened", "src/backend/cpu/cpu_experts_run.c",
+      "    if (launch->tokens.f32 >= 0 || launch->tokens.rounded >= 0 ||",
+      "    if (launch->inner.norm.kernel || launch->tokens.rounded >= 0 ||",
+      "tokens of 16 bits without a norm are never widened", "weft-check --op experts --cases 40")
+fault("experts-first-choice-only", "src/backend/cpu/cpu_experts_run.c",
+      "        .weights = args->weights + token * k,", "        .weights = args->weights + token,",
+      "a token's experts are weighed by its neighbours' weights", "weft-check --op experts --cases 20")
+fault("experts-duplicate-choices", "src/backend/cpu/cpu_experts_run.c",
+      "|| work->places[order[i]] >= 0)", ")",
+      "a choice may stand twice in the order", "api_experts", "api_hostile")
+fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
+      "                     work->args->order[first] / work->desc->top_k);",
+      "                     first / work->desc->top_k);",
+      "an expert with one token reads another's", "weft-check --op experts --cases 20")
+fault("route-ties-to-the-higher", "src/kernels/route/route_ref.c",
+      "(best < 0 || is_less(value[best], value[i]))", "(best < 0 || !is_less(value[i], value[best]))",
+      "of equal experts the higher number is chosen", "api_route", "weft-check --op route --cases 20")
+fault("route-group-of-one", "src/kernels/route/route_ref.c",
+      "    for (int32_t i = 0; i < desc->group_best; i++)\n            worth", "    for (int32_t i = 0; i < 1; i++)\n            worth",
+      "a group is worth its best expert alone", "weft-check --op route --cases 20")
+fault("route-not-normalised", "src/kernels/route/route_ref.c",
+      "!(desc->flags & WEFT_ROUTE_NORMALISE) || sum == 0", "true",
+      "weights are never normalised", "api_route", "weft-check --op route --cases 20")
+fault("route-bias-in-weights", "src/kernels/route/route_ref.c",
+      "        sum += score[ids[k]];", "        sum += value[ids[k]];",
+      "the bias counts in the sum of weights", "weft-check --op route --cases 20")
+fault("kv-turned-past-rotary", "src/kernels/kv/kv_append.c",
+      "memcpy(turned + rotary_dim, key + rotary_dim,", "memcpy(turned + rotary_dim, key,",
+      "what is behind the rotary part is its beginning", "weft-check --op kv --cases 20")
+fault("embedding-next-row", "src/kernels/embedding/embedding_ref.c",
+      "struct piece p = {launch, args, args->ids[token], 0, launch->dim};",
+      "struct piece p = {launch, args, args->ids[token] ? args->ids[token] - 1 : 0, 0, launch->dim};",
+      "a token is looked up as the one before it", "api_embedding", "weft-check --op embedding --cases 20")
+
+# --- merged states ------------------------------------------------------------------------------------
+M = ("api_merge", "weft-check --op merge --cases 20")
+fault("merge-lse-of-weights", "src/kernels/merge/merge_simd.h",
+      "sum == 0 ? -INFINITY : largest + logf(sum);", "sum == 0 ? -INFINITY : logf(sum);",
+      "the merged LSE forgets the largest", *M)
+fault("merge-empty-state", "src/kernels/merge/merge_simd.h",
+      "            if (own == -INFINITY)\n                continue;\n", "",
+      "what lies in a state that saw nothing counts", *M)
+fault("merge-not-divided", "src/kernels/merge/merge_ref.c",
+      "sum == 0 ? 0 : (float)(y[i] / sum));", "(float)(y[i] / (sum == 0 ? 1 : args->num_states)));",
+      "merged states are averaged", *M)
+fault("merge-largest-of-first", "src/kernels/merge/merge_simd.h",
+      "        largest = fmaxf(largest, lse[s * args->lse_state_stride]);",
+      "        largest = lse[0];",
+      "weights are those against the first state, which may see nothing", *M)
+
+# --- batches and programs -----------------------------------------------------------------------------
+fault("batch-ring-of-another", "src/api/api_batch.c",
+      "if (*ring_known && attention->ring_len != *ring_len)", "if (false)",
+      "plans with rings of different lengths share a batch", "api_batch")
+fault("batch-of-another-plan", "src/api/api_batch.c",
+      "if (batch->context != plan->context || weft__plan_batch_find(batch, plan) < 0)",
+      "if (batch->context != plan->context)",
+      "a run takes a batch that was made for other plans", "api_batch")
+fault("batch-pool-too-small", "src/api/api_batch.c",
+      "    if (num_pages < batch->num_pages)\n", "    if (false)\n",
+      "a batch is taken by a pool with fewer pages", "api_batch")
+fault("batch-grows-beyond", "src/plan/plan_batch.c",
+      "batch->kv_lens[s] < batch->kv_capacities[s])", "true)",
+      "advance goes beyond a sequence's capacity", "api_batch")
+fault("batch-positions-from-first", "src/plan/plan_batch.c",
+      "int32_t t = batch->kv_lens[s] - q_len + i;", "int32_t t = batch->kv_lens[s] - 1 - i;",
+      "the positions of a prompt run backwards", "api_batch", "engine_session")
+fault("program-arguments-borrowed", "src/backend/cpu/cpu_program.c",
+      "        kept->args = (unsigned char *)kept + head;\n", "",
+      "a program keeps the address of arguments that are gone", "api_program", "engine_session")
+fault("program-stops-after-block", "src/backend/cpu/cpu_program.c",
+      "block; block = block->next)\n        for", "block; block = NULL)\n        for",
+      "a program runs the first block of its steps only", "api_program", "engine_session", "engine_logits")
+fault("program-not-counted", "src/api/api_program.c",
+      "    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);\n", "",
+      "runs of programs are not counted", "api_program")
+fault("program-of-another-thread", "src/api/api_program.c",
+      "return program && program->thread == &this_thread ? program : NULL;", "return program;",
+      "other threads' runs are recorded", "api_program")
+fault("program-launched-open", "src/api/api_program.c",
+      "    if (!program->ended)\n", "    if (false)\n",
+      "a program is launched while it is recorded", "api_program")
+fault("chain-capacity-of-one", "engine/session/chain.c",
+      "in->kv_capacities[i] = start + chain->steps;", "in->kv_capacities[i] = start + 1;",
+      "chains do not grow after their first token", "engine_generate")
+fault("chain-loses-logits", "engine/session/chain.c",
+      "if (worker->logits_owner[row] && !session_save_logits(worker->logits_owner[row], err))",
+      "if (false)",
+      "a chain writes over the logits of another session", "engine_generate", "engine_passes")
+fault("chain-first-token-hidden", "engine/session/chain.c",
+      "    session->ids[session->length++] = token;\n", "    session->length++;\n",
+      "penalties do not see the token that a chain begins with", "engine_generate", "engine_sampling")
+fault("chain-window-of-all", "engine/session/chain.c",
+      "room->windows[i] = session_penalty_window(draw->sampling);", "room->windows[i] = start;",
+      "penalties of a chain look at the whole timeline", "engine_generate")
+
+# --- tiles of AMX, on their stand-in ------------------------------------------------------------------
+X = ("weft-check-amx --isa amx --cases 20",)
+fault("amx-residual-of-first-row", "src/kernels/linear/linear_bf16_amx.c",
+      "vf32_load_n(call->residual + m * call->residual_stride + row, n)",
+      "vf32_load_n(call->residual + row, n)", "every row has the first one's residual", *X)
+fault("amx-panel-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
+      "rows < 16 ? (int)rows : 16, v[i]);", "16, v[i]);",
+      "rows past the last are stored", *X)
+fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
+      "left < STEP ? (1u << left) - 1 : 0xffffffffu", "0xffffffffu",
+      "columns past the last are multiplied", *X)
+fault("amx-folded-twice", "src/kernels/linear/linear_bf16_amx.c",
+      "            memset(p->acc[i][w], 0, sizeof p->acc[i][w]);\n", "",
+      "sums of a fold count in the next one too", *X)
+
+# --- sampling -----------------------------------------------------------------------------------------
+P = ("weft-check --op sample --cases 20", "api_sample", "kernels_sample_uniform")
+fault("penalty-presence-per-count", "src/kernels/sample/sample_steps.c",
+      "own - (float)count * params->frequency_penalty - params->presence_penalty;",
+      "own - (float)count * (params->frequency_penalty + params->presence_penalty);",
+      "the presence penalty counts occurrences", *P)
+fault("penalty-repetition-negative", "src/kernels/sample/sample_steps.c",
+      "float own = logit > 0 ? logit / repetition : logit * repetition;", "float own = logit / repetition;",
+      "the repetition penalty favours negative logits", *P)
+fault("penalty-at-most-once", "src/kernels/sample/sample_steps.c",
+      "        scratch->counts[history[i]]++;", "        scratch->counts[history[i]] = 1;",
+      "occurrences are not counted", *P)
+fault("seed-low-half", "src/kernels/sample/sample_steps.c",
+      "key1 = (uint32_t)(seed >> 32);", "key1 = (uint32_t)(seed >> 63);",
+      "half of the seed is lost", *P)
+fault("philox-nine-rounds", "src/kernels/sample/sample_steps.c",
+      "round < 10", "round < 9", "the random numbers are those of nine rounds", *P)
+fault("top-p-of-all", "src/kernels/sample/sample_select.c",
+      "double sum = has_top_k(row) ? 0 : row->sum;", "double sum = row->sum;",
+      "top-p counts what top-k cut", *P)
+fault("argmax-last-of-equals", "src/kernels/sample/sample_select.c",
+      "return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);",
+      "return logits[a] > logits[b] || (logits[a] == logits[b] && a > b);",
+      "of equal logits the higher id is the likelier", *P)
+fault("min-p-cut", "src/kernels/sample/sample_select.c",
+      "weights[ids[i]] >= row->params->min_p) {", "weights[ids[i]] >= row->params->min_p * 0.98f) {",
+      "min-p is 2 % too low", *P)
+
+# --- plans and threads --------------------------------------------------------------------------------
+fault("workspace-short", "src/plan/plan_attention.c",
+      "!weft__mul_i64(launch->max_slots, states, &partial) ||", "!weft__mul_i64(launch->max_slots - (launch->max_slots > 0), states, &partial) ||",
+      "the workspace lacks a partial tile", "plan_plan_attention", *A)
+fault("pool-wakes-nobody", "src/backend/cpu/cpu_pool.c",
+      "    pthread_cond_broadcast(&pool->wake);\n    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
+      "    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
+      "sleeping workers are not woken: the caller does everything", "backend_pool", "engine_threads")
+fault("pool-workers-leave", "src/backend/cpu/cpu_pool.c",
+      "    struct worker *worker = opaque;\n", "    struct worker *worker = opaque;\n    if (worker->number > 1)\n        return NULL;\n",
+      "workers beyond the first leave at once", "backend_pool", "engine_threads")
