@@ -375,9 +375,8 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         cluster_arrive(); // the block is there and may be sent pieces
     __syncthreads();
     wait_for_previous();
-    const int32_t tile_of_fresh = (ring.fresh - at.seq.begin) / KEYS;
-    rows_load(&args, &at, rows, tile_of_fresh >= at.tile && tile_of_fresh < at.tile + at.left,
-              pages, warp, lane);
+    const int32_t fresh = ring.fresh - (at.seq.begin + at.tile * KEYS); // of the block's keys
+    rows_load(&args, &at, rows, fresh >= 0 && fresh < at.left * KEYS, pages, warp, lane);
     struct state state;
     state_begin(&state);
     __syncthreads();
