@@ -46,6 +46,7 @@ enum {
     CLI_OPT_CHUNK,
     CLI_OPT_KV_DTYPE,
     CLI_OPT_EXACT,
+    CLI_OPT_ATTENTION,
     CLI_OPT_HELP,
 };
 
@@ -56,6 +57,7 @@ enum {
         {"chunk", required_argument, NULL, CLI_OPT_CHUNK},                                         \
         {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},                                   \
         {"exact", no_argument, NULL, CLI_OPT_EXACT},                                               \
+        {"attention", required_argument, NULL, CLI_OPT_ATTENTION},                                 \
     {                                                                                              \
         "help", no_argument, NULL, CLI_OPT_HELP                                                    \
     }
@@ -68,7 +70,10 @@ enum {
     "  --kv-dtype K[/V]    format of the KV cache, keys and values alike or each its own: f16, \n" \
     "                      bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0,\n"   \
     "                      iq4_nl\n"                                                               \
-    "  --exact             keep activations in f32 against quantised weights (slower)\n"
+    "  --exact             keep activations in f32 against quantised weights (slower)\n"           \
+    "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
+    "takes\n"                                                                                      \
+    "                      scores, softmax and values one after another\n"
 
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status);

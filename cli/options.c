@@ -162,6 +162,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_CHUNK: return cli_int32(self, "--chunk", value, 1, 65536, &options->chunk_tokens);
     case CLI_OPT_KV_DTYPE: return parse_kv_dtype(self, value, options);
     case CLI_OPT_EXACT: options->exact = true; return true;
+    case CLI_OPT_ATTENTION: options->attention = value; return true;
     default: return false;
     }
 }

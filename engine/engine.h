@@ -104,7 +104,10 @@ struct engine_options {
                       // CPU, 64 elsewhere
     weft_dtype kv_dtype; // of cached keys: every format of <weft/kv.h>; 0: f16
     weft_dtype v_dtype;  // of cached values; 0: kv_dtype
-    bool exact;          // activations stay f32 against quantised weights (slower)
+    const char *
+        attention; // the kernel of attention by name (weft_kernel_at), for debugging: attention_any_ref
+                   // takes scores, softmax and values one after another; NULL: the best. Copied
+    bool exact; // activations stay f32 against quantised weights (slower)
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together

@@ -18,6 +18,7 @@ typedef struct program_bounds {
     int32_t max_seq_pages; // of one sequence
     int32_t chain_tokens;  // steps of a chain
     weft_device device;    // of the context
+    const char *attention; // kernel by name, or NULL
     bool exact;            // activations stay f32
     bool separate;         // norms, matrices and gates are steps of their own
 } program_bounds;

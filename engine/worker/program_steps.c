@@ -346,7 +346,8 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                 .window = rules.window,
                                 .max_seqs = program->bounds.max_seqs,
                                 .max_q_tokens = program->bounds.max_tokens,
-                                .max_kv_len = program->bounds.max_kv_len};
+                                .max_kv_len = program->bounds.max_kv_len,
+                                .variant = program->bounds.attention};
     if (sinks->rows > 0)
         desc.flags |= WEFT_ATTENTION_SINKS;
     if (program_appends(program)) {

@@ -27,6 +27,7 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .max_seq_pages = settings->pages_per_session,
                                    .chain_tokens = settings->options.chain_tokens,
                                    .device = settings->options.device,
+                                   .attention = settings->options.attention,
                                    .exact = settings->options.exact,
                                    .separate = settings->options.separate};
     worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
