@@ -292,6 +292,39 @@ static void long_files_are_refused(void **state)
     free(huge);
 }
 
+// Sound files with some bytes changed, cut or doubled: taken whole or not at all, every entry within its bounds.
+static void mutations_are_taken_whole_or_not(void **state)
+{
+    (void)state;
+    static const char sound[] = HEAD "linear q4_0 rows=100 cols=256 few_batch=4 task_bytes=65536\n"
+                                     "attention f16 head_dim=128 tile_rows=96 least_chunk=512\n"
+                                     "linear * min_threads=16 tasks_per_thread=4 kernel=some\n";
+    static const char likely[] = "0123456789=_- \n#*abcdefghijklmnopqrstuvwxyz\xff";
+    char text[2 * sizeof sound];
+    uint32_t seed = 1;
+    for (int round = 0; round < 50000; round++) {
+        size_t bytes = sizeof sound - 1;
+        memcpy(text, sound, bytes);
+        for (int change = 0; change < 1 + round % 4; change++) {
+            seed = seed * 1664525u + 1013904223u;
+            size_t at = (seed >> 8) % bytes;
+            switch (seed >> 29) {
+            case 0: bytes = at + 1; break;
+            case 1: // doubled
+                memmove(text + at + 1, text + at, bytes - at);
+                bytes += bytes < sizeof text - 1;
+                break;
+            default: text[at] = likely[(seed >> 3) % (sizeof likely)]; break;
+            }
+        }
+        table.count = 0;
+        bool fine = parse(text, bytes);
+        assert_true(fine ? table.count <= 4 : table.count == 0);
+        for (int32_t i = 0; i < table.count; i++)
+            assert_null(weft__plan_tuning_fault(&table.entries[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup(a_file_comes_back, empty),
         cmocka_unit_test_setup(hostile_files_are_refused_whole, empty),
         cmocka_unit_test_setup(long_files_are_refused, empty),
+        cmocka_unit_test_setup(mutations_are_taken_whole_or_not, empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
