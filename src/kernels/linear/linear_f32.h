@@ -119,10 +119,7 @@ WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t e
         t->acc[r][c] = vf32_zero();
     }
     for (; k + 32 <= end; k += 32) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            weft__linear_fetch(&t->w, r, k / 32 * format.bytes32, format.bytes32);
-        }
+        weft__linear_fetch_next(&t->w, rows, k / 32 * format.bytes32, format.bytes32);
         weft__f32_step(t, k, 32, rows, cols, format);
     }
     if (k < end)

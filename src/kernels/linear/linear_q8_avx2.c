@@ -128,10 +128,7 @@ WEFT__INLINE void dot_blocks4(struct tile *t, int64_t k, int64_t end, int rows, 
 {
     int64_t offset = k / 32 * block_bytes;
     for (; k + 128 <= end; k += 128, offset += 4 * block_bytes) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            weft__linear_fetch_far(&t->w, r, offset, 4 * block_bytes);
-        }
+        weft__linear_fetch_next(&t->w, rows, offset, 4 * block_bytes);
         step(t, t->w.first + offset, t->w.stride, k, rows, cols);
     }
     if (k == end)
@@ -215,12 +212,13 @@ typedef void step_fn(struct tile *t, int r, const unsigned char *block, int64_t 
 WEFT__INLINE void dot_blocks256(struct tile *t, int64_t k, int64_t end, int rows, int cols,
                                 step_fn *step, int block_bytes)
 {
-    for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes)
+    for (int64_t offset = k / 256 * block_bytes; k < end; k += 256, offset += block_bytes) {
+        weft__linear_fetch_next(&t->w, rows, offset, block_bytes);
         WEFT__UNROLL for (int r = 0; r < rows; r++)
         {
-            weft__linear_fetch_far(&t->w, r, offset, block_bytes);
             step(t, r, t->w.first + r * t->w.stride + offset, k, cols);
         }
+    }
 }
 
 WEFT__INLINE void dot_q4_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
@@ -298,10 +296,7 @@ WEFT__INLINE void step_q6_k(struct tile *t, int64_t offset, int64_t k, int rows,
 WEFT__INLINE void dot_q6_k(struct tile *t, int64_t k, int64_t end, int rows, int cols)
 {
     for (int64_t offset = k / 256 * 210; k < end; k += 256, offset += 210) {
-        WEFT__UNROLL for (int r = 0; r < rows; r++)
-        {
-            weft__linear_fetch_far(&t->w, r, offset, 210);
-        }
+        weft__linear_fetch_next(&t->w, rows, offset, 210);
         step_q6_k(t, offset, k, rows, cols);
     }
 }

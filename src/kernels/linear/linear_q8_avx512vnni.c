@@ -31,7 +31,6 @@ struct blocks4 {
     weft__vnni_unpack_fn *unpack;
     int block_bytes;
     int offset_shift; // its weights are 4 << offset_shift too large; -1: they are not
-    bool far;         // which cache to fetch into
     bool minimum;
     bool masked; // w[1] is 16 times what it should be
 };
@@ -118,13 +117,13 @@ WEFT__INLINE void weft__vnni_unpack_masked(const unsigned char *p, struct weft__
         dot_blocks4(t, k, end, rows, cols, f);                                                     \
     }
 
-DOT_BLOCKS4(q4_0, 18, 1, true, false)
-DOT_BLOCKS4(q8_0, 34, 5, false, false)
-DOT_BLOCKS4(q4_1, 20, -1, true, true)
-DOT_BLOCKS4(q5_0, 22, 2, true, false)
-DOT_BLOCKS4(q5_1, 24, -1, true, true)
-DOT_BLOCKS4(iq4_nl, 18, 5, true, false)
-DOT_BLOCKS4(mxfp4, 17, 2, true, false)
+DOT_BLOCKS4(q4_0, 18, 1, false)
+DOT_BLOCKS4(q8_0, 34, 5, false)
+DOT_BLOCKS4(q4_1, 20, -1, true)
+DOT_BLOCKS4(q5_0, 22, 2, false)
+DOT_BLOCKS4(q5_1, 24, -1, true)
+DOT_BLOCKS4(iq4_nl, 18, 5, false)
+DOT_BLOCKS4(mxfp4, 17, 2, false)
 
 // Lanes 4 n .. 4 n + 3, each in the four lanes of a quarter.
 WEFT__INLINE __m512 spread_quarter(__m512 scales, int n)

@@ -47,9 +47,10 @@ WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__li
                                       stride - WEFT__AHEAD_BYTES, (rows - 1) * stride};
 }
 
-// Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so fetch what row
-// r needs WEFT__AHEAD_BYTES from now, across its end into the tile that comes next. A prefetch never
-// faults.
+// Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so kernels ask for what
+// they will want. A prefetch never faults.
+//
+// What row r needs WEFT__AHEAD_BYTES from now, across its end into the tile that comes next.
 WEFT__INLINE const unsigned char *weft__linear_ahead(const struct weft__linear_rows *w, int r,
                                                      int64_t offset)
 {
@@ -57,7 +58,6 @@ WEFT__INLINE const unsigned char *weft__linear_ahead(const struct weft__linear_r
     return w->first + r * w->stride + offset + skip + WEFT__AHEAD_BYTES;
 }
 
-// Into the nearest cache: for kernels that mostly wait for memory.
 WEFT__INLINE void weft__linear_fetch(const struct weft__linear_rows *w, int r, int64_t offset,
                                      int bytes)
 {
@@ -65,18 +65,6 @@ WEFT__INLINE void weft__linear_fetch(const struct weft__linear_rows *w, int r, i
     WEFT__UNROLL for (int i = 0; i < bytes && WEFT__LINEAR_FETCH; i += 64)
     {
         __builtin_prefetch(ahead + i, 0, 3);
-    }
-}
-
-// Into the second cache: for kernels whose arithmetic takes nearly as long as memory, which the few
-// requests that the first cache can have open would hold up (NOTES.md).
-WEFT__INLINE void weft__linear_fetch_far(const struct weft__linear_rows *w, int r, int64_t offset,
-                                         int bytes)
-{
-    const unsigned char *ahead = weft__linear_ahead(w, r, offset);
-    WEFT__UNROLL for (int i = 0; i < bytes && WEFT__LINEAR_FETCH; i += 64)
-    {
-        __builtin_prefetch(ahead + i, 0, 2);
     }
 }
 
@@ -88,12 +76,12 @@ WEFT__INLINE void weft__linear_fetch_next(const struct weft__linear_rows *w, int
     enum { NEAR_TILE_BYTES = 12 << 10 };
     const unsigned char *next = w->first + rows * (w->stride + offset);
     if (rows * w->stride <= NEAR_TILE_BYTES)
-        WEFT__UNROLL for (int i = 0; i < rows * bytes; i += 64)
+        WEFT__UNROLL for (int i = 0; i < rows * bytes && WEFT__LINEAR_FETCH; i += 64)
         {
             __builtin_prefetch(next + i, 0, 3);
         }
     else
-        WEFT__UNROLL for (int i = 0; i < rows * bytes; i += 64)
+        WEFT__UNROLL for (int i = 0; i < rows * bytes && WEFT__LINEAR_FETCH; i += 64)
         {
             __builtin_prefetch(next + i, 0, 2);
         }
