@@ -367,7 +367,7 @@ WEFT__INLINE void multiply_tile(const struct weft__linear_call *call, int64_t ro
     }
 
 #if WEFT__LINEAR_MASKED
-DOT_BLOCKS4(masked, 18, 1, true, false)
+DOT_BLOCKS4(masked, 18, 1, false)
 LINEAR_VNNI(Q4_0, dot_masked, 128, 4)
 #else
 LINEAR_VNNI(Q8_0, dot_q8_0, 128, 4)
