@@ -28,6 +28,17 @@ void weft__encode_Q4_0(const float *x, const float *weights, void *out)
     }
 }
 
+// NaN is neither lesser nor greater. Of both zeros the second is taken, which fminf() leaves to the machine.
+static float lesser(float a, float b)
+{
+    return b <= a || isnan(a) ? b : a;
+}
+
+static float greater(float a, float b)
+{
+    return b >= a || isnan(a) ? b : a;
+}
+
 static void span(const float *x, const float *weights, int steps, float *d, float *low)
 {
     float high = *low = x[0];
@@ -36,8 +47,8 @@ static void span(const float *x, const float *weights, int steps, float *d, floa
         return;
     }
     for (int i = 1; i < 32; i++) {
-        *low = fminf(*low, x[i]);
-        high = fmaxf(high, x[i]);
+        *low = lesser(*low, x[i]);
+        high = greater(high, x[i]);
     }
     *d = (high - *low) / (float)steps;
 }

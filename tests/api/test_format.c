@@ -102,6 +102,20 @@ static void rounds_as_ggml_does(void **state)
     assert_true(y[0] == 127 && y[1] == 3 && y[2] == -3);
 }
 
+// Of zeros of both signs the last is the minimum, on every machine.
+static void zeros_have_an_order(void **state)
+{
+    (void)state;
+    float x[32] = {1, 0, -0.0f};
+    unsigned char row[20];
+    x[31] = -0.0f;
+    assert_int_equal(weft_quantize_row(WEFT_Q4_1, x, 32, row), WEFT_OK);
+    assert_int_equal(row[3], 0x80);
+    x[31] = 0;
+    assert_int_equal(weft_quantize_row(WEFT_Q4_1, x, 32, row), WEFT_OK);
+    assert_int_equal(row[3], 0);
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -197,6 +211,7 @@ int main(void)
         cmocka_unit_test(rounds_and_restores_every_format),
         cmocka_unit_test(survives_what_is_not_finite),
         cmocka_unit_test(rounds_as_ggml_does),
+        cmocka_unit_test(zeros_have_an_order),
         cmocka_unit_test(rounds_fp8),
         cmocka_unit_test(applies_planes),
         cmocka_unit_test(refuses_planes),

@@ -36,12 +36,23 @@ DEVICE float largest_signed(const float *x)
     return largest;
 }
 
+// As those of src/formats/encode_32.c: of both zeros the second.
+DEVICE float lesser(float a, float b)
+{
+    return b <= a || a != a ? b : a;
+}
+
+DEVICE float greater(float a, float b)
+{
+    return b >= a || a != a ? b : a;
+}
+
 // Scale and lowest number of `steps` steps over all 32.
 DEVICE float span_of(const float *x, int32_t steps, float *low)
 {
     float high = *low = x[0];
     for (int32_t i = 1; i < 32; i++)
-        *low = fminf(*low, x[i]), high = fmaxf(high, x[i]);
+        *low = lesser(*low, x[i]), high = greater(high, x[i]);
     return (high - *low) / (float)steps;
 }
 
