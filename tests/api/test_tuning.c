@@ -88,6 +88,7 @@ static void kernels_by_name_go_first_where_they_serve(void **state)
     weft_plan_info info = {.size = sizeof info};
     assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
     const char *best = info.kernel;
+    const bool has_panels = panels_from(plan) > 0; // NEON has tiles alone
     weft_plan_destroy(plan);
     weft_attention_desc desc = {
         .size = sizeof desc,
@@ -104,7 +105,7 @@ static void kernels_by_name_go_first_where_they_serve(void **state)
     weft_plan_destroy(plan);
     plan = make_linear(context, 0, NULL);
     assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
-    assert_string_equal(info.kernel, "linear_q4_0_q8_ref");
+    assert_string_equal(info.kernel, has_panels ? "linear_q4_0_q8_ref" : best);
     weft_plan_destroy(plan);
     plan = make_linear(context, WEFT_LINEAR_EXACT, NULL); // one that rounds does not serve
     assert_null(strstr(weft_plan_describe(plan), "linear_q4_0_q8_ref"));
