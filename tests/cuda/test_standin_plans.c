@@ -215,12 +215,22 @@ static void expect_names(int before, const char *names)
     CHECK(strlen(seen) == strlen(names));
 }
 
-// Tokens that are decoded one by one take one launch for RoPE, append, attention and rounding; a prompt's are
-// appended, attended to and rounded by launches of their own.
-static void case_append(void)
+// Attention that appends, two sequences of 5 and 2 keys: its plans, a batch and arguments.
+struct appending {
+    weft_context *context;
+    weft_plan *plans[2]; // of queries in f32, in f16
+    weft_batch *batches[2];
+    weft_batch_args set; // one token of each sequence
+    weft_attention_append append;
+    weft_attention_args args; // of the first batch
+};
+
+static const int32_t single[] = {0, 1, 2}, prompt[] = {0, 3, 4}, kv_lens[] = {5, 2};
+static const int32_t page_table[] = {7, 3, 1, 0}, slots[] = {13, 5};
+
+static void open_appending(struct appending *a)
 {
-    weft_context *context = must_open();
-    const weft_rope_params rope = {.base = 10000};
+    static const weft_rope_params rope = {.base = 10000};
     weft_attention_desc desc = {
         .size = sizeof desc,
         .flags = WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_OUT_ROUNDED,
@@ -230,79 +240,112 @@ static void case_append(void)
         .max_q_tokens = 8,
         .max_kv_len = 16,
         .rope = &rope};
-    weft_plan *plans[2]; // of queries in f32, in f16
-    weft_batch *batch = NULL;
     char *memory;
-    CHECK(weft_attention_plan(context, &desc, &plans[0]) == WEFT_OK);
+    *a = (struct appending){.context = must_open()};
+    CHECK(weft_attention_plan(a->context, &desc, &a->plans[0]) == WEFT_OK);
     desc.q_dtype = WEFT_F16;
-    CHECK(weft_attention_plan(context, &desc, &plans[1]) == WEFT_OK);
+    CHECK(weft_attention_plan(a->context, &desc, &a->plans[1]) == WEFT_OK);
     const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
                                         .max_seqs = 2,
                                         .max_q_tokens = 8,
                                         .max_kv_len = 16,
                                         .page_size = 4,
-                                        .plans = (const weft_plan *const *)plans,
+                                        .plans = (const weft_plan *const *)a->plans,
                                         .num_plans = 2};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 8 << 20, (void **)&memory) == WEFT_OK);
-    const int32_t single[] = {0, 1, 2}, prompt[] = {0, 3, 4}, kv_lens[] = {5, 2};
-    const int32_t table[] = {7, 3, 1, 0}, slots[] = {13, 5};
-    weft_batch_args set = {.size = sizeof set,
-                           .num_seqs = 2,
-                           .cu_q_lens = single,
-                           .kv_lens = kv_lens,
-                           .page_table = table,
-                           .page_table_stride = 2,
-                           .num_pages = 8};
-    const weft_attention_append append = {.k = memory, .v = memory};
-    weft_attention_args args = {
-        .size = sizeof args,
+    for (int i = 0; i < 2; i++)
+        CHECK(weft_batch_create(a->context, &batch_desc, &a->batches[i]) == WEFT_OK);
+    CHECK(weft_memory_allocate(a->context, WEFT_MEMORY_DEVICE, 8 << 20, (void **)&memory) ==
+          WEFT_OK);
+    a->set = (weft_batch_args){.size = sizeof a->set,
+                               .num_seqs = 2,
+                               .cu_q_lens = single,
+                               .kv_lens = kv_lens,
+                               .page_table = page_table,
+                               .page_table_stride = 2,
+                               .num_pages = 8};
+    a->append = (weft_attention_append){.k = memory, .v = memory};
+    a->args = (weft_attention_args){
+        .size = sizeof a->args,
         .q = memory,
         .out = memory + 65536,
         .pool = {.k.data = memory + (1 << 17), .v.data = memory + (1 << 18), .num_pages = 8},
-        .batch = batch,
-        .append = &append,
+        .batch = a->batches[0],
+        .append = &a->append,
         .workspace = memory + (1 << 20),
         .workspace_bytes = 7 << 20};
-    CHECK(weft_plan_workspace_bytes(plans[0]) <= args.workspace_bytes);
-    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+    CHECK(weft_plan_workspace_bytes(a->plans[0]) <= a->args.workspace_bytes);
+}
+
+static void close_appending(struct appending *a)
+{
+    for (int i = 0; i < 2; i++) {
+        weft_batch_destroy(a->batches[i]);
+        weft_plan_destroy(a->plans[i]);
+    }
+    weft_context_destroy(a->context);
+    CHECK(standin->live_allocations == 0);
+}
+
+// Runs, and holds the launches against `names`; returns the first of them.
+static const struct standin_launch *expect_run(const struct appending *a, int plan,
+                                               const char *names)
+{
     int before = standin->num_launches;
-    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
-    expect_names(before, "attention_token");
-    CHECK(standin->launches[before].grid[0] == 2 * 8 && standin->launches[before].grid[1] == 2);
+    CHECK(weft_attention_run(a->plans[plan], &a->args) == WEFT_OK);
+    expect_names(before, names);
+    return &standin->launches[before];
+}
+
+// Tokens that are decoded one by one take one launch for RoPE, append, attention and rounding; a prompt's are
+// appended, attended to and rounded by launches of their own.
+static void case_append(void)
+{
+    struct appending a;
+    open_appending(&a);
+    CHECK(weft_batch_set(a.batches[0], &a.set) == WEFT_OK);
+    const struct standin_launch *launch = expect_run(&a, 0, "attention_token");
+    CHECK(launch->grid[0] == 2 * 8 && launch->grid[1] == 2);
     // Rows of the cache that the copy engine cannot take one by one.
-    args.pool.v.data = memory + (1 << 18) + 8;
-    before = standin->num_launches;
-    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
-    expect_names(before, "attention_decode");
-    args.pool.v.data = memory + (1 << 18);
+    char *values = a.args.pool.v.data;
+    a.args.pool.v.data = values + 8;
     const struct weft__attention_device_args *seen =
-        (const void *)standin->launches[standin->num_launches - 1].args;
-    CHECK(seen->new_k == append.k && seen->q == args.q && seen->out == args.out && seen->turns);
+        (const void *)expect_run(&a, 0, "attention_decode")->args;
+    a.args.pool.v.data = values;
+    CHECK(seen->new_k == a.append.k && seen->q == a.args.q && seen->out == a.args.out &&
+          seen->turns);
     for (int i = 0; i < 264; i++) // zeros of the batch, not of a launch before
         CHECK(seen->counters[i] == 0);
-    before = standin->num_launches; // the one launch reads f32
-    CHECK(weft_attention_run(plans[1], &args) == WEFT_OK);
-    expect_names(before, "kv_append attention_decode linear_round");
-    set.cu_q_lens = prompt;
-    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
-    before = standin->num_launches;
-    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
-    expect_names(before, "kv_append attention_decode attention_prefill linear_round");
-    const struct weft__kv_device_args *appended = (const void *)standin->launches[before].args;
-    seen = (const void *)standin->launches[before + 1].args;
-    CHECK(appended->q == args.q && appended->q_out == seen->q && seen->q != args.q && !seen->new_k);
+    expect_run(&a, 1, "kv_append attention_decode linear_round"); // the one launch reads f32
+    a.set.cu_q_lens = prompt;
+    CHECK(weft_batch_set(a.batches[0], &a.set) == WEFT_OK);
+    launch = expect_run(&a, 0, "kv_append attention_decode attention_prefill linear_round");
+    const struct weft__kv_device_args *appended = (const void *)launch[0].args;
+    seen = (const void *)launch[1].args;
+    CHECK(appended->q == a.args.q && appended->q_out == seen->q && seen->q != a.args.q &&
+          !seen->new_k);
     // Slots of the caller's own: the launch that finds them from the lengths is not for these.
-    set.cu_q_lens = single, set.slots = slots;
-    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
-    before = standin->num_launches;
-    CHECK(weft_attention_run(plans[0], &args) == WEFT_OK);
-    expect_names(before, "kv_append attention_decode linear_round");
-    weft_batch_destroy(batch);
-    weft_plan_destroy(plans[0]);
-    weft_plan_destroy(plans[1]);
-    weft_context_destroy(context);
-    CHECK(standin->live_allocations == 0);
+    a.set.cu_q_lens = single, a.set.slots = slots;
+    CHECK(weft_batch_set(a.batches[0], &a.set) == WEFT_OK);
+    expect_run(&a, 0, "kv_append attention_decode linear_round");
+    close_appending(&a);
+}
+
+// What one batch appends another reads: its launch does not start before the keys are there. Layers of one
+// batch overlap.
+static void case_append_of_two_batches(void)
+{
+    struct appending a;
+    open_appending(&a);
+    for (int i = 0; i < 2; i++)
+        CHECK(weft_batch_set(a.batches[i], &a.set) == WEFT_OK);
+    CHECK(expect_run(&a, 0, "attention_token")->overlaps);
+    CHECK(expect_run(&a, 0, "attention_token")->overlaps);
+    a.args.batch = a.batches[1];
+    CHECK(!expect_run(&a, 0, "attention_token")->overlaps);
+    CHECK(expect_run(&a, 0, "attention_token")->overlaps);
+    a.args.batch = a.batches[0];
+    CHECK(!expect_run(&a, 0, "attention_token")->overlaps);
+    close_appending(&a);
 }
 
 static void case_device_arrays_refused(void)
@@ -376,6 +419,7 @@ static const struct standin_case cases[] = {
     {"batch_of_device_arrays", case_batch_of_device_arrays},
     {"device_arrays_refused", case_device_arrays_refused},
     {"append", case_append},
+    {"append_of_two_batches", case_append_of_two_batches},
 };
 
 int main(void)

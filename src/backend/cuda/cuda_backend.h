@@ -72,6 +72,9 @@ union weft__cuda_args {
 };
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args,
                                union weft__cuda_args *room);
+// Does a run append after one of another batch? Its launch must not start before that one is done then: it
+// reads the batch's keys without waiting, and between steps of one batch alone stands what moves it on.
+bool weft__cuda_batch_changes(const weft_plan *plan, const void *args);
 
 // cuda_stream.c: as struct weft__backend wants them
 weft_status weft__cuda_stream_create(weft_context *context, weft_stream **out);

@@ -197,6 +197,16 @@ static void resolve_attention(struct weft__attention_args *run)
     args->batch = NULL;
 }
 
+bool weft__cuda_batch_changes(const weft_plan *plan, const void *args)
+{
+    const struct weft__attention_args *run = args;
+    if (plan->op != WEFT__OP_attention || !run->k)
+        return false;
+    const weft_batch *last =
+        atomic_exchange(&weft__cuda_of(plan->context)->appended, run->base.batch);
+    return last && last != run->base.batch;
+}
+
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union weft__cuda_args *room)
 {
     if (plan->op == WEFT__OP_kv && ((const weft_kv_append_args *)args)->batch) {

@@ -33,6 +33,7 @@ struct weft__cuda {
     struct weft__cuda_packing packing;
     struct weft__cuda_pipelines pipelines;
     struct weft__cuda_counters counters;
+    _Atomic(const weft_batch *) appended; // whose attention appended last; only compared
 };
 
 static inline struct weft__cuda *weft__cuda_of(const weft_context *context)

@@ -121,6 +121,8 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
     union weft__cuda_args room;
     const void *resolved = weft__cuda_resolve(plan, args, &room);
     int32_t count = weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
+    if (count > 0 && weft__cuda_batch_changes(plan, args))
+        steps[0].overlap = 0;
     for (int32_t i = 0; i < count; i++) {
         weft_status status =
             weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);

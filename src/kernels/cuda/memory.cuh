@@ -74,7 +74,8 @@ DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
 
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
 // writes what a batch consists of does not let the next launch start before it is done: attention_token.cu reads
-// these without waiting.
+// these without waiting. (Attention that appends does let it: the next reader of its key comes behind what moves the
+// batch on, or with another batch, whose launch waits: weft__cuda_batch_changes().)
 DEVICE void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900

@@ -14,6 +14,7 @@ enum { STANDIN_MOST_LAUNCHES = 1024 };
 struct standin_launch {
     char function[64];
     uint32_t grid[3], block[3], shared_bytes;
+    bool overlaps; // may start before the launch before it has ended
     void *stream;
     _Alignas(16) unsigned char args[512]; // the beginning of the argument struct
 };

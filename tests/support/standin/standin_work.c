@@ -272,6 +272,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     memcpy(work.launch.grid, config->grid, sizeof work.launch.grid);
     memcpy(work.launch.block, config->block, sizeof work.launch.block);
     work.launch.shared_bytes = config->shared_bytes;
+    for (unsigned i = 0; i < config->num_attributes; i++)
+        work.launch.overlaps |=
+            config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     work.launch.stream = config->stream;
     memcpy(work.launch.args, parameters[0], sizeof work.launch.args);
     return submit(config->stream, work);
