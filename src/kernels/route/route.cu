@@ -128,6 +128,17 @@ extern "C" __global__ void __launch_bounds__(32)
         weights[k] = (float)((double)args.scale * score[ids[k]] / sum);
 }
 
+// The experts of the choices from `first` on, as many as there are threads; returns how many there were.
+DEVICE int32_t choices_load(const struct weft__route_sort_args *args, int32_t first, int32_t *ids)
+{
+    const int32_t here = min(args->choices - first, (int32_t)SORTERS);
+    __syncthreads();
+    if ((int32_t)threadIdx.x < here)
+        ids[threadIdx.x] = args->ids[first + (int32_t)threadIdx.x];
+    __syncthreads();
+    return here;
+}
+
 // A thread an expert, which counts its choices, and writes them when all have counted. One block.
 extern "C" __global__ void __launch_bounds__(SORTERS)
     weft_route_sort(const __grid_constant__ struct weft__route_sort_args args)
@@ -137,11 +148,7 @@ extern "C" __global__ void __launch_bounds__(SORTERS)
     int32_t count = 0, end, before = 0;
     wait_for_previous();
     for (int32_t first = 0; first < args.choices; first += SORTERS) {
-        const int32_t here = min(args.choices - first, (int32_t)SORTERS);
-        __syncthreads();
-        if (e < here)
-            ids[e] = args.ids[first + e];
-        __syncthreads();
+        const int32_t here = choices_load(&args, first, ids);
         for (int32_t i = 0; i < here; i++)
             count += ids[i] == e;
     }
@@ -161,11 +168,7 @@ extern "C" __global__ void __launch_bounds__(SORTERS)
     if (e == SORTERS - 1 && e < EXPERTS)
         args.starts[EXPERTS] = at + count;
     for (int32_t first = 0; first < args.choices; first += SORTERS) {
-        const int32_t here = min(args.choices - first, (int32_t)SORTERS);
-        __syncthreads();
-        if (e < here)
-            ids[e] = args.ids[first + e];
-        __syncthreads();
+        const int32_t here = choices_load(&args, first, ids);
         for (int32_t i = 0; i < here; i++)
             if (ids[i] == e)
                 args.order[at++] = first + i;
