@@ -90,13 +90,30 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     return desc;
 }
 
-// Weights of all experts lie as the file has them.
-static bool place_part(model_program *program, const model_tensor *matrix, const model_tensor *bias,
+// Weights of all experts, packed where the device would have them so.
+static bool place_weights(model_program *program, const weft_plan *plan, int p,
+                          const model_tensor *matrix, weft_experts_part_args *part,
+                          engine_error *err)
+{
+    const size_t bytes = weft_experts_packed_bytes(plan, p);
+    if (!bytes)
+        return program_place_vector(program, matrix, &part->weight, err) &&
+               program_place_planes(program, matrix, &part->scales, &part->biases, err);
+    void *to = program_carve(program, ARENA_WEIGHTS, bytes);
+    const weft_linear_pack_args pack = {
+        .size = sizeof pack, .part = p, .weight = matrix->data, .packed = to};
+    part->packed = to;
+    return !to || weft_experts_pack(plan, &pack) == WEFT_OK ||
+           engine_fail(err, "experts cannot be packed for the device: %s",
+                       weft_error_text(program->context));
+}
+
+static bool place_part(model_program *program, const weft_plan *plan, int p,
+                       const model_tensor *matrix, const model_tensor *bias,
                        weft_experts_part_args *part, engine_error *err)
 {
     const void *bias_at = NULL;
-    if (!program_place_vector(program, matrix, &part->weight, err) ||
-        !program_place_planes(program, matrix, &part->scales, &part->biases, err) ||
+    if (!place_weights(program, plan, p, matrix, part, err) ||
         !program_place_vector(program, bias, &bias_at, err))
         return false;
     part->bias = bias_at;
@@ -125,7 +142,7 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
-        if (!place_part(program, &tensors[line->parts[i].matrix],
+        if (!place_part(program, step->plan, i, &tensors[line->parts[i].matrix],
                         line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL, &args->parts[i],
                         err))
             return false;

@@ -63,7 +63,9 @@ typedef struct weft_experts_part_args {
     int64_t scale_stride;        /**< elements from row to row; 0 = packed */
     int64_t expert_scale_stride; /**< elements from expert to expert; 0 = packed */
     const float *bias;           /**< [experts][rows] or NULL */
-    uint64_t reserved[4];
+    const void *
+        packed; /**< what weft_experts_pack() made, instead of weight, scales and biases; of all parts or none */
+    uint64_t reserved[3];
 } weft_experts_part_args;
 
 typedef struct weft_experts_args {
@@ -101,6 +103,19 @@ typedef struct weft_experts_args {
  */
 WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts_desc *desc,
                                        weft_plan **out);
+
+/** Bytes of the packed weights of all experts of a part. 0 where the plan reads them as a file has them (always on the
+ *  CPU), for a plan of another operation, NULL or no such part. */
+WEFT_API size_t weft_experts_packed_bytes(const weft_plan *plan, int32_t part);
+
+/** Lays the weights of all experts of a part out as the plan reads them, on its device: this is the upload, as
+ *  weft_linear_pack() has it, of a matrix of experts * rows rows. A run takes the result as `packed`. On a GPU experts
+ *  that lie as in a file run many times slower than packed ones.
+ *
+ *  Errors   WEFT_EINVAL for a plan of another operation, a part that is not packed, NULL, a short stride, scales,
+ *           misaligned `packed`; WEFT_EDEVICE. Text in weft_error_text(context)
+ */
+WEFT_API weft_status weft_experts_pack(const weft_plan *plan, const weft_linear_pack_args *args);
 
 /** Runs the plan.
  *

@@ -94,13 +94,30 @@ static weft_status settle_scales(const weft_plan *plan, const weft_linear_part *
                              weft__api_alignment(part->scale_dtype));
 }
 
-static weft_status settle_part(const weft_plan *plan, weft_experts_part_args *args, int p)
+static weft_status settle_packed(const weft_plan *plan, const weft_experts_part_args *args, int p)
 {
+    if (args->weight || args->scales || args->biases)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: packed weights and weights beside them");
+    if (!weft__api_packed_by_device(plan, p))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: packed weights for a plan that reads them as a file has them");
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->packed, 64));
+    return weft__api_aligned(plan, (uintptr_t)args->bias, sizeof(float));
+}
+
+static weft_status settle_part(const weft_plan *plan, weft_experts_args *all, int p)
+{
+    weft_experts_part_args *args = &all->parts[p];
     const weft_experts_desc *desc = plan->desc;
     const weft_linear_part *part = &desc->parts[p];
     int64_t cols = p == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
     int64_t row = weft_dtype_row_bytes(part->weight_dtype, cols);
-    WEFT__TRY(weft__api_tail(plan->context, "experts: a part", args->reserved, 4));
+    WEFT__TRY(weft__api_tail(plan->context, "experts: a part", args->reserved, 3));
+    if (!args->packed != !all->parts[0].packed)
+        return weft__fail(plan->context, WEFT_EINVAL, "experts: all parts are packed, or none");
+    if (args->packed)
+        return settle_packed(plan, args, p);
     if (!args->weight)
         return weft__fail(plan->context, WEFT_EINVAL, "experts: a weight is NULL");
     if (!weft__api_stride(&args->weight_stride_bytes, row, row, part->rows) ||
@@ -150,10 +167,43 @@ weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *use
         return WEFT_OK;
     WEFT__TRY(settle_buffers(plan, &args));
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        WEFT__TRY(settle_part(plan, &args.parts[p], p));
+        WEFT__TRY(settle_part(plan, &args, p));
     if (!isfinite(args.alpha))
         return weft__fail(plan->context, WEFT_EINVAL, "experts: alpha is not finite");
     args.alpha = args.alpha != 0 ? args.alpha : 1;
     WEFT__TRY(weft__api_workspace(plan, args.workspace, args.workspace_bytes));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
+}
+
+size_t weft_experts_packed_bytes(const weft_plan *plan, int32_t part)
+{
+    if (!plan || plan->op != WEFT__OP_experts || part < 0 || part >= WEFT_EXPERTS_PARTS)
+        return 0;
+    return (size_t)weft__api_packed_by_device(plan, part);
+}
+
+weft_status weft_experts_pack(const weft_plan *plan, const weft_linear_pack_args *user_args)
+{
+    weft_linear_pack_args args;
+    WEFT__TRY(weft__api_open(plan, WEFT__OP_experts, &args, WEFT__KNOWN(&args), user_args));
+    if (!weft_experts_packed_bytes(plan, args.part))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: the plan reads part %d, if it has it, as a file has it",
+                          args.part);
+    const weft_experts_desc *desc = plan->desc;
+    const weft_linear_part *part = &desc->parts[args.part];
+    const int64_t row = weft_dtype_row_bytes(
+        part->weight_dtype, args.part == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols);
+    if (!args.weight || !args.packed)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: weight and packed must not be NULL");
+    if (args.scales || args.biases)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: scales or biases for a part that has none (scale_cols)");
+    if (!weft__api_stride(&args.weight_stride_bytes, row, row, desc->experts * part->rows))
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: a stride is shorter than its row, or too long");
+    WEFT__TRY(weft__api_stream(plan->context, args.stream));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.packed, 64));
+    return plan->context->backend->pack(plan, &args);
 }

@@ -58,7 +58,8 @@ ROOMS = [
 # Operations that are made of another one, so that its folder is below theirs.
 COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",),
             # products of rows of W, and what follows them
-            "src/kernels/experts/": ("src/kernels/linear/linear_device.h",
+            "src/kernels/experts/": ("src/kernels/linear/linear_device.h", "src/kernels/linear/linear_share.cuh",
+                                     "src/kernels/linear/linear_experts_cuda", "src/kernels/linear/linear_pack_cuda.h",
                                      "src/kernels/linear/linear_rounding.cuh",
                                      "src/kernels/linear/linear_rows.cuh"),
             # rotates new keys and queries, rounds its results

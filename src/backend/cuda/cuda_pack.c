@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Weights from the host into the layout of the device's kernels: slabs of rows go through the pinned ring into
 // memory of the device, where a kernel puts them in order.
+#include <weft/experts.h>
+
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/experts/experts_cuda.h"
 #include "src/kernels/linear/linear_cuda.h"
 #include "src/plan/plan.h"
 
@@ -14,7 +17,37 @@ int64_t weft__cuda_rounded_row_bytes(const weft_context *context, int64_t cols)
 
 int64_t weft__cuda_packed_bytes(const weft_plan *plan, int32_t part)
 {
-    return weft__linear_cuda_packed_bytes(weft__cuda_own_launch(plan), part);
+    const void *launch = weft__cuda_own_launch(plan);
+    return plan->op == WEFT__OP_experts ? weft__experts_cuda_packed_bytes(launch, part)
+                                        : weft__linear_cuda_packed_bytes(launch, part);
+}
+
+// The rows of a part, of all experts if it has such.
+struct matrix {
+    int64_t rows, row_bytes;
+};
+
+static struct matrix matrix_of(const weft_plan *plan, int32_t part)
+{
+    if (plan->op == WEFT__OP_experts) {
+        const weft_experts_desc *desc = plan->desc;
+        const int64_t cols = part == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
+        return (struct matrix){desc->experts * desc->parts[part].rows,
+                               weft_dtype_row_bytes(desc->parts[part].weight_dtype, cols)};
+    }
+    const weft_linear_desc *desc = plan->desc;
+    return (struct matrix){desc->parts[part].rows,
+                           weft_dtype_row_bytes(desc->parts[part].weight_dtype, desc->cols)};
+}
+
+static void pack_slab(const weft_plan *plan, int32_t part, const struct weft__linear_slab *slab,
+                      struct weft__cuda_step *step)
+{
+    const void *launch = weft__cuda_own_launch(plan);
+    if (plan->op == WEFT__OP_experts)
+        weft__experts_cuda_pack(launch, part, slab, step);
+    else
+        weft__linear_cuda_pack(launch, part, slab, step);
 }
 
 // The slab's memory, at least `bytes` of it, no longer in use by other streams; its lock is held.
@@ -56,11 +89,11 @@ static weft_status fill_slab(weft_context *context, const char *from, int64_t ro
 }
 
 static weft_status pack_slabs(const weft_plan *plan, const weft_linear_pack_args *args,
-                              int64_t row_bytes, int64_t rows_a_slab)
+                              struct matrix matrix, int64_t rows_a_slab)
 {
     weft_context *context = plan->context;
     struct weft__cuda *cuda = weft__cuda_of(context);
-    const int64_t rows = ((const weft_linear_desc *)plan->desc)->parts[args->part].rows;
+    const int64_t rows = matrix.rows, row_bytes = matrix.row_bytes;
     const size_t total = (size_t)(rows * row_bytes);
     CUstream stream = weft__cuda_stream_of(cuda, args->stream);
     for (int64_t row = 0; row < rows; row += rows_a_slab) {
@@ -72,7 +105,7 @@ static weft_status pack_slabs(const weft_plan *plan, const weft_linear_pack_args
                                                .packed = args->packed};
         struct weft__cuda_step step;
         const struct weft__cuda_pipeline *pipeline;
-        weft__linear_cuda_pack(weft__cuda_own_launch(plan), args->part, &slab, &step);
+        pack_slab(plan, args->part, &slab, &step);
         weft_status status = weft__cuda_pipeline_of(plan, step.kernel, &pipeline);
         if (status == WEFT_OK)
             status =
@@ -97,17 +130,15 @@ weft_status weft__cuda_pack(const weft_plan *plan, const weft_linear_pack_args *
 {
     weft_context *context = plan->context;
     struct weft__cuda *cuda = weft__cuda_of(context);
-    const weft_linear_desc *desc = plan->desc;
-    const int64_t row_bytes =
-        weft_dtype_row_bytes(desc->parts[args->part].weight_dtype, desc->cols);
-    int64_t rows = WEFT__CUDA_STAGING_BYTES / row_bytes / WEFT__LINEAR_TILE_ROWS;
+    const struct matrix matrix = matrix_of(plan, args->part);
+    int64_t rows = WEFT__CUDA_STAGING_BYTES / matrix.row_bytes / WEFT__LINEAR_TILE_ROWS;
     rows = WEFT__LINEAR_TILE_ROWS * (rows ? rows : 1);
     pthread_mutex_lock(&cuda->packing.lock);
     bool entered = weft__cuda_enter(cuda);
-    weft_status status =
-        open_slab(context, (size_t)(rows * row_bytes), weft__cuda_stream_of(cuda, args->stream));
+    weft_status status = open_slab(context, (size_t)(rows * matrix.row_bytes),
+                                   weft__cuda_stream_of(cuda, args->stream));
     if (status == WEFT_OK)
-        status = pack_slabs(plan, args, row_bytes, rows);
+        status = pack_slabs(plan, args, matrix, rows);
     weft__cuda_leave(cuda, entered);
     pthread_mutex_unlock(&cuda->packing.lock);
     return status;

@@ -2,65 +2,14 @@
 // One matrix of all experts times the rows of the choices that went to them, W as a file has it: a warp a row of W
 // and a few places of one expert (linear_rows.cuh), so that the weights of an expert that nobody chose are not read.
 //
-// Function constants besides those of linear_rows.cuh: GATHER (rows of X are tokens', and of Y places; else of X places,
-// and of Y choices), FUNCTION (a weft_linear_gate, 0: none), CLAMPS.
+// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh).
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/experts/experts_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_rows.cuh"
+#include "src/kernels/linear/linear_share.cuh"
 
 enum { COLUMNS = WEFT__EXPERTS_COLUMNS, WARPS = 4 };
-
-// Places [first, first + count) of one expert.
-struct share {
-    int32_t expert, first, count;
-};
-
-// Share number `wanted`, when the places of every expert are shared out by COLUMNS; a count of 0 if there are fewer.
-DEVICE struct share find_share(const struct weft__experts_product_args *args, int32_t wanted)
-{
-    const int32_t lane = (int32_t)threadIdx.x % WARP;
-    struct share found = {0, 0, 0};
-    for (int32_t e0 = 0, before = 0; e0 < args->experts; e0 += WARP) {
-        const int32_t e = e0 + lane;
-        const int32_t start = e < args->experts ? args->starts[e] : 0;
-        const int32_t places = e < args->experts ? args->starts[e + 1] - start : 0;
-        const int32_t shares = (places + COLUMNS - 1) / COLUMNS;
-        int32_t end = shares;
-        for (int32_t step = 1; step < WARP; step *= 2) {
-            const int32_t other = __shfl_up_sync(0xffffffffu, end, step);
-            end += lane >= step ? other : 0;
-        }
-        const int32_t mine = wanted - (before + end - shares);
-        const uint32_t whose = __ballot_sync(0xffffffffu, mine >= 0 && mine < shares);
-        if (whose) {
-            const int32_t from = __ffs((int32_t)whose) - 1;
-            const int32_t first = start + mine * COLUMNS;
-            found.expert = e0 + from;
-            found.first = __shfl_sync(0xffffffffu, first, from);
-            found.count =
-                __shfl_sync(0xffffffffu, min(start + places - first, (int32_t)COLUMNS), from);
-            return found;
-        }
-        before += __shfl_sync(0xffffffffu, end, WARP - 1);
-    }
-    return found;
-}
-
-// function(gate) * up, or that of gpt-oss; comparisons keep NaN.
-DEVICE float joined(const struct weft__experts_product_args *args, float gate, float up)
-{
-#if CLAMPS
-    const float limit = args->clamp_limit;
-    const float g = gate > limit ? limit : gate;
-    const float u = up > limit ? limit : up < -limit ? -limit : up;
-    const float falls = expf(-args->clamp_slope * g);
-    return (falls == bits_float(0x7f800000u) ? 0.0f : g / (1.0f + falls)) * (u + 1.0f);
-#else
-    (void)args;
-    return gated<FUNCTION>(gate, up);
-#endif
-}
 
 // Grid (shares, rows of W over the warps of a block).
 extern "C" __global__ void __launch_bounds__(WARPS *WARP)
@@ -73,18 +22,16 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
         return;
     wait_for_previous();
     let_next_start();
-    const struct share share = find_share(&args, (int32_t)blockIdx.x);
+    const struct share share = find_share(&args.to, (int32_t)blockIdx.x, COLUMNS);
     if (share.count <= 0)
         return;
-    const int32_t choices = args.tokens * args.top_k;
     const float *x[COLUMNS];
     int32_t to[COLUMNS];
 #pragma unroll
     for (int32_t n = 0; n < COLUMNS; n++) {
-        const int32_t place = min(share.first + n, choices - 1);
-        const int32_t choice = min(max(args.order[place], 0), choices - 1); // whatever it says
-        x[n] = args.x + (GATHER ? choice / args.top_k : place) * args.x_stride;
-        to[n] = GATHER ? place : choice;
+        const struct share_row row_of = share_row_of(&args.to, &share, n);
+        x[n] = args.x + row_of.x * args.x_stride;
+        to[n] = row_of.y;
     }
     struct row_planes planes = {args.scales, args.biases};
     float sum[COLUMNS];
@@ -101,7 +48,15 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
 #pragma unroll
     for (int32_t n = 0; n < COLUMNS; n++) {
         const int64_t at = (int64_t)to[n] * args.rows + row;
+        float out = sum[n] + bias;
+#if FUNCTION == 4
         if (lane == 0 && n < share.count)
-            args.y[at] = FUNCTION ? joined(&args, args.gate[at], sum[n] + bias) : sum[n] + bias;
+            out = gated_clamped(args.gate[at], out, args.to.clamp_limit, args.to.clamp_slope);
+#elif FUNCTION
+        if (lane == 0 && n < share.count)
+            out = gated<FUNCTION>(args.gate[at], out);
+#endif
+        if (lane == 0 && n < share.count)
+            args.y[at] = out;
     }
 }

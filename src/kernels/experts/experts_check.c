@@ -2,10 +2,10 @@
 // Holds runs over experts against one of two oracles, by the products that take part.
 //
 //   exact       everything is worked out here in f64, from decoded weights
-//   rounded     every choice is run by itself as linear layers of the same context, and added up in f64. With
-//               WEFT_LINEAR_BATCH_INVARIANT only the sum may differ; otherwise a product's last bit may put a
-//               number on the other side of a rounding step, and results agree to a few hundredths of the
-//               largest terms
+//   rounded     every choice is run by itself as linear layers of the same context (of a device: of the CPU), and added up
+//               in f64. With WEFT_LINEAR_BATCH_INVARIANT only the sum may differ; otherwise a product's last bit may
+//               put a number on the other side of a rounding step, and results agree to a few hundredths of the
+//               largest terms. Devices round where weights are packed
 //
 // Bound of exact products: linear.h's, carried through the function (whose slope is below 1.3) and down.
 #include <math.h>
@@ -21,7 +21,7 @@ enum { MARK = 0x7a5a }; // in results of 16 bits: no number of the problem
 struct problem {
     weft_experts_desc desc;
     weft_experts_args args;
-    bool exact;
+    bool exact, gaps;                   // gaps: between experts
     float *decoded[WEFT_EXPERTS_PARTS]; // [experts][rows][cols]
     float *x, *residual;                // what they said before the run
     int32_t *ids;
@@ -91,7 +91,7 @@ static void draw_part(struct check_case *c, struct problem *p, int n)
     int64_t rows = n == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
     int64_t cols = n == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
     weft_dtype dtype = desc->parts[n].weight_dtype;
-    int64_t row = weft_dtype_row_bytes(dtype, cols), gap = row * check_range(c, 0, 1);
+    int64_t row = weft_dtype_row_bytes(dtype, cols), gap = p->gaps ? row * check_range(c, 0, 1) : 0;
     int64_t stride = row * rows + gap;
     size_t bytes = (size_t)(stride * desc->experts - gap);
     unsigned char *weight = check_buffer(c, bytes, 4);
@@ -179,10 +179,9 @@ static void check_gaps(struct check_case *c, const struct problem *p)
 
 static struct problem draw(struct check_case *c)
 {
-    struct problem p = {.args = {.size = sizeof p.args}};
+    struct problem p = {.args = {.size = sizeof p.args}, .gaps = check_range(c, 0, 1)};
     weft_experts_args *args = &p.args;
     draw_desc(c, &p.desc);
-    p.exact = p.desc.flags & WEFT_LINEAR_EXACT || c->reference; // devices do not round
     int64_t cols = p.desc.cols;
     args->batch = p.desc.max_batch;
     args->alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -2, 2);
@@ -299,7 +298,8 @@ static void expert_exactly(struct check_case *c, const struct problem *p, int32_
 static void run_linear(struct check_case *c, const weft_linear_desc *desc, weft_linear_args *args)
 {
     weft_plan *plan = NULL;
-    if (check_ok(c, weft_linear_plan(c->context, desc, &plan), "plan of a product")) {
+    weft_context *context = c->reference ? c->reference : c->context;
+    if (check_ok(c, weft_linear_plan(context, desc, &plan), "plan of a product")) {
         args->workspace_bytes = weft_plan_workspace_bytes(plan);
         args->workspace = check_buffer(c, args->workspace_bytes, 64);
         check_ok(c, weft_linear_run(plan, args), "product");
@@ -366,7 +366,8 @@ static void check_token(struct check_case *c, const struct problem *p, int32_t t
     double *x = check_buffer(c, bytes, 8), *x_off = check_buffer(c, bytes, 8);
     double *y = check_buffer(c, bytes, 8), *off = check_buffer(c, bytes, 8);
     double *want = check_buffer(c, bytes, 8), *bound = check_buffer(c, bytes, 8), largest = 0;
-    bool agrees = p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0;
+    bool agrees =
+        p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0 && !c->reference;
     double alpha = p->args.alpha != 0 ? (double)p->args.alpha : 1;
     memset(want, 0, bytes);
     memset(bound, 0, bytes);
@@ -416,10 +417,31 @@ static void check_bytes(struct check_case *c, const struct problem *p, uint64_t 
                    (unsigned long long)want);
 }
 
+// Packs what lies so that it can be packed.
+static bool pack(struct check_case *c, const weft_plan *plan, weft_experts_args *args)
+{
+    for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
+        if (!weft_experts_packed_bytes(plan, n) || args->parts[n].expert_stride_bytes)
+            return false;
+    for (int n = 0; n < WEFT_EXPERTS_PARTS; n++) {
+        weft_experts_part_args *part = &args->parts[n];
+        const weft_linear_pack_args how = {
+            .size = sizeof how,
+            .part = n,
+            .weight = part->weight,
+            .packed = check_buffer(c, weft_experts_packed_bytes(plan, n), 64)};
+        check_ok(c, weft_experts_pack(plan, &how), "pack");
+        part->packed = how.packed;
+        part->weight = NULL;
+    }
+    return true;
+}
+
 check_fn weft__experts_check;
 void weft__experts_check(struct check_case *c)
 {
     weft_plan *plan = NULL;
+    bool packed = false;
     struct problem p = draw(c);
     uint64_t *read = check_buffer(c, sizeof *read, sizeof *read);
     *read = 5;
@@ -427,8 +449,11 @@ void weft__experts_check(struct check_case *c)
     if (!c->failed && check_ok(c, weft_experts_plan(c->context, &p.desc, &plan), "plan")) {
         p.args.workspace_bytes = weft_plan_workspace_bytes(plan);
         p.args.workspace = check_buffer(c, p.args.workspace_bytes, 64);
-        check_ok(c, weft_experts_run(plan, &p.args), "run");
+        weft_experts_args args = p.args;
+        packed = check_range(c, 0, 3) && pack(c, plan, &args);
+        check_ok(c, weft_experts_run(plan, &args), "run");
     }
+    p.exact = p.desc.flags & WEFT_LINEAR_EXACT || (c->reference && !packed);
     weft_plan_destroy(plan);
     check_gaps(c, &p);
     for (int32_t token = 0; token < p.args.batch && !c->failed; token++)

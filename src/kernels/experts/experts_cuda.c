@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Experts on CUDA: x to f32, normed (`ready`), gate, up with the function, down, and the sum over a token's choices, a
-// launch each. Weights are read as a file has them, activations stay f32: exact or not is the same here.
+// Experts on CUDA. Packed: x rounded (unless the plan is exact), gate with up and the function, down, and the sum over a
+// token's choices, a launch each. As a file has them: x to f32, normed (`ready`), gate, up with the function, down, the
+// sum; activations stay f32 then.
 //
-// Workspace: | f32 rows of tokens, normed | gate of places | up of places | results of choices |
+// Workspace: | x of tokens, rounded | h of places | results of choices |   or
+//            | f32 rows of tokens, normed | gate of places | up of places | results of choices |
 #include <stdio.h>
 
 #include "src/base/checked.h"
 #include "src/kernels/cuda/launch.h"
+#include "src/kernels/experts/experts_cuda.h"
 #include "src/kernels/experts/experts_device.h"
 #include "src/kernels/experts/experts_kernel.h"
-#include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_experts_cuda.h"
 
 static const struct weft__kernel rows[] = {{"experts", "experts_sm80", WEFT__CUDA_sm80}};
 static const struct weft__kernel_table table = {"experts", rows, sizeof rows[0], 1};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(GATHER) X(FUNCTION) X(CLAMPS)
+#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION)
 WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
 
 #define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
@@ -23,13 +26,16 @@ WEFT__CUDA_CONSTANTS(experts_ready, READY_CONSTANTS)
 #define SUM_CONSTANTS(X) X(TOP_K) X(Y_DTYPE)
 WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
 
-enum { READY = WEFT_EXPERTS_PARTS, SUM, WARPS = 4 }; // the first kernels are the parts'
+enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, WARPS = 4 }; // the first kernels are the parts'
 
 struct launch {
     weft_experts_desc desc;
-    int64_t ready, gate, up, results; // in the workspace
-    int64_t expert_bytes;             // of one expert's weights
-    bool readies;                     // x is made f32, and normed
+    int64_t ready, gate, up, results;                 // in the workspace
+    int64_t rounded, inner, tile_results;             // likewise
+    int64_t expert_bytes;                             // of one expert's weights
+    bool readies;                                     // x is made f32, and normed
+    bool tiles, exact;                                // may be packed; with x as numbers
+    struct weft__linear_experts_product joined, down; // on packed tiles
 };
 
 static bool has_planes(const weft_linear_part *part)
@@ -47,6 +53,12 @@ static int64_t cols_of(const weft_experts_desc *desc, int p)
     return p == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
 }
 
+static int32_t function_of(const weft_experts_desc *desc)
+{
+    return desc->clamp_limit != 0 ? WEFT__LINEAR_GATE_CLAMPED : (int32_t)desc->gate;
+}
+
+// Kernels of weights as a file has them, and those around products.
 static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
 {
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
@@ -57,9 +69,7 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
             .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
-            .GATHER = p != WEFT_EXPERTS_DOWN,
-            .FUNCTION = joins ? (int32_t)desc->gate : 0,
-            .CLAMPS = joins && desc->clamp_limit != 0};
+            .FUNCTION = joins ? function_of(desc) : 0};
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
                         WEFT__CUDA_VALUES(experts, constants));
     }
@@ -70,6 +80,56 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
                                                     .Y_DTYPE = (int32_t)desc->y_dtype};
     weft__cuda_want(choice, "src/kernels/experts/experts_sum.cu", "weft_experts_sum",
                     WEFT__CUDA_VALUES(experts_sum, sum));
+    weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_round",
+                    WEFT__CUDA_VALUES(experts_ready, ready));
+}
+
+// Weights that may be packed seldom lie as in a file.
+static void choose_lazy(const struct launch *launch, struct weft__cuda_choice *choice)
+{
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        choice->kernels[p].lazy = launch->tiles;
+    choice->kernels[READY].lazy = launch->tiles || !launch->readies;
+    choice->kernels[ROUND].lazy = !launch->tiles || launch->exact;
+}
+
+// Kernels of packed weights, if there are such for every part: gate and up are one pass, and what they join leaves as down
+// reads it.
+static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *limits,
+                       struct weft__cuda_choice *choice)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    launch->exact = desc->flags & WEFT_LINEAR_EXACT;
+    launch->tiles =
+        desc->parts[WEFT_EXPERTS_GATE].weight_dtype == desc->parts[WEFT_EXPERTS_UP].weight_dtype &&
+        desc->inner % 32 == 0 && desc->cols % 16 == 0 &&
+        (int64_t)desc->experts * rows_of(desc, 0) <= INT32_MAX - 64 &&
+        (int64_t)desc->experts * desc->cols <= INT32_MAX - 64;
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        launch->tiles = launch->tiles && !has_planes(&desc->parts[p]) &&
+                        weft__linear_has_tiles(desc->parts[p].weight_dtype, launch->exact);
+    struct weft__linear_experts_wish wish = {
+        .format = desc->parts[WEFT_EXPERTS_GATE].weight_dtype,
+        .x_dtype = launch->exact ? desc->x_dtype : WEFT_DTYPE_NONE,
+        .rows = desc->inner,
+        .cols = desc->cols,
+        .experts = desc->experts,
+        .top_k = desc->top_k,
+        .max_tokens = desc->max_batch,
+        .gate = function_of(desc),
+        .exact = launch->exact,
+        .rounds = !launch->exact,
+        .one_shape = desc->flags & WEFT_LINEAR_BATCH_INVARIANT};
+    launch->tiles =
+        launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->joined);
+    wish.format = desc->parts[WEFT_EXPERTS_DOWN].weight_dtype;
+    wish.x_dtype = launch->exact ? WEFT_F32 : WEFT_DTYPE_NONE;
+    wish.rows = desc->cols;
+    wish.cols = desc->inner;
+    wish.gate = 0;
+    wish.rounds = false;
+    launch->tiles =
+        launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->down);
 }
 
 // Room for `count` rows of `cols` floats; -1 if it does not fit, then and from then on.
@@ -88,39 +148,54 @@ static weft_status refuse(struct weft__cuda_choice *choice, const char *why)
     return WEFT_EUNSUPPORTED;
 }
 
+// Where everything lies; false if it does not fit.
+static bool lay_out_workspace(struct launch *launch, size_t *bytes)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const int64_t choices = (int64_t)desc->max_batch * desc->top_k;
+    int64_t at = 0, tiles = 0;
+    launch->ready = take(&at, launch->readies ? desc->max_batch : 0, desc->cols);
+    launch->gate = take(&at, choices, desc->inner);
+    launch->up = take(&at, choices, desc->inner);
+    launch->results = take(&at, choices, desc->cols);
+    if (launch->tiles) { // rounded rows are shorter than rows of floats, but for their last bytes
+        launch->rounded = take(&tiles, launch->exact ? 0 : desc->max_batch, desc->cols + 32);
+        launch->inner = take(&tiles, choices, desc->inner + 32);
+        launch->tile_results = take(&tiles, choices, desc->cols);
+    }
+    *bytes = (size_t)(at > tiles ? at : tiles);
+    return at >= 0 && tiles >= 0;
+}
+
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
                         struct weft__cuda_choice *choice)
 {
     const weft_experts_desc *desc = opaque_desc;
     struct launch *launch = choice->launch;
-    const int64_t most_rows = 65535 * WARPS, choices = (int64_t)desc->max_batch * desc->top_k;
+    const int64_t most_rows = 65535 * WARPS;
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535)
+    if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535 / desc->top_k)
         return refuse(choice, "more rows than a launch has blocks");
     launch->desc = *desc;
     launch->readies = desc->norm != WEFT_LINEAR_NORM_NONE || desc->x_dtype != WEFT_F32;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
         launch->expert_bytes +=
             weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
-    int64_t at = 0;
-    launch->ready = take(&at, launch->readies ? desc->max_batch : 0, desc->cols);
-    launch->gate = take(&at, choices, desc->inner);
-    launch->up = take(&at, choices, desc->inner);
-    launch->results = take(&at, choices, desc->cols);
-    if (at < 0) {
+    want_kernels(desc, choice);
+    plan_tiles(launch, limits, choice);
+    choose_lazy(launch, choice);
+    if (!lay_out_workspace(launch, &choice->workspace_bytes)) {
         snprintf(choice->text, sizeof choice->text,
                  "experts: rows of max_batch * top_k do not fit");
         return WEFT_EOVERFLOW;
     }
-    choice->workspace_bytes = (size_t)at;
-    want_kernels(desc, choice);
-    snprintf(choice->text, sizeof choice->text, " %d of %d, %s %s %s, %lldx%lld batch<=%d",
+    snprintf(choice->text, sizeof choice->text, " %d of %d, %s %s %s, %lldx%lld batch<=%d%s",
              desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
              weft_dtype_name(desc->parts[1].weight_dtype),
              weft_dtype_name(desc->parts[2].weight_dtype), (long long)desc->inner,
-             (long long)desc->cols, desc->max_batch);
+             (long long)desc->cols, desc->max_batch, launch->tiles ? ", may be packed" : "");
     return WEFT_OK;
 }
 
@@ -142,6 +217,20 @@ static void add_ready(const struct launch *launch, const weft_experts_args *args
         1;
 }
 
+static struct weft__linear_experts experts_of(const struct launch *launch,
+                                              const weft_experts_args *args, bool gather)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    return (struct weft__linear_experts){.starts = args->starts,
+                                         .order = args->order,
+                                         .experts = desc->experts,
+                                         .top_k = desc->top_k,
+                                         .choices = args->batch * desc->top_k,
+                                         .gather = gather,
+                                         .clamp_limit = desc->clamp_limit,
+                                         .clamp_slope = desc->clamp_slope};
+}
+
 static struct weft__experts_product_args product_of(const struct launch *launch,
                                                     const weft_experts_args *args, int p)
 {
@@ -158,23 +247,16 @@ static struct weft__experts_product_args product_of(const struct launch *launch,
         .scale_cols = desc->parts[p].scale_cols ? (int32_t)desc->parts[p].scale_cols : 1,
         .scale_rows = desc->parts[p].scale_rows ? (int32_t)desc->parts[p].scale_rows : 1,
         .bias = from->bias,
-        .starts = args->starts,
-        .order = args->order,
-        .experts = desc->experts,
-        .top_k = desc->top_k,
-        .tokens = args->batch,
         .rows = (int32_t)rows_of(desc, p),
         .cols = (int32_t)cols_of(desc, p),
-        .clamp_limit = desc->clamp_limit,
-        .clamp_slope = desc->clamp_slope};
+        .to = experts_of(launch, args, p != WEFT_EXPERTS_DOWN)};
 }
 
-static int32_t steps(const void *opaque_launch, const void *opaque_args,
-                     struct weft__cuda_step *steps)
+// Products of weights as a file has them; returns how many launches.
+static int32_t add_as_file(const struct launch *launch, const weft_experts_args *args,
+                           struct weft__cuda_step *steps)
 {
-    const struct launch *launch = opaque_launch;
     const weft_experts_desc *desc = &launch->desc;
-    const weft_experts_args *args = opaque_args;
     char *room = args->workspace;
     float *ready = (float *)(room + launch->ready), *gate = (float *)(room + launch->gate);
     float *up = (float *)(room + launch->up), *results = (float *)(room + launch->results);
@@ -195,7 +277,83 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                         WARPS * 32, &product, sizeof product)
             ->overlap = 1;
     }
-    const struct weft__experts_sum_args sum = {.results = results,
+    return count;
+}
+
+static struct weft__linear_device_part tile_part(const struct launch *launch,
+                                                 const weft_experts_args *args, int p, void *y)
+{
+    const int64_t count = rows_of(&launch->desc, p);
+    return (struct weft__linear_device_part){.weight = args->parts[p].packed,
+                                             .bias = args->parts[p].bias,
+                                             .y = y,
+                                             .y_stride = count,
+                                             .rows = (int32_t)count,
+                                             .alpha = 1};
+}
+
+static void add_round(const struct launch *launch, const weft_experts_args *args, void *rounded,
+                      struct weft__cuda_step *step)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const struct weft__linear_round_args round = {
+        .x = args->x,
+        .x_stride = args->x_stride,
+        .weight = args->norm_weight,
+        .rounded = rounded,
+        .batch = args->batch,
+        .cols = (int32_t)desc->cols,
+        .weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    weft__cuda_step(step, ROUND, (uint32_t)(((desc->cols + 63) / 64 * 2 + 7) / 8),
+                    (uint32_t)args->batch, 256, &round, sizeof round)
+        ->overlap = 1;
+}
+
+// Products of packed weights; returns how many launches.
+static int32_t add_tiles(const struct launch *launch, const weft_experts_args *args,
+                         struct weft__cuda_step *steps)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    char *room = args->workspace, *rounded = room + launch->rounded, *inner = room + launch->inner;
+    int32_t count = 0;
+    if (!launch->exact)
+        add_round(launch, args, rounded, &steps[count++]);
+    struct weft__linear_device_args joined = {
+        .part = {tile_part(launch, args, WEFT_EXPERTS_GATE, launch->exact ? inner : NULL),
+                 tile_part(launch, args, WEFT_EXPERTS_UP, NULL)},
+        .x = launch->exact ? args->x : rounded,
+        .x_stride = args->x_stride,
+        .norm_weight = args->norm_weight,
+        .rounded = launch->exact ? NULL : inner,
+        .cols = (int32_t)desc->cols,
+        .num_parts = 2,
+        .norm = desc->norm == WEFT_LINEAR_NORM_RMS,
+        .norm_eps = desc->norm_eps,
+        .norm_weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f,
+        .experts = experts_of(launch, args, true)};
+    weft__linear_experts_step(&launch->joined, args->batch, &joined, &steps[count++]);
+    struct weft__linear_device_args down = {
+        .part = {tile_part(launch, args, WEFT_EXPERTS_DOWN, room + launch->tile_results)},
+        .x = inner,
+        .x_stride = desc->inner,
+        .cols = (int32_t)desc->inner,
+        .num_parts = 1,
+        .experts = experts_of(launch, args, false)};
+    weft__linear_experts_step(&launch->down, args->batch, &down, &steps[count++]);
+    return count;
+}
+
+static int32_t steps(const void *opaque_launch, const void *opaque_args,
+                     struct weft__cuda_step *steps)
+{
+    const struct launch *launch = opaque_launch;
+    const weft_experts_desc *desc = &launch->desc;
+    const weft_experts_args *args = opaque_args;
+    const bool packed = args->parts[0].packed != NULL;
+    const char *results =
+        (const char *)args->workspace + (packed ? launch->tile_results : launch->results);
+    int32_t count = packed ? add_tiles(launch, args, steps) : add_as_file(launch, args, steps);
+    const struct weft__experts_sum_args sum = {.results = (const float *)(const void *)results,
                                                .weights = args->weights,
                                                .residual = args->residual,
                                                .y = args->y,
@@ -211,6 +369,26 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                     256, &sum, sizeof sum)
         ->overlap = 1;
     return count;
+}
+
+int64_t weft__experts_cuda_packed_bytes(const void *opaque_launch, int32_t p)
+{
+    const struct launch *launch = opaque_launch;
+    const weft_dtype format = launch->desc.parts[p].weight_dtype;
+    return launch->tiles
+               ? weft__linear_packed_bytes(
+                     launch->desc.experts * rows_of(&launch->desc, p), cols_of(&launch->desc, p),
+                     weft_dtype_block_bytes(format), weft_dtype_block_elems(format))
+               : 0;
+}
+
+void weft__experts_cuda_pack(const void *opaque_launch, int32_t p,
+                             const struct weft__linear_slab *slab, struct weft__cuda_step *step)
+{
+    const struct launch *launch = opaque_launch;
+    const struct weft__linear_experts_product *product =
+        p == WEFT_EXPERTS_DOWN ? &launch->down : &launch->joined;
+    weft__linear_pack_step(product->pack_kernel, cols_of(&launch->desc, p), slab, step);
 }
 
 const struct weft__cuda_op weft__experts_cuda = {&table, sizeof(struct launch), plan, steps};

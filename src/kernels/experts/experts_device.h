@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "src/kernels/linear/linear_device.h"
+
 enum { WEFT__EXPERTS_COLUMNS = 4 }; // places that share a pass over an expert's weights
 
 // One matrix of all experts.
@@ -19,9 +21,8 @@ struct weft__experts_product_args {
     int64_t x_stride;
     const float *gate; // [places][rows]: y becomes function(gate, y); NULL: y alone
     float *y;          // [rows of Y][rows]
-    const int32_t *starts, *order;
-    int32_t experts, top_k, tokens, rows, cols;
-    float clamp_limit, clamp_slope;
+    int32_t rows, cols;
+    struct weft__linear_experts to;
 };
 
 struct weft__experts_sum_args {

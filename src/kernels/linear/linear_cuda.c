@@ -37,20 +37,7 @@ static const struct weft__linear_kernel rows[] = {
 static const struct weft__kernel_table table = {"linear", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X)                                                                               \
-    X(WEFT_FORMAT)                                                                                 \
-    X(WEFT_BATCH)                                                                                  \
-    X(WEFT_EXACT)                                                                                  \
-    X(WEFT_ROUND_X)                                                                                \
-    X(WEFT_X_OUTSIDE)                                                                              \
-    X(WEFT_ALIGNED)                                                                                \
-    X(WEFT_WARPS)                                                                                  \
-    X(WEFT_TEAM)                                                                                   \
-    X(WEFT_STAGES)                                                                                 \
-    X(WEFT_SPLIT)                                                                                  \
-    X(WEFT_GATE)                                                                                   \
-    X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
-WEFT__CUDA_CONSTANTS(linear, CONSTANTS)
+WEFT__CUDA_CONSTANTS(linear, WEFT__LINEAR_CONSTANTS)
 
 #define ROWS_CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(ROUNDED) X(SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_rows, ROWS_CONSTANTS)
@@ -409,14 +396,7 @@ void weft__linear_cuda_pack(const void *opaque_launch, int32_t p,
                             const struct weft__linear_slab *slab, struct weft__cuda_step *step)
 {
     const struct weft__linear_cuda_launch *launch = opaque_launch;
-    const struct weft__linear_pack_args args = {.weight = slab->from,
-                                                .packed = slab->packed,
-                                                .weight_stride_bytes = slab->stride_bytes,
-                                                .first_row = slab->first_row,
-                                                .rows = slab->rows,
-                                                .cols = (int32_t)launch->cols};
-    weft__cuda_step(step, launch->parts[p].pack_kernel, (uint32_t)((slab->rows + 15) / 16),
-                    (uint32_t)((launch->cols + 255) / 256), 128, &args, sizeof args);
+    weft__linear_pack_step(launch->parts[p].pack_kernel, launch->cols, slab, step);
 }
 
 const struct weft__cuda_op weft__linear_cuda = {&table, sizeof(struct weft__linear_cuda_launch),

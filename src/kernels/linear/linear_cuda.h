@@ -17,8 +17,25 @@
 #include "src/kernels/linear/linear_cuda_shape.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_pack_cuda.h"
 
 enum { WEFT__LINEAR_MOST_SHAPES = 4 };
+
+// Function constants of linear_few.cu and linear_numbers.cu.
+#define WEFT__LINEAR_CONSTANTS(X)                                                                  \
+    X(WEFT_FORMAT)                                                                                 \
+    X(WEFT_BATCH)                                                                                  \
+    X(WEFT_EXACT)                                                                                  \
+    X(WEFT_EXPERTS)                                                                                \
+    X(WEFT_ROUND_X)                                                                                \
+    X(WEFT_X_OUTSIDE)                                                                              \
+    X(WEFT_ALIGNED)                                                                                \
+    X(WEFT_WARPS)                                                                                  \
+    X(WEFT_TEAM)                                                                                   \
+    X(WEFT_STAGES)                                                                                 \
+    X(WEFT_SPLIT)                                                                                  \
+    X(WEFT_GATE)                                                                                   \
+    X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // Parts of one format: one launch.
 struct weft__linear_set {
@@ -70,14 +87,7 @@ struct weft__linear_cuda_launch {
 
 weft__cuda_steps_fn weft__linear_cuda_steps;
 
-// Packing (weft_linear_pack): bytes of a part's packed weights, 0 where they lie as in a file; and the launch
-// that lays out a slab of whole rows, which begins at a multiple of 16.
-struct weft__linear_slab {
-    const void *from; // its first row, on the device
-    int64_t stride_bytes;
-    int32_t first_row, rows;
-    void *packed; // the part's
-};
+// Packing (weft_linear_pack): bytes of a part's packed weights, 0 where they lie as in a file; and the launch for a slab.
 int64_t weft__linear_cuda_packed_bytes(const void *launch, int32_t part);
 void weft__linear_cuda_pack(const void *launch, int32_t part, const struct weft__linear_slab *slab,
                             struct weft__cuda_step *step);

@@ -15,6 +15,7 @@ struct weft__linear_matter {
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
     bool exact;                       // blocks with f32 activations
     bool gate, rounds;                // two matrices a group; results leave rounded
+    bool experts;                     // every block has a list of its rows of X
     int64_t groups;                   // of 16 outputs
 };
 
@@ -54,8 +55,8 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                 : m->exact            ? s->columns * tiles * tile * 4
                                       : s->columns * (tiles * 4 | 1) * 80;
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
-    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 + squares + pair +
-           x;
+    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 +
+           (m->experts ? 128 : 0) + squares + pair + x;
 }
 
 // For X that no split fits into shared memory; false for more than one row of X a pass.

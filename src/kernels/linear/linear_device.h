@@ -65,6 +65,15 @@ struct weft__linear_device_part {
     int32_t reserved;
 };
 
+// A matrix of every expert, one behind the other, and the rows of X that go to each: places [starts[e], starts[e + 1]) of
+// `order`, whose entries are choices (weft/route.h): choice c is of token c / top_k.
+struct weft__linear_experts {
+    const int32_t *starts, *order;
+    int32_t experts, top_k, choices;
+    int32_t gather; // rows of X are tokens', rows of Y places; 0: X of places, Y of choices
+    float clamp_limit, clamp_slope; // of gate 4
+};
+
 struct weft__linear_device_args {
     struct weft__linear_device_part part[WEFT__LINEAR_MAX_PARTS];
     const void *x;            // rounded, or numbers
@@ -77,6 +86,7 @@ struct weft__linear_device_args {
     int32_t batch, cols, num_parts, num_groups;
     int32_t norm; // results are multiplied by 1/rms of the row of X
     float norm_eps, norm_weight_plus, next_weight_plus;
+    struct weft__linear_experts experts; // WEFT_EXPERTS
 };
 
 // Weights as a file has them, one part a launch: linear_rows.cu.

@@ -82,9 +82,9 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         float square = 0;
         for (int32_t i = (int32_t)threadIdx.x; i < width; i += THREADS) {
             bool there = col0 + i < args->cols;
-            float x =
-                there ? element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col0 + i)
-                      : 0.0f;
+            float x = there
+                          ? element<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col0 + i)
+                          : 0.0f;
             square += x * x;
             ((float *)shared_x())[n * width + i] = there ? x * norm_factor(args, col0 + i) : 0.0f;
         }
@@ -133,7 +133,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
     const int32_t width = WEFT_X_OUTSIDE ? (int32_t)args->x_stride : s->tiles * 256;
-    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + s->row0 * args->x_stride
+    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + x_row(s, 0) * args->x_stride
                                     : (const float *)shared_x();
     x += tile * 256 + 4 * c;
 #pragma unroll
@@ -214,11 +214,10 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
                 const bool there = at < width && col < args->cols;
                 v[k] = make_float4(0, 0, 0, 0), w[k] = make_float4(1, 1, 1, 1);
                 if (there && fours)
-                    v[k] =
-                        four_elements<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + col);
+                    v[k] = four_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col);
                 else if (there)
-                    v[k] = first_elements<WEFT_X_DTYPE>(
-                        args->x, (s->row0 + n) * args->x_stride + col, args->cols - col);
+                    v[k] = first_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col,
+                                                        args->cols - col);
                 if (there && args->norm_weight)
                     w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
                                        norm_factor(args, col + 2), norm_factor(args, col + 3));
@@ -258,7 +257,7 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         for (int32_t k = 0; k < 4; k++) {
             int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
                     at = i - n * pairs * 5;
-            const uint8_t *row = (const uint8_t *)args->x + (s->row0 + n) * row_bytes;
+            const uint8_t *row = (const uint8_t *)args->x + x_row(s, n) * row_bytes;
             if (i < total)
                 piece[k] = __ldcg((const uint4 *)(at < pairs * 4 ? row + first * 64 + at * 16
                                                                  : row + all * 64 + first * 16 +
@@ -340,7 +339,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 {
     int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
     const uint8_t *row = WEFT_X_OUTSIDE ? (const uint8_t *)args->x +
-                                              s->row0 * weft__linear_rounded_stride(args->cols)
+                                              x_row(s, 0) * weft__linear_rounded_stride(args->cols)
                                         : shared_x();
     const uint8_t *bytes = row + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8;
     uint4 own = ((const uint4 *)(row + (WEFT_X_OUTSIDE ? (args->cols + 63) / 64 : x_pairs(s)) *

@@ -93,7 +93,7 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
     const bool fours = fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
     for (int32_t n = 0; n < s->batch; n++) {
         float *row = (float *)shared_x() + n * x_stride(s);
-        const int64_t from = (s->row0 + n) * args->x_stride + col0;
+        const int64_t from = x_row(s, n) * args->x_stride + col0;
         float square = 0;
         for (int32_t i0 = (int32_t)threadIdx.x * 4; i0 < width; i0 += AT_ONCE * STEP) {
             float4 v[AT_ONCE], w[AT_ONCE];
@@ -218,7 +218,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
     int32_t r = s->lane / 4, c = s->lane % 4, swap = (r & 1) << 2;
-    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + s->row0 * args->x_stride
+    const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + x_row(s, 0) * args->x_stride
                                     : (const float *)shared_x();
     x += tile * TILE_COLUMNS;
 #if TENSOR

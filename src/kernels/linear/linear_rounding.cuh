@@ -77,4 +77,13 @@ template <int GATE> DEVICE float gated(float gate, float up)
         return gate;
 }
 
+// That of gpt-oss; comparisons keep NaN.
+DEVICE float gated_clamped(float gate, float up, float limit, float slope)
+{
+    const float g = gate > limit ? limit : gate;
+    const float u = up > limit ? limit : up < -limit ? -limit : up;
+    const float falls = expf(-slope * g);
+    return (falls == bits_float(0x7f800000u) ? 0.0f : g / (1.0f + falls)) * (u + 1.0f);
+}
+
 #endif

@@ -22,15 +22,22 @@ DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-    stream_begin(&s, args, row_tiles);
     let_next_start();
+#if WEFT_EXPERTS
+    wait_for_previous(); // whose weights, is said by launches before
+    if (!stream_share(&s, &args->experts))
+        return;
+#endif
+    stream_begin(&s, args, row_tiles);
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         stream_ask(&s, args, i);
-    stream_prefetch(&s, args);
+    if (!WEFT_EXPERTS)
+        stream_prefetch(&s, args);
 #if WEFT_ROUND && WEFT_PAIR
     pair_begin();
 #endif
-    wait_for_previous();
+    if (!WEFT_EXPERTS)
+        wait_for_previous();
     float square[ROWS_OF_WARP];
 #if X_ROUNDED
     norm_ask(&s, args, square);

@@ -16,7 +16,8 @@
 // and calls stream_run() with a function that multiplies a tile.
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
-// 2 GELU, 3 GELU by tanh), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
+// one expert's), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -25,6 +26,7 @@
 #include "src/kernels/cuda/warp.cuh"
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
+#include "src/kernels/linear/linear_share.cuh"
 
 enum {
     THREADS = WEFT_WARPS * WARP,
@@ -38,11 +40,12 @@ enum {
     TEAM_SUMS = 2 * GROUP_BLOCKS * SUM_BLOCK,
     SUMS_BYTES = TEAMS * TEAM_SUMS * 4,
     RMS_BYTES = 64,
+    PLACES_BYTES = WEFT_EXPERTS ? 128 : 0,
     PARTS_BYTES = X_ROUNDED ? 0 : COLUMNS * WEFT_WARPS * 4,
     PAIR_BYTES = WEFT_PAIR ? COLUMNS * 128 : 0,
 };
 
-// Shared memory: rings | sums | 1/rms of the rows of X | squares of warps | results of the pair | X. Offsets instead of pointers in struct stream
+// Shared memory: rings | sums | 1/rms of the rows of X | their places in X and Y (WEFT_EXPERTS) | squares of warps | results of the pair | X. Offsets instead of pointers in struct stream
 // leave the compiler addresses of 32 bits.
 DEVICE uint8_t *shared_memory()
 {
@@ -65,9 +68,16 @@ DEVICE float *shared_rms()
     return (float *)(shared_memory() + RING_BYTES + SUMS_BYTES);
 }
 
+// Of row n of the block's rows of X: the row of X, and COLUMNS further on that of Y.
+DEVICE int32_t *shared_places()
+{
+    return (int32_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES);
+}
+
 DEVICE uint8_t *shared_x()
 {
-    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PARTS_BYTES + PAIR_BYTES;
+    return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PLACES_BYTES + PARTS_BYTES +
+           PAIR_BYTES;
 }
 
 DEVICE int32_t team_of_thread()
@@ -78,11 +88,23 @@ DEVICE int32_t team_of_thread()
 struct stream {
     int32_t warp, lane;               // warp: of the team
     int32_t row0, batch;              // the rows of X that blocks of this blockIdx.y take
+    int32_t expert;                   // WEFT_EXPERTS: whose weights these are
     int32_t tile0, tiles;             // the block's part of a row of W
     int32_t first, step;              // groups first, first + step, ...
     int32_t group, block, tile, base; // the next tile to ask for
     struct source source;             // where that tile is
 };
+
+// Where row n of the block's rows is in X, and in Y.
+DEVICE int64_t x_row(const struct stream *s, int32_t n)
+{
+    return WEFT_EXPERTS ? shared_places()[n] : s->row0 + n;
+}
+
+DEVICE int64_t y_row(const struct stream *s, int32_t n)
+{
+    return WEFT_EXPERTS ? shared_places()[COLUMNS + n] : s->row0 + n;
+}
 
 DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t group)
 {
@@ -112,17 +134,40 @@ DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args 
     if (s->group >= args->num_groups)
         return;
     const int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
-    const int32_t row_block =
+    int32_t row_block =
         (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+    if (WEFT_EXPERTS)
+        row_block += s->expert * (args->part[part].rows / 16);
     source_begin(&s->source, args, &args->part[part], row_block, s->tile0 + s->tile, s->lane);
 }
 
+#if WEFT_EXPERTS
+
+// The share of a block's blockIdx.y: places of one expert; false when there are fewer shares.
+DEVICE bool stream_share(struct stream *s, const struct weft__linear_experts *to)
+{
+    const struct share share = find_share(to, (int32_t)blockIdx.y, COLUMNS);
+    const int32_t n = (int32_t)threadIdx.x;
+    if (n < COLUMNS && share.count > 0) {
+        const struct share_row row = share_row_of(to, &share, n);
+        shared_places()[n] = row.x, shared_places()[COLUMNS + n] = row.y;
+    }
+    s->expert = share.expert, s->batch = share.count, s->row0 = 0;
+    __syncthreads();
+    return share.count > 0;
+}
+
+#endif
+
+// (WEFT_EXPERTS: after stream_share())
 DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args *args,
                          int32_t row_tiles)
 {
     s->warp = (int32_t)threadIdx.x / WARP % WEFT_TEAM, s->lane = (int32_t)threadIdx.x % WARP;
+#if !WEFT_EXPERTS
     s->row0 = (int32_t)blockIdx.y * COLUMNS;
     s->batch = args->batch - s->row0 < COLUMNS ? args->batch - s->row0 : COLUMNS;
+#endif
     int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
     int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
     s->tile0 = rank * share;
@@ -187,6 +232,11 @@ struct delivery {
     float bias, residual, weight; // weight: of the next norm
 };
 
+DEVICE const float *part_bias(const struct stream *s, const struct weft__linear_device_part *part)
+{
+    return WEFT_EXPERTS ? part->bias + (int64_t)s->expert * part->rows : part->bias;
+}
+
 DEVICE struct delivery delivery_of(const struct stream *s,
                                    const struct weft__linear_device_args *args, int32_t group,
                                    int32_t n)
@@ -198,10 +248,10 @@ DEVICE struct delivery delivery_of(const struct stream *s,
     if (n >= s->batch || row >= part->rows || s->lane >= 16 * OUT_BLOCKS)
         return d;
     if (!WEFT_GATE && part->bias)
-        d.bias = part->bias[row];
+        d.bias = part_bias(s, part)[row];
     if (args->residual)
         d.residual =
-            element<WEFT_Y_DTYPE>(args->residual, (s->row0 + n) * args->residual_stride + row);
+            element<WEFT_Y_DTYPE>(args->residual, y_row(s, n) * args->residual_stride + row);
     if (WEFT_ROUND && !WEFT_PAIR && args->next_weight)
         d.weight = args->next_weight[row] + args->next_weight_plus;
     return d;
@@ -212,7 +262,8 @@ DEVICE struct delivery delivery_of(const struct stream *s,
 // Of row n: 16 results of the other block, each with the turn that it is of.
 DEVICE uint64_t *shared_pair(int32_t n)
 {
-    return (uint64_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PARTS_BYTES) +
+    return (uint64_t *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PLACES_BYTES +
+                        PARTS_BYTES) +
            n * 16;
 }
 
@@ -263,7 +314,7 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
-    const int64_t at = s->row0 + n;
+    const int64_t at = y_row(s, n);
     float value[MATRICES];
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
@@ -274,9 +325,14 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
         }
         value[m] = part[m].alpha * (args->norm ? shared_rms()[n] * total : total) + with->bias;
         if (WEFT_GATE && part[m].bias && row < part->rows)
-            value[m] += part[m].bias[row];
+            value[m] += part_bias(s, &part[m])[row];
     }
+#if WEFT_GATE == 4
+    float out =
+        gated_clamped(value[0], value[1], args->experts.clamp_limit, args->experts.clamp_slope);
+#else
     float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + with->residual;
+#endif
     const bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
 #if WEFT_ROUND
     const float stored = part->y ? as_stored<WEFT_Y_DTYPE>(out) : out;
@@ -311,8 +367,7 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
         if (!args->norm || n >= s->batch)
             continue;
         const float *squares = round_squares(
-            (uint8_t *)args->x + (s->row0 + n) * weft__linear_rounded_stride(args->cols),
-            args->cols);
+            (uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols), args->cols);
         for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
             square[k] += __ldcg(squares + i);
     }
@@ -323,7 +378,7 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
 // Squares of numbers, by thread, become sums of warps.
 DEVICE float *norm_parts()
 {
-    return (float *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES);
+    return (float *)(shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PLACES_BYTES);
 }
 
 // The thread's share of row n; with columns split over a cluster it has seen only some of them.
@@ -335,7 +390,7 @@ DEVICE void norm_part(const struct stream *s, const struct weft__linear_device_a
     if (WEFT_SPLIT > 1) {
         square = 0;
         for (int32_t i = (int32_t)threadIdx.x; i < args->cols; i += THREADS) {
-            float x = element<WEFT_X_DTYPE>(args->x, (s->row0 + n) * args->x_stride + i);
+            float x = element<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + i);
             square += x * x;
         }
     }
