@@ -14,7 +14,11 @@ enum { MIN_HEAD_ROWS = 16 };
 static bool reads_rounded(const model_program *program, const model_tensor *tensors,
                           const model_line *line)
 {
-    if (program->bounds.exact || program->bounds.separate || line->op != MODEL_LINEAR)
+    if (program->bounds.exact || program->bounds.separate)
+        return false;
+    if (line->op == MODEL_MIX)
+        return program_experts_take(program, tensors, line, WEFT_LINEAR_X_ROUNDED);
+    if (line->op != MODEL_LINEAR)
         return false;
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
         const model_tensor *matrix = &tensors[line->parts[i].matrix];
@@ -31,8 +35,14 @@ static bool is_left_out(const model_program *program, int32_t layer, const model
     return line->parts[0].matrix && !tensors[line->parts[0].matrix].data;
 }
 
-// The line of this or the next layer that reads what `line` has written to `buffer`; *layer becomes its layer.
-// NULL if it is read behind the layers.
+// The buffer that a line's result goes to.
+static enum model_buffer written_by(const model_line *line)
+{
+    return line->parts[line->op == MODEL_MIX ? WEFT_EXPERTS_DOWN : 0].out;
+}
+
+// The line of this or the next layer that reads what `line` has written to `buffer`, rounded; *layer becomes its layer.
+// NULL if none does before it is written again.
 static const model_line *next_reader(const model_program *program, const model_line *line,
                                      enum model_buffer buffer, int32_t *layer)
 {
@@ -43,10 +53,14 @@ static const model_line *next_reader(const model_program *program, const model_l
                 return NULL;
             at = first;
         }
-        if (is_left_out(program, *layer, at))
+        if (is_left_out(program, *layer, at) || (at->op != MODEL_LINEAR && at->op != MODEL_MIX))
             continue;
-        if (at->op == MODEL_LINEAR && (at->in == buffer || at->parts[0].out == buffer))
-            return at->in == buffer ? at : NULL;
+        if (at->in == buffer &&
+            reads_rounded(program, program->weights->layers[*layer].tensors, at))
+            return at;
+        // others read the stream as numbers, which it is as well
+        if (written_by(at) == buffer || (at->in == buffer && buffer != MODEL_BUFFER_HIDDEN))
+            return NULL;
     }
 }
 
@@ -102,6 +116,14 @@ static bool add_fused(model_program *program, step_list *list, const program_lin
     return !fused->gate || add_function(program, list, fused->parts[0].y, up, err);
 }
 
+// The norm that a reader of rounded rows begins with, whose weights go into them.
+static const model_tensor *next_norm(const model_program *program, const model_tensor *read_by,
+                                     const model_line *reader)
+{
+    return program->config->architecture->norm == WEFT_NORM_RMS ? present(read_by, reader->norm)
+                                                                : NULL;
+}
+
 static bool add_linear(model_program *program, int32_t layer, const model_line *line,
                        engine_error *err)
 {
@@ -109,7 +131,6 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
     int32_t next_layer = layer;
     const model_line *reader = next_reader(program, line, line->parts[0].out, &next_layer);
     const model_tensor *read_by = reader ? program->weights->layers[next_layer].tensors : NULL;
-    bool rounds = reader && reads_rounded(program, read_by, reader);
     enum model_buffer out = line->parts[0].out;
     program_linear linear = {.x = program->buffers[line->in],
                              .norm = present(tensors, line->norm),
@@ -130,14 +151,13 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
     }
     if (line->gate) {
         linear.gate = program_gate(program);
-        linear.y_rounded = rounds && !present(read_by, reader->norm);
+        linear.y_rounded = reader && !present(read_by, reader->norm);
         if (linear.y_rounded)
             linear.parts[0].y = program->rounded[out];
     }
-    bool rms = program->config->architecture->norm == WEFT_NORM_RMS;
-    if (line->residual && rounds && rms && present(read_by, reader->norm)) {
-        linear.next = &read_by[reader->norm];
-        linear.next_rounded = program->rounded[out];
+    if (line->residual && reader) {
+        linear.next = next_norm(program, read_by, reader);
+        linear.next_rounded = linear.next ? program->rounded[out] : NULL;
     }
     program->rounded_now[out] = linear.y_rounded || linear.next;
     program->rounded_for[out] = linear.next;
@@ -149,11 +169,31 @@ static bool add_attention(model_program *program, int32_t layer, const model_lin
                           engine_error *err)
 {
     const model_line *reader = next_reader(program, line, MODEL_BUFFER_ATTENDED, &layer);
-    bool rounds = program_appends(program) && reader &&
-                  reads_rounded(program, program->weights->layers[layer].tensors, reader);
+    bool rounds = program_appends(program) && reader;
     program->rounded_now[MODEL_BUFFER_ATTENDED] = rounds;
     program->rounded_for[MODEL_BUFFER_ATTENDED] = NULL;
     return program_add_attention(program, program->layer, rounds, err);
+}
+
+static bool add_experts(model_program *program, int32_t layer, const model_line *line,
+                        engine_error *err)
+{
+    const model_tensor *tensors = program->weights->layers[layer].tensors;
+    const enum model_buffer out = written_by(line);
+    const model_line *reader = next_reader(program, line, out, &layer);
+    const model_tensor *read_by = reader ? program->weights->layers[layer].tensors : NULL;
+    program_mixture mixture = {.x = program->buffers[line->in]};
+    mixture.x_rounded = program->rounded_now[line->in] &&
+                        program->rounded_for[line->in] == &tensors[line->norm] &&
+                        reads_rounded(program, tensors, line);
+    if (mixture.x_rounded)
+        mixture.x = program->rounded[line->in];
+    if (reader && program_experts_take(program, tensors, line, WEFT_LINEAR_NEXT))
+        mixture.next = next_norm(program, read_by, reader);
+    mixture.next_rounded = mixture.next ? program->rounded[out] : NULL;
+    program->rounded_now[out] = mixture.next;
+    program->rounded_for[out] = mixture.next;
+    return program_add_experts(program, tensors, line, &mixture, err);
 }
 
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
@@ -190,9 +230,7 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     case MODEL_APPEND: return program_appends(program) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);
     case MODEL_ROUTE: return program_add_route(program, tensors, line, err);
-    case MODEL_MIX:
-        program->rounded_now[line->parts[2].out] = false;
-        return program_add_experts(program, tensors, line, err);
+    case MODEL_MIX: return add_experts(program, layer, line, err);
     case MODEL_END: break;
     }
     return true;

@@ -120,18 +120,36 @@ static bool place_part(model_program *program, const weft_plan *plan, int p,
     return true;
 }
 
-bool program_add_experts(model_program *program, const model_tensor *tensors,
-                         const model_line *line, engine_error *err)
+bool program_experts_take(const model_program *program, const model_tensor *tensors,
+                          const model_line *line, uint32_t flag)
 {
     weft_experts_desc desc = experts_desc(program, tensors, line);
-    const void *norm = NULL;
+    weft_plan *plan = NULL;
+    desc.flags |= flag;
+    if (program->bounds.device == WEFT_DEVICE_CPU || desc.cols % 32 != 0)
+        return false;
+    const bool takes = weft_experts_plan(program->context, &desc, &plan) == WEFT_OK;
+    weft_plan_destroy(plan);
+    return takes;
+}
+
+bool program_add_experts(model_program *program, const model_tensor *tensors,
+                         const model_line *line, const program_mixture *mixture, engine_error *err)
+{
+    weft_experts_desc desc = experts_desc(program, tensors, line);
+    const void *norm = NULL, *next = NULL;
+    desc.flags |=
+        (mixture->x_rounded ? WEFT_LINEAR_X_ROUNDED : 0u) | (mixture->next ? WEFT_LINEAR_NEXT : 0u);
     program_step *step =
         program_add_step(program, &program->layers, STEP_EXPERTS, &desc, sizeof desc, err);
-    if (!step || !program_place_vector(program, &tensors[line->norm], &norm, err))
+    // (the norm's weights are in a rounded x already)
+    if (!step ||
+        (!mixture->x_rounded && !program_place_vector(program, &tensors[line->norm], &norm, err)) ||
+        !program_place_vector(program, mixture->next, &next, err))
         return false;
     weft_experts_args *args = &step->args.experts;
     *args = (weft_experts_args){.size = sizeof *args,
-                                .x = program->buffers[line->in],
+                                .x = mixture->x,
                                 .y = program->buffers[line->parts[WEFT_EXPERTS_DOWN].out],
                                 .residual = program->buffers[line->base],
                                 .starts = program->routing.starts,
@@ -139,6 +157,8 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .weights = program->routing.weights,
                                 .alpha = program->config->residual_scale,
                                 .norm_weight = norm,
+                                .next_weight = next,
+                                .next = mixture->next_rounded,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)

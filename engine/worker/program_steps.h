@@ -201,8 +201,17 @@ bool program_add_sample(model_program *program, engine_error *err);
 // The same for lines of mixtures; `tensors` are the layer's.
 bool program_add_route(model_program *program, const model_tensor *tensors, const model_line *line,
                        engine_error *err);
+typedef struct program_mixture {
+    const void *x;
+    bool x_rounded;           // x is a rounded buffer, made for the line's norm
+    const model_tensor *next; // as in program_linear
+    void *next_rounded;
+} program_mixture;
 bool program_add_experts(model_program *program, const model_tensor *tensors,
-                         const model_line *line, engine_error *err);
+                         const model_line *line, const program_mixture *mixture, engine_error *err);
+// Would the device run the line's experts with WEFT_LINEAR_X_ROUNDED, or _NEXT?
+bool program_experts_take(const model_program *program, const model_tensor *tensors,
+                          const model_line *line, uint32_t flag);
 
 // The family's function as a gate.
 weft_linear_gate program_gate(const model_program *program);

@@ -35,8 +35,11 @@ typedef enum weft_experts_place {
 
 typedef struct weft_experts_desc {
     uint32_t size;
-    uint32_t
-        flags; /**< WEFT_LINEAR_EXACT, WEFT_LINEAR_BATCH_INVARIANT, WEFT_LINEAR_NORM_PLUS_ONE */
+    /** WEFT_LINEAR_EXACT, WEFT_LINEAR_BATCH_INVARIANT, WEFT_LINEAR_NORM_PLUS_ONE; and on a GPU, so that a block of a
+     *  model needs fewer launches: WEFT_LINEAR_X_ROUNDED (x is a rounded buffer, with a norm one that WEFT_LINEAR_NEXT
+     *  made; packed weights alone), WEFT_LINEAR_NEXT (`next` receives y * next_weight, rounded; cols a multiple
+     *  of 32). linear.h says what they mean. */
+    uint32_t flags;
     int32_t experts;       /**< 1..WEFT_ROUTE_MAX_EXPERTS */
     int32_t top_k;         /**< experts of a token, 1..experts */
     int32_t max_batch;     /**< most tokens in a run; 0 = 1 */
@@ -82,7 +85,7 @@ typedef struct weft_experts_args {
     const float *weights;
     float alpha; /**< 0 = 1 */
     int32_t reserved0;
-    const float *norm_weight; /**< [cols], NULL = ones */
+    const float *norm_weight; /**< [cols], NULL = ones (X_ROUNDED: NULL) */
     void *workspace;
     size_t workspace_bytes;
     weft_stream *stream; /**< NULL = the context's own */
@@ -90,14 +93,17 @@ typedef struct weft_experts_args {
      *  that it reads. */
     uint64_t *bytes_read;
     weft_experts_part_args parts[WEFT_EXPERTS_PARTS];
-    uint64_t reserved[8];
+    const float *next_weight; /**< [cols] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
+    void *next;               /**< a rounded buffer of cols columns (WEFT_LINEAR_NEXT) */
+    uint64_t reserved[6];
 } weft_experts_args;
 
 /** Plans the block.
  *
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU; what weft_linear_plan() refuses;
- *           WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks; WEFT_EVARIANT,
+ *           WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
+ *           weights cannot be packed, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
  *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
  */

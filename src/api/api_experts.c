@@ -35,11 +35,15 @@ static weft_status check_parts(weft_context *context, weft_experts_desc *desc)
 
 static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
 {
-    const uint32_t known =
-        WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_NORM_PLUS_ONE;
+    const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT |
+                           WEFT_LINEAR_NORM_PLUS_ONE | WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "experts: unknown flags 0x%x",
                           desc->flags & ~known);
+    if (desc->flags & WEFT_LINEAR_NEXT && desc->cols % 32 != 0)
+        return weft__fail(context, WEFT_EINVAL,
+                          "experts: cols=%lld of a rounded result are no multiple of 32",
+                          (long long)desc->cols);
     if (desc->experts < 1 || desc->experts > WEFT_ROUTE_MAX_EXPERTS)
         return weft__fail(context, WEFT_EINVAL, "experts: experts=%d is outside 1..%d",
                           desc->experts, WEFT_ROUTE_MAX_EXPERTS);
@@ -139,7 +143,13 @@ static weft_status settle_buffers(const weft_plan *plan, weft_experts_args *args
     if (!args->x || !args->y || !args->starts || !args->order || !args->weights)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "experts: x, y, starts, order and weights must not be NULL");
-    if (args->norm_weight && !desc->norm)
+    const bool rounded = desc->flags & WEFT_LINEAR_X_ROUNDED, next = desc->flags & WEFT_LINEAR_NEXT;
+    if (rounded && !args->parts[0].packed)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "experts: a rounded x is read with packed weights alone");
+    if (next && !args->next)
+        return weft__fail(plan->context, WEFT_EINVAL, "experts: next must not be NULL");
+    if (args->norm_weight && (!desc->norm || rounded))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "experts: weights of a norm that the plan does not have");
     if (!weft__api_stride(&args->x_stride, desc->cols, desc->cols, args->batch) ||
@@ -148,12 +158,15 @@ static weft_status settle_buffers(const weft_plan *plan, weft_experts_args *args
         return weft__fail(plan->context, WEFT_EINVAL,
                           "experts: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->bytes_read, sizeof *args->bytes_read));
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->x, weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->x,
+                                rounded ? 64 : weft__api_alignment(desc->x_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, next ? (uintptr_t)args->next : 0, 64));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->y | (uintptr_t)args->residual,
                                 weft__api_alignment(desc->y_dtype)));
     return weft__api_aligned(plan,
                              (uintptr_t)args->starts | (uintptr_t)args->order |
-                                 (uintptr_t)args->weights | (uintptr_t)args->norm_weight,
+                                 (uintptr_t)args->weights | (uintptr_t)args->norm_weight |
+                                 (uintptr_t)args->next_weight,
                              sizeof(float));
 }
 

@@ -4,7 +4,7 @@
 weft_linear_desc weft__plan_experts_inner(const weft_experts_desc *desc)
 {
     weft_linear_desc inner = {.size = sizeof inner,
-                              .flags = desc->flags,
+                              .flags = desc->flags & ~(uint32_t)WEFT_LINEAR_NEXT,
                               .max_batch = desc->max_batch * desc->top_k,
                               .cols = desc->cols,
                               .num_parts = 2,
@@ -20,11 +20,13 @@ weft_linear_desc weft__plan_experts_inner(const weft_experts_desc *desc)
 
 weft_linear_desc weft__plan_experts_down(const weft_experts_desc *desc)
 {
-    weft_linear_desc down = {.size = sizeof down,
-                             .flags = desc->flags & ~(uint32_t)WEFT_LINEAR_NORM_PLUS_ONE,
-                             .max_batch = desc->max_batch * desc->top_k,
-                             .cols = desc->inner,
-                             .num_parts = 1};
+    weft_linear_desc down = {
+        .size = sizeof down,
+        .flags = desc->flags &
+                 ~(uint32_t)(WEFT_LINEAR_NORM_PLUS_ONE | WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT),
+        .max_batch = desc->max_batch * desc->top_k,
+        .cols = desc->inner,
+        .num_parts = 1};
     down.parts[0] = desc->parts[WEFT_EXPERTS_DOWN];
     down.parts[0].rows = desc->cols;
     return down;

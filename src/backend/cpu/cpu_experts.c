@@ -128,6 +128,9 @@ weft_status weft__cpu_prepare_experts(weft_plan *plan)
 {
     const weft_experts_desc *desc = plan->desc;
     struct weft__experts_launch *launch;
+    if (desc->flags & (WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT))
+        return weft__fail(plan->context, WEFT_EUNSUPPORTED,
+                          "experts: on the CPU x and y are numbers: rounding is no launch there");
     weft_status status = weft__plan_launch(plan, sizeof *launch, desc->variant, serves);
     if (status != WEFT_OK)
         return status;

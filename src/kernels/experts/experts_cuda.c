@@ -43,6 +43,12 @@ static bool has_planes(const weft_linear_part *part)
     return part->scale_cols > 0;
 }
 
+// What the weights of norms are stored less.
+static float plus_of(const weft_experts_desc *desc)
+{
+    return desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f;
+}
+
 static int64_t rows_of(const weft_experts_desc *desc, int p)
 {
     return p == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
@@ -185,6 +191,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
             weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
     want_kernels(desc, choice);
     plan_tiles(launch, limits, choice);
+    if (desc->flags & WEFT_LINEAR_X_ROUNDED && !launch->tiles)
+        return refuse(choice, "a rounded x for weights that cannot be packed");
     choose_lazy(launch, choice);
     if (!lay_out_workspace(launch, &choice->workspace_bytes)) {
         snprintf(choice->text, sizeof choice->text,
@@ -203,16 +211,15 @@ static void add_ready(const struct launch *launch, const weft_experts_args *args
                       struct weft__cuda_step *step)
 {
     const weft_experts_desc *desc = &launch->desc;
-    const struct weft__linear_ready_args device = {
-        .x = args->x,
-        .weight = args->norm_weight,
-        .y = ready,
-        .x_stride = args->x_stride,
-        .y_stride = desc->cols,
-        .cols = (int32_t)desc->cols,
-        .norm = (int32_t)desc->norm,
-        .eps = desc->norm_eps,
-        .weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    const struct weft__linear_ready_args device = {.x = args->x,
+                                                   .weight = args->norm_weight,
+                                                   .y = ready,
+                                                   .x_stride = args->x_stride,
+                                                   .y_stride = desc->cols,
+                                                   .cols = (int32_t)desc->cols,
+                                                   .norm = (int32_t)desc->norm,
+                                                   .eps = desc->norm_eps,
+                                                   .weight_plus = plus_of(desc)};
     weft__cuda_step(step, READY, (uint32_t)args->batch, 1, 256, &device, sizeof device)->overlap =
         1;
 }
@@ -296,14 +303,13 @@ static void add_round(const struct launch *launch, const weft_experts_args *args
                       struct weft__cuda_step *step)
 {
     const weft_experts_desc *desc = &launch->desc;
-    const struct weft__linear_round_args round = {
-        .x = args->x,
-        .x_stride = args->x_stride,
-        .weight = args->norm_weight,
-        .rounded = rounded,
-        .batch = args->batch,
-        .cols = (int32_t)desc->cols,
-        .weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    const struct weft__linear_round_args round = {.x = args->x,
+                                                  .x_stride = args->x_stride,
+                                                  .weight = args->norm_weight,
+                                                  .rounded = rounded,
+                                                  .batch = args->batch,
+                                                  .cols = (int32_t)desc->cols,
+                                                  .weight_plus = plus_of(desc)};
     weft__cuda_step(step, ROUND, (uint32_t)(((desc->cols + 63) / 64 * 2 + 7) / 8),
                     (uint32_t)args->batch, 256, &round, sizeof round)
         ->overlap = 1;
@@ -316,12 +322,13 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
     const weft_experts_desc *desc = &launch->desc;
     char *room = args->workspace, *rounded = room + launch->rounded, *inner = room + launch->inner;
     int32_t count = 0;
-    if (!launch->exact)
+    const bool ready = desc->flags & WEFT_LINEAR_X_ROUNDED;
+    if (!launch->exact && !ready)
         add_round(launch, args, rounded, &steps[count++]);
     struct weft__linear_device_args joined = {
         .part = {tile_part(launch, args, WEFT_EXPERTS_GATE, launch->exact ? inner : NULL),
                  tile_part(launch, args, WEFT_EXPERTS_UP, NULL)},
-        .x = launch->exact ? args->x : rounded,
+        .x = launch->exact || ready ? args->x : rounded,
         .x_stride = args->x_stride,
         .norm_weight = args->norm_weight,
         .rounded = launch->exact ? NULL : inner,
@@ -329,7 +336,7 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
         .num_parts = 2,
         .norm = desc->norm == WEFT_LINEAR_NORM_RMS,
         .norm_eps = desc->norm_eps,
-        .norm_weight_plus = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f,
+        .norm_weight_plus = plus_of(desc),
         .experts = experts_of(launch, args, true)};
     weft__linear_experts_step(&launch->joined, args->batch, &joined, &steps[count++]);
     struct weft__linear_device_args down = {
@@ -349,7 +356,7 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     const struct launch *launch = opaque_launch;
     const weft_experts_desc *desc = &launch->desc;
     const weft_experts_args *args = opaque_args;
-    const bool packed = args->parts[0].packed != NULL;
+    const bool packed = args->parts[0].packed != NULL, next = desc->flags & WEFT_LINEAR_NEXT;
     const char *results =
         (const char *)args->workspace + (packed ? launch->tile_results : launch->results);
     int32_t count = packed ? add_tiles(launch, args, steps) : add_as_file(launch, args, steps);
@@ -362,6 +369,9 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                                .starts = args->starts,
                                                .bytes_read = args->bytes_read,
                                                .expert_bytes = (uint64_t)launch->expert_bytes,
+                                               .rounded = next ? args->next : NULL,
+                                               .next_weight = args->next_weight,
+                                               .next_weight_plus = plus_of(desc),
                                                .experts = desc->experts,
                                                .cols = (int32_t)desc->cols,
                                                .alpha = args->alpha};

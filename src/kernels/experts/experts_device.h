@@ -34,8 +34,10 @@ struct weft__experts_sum_args {
     const int32_t *starts;
     uint64_t *bytes_read; // or NULL
     uint64_t expert_bytes;
+    void *rounded;            // leaves as int8 for the next layer too; or NULL
+    const float *next_weight; // of the norm that it begins with; or NULL = 1
     int32_t experts, cols;
-    float alpha;
+    float alpha, next_weight_plus;
 };
 
 #endif

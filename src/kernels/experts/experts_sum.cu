@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// y = residual + alpha * sum of a token's results, weighted, in the order of its choices. Grid (columns over the
-// threads of a block, tokens).
+// y = residual + alpha * sum of a token's results, weighted, in the order of its choices; rounded for the next layer, too
+// (columns are whole warps then). Grid (columns over the threads of a block, tokens).
 //
 // Constants: TOP_K, Y_DTYPE
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
 #include "src/kernels/experts/experts_device.h"
+#include "src/kernels/linear/linear_rounding.cuh"
 
 // What the weights of all chosen experts weigh, added by one warp.
 DEVICE void count_bytes(const struct weft__experts_sum_args *args)
@@ -36,4 +37,9 @@ extern "C" __global__ void weft_experts_sum(const struct weft__experts_sum_args 
     if (args.residual)
         total += element<Y_DTYPE>(args.residual, token * args.residual_stride + col);
     set_element<Y_DTYPE>(args.y, token * args.y_stride + col, total);
+    if (!args.rounded)
+        return;
+    const float weight = args.next_weight ? args.next_weight[col] + args.next_weight_plus : 1.0f;
+    round_results((uint8_t *)args.rounded + token * weft__linear_rounded_stride(args.cols),
+                  args.cols, col, col % WARP, as_stored<Y_DTYPE>(total), weight);
 }

@@ -244,33 +244,45 @@ DEVICE void x_load(const struct stream *, const struct weft__linear_device_args 
 
 #else
 
+// The pieces of 16 bytes of a row of X that the block has: of its codes, then of its scales.
+struct x_pieces {
+    const uint8_t *bytes, *metas;
+    int32_t of_bytes, count;
+};
+
+DEVICE struct x_pieces x_pieces_of(const struct stream *s,
+                                   const struct weft__linear_device_args *args, int32_t n)
+{
+    const int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4;
+    const int32_t pairs = min(all - first, s->tiles * 4);
+    const uint8_t *row =
+        (const uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols);
+    struct x_pieces x = {row + first * 64, row + all * 64 + first * 16, pairs * 4, pairs * 5};
+    return x;
+}
+
+// Several rows are asked for at once: one after the other a launch would wait for each. (A single one is there sooner
+// than the weights that copies would have to be waited for with.)
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4, stride = x_pairs(s);
-    int32_t pairs = all - first < s->tiles * 4 ? all - first : s->tiles * 4;
-    uint4 *bytes = (uint4 *)shared_x(), *meta = bytes + COLUMNS * stride * 4;
-    int32_t total = s->batch * pairs * 5;
-    const int64_t row_bytes = weft__linear_rounded_stride(args->cols);
-    for (int32_t i0 = (int32_t)threadIdx.x; i0 < total; i0 += 4 * THREADS) {
-        uint4 piece[4];
-#pragma unroll
-        for (int32_t k = 0; k < 4; k++) {
-            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
-                    at = i - n * pairs * 5;
-            const uint8_t *row = (const uint8_t *)args->x + x_row(s, n) * row_bytes;
-            if (i < total)
-                piece[k] = __ldcg((const uint4 *)(at < pairs * 4 ? row + first * 64 + at * 16
-                                                                 : row + all * 64 + first * 16 +
-                                                                       (at - pairs * 4) * 16));
+    const int32_t stride = x_pairs(s);
+    uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
+    for (int32_t n = 0; n < s->batch; n++) {
+        const struct x_pieces x = x_pieces_of(s, args, n);
+        for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS) {
+            const int32_t at = i - x.of_bytes;
+            const uint8_t *from = at < 0 ? x.bytes + i * 16 : x.metas + at * 16;
+            uint8_t *to =
+                at < 0 ? bytes + n * stride * 64 + i * 16 : metas + n * stride * 16 + at * 16;
+            if (COLUMNS > 1)
+                copy_16_async(shared_address(to), from);
+            else
+                *(uint4 *)to = __ldcg((const uint4 *)from);
         }
-#pragma unroll
-        for (int32_t k = 0; k < 4; k++) {
-            int32_t i = i0 + k * THREADS, n = COLUMNS == 1 ? 0 : i / (pairs * 5),
-                    at = i - n * pairs * 5;
-            if (i < total)
-                *(at < pairs * 4 ? bytes + n * stride * 4 + at
-                                 : meta + n * stride + at - pairs * 4) = piece[k];
-        }
+    }
+    if (COLUMNS > 1) {
+        copy_group_end();
+        COPY_WAIT(0);
     }
 }
 

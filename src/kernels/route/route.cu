@@ -93,12 +93,31 @@ DEVICE void close_groups(const struct weft__route_device_args *args, const float
     __syncwarp();
 }
 
+// The choices of a single row by expert: no two of them are the same.
+DEVICE void sort_row(const struct weft__route_device_args *args, const int32_t *ids)
+{
+    const int32_t lane = (int32_t)threadIdx.x;
+    for (int32_t e = lane; e <= EXPERTS; e += WARP) {
+        int32_t below = 0;
+        for (int32_t k = 0; k < args->top_k; k++)
+            below += ids[k] < e;
+        args->starts[e] = below;
+    }
+    for (int32_t k = lane; k < args->top_k; k += WARP) {
+        int32_t place = 0;
+        for (int32_t j = 0; j < args->top_k; j++)
+            place += ids[j] < ids[k];
+        args->order[place] = k;
+    }
+}
+
 // Grid (rows).
 extern "C" __global__ void __launch_bounds__(32)
     weft_route(const __grid_constant__ struct weft__route_device_args args)
 {
     __shared__ float logits[EXPERTS], score[EXPERTS], value[EXPERTS];
     __shared__ uint32_t keys[EXPERTS], used[EXPERTS], worth[EXPERTS];
+    __shared__ int32_t best[EXPERTS];
     const int32_t lane = (int32_t)threadIdx.x;
     int32_t *ids = args.ids + (int64_t)blockIdx.x * args.top_k;
     float *weights = args.weights + (int64_t)blockIdx.x * args.top_k;
@@ -117,15 +136,20 @@ extern "C" __global__ void __launch_bounds__(32)
     if (args.top_groups < args.groups)
         close_groups(&args, value, keys, used, worth);
     for (int32_t k = 0; k < args.top_k; k++) {
-        const int32_t best = take_best(keys, EXPERTS);
-        sum += score[best];
-        if (lane == k % WARP)
-            ids[k] = best;
+        const int32_t e = take_best(keys, EXPERTS);
+        sum += score[e];
+        if (lane == 0)
+            best[k] = e;
     }
+    __syncwarp();
     if (!args.normalise || sum == 0)
         sum = 1;
-    for (int32_t k = lane; k < args.top_k; k += WARP)
-        weights[k] = (float)((double)args.scale * score[ids[k]] / sum);
+    for (int32_t k = lane; k < args.top_k; k += WARP) {
+        ids[k] = best[k];
+        weights[k] = (float)((double)args.scale * score[best[k]] / sum);
+    }
+    if (args.starts)
+        sort_row(&args, best);
 }
 
 // The experts of the choices from `first` on, as many as there are threads; returns how many there were.

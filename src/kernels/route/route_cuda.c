@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Routing on CUDA: how its kernels are launched.
+#include <stdbool.h>
 #include <stdio.h>
 
 #include <weft/route.h>
@@ -45,6 +46,7 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
 {
     const weft_route_desc *desc = &((const struct launch *)opaque_launch)->desc;
     const weft_route_args *args = opaque_args;
+    const bool single = args->rows == 1; // is sorted where it is routed
     const struct weft__route_device_args route = {.logits = args->logits,
                                                   .logits_stride = args->logits_stride,
                                                   .bias = args->bias,
@@ -57,7 +59,9 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                                   .sigmoid = desc->score == WEFT_ROUTE_SIGMOID,
                                                   .normalise =
                                                       desc->flags & WEFT_ROUTE_NORMALISE ? 1 : 0,
-                                                  .scale = desc->scale};
+                                                  .scale = desc->scale,
+                                                  .starts = single ? args->starts : NULL,
+                                                  .order = args->order};
     const struct weft__route_sort_args sort = {.ids = args->ids,
                                                .starts = args->starts,
                                                .order = args->order,
@@ -66,7 +70,7 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
     if (args->rows > 0)
         weft__cuda_step(&step[count++], ROUTE, (uint32_t)args->rows, 1, 32, &route, sizeof route)
             ->overlap = 1;
-    if (args->starts)
+    if (args->starts && !single)
         weft__cuda_step(&step[count++], SORT, 1, 1, ((uint32_t)desc->experts + 31) / 32 * 32, &sort,
                         sizeof sort)
             ->overlap = 1;

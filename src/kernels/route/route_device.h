@@ -14,6 +14,7 @@ struct weft__route_device_args {
     int32_t top_k, groups, top_groups, group_best;
     int32_t sigmoid, normalise;
     float scale;
+    int32_t *starts, *order; // of a single row, which needs no launch for sorting; or null
 };
 
 struct weft__route_sort_args {
