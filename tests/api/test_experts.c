@@ -157,7 +157,8 @@ static void refuses_descriptors(void **state)
     REFUSED(gate, WEFT_LINEAR_GATE_NONE, "gate");
     REFUSED(gate, (weft_linear_gate)9, "gate");
     REFUSED(norm, WEFT_LINEAR_NORM_LAYER, "norm");
-    REFUSED(flags, WEFT_LINEAR_NEXT, "flags");
+    REFUSED(flags, WEFT_LINEAR_Y_ROUNDED, "flags");
+    REFUSED(flags, WEFT_LINEAR_X_ROUNDED, "rounded x");
     REFUSED(cols, 0, "cols");
     REFUSED(inner, -1, "positive");
     REFUSED(clamp_limit, 7, "clamp");
@@ -165,6 +166,10 @@ static void refuses_descriptors(void **state)
     REFUSED(parts[2].rows, COLS + 1, "part 2");
     REFUSED(parts[1].weight_dtype, WEFT_Q4_K, "blocks");
     REFUSED(max_batch, -1, "max_batch");
+    l.desc = good;
+    l.desc.flags = WEFT_LINEAR_NEXT;
+    assert_refused(*state, weft_experts_plan(*state, &l.desc, &plan), WEFT_EUNSUPPORTED,
+                   "on the CPU");
     assert_null(plan);
     close_layer(&l);
 }
@@ -190,7 +195,16 @@ static void refuses_runs(void **state)
     REFUSED_RUN(parts[0].expert_stride_bytes, 4, "stride");
     REFUSED_RUN(parts[0].scales, l.x, "scales");
     REFUSED_RUN(norm_weight, l.x, "norm");
+    REFUSED_RUN(parts[1].packed, l.x, "all parts are packed, or none");
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        l.args.parts[p] = (weft_experts_part_args){.packed = l.x};
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "as a file has them");
+    l.args.parts[0].weight = l.x;
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "beside them");
     l.args = good;
+    assert_int_equal(weft_experts_packed_bytes(plan, 0), 0);
+    const weft_linear_pack_args pack = {.size = sizeof pack, .weight = l.x, .packed = l.x};
+    assert_refused(*state, weft_experts_pack(plan, &pack), WEFT_EINVAL, "as a file has it");
     l.order[0] = l.order[1];
     assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "sorted choices");
     l.order[0] = 4;

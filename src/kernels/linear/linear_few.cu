@@ -267,8 +267,10 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 {
     const int32_t stride = x_pairs(s);
     uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
-    for (int32_t n = 0; n < s->batch; n++) {
+#pragma unroll 1
+    for (int32_t n = 0; n < (COLUMNS == 1 ? 1 : s->batch); n++) {
         const struct x_pieces x = x_pieces_of(s, args, n);
+#pragma unroll 1
         for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS) {
             const int32_t at = i - x.of_bytes;
             const uint8_t *from = at < 0 ? x.bytes + i * 16 : x.metas + at * 16;

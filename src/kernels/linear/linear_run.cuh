@@ -9,6 +9,9 @@
 // late.
 enum { TILES_PER_SUM = 16 };
 
+// Text that a launch runs once is found cold: it is short where a launch has little else to do.
+enum { BLOCKS_AT_ONCE = WEFT_EXPERTS ? 1 : GROUP_BLOCKS };
+
 // total += part, which begins anew.
 DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 {
@@ -29,6 +32,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         return;
 #endif
     stream_begin(&s, args, row_tiles);
+#pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         stream_ask(&s, args, i);
     if (!WEFT_EXPERTS)
@@ -51,14 +55,14 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     for (int32_t group = s.first; group < args->num_groups; group += s.step, turn++) {
         float *sums = shared_sums() + team_of_thread() * TEAM_SUMS +
                       (turn + 1) % 2 * GROUP_BLOCKS * SUM_BLOCK;
-        int32_t bases[GROUP_BLOCKS];
+        uint32_t bases = 0;
         // the blocks of a cluster deliver in turn
         const bool delivers =
             WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
         struct delivery with = {};
         if (DELIVERY_EARLY && delivers && s.warp < s.batch)
             with = delivery_of(&s, args, group, s.warp);
-#pragma unroll
+#pragma unroll BLOCKS_AT_ONCE
         for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
             float acc[ACCUMULATORS] = {0};
 #if WEFT_X_OUTSIDE
@@ -85,7 +89,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             settle(acc, settled);
 #endif
             sums_store(&s, sums + block * SUM_BLOCK, acc);
-            bases[block] = base;
+            bases |= (uint32_t)base << 4 * block;
             base = next_base(base, s.tiles);
         }
         group_barrier();

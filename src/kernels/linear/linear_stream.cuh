@@ -110,6 +110,7 @@ DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t g
 {
     int32_t part = 0;
     if (!WEFT_GATE)
+#pragma unroll 1
         while (part + 1 < args->num_parts && group >= args->part[part + 1].first_group)
             part++;
     return part;
@@ -125,6 +126,7 @@ DEVICE int32_t next_base(int32_t base, int32_t tiles)
 // Goes on to the row block that the next tile belongs to, if there is one.
 DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args *args)
 {
+#pragma unroll 1
     while (s->tile >= s->tiles && s->group < args->num_groups) {
         s->base = next_base(s->base, s->tiles);
         s->tile = (s->warp - s->base) & (WEFT_TEAM - 1);
@@ -304,12 +306,10 @@ DEVICE void pair_round(const struct stream *s, const struct weft__linear_device_
 #endif
 
 // Row n of the block's rows of Y for the group's outputs; a whole warp. turn: of the block's groups, from 1.
-// base: see stream_sum, of each block
-// of the group.
+// bases: see stream_sum, four bits of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
-                           const float *sums, int32_t group, int32_t n,
-                           const int32_t base[GROUP_BLOCKS], const struct delivery *with,
-                           uint32_t turn)
+                           const float *sums, int32_t group, int32_t n, uint32_t bases,
+                           const struct delivery *with, uint32_t turn)
 {
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
@@ -318,9 +318,10 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
     float value[MATRICES];
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
-        float total = stream_sum(s, sums, m, n, base[m]);
+        float total = stream_sum(s, sums, m, n, (int32_t)(bases >> 4 * m & 15));
         if (OUT_BLOCKS == 2) {
-            float second = stream_sum(s, sums, MATRICES + m, n, base[MATRICES + m]);
+            const int32_t b = MATRICES + m;
+            float second = stream_sum(s, sums, b, n, (int32_t)(bases >> 4 * b & 15));
             total = s->lane < 16 ? total : second;
         }
         value[m] = part[m].alpha * (args->norm ? shared_rms()[n] * total : total) + with->bias;
@@ -368,6 +369,7 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
             continue;
         const float *squares = round_squares(
             (uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols), args->cols);
+#pragma unroll 1
         for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
             square[k] += __ldcg(squares + i);
     }
