@@ -63,6 +63,8 @@ typedef struct engine_model_info {
     int32_t layers, embedding_dim, q_heads, kv_heads, head_dim, feed_forward_dim, vocab;
     int32_t trained_context; // tokens
     int32_t window;          // sliding-window attention, in keys; 0: none
+    int32_t value_dim;       // of a value in the cache
+    bool values_in_keys;     // values are a part of the keys there (latent attention)
     int64_t parameters;
     int64_t weight_bytes;   // of all tensors
     int64_t streamed_bytes; // of the weights that one generated token reads

@@ -5,8 +5,9 @@
 
 int64_t analyse_kv_bytes(const engine_model_info *info, weft_dtype kv_dtype)
 {
-    int64_t head = weft_dtype_row_bytes(kv_dtype, info->head_dim);
-    return head < 0 ? -1 : 2 * head * info->kv_heads * info->layers;
+    int64_t key = weft_dtype_row_bytes(kv_dtype, info->head_dim);
+    int64_t value = info->values_in_keys ? 0 : weft_dtype_row_bytes(kv_dtype, info->value_dim);
+    return key < 0 || value < 0 ? -1 : (key + value) * info->kv_heads * info->layers;
 }
 
 // --- a decode step ----------------------------------------------------------------------------------------
@@ -63,8 +64,8 @@ static void add_attention(analyse_step *step, const engine_model_info *info,
     to->count = info->layers;
     to->kv_bytes = keys * (double)analyse_kv_bytes(info, question->kv_dtype);
     to->activation_bytes =
-        2 * 4.0 * info->q_heads * info->head_dim * info->layers * question->batch;
-    to->flops = keys * 4 * info->q_heads * info->head_dim * info->layers;
+        4.0 * info->q_heads * (info->head_dim + info->value_dim) * info->layers * question->batch;
+    to->flops = keys * 2 * info->q_heads * (info->head_dim + info->value_dim) * info->layers;
 }
 
 analyse_step analyse_decode(const engine_model *model, const analyse_question *question)

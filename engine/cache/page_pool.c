@@ -14,25 +14,29 @@ struct page_pool {
     unsigned char *memory;
     size_t plane_bytes[PLANES]; // of one page of one layer
     size_t bytes;
+    weft_kv_layout layout;
+    int32_t values_at;
     int32_t layers, pages;
     int32_t free_count;
     int32_t *free_list; // a stack; the page given back last is taken first, its lines may be cached
     int32_t *holders;   // [pages]
 };
 
-static void measure_planes(const weft_kv_layout *layout, int64_t bytes[PLANES])
+static void measure_planes(const weft_kv_layout *layout, int32_t values_at, int64_t bytes[PLANES])
 {
     int64_t slots = (int64_t)layout->num_kv_heads * layout->page_size;
     bytes[KEYS] = weft_kv_key_bytes(layout);
     bytes[VALUES] = weft_kv_value_bytes(layout);
     bytes[KEY_SCALES] = layout->scaling ? slots * (int64_t)sizeof(float) : 0;
     bytes[VALUE_SCALES] = layout->v_scaling ? slots * (int64_t)sizeof(float) : 0;
+    if (values_at != PAGE_POOL_APART)
+        bytes[VALUES] = bytes[VALUE_SCALES] = 0;
 }
 
-int64_t page_pool_page_bytes(const weft_kv_layout *layout)
+int64_t page_pool_page_bytes(const weft_kv_layout *layout, int32_t values_at)
 {
     int64_t bytes[PLANES];
-    measure_planes(layout, bytes);
+    measure_planes(layout, values_at, bytes);
     if (bytes[KEYS] < 0 || bytes[VALUES] < 0)
         return -1;
     return bytes[KEYS] + bytes[VALUES] + bytes[KEY_SCALES] + bytes[VALUE_SCALES];
@@ -52,17 +56,20 @@ static unsigned char *place(const page_pool *pool, int32_t layer, int plane, int
            (size_t)page * pool->plane_bytes[plane];
 }
 
-page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,
-                            int32_t pages, engine_error *err)
+page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t values_at,
+                            int32_t layers, int32_t pages, engine_error *err)
 {
     page_pool *pool = engine_alloc(1, sizeof *pool);
     if (pool) {
         pool->context = context;
         int64_t bytes[PLANES];
-        measure_planes(layout, bytes);
+        measure_planes(layout, values_at, bytes);
+        pool->layout = *layout;
+        pool->values_at = values_at;
         for (int p = 0; p < PLANES; p++)
             pool->plane_bytes[p] = (size_t)bytes[p];
-        pool->bytes = (size_t)page_pool_page_bytes(layout) * (size_t)pages * (size_t)layers;
+        pool->bytes =
+            (size_t)page_pool_page_bytes(layout, values_at) * (size_t)pages * (size_t)layers;
         pool->layers = layers;
         pool->pages = pool->free_count = pages;
         pool->free_list = engine_alloc((size_t)pages, sizeof *pool->free_list);
@@ -92,8 +99,28 @@ void page_pool_free(page_pool *pool)
     free(pool);
 }
 
+// Values as a part of the keys: they have their strides, and their scales.
+static weft_kv_plane values_in(const page_pool *pool, const weft_kv_plane *keys)
+{
+    const weft_kv_layout *layout = &pool->layout;
+    char *first = keys->data;
+    weft_kv_plane values = *keys;
+    values.data = first + weft_dtype_row_bytes(layout->dtype, pool->values_at);
+    values.token_stride = layout->head_dim;
+    values.head_stride = values.token_stride * layout->page_size;
+    values.page_stride = values.head_stride * layout->num_kv_heads;
+    return values;
+}
+
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer)
 {
+    if (pool->values_at != PAGE_POOL_APART) {
+        weft_kv_pool shared = {.k = {.data = place(pool, layer, KEYS, 0),
+                                     .scales = (float *)(void *)place(pool, layer, KEY_SCALES, 0)},
+                               .num_pages = pool->pages};
+        shared.v = values_in(pool, &shared.k);
+        return shared;
+    }
     return (weft_kv_pool){.k = {.data = place(pool, layer, KEYS, 0),
                                 .scales = (float *)(void *)place(pool, layer, KEY_SCALES, 0)},
                           .v = {.data = place(pool, layer, VALUES, 0),

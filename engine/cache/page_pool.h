@@ -12,13 +12,16 @@
 
 typedef struct page_pool page_pool;
 
+// Values that lie apart from the keys; otherwise they are a part of them, from an element on.
+enum { PAGE_POOL_APART = -1 };
+
 // Bytes of a page of one layer: keys, values and their scales; -1 for a layout that is none.
-int64_t page_pool_page_bytes(const weft_kv_layout *layout);
+int64_t page_pool_page_bytes(const weft_kv_layout *layout, int32_t values_at);
 
 // Room for `pages` pages in each of `layers` layers on the context's device; the bytes must fit into an
 // int64_t. The context must outlive the pool.
-page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t layers,
-                            int32_t pages, engine_error *err);
+page_pool *page_pool_create(weft_context *context, const weft_kv_layout *layout, int32_t values_at,
+                            int32_t layers, int32_t pages, engine_error *err);
 void page_pool_free(page_pool *pool); // may be NULL
 
 // The pages of one layer, as kernels want them.

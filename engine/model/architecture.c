@@ -103,6 +103,36 @@
         }                                                                                          \
     }
 
+//  x -> norm -> queries, compressed          one rounding of the input for both,
+//  x -> norm -> rank, compressed             where queries are made from few numbers
+//  rank -> norm -> queries
+//  queries, compressed -> q, k               absorb
+//  q, k -> pages -> latents -> attended      of keys alone: values are the latent part of them
+#define ATTEND_LATENT(normed)                                                                      \
+    {.op = MODEL_LINEAR,                                                                           \
+     .in = MODEL_BUFFER_HIDDEN,                                                                    \
+     .norm = MODEL_##normed,                                                                       \
+     .parts = {{MODEL_LATENT_Q, MODEL_NO_TENSOR, MODEL_BUFFER_QUERIES},                            \
+               {MODEL_LATENT_KV, MODEL_NO_TENSOR, MODEL_BUFFER_COMPRESSED}}},                      \
+        {.op = MODEL_LINEAR,                                                                       \
+         .in = MODEL_BUFFER_HIDDEN,                                                                \
+         .norm = MODEL_##normed,                                                                   \
+         .parts = {{MODEL_LATENT_Q_A, MODEL_NO_TENSOR, MODEL_BUFFER_QUERY_RANK},                   \
+                   {MODEL_LATENT_KV, MODEL_NO_TENSOR, MODEL_BUFFER_COMPRESSED}}},                  \
+        {.op = MODEL_LINEAR,                                                                       \
+         .in = MODEL_BUFFER_QUERY_RANK,                                                            \
+         .norm = MODEL_LATENT_Q_NORM,                                                              \
+         .parts = {{MODEL_LATENT_Q_B, MODEL_NO_TENSOR, MODEL_BUFFER_QUERIES}}},                    \
+        {.op = MODEL_ABSORB,                                                                       \
+         .norm = MODEL_LATENT_KV_NORM,                                                             \
+         .parts = {{MODEL_LATENT_K_B, MODEL_NO_TENSOR, MODEL_BUFFER_Q}}},                          \
+        {.op = MODEL_APPEND}, {.op = MODEL_ATTENTION},                                             \
+    {                                                                                              \
+        .op = MODEL_EXPAND, .parts = {                                                             \
+            {MODEL_LATENT_V_B, MODEL_NO_TENSOR, MODEL_BUFFER_ATTENDED}                             \
+        }                                                                                          \
+    }
+
 static const model_line dense_block[] = {ATTEND(ATTN_NORM),
                                          PROJECT(HIDDEN, true),
                                          GATE_UP(FFN_NORM),
@@ -126,24 +156,25 @@ static const model_line parallel_two_norms_block[] = {
     ATTEND(ATTN_NORM), UP(FFN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
 
 // Dense or a mixture, layer by layer. An expert that all tokens go to reads the stream before the others add.
+#define DENSE_OR_MIXTURE                                                                           \
+    GATE_UP(FFN_NORM), DOWN(HIDDEN, true),                                                         \
+        ROUTE(FFN_NORM, ROUTER, MODEL_ROUTER_BIAS, MODEL_ROUTER_CHOICE),                           \
+        {.op = MODEL_LINEAR,                                                                       \
+         .in = MODEL_BUFFER_HIDDEN,                                                                \
+         .norm = MODEL_FFN_NORM,                                                                   \
+         .parts = {{MODEL_SHARED_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},                       \
+                   {MODEL_SHARED_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},                        \
+         .gate = true},                                                                            \
+        MIX(FFN_NORM, HIDDEN, HIDDEN),                                                             \
+    {                                                                                              \
+        .op = MODEL_LINEAR, .in = MODEL_BUFFER_GATED,                                              \
+        .parts = {{MODEL_SHARED_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}}, .residual = true     \
+    }
+
 static const model_line mixture_block[] = {
-    ATTEND(ATTN_NORM),
-    PROJECT(HIDDEN, true),
-    GATE_UP(FFN_NORM),
-    DOWN(HIDDEN, true),
-    ROUTE(FFN_NORM, ROUTER, MODEL_ROUTER_BIAS, MODEL_ROUTER_CHOICE),
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_HIDDEN,
-     .norm = MODEL_FFN_NORM,
-     .parts = {{MODEL_SHARED_GATE, MODEL_NO_TENSOR, MODEL_BUFFER_GATED},
-               {MODEL_SHARED_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}},
-     .gate = true},
-    MIX(FFN_NORM, HIDDEN, HIDDEN),
-    {.op = MODEL_LINEAR,
-     .in = MODEL_BUFFER_GATED,
-     .parts = {{MODEL_SHARED_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}},
-     .residual = true},
-    {.op = MODEL_END}};
+    ATTEND(ATTN_NORM), PROJECT(HIDDEN, true), DENSE_OR_MIXTURE, {.op = MODEL_END}};
+static const model_line latent_block[] = {
+    ATTEND_LATENT(ATTN_NORM), PROJECT(HIDDEN, true), DENSE_OR_MIXTURE, {.op = MODEL_END}};
 // The shared expert has a gate of its own: a mixture of one.
 static const model_line gated_shared_block[] = {
     ATTEND(ATTN_NORM),
@@ -238,6 +269,11 @@ static const model_architecture architectures[] = {
      .needs = ATTENDS | BIT(FFN_NORM) | QK_NORM,
      .sparse = MIXTURE | SHARED_FFN | BIT(ROUTER_CHOICE), .dense = GATED_FFN,
      .lines = mixture_block},
+    {"deepseek2", PAIRS, .traits = MODEL_LATENT_ATTENTION,
+     .needs = PRE_NORMS | BIT(LATENT_KV) | BIT(LATENT_KV_NORM) | BIT(LATENT_K_B) | BIT(LATENT_V_B) |
+              BIT(ATTN_OUT),
+     .may = BIT(ROUTER_CHOICE), .sparse = MIXTURE | SHARED_FFN, .dense = GATED_FFN,
+     .lines = latent_block},
     {"gpt-oss", HALVES, .traits = MODEL_NORMALISES_ROUTE | MODEL_CLAMPS_GATE, .window_period = 2,
      .needs = ATTENDS | BIT(ATTN_POST_NORM) | QKV_BIAS | BIT(ATTN_OUT_BIAS) | BIT(ATTN_SINKS),
      .sparse = MIXTURE | EXPERT_BIASES, .lines = gpt_oss_block},

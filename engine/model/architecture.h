@@ -30,8 +30,16 @@
     X(ATTN_K_NORM, "attn_k_norm.weight", ONE, HEAD)                                                \
     X(ATTN_WIDE_Q_NORM, "attn_q_norm.weight", ONE, Q)                                              \
     X(ATTN_WIDE_K_NORM, "attn_k_norm.weight", ONE, KV)                                             \
-    X(ATTN_OUT, "attn_output.weight", EMBEDDING, Q)                                                \
+    X(ATTN_OUT, "attn_output.weight", EMBEDDING, ATTENDED)                                         \
     X(ATTN_OUT_BIAS, "attn_output.bias", ONE, EMBEDDING)                                           \
+    X(LATENT_Q, "attn_q.weight", QUERIES, EMBEDDING)                                               \
+    X(LATENT_Q_A, "attn_q_a.weight", Q_RANK, EMBEDDING)                                            \
+    X(LATENT_Q_NORM, "attn_q_a_norm.weight", ONE, Q_RANK)                                          \
+    X(LATENT_Q_B, "attn_q_b.weight", QUERIES, Q_RANK)                                              \
+    X(LATENT_KV, "attn_kv_a_mqa.weight", HEAD, EMBEDDING) /* rows: the latent, then the rotated */ \
+    X(LATENT_KV_NORM, "attn_kv_a_norm.weight", ONE, LATENT)                                        \
+    X(LATENT_K_B, "attn_k_b.weight", HEADS_LATENT, PLAIN)                                          \
+    X(LATENT_V_B, "attn_v_b.weight", HEADS_VALUE, LATENT)                                          \
     X(ATTN_POST_NORM, "post_attention_norm.weight", ONE, EMBEDDING)                                \
     X(FFN_NORM, "ffn_norm.weight", ONE, EMBEDDING)                                                 \
     X(FFN_NORM_BIAS, "ffn_norm.bias", ONE, EMBEDDING)                                              \
@@ -75,6 +83,15 @@ typedef enum model_extent {
     MODEL_KV,  // kv_heads * head_dim
     MODEL_QKV, // the rows of Q, K and V one below the other
     MODEL_HEAD,
+    MODEL_ATTENDED, // what attention gives, as the matrix behind it reads it
+    // Latent attention:
+    MODEL_LATENT,       // elements of a token's values in the cache
+    MODEL_Q_RANK,       // elements that queries are made from; 0: from the stream
+    MODEL_QUERIES,      // queries of all heads before the latent's matrix is in them
+    MODEL_PLAIN,        // elements of such a query that do not rotate
+    MODEL_HEADS_LATENT, // these two: the rows of all heads one below the other, a tensor of
+    MODEL_HEADS_VALUE,  // three dimensions in a file
+    MODEL_LATENT_ROW,   // elements of a token's keys in the cache
     MODEL_FEED_FORWARD,
     MODEL_GATE_UP, // the rows of gate and up one below the other
     MODEL_VOCAB,
@@ -116,10 +133,14 @@ extern const model_tensor_spec model_global_specs[MODEL_GLOBAL_TENSOR_COUNT];
     X(HIDDEN, EMBEDDING)   /* the residual stream */                                               \
     X(GATHERED, EMBEDDING) /* rows of HIDDEN that logits are wanted of */                          \
     X(Q, Q)                                                                                        \
-    X(K, KV)                                                                                       \
+    X(K, KV) /* latent attention: [rotated | latent], as the cache has it */                       \
     X(V, KV)                                                                                       \
-    X(ATTENDED, Q)                                                                                 \
-    X(BRANCH, EMBEDDING) /* what a block adds to the stream, before its norm */                    \
+    X(ATTENDED, ATTENDED)                                                                          \
+    X(QUERY_RANK, Q_RANK)                                                                          \
+    X(QUERIES, QUERIES)       /* heads of [plain | rotated] */                                     \
+    X(COMPRESSED, LATENT_ROW) /* [latent | rotated] */                                             \
+    X(LATENTS, HEADS_LATENT)  /* what attention gives, still latent */                             \
+    X(BRANCH, EMBEDDING)      /* what a block adds to the stream, before its norm */               \
     X(GATED, WIDEST)                                                                               \
     X(ROUTED, EXPERTS)   /* a logit for every expert */                                            \
     X(NORMED, EMBEDDING) /* these two only where runs are separate */                              \
@@ -140,9 +161,11 @@ typedef enum model_op {
     MODEL_ACTIVATE,  // the feed-forward's function on `in` in its place
     MODEL_APPEND,    // Q and K rotated; K and V into the pages
     MODEL_ATTENTION, // Q and pages -> ATTENDED
-    MODEL_ROUTE, // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
-    MODEL_MIX,   // in -> [norm] -> gate, up and down of the routed experts; the third part's buffer
-                 // becomes what is in `base` plus that
+    MODEL_ABSORB, // QUERIES and COMPRESSED -> Q and K: the latent normed; heads times the first part
+    MODEL_EXPAND, // LATENTS -> ATTENDED: heads times the first part
+    MODEL_ROUTE,  // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
+    MODEL_MIX, // in -> [norm] -> gate, up and down of the routed experts; the third part's buffer
+               // becomes what is in `base` plus that
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };
@@ -174,6 +197,7 @@ enum {
         1u << 4, // weights of a token's experts add up to 1, if the file does not say
     MODEL_SIGMOID_ROUTE = 1u << 5, // likewise
     MODEL_CLAMPS_GATE = 1u << 6,   // the clamped gate of gpt-oss
+    MODEL_LATENT_ATTENTION = 1u << 7,
 };
 
 typedef struct model_architecture {

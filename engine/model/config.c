@@ -10,6 +10,7 @@ enum {
     MAX_DIM = 1 << 20,
     MAX_HEADS = 4096,
     MAX_HEAD_DIM = 256,
+    MAX_LATENT_DIM = 1024,
     MAX_CONTEXT = 1 << 27,
 };
 
@@ -178,6 +179,53 @@ static bool read_bool(key_reader *reader, const char *name, bool fallback)
     return value;
 }
 
+// Scores are as those of whole queries and keys, times what YaRN's factor asks for; cos and sin are as they
+// are then, not multiplied.
+static void scale_latent(key_reader *reader, model_config *config)
+{
+    weft_rope_params *rope = &config->rope;
+    float by_log = read_float(reader, "rope.scaling.yarn_log_multiplier", 0), times = 1;
+    if (rope->scaling == WEFT_ROPE_SCALING_YARN) {
+        times = rope->factor > 1 ? 1 + by_log * logf(rope->factor) : 1;
+        if (rope->attention_factor == 0 || by_log != 0)
+            rope->attention_factor = 1;
+    }
+    config->attention_scale = times * times / sqrtf((float)config->latent.q_dim);
+}
+
+// Files of converters before May 2025 have the matrices of keys and values as one, which cannot be moved to
+// the other side as it lies.
+static bool read_latent(key_reader *reader, model_config *config, int32_t value_dim)
+{
+    model_latent *latent = &config->latent;
+    gguf_lookup lookup =
+        gguf_get_i32(reader->file, full_key(reader, "attention.key_length_mla"), &latent->q_dim);
+    if (lookup == GGUF_MISSING)
+        return engine_fail(reader->err,
+                           "%s is missing: the file is of an older kind, whose latent attention "
+                           "cannot run: get one that was converted after May 2025",
+                           reader->key);
+    latent->q_dim = read_int(reader, "attention.key_length_mla", -1);
+    latent->value_dim = read_int(reader, "attention.value_length_mla", -1);
+    latent->dim = read_int(reader, "attention.kv_lora_rank", -1);
+    latent->q_rank = read_int(reader, "attention.q_lora_rank", 0);
+    if (reader->failed)
+        return false;
+    if (latent->dim < 8 || latent->dim > MAX_LATENT_DIM || value_dim != latent->dim ||
+        config->kv_heads != 1 || config->rope.rotary_dim < 2 ||
+        config->head_dim != latent->dim + config->rope.rotary_dim || latent->value_dim < 1 ||
+        latent->value_dim > MAX_LATENT_DIM || latent->q_dim > MAX_LATENT_DIM ||
+        latent->q_dim <= config->rope.rotary_dim || latent->q_rank < 0 || latent->q_rank > MAX_DIM)
+        return engine_fail(reader->err,
+                           "latent attention over %d elements, %d of them rotated, with queries of "
+                           "%d and values of %d from %d, cannot run: the file is damaged or of "
+                           "another kind",
+                           config->head_dim, config->rope.rotary_dim, latent->q_dim,
+                           latent->value_dim, latent->dim);
+    scale_latent(reader, config);
+    return true;
+}
+
 enum { GATING_FAMILY, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_OF_CHOSEN };
 
 static void read_experts(key_reader *reader, model_config *config)
@@ -288,7 +336,10 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
     read_local_rope(&reader, config);
     if (reader.failed || !check_words(&reader, err))
         return false;
-    if (value_dim != config->head_dim)
+    if (config->architecture->traits & MODEL_LATENT_ATTENTION) {
+        if (!read_latent(&reader, config, value_dim))
+            return false;
+    } else if (value_dim != config->head_dim)
         return engine_fail(err, "values of %d elements beside keys of %d cannot run yet", value_dim,
                            config->head_dim);
     const gguf_tensor *embedding = gguf_find_tensor(file, "token_embd.weight");
@@ -339,7 +390,8 @@ bool model_config_check(const model_config *config, engine_error *err)
         !in_range(config->feed_forward_dim, 1, MAX_DIM, "feed_forward_length", err) ||
         !in_range(config->q_heads, 1, MAX_HEADS, "attention.head_count", err) ||
         !in_range(config->kv_heads, 1, config->q_heads, "attention.head_count_kv", err) ||
-        !in_range(config->head_dim, 8, MAX_HEAD_DIM, "the head dimension", err) ||
+        !in_range(config->head_dim, 8, config->latent.dim ? MAX_LATENT_DIM : MAX_HEAD_DIM,
+                  "the head dimension", err) ||
         !in_range(config->trained_context, 1, MAX_CONTEXT, "context_length", err) ||
         !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
         !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
@@ -371,9 +423,15 @@ bool model_config_check(const model_config *config, engine_error *err)
 uint64_t model_config_needs(const model_config *config, int32_t layer)
 {
     const model_architecture *family = config->architecture;
+    uint64_t needs = family->needs;
+    if (config->latent.q_rank)
+        needs |= UINT64_C(1) << MODEL_LATENT_Q_A | UINT64_C(1) << MODEL_LATENT_Q_NORM |
+                 UINT64_C(1) << MODEL_LATENT_Q_B;
+    else if (config->latent.dim)
+        needs |= UINT64_C(1) << MODEL_LATENT_Q;
     if (!family->sparse)
-        return family->needs;
-    return family->needs | (layer < config->dense_layers ? family->dense : family->sparse);
+        return needs;
+    return needs | (layer < config->dense_layers ? family->dense : family->sparse);
 }
 
 model_layer_rules model_config_layer(const model_config *config, int32_t layer,

@@ -10,10 +10,20 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/architecture.h"
 
+// Latent attention: what a token's keys and values are made from is cached, and every head's matrices stand
+// on the other side of the product. Keys in the cache are [rotated | latent], values their latent part.
+typedef struct model_latent {
+    int32_t dim;       // of the latent part; 0: no latent attention
+    int32_t q_rank;    // what queries are made from; 0: the stream
+    int32_t q_dim;     // of a head's query before the latent's matrix is in it
+    int32_t value_dim; // of a head's result
+} model_latent;
+
 typedef struct model_config {
     const model_architecture *architecture;
     int32_t layers, embedding_dim, feed_forward_dim, vocab;
     int32_t q_heads, kv_heads, head_dim;
+    model_latent latent;
     int32_t trained_context; // tokens
     int32_t window;          // keys; 0: none
     int32_t window_period;   // the last of every so many layers has none; 0: all have it

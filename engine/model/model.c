@@ -134,6 +134,8 @@ void engine_model_describe(const engine_model *model, engine_model_info *info)
         .q_heads = config->q_heads,
         .kv_heads = config->kv_heads,
         .head_dim = config->head_dim,
+        .value_dim = config->latent.dim ? config->latent.dim : config->head_dim,
+        .values_in_keys = config->latent.dim != 0,
         .feed_forward_dim = config->feed_forward_dim,
         .vocab = config->vocab,
         .trained_context = config->trained_context,

@@ -54,6 +54,28 @@ static bool check_cache(const weft_kv_layout *kv, engine_error *err)
                        keys ? keys : "unknown", values ? values : "unknown", kv->head_dim);
 }
 
+// Latent attention: a value is its key without the rotated elements in front.
+static bool share_values(worker_settings *settings, const model_config *config, engine_error *err)
+{
+    weft_kv_layout *kv = &settings->kv;
+    settings->values_at = PAGE_POOL_APART;
+    if (config->latent.dim == 0)
+        return true;
+    kv->v_dim = config->latent.dim;
+    settings->values_at = config->rope.rotary_dim;
+    if (kv->v_dtype != kv->dtype)
+        return engine_fail(err,
+                           "values are a part of the keys in this model's cache: %s keys with %s "
+                           "values cannot be, choose one format for both",
+                           weft_dtype_name(kv->dtype), weft_dtype_name(kv->v_dtype));
+    if (settings->values_at % weft_dtype_block_elems(kv->dtype) != 0)
+        return engine_fail(err,
+                           "a KV cache of %s cannot be: the %d rotated elements of a key are no "
+                           "whole blocks; choose f16, bf16 or f32",
+                           weft_dtype_name(kv->dtype), settings->values_at);
+    return true;
+}
+
 static void fill_in(engine_options *options, const model_config *config)
 {
     if (options->context_tokens == 0)
@@ -98,13 +120,13 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
                                     .v_dtype = options->v_dtype,
                                     .scaling = scaling_of(options->kv_dtype),
                                     .v_scaling = scaling_of(options->v_dtype)};
-    if (!check_cache(&settings->kv, err))
+    if (!share_values(settings, config, err) || !check_cache(&settings->kv, err))
         return false;
     settings->pages_per_session = (int32_t)pages_for(options->context_tokens);
     int64_t pages = options->pool_tokens
                         ? pages_for(options->pool_tokens)
                         : (int64_t)settings->pages_per_session * options->max_sessions;
-    int64_t page_bytes = page_pool_page_bytes(&settings->kv);
+    int64_t page_bytes = page_pool_page_bytes(&settings->kv, settings->values_at);
     if (page_bytes < 0 || pages > INT32_MAX / ENGINE_PAGE_TOKENS ||
         !checked_mul_i64(page_bytes, pages, &settings->pool_bytes) ||
         !checked_mul_i64(settings->pool_bytes, config->layers, &settings->pool_bytes))

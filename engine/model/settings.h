@@ -12,6 +12,7 @@ enum { ENGINE_PAGE_TOKENS = 64 };
 typedef struct worker_settings {
     engine_options options; // without zeros
     weft_kv_layout kv;
+    int32_t values_at;         // element of a key that its value begins at; PAGE_POOL_APART
     int32_t pages_per_session; // of a full timeline
     int32_t pool_pages;
     int64_t pool_bytes; // keys and values of all layers

@@ -2,6 +2,7 @@
 // Numbers from the models' public config.json files.
 #include "engine/model/shapes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,18 +29,38 @@ static const shape shapes[] = {
     {"olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 4096, 10000},
     {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 131072, 150000},
+    {"deepseek-v2-lite", "deepseek2", 27, 2048, 10944, 16, 1, 576, 102400, 163840, 10000},
 };
 
 // Those of them that are mixtures.
 static const struct mixture {
     const char *name;
     int32_t experts, used, dim, window;
+    int32_t shared, dense_layers;
 } mixtures[] = {
-    {"qwen3-30b-a3b", 128, 8, 768, 0},
-    {"olmoe-1b-7b", 64, 8, 1024, 0},
-    {"mixtral-8x7b", 8, 2, 14336, 0},
-    {"gpt-oss-20b", 32, 4, 2880, 128},
+    {"qwen3-30b-a3b", 128, 8, 768, 0, 0, 0},       {"olmoe-1b-7b", 64, 8, 1024, 0, 0, 0},
+    {"mixtral-8x7b", 8, 2, 14336, 0, 0, 0},        {"gpt-oss-20b", 32, 4, 2880, 128, 0, 0},
+    {"deepseek-v2-lite", 64, 6, 1408, 0, 2816, 1},
 };
+
+// And those with latent attention.
+static const struct latent_shape {
+    const char *name;
+    model_latent latent;
+    int32_t rotary_dim;
+} latents[] = {
+    {"deepseek-v2-lite", {.dim = 512, .q_dim = 192, .value_dim = 128}, 64},
+};
+
+static void set_latent(model_config *config, const char *name)
+{
+    for (size_t i = 0; i < sizeof latents / sizeof *latents; i++)
+        if (strcmp(latents[i].name, name) == 0) {
+            config->latent = latents[i].latent;
+            config->rope.rotary_dim = latents[i].rotary_dim;
+            config->attention_scale = 1 / sqrtf((float)config->latent.q_dim);
+        }
+}
 
 static void set_experts(model_config *config, const char *name)
 {
@@ -52,6 +73,8 @@ static void set_experts(model_config *config, const char *name)
         config->experts = m->experts;
         config->experts_used = m->used;
         config->expert_dim = m->dim;
+        config->shared_dim = m->shared;
+        config->dense_layers = m->dense_layers < config->layers ? m->dense_layers : 0;
         config->expert_groups = config->expert_top_groups = 1;
         config->normalises_route = (config->architecture->traits & MODEL_NORMALISES_ROUTE) != 0;
         config->window = m->window;
@@ -90,6 +113,7 @@ bool model_shape_config(model_config *config, const char *name, engine_error *er
             .norm_eps = 1e-5f,
             .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
         set_experts(config, s->name);
+        set_latent(config, s->name);
         return model_config_check(config, err);
     }
     return engine_fail(err, "no shape is called '%s': `weft bench model --help` lists them", name);

@@ -12,6 +12,7 @@
 
 int64_t model_extent_value(const model_config *config, model_extent extent)
 {
+    const model_latent *latent = &config->latent;
     switch (extent) {
     case MODEL_ONE: return 1;
     case MODEL_EMBEDDING: return config->embedding_dim;
@@ -20,6 +21,16 @@ int64_t model_extent_value(const model_config *config, model_extent extent)
     case MODEL_QKV:
         return ((int64_t)config->q_heads + 2 * (int64_t)config->kv_heads) * config->head_dim;
     case MODEL_HEAD: return config->head_dim;
+    case MODEL_ATTENDED:
+        return (int64_t)config->q_heads *
+               (latent->dim ? (int64_t)latent->value_dim : (int64_t)config->head_dim);
+    case MODEL_LATENT: return latent->dim;
+    case MODEL_Q_RANK: return latent->q_rank;
+    case MODEL_QUERIES: return (int64_t)config->q_heads * latent->q_dim;
+    case MODEL_PLAIN: return latent->q_dim - config->rope.rotary_dim;
+    case MODEL_HEADS_LATENT: return (int64_t)config->q_heads * latent->dim;
+    case MODEL_HEADS_VALUE: return (int64_t)config->q_heads * latent->value_dim;
+    case MODEL_LATENT_ROW: return latent->dim ? config->head_dim : 0;
     case MODEL_FEED_FORWARD: return config->feed_forward_dim;
     case MODEL_GATE_UP: return 2 * (int64_t)config->feed_forward_dim;
     case MODEL_VOCAB: return config->vocab;
@@ -35,6 +46,17 @@ int64_t model_extent_value(const model_config *config, model_extent extent)
     case MODEL_SHARED: return config->shared_dim;
     }
     return 0;
+}
+
+int64_t model_extent_matrices(const model_config *config, model_extent rows)
+{
+    switch (rows) {
+    case MODEL_EXPERTS_INNER:
+    case MODEL_EXPERTS_EMBEDDING: return config->experts;
+    case MODEL_HEADS_LATENT:
+    case MODEL_HEADS_VALUE: return config->q_heads;
+    default: return 1;
+    }
 }
 
 const model_tensor *model_output_matrix(const model_weights *weights)
@@ -91,8 +113,7 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     if (!from)
         return needed ? engine_fail(b->err, "tensor %s is missing: the file is incomplete", name)
                       : true;
-    bool all = spec->rows == MODEL_EXPERTS_INNER || spec->rows == MODEL_EXPERTS_EMBEDDING;
-    int64_t matrices = all ? b->config->experts : 1;
+    int64_t matrices = model_extent_matrices(b->config, spec->rows);
     if (from->shape[0] != cols || from->shape[1] != rows / matrices || from->shape[2] != matrices ||
         from->shape[3] != 1)
         return refuse_shape(b, from, rows / matrices, cols, matrices);

@@ -30,6 +30,9 @@ typedef struct model_weights {
 // The value of a symbolic extent.
 int64_t model_extent_value(const model_config *config, model_extent extent);
 
+// How many matrices such rows belong to: tensors of three dimensions hold more than one.
+int64_t model_extent_matrices(const model_config *config, model_extent rows);
+
 // The output matrix: output.weight, or the embedding where that is missing (tied).
 const model_tensor *model_output_matrix(const model_weights *weights);
 

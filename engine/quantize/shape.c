@@ -70,7 +70,13 @@ static void write_numbers(gguf_output *output, const model_config *config, const
         {"attention.head_count", config->q_heads},
         {"attention.head_count_kv", config->kv_heads},
         {"attention.key_length", config->head_dim},
-        {"attention.value_length", config->head_dim},
+        {"attention.value_length", config->latent.dim ? config->latent.dim : config->head_dim},
+        {"attention.kv_lora_rank", config->latent.dim},
+        {"attention.q_lora_rank", config->latent.q_rank},
+        {"attention.key_length_mla", config->latent.q_dim},
+        {"attention.value_length_mla", config->latent.value_dim},
+        {"leading_dense_block_count", config->dense_layers},
+        {"expert_shared_feed_forward_length", config->shared_dim},
         {"rope.dimension_count", config->rope.rotary_dim},
         {"vocab_size", config->vocab},
         {"expert_count", config->experts},
@@ -98,10 +104,9 @@ static void write_numbers(gguf_output *output, const model_config *config, const
 static bool add(quantize_job *job, const model_config *config, const model_tensor_spec *spec,
                 const char *name, engine_error *err)
 {
-    const bool stacked = spec->rows == MODEL_EXPERTS_INNER || spec->rows == MODEL_EXPERTS_EMBEDDING;
-    const int64_t matrices = stacked ? config->experts : 1;
+    const int64_t matrices = model_extent_matrices(config, spec->rows);
     gguf_tensor tensor = {.rank = spec->rows == MODEL_ONE ? 1
-                                  : stacked               ? 3
+                                  : matrices > 1          ? 3
                                                           : 2,
                           .shape = {model_extent_value(config, spec->cols),
                                     model_extent_value(config, spec->rows) / matrices, matrices, 1},

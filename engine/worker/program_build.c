@@ -74,7 +74,8 @@ static bool add_function(model_program *program, step_list *list, float *x, cons
                               .dim = program->config->feed_forward_dim,
                               .max_rows = program->bounds.max_tokens,
                               .x = x,
-                              .up = up},
+                              .up = up,
+                              .y = x},
         err);
 }
 
@@ -229,6 +230,10 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
     case MODEL_APPEND: return program_appends(program) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);
+    case MODEL_ABSORB: return program_add_absorb(program, tensors, line, err);
+    case MODEL_EXPAND:
+        program->rounded_now[MODEL_BUFFER_ATTENDED] = false;
+        return program_add_expand(program, tensors, line, err);
     case MODEL_ROUTE: return program_add_route(program, tensors, line, err);
     case MODEL_MIX: return add_experts(program, layer, line, err);
     case MODEL_END: break;
@@ -257,7 +262,8 @@ static bool add_head(model_program *program, engine_error *err)
                                     .cap = config->logit_softcap,
                                     .dim = config->vocab,
                                     .max_rows = program->head_rows,
-                                    .x = program->logits};
+                                    .x = program->logits,
+                                    .y = program->logits};
     return program_add_embedding(program, &program->gather, &hidden, hidden.data, program->rows,
                                  program->head_rows, 0, gathered, err) &&
            add_fused(program, &program->head, &linear, err) &&

@@ -12,7 +12,8 @@ weft_linear_gate program_gate(const model_program *program)
     case WEFT_ACTIVATION_SILU: return WEFT_LINEAR_GATE_SILU;
     case WEFT_ACTIVATION_GELU: return WEFT_LINEAR_GATE_GELU;
     case WEFT_ACTIVATION_GELU_TANH: return WEFT_LINEAR_GATE_GELU_TANH;
-    case WEFT_ACTIVATION_SOFTCAP: break; // of no block
+    case WEFT_ACTIVATION_SOFTCAP: // of no block
+    case WEFT_ACTIVATION_NONE: break;
     }
     return WEFT_LINEAR_GATE_NONE;
 }

@@ -50,7 +50,9 @@ static int64_t step_bytes(const model_program *program, const program_step *step
 {
     const program_plan *plan = plan_of(program, step);
     const weft_kv_layout *kv = &program->kv;
-    int64_t token = weft_kv_page_bytes(kv) / kv->page_size;
+    int32_t values_at =
+        program->config->latent.dim ? program->config->rope.rotary_dim : PAGE_POOL_APART;
+    int64_t token = page_pool_page_bytes(kv, values_at) / kv->page_size;
     int64_t q = (int64_t)program->config->q_heads * program->config->head_dim * 4;
     int64_t window = program->config->window;
     switch (step->kind) {

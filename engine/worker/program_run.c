@@ -20,7 +20,7 @@ weft_status program_run_step(program_step *step, int32_t tokens)
         return weft_kv_append_run(step->plan, &step->args.append);
     case STEP_ATTENTION: return weft_attention_run(step->plan, &step->args.attention);
     case STEP_ACTIVATION:
-        step->args.activation.rows = tokens;
+        step->args.activation.rows = tokens * step->rows_per_token;
         return weft_activation_run(step->plan, &step->args.activation);
     case STEP_SAMPLE:
         step->args.sample.rows = tokens;

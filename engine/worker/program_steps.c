@@ -169,6 +169,8 @@ bool program_add_norm(model_program *program, step_list *list, const program_nor
                                        .y = norm->y,
                                        .weight = weight,
                                        .bias = bias,
+                                       .x_stride = norm->x_stride,
+                                       .y_stride = norm->y_stride,
                                        .residual = norm->residual};
     return true;
 }
@@ -265,6 +267,8 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
     weft_linear_args *args = &step->args.linear;
     *args = (weft_linear_args){.size = sizeof *args,
                                .x = linear->x,
+                               .x_stride = linear->x_stride,
+                               .y_stride = linear->y_stride,
                                .residual = linear->residual ? linear->parts[0].y : NULL,
                                .next = linear->next_rounded,
                                .alpha = linear->alpha,
@@ -299,12 +303,17 @@ bool program_add_activation(model_program *program, step_list *list,
                                  .dim = activation->dim,
                                  .max_rows = activation->max_rows};
     program_step *step = program_add_step(program, list, STEP_ACTIVATION, &desc, sizeof desc, err);
-    if (step)
-        step->args.activation = (weft_activation_args){.size = sizeof step->args.activation,
-                                                       .x = activation->x,
-                                                       .up = activation->up,
-                                                       .y = activation->x};
-    return step != NULL;
+    if (!step)
+        return false;
+    if (activation->rows_per_token)
+        step->rows_per_token = activation->rows_per_token;
+    step->args.activation = (weft_activation_args){.size = sizeof step->args.activation,
+                                                   .x = activation->x,
+                                                   .x_stride = activation->x_stride,
+                                                   .up = activation->up,
+                                                   .y = activation->y,
+                                                   .y_stride = activation->y_stride};
+    return true;
 }
 
 bool program_add_append(model_program *program, int32_t layer, engine_error *err)
@@ -318,19 +327,21 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
     program_step *step =
         program_add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
     if (step)
-        step->args.append = (weft_kv_append_args){.size = sizeof step->args.append,
-                                                  .pool = page_pool_layer(program->pool, layer),
-                                                  .k = program->buffers[MODEL_BUFFER_K],
-                                                  .v = program->buffers[MODEL_BUFFER_V],
-                                                  .q = program->buffers[MODEL_BUFFER_Q],
-                                                  .batch = program->batch};
+        step->args.append = (weft_kv_append_args){
+            .size = sizeof step->args.append,
+            .pool = page_pool_layer(program->pool, layer),
+            .k = program->buffers[MODEL_BUFFER_K],
+            .v = program->config->latent.dim ? NULL : program->buffers[MODEL_BUFFER_V],
+            .q = program->buffers[MODEL_BUFFER_Q],
+            .batch = program->batch};
     return step != NULL;
 }
 
 bool program_appends(const model_program *program)
 {
     const program_bounds *bounds = &program->bounds;
-    return bounds->device != WEFT_DEVICE_CPU && !bounds->exact && !bounds->separate;
+    return bounds->device != WEFT_DEVICE_CPU && !bounds->exact && !bounds->separate &&
+           program->config->latent.dim == 0;
 }
 
 bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
@@ -361,10 +372,11 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     if (!step || !program_place_vector(program, sinks, &sinks_at, err))
         return false;
     weft_attention_args *args = &step->args.attention;
+    enum model_buffer out =
+        program->config->latent.dim ? MODEL_BUFFER_LATENTS : MODEL_BUFFER_ATTENDED;
     *args = (weft_attention_args){.size = sizeof *args,
                                   .q = program->buffers[MODEL_BUFFER_Q],
-                                  .out = rounds ? program->rounded[MODEL_BUFFER_ATTENDED]
-                                                : program->buffers[MODEL_BUFFER_ATTENDED],
+                                  .out = rounds ? program->rounded[out] : program->buffers[out],
                                   .pool = page_pool_layer(program->pool, layer),
                                   .batch = program->batch,
                                   .sinks = sinks_at,

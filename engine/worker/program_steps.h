@@ -146,6 +146,7 @@ typedef struct program_linear {
     const void *x;
     const model_tensor *norm;      // in front; NULL: none
     const model_tensor *norm_bias; // of LayerNorm; NULL or without data: none
+    int64_t x_stride, y_stride;    // elements from token to token; 0: packed
     bool x_rounded;                // x is a rounded buffer; with a norm, one that was made for it
     struct {
         const model_tensor *matrix, *bias; // bias may be NULL
@@ -167,16 +168,18 @@ typedef struct program_norm {
     int32_t rows_per_token;
     const float *x, *residual; // residual: added to y, NULL: none
     float *y;
+    int64_t x_stride, y_stride; // elements from row to row; 0: packed
 } program_norm;
 
-// What program_add_activation is told: x becomes function(x) [* up], row by row.
+// What program_add_activation is told: y becomes function(x) [* up], row by row.
 typedef struct program_activation {
     weft_activation_kind function;
     float cap; // of a soft-cap
     int64_t dim;
-    int32_t max_rows;
-    float *x;
-    const float *up;
+    int32_t max_rows, rows_per_token; // 0: 1
+    const float *x, *up;
+    float *y;
+    int64_t x_stride, y_stride; // elements from row to row; 0: packed
 } program_activation;
 
 // Does attention append what it attends to itself?
@@ -212,6 +215,12 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
 // Would the device run the line's experts with WEFT_LINEAR_X_ROUNDED, or _NEXT?
 bool program_experts_take(const model_program *program, const model_tensor *tensors,
                           const model_line *line, uint32_t flag);
+
+// The same for lines of latent attention.
+bool program_add_absorb(model_program *program, const model_tensor *tensors, const model_line *line,
+                        engine_error *err);
+bool program_add_expand(model_program *program, const model_tensor *tensors, const model_line *line,
+                        engine_error *err);
 
 // The family's function as a gate.
 weft_linear_gate program_gate(const model_program *program);

@@ -30,8 +30,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .attention = settings->options.attention,
                                    .exact = settings->options.exact,
                                    .separate = settings->options.separate};
-    worker->pool = page_pool_create(worker->context, &settings->kv, model->config.layers,
-                                    settings->pool_pages, err);
+    worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,
+                                    model->config.layers, settings->pool_pages, err);
     if (!worker->pool)
         return false;
     worker->program = model_program_make(worker->context, &model->config, &model->weights,

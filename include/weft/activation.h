@@ -14,6 +14,7 @@ typedef enum weft_activation_kind {
     WEFT_ACTIVATION_GELU = 1,      /**< x/2 (1 + erf(x / sqrt 2)) */
     WEFT_ACTIVATION_GELU_TANH = 2, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     WEFT_ACTIVATION_SOFTCAP = 3,   /**< cap tanh(x / cap): keeps logits within +-cap */
+    WEFT_ACTIVATION_NONE = 4,      /**< x: what is multiplied by `up` alone, or goes elsewhere */
 } weft_activation_kind;
 
 typedef struct weft_activation_desc {
@@ -54,7 +55,8 @@ WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_acti
  *
  *  Alias    y may be x or up (same strides)
  *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes;
- *           f(-infinity) = 0, f(infinity) = infinity (SOFTCAP: -cap and cap, and within 6 ulp or 2^-148 cap), NaN stays NaN
+ *           f(-infinity) = 0, f(infinity) = infinity (SOFTCAP: -cap and cap, and within 6 ulp or 2^-148 cap), NaN stays NaN;
+ *           NONE is exact
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim (also of an `up`
  *           that is NULL)
  */

@@ -8,7 +8,7 @@
 
 static weft_status check_desc(weft_context *context, weft_activation_desc *desc)
 {
-    if ((unsigned)desc->kind > WEFT_ACTIVATION_SOFTCAP)
+    if ((unsigned)desc->kind > WEFT_ACTIVATION_NONE)
         return weft__fail(context, WEFT_EINVAL, "activation: unknown kind %d", (int)desc->kind);
     bool capped = desc->kind == WEFT_ACTIVATION_SOFTCAP;
     if (capped ? !(desc->cap >= FLT_MIN) || !isfinite(1 / desc->cap) || !isfinite(desc->cap)

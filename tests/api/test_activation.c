@@ -96,7 +96,7 @@ static void refuses(void **state)
     weft_activation_desc desc = {.size = sizeof desc};
     assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "dim");
     desc.dim = 4;
-    desc.kind = (weft_activation_kind)(WEFT_ACTIVATION_SOFTCAP + 1);
+    desc.kind = (weft_activation_kind)(WEFT_ACTIVATION_NONE + 1);
     assert_refused(*state, weft_activation_plan(*state, &desc, &plan), WEFT_EINVAL, "kind");
     desc.kind = WEFT_ACTIVATION_SOFTCAP;
     const float caps[] = {0, -1, INFINITY, NAN, 0x1p-140f};

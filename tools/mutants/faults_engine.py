@@ -221,3 +221,17 @@ fault("bench-depth-ignored", "cli/bench/bench_model.c",
 fault("context-not-warned", "cli/sampling.c",
       "if (run.context_tokens <= info.trained_context)", "if (true)",
       "no warning of contexts beyond the trained one", "cli_chat")
+
+# --- latent attention ---------------------------------------------------------------------------------
+fault("latent-not-normed-scale", "engine/model/config.c",
+      "config->attention_scale = times * times / sqrtf(", "config->attention_scale = times / sqrtf(",
+      "YaRN's factor is in the scores once", "engine_logits")
+fault("latent-values-at-key", "engine/cache/page_pool.c",
+      "first + weft_dtype_row_bytes(layout->dtype, pool->values_at)", "first",
+      "values begin with the rotated elements", "engine_logits", "engine_latent")
+fault("latent-one-head-matrix", "engine/worker/program_latent.c",
+      "matrix.data = data + h * matrix_bytes;", "matrix.data = data;",
+      "all heads have the first head's matrix", "engine_logits", "engine_latent")
+fault("latent-odd-formats", "engine/model/settings.c",
+      "if (kv->v_dtype != kv->dtype)", "if (false)",
+      "values that are a part of the keys may have another format", "engine_latent")

@@ -6,10 +6,12 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 
-enum { SILU, GELU, GELU_TANH, SOFTCAP };
+enum { SILU, GELU, GELU_TANH, SOFTCAP, NONE };
 
 DEVICE float activation(float x, float cap)
 {
+    if (KIND == NONE)
+        return x;
     if (KIND == SOFTCAP)
         return cap * tanhf(x / cap);
     if (x == bits_float(0xff800000u)) // the limit at -infinity

@@ -112,6 +112,8 @@ static const float *run_formats(struct check_case *c, struct problem p)
 
 static double promise(const weft_activation_desc *desc, double x, double up, double want)
 {
+    if (desc->kind == WEFT_ACTIVATION_NONE)
+        return 0;
     if (desc->kind == WEFT_ACTIVATION_SOFTCAP)
         return fmax(6 * 0x1p-23 * fabs(want), 0x1p-148 * desc->cap * fabs(up));
     return isinf(x) ? 0 : fmax(4 * 0x1p-23 * fabs(want), 0x1p-24 * fabs(x * up));

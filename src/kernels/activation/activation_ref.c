@@ -29,6 +29,12 @@ static double softcap(double x, double cap)
     return cap * tanh(x / cap);
 }
 
+static double none(double x, double cap)
+{
+    (void)cap;
+    return x;
+}
+
 static void apply(const struct weft__activation_launch *launch, const weft_activation_args *args,
                   int64_t row0, int64_t row1, double (*function)(double, double))
 {
@@ -54,3 +60,4 @@ ACTIVATION_REF(silu)
 ACTIVATION_REF(gelu)
 ACTIVATION_REF(gelu_tanh)
 ACTIVATION_REF(softcap)
+ACTIVATION_REF(none)

@@ -57,6 +57,12 @@ static inline vf32 softcap(vf32 x, float cap)
     return vf32_mul(vf32_set1(cap), vf32_tanh(vf32_div(x, vf32_set1(cap))));
 }
 
+static inline vf32 none(vf32 x, float cap)
+{
+    (void)cap;
+    return x;
+}
+
 static inline void apply(const struct weft__activation_launch *launch,
                          const weft_activation_args *args, int64_t row,
                          vf32 (*function)(vf32, float))

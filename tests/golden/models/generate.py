@@ -27,6 +27,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCau
 
 import families
 import fill
+import latent
 import mixtures
 import vocab
 
@@ -87,11 +88,11 @@ FAMILIES = {
         **rope(10000.0, **(LLAMA3 | dict(low_freq_factor=2.0, high_freq_factor=6.0)))),
         lambda w: vocab.byte_level(w, "llama-bpe")),
 }  # fmt: skip
-OTHERS = families.FAMILIES | mixtures.FAMILIES
+OTHERS = families.FAMILIES | mixtures.FAMILIES | latent.FAMILIES
 FAMILIES |= {name: (f.arch, f.model, f.config, vocab.sentencepiece)
              for name, f in OTHERS.items()}  # fmt: skip
 PERMUTED = ("llama", "smollm3", "granite")  # heads' rows go from halves to neighbouring pairs
-IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss")
+IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss", "deepseek2", "deepseek3")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {
     "llama": ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mixed"],
@@ -104,7 +105,7 @@ MODELS = {
     "yarnkeys": ["f32"],
     "llama3keys": ["f32"],
 } | {name: ["f32"] + (["mixed"] if name in families.MIXED else []) for name in families.FAMILIES}
-MODELS |= mixtures.VARIANTS
+MODELS |= mixtures.VARIANTS | latent.VARIANTS
 KINDS = {
     n: getattr(fill, n.upper())
     for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mxfp4")
@@ -146,6 +147,8 @@ def numbers(config):
     """Those that every family has, whatever its names are."""
     heads = config.num_attention_heads
     wide = getattr(config, "intermediate_size", None) or config.ffn_hidden_size
+    if hasattr(config, "kv_lora_rank"):
+        return wide, 1
     return wide, getattr(config, "num_key_value_heads", None) or getattr(config, "num_kv_heads", heads)
 
 
@@ -322,7 +325,7 @@ def generate(family, variant, folder):
     load_weights(family, model, f"{folder}/model.gguf")
     gen = torch.Generator().manual_seed(20261120)
     candidates = torch.randint(0, vocab.SIZE, (CANDIDATES, PROMPT), generator=gen)
-    if family in mixtures.FAMILIES:
+    if family in mixtures.FAMILIES or family in latent.FAMILIES:
         candidates = candidates[:64]
     best = None
     for prompts in candidates.split(32):

@@ -11,6 +11,7 @@ from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeFo
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import fill
+import latent
 from families import GQA, Family, rope
 
 SIGMOID = 2  # of expert_gating_func
@@ -34,6 +35,8 @@ def is_small(name):
 
 def pieces(names, hf_name, shape, arch):
     """[(name in the file, shape)] of one of transformers' tensors."""
+    if latent.pieces(hf_name):
+        return latent.pieces(hf_name)
     fused = re.fullmatch(r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up_proj|down_proj)(_bias)?", hf_name)
     if fused:
         layer, what, bias = fused.groups()
@@ -54,6 +57,8 @@ def pieces(names, hf_name, shape, arch):
 
 def join(hf_name, arch, values):
     """What pieces() took apart."""
+    if latent.pieces(hf_name):
+        return latent.join(values)
     if ".experts." not in hf_name:
         return values[0]
     if arch != "gpt-oss":
