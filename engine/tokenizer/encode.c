@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
 #include "engine/tokenizer/tokenizer_data.h"
 
 static bool encode_fragment(encode_work *work, const char *text, size_t text_bytes)
 {
     if (text_bytes == 0)
         return true;
-    return work->t->kind == TOKENIZER_SENTENCEPIECE ? sentencepiece_encode(work, text, text_bytes)
-                                                    : byte_level_encode(work, text, text_bytes);
+    switch (work->t->kind) {
+    case TOKENIZER_SENTENCEPIECE: return sentencepiece_encode(work, text, text_bytes);
+    case TOKENIZER_BYTE_LEVEL: return byte_level_encode(work, text, text_bytes);
+    case TOKENIZER_WORDPIECE: return wordpiece_encode(work, text, text_bytes);
+    case TOKENIZER_UNIGRAM: return unigram_encode(work, text, text_bytes);
+    }
+    return false;
 }
 
 static bool encode_all(encode_work *work, const char *text, size_t text_bytes, unsigned flags)
@@ -49,5 +56,6 @@ bool tokenizer_encode(const tokenizer *t, const char *text, size_t text_bytes, u
     pretokenizer_stop(&work.walk);
     bpe_free(&work.bpe);
     tokenizer_text_free(&work.text);
+    free(work.places);
     return ok;
 }

@@ -14,6 +14,7 @@ typedef struct spec_arrays {
     tokenizer_bytes *merges;
     float *scores;
     int32_t *types;
+    unsigned char *charsmap;
     char pre[64];
 } spec_arrays;
 
@@ -106,8 +107,35 @@ static bool read_types(const gguf_file *file, tokenizer_spec *spec, spec_arrays 
     return true;
 }
 
+// Elements of one byte, whatever their sign.
+static bool read_charsmap(const gguf_file *file, tokenizer_spec *spec, spec_arrays *arrays,
+                          engine_error *err)
+{
+    gguf_array array;
+    gguf_lookup lookup = gguf_get_array(file, KEY("precompiled_charsmap"), &array);
+    if (!gguf_wanted(file, lookup, KEY("precompiled_charsmap"), "an array of bytes", err))
+        return false;
+    if (lookup == GGUF_MISSING || array.count == 0)
+        return true;
+    if (array.type != GGUF_U8 && array.type != GGUF_I8)
+        return engine_fail(err, KEY("precompiled_charsmap") ": expected an array of bytes; the file "
+                                                            "is damaged");
+    arrays->charsmap = engine_alloc(array.count, 1);
+    if (!arrays->charsmap)
+        return no_memory(err);
+    for (size_t i = 0; i < array.count; i++) {
+        int64_t byte = 0;
+        gguf_array_i64(&array, i, &byte);
+        arrays->charsmap[i] = (unsigned char)byte;
+    }
+    spec->charsmap = arrays->charsmap;
+    spec->charsmap_bytes = array.count;
+    return true;
+}
+
 static bool read_ids(const gguf_file *file, tokenizer_spec *spec, engine_error *err)
 {
+    int32_t cls = TOKENIZER_NONE, separator = TOKENIZER_NONE;
     const struct {
         const char *key;
         int32_t *id;
@@ -115,12 +143,19 @@ static bool read_ids(const gguf_file *file, tokenizer_spec *spec, engine_error *
         {KEY("bos_token_id"), &spec->bos},         {KEY("eos_token_id"), &spec->eos},
         {KEY("eot_token_id"), &spec->eot},         {KEY("eom_token_id"), &spec->eom},
         {KEY("unknown_token_id"), &spec->unknown}, {KEY("padding_token_id"), &spec->padding},
+        {KEY("cls_token_id"), &cls},               {KEY("seperator_token_id"), &separator},
     };
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         gguf_lookup lookup = gguf_get_i32(file, ids[i].key, ids[i].id);
         if (!gguf_wanted(file, lookup, ids[i].key, "a token id", err))
             return false;
     }
+    // What encoders put around a text has names of its own.
+    bool wordpiece = spec->kind == TOKENIZER_WORDPIECE;
+    if (cls != TOKENIZER_NONE && (wordpiece || spec->bos == TOKENIZER_NONE))
+        spec->bos = cls;
+    if (separator != TOKENIZER_NONE && (wordpiece || spec->eos == TOKENIZER_NONE))
+        spec->eos = separator;
     return true;
 }
 
@@ -143,6 +178,14 @@ static bool read_flags(const gguf_file *file, tokenizer_spec *spec, engine_error
         return false;
     if (there)
         spec->add_eos = value;
+    if (!read_flag(file, KEY("normalizer.lowercase"), &value, &there, err))
+        return false;
+    if (there)
+        spec->lower_case = value;
+    if (!read_flag(file, KEY("normalizer.strip_accents"), &value, &there, err))
+        return false;
+    if (there)
+        spec->strip_accents = value;
     return read_flag(file, KEY("add_space_prefix"), &spec->add_space_prefix, &there, err) &&
            read_flag(file, KEY("remove_extra_whitespaces"), &spec->remove_extra_whitespaces, &there,
                      err);
@@ -165,17 +208,26 @@ static bool read_pre(const gguf_file *file, tokenizer_spec *spec, spec_arrays *a
 static bool read_spec(const gguf_file *file, tokenizer_spec *spec, spec_arrays *arrays,
                       engine_error *err)
 {
+    static const struct {
+        const char *name;
+        tokenizer_kind kind;
+    } kinds[] = {{"llama", TOKENIZER_SENTENCEPIECE},
+                 {"gpt2", TOKENIZER_BYTE_LEVEL},
+                 {"bert", TOKENIZER_WORDPIECE},
+                 {"t5", TOKENIZER_UNIGRAM}};
+    size_t kind = 0;
     gguf_string model;
     if (!gguf_needed(file, gguf_get_string(file, KEY("model"), &model), KEY("model"),
                      "a string that names the kind of tokenizer", err))
         return false;
-    if (gguf_string_equals(model, "llama"))
-        *spec = tokenizer_spec_default(TOKENIZER_SENTENCEPIECE);
-    else if (gguf_string_equals(model, "gpt2"))
-        *spec = tokenizer_spec_default(TOKENIZER_BYTE_LEVEL);
-    else
-        return engine_fail(err, "tokenizer: unknown tokenizer \"%.*s\"; weft knows llama and gpt2",
+    while (kind < sizeof kinds / sizeof kinds[0] && !gguf_string_equals(model, kinds[kind].name))
+        kind++;
+    if (kind == sizeof kinds / sizeof kinds[0])
+        return engine_fail(err,
+                           "tokenizer: unknown tokenizer \"%.*s\"; weft knows llama, gpt2, bert "
+                           "and t5",
                            GGUF_SHOWN(model));
+    *spec = tokenizer_spec_default(kinds[kind].kind);
     if (!read_strings(file, KEY("tokens"), TOKENIZER_MAX_PIECES, &arrays->pieces,
                       &spec->piece_count, err))
         return false;
@@ -186,9 +238,11 @@ static bool read_spec(const gguf_file *file, tokenizer_spec *spec, spec_arrays *
                           &spec->merge_count, err))
             return false;
         spec->merges = arrays->merges;
-    } else if (!read_scores(file, spec, arrays, err)) {
+    } else if (spec->kind != TOKENIZER_WORDPIECE && !read_scores(file, spec, arrays, err)) {
         return false;
     }
+    if (spec->kind == TOKENIZER_UNIGRAM && !read_charsmap(file, spec, arrays, err))
+        return false;
     return read_types(file, spec, arrays, err) && read_ids(file, spec, err) &&
            read_flags(file, spec, err);
 }
@@ -204,5 +258,6 @@ tokenizer *tokenizer_from_gguf(const gguf_file *file, engine_error *err)
     free(arrays.merges);
     free(arrays.scores);
     free(arrays.types);
+    free(arrays.charsmap);
     return t;
 }

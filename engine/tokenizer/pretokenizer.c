@@ -88,6 +88,7 @@ static const pretokenizer_rules RULES[] = {
                                                  ANY_CONTRACTIONS "?") "|\\p{N}{1,3}|" TAIL},
     },
     {.name = "gpt-2", .patterns = {GPT_2}},
+    {.name = "roberta-bpe", .patterns = {GPT_2}, .adds_bos = true, .adds_eos = true},
     {.name = "smollm", .patterns = {"\\p{N}", GPT_2}},
     {.name = "falcon", .patterns = {"[\\p{P}$+<=>^~|`]+", GPT_2, "[0-9]{3}"}},
     {
@@ -167,6 +168,8 @@ static const char *const ALIASES[][2] = {
     {"modern-bert", "gpt-2"},
     {"jina-v2-es", "gpt-2"},
     {"jina-v2-de", "gpt-2"},
+    {"jina-v2-code", "roberta-bpe"},
+    {"jina-v1-en", "roberta-bpe"},
     {"starcoder", "smollm"},
     {"refact", "smollm"},
     {"command-r", "smollm"},

@@ -23,6 +23,7 @@ typedef struct pretokenizer_rules {
     bool whole_pieces; // a word that is a piece is not split ("ignore_merges")
     bool compose;      // text is brought to NFC first
     bool adds_bos;     // where the file does not say
+    bool adds_eos;     // likewise
 } pretokenizer_rules;
 
 typedef struct pretokenizer {

@@ -42,8 +42,7 @@ static bool prepare(encode_work *work, const char *text, size_t text_bytes)
     return true;
 }
 
-// The end of the part that starts at `start` and can be encoded by itself.
-static size_t find_word_end(const tokenizer *t, const tokenizer_text *text, size_t start)
+size_t sentencepiece_word_end(const tokenizer *t, const tokenizer_text *text, size_t start)
 {
     if (!t->words_begin_with_space)
         return text->size_bytes;
@@ -55,7 +54,7 @@ static size_t find_word_end(const tokenizer *t, const tokenizer_text *text, size
     return i;
 }
 
-static size_t character_bytes(const char *text, size_t text_bytes)
+size_t sentencepiece_character_bytes(const char *text, size_t text_bytes)
 {
     unsigned char lead = (unsigned char)text[0];
     size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -75,7 +74,7 @@ static bool encode_word(encode_work *work, const char *word, size_t word_bytes,
     bpe->count = 0;
     bpe->size_bytes = (uint32_t)word_bytes;
     for (size_t i = 0; i < word_bytes;) {
-        size_t n = character_bytes(word + i, word_bytes - i);
+        size_t n = sentencepiece_character_bytes(word + i, word_bytes - i);
         int32_t id = vocab_find(v, word + i, n);
         if (id != TOKENIZER_NONE && v->types[id] != TOKENIZER_NORMAL)
             id = TOKENIZER_NONE;
@@ -93,7 +92,7 @@ bool sentencepiece_encode(encode_work *work, const char *text, size_t text_bytes
     if (!prepare(work, text, text_bytes))
         return encode_no_memory(work);
     for (size_t start = 0; start < work->text.size_bytes;) {
-        size_t end = find_word_end(work->t, &work->text, start);
+        size_t end = sentencepiece_word_end(work->t, &work->text, start);
         if (!encode_word(work, work->text.data + start, end - start, fragment_start))
             return false;
         start = end;

@@ -12,6 +12,11 @@ static uint32_t find_sibling(const special_trie *trie, uint32_t node, uint8_t by
     return node;
 }
 
+uint32_t special_step(const special_trie *trie, uint32_t node, uint8_t byte)
+{
+    return node == 0 ? trie->roots[byte] : find_sibling(trie, trie->nodes[node].child, byte);
+}
+
 // 0 when memory is short.
 static uint32_t new_node(special_trie *trie, uint8_t byte, uint32_t sibling)
 {
@@ -28,7 +33,7 @@ static uint32_t new_node(special_trie *trie, uint8_t byte, uint32_t sibling)
     return (uint32_t)trie->count++;
 }
 
-static bool insert(special_trie *trie, const vocab *v, int32_t id, engine_error *err)
+bool special_insert(special_trie *trie, const vocab *v, int32_t id, engine_error *err)
 {
     tokenizer_bytes piece = vocab_piece(v, id);
     if (piece.size_bytes > TOKENIZER_MAX_SPECIAL_BYTES)
@@ -69,7 +74,7 @@ bool special_build(special_trie *trie, const vocab *v, engine_error *err)
         int type = v->types[id];
         bool special = type == TOKENIZER_CONTROL || type == TOKENIZER_USER_DEFINED ||
                        type == TOKENIZER_UNKNOWN;
-        if (special && !insert(trie, v, (int32_t)id, err))
+        if (special && !special_insert(trie, v, (int32_t)id, err))
             return false;
     }
     return true;

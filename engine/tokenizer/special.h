@@ -2,7 +2,8 @@
 #ifndef ENGINE_TOKENIZER_SPECIAL_H
 #define ENGINE_TOKENIZER_SPECIAL_H
 
-// Finds control and user-defined pieces in text: a trie over their bytes.
+// A trie over the bytes of pieces: finds control and user-defined ones in text, and the pieces of a Unigram
+// vocabulary that begin at a place.
 
 #include "engine/tokenizer/vocab.h"
 
@@ -20,6 +21,12 @@ typedef struct special_trie {
     size_t capacity;
     uint32_t roots[256]; // node of the first byte, 0 if none
 } special_trie;
+
+// Adds a piece to a trie that begins as zeros. Refuses a text that is there already.
+bool special_insert(special_trie *trie, const vocab *v, int32_t id, engine_error *err);
+
+// The node behind `node` (0: the root) for the next byte; 0 if there is none.
+uint32_t special_step(const special_trie *trie, uint32_t node, uint8_t byte);
 
 // Into a zeroed trie, which must be freed on failure too.
 bool special_build(special_trie *trie, const vocab *v, engine_error *err);

@@ -19,7 +19,9 @@ tokenizer_spec tokenizer_spec_default(tokenizer_kind kind)
         .padding = TOKENIZER_NONE,
         .add_bos = -1,
         .add_eos = -1,
-        .add_space_prefix = kind == TOKENIZER_SENTENCEPIECE,
+        .add_space_prefix = kind == TOKENIZER_SENTENCEPIECE || kind == TOKENIZER_UNIGRAM,
+        .lower_case = -1,
+        .strip_accents = -1,
     };
 }
 
@@ -52,8 +54,11 @@ static bool check_ids(const tokenizer_spec *spec, engine_error *err)
 
 static bool check_bytes(const tokenizer *t, engine_error *err)
 {
+    if (t->kind == TOKENIZER_WORDPIECE && t->unknown == TOKENIZER_NONE)
+        return engine_fail(err, "tokenizer: a WordPiece vocabulary needs an unknown piece; the file "
+                                "has no tokenizer.ggml.unknown_token_id");
     for (int byte = 0; byte < 256 && t->unknown == TOKENIZER_NONE; byte++) {
-        if (t->kind == TOKENIZER_SENTENCEPIECE && t->vocab.byte_ids[byte] == TOKENIZER_NONE)
+        if (t->kind != TOKENIZER_BYTE_LEVEL && t->vocab.byte_ids[byte] == TOKENIZER_NONE)
             return engine_fail(err,
                                "tokenizer: the vocabulary has neither a piece for byte %d nor an "
                                "unknown piece; the file is damaged",
@@ -100,27 +105,46 @@ static bool mark_ends(tokenizer *t, const tokenizer_spec *spec, engine_error *er
     return true;
 }
 
+// Where the file does not say.
+static bool usually_adds_bos(const tokenizer *t)
+{
+    return t->kind == TOKENIZER_SENTENCEPIECE || t->kind == TOKENIZER_WORDPIECE ||
+           (t->kind == TOKENIZER_BYTE_LEVEL && t->pre.rules->adds_bos);
+}
+
+static bool usually_adds_eos(const tokenizer *t)
+{
+    return t->kind == TOKENIZER_WORDPIECE || t->kind == TOKENIZER_UNIGRAM ||
+           (t->kind == TOKENIZER_BYTE_LEVEL && t->pre.rules->adds_eos);
+}
+
+static bool chosen(int wish, bool usual, int32_t id)
+{
+    return wish < 0 ? usual && id != TOKENIZER_NONE : wish > 0;
+}
+
 static void copy_choices(tokenizer *t, const tokenizer_spec *spec)
 {
-    bool sentencepiece = spec->kind == TOKENIZER_SENTENCEPIECE;
-    bool usual_bos = sentencepiece || t->pre.rules->adds_bos;
+    bool byte_level = spec->kind == TOKENIZER_BYTE_LEVEL;
+    bool sentencepiece =
+        spec->kind == TOKENIZER_SENTENCEPIECE || spec->kind == TOKENIZER_UNIGRAM;
     t->bos = spec->bos;
     t->eos = spec->eos;
     t->eot = spec->eot;
     t->padding = spec->padding;
-    t->add_bos = spec->add_bos < 0 ? usual_bos && spec->bos != TOKENIZER_NONE : spec->add_bos > 0;
-    t->add_eos = spec->add_eos > 0;
-    t->add_space_prefix = sentencepiece && spec->add_space_prefix;
+    t->add_bos = chosen(spec->add_bos, usually_adds_bos(t), spec->bos);
+    t->add_eos = chosen(spec->add_eos, usually_adds_eos(t), spec->eos);
+    t->add_space_prefix =
+        (sentencepiece && spec->add_space_prefix) || spec->kind == TOKENIZER_WORDPIECE;
     t->remove_extra_whitespaces = sentencepiece && spec->remove_extra_whitespaces;
     t->words_begin_with_space = sentencepiece && !any_space_inside(&t->vocab);
     t->unknown = spec->unknown;
     // Converters name <|endoftext|> as the unknown piece of vocabularies that have none; text must not
     // become it.
-    if (!sentencepiece && t->unknown != TOKENIZER_NONE &&
+    if (byte_level && t->unknown != TOKENIZER_NONE &&
         (t->ends[t->unknown] || t->unknown == spec->bos))
         t->unknown = TOKENIZER_NONE;
-    for (size_t id = 0; id < t->vocab.count && sentencepiece && t->unknown == TOKENIZER_NONE;
-         id++) {
+    for (size_t id = 0; id < t->vocab.count && !byte_level && t->unknown == TOKENIZER_NONE; id++) {
         if (t->vocab.types[id] == TOKENIZER_UNKNOWN)
             t->unknown = (int32_t)id;
     }
@@ -135,6 +159,12 @@ static bool build_model(tokenizer *t, const tokenizer_spec *spec, engine_error *
                                "no tokenizer.ggml.scores");
         return merges_from_scores(&t->merges, &t->vocab, spec->scores, err);
     }
+    if (t->kind == TOKENIZER_UNIGRAM)
+        return unigram_build(&t->unigram, &t->vocab, spec, err);
+    if (t->kind == TOKENIZER_WORDPIECE) {
+        wordpiece_guess(t, spec->lower_case, spec->strip_accents);
+        return true;
+    }
     if (!spec->merges && spec->merge_count > 0)
         return engine_fail(err, "tokenizer: a byte-level vocabulary needs merges; the file has no "
                                 "tokenizer.ggml.merges");
@@ -144,7 +174,7 @@ static bool build_model(tokenizer *t, const tokenizer_spec *spec, engine_error *
 
 tokenizer *tokenizer_create(const tokenizer_spec *spec, engine_error *err)
 {
-    if (spec->kind != TOKENIZER_SENTENCEPIECE && spec->kind != TOKENIZER_BYTE_LEVEL) {
+    if (spec->kind < TOKENIZER_SENTENCEPIECE || spec->kind > TOKENIZER_UNIGRAM) {
         engine_fail(err, "tokenizer: %d is no kind of vocabulary", (int)spec->kind);
         return NULL;
     }
@@ -176,6 +206,7 @@ void tokenizer_free(tokenizer *t)
     vocab_free(&t->vocab);
     special_free(&t->specials);
     merges_free(&t->merges);
+    unigram_free(&t->unigram);
     pretokenizer_free(&t->pre);
     free(t->ends);
     free(t);

@@ -2,8 +2,9 @@
 #ifndef ENGINE_TOKENIZER_TOKENIZER_H
 #define ENGINE_TOKENIZER_TOKENIZER_H
 
-// Text to token ids and back, for the two kinds of vocabulary that GGUF files of language models carry:
-// SentencePiece-style BPE with scores ("llama") and byte-level BPE with merges ("gpt2").
+// Text to token ids and back, for the kinds of vocabulary that GGUF files of language models carry:
+// SentencePiece-style BPE with scores ("llama"), byte-level BPE with merges ("gpt2"), SentencePiece's Unigram
+// ("t5") and WordPiece ("bert").
 //
 // A tokenizer never changes once it is made; any number of threads may use it at the same time.
 //
@@ -12,7 +13,8 @@
 // each invalid byte into its byte token. Joining tokenizer_piece of all ids gives back the bytes that
 // went in, with these exceptions: SentencePiece puts a space in front of text (add_space_prefix), reads
 // U+2581 as a space, and loses what has neither a piece nor byte tokens to the unknown token;
-// vocabularies that normalise (qwen2: NFC) give back the normalised text.
+// vocabularies that normalise (qwen2: NFC; Unigram and WordPiece by rules of their own) give back the
+// normalised text, WordPiece with a space in front of each word and punctuation mark.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +34,8 @@ typedef struct tokenizer_bytes {
 typedef enum tokenizer_kind {
     TOKENIZER_SENTENCEPIECE = 1, // "llama"
     TOKENIZER_BYTE_LEVEL = 2,    // "gpt2"
+    TOKENIZER_WORDPIECE = 3,     // "bert"
+    TOKENIZER_UNIGRAM = 4,       // "t5"
 } tokenizer_kind;
 
 // As stored in tokenizer.ggml.token_type.
@@ -41,7 +45,7 @@ typedef enum tokenizer_piece_type {
     TOKENIZER_CONTROL = 3,      // found in text only with TOKENIZER_PARSE_SPECIAL
     TOKENIZER_USER_DEFINED = 4, // found in text always, before anything else is
     TOKENIZER_UNUSED = 5,       // never produced by encoding
-    TOKENIZER_BYTE = 6,         // "<0x41>" of a SentencePiece vocabulary
+    TOKENIZER_BYTE = 6,         // "<0x41>" of a SentencePiece or Unigram vocabulary
 } tokenizer_piece_type;
 
 enum {
@@ -59,14 +63,17 @@ typedef struct tokenizer_spec {
     const char *pre; // byte-level: "llama-bpe", "qwen2", "tekken", "gpt-2" or "smollm"
     const tokenizer_bytes *pieces;
     size_t piece_count;
-    const float *scores;  // [piece_count]; SentencePiece needs it
+    const float *scores;  // [piece_count]; SentencePiece and Unigram need it
     const int32_t *types; // [piece_count] of tokenizer_piece_type; NULL: told from the pieces
     const tokenizer_bytes *merges; // "left right", best first; byte-level needs it
     size_t merge_count;
     int32_t bos, eos, eot, eom, unknown, padding; // TOKENIZER_NONE if there is none
     int add_bos, add_eos;                         // 1, 0, or -1 for what models of this kind do
-    bool add_space_prefix;                        // SentencePiece: a space before each run of text
-    bool remove_extra_whitespaces;                // SentencePiece: strip and squeeze spaces
+    bool add_space_prefix;         // SentencePiece, Unigram: a space before each run of text
+    bool remove_extra_whitespaces; // SentencePiece, Unigram: strip and squeeze spaces
+    const unsigned char *charsmap; // Unigram: SentencePiece's precompiled_charsmap; NULL: none
+    size_t charsmap_bytes;
+    int lower_case, strip_accents; // WordPiece: 1, 0, or -1 to tell from the pieces
 } tokenizer_spec;
 
 tokenizer_spec tokenizer_spec_default(tokenizer_kind kind);
@@ -74,8 +81,8 @@ tokenizer_spec tokenizer_spec_default(tokenizer_kind kind);
 // Checks the vocabulary and builds a tokenizer. Refused, with a text: no pieces; empty or over-long
 // pieces; two normal or two special pieces of the same text; types, ids or scores out of range; merges
 // that are not two pieces of the vocabulary whose joint text is a piece; byte pieces that are not exactly
-// "<0xHH>"; an unknown pre-tokenizer; a SentencePiece vocabulary with neither byte pieces nor an unknown
-// piece.
+// "<0xHH>"; an unknown pre-tokenizer; a SentencePiece or Unigram vocabulary with neither byte pieces nor an
+// unknown piece, a WordPiece one without the latter; a charsmap that does not hold what it says.
 tokenizer *tokenizer_create(const tokenizer_spec *spec, engine_error *err);
 
 // From the tokenizer.ggml.* keys of a model file.
@@ -88,7 +95,7 @@ void tokenizer_free(tokenizer *t);
 
 size_t tokenizer_size(const tokenizer *t); // ids are 0 to size - 1
 tokenizer_kind tokenizer_get_kind(const tokenizer *t);
-const char *tokenizer_pre(const tokenizer *t); // name of the pre-tokenizer; "" for SentencePiece
+const char *tokenizer_pre(const tokenizer *t); // name of the pre-tokenizer; "" for all but byte-level
 
 // TOKENIZER_NONE if the vocabulary has none.
 int32_t tokenizer_bos(const tokenizer *t);

@@ -59,6 +59,21 @@ static bool has_space_mark(const char *text, size_t text_bytes)
     return text_bytes >= 3 && memcmp(text, SPACE_MARK, 3) == 0;
 }
 
+// Whose pieces have U+2581 for each space.
+static bool marks_spaces(tokenizer_kind kind)
+{
+    return kind == TOKENIZER_SENTENCEPIECE || kind == TOKENIZER_UNIGRAM;
+}
+
+// Of WordPiece a mark in front says that the piece begins a word.
+static size_t decode_first_mark(const char *text, size_t text_bytes, char *decoded)
+{
+    size_t mark = has_space_mark(text, text_bytes) ? 3 : 0;
+    decoded[0] = ' ';
+    memcpy(decoded + (mark > 0), text + mark, text_bytes - mark);
+    return text_bytes - mark + (mark > 0);
+}
+
 static size_t decode_space_marks(const char *text, size_t text_bytes, char *decoded)
 {
     size_t count = 0;
@@ -108,8 +123,10 @@ static int32_t guess_type(const tokenizer_spec *spec, size_t id)
         return TOKENIZER_CONTROL;
     if (n == 0)
         return TOKENIZER_UNUSED;
-    if (spec->kind == TOKENIZER_SENTENCEPIECE)
+    if (marks_spaces(spec->kind))
         return byte_of_piece(piece) >= 0 ? TOKENIZER_BYTE : TOKENIZER_NORMAL;
+    if (spec->kind == TOKENIZER_WORDPIECE)
+        return TOKENIZER_NORMAL;
     bool bracketed =
         n > 4 && memcmp(piece.data, "<|", 2) == 0 && memcmp(piece.data + n - 2, "|>", 2) == 0;
     return bracketed ? TOKENIZER_CONTROL : TOKENIZER_NORMAL;
@@ -147,7 +164,7 @@ static bool add_piece(vocab *v, const tokenizer_spec *spec, size_t id, bool *mat
     *matchable = type == TOKENIZER_NORMAL || type == TOKENIZER_USER_DEFINED;
     if (type == TOKENIZER_BYTE) {
         int byte = byte_of_piece(piece);
-        if (spec->kind != TOKENIZER_SENTENCEPIECE || byte < 0)
+        if (!marks_spaces(spec->kind) || byte < 0)
             return engine_fail(err,
                                "tokenizer: byte piece %zu is not of the form <0x41> in a "
                                "SentencePiece vocabulary; the file is damaged",
@@ -160,8 +177,10 @@ static bool add_piece(vocab *v, const tokenizer_spec *spec, size_t id, bool *mat
         v->byte_ids[byte] = (int32_t)id;
         *end = (char)byte;
         n = 1;
-    } else if (spec->kind == TOKENIZER_SENTENCEPIECE && *matchable) {
+    } else if (marks_spaces(spec->kind) && *matchable) {
         n = decode_space_marks(piece.data, n, end);
+    } else if (spec->kind == TOKENIZER_WORDPIECE && *matchable) {
+        n = decode_first_mark(piece.data, n, end);
     } else if (spec->kind == TOKENIZER_BYTE_LEVEL &&
                (type == TOKENIZER_NORMAL || type == TOKENIZER_UNUSED)) {
         decoded = vocab_decode_byte_level(piece.data, n, end, &n);

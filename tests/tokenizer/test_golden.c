@@ -309,6 +309,30 @@ static void byte_level_tekken(void **state)
     check_vocabulary("tekken", true);
 }
 
+static void wordpiece_uncased(void **state)
+{
+    (void)state;
+    check_vocabulary("bert-uncased", false);
+}
+
+static void wordpiece_cased(void **state)
+{
+    (void)state;
+    check_vocabulary("bert-cased", false);
+}
+
+static void unigram_normalised(void **state)
+{
+    (void)state;
+    check_vocabulary("t5", false);
+}
+
+static void unigram_with_bytes(void **state)
+{
+    (void)state;
+    check_vocabulary("t5-bytes", false);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest of_paths[] = {cmocka_unit_test(compare)};
@@ -324,6 +348,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(byte_level_gpt2),          cmocka_unit_test(byte_level_smollm),
         cmocka_unit_test(byte_level_qwen2),         cmocka_unit_test(byte_level_llama3),
         cmocka_unit_test(byte_level_tekken),
+        cmocka_unit_test(wordpiece_uncased),
+        cmocka_unit_test(wordpiece_cased),
+        cmocka_unit_test(unigram_normalised),
+        cmocka_unit_test(unigram_with_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,9 +78,23 @@ def merges_of_scores(pieces, scores, types):
     return [pair for _, pair in merges]
 
 
+def load_wordpiece(pieces, types):
+    """Undoes what the converter does; an uncased vocabulary has no capital letter outside of brackets."""
+    bracketed = [piece.startswith("[") and piece.endswith("]") for piece in pieces]
+    written = [piece if plain else piece[1:] if piece.startswith("▁") else "##" + piece for piece, plain in zip(pieces, bracketed)]
+    lowercase = all(plain or piece == piece.lower() for piece, plain in zip(pieces, bracketed))
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(written)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens([AddedToken(p, special=True, normalized=False) for p, t in zip(pieces, types) if t == CONTROL])
+    return tokenizer
+
+
 def load(path):
     reader = GGUFReader(path)
     pieces, types = field(reader, "tokens"), field(reader, "token_type")
+    if field(reader, "model") == "bert":
+        return load_wordpiece(pieces, types)
     vocab = {piece: i for i, piece in enumerate(pieces)}
     if field(reader, "model") == "llama":
         merges = merges_of_scores(pieces, field(reader, "scores"), types)
