@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/base/alloc.h"
-#include "engine/safetensors/checkpoint_parts.h"
+#include "engine/safetensors/checkpoint_tokenizer.h"
 
 enum {
     MAX_PIECES = 1 << 22,
@@ -32,20 +32,7 @@ static const struct {
      "tekken", "tekken"},
 };
 
-typedef struct piece {
-    const char *text; // NULL: no piece has this id
-    int32_t type;
-} piece;
-
-typedef struct reader {
-    const checkpoint *c;
-    const json_t *root, *model;
-    piece *pieces;
-    size_t count;
-    bool sentencepiece;
-    gguf_output *output;
-    engine_error *err;
-} reader;
+typedef tokenizer_json reader;
 
 static const char *text_of(const json_t *object, const char *name)
 {
@@ -58,7 +45,8 @@ static bool set_piece(reader *r, const char *text, const json_t *id, int32_t typ
     if (!json_is_integer(id) || n < 0 || (size_t)n >= r->count)
         return engine_fail(r->err, "tokenizer.json: the id of '%.32s' is none; download it again",
                            text);
-    r->pieces[n] = (piece){text, type};
+    bool unknown = r->kind == TOKENIZER_JSON_UNIGRAM && r->pieces[n].type == UNKNOWN;
+    r->pieces[n] = (tokenizer_json_piece){text, unknown ? UNKNOWN : type, 0};
     return true;
 }
 
@@ -73,6 +61,8 @@ static bool count_pieces(reader *r, const json_t *vocab, const json_t *added)
     {
         most = json_integer_value(value) > most ? json_integer_value(value) : most;
     }
+    if (r->kind == TOKENIZER_JSON_UNIGRAM && json_array_size(vocab) < MAX_PIECES)
+        most = (json_int_t)json_array_size(vocab) - 1;
     json_array_foreach(added, i, value)
     {
         json_int_t id = json_integer_value(json_object_get(value, "id"));
@@ -87,9 +77,38 @@ static bool count_pieces(reader *r, const json_t *vocab, const json_t *added)
     return r->pieces || engine_fail(r->err, "out of memory for %zu pieces", r->count);
 }
 
+static bool is_sentencepiece(const reader *r)
+{
+    return r->kind == TOKENIZER_JSON_SENTENCEPIECE || r->kind == TOKENIZER_JSON_UNIGRAM;
+}
+
 static bool is_byte_piece(const char *text)
 {
     return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+}
+
+// Unigram has a list of pieces with their scores, in the order of their ids.
+static bool read_scored(reader *r, const json_t *vocab)
+{
+    json_t *pair;
+    size_t i;
+    json_int_t unknown = json_integer_value(json_object_get(r->model, "unk_id"));
+    bool has_unknown = json_is_integer(json_object_get(r->model, "unk_id"));
+    json_array_foreach(vocab, i, pair)
+    {
+        const char *text = json_string_value(json_array_get(pair, 0));
+        const json_t *score = json_array_get(pair, 1);
+        if (!text || !json_is_number(score) || i >= r->count)
+            return engine_fail(r->err,
+                               "tokenizer.json: piece %zu is no text with a score; download "
+                               "it again",
+                               i);
+        int32_t type = has_unknown && unknown == (json_int_t)i ? UNKNOWN
+                       : is_byte_piece(text)                   ? BYTE
+                                                               : NORMAL;
+        r->pieces[i] = (tokenizer_json_piece){text, type, (float)json_number_value(score)};
+    }
+    return true;
 }
 
 static bool read_pieces(reader *r)
@@ -99,11 +118,11 @@ static bool read_pieces(reader *r)
     const char *unknown = text_of(r->model, "unk_token"), *text;
     json_t *value;
     size_t i;
-    if (!count_pieces(r, vocab, added))
+    if (!count_pieces(r, vocab, added) || !read_scored(r, vocab))
         return false;
     json_object_foreach((json_t *)vocab, text, value)
     {
-        int32_t type = r->sentencepiece && is_byte_piece(text) ? BYTE : NORMAL;
+        int32_t type = is_sentencepiece(r) && is_byte_piece(text) ? BYTE : NORMAL;
         if (!set_piece(r, text, value, type))
             return false;
     }
@@ -115,7 +134,7 @@ static bool read_pieces(reader *r)
                        json_is_true(json_object_get(value, "special")) ? CONTROL : USER_DEFINED))
             return false;
     }
-    for (i = 0; r->sentencepiece && unknown && i < r->count; i++)
+    for (i = 0; r->kind != TOKENIZER_JSON_BYTE_LEVEL && unknown && i < r->count; i++)
         if (r->pieces[i].text && strcmp(r->pieces[i].text, unknown) == 0)
             r->pieces[i].type = UNKNOWN;
     return true;
@@ -127,7 +146,11 @@ static void put_pieces(reader *r)
     for (size_t i = 0; i < r->count; i++) {
         char gap[32];
         snprintf(gap, sizeof gap, "[PAD%zu]", i);
-        gguf_output_element_text(r->output, r->pieces[i].text ? r->pieces[i].text : gap);
+        const char *text = r->pieces[i].text ? r->pieces[i].text : gap;
+        if (r->kind == TOKENIZER_JSON_WORDPIECE)
+            tokenizer_json_put_wordpiece(r, text);
+        else
+            gguf_output_element_text(r->output, text);
     }
     gguf_output_array(r->output, "tokenizer.ggml.token_type", GGUF_I32, r->count);
     for (size_t i = 0; i < r->count; i++) {
@@ -136,12 +159,14 @@ static void put_pieces(reader *r)
     }
 }
 
-// SentencePiece's own BPE gives ids in the order of its merges: the later, the lower the score.
+// Unigram's are its own. SentencePiece's own BPE gives ids in the order of its merges: the later, the lower the score.
 static void put_scores(reader *r)
 {
     gguf_output_array(r->output, "tokenizer.ggml.scores", GGUF_F32, r->count);
     for (size_t i = 0; i < r->count; i++) {
-        float score = r->pieces[i].type == NORMAL ? -(float)i : 0;
+        float score = r->pieces[i].score;
+        if (r->kind == TOKENIZER_JSON_SENTENCEPIECE && r->pieces[i].type == NORMAL)
+            score = -(float)i;
         gguf_output_element(r->output, &score, sizeof score);
     }
 }
@@ -171,34 +196,18 @@ static bool put_merges(reader *r)
 
 // --- how text is cut ------------------------------------------------------------------------------------
 
-static const json_t *member_of_type(const json_t *node, const char *list, const char *type)
-{
-    const char *own = text_of(node, "type");
-    const json_t *part;
-    size_t i;
-    if (own && strcmp(own, type) == 0)
-        return node;
-    json_array_foreach(json_object_get(node, list), i, part)
-    {
-        const char *name = text_of(part, "type");
-        if (name && strcmp(name, type) == 0)
-            return part;
-    }
-    return NULL;
-}
-
 static bool put_pretokenizer(reader *r)
 {
     const json_t *pre = json_object_get(r->root, "pre_tokenizer");
-    const json_t *split = member_of_type(pre, "pretokenizers", "Split");
-    const json_t *bytes = member_of_type(pre, "pretokenizers", "ByteLevel");
+    const json_t *split = tokenizer_json_member(pre, "pretokenizers", "Split");
+    const json_t *bytes = tokenizer_json_member(pre, "pretokenizers", "ByteLevel");
     const char *pattern = text_of(json_object_get(split, "pattern"), "Regex"), *name = NULL;
     bool ignore_merges = json_is_true(json_object_get(r->model, "ignore_merges"));
     for (size_t i = 0; pattern && i < sizeof patterns / sizeof *patterns; i++)
         if (strcmp(patterns[i].pattern, pattern) == 0)
             name = ignore_merges ? patterns[i].name_ignoring_merges : patterns[i].name;
     if (!split && bytes)
-        name = member_of_type(pre, "pretokenizers", "Digits") ? "smollm" : "gpt-2";
+        name = tokenizer_json_member(pre, "pretokenizers", "Digits") ? "smollm" : "gpt-2";
     if (name && strcmp(name, "qwen2") == 0 && json_is_null(json_object_get(r->root, "normalizer")))
         name = "stablelm2";
     if (!name)
@@ -235,22 +244,48 @@ static void put_id(reader *r, const json_t *tokenizer_config, const char *name, 
         gguf_output_u32(r->output, key, (uint32_t)id);
 }
 
-// Whether a text begins with a piece of its own: what the post-processor says, else the configuration.
-static bool adds_bos(const reader *r, const json_t *tokenizer_config)
+// What the post-processor puts around a text: *first and *last are pieces or NULL. False if nothing is said.
+static bool read_frame(const reader *r, const char **first, const char **last)
 {
-    const json_t *process = member_of_type(json_object_get(r->root, "post_processor"), "processors",
-                                           "TemplateProcessing");
-    if (process)
-        return json_object_get(json_array_get(json_object_get(process, "single"), 0),
-                               "SpecialToken") != NULL;
-    return json_is_true(json_object_get(tokenizer_config, "add_bos_token"));
+    const json_t *process = json_object_get(r->root, "post_processor");
+    const json_t *single = json_object_get(
+        tokenizer_json_member(process, "processors", "TemplateProcessing"), "single");
+    const json_t *bert = tokenizer_json_member(process, "processors", "BertProcessing");
+    if (!bert)
+        bert = tokenizer_json_member(process, "processors", "RobertaProcessing");
+    *first = *last = NULL;
+    if (bert) {
+        *first = json_string_value(json_array_get(json_object_get(bert, "cls"), 0));
+        *last = json_string_value(json_array_get(json_object_get(bert, "sep"), 0));
+        return true;
+    }
+    if (json_array_size(single) == 0)
+        return false;
+    *first = text_of(json_object_get(json_array_get(single, 0), "SpecialToken"), "id");
+    *last = text_of(
+        json_object_get(json_array_get(single, json_array_size(single) - 1), "SpecialToken"), "id");
+    return true;
 }
 
-static void put_flag(reader *r, const char *key, bool value)
+static bool same_piece(const reader *r, const char *text, const json_t *named)
 {
-    const gguf_entry entry = {
-        .key = {key, strlen(key)}, .type = GGUF_BOOL, .value = {.boolean = value}};
-    gguf_output_entry(r->output, &entry);
+    int64_t id = id_of(r, named);
+    return text && id >= 0 && strcmp(r->pieces[id].text, text) == 0;
+}
+
+// A text may end with a piece of its own; where models generate that must be their eos.
+static void put_frame(reader *r, const json_t *config)
+{
+    const char *first, *last;
+    bool said = read_frame(r, &first, &last), encoder = r->kind >= TOKENIZER_JSON_WORDPIECE;
+    gguf_output_bool(r->output, "tokenizer.ggml.add_bos_token",
+                     said ? first != NULL : json_is_true(json_object_get(config, "add_bos_token")));
+    bool ends = last && (same_piece(r, last, json_object_get(config, "eos_token")) ||
+                         same_piece(r, last, json_object_get(config, "sep_token")));
+    if (said && (encoder || ends))
+        gguf_output_bool(r->output, "tokenizer.ggml.add_eos_token", ends);
+    put_id(r, config, "cls_token", "tokenizer.ggml.cls_token_id");
+    put_id(r, config, "sep_token", "tokenizer.ggml.seperator_token_id");
 }
 
 // A text, or the one of a list that is called "default".
@@ -277,7 +312,7 @@ static bool put_companions(reader *r)
     put_id(r, config, "eos_token", "tokenizer.ggml.eos_token_id");
     put_id(r, config, "unk_token", "tokenizer.ggml.unknown_token_id");
     put_id(r, config, "pad_token", "tokenizer.ggml.padding_token_id");
-    put_flag(r, "tokenizer.ggml.add_bos_token", adds_bos(r, config));
+    put_frame(r, config);
     char *file = checkpoint_text(r->c, "chat_template.jinja");
     const char *chat = file ? file : template_of(config);
     if (chat)
@@ -287,22 +322,40 @@ static bool put_companions(reader *r)
     return true;
 }
 
-static bool read(reader *r)
+static bool read_kind(reader *r)
 {
+    static const char *const names[] = {"gpt2", "llama", "bert", "t5"};
     const char *type = text_of(r->model, "type");
-    if (!type || strcmp(type, "BPE") != 0)
+    if (type && strcmp(type, "BPE") == 0)
+        r->kind = json_is_true(json_object_get(r->model, "byte_fallback"))
+                      ? TOKENIZER_JSON_SENTENCEPIECE
+                      : TOKENIZER_JSON_BYTE_LEVEL;
+    else if (type && strcmp(type, "WordPiece") == 0)
+        r->kind = TOKENIZER_JSON_WORDPIECE;
+    else if (type && strcmp(type, "Unigram") == 0)
+        r->kind = TOKENIZER_JSON_UNIGRAM;
+    else
         return engine_fail(r->err, "tokenizer.json: a tokenizer of type '%.32s' cannot be read yet",
                            type ? type : "none");
-    r->sentencepiece = json_is_true(json_object_get(r->model, "byte_fallback"));
-    gguf_output_text(r->output, "tokenizer.ggml.model", r->sentencepiece ? "llama" : "gpt2");
-    if (!read_pieces(r))
+    gguf_output_text(r->output, "tokenizer.ggml.model", names[r->kind]);
+    return true;
+}
+
+static bool read(reader *r)
+{
+    if (!read_kind(r) || !read_pieces(r))
         return false;
     put_pieces(r);
-    if (r->sentencepiece)
+    if (is_sentencepiece(r))
         put_scores(r);
-    else if (!put_pretokenizer(r) || !put_merges(r))
-        return false;
-    return put_companions(r);
+    bool good = true;
+    switch (r->kind) {
+    case TOKENIZER_JSON_BYTE_LEVEL: good = put_pretokenizer(r) && put_merges(r); break;
+    case TOKENIZER_JSON_WORDPIECE: good = tokenizer_json_put_bert_normalizer(r); break;
+    case TOKENIZER_JSON_UNIGRAM: good = tokenizer_json_put_unigram_normalizer(r); break;
+    case TOKENIZER_JSON_SENTENCEPIECE: break;
+    }
+    return good && put_companions(r);
 }
 
 bool checkpoint_read_tokenizer(const checkpoint *c, gguf_output *output, engine_error *err)

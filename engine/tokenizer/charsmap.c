@@ -41,8 +41,9 @@ bool charsmap_build(charsmap *map, const unsigned char *data, size_t size_bytes,
         map->units[i] = read_u32(data + 4 + 4 * i);
     memcpy(map->texts, data + 4 + trie_bytes, map->text_bytes);
     return texts_end(map->texts, map->text_bytes) ||
-           engine_fail(err, "tokenizer: a text of the precompiled_charsmap has more than %d bytes "
-                            "or no end; the file is damaged",
+           engine_fail(err,
+                       "tokenizer: a text of the precompiled_charsmap has more than %d bytes "
+                       "or no end; the file is damaged",
                        CHARSMAP_MAX_TEXT_BYTES);
 }
 

@@ -118,8 +118,9 @@ static bool read_charsmap(const gguf_file *file, tokenizer_spec *spec, spec_arra
     if (lookup == GGUF_MISSING || array.count == 0)
         return true;
     if (array.type != GGUF_U8 && array.type != GGUF_I8)
-        return engine_fail(err, KEY("precompiled_charsmap") ": expected an array of bytes; the file "
-                                                            "is damaged");
+        return engine_fail(err,
+                           KEY("precompiled_charsmap") ": expected an array of bytes; the file "
+                                                       "is damaged");
     arrays->charsmap = engine_alloc(array.count, 1);
     if (!arrays->charsmap)
         return no_memory(err);
@@ -140,10 +141,14 @@ static bool read_ids(const gguf_file *file, tokenizer_spec *spec, engine_error *
         const char *key;
         int32_t *id;
     } ids[] = {
-        {KEY("bos_token_id"), &spec->bos},         {KEY("eos_token_id"), &spec->eos},
-        {KEY("eot_token_id"), &spec->eot},         {KEY("eom_token_id"), &spec->eom},
-        {KEY("unknown_token_id"), &spec->unknown}, {KEY("padding_token_id"), &spec->padding},
-        {KEY("cls_token_id"), &cls},               {KEY("seperator_token_id"), &separator},
+        {KEY("bos_token_id"), &spec->bos},
+        {KEY("eos_token_id"), &spec->eos},
+        {KEY("eot_token_id"), &spec->eot},
+        {KEY("eom_token_id"), &spec->eom},
+        {KEY("unknown_token_id"), &spec->unknown},
+        {KEY("padding_token_id"), &spec->padding},
+        {KEY("cls_token_id"), &cls},
+        {KEY("seperator_token_id"), &separator},
     };
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         gguf_lookup lookup = gguf_get_i32(file, ids[i].key, ids[i].id);

@@ -55,8 +55,9 @@ static bool check_ids(const tokenizer_spec *spec, engine_error *err)
 static bool check_bytes(const tokenizer *t, engine_error *err)
 {
     if (t->kind == TOKENIZER_WORDPIECE && t->unknown == TOKENIZER_NONE)
-        return engine_fail(err, "tokenizer: a WordPiece vocabulary needs an unknown piece; the file "
-                                "has no tokenizer.ggml.unknown_token_id");
+        return engine_fail(err,
+                           "tokenizer: a WordPiece vocabulary needs an unknown piece; the file "
+                           "has no tokenizer.ggml.unknown_token_id");
     for (int byte = 0; byte < 256 && t->unknown == TOKENIZER_NONE; byte++) {
         if (t->kind != TOKENIZER_BYTE_LEVEL && t->vocab.byte_ids[byte] == TOKENIZER_NONE)
             return engine_fail(err,
@@ -126,8 +127,7 @@ static bool chosen(int wish, bool usual, int32_t id)
 static void copy_choices(tokenizer *t, const tokenizer_spec *spec)
 {
     bool byte_level = spec->kind == TOKENIZER_BYTE_LEVEL;
-    bool sentencepiece =
-        spec->kind == TOKENIZER_SENTENCEPIECE || spec->kind == TOKENIZER_UNIGRAM;
+    bool sentencepiece = spec->kind == TOKENIZER_SENTENCEPIECE || spec->kind == TOKENIZER_UNIGRAM;
     t->bos = spec->bos;
     t->eos = spec->eos;
     t->eot = spec->eot;

@@ -95,7 +95,8 @@ void tokenizer_free(tokenizer *t);
 
 size_t tokenizer_size(const tokenizer *t); // ids are 0 to size - 1
 tokenizer_kind tokenizer_get_kind(const tokenizer *t);
-const char *tokenizer_pre(const tokenizer *t); // name of the pre-tokenizer; "" for all but byte-level
+const char *
+tokenizer_pre(const tokenizer *t); // name of the pre-tokenizer; "" for all but byte-level
 
 // TOKENIZER_NONE if the vocabulary has none.
 int32_t tokenizer_bos(const tokenizer *t);

@@ -33,12 +33,12 @@ struct tokenizer {
     special_trie specials;
     pretokenizer pre; // byte-level
     unigram_model unigram;
-    bool *ends;       // [vocab.count] of tokenizer_is_end
+    bool *ends; // [vocab.count] of tokenizer_is_end
     int32_t bos, eos, eot, unknown, padding;
     bool add_bos, add_eos;
     bool add_space_prefix;         // SentencePiece, Unigram; pieces of WordPiece begin with a space
     bool remove_extra_whitespaces; // SentencePiece, Unigram
-    bool words_begin_with_space; // of both: in no piece does a space follow another character
+    bool words_begin_with_space;   // of both: in no piece does a space follow another character
     bool lower_case, strip_accents; // WordPiece
 };
 

@@ -156,8 +156,7 @@ static bool collect(encode_work *work, size_t word_bytes)
     bpe->count = count;
     bpe->size_bytes = (uint32_t)word_bytes;
     for (size_t end = word_bytes; end > 0; end = work->places[end].start)
-        bpe->symbols[--count] =
-            (bpe_symbol){work->places[end].id, work->places[end].start, 0, 0};
+        bpe->symbols[--count] = (bpe_symbol){work->places[end].id, work->places[end].start, 0, 0};
     return true;
 }
 

@@ -58,15 +58,16 @@ static bool is_punctuation(utf8proc_int32_t c)
 }
 
 // The character without accents and in lower case, as the vocabulary wants it.
-static size_t simplify(const tokenizer *t, utf8proc_int32_t c, utf8proc_int32_t parts[MAX_PARTS + 1])
+static size_t simplify(const tokenizer *t, utf8proc_int32_t c,
+                       utf8proc_int32_t parts[MAX_PARTS + 1])
 {
     utf8proc_int32_t whole[MAX_PARTS] = {c};
     utf8proc_ssize_t count = 1;
     int boundary = 0;
     size_t kept = 0;
     if (t->strip_accents && c >= 0x80)
-        count = utf8proc_decompose_char(c, whole, MAX_PARTS,
-                                        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
+        count = utf8proc_decompose_char(c, whole, MAX_PARTS, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+                                        &boundary);
     for (utf8proc_ssize_t i = 0; i < count && i < MAX_PARTS; i++) {
         if (t->strip_accents && utf8proc_category(whole[i]) == UTF8PROC_CATEGORY_MN)
             continue;
@@ -117,8 +118,8 @@ static void add_character(word *w, utf8proc_int32_t c)
 {
     if (w->characters++ >= MAX_WORD_CHARACTERS)
         return;
-    w->size_bytes += (size_t)utf8proc_encode_char(
-        c, (utf8proc_uint8_t *)w->text + 1 + w->size_bytes);
+    w->size_bytes +=
+        (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)w->text + 1 + w->size_bytes);
 }
 
 static bool add_cleaned(encode_work *work, word *w, utf8proc_int32_t c)

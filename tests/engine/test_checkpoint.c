@@ -183,6 +183,65 @@ static void becomes_a_gguf_file(void **state)
     }
 }
 
+// --- tokenizers of encoders ----------------------------------------------------------------------------------
+
+static void write_bytes(const char *name, const char *text, size_t bytes);
+static void copy_all(void);
+
+// A folder with another tokenizer: its ids of a text, between the pieces that the file puts around it.
+static void expect_encoding(const char *json, const char *config, const char *text,
+                            const int32_t *want, size_t count)
+{
+    engine_error err = {""};
+    tokenizer_ids ids = {0};
+    copy_all();
+    write_bytes("tokenizer.json", json, strlen(json));
+    write_bytes("tokenizer_config.json", config, strlen(config));
+    gguf_file *file = model_file_open(scratch, &err);
+    tokenizer *t = file ? tokenizer_from_gguf(file, &err) : NULL;
+    if (!t || !tokenizer_encode(t, text, strlen(text), TOKENIZER_ADD_SPECIAL, &ids, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(ids.count, count);
+    assert_memory_equal(ids.ids, want, count * sizeof *want);
+    tokenizer_ids_free(&ids);
+    tokenizer_free(t);
+    gguf_close(file);
+}
+
+static void wordpiece_is_read(void **state)
+{
+    (void)state;
+    const char *json =
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"[CLS]\", \"special\": true},"
+        "{\"id\": 2, \"content\": \"[SEP]\", \"special\": true}],"
+        "\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true,"
+        "\"handle_chinese_chars\": true, \"strip_accents\": false, \"lowercase\": true},"
+        "\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"[SEP]\", 2],"
+        "\"cls\": [\"[CLS]\", 1]},"
+        "\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", \"vocab\": {"
+        "\"[UNK]\": 0, \"[CLS]\": 1, \"[SEP]\": 2, \"play\": 3, \"##ing\": 4, \"\u00e9\": 5}}}";
+    const char *config = "{\"cls_token\": \"[CLS]\", \"sep_token\": \"[SEP]\","
+                         "\"unk_token\": \"[UNK]\"}";
+    expect_encoding(json, config, "Playing \u00c9 ing", (int32_t[]){1, 3, 4, 5, 0, 2}, 6);
+}
+
+// The charsmap is a trie of one unit: nothing is replaced.
+static void unigram_is_read(void **state)
+{
+    (void)state;
+    const char *json =
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"</s>\", \"special\": true}],"
+        "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\","
+        "\"precompiled_charsmap\": \"BAAAAAAAAAAA\"}]},"
+        "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\":"
+        "\"WhitespaceSplit\"}, {\"type\": \"Metaspace\", \"prepend_scheme\": \"always\"}]},"
+        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\":"
+        "{\"id\": \"A\"}}, {\"SpecialToken\": {\"id\": \"</s>\"}}]},"
+        "\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"</s>\", 0.0],"
+        "[\"<unk>\", 0.0], [\"\u2581\", -2.0], [\"a\", -3.0], [\"b\", -3.5], [\"ab\", -5.0]]}}";
+    expect_encoding(json, "{\"eos_token\": \"</s>\"}", " ab  a ", (int32_t[]){2, 5, 2, 3, 0}, 5);
+}
+
 // --- refusals -------------------------------------------------------------------------------------------
 
 static void write_bytes(const char *name, const char *text, size_t bytes)
@@ -246,6 +305,7 @@ static void refuses(void **state)
 {
     (void)state;
     unlink(joined(scratch, "out.gguf"));
+    unlink(joined(scratch, "config.json"));
     expect_refusal("without config.json");
     copy_all();
     engine_error err = {""};
@@ -310,6 +370,8 @@ int main(void)
         cmocka_unit_test(logits_equal_transformers),
         cmocka_unit_test(rounded_activations_stay_near),
         cmocka_unit_test(tokenizer_equals_tokenizers),
+        cmocka_unit_test(wordpiece_is_read),
+        cmocka_unit_test(unigram_is_read),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(becomes_a_gguf_file),
         cmocka_unit_test(refuses),

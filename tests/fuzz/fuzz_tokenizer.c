@@ -76,7 +76,7 @@ static void check_text(const tokenizer *t, const char *text, size_t text_bytes, 
 
 // --- fixed vocabularies -----------------------------------------------------------------------------
 
-enum { FIXED_COUNT = 7 };
+enum { FIXED_COUNT = 9 };
 
 static void add_pieces(tokenizer_builder *b)
 {
@@ -108,7 +108,10 @@ static void add_pieces(tokenizer_builder *b)
                                          "\xc3\xa9",
                                          "\xe6\xbc\xa2",
                                          "\n"};
-    builder_bytes(b);
+    if (b->spec.kind == TOKENIZER_WORDPIECE)
+        b->spec.unknown = builder_piece(b, "[UNK]", TOKENIZER_CONTROL, 0);
+    else
+        builder_bytes(b);
     if (b->spec.kind == TOKENIZER_BYTE_LEVEL) {
         for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
             builder_join(b, pairs[i][0], pairs[i][1]);
@@ -123,12 +126,15 @@ static void add_pieces(tokenizer_builder *b)
 
 static const tokenizer *fixed(size_t index)
 {
-    static const char *const pres[FIXED_COUNT] = {"gpt-2", "llama-bpe", "smollm", "qwen2",
-                                                  "",      "",          "tekken"};
+    static const char *const pres[FIXED_COUNT] = {"gpt-2", "llama-bpe", "smollm", "qwen2", "",
+                                                  "",      "tekken",    "",       ""};
     static tokenizer *made[FIXED_COUNT];
     if (!made[index]) {
-        tokenizer_builder b =
-            builder_new(pres[index][0] ? TOKENIZER_BYTE_LEVEL : TOKENIZER_SENTENCEPIECE);
+        tokenizer_kind kind = index == 7       ? TOKENIZER_UNIGRAM
+                              : index == 8     ? TOKENIZER_WORDPIECE
+                              : pres[index][0] ? TOKENIZER_BYTE_LEVEL
+                                               : TOKENIZER_SENTENCEPIECE;
+        tokenizer_builder b = builder_new(kind);
         add_pieces(&b);
         b.spec.pre = pres[index];
         b.spec.add_space_prefix = index == 4;
@@ -193,15 +199,39 @@ static void add_merge(tokenizer_builder *b, input *in)
                             -(float)(left_id & 3));
 }
 
+// A charsmap in its own bytes: as many units, and what follows as texts.
+static void set_charsmap(tokenizer_builder *b, input *in, unsigned char room[2048])
+{
+    size_t units = take(in), bytes = 4 + 4 * units;
+    room[0] = (unsigned char)(4 * units & 0xff);
+    room[1] = (unsigned char)(4 * units >> 8);
+    room[2] = room[3] = 0;
+    for (size_t i = 4; i < bytes; i++)
+        room[i] = (unsigned char)take(in);
+    for (unsigned count = take(in); count > 0; count--)
+        room[bytes++] = (unsigned char)take(in);
+    room[bytes++] = 0;
+    b->spec.charsmap = room;
+    b->spec.charsmap_bytes = bytes;
+}
+
 static void fuzz_vocabulary(input in)
 {
     static const char *const pres[] = {"gpt-2", "llama-bpe", "smollm",
                                        "qwen2", "default",   "tekken"};
-    unsigned choice = take(&in);
-    tokenizer_builder b = builder_new(choice & 1 ? TOKENIZER_SENTENCEPIECE : TOKENIZER_BYTE_LEVEL);
+    unsigned char room[2048];
+    unsigned choice = take(&in), pre = take(&in);
+    tokenizer_builder b = builder_new(pre >= 192   ? TOKENIZER_WORDPIECE
+                                      : pre >= 128 ? TOKENIZER_UNIGRAM
+                                      : choice & 1 ? TOKENIZER_SENTENCEPIECE
+                                                   : TOKENIZER_BYTE_LEVEL);
     if (choice & 2)
         builder_bytes(&b);
-    b.spec.pre = pres[take(&in) % 6];
+    b.spec.pre = pres[pre % 6];
+    if (pre >= 160 && pre < 192)
+        set_charsmap(&b, &in, room);
+    b.spec.lower_case = (int)(pre % 3) - 1;
+    b.spec.strip_accents = (int)(pre / 3 % 3) - 1;
     b.spec.add_space_prefix = choice & 4;
     b.spec.remove_extra_whitespaces = choice & 8;
     b.spec.bos = (int32_t)take(&in) - 1;

@@ -18,10 +18,13 @@ def tiny_gguf(model):
         writer = GGUFWriter(path, "llama")
         writer.add_tokenizer_model(model)
         writer.add_token_list(["<unk>", "<s>", "a", "b", "ab", "<0x41>"])
-        writer.add_token_types([2, 3, 1, 1, 1, 6] if model == "llama" else [2, 3, 1, 1, 1, 5])
-        if model == "llama":
+        writer.add_token_types([2, 3, 1, 1, 1, 6] if model in ("llama", "t5") else [2, 3, 1, 1, 1, 5])
+        if model in ("llama", "t5"):
             writer.add_token_scores([0.0, 0.0, -1.0, -2.0, -0.5, 0.0])
-        else:
+        if model == "t5":
+            writer.add_precompiled_charsmap((256).to_bytes(4, "little") + bytes(range(256)) + b"a\0bc\0")
+            writer.add_remove_extra_whitespaces(True)
+        if model == "gpt2":
             writer.add_tokenizer_pre("gpt-2")
             writer.add_token_merges(["a b"])
         writer.add_bos_token_id(1)
@@ -50,7 +53,10 @@ def main():
     seeds = {f"text_{i}": bytes([i]) + (TEXTS + [INVALID.decode("latin-1")])[i].encode() for i in range(6)}
     seeds |= {f"invalid_{i}": bytes([12 + i]) + INVALID for i in range(6)}
     seeds |= {f"vocabulary_{i}": vocabulary(2 + i, i) for i in range(4)}
-    seeds |= {f"file_{model}": bytes([240]) + tiny_gguf(model) for model in ("llama", "gpt2")}
+    seeds |= {f"vocabulary_unigram_{i}": vocabulary(7, 128 + i) for i in range(2)}
+    seeds |= {"vocabulary_charsmap": bytes([192, 7, 160, 4]) + bytes(range(16)) + bytes([3, 97, 0, 98]) + vocabulary(7, 160)[3:]}
+    seeds |= {"vocabulary_wordpiece": vocabulary(5, 200)}
+    seeds |= {f"file_{model}": bytes([240]) + tiny_gguf(model) for model in ("llama", "gpt2", "bert", "t5")}
     write("tokenizer", seeds)
     chats = {}
     for path in sorted((HERE.parent / "golden" / "chat").glob("*.jinja")):

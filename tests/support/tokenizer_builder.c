@@ -60,15 +60,15 @@ void builder_bytes(tokenizer_builder *b)
     for (unsigned byte = 0; byte < 256; byte++) {
         char text[8];
         unsigned code = is_printable(byte) ? byte : shifted++;
-        if (b->spec.kind == TOKENIZER_SENTENCEPIECE)
+        bool byte_level = b->spec.kind == TOKENIZER_BYTE_LEVEL;
+        if (!byte_level)
             snprintf(text, sizeof text, "<0x%02X>", byte);
         else if (code < 0x80)
             snprintf(text, sizeof text, "%c", (int)code);
         else
             snprintf(text, sizeof text, "%c%c", (int)(0xc0 | code >> 6),
                      (int)(0x80 | (code & 0x3f)));
-        bool sentencepiece = b->spec.kind == TOKENIZER_SENTENCEPIECE;
-        builder_piece(b, text, sentencepiece ? TOKENIZER_BYTE : TOKENIZER_NORMAL, 0);
+        builder_piece(b, text, byte_level ? TOKENIZER_NORMAL : TOKENIZER_BYTE, 0);
     }
 }
 

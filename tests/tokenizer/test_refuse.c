@@ -274,8 +274,8 @@ static void files_without_tokenizer(void **state)
     w = gguf_writer_new();
     gguf_writer_u32(&w, "tokenizer.ggml.model", 1);
     refuse_file(&w, "tokenizer.ggml.model");
-    w = file_of("bert");
-    refuse_file(&w, "unknown tokenizer \"bert\"");
+    w = file_of("rwkv");
+    refuse_file(&w, "unknown tokenizer \"rwkv\"");
     w = file_of("gpt2");
     refuse_file(&w, "tokenizer.ggml.tokens");
     w = file_of("llama");

@@ -31,6 +31,23 @@ fault("sentencepiece-prefix-twice", "engine/tokenizer/sentencepiece.c",
 fault("sentencepiece-keeps-spaces", "engine/tokenizer/sentencepiece.c",
       "bool squeeze = t->remove_extra_whitespaces;", "bool squeeze = false;",
       "extra spaces are kept", *T)
+fault("unigram-later-wins", "engine/tokenizer/unigram.c",
+      "!(score > place->score)", "!(score >= place->score)", "of equal sums the later way to cut wins", *T)
+fault("unigram-no-penalty", "engine/tokenizer/unigram.c",
+      "UNKNOWN_PENALTY = 10", "UNKNOWN_PENALTY = 0", "an unknown character costs what the worst piece costs", *T)
+fault("charsmap-outside", "engine/tokenizer/charsmap.c",
+      "if (at >= map->text_bytes)", "if (false)", "a value of the trie leads out of the texts",
+      "tokenizer_encoders")
+fault("charsmap-shortest", "engine/tokenizer/charsmap.c",
+      "        found = i + 1;", "        if (found == 0)\n            found = i + 1;",
+      "the shortest key is replaced by the longest one's text", *T, "tokenizer_encoders")
+fault("wordpiece-any-length", "engine/tokenizer/wordpiece.c",
+      "bool known = w->characters <= MAX_WORD_CHARACTERS;", "bool known = true;",
+      "words of more than 100 characters are cut", *T, "tokenizer_encoders")
+fault("wordpiece-keeps-part", "engine/tokenizer/wordpiece.c",
+      "        work->list->count = before;\n", "", "the first pieces of an unknown word stay", *T)
+fault("wordpiece-accents", "engine/tokenizer/wordpiece.c",
+      "t->strip_accents = !loses_pieces(t);", "t->strip_accents = false;", "accents stay", *T)
 fault("unknown-not-fused", "engine/tokenizer/encode_symbols.c",
       "list->ids[list->count - 1] == unknown)", "list->ids[list->count - 1] != unknown)",
       "unknown pieces are not joined into one", *T)
