@@ -9,6 +9,7 @@
 // *session* is one timeline of tokens in a worker's pool.
 //
 //      model  <-  worker  <-  session  <-  pass, eval, sample, generate
+//                 worker  <-  scheduler  <-  requests of many users
 //
 // Every forward pass is a ragged batch: engine_pass takes any number of sessions with any number of new
 // tokens each. Generating for one user is a batch of one.
@@ -113,6 +114,9 @@ struct engine_options {
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together
+    bool
+        invariant; // the logits of a timeline do not depend on what else is in a pass, nor on how its
+                   // tokens are cut into passes, to the bit (slower for prompts)
 };
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.
@@ -253,10 +257,11 @@ typedef enum engine_finish {
     ENGINE_FINISH_STOP = 2,    // a stop string appeared; it is not part of the text
     ENGINE_FINISH_CONTEXT = 3, // the context is full
     ENGINE_FINISH_CANCEL = 4,  // the caller's write function said so
+    ENGINE_FINISH_ERROR = 5,   // of a request: the engine failed
 } engine_finish;
 
 const char *
-engine_finish_name(engine_finish finish); // "length", "end", "stop", "context", "cancel"
+engine_finish_name(engine_finish finish); // "length", "end", "stop", "context", "cancel", "error"
 
 typedef struct engine_generation {
     int32_t max_tokens; // 0: until the end or until the context is full
@@ -282,5 +287,94 @@ typedef struct engine_result {
 // the timeline. A prompt that does not fit into the context is refused.
 bool engine_generate(engine_session *session, const int32_t *prompt, int32_t prompt_tokens,
                      const engine_generation *generation, engine_result *result, engine_error *err);
+
+// --- many at once -------------------------------------------------------------------------------------
+
+// A scheduler runs the requests of many users in one worker, all of whose sessions are its own. Requests join
+// and leave between passes: every pass brings all that generate a token further and gives the rest of its
+// chunk to prompts, in turns among users. Where pages run out the youngest request gives its own back and is
+// computed again later; its text goes on as if nothing had happened. The text of a request is that of
+// engine_generate, as far as the worker's arithmetic does not depend on the batch (engine_options.invariant).
+//
+// Threads: the worker's.
+typedef struct engine_scheduler engine_scheduler;
+typedef struct engine_request engine_request;
+
+// max_waiting: requests that may wait for a session; 0: 256. NULL on failure.
+engine_scheduler *engine_scheduler_open(engine_worker *worker, int32_t max_waiting,
+                                        engine_error *err);
+void engine_scheduler_close(
+    engine_scheduler *scheduler); // ends what runs, as cancelled; may be NULL
+
+typedef struct engine_bias {
+    int32_t id;
+    float value; // added to its logit
+} engine_bias;
+
+typedef struct engine_logprob {
+    int32_t id;
+    float logprob; // natural logarithm, before penalties, temperature and cuts, behind biases
+} engine_logprob;
+
+enum { ENGINE_MAX_LOGPROBS = 20 };
+
+typedef struct engine_token {
+    int32_t id;       // TOKENIZER_NONE: none, the rest of the text
+    const char *text; // what has become certain with it: whole characters, often none
+    size_t text_bytes;
+    float logprob;                   // if asked for
+    const engine_logprob *likeliest; // [likeliest_count], the likeliest first
+    int32_t likeliest_count;
+} engine_token;
+
+typedef struct engine_request_result {
+    engine_finish finish;
+    int32_t prompt_tokens, generated_tokens;
+    int32_t cached_tokens; // of the prompt, that were there already
+    int32_t preemptions;
+    const char *error; // of ENGINE_FINISH_ERROR
+} engine_request_result;
+
+typedef struct engine_request_wish {
+    const int32_t *prompt;
+    int32_t prompt_tokens;
+    int32_t max_tokens; // 0: until the end or until the context is full
+    engine_sampling sampling;
+    const char *const *stops; // NULL-terminated list; NULL: none
+    bool ignore_end;
+    const engine_bias *biases; // [bias_count]
+    int32_t bias_count;
+    bool logprobs;
+    int32_t top_logprobs; // at most ENGINE_MAX_LOGPROBS
+    int32_t priority;     // larger goes first
+    uint64_t owner;       // the user that it is counted for
+    // Called in engine_scheduler_step: with every token (false ends the request), and once at the end, after
+    // which the request is gone.
+    bool (*token)(void *user, const engine_token *token);
+    void (*end)(void *user, const engine_request_result *result);
+    void *user;
+} engine_request_wish;
+
+// Takes a request, copying what it needs of the wish. NULL with a reason: a prompt that is empty or too long for
+// context or pool, ids out of range, or too many that wait (engine_scheduler_busy).
+engine_request *engine_scheduler_submit(engine_scheduler *scheduler,
+                                        const engine_request_wish *wish, engine_error *err);
+bool engine_scheduler_busy(const engine_scheduler *scheduler);
+
+// The request ends, as cancelled, when the next step begins.
+void engine_request_cancel(engine_request *request);
+
+// One forward pass of what is there. False when nothing is left to do.
+bool engine_scheduler_step(engine_scheduler *scheduler);
+
+typedef struct engine_scheduler_info {
+    int32_t waiting, running;
+    int64_t prompt_tokens;    // evaluated, those of preempted timelines among them
+    int64_t cached_tokens;    // that need not be evaluated
+    int64_t generated_tokens; //
+    int64_t preemptions, passes;
+} engine_scheduler_info;
+
+void engine_scheduler_describe(const engine_scheduler *scheduler, engine_scheduler_info *info);
 
 #endif

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/session/answer.h"
 #include "engine/session/chain.h"
 #include "engine/session/pass.h"
-#include "engine/session/stop_filter.h"
 
 static double now_seconds(void)
 {
@@ -16,7 +16,7 @@ static double now_seconds(void)
 
 const char *engine_finish_name(engine_finish finish)
 {
-    static const char *const names[] = {"length", "end", "stop", "context", "cancel"};
+    static const char *const names[] = {"length", "end", "stop", "context", "cancel", "error"};
     return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "unknown";
 }
 
@@ -26,9 +26,7 @@ typedef struct generator {
     const engine_generation *wish;
     engine_result *result;
     engine_draw draw; // of chains
-    tokenizer_decoder decoder;
-    tokenizer_text piece;
-    stop_filter filter;
+    answer answer;
     bool wrote; // for the last token
     bool done;
 } generator;
@@ -46,27 +44,15 @@ static void write_text(generator *g, const char *text, size_t bytes)
         end(g, ENGINE_FINISH_CANCEL);
 }
 
-// Hands on what the filter lets go.
+// Hands on what has become certain.
 static void release(generator *g)
 {
-    stop_filter *filter = &g->filter;
-    if (filter->release_bytes > 0)
-        write_text(g, filter->held.data, filter->release_bytes);
-    stop_filter_released(filter);
-}
-
-// Adds what is in g->piece to the output.
-static bool emit(generator *g, engine_error *err)
-{
-    if (g->piece.size_bytes == 0)
-        return true;
-    if (!stop_filter_add(&g->filter, g->piece.data, g->piece.size_bytes))
-        return engine_fail(err, "not enough memory for the text");
-    g->piece.size_bytes = 0;
-    release(g);
-    if (g->filter.stopped && !g->done)
+    tokenizer_bytes text = answer_text(&g->answer);
+    if (text.size_bytes > 0)
+        write_text(g, text.data, text.size_bytes);
+    answer_written(&g->answer);
+    if (g->answer.filter.stopped && !g->done)
         end(g, ENGINE_FINISH_STOP);
-    return true;
 }
 
 // Writes the text of a token that was chosen.
@@ -80,10 +66,9 @@ static bool take_token(generator *g, int32_t token, engine_error *err)
     }
     g->result->generated_tokens++;
     g->wrote = false;
-    // A matrix may have more rows than the tokenizer has pieces; such ids have no text.
-    if (t && (size_t)token < tokenizer_size(t) &&
-        (!tokenizer_decoder_feed(&g->decoder, token, &g->piece, err) || !emit(g, err)))
+    if (!answer_add(&g->answer, token, err))
         return false;
+    release(g);
     if (!g->wrote && !g->done)
         write_text(g, "", 0);
     if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
@@ -153,15 +138,6 @@ static bool decode(generator *g, int32_t token, engine_error *err)
     return true;
 }
 
-// Room for the text of a token and for what may be held back, so that the loop takes no memory.
-static bool reserve_text(tokenizer_text *text)
-{
-    static const char blank[1024];
-    bool fine = tokenizer_text_append(text, blank, sizeof blank);
-    text->size_bytes = 0;
-    return fine;
-}
-
 static bool generate(generator *g, engine_error *err)
 {
     double started = now_seconds();
@@ -177,13 +153,11 @@ static bool generate(generator *g, engine_error *err)
     if (!fine)
         return false;
     g->result->generation_seconds = now_seconds() - started;
-    bool flush = !g->filter.stopped && g->result->finish != ENGINE_FINISH_CANCEL;
-    if (flush && session->worker->model->tokenizer) {
-        if (!tokenizer_decoder_finish(&g->decoder, &g->piece, err) || !emit(g, err))
-            return false;
-        stop_filter_end(&g->filter);
-        release(g);
-    }
+    if (g->answer.filter.stopped || g->result->finish == ENGINE_FINISH_CANCEL)
+        return true;
+    if (!answer_finish(&g->answer, err))
+        return false;
+    release(g);
     return true;
 }
 
@@ -199,13 +173,8 @@ bool engine_generate(engine_session *session, const int32_t *prompt, int32_t pro
         return false;
     result->prompt_seconds = now_seconds() - started;
     generator g = {.session = session, .wish = generation, .result = result};
-    g.filter.stops = generation->stops;
-    if (session->worker->model->tokenizer)
-        g.decoder = tokenizer_decoder_start(session->worker->model->tokenizer, 0);
-    bool fine = (reserve_text(&g.piece) && reserve_text(&g.filter.held)) ||
-                engine_fail(err, "not enough memory for the text");
-    fine = fine && generate(&g, err);
-    tokenizer_text_free(&g.piece);
-    stop_filter_free(&g.filter);
+    const tokenizer *t = session->worker->model->tokenizer;
+    bool fine = answer_begin(&g.answer, t, generation->stops, err) && generate(&g, err);
+    answer_free(&g.answer);
     return fine;
 }

@@ -21,6 +21,7 @@ typedef struct program_bounds {
     const char *attention; // kernel by name, or NULL
     bool exact;            // activations stay f32
     bool separate;         // norms, matrices and gates are steps of their own
+    bool invariant;        // a token's numbers depend on its timeline alone
 } program_bounds;
 
 // The config, weights, pool and context must outlive the program.

@@ -68,7 +68,9 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     const model_config *config = program->config;
     bool shared = line->parts[0].matrix == MODEL_SHARED_GATE;
     weft_experts_desc desc = {.size = sizeof desc,
-                              .flags = program->bounds.exact ? WEFT_LINEAR_EXACT : 0,
+                              .flags =
+                                  (program->bounds.exact ? WEFT_LINEAR_EXACT : 0u) |
+                                  (program->bounds.invariant ? WEFT_LINEAR_BATCH_INVARIANT : 0u),
                               .experts = shared ? 1 : config->experts,
                               .top_k = shared ? 1 : config->experts_used,
                               .max_batch = program->bounds.max_tokens,

@@ -183,6 +183,8 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
                              .gate = linear->gate};
     if (program->bounds.exact)
         desc.flags |= WEFT_LINEAR_EXACT;
+    if (program->bounds.invariant)
+        desc.flags |= WEFT_LINEAR_BATCH_INVARIANT;
     if (linear->x_rounded)
         desc.flags |= WEFT_LINEAR_X_ROUNDED;
     if (linear->y_rounded)
@@ -361,6 +363,11 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                 .variant = program->bounds.attention};
     if (sinks->rows > 0)
         desc.flags |= WEFT_ATTENTION_SINKS;
+    if (program->bounds.invariant) {
+        // A tile is a token and its keys are not split: what a token gives depends on its keys alone.
+        desc.flags |= WEFT_ATTENTION_BATCH_INVARIANT;
+        desc.num_splits = desc.tile_rows = 1;
+    }
     if (program_appends(program)) {
         desc.rope = rules.rope;
         desc.flags |= WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES |

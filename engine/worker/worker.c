@@ -29,7 +29,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                    .device = settings->options.device,
                                    .attention = settings->options.attention,
                                    .exact = settings->options.exact,
-                                   .separate = settings->options.separate};
+                                   .separate = settings->options.separate,
+                                   .invariant = settings->options.invariant};
     worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,
                                     model->config.layers, settings->pool_pages, err);
     if (!worker->pool)

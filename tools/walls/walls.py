@@ -25,7 +25,7 @@ INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
 DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
 # The engine's rooms from the ground up; one that is not named sees them all.
 ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/cache/",
-          "engine/model/", "engine/worker/")
+          "engine/model/", "engine/worker/", "engine/session/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
     ("cli", "cli/", ("engine/engine.h",)),
@@ -39,6 +39,7 @@ ROOMS = [
     ("engine/quantize", "engine/quantize/", ENGINE[:7]),
     ("engine/worker", "engine/worker/", ENGINE[:7]),
     ("engine/session", "engine/session/", ENGINE[:8]),
+    ("engine/schedule", "engine/schedule/", ENGINE[:9]),
     ("engine", "engine/", ()),
     ("include", DOOR, ()),
     ("api", "src/api/", ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")),
