@@ -110,7 +110,10 @@ struct engine_options {
     const char *
         attention; // the kernel of attention by name (weft_kernel_at), for debugging: attention_any_ref
                    // takes scores, softmax and values one after another; NULL: the best. Copied
-    bool exact; // activations stay f32 against quantised weights (slower)
+    bool
+        keep_prefixes; // full pages of timelines that are gone are found again by their tokens, until
+                       // they are wanted for something else
+    bool exact;        // activations stay f32 against quantised weights (slower)
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together
@@ -132,6 +135,8 @@ typedef struct engine_worker_info {
     int64_t buffer_bytes;       // activations and workspace
     int32_t context_tokens, chunk_tokens, page_tokens;
     int32_t pool_pages, free_pages;
+    int32_t remembered_pages; // of the free ones, that keep_prefixes can still find
+    int32_t shared_pages;     // that more than one timeline holds
     // Since the worker was opened: forward passes, runs of plans, those of attention among them, and how
     // often the host waited for the device.
     int64_t passes, runs, attention_runs, waits;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/base/alloc.h"
+#include "engine/cache/prefix_index.h"
 
 // The planes of a layer, each an array with an entry per page; scales only where the format needs them.
 enum { KEYS, VALUES, KEY_SCALES, VALUE_SCALES, PLANES };
@@ -20,6 +21,7 @@ struct page_pool {
     int32_t free_count;
     int32_t *free_list; // a stack; the page given back last is taken first, its lines may be cached
     int32_t *holders;   // [pages]
+    prefix_index *index; // NULL: it does not remember
 };
 
 static void measure_planes(const weft_kv_layout *layout, int32_t values_at, int64_t bytes[PLANES])
@@ -96,6 +98,7 @@ void page_pool_free(page_pool *pool)
     weft_memory_free(pool->context, pool->memory);
     free(pool->free_list);
     free(pool->holders);
+    prefix_index_free(pool->index);
     free(pool);
 }
 
@@ -135,32 +138,83 @@ int32_t page_pool_pages(const page_pool *pool)
 
 int32_t page_pool_free_pages(const page_pool *pool)
 {
-    return pool->free_count;
+    return pool->free_count + page_pool_remembered(pool);
 }
 
 int32_t page_pool_take(page_pool *pool)
 {
-    if (pool->free_count == 0)
-        return -1;
-    int32_t page = pool->free_list[--pool->free_count];
-    pool->holders[page] = 1;
+    int32_t page = -1;
+    if (pool->free_count > 0)
+        page = pool->free_list[--pool->free_count];
+    else if (pool->index && (page = prefix_index_oldest(pool->index)) >= 0)
+        prefix_index_remove(pool->index, page);
+    if (page >= 0)
+        pool->holders[page] = 1;
     return page;
 }
 
 void page_pool_share(page_pool *pool, int32_t page)
 {
-    pool->holders[page]++;
+    if (pool->holders[page]++ == 0)
+        prefix_index_wake(pool->index, page);
 }
 
 void page_pool_give(page_pool *pool, int32_t page)
 {
-    if (--pool->holders[page] == 0)
+    if (--pool->holders[page] > 0)
+        return;
+    if (pool->index && prefix_index_has(pool->index, page))
+        prefix_index_rest(pool->index, page);
+    else
         pool->free_list[pool->free_count++] = page;
+}
+
+// --- remembering --------------------------------------------------------------------------------------
+
+bool page_pool_remember(page_pool *pool, int32_t page_tokens)
+{
+    if (!pool->index)
+        pool->index = prefix_index_create(pool->pages, page_tokens);
+    return pool->index != NULL;
+}
+
+uint64_t page_pool_enter(page_pool *pool, int32_t page, uint64_t before, const int32_t *ids)
+{
+    uint64_t link = 0;
+    if (!pool->index || prefix_index_find(pool->index, before, ids, &link) >= 0)
+        return link;
+    // It may be entered behind a page that is gone: nobody would find it there.
+    prefix_index_remove(pool->index, page);
+    return prefix_index_add(pool->index, page, before, ids);
+}
+
+int32_t page_pool_find(const page_pool *pool, uint64_t before, const int32_t *ids, uint64_t *link)
+{
+    return pool->index ? prefix_index_find(pool->index, before, ids, link) : -1;
+}
+
+void page_pool_forget(page_pool *pool, int32_t page)
+{
+    if (pool->index)
+        prefix_index_remove(pool->index, page);
+}
+
+int32_t page_pool_remembered(const page_pool *pool)
+{
+    return pool->index ? prefix_index_resting(pool->index) : 0;
 }
 
 bool page_pool_shared(const page_pool *pool, int32_t page)
 {
     return pool->holders[page] > 1;
+}
+
+int32_t page_pool_shared_pages(const page_pool *pool)
+{
+    int32_t count = 0;
+    for (int32_t page = 0; page < pool->pages; page++)
+        count += page_pool_shared(pool, page);
+    return count;
 }
 
 bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err)

@@ -5,6 +5,12 @@
 // The paged KV pool: memory for the keys and values of every layer, given out in pages. A page number
 // means the same page in every layer, so a timeline has one list of pages. A page counts the timelines
 // that hold it; it is free when none does.
+//
+// A pool can remember: then full pages are found again by their tokens, also when nobody holds them, until they
+// are taken for something else, those that were let go first before others.
+//
+// A pool can remember: then full pages are found again by their tokens, also when nobody holds them, until they
+// are taken for something else, those that were let go first first.
 
 #include <weft/weft.h>
 
@@ -28,7 +34,20 @@ void page_pool_free(page_pool *pool); // may be NULL
 weft_kv_pool page_pool_layer(const page_pool *pool, int32_t layer);
 
 int32_t page_pool_pages(const page_pool *pool);
-int32_t page_pool_free_pages(const page_pool *pool);
+int32_t page_pool_free_pages(const page_pool *pool); // remembered ones among them
+
+// Makes it remember; false when memory is short.
+bool page_pool_remember(page_pool *pool, int32_t page_tokens);
+
+// Of a pool that remembers, with links as prefix_index.h has them: enters a full page; looks one up, to be
+// shared. 0 and -1 if the pool does not remember.
+uint64_t page_pool_enter(page_pool *pool, int32_t page, uint64_t before, const int32_t *ids);
+int32_t page_pool_find(const page_pool *pool, uint64_t before, const int32_t *ids, uint64_t *link);
+
+// The page will be written: it is found no longer.
+void page_pool_forget(page_pool *pool, int32_t page);
+
+int32_t page_pool_remembered(const page_pool *pool); // pages that nobody holds and that are found
 
 // Takes a free page for one holder; -1 if there is none.
 int32_t page_pool_take(page_pool *pool);
@@ -39,6 +58,7 @@ void page_pool_give(page_pool *pool, int32_t page);
 
 // Has the page more than one holder? Such a page must not be written.
 bool page_pool_shared(const page_pool *pool, int32_t page);
+int32_t page_pool_shared_pages(const page_pool *pool);
 
 // Copies a page's keys and values of all layers to another page, in the order of the context's stream.
 bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err);

@@ -176,6 +176,7 @@ static bool commit(const filling *f, engine_feed *feeds, int32_t count)
     for (int32_t n = 0; n < count; n++) {
         engine_feed *feed = &feeds[n];
         feed->session->length += f->outputs->taken[n];
+        session_enter_pages(feed->session);
         feed->done += f->outputs->taken[n];
         more = more || feed->done < feed->count;
     }

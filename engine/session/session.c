@@ -102,11 +102,22 @@ void session_trim(engine_session *session)
         page_pool_give(session->worker->pool, session->page_table[--session->pages]);
 }
 
+void session_enter_pages(engine_session *session)
+{
+    page_pool *pool = session->worker->pool;
+    for (; session->entered < session->length / ENGINE_PAGE_TOKENS; session->entered++)
+        session->link = page_pool_enter(pool, session->page_table[session->entered], session->link,
+                                        session->ids + session->entered * ENGINE_PAGE_TOKENS);
+}
+
 void engine_session_truncate(engine_session *session, int32_t length)
 {
     if (length < 0)
         length = 0;
     if (length < session->length) {
+        session_enter_pages(session);
+        session->entered = 0;
+        session->link = 0;
         session->length = length;
         session_drop_logits(session);
         if (session->history_length > length)
@@ -132,6 +143,8 @@ bool session_reserve(engine_session *session, int32_t length, engine_error *err)
         page_pool_give(pool, session->page_table[last]);
         session->page_table[last] = page;
     }
+    if (length > session->length && last < session->pages)
+        page_pool_forget(pool, session->page_table[last]);
     while (session->pages < pages_for(length))
         session->page_table[session->pages++] = page_pool_take(pool);
     return true;
@@ -191,6 +204,36 @@ int32_t engine_session_common(const engine_session *session, const int32_t *ids,
     return common == count && common > 0 && !logits_there ? common - 1 : common;
 }
 
+// How many tokens before the last one the pool remembers, in full pages.
+static int32_t remembered_prefix(const engine_worker *worker, const int32_t *ids, int32_t count)
+{
+    int32_t length = 0;
+    uint64_t link = 0;
+    while (length + ENGINE_PAGE_TOKENS < count &&
+           page_pool_find(worker->pool, link, ids + length, &link) >= 0)
+        length += ENGINE_PAGE_TOKENS;
+    return length;
+}
+
+// Makes `length` remembered tokens those of the session; the first `common` are so already.
+static void share_remembered(engine_session *session, const int32_t *ids, int32_t common,
+                             int32_t length)
+{
+    page_pool *pool = session->worker->pool;
+    uint64_t link = 0;
+    engine_session_truncate(session, common / ENGINE_PAGE_TOKENS * ENGINE_PAGE_TOKENS);
+    session_drop_logits(session);
+    for (int32_t at = 0; at < length; at += ENGINE_PAGE_TOKENS) {
+        int32_t page = page_pool_find(pool, link, ids + at, &link);
+        if (at < session->length)
+            continue;
+        session->page_table[session->pages++] = page;
+        page_pool_share(pool, page);
+    }
+    memcpy(session->ids, ids, (size_t)length * sizeof *ids);
+    session->length = length;
+}
+
 int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count)
 {
     const engine_worker *worker = session->worker;
@@ -205,6 +248,11 @@ int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count
             most = shared;
             best = other;
         }
+    }
+    int32_t remembered = remembered_prefix(worker, ids, count);
+    if (remembered > common && remembered >= most - (best ? 0 : ENGINE_PAGE_TOKENS - 1)) {
+        share_remembered(session, ids, common, remembered);
+        return remembered;
     }
     if (!best) {
         engine_session_truncate(session, common);

@@ -11,6 +11,8 @@ struct engine_session {
     int32_t slot;        // in worker->sessions
     int32_t length;      // tokens whose keys and values are in the pool
     int32_t pages;       // held
+    int32_t entered;     // of these, the first ones, that the pool finds by their tokens
+    uint64_t link;       // of the last of them
     int32_t *ids;        // [context_tokens + 1]
     int32_t *page_table; // [pages_per_session]
     int32_t *history;    // the ids where the device reads them: `ids`, or a copy
@@ -28,6 +30,9 @@ bool session_reserve(engine_session *session, int32_t length, engine_error *err)
 // Gives back the pages that its tokens do not need.
 void session_trim(engine_session *session);
 
+// Lets a pool that remembers find the pages that are full.
+void session_enter_pages(engine_session *session);
+
 // Logits: forgotten; left by a pass in a row of the program's; moved out of that row.
 void session_drop_logits(engine_session *session);
 void session_hold_logits(engine_session *session, int32_t row);
@@ -40,7 +45,7 @@ int32_t session_penalty_window(const engine_sampling *sampling);
 bool session_show_history(engine_session *session, engine_error *err);
 
 // Cuts the timeline back to what it has in common with `ids`, or shares the pages of another session that
-// has more of them. Returns how many of the ids need no evaluation; not all, unless logits are there.
+// has more of them, or those that the pool remembers. Returns how many of the ids need no evaluation; not all, unless logits are there.
 int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count);
 
 #endif

@@ -35,6 +35,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
                                     model->config.layers, settings->pool_pages, err);
     if (!worker->pool)
         return false;
+    if (settings->options.keep_prefixes && !page_pool_remember(worker->pool, ENGINE_PAGE_TOKENS))
+        return engine_fail(err, "not enough memory to remember pages");
     worker->program = model_program_make(worker->context, &model->config, &model->weights,
                                          worker->pool, &settings->kv, &bounds, err);
     return worker->program != NULL;
@@ -129,6 +131,8 @@ void engine_worker_describe(const engine_worker *worker, engine_worker_info *inf
         .page_tokens = ENGINE_PAGE_TOKENS,
         .pool_pages = settings->pool_pages,
         .free_pages = page_pool_free_pages(worker->pool),
+        .remembered_pages = page_pool_remembered(worker->pool),
+        .shared_pages = page_pool_shared_pages(worker->pool),
         .passes = counts.passes,
         .runs = counts.runs,
         .attention_runs = counts.attention_runs,
