@@ -120,6 +120,10 @@ struct engine_options {
     bool
         invariant; // the logits of a timeline do not depend on what else is in a pass, nor on how its
                    // tokens are cut into passes, to the bit (slower for prompts)
+    // From how many rows of queries on (sessions times query heads that share a KV head) a prefix that
+    // sessions have in common is attended to once for all; 0: 64, -1: never. Fewer rows cost more than
+    // they save.
+    int32_t cascade_rows;
 };
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.
@@ -140,6 +144,8 @@ typedef struct engine_worker_info {
     // Since the worker was opened: forward passes, runs of plans, those of attention among them, and how
     // often the host waited for the device.
     int64_t passes, runs, attention_runs, waits;
+    int64_t
+        shared_passes; // of the passes, those that attended to prefixes that sessions share once for all
 } engine_worker_info;
 
 void engine_worker_describe(const engine_worker *worker, engine_worker_info *info);

@@ -27,6 +27,10 @@ static const char help[] =
     "  --depth D           tokens in the context when generation begins, whatever the prompt was\n"
     "                      (default: the prompt); others call 0 an empty context\n"
     "  --batch B           sequences (default 1)\n"
+    "  --shared            generation: all sequences have the same context, in the same pages, "
+    "which\n"
+    "                      attention reads once for all from --cascade-rows N rows of queries on\n"
+    "                      (default 64; -1: never)\n"
     "  --kv-dtype D        format of the KV cache: f16 (default), bf16 or f32\n"
     "  --chunk N           most tokens in one pass over the weights; default 512\n"
     "  --exact             activations stay f32 against quantised weights\n"
@@ -70,7 +74,7 @@ typedef struct request {
     weft_dtype format;
     int32_t prompt, generate, batch;
     int32_t depth; // -1: the prompt
-    bool verbose;
+    bool verbose, shared;
 } request;
 
 static const bench_option options[] = {
@@ -85,6 +89,9 @@ static const bench_option options[] = {
     {"chunk", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_CHUNK},
     {"exact", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_EXACT},
     {"verbose", BENCH_FLAG, .offset = offsetof(request, verbose)},
+    {"shared", BENCH_FLAG, .offset = offsetof(request, shared)},
+    {"cascade-rows", BENCH_INT, .offset = offsetof(request, run.options.cascade_rows), .low = -1,
+     .high = 1 << 20},
     {0},
 };
 
@@ -95,6 +102,7 @@ typedef struct race {
     engine_model_info info;
     engine_worker_info running;
     engine_session *sessions[MAX_BATCH];
+    int32_t open; // sequences; of shared contexts one until generation begins
     engine_feed feeds[MAX_BATCH];
     int32_t *ids; // [batch][prompt]
     double *step_us;
@@ -143,7 +151,8 @@ static bool begin(race *r)
     engine_worker_describe(r->worker, &r->running);
     if (!bench_fits(&wish->run, (double)r->running.kv_pool_bytes + (double)r->running.buffer_bytes))
         return false;
-    for (int32_t s = 0; s < wish->batch; s++)
+    r->open = wish->shared ? 1 : wish->batch;
+    for (int32_t s = 0; s < r->open; s++)
         if (!(r->sessions[s] = engine_session_open(r->worker, &r->err)))
             return failed(r);
     size_t ids = (size_t)wish->batch * (size_t)wish->prompt;
@@ -172,10 +181,10 @@ static void end(race *r)
 // Feeds `count` tokens to every session.
 static bool feed(race *r, int32_t count)
 {
-    for (int32_t s = 0; s < r->wish->batch; s++)
+    for (int32_t s = 0; s < r->open; s++)
         r->feeds[s] = (engine_feed){
             .session = r->sessions[s], .ids = r->ids + s * r->wish->prompt, .count = count};
-    if (!engine_eval(r->worker, r->feeds, r->wish->batch, NULL, NULL, &r->err))
+    if (!engine_eval(r->worker, r->feeds, r->open, NULL, NULL, &r->err))
         return failed(r);
     weft_context *context = engine_worker_context(r->worker);
     if (weft_stream_synchronize(context, NULL) == WEFT_OK)
@@ -192,8 +201,8 @@ static bool prefill(race *r, bench_time *time, bench_roof *roof)
     int32_t runs = 0;
     *roof = (bench_roof){0};
     for (int32_t i = 0; i < MAX_PREFILLS + 1; i++) {
-        bench_progress(&wish->run, "prompt of %d tokens", wish->prompt * wish->batch);
-        for (int32_t s = 0; s < wish->batch; s++)
+        bench_progress(&wish->run, "prompt of %d tokens", wish->prompt * r->open);
+        for (int32_t s = 0; s < r->open; s++)
             engine_session_truncate(r->sessions[s], 0);
         double before = cli_now_seconds();
         if (!feed(r, wish->prompt))
@@ -215,14 +224,24 @@ static bool prefill(race *r, bench_time *time, bench_roof *roof)
 static bool reach_depth(race *r)
 {
     request *wish = r->wish;
-    for (int32_t s = 0; s < wish->batch; s++)
+    for (int32_t s = 0; s < r->open; s++)
         engine_session_truncate(r->sessions[s], wish->depth);
     for (int32_t at = wish->prompt; at < wish->depth; at += wish->prompt) {
-        bench_progress(&wish->run, "context of %d tokens", wish->depth * wish->batch);
+        bench_progress(&wish->run, "context of %d tokens", wish->depth * r->open);
         if (!feed(r, wish->depth - at < wish->prompt ? wish->depth - at : wish->prompt))
             return false;
     }
+    for (; r->open < wish->batch; r->open++)
+        if (!(r->sessions[r->open] = engine_session_fork(r->sessions[0], &r->err)))
+            return failed(r);
     return true;
+}
+
+// Tokens of all sequences whose keys and values a step reads, each once.
+static double cached_tokens(const request *wish, double of_one)
+{
+    double own = of_one - wish->depth;
+    return wish->shared && own > 0 ? wish->depth + wish->batch * own : wish->batch * of_one;
 }
 
 // A device that decodes by itself is given chains of tokens, as generation gives them; a step is the share of
@@ -290,7 +309,7 @@ static double operations(const race *r, double tokens, double keys)
            kv = (double)m->kv_heads * m->head_dim;
     double layer = width * (q + 2 * kv) + q * width + 3 * width * (double)m->active_feed_forward +
                    2 * q * (m->window && m->window < keys ? m->window : keys);
-    return 2 * (tokens * m->layers * layer + r->wish->batch * width * m->vocab);
+    return 2 * (tokens * m->layers * layer + r->open * width * m->vocab);
 }
 
 // The format that holds most of the weights.
@@ -338,13 +357,14 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
     const engine_model_info *m = &r->info;
     const engine_worker_info *w = &r->running;
     const char *format = format_name(r);
-    double tokens = (double)wish->batch * (generating ? 1 : wish->prompt);
+    double tokens = (double)r->open * (generating ? 1 : wish->prompt);
     // The median step of generation has half of what will be generated behind it.
     double keys = generating ? wish->depth + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
     double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
     double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
     double bytes = passes * ((double)m->streamed_bytes + more_experts(m, tokens / passes)) +
-                   wish->batch * cached * (double)w->kv_bytes_per_token;
+                   (generating ? cached_tokens(wish, cached) : r->open * cached) *
+                       (double)w->kv_bytes_per_token;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
         "op", "model", "device", wish->run.options.device == WEFT_DEVICE_CUDA ? "cuda" : "cpu",
@@ -354,13 +374,16 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         wish->shape  ? wish->shape
         : m->name[0] ? m->name
                      : m->architecture,
-        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", wish->batch,
+        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", r->open,
         "exact", wish->run.options.exact, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "tokens_per_second",
         tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",
         (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
-    if (row)
+    if (row) {
         json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
+        if (generating && wish->shared)
+            json_object_set_new(row, "shared", json_true());
+    }
     bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,

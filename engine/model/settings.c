@@ -7,6 +7,7 @@
 enum {
     DEFAULT_CONTEXT_TOKENS = 4096,
     DEFAULT_CHUNK_TOKENS = 512,
+    DEFAULT_CASCADE_ROWS = 64,
     MAX_CHUNK_TOKENS = 65536,
     DEVICE_CHAIN_TOKENS = 64,
     MAX_CHAIN_TOKENS = 4096,
@@ -84,6 +85,8 @@ static void fill_in(engine_options *options, const model_config *config)
                                       : DEFAULT_CONTEXT_TOKENS;
     if (options->max_sessions == 0)
         options->max_sessions = 1;
+    if (options->cascade_rows == 0)
+        options->cascade_rows = DEFAULT_CASCADE_ROWS;
     if (options->chunk_tokens == 0)
         options->chunk_tokens = DEFAULT_CHUNK_TOKENS;
     int64_t useful = (int64_t)options->context_tokens * options->max_sessions;

@@ -86,7 +86,22 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
            (size_t)session->pages * sizeof *session->page_table);
 }
 
-// Those that wait for one token first, then the others in their order, until the pass is full.
+// Sessions that share anything share this; all have pages by now.
+static int32_t first_page(const engine_feed *feed)
+{
+    return feed->session->page_table[0];
+}
+
+static bool is_first_of_prefix(const engine_feed *feeds, const int32_t *taken, int32_t n)
+{
+    for (int32_t m = 0; m < n; m++)
+        if (taken[m] && first_page(&feeds[m]) == first_page(&feeds[n]))
+            return false;
+    return true;
+}
+
+// Those that wait for one token first, sessions of one prefix side by side; then the others in their order,
+// until the pass is full.
 static void fill(filling *f, const engine_feed *feeds, int32_t count)
 {
     int32_t room = f->worker->settings.options.chunk_tokens, *taken = f->outputs->taken;
@@ -95,8 +110,10 @@ static void fill(filling *f, const engine_feed *feeds, int32_t count)
     for (int32_t n = 0; n < count; n++)
         taken[n] = feeds[n].count - feeds[n].done == 1;
     for (int32_t n = 0; n < count; n++)
-        if (taken[n])
-            add_tokens(f, &feeds[n], 1);
+        if (taken[n] && is_first_of_prefix(feeds, taken, n))
+            for (int32_t m = n; m < count; m++)
+                if (taken[m] && first_page(&feeds[m]) == first_page(&feeds[n]))
+                    add_tokens(f, &feeds[m], 1);
     for (int32_t n = 0; n < count; n++) {
         int32_t left = feeds[n].count - feeds[n].done;
         if (left < 2 || f->tokens == room)

@@ -22,6 +22,7 @@ typedef struct program_bounds {
     bool exact;            // activations stay f32
     bool separate;         // norms, matrices and gates are steps of their own
     bool invariant;        // a token's numbers depend on its timeline alone
+    int32_t cascade_rows;  // as in engine_options
 } program_bounds;
 
 // The config, weights, pool and context must outlive the program.
@@ -38,7 +39,7 @@ const char *model_program_plan_at(const model_program *program, int32_t n);
 
 // Counted since the program was made.
 typedef struct program_counts {
-    int64_t passes, runs, attention_runs, waits;
+    int64_t passes, runs, attention_runs, waits, shared_passes;
 } program_counts;
 
 program_counts model_program_counts(const model_program *program);

@@ -349,8 +349,8 @@ static bool make_chains(model_program *program, engine_error *err)
 {
     size_t seqs = (size_t)program->bounds.max_seqs;
     program->params = engine_alloc(seqs, sizeof *program->params);
-    program->decoders = engine_alloc(seqs + 1, sizeof *program->decoders);
-    program->links = engine_alloc(seqs + 1, sizeof *program->links);
+    program->decoders = engine_alloc(2 * (seqs + 1), sizeof *program->decoders);
+    program->links = engine_alloc(2 * (seqs + 1), sizeof *program->links);
     if (!program->params || !program->decoders || !program->links)
         return engine_fail(err, "not enough memory for the model's program");
     for (int i = 0; i < 2; i++)
@@ -371,6 +371,7 @@ static void drop_plans(model_program *program)
 {
     for (int32_t i = 0; i < program->plan_count; i++)
         weft_plan_destroy(program->plans[i].plan);
+    program_drop_cascades(program);
     program->plan_count = 0;
     program->workspace_bytes = 0;
 }
@@ -464,7 +465,7 @@ model_program *model_program_make(weft_context *context, const model_config *con
     if (program->head_rows > bounds->max_tokens)
         program->head_rows = bounds->max_tokens;
     if (count(program, err) && allocate(program, err) && make_batch(program, err) &&
-        make_chains(program, err) && lay_out(program, err) &&
+        program_open_cascades(program, err) && make_chains(program, err) && lay_out(program, err) &&
         model_program_prepare(program, 1, err))
         return program;
     model_program_free(program);
@@ -475,15 +476,17 @@ void model_program_free(model_program *program)
 {
     if (!program)
         return;
-    for (int32_t i = 0; program->decoders && i <= program->bounds.max_seqs; i++)
+    int32_t recorded = 2 * (program->bounds.max_seqs + 1);
+    for (int32_t i = 0; program->decoders && i < recorded; i++)
         weft_program_destroy(program->decoders[i]);
-    for (int32_t i = 0; program->links && i <= program->bounds.max_seqs; i++)
+    for (int32_t i = 0; program->links && i < recorded; i++)
         weft_program_destroy(program->links[i]);
     free(program->decoders);
     free(program->links);
     weft_event_destroy(program->events[0]);
     weft_event_destroy(program->events[1]);
     weft_batch_destroy(program->batch);
+    program_close_cascades(program);
     free(program->params);
     drop_plans(program);
     free(program->plans);

@@ -41,6 +41,19 @@ static bool set_model_batch(model_program *program, int32_t seqs, engine_error *
     return program_set_batch(program, seqs, NULL, err);
 }
 
+// Where the program of that many sequences is, as the batch that is set wants it.
+static weft_program **recorded(const model_program *program, weft_program **list, int32_t seqs)
+{
+    return &list[seqs + (program->cascades.now ? program->bounds.max_seqs + 1 : 0)];
+}
+
+static void count_pass(model_program *program)
+{
+    program->counts.passes++;
+    program->counts.attention_runs += program->config->layers;
+    program->counts.shared_passes += program->cascades.now;
+}
+
 typedef bool run_fn(model_program *program, int32_t seqs, engine_error *err);
 
 // Chooses a token for every sequence, into `ids`, and moves everything on to the next.
@@ -53,7 +66,9 @@ static bool choose(model_program *program, int32_t seqs, engine_error *err)
     sample->args.sample.logprobs = NULL;
     program->counts.runs++;
     return (program_run_step(sample, seqs) == WEFT_OK &&
-            weft_batch_advance(program->batch, NULL) == WEFT_OK) ||
+            weft_batch_advance(program->batch, NULL) == WEFT_OK &&
+            (!program->cascades.now ||
+             weft_batch_advance(program->cascades.own, NULL) == WEFT_OK)) ||
            failed(program, err);
 }
 
@@ -90,12 +105,14 @@ static bool record(model_program *program, int32_t seqs, run_fn *run, weft_progr
 
 static bool record_decoder(model_program *program, int32_t seqs, engine_error *err)
 {
-    return record(program, seqs, run_decode, &program->decoders[seqs], &program->decoder_runs, err);
+    return record(program, seqs, run_decode, recorded(program, program->decoders, seqs),
+                  &program->decoder_runs, err);
 }
 
 static bool record_link(model_program *program, int32_t seqs, engine_error *err)
 {
-    return record(program, seqs, run_link, &program->links[seqs], &program->link_runs, err);
+    return record(program, seqs, run_link, recorded(program, program->links, seqs),
+                  &program->link_runs, err);
 }
 
 bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err)
@@ -115,30 +132,31 @@ bool model_program_prepare(model_program *program, int32_t seqs, engine_error *e
 // The token of every sequence, in `ids`, becomes logits in the first rows of the program's.
 static bool decode(model_program *program, int32_t seqs, engine_error *err)
 {
-    program->counts.passes++;
-    program->counts.attention_runs += program->config->layers;
-    if (!program->decoders[seqs])
+    count_pass(program);
+    weft_program *made = *recorded(program, program->decoders, seqs);
+    if (!made)
         return run_decode(program, seqs, err);
     program->counts.runs += program->decoder_runs;
-    return weft_program_launch(program->decoders[seqs], NULL) == WEFT_OK || failed(program, err);
+    return weft_program_launch(made, NULL) == WEFT_OK || failed(program, err);
 }
 
 bool model_program_decode(model_program *program, int32_t seqs, engine_error *err)
 {
     program->tokens = seqs;
     return program_upload(program, program->ids, program->inputs.ids, seqs, err) &&
-           program_set_batch(program, seqs, NULL, err) && record_decoder(program, seqs, err) &&
+           program_set_batch(program, seqs, NULL, err) &&
+           program_share_prefixes(program, seqs, NULL, err) && record_decoder(program, seqs, err) &&
            decode(program, seqs, err);
 }
 
 bool program_run_link(model_program *program, int32_t seqs, engine_error *err)
 {
-    program->counts.passes++;
-    program->counts.attention_runs += program->config->layers;
-    if (!program->links[seqs])
+    count_pass(program);
+    weft_program *made = *recorded(program, program->links, seqs);
+    if (!made)
         return run_link(program, seqs, err);
     program->counts.runs += program->link_runs;
-    return weft_program_launch(program->links[seqs], NULL) == WEFT_OK || failed(program, err);
+    return weft_program_launch(made, NULL) == WEFT_OK || failed(program, err);
 }
 
 bool program_begin_links(model_program *program, int32_t seqs, engine_error *err)
@@ -174,7 +192,9 @@ bool model_program_chain(model_program *program, const program_chain *chain, eng
         (!program_upload(program, program->ids, program->inputs.ids, chain->seqs, err) ||
          !set_draws(program, chain, err)))
         return false;
-    if (!program_set_batch(program, chain->seqs, program->inputs.kv_capacities, err) ||
+    const int32_t *capacities = program->inputs.kv_capacities;
+    if (!program_set_batch(program, chain->seqs, capacities, err) ||
+        !program_share_prefixes(program, chain->seqs, capacities, err) ||
         !record_link(program, chain->seqs, err))
         return false;
     for (int32_t step = 0; step < chain->steps; step++)

@@ -18,7 +18,10 @@ weft_status program_run_step(program_step *step, int32_t tokens)
     case STEP_APPEND:
         step->args.append.tokens = tokens;
         return weft_kv_append_run(step->plan, &step->args.append);
-    case STEP_ATTENTION: return weft_attention_run(step->plan, &step->args.attention);
+    case STEP_ATTENTION:
+        return step->cascade && step->cascades->now
+                   ? program_run_cascade(step)
+                   : weft_attention_run(step->plan, &step->args.attention);
     case STEP_ACTIVATION:
         step->args.activation.rows = tokens * step->rows_per_token;
         return weft_activation_run(step->plan, &step->args.activation);
@@ -82,6 +85,7 @@ bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capa
                                   .page_table = in->page_table,
                                   .page_table_stride = program->bounds.max_seq_pages,
                                   .num_pages = page_pool_pages(program->pool)};
+    program->cascades.now = false;
     return weft_batch_set(program->batch, &args) == WEFT_OK ||
            engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
 }

@@ -376,7 +376,8 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     const void *sinks_at = NULL;
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
-    if (!step || !program_place_vector(program, sinks, &sinks_at, err))
+    if (!step || !program_add_cascade(program, step, &desc, err) ||
+        !program_place_vector(program, sinks, &sinks_at, err))
         return false;
     weft_attention_args *args = &step->args.attention;
     enum model_buffer out =

@@ -18,12 +18,31 @@ typedef enum step_kind {
     STEP_EXPERTS,
 } step_kind;
 
+// Attention to shared prefixes; program_cascade.c.
+typedef struct program_cascade {
+    weft_attention_desc desc; // of the attention that it takes the place of
+    weft_cascade *made;
+} program_cascade;
+
+typedef struct program_cascades {
+    program_cascade *list;
+    int32_t count;
+    weft_batch *prefixes, *own; // what the two levels of all of them share
+    bool now;                   // the pass under way takes them
+    int32_t groups;             // of sequences that follow each other, a prefix each
+    int32_t *cu_q_lens, *prefix_lens, *prefix_starts; // [groups]
+    int32_t *own_lens, *own_starts, *own_capacities;  // [seqs]
+    int32_t *positions, *slots;                       // [seqs] of queries of prefixes: none
+} program_cascades;
+
 // One run. Everything is in place but the number of rows.
 typedef struct program_step {
     step_kind kind;
     int32_t rows_per_token; // of NORM: heads
     int32_t layer;          // -1: before the first, the number of layers: behind the last
     const weft_plan *plan;
+    const weft_cascade *cascade; // of ATTENTION, for passes with shared prefixes; NULL: none
+    const program_cascades *cascades;
     union {
         weft_embedding_args embedding;
         weft_norm_args norm;
@@ -91,11 +110,12 @@ struct model_program {
         float *weights;
     } routing; // of the tokens to the experts of a layer, which the next MODEL_MIX reads
     weft_attention_append append; // what a layer appends
-    weft_batch *batch;     // of every append and attention; NULL while the program is only counted
-    program_inputs inputs; // the host's
-    int32_t *ids;          // [max_tokens], on the device, as are:
-    int32_t *rows;         // [head_rows], read by `gather`
-    int32_t *sampled;      // [max_seqs]
+    weft_batch *batch; // of every append and attention; NULL while the program is only counted
+    program_cascades cascades;
+    program_inputs inputs;     // the host's
+    int32_t *ids;              // [max_tokens], on the device, as are:
+    int32_t *rows;             // [head_rows], read by `gather`
+    int32_t *sampled;          // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;
@@ -105,7 +125,8 @@ struct model_program {
     program_counts counts;
     int32_t tokens; // of the last pass
     int32_t layer;  // while building: whose steps are added
-    // [max_seqs + 1], by the number of sequences: all runs of a pass with one token each, recorded once.
+    // [2][max_seqs + 1], without and with cascades, by the number of sequences: all runs of a pass with one
+    // token each, recorded once; program_recorded().
     weft_program **decoders;
     weft_program **links; // the same with the choice of the next token, and all moved on to it
     int64_t decoder_runs, link_runs;
@@ -115,6 +136,18 @@ struct model_program {
     weft_event *events[2];
     weft_sample_params *params; // [max_seqs] of a chain that is being given to the device
 };
+
+// Gives an attention step the cascade of its descriptor, where it can have one.
+bool program_add_cascade(model_program *program, program_step *step,
+                         const weft_attention_desc *desc, engine_error *err);
+bool program_open_cascades(model_program *program, engine_error *err);
+void program_drop_cascades(model_program *program); // those that were planned
+void program_close_cascades(model_program *program);
+// The batch is set to one token of each sequence: finds the prefixes that they share and decides whether the
+// pass attends to them once for all.
+bool program_share_prefixes(model_program *program, int32_t seqs, const int32_t *capacities,
+                            engine_error *err);
+weft_status program_run_cascade(const program_step *step);
 
 // A link of a chain, as if it were launched again and again at one place; begin makes it ready, with the
 // inputs as they are and draws of the likeliest token.

@@ -21,16 +21,19 @@ static bool open_program(engine_worker *worker, engine_error *err)
 {
     const worker_settings *settings = &worker->settings;
     const engine_model *model = worker->model;
-    const program_bounds bounds = {.max_tokens = settings->options.chunk_tokens,
-                                   .max_seqs = settings->options.max_sessions,
-                                   .max_kv_len = settings->options.context_tokens,
-                                   .max_seq_pages = settings->pages_per_session,
-                                   .chain_tokens = settings->options.chain_tokens,
-                                   .device = settings->options.device,
-                                   .attention = settings->options.attention,
-                                   .exact = settings->options.exact,
-                                   .separate = settings->options.separate,
-                                   .invariant = settings->options.invariant};
+    const program_bounds bounds = {
+        .max_tokens = settings->options.chunk_tokens,
+        .max_seqs = settings->options.max_sessions,
+        .max_kv_len = settings->options.context_tokens,
+        .max_seq_pages = settings->pages_per_session,
+        .chain_tokens = settings->options.chain_tokens,
+        .device = settings->options.device,
+        .attention = settings->options.attention,
+        .exact = settings->options.exact,
+        .separate = settings->options.separate,
+        .invariant = settings->options.invariant,
+        // who shares a prefix must not change what is summed in which order
+        .cascade_rows = settings->options.invariant ? -1 : settings->options.cascade_rows};
     worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,
                                     model->config.layers, settings->pool_pages, err);
     if (!worker->pool)
@@ -137,6 +140,7 @@ void engine_worker_describe(const engine_worker *worker, engine_worker_info *inf
         .runs = counts.runs,
         .attention_runs = counts.attention_runs,
         .waits = counts.waits,
+        .shared_passes = counts.shared_passes,
     };
 }
 

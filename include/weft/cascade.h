@@ -46,7 +46,8 @@ typedef struct weft_cascade_args {
     int64_t prefix_page_table_stride;
     const int32_t *prefix_page_indices; /**< flat lists instead, as in weft_attention_args */
     const int32_t *prefix_page_starts;
-    /** The prefixes as a batch made for weft_cascade_plan_of(); the five members above must then be 0. */
+    /** The prefixes as a batch made for weft_cascade_plan_of(); all members above but attention are then
+     *  its own and must be 0. */
     const weft_batch *prefix_batch;
     uint64_t reserved[8];
 } weft_cascade_args;

@@ -255,6 +255,100 @@ static void samples_many_rows_as_one_by_one(void **state)
     }
 }
 
+static int64_t shared_passes(const engine_worker *of)
+{
+    engine_worker_info info;
+    engine_worker_describe(of, &info);
+    return info.shared_passes;
+}
+
+// A worker of sessions with room for prefixes that are worth sharing.
+static engine_worker *start_forks(bool each_for_itself)
+{
+    engine_options options = {.threads = 2,
+                              .context_tokens = 8 * PAGE,
+                              .max_sessions = 6,
+                              .chain_tokens = 8,
+                              .kv_dtype = WEFT_F32,
+                              .cascade_rows = each_for_itself ? -1 : 2};
+    engine_error err = {""};
+    engine_worker *made = open_worker(written.path, &options, &err);
+    if (!made)
+        fail_msg("%s", err.text);
+    return made;
+}
+
+enum { PREFIX_A = 4 * PAGE + 10, PREFIX_B = 3 * PAGE + 64, FORKS = 6, NEXT = 5 };
+
+// Two families of forks that take turns, and one session alone; single passes, then chains. Leaves the
+// logits after every single pass.
+static void go_on(engine_worker *of, float *logits, int32_t *chosen)
+{
+    engine_error err = {""};
+    engine_session *sessions[FORKS];
+    sessions[0] = open_session(of);
+    sessions[1] = open_session(of);
+    sessions[4] = open_session(of);
+    const int32_t lengths[] = {PREFIX_A, PREFIX_B, 0, 0, 7};
+    for (int32_t i = 0; i < 5; i++)
+        for (int32_t at = 0; at < lengths[i]; at++) {
+            int32_t id = tokens[(at * 7 + i * 31) % 200];
+            engine_feed feed = {.session = sessions[i], .ids = &id, .count = 1};
+            assert_true(engine_eval(of, &feed, 1, NULL, NULL, &err));
+        }
+    const int32_t parents[] = {0, 1, 0, 1, 4, 0};
+    for (int32_t i = 0; i < FORKS; i++)
+        if (i != parents[i])
+            assert_non_null(sessions[i] = engine_session_fork(sessions[parents[i]], &err));
+    int64_t before = shared_passes(of);
+    engine_feed feeds[FORKS];
+    for (int32_t step = 0; step < NEXT; step++) {
+        for (int32_t i = 0; i < FORKS; i++)
+            feeds[i] =
+                (engine_feed){.session = sessions[i], .ids = tokens + 11 * i + step, .count = 1};
+        if (!engine_eval(of, feeds, FORKS, NULL, NULL, &err))
+            fail_msg("%s", err.text);
+        for (int32_t i = 0; i < FORKS; i++)
+            memcpy(logits + (size_t)(step * FORKS + i) * (size_t)vocab,
+                   engine_session_logits(sessions[i]), (size_t)vocab * sizeof *logits);
+    }
+    int64_t single = shared_passes(of) - before;
+    static const engine_sampling likeliest;
+    engine_draw draws[FORKS];
+    const int32_t order[] = {0, 2, 5, 1, 3, 4};
+    for (int32_t i = 0; i < FORKS; i++)
+        draws[i] = (engine_draw){sessions[order[i]], &likeliest, tokens[i]};
+    if (!engine_decode(of, draws, FORKS, 20, chosen, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(single, of == worker ? NEXT : 0);
+    assert_int_equal(shared_passes(of) - before, of == worker ? NEXT + 20 : 0);
+    for (int32_t i = 0; i < FORKS; i++)
+        engine_session_close(sessions[i]);
+}
+
+static void shared_prefixes_are_read_once(void **state)
+{
+    (void)state;
+    size_t count = (size_t)NEXT * FORKS * (size_t)vocab;
+    float *shared = malloc(count * sizeof *shared), *alone = malloc(count * sizeof *alone);
+    int32_t chosen[2][20 * FORKS];
+    engine_worker *usual = worker, *each = start_forks(true);
+    assert_true(shared && alone);
+    worker = start_forks(false);
+    go_on(worker, shared, chosen[0]);
+    go_on(each, alone, chosen[1]);
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(shared[i] - alone[i]) <= 1e-4f))
+            fail_msg("logit %zu is %g, of sessions each for itself %g", i, (double)shared[i],
+                     (double)alone[i]);
+    assert_memory_equal(chosen[0], chosen[1], sizeof chosen[0]);
+    close_worker(worker);
+    close_worker(each);
+    worker = usual;
+    free(shared);
+    free(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +358,7 @@ int main(void)
         cmocka_unit_test(equal_prefixes_share_pages),
         cmocka_unit_test(a_full_pool_is_refused),
         cmocka_unit_test(samples_many_rows_as_one_by_one),
+        cmocka_unit_test(shared_prefixes_are_read_once),
     };
     return cmocka_run_group_tests_name("passes", tests, write_model, remove_model);
 }

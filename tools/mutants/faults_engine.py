@@ -252,3 +252,11 @@ fault("latent-one-head-matrix", "engine/worker/program_latent.c",
 fault("latent-odd-formats", "engine/model/settings.c",
       "if (kv->v_dtype != kv->dtype)", "if (false)",
       "values that are a part of the keys may have another format", "engine_latent")
+fault("cascade-own-page-short", "engine/worker/program_cascade.c",
+      "all->own_starts[s] = s * stride + pages;", "all->own_starts[s] = s * stride;",
+      "behind a shared prefix the prefix's own pages are read again", "engine_passes")
+fault("cascade-chain-stands", "engine/worker/program_chain.c",
+      "            (!program->cascades.now ||\n             weft_batch_advance(program->cascades.own, NULL) == WEFT_OK)",
+      "            true", "in a chain, own keys behind a shared prefix do not grow", "engine_passes")
+fault("cascade-never", "engine/worker/program_cascade.c",
+      "    all->now = true;\n", "", "shared prefixes are read once for every session", "engine_passes")
