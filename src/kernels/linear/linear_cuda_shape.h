@@ -110,11 +110,11 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const bool needs_registers =
         m->rounds &&
         (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
-    const int8_t(*list)[3] = plain                                ? wide
-                             : columns > 1                        ? some
-                             : bytes                              ? one_bytes
-                             : m->cols <= 2048 || needs_registers ? one_small
-                                                                  : one;
+    const int8_t(*list)[3] = plain                                              ? wide
+                             : columns > 1                                      ? some
+                             : bytes                                            ? one_bytes
+                             : m->cols <= 2048 || m->experts || needs_registers ? one_small
+                                                                                : one;
     const int count = plain || columns > 1 ? 5 : 6;
     // Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
     // With more groups a block waits for the other again and again, and gains only if it is small.
