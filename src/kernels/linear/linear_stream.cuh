@@ -421,12 +421,10 @@ DEVICE float4 norm_factors(const struct weft__linear_device_args *args, int32_t 
 
 #endif
 
-// 1/rms of the rows that this warp delivers; after a barrier since X was read.
-DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device_args *args,
-                        float square[ROWS_OF_WARP])
+// 1/rms of the rows that a warp of the first team delivers.
+DEVICE void norm_store(const struct stream *s, const struct weft__linear_device_args *args,
+                       float square[ROWS_OF_WARP])
 {
-    if (!args->norm)
-        return;
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
         int32_t n = s->warp + k * WEFT_TEAM;
@@ -439,7 +437,20 @@ DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device
         if (s->lane == 0)
             shared_rms()[n] = 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
     }
-    __syncwarp();
+}
+
+// For all teams; after a barrier since X was read.
+DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device_args *args,
+                        float square[ROWS_OF_WARP])
+{
+    if (!args->norm)
+        return;
+    if (TEAMS == 1 || team_of_thread() == 0)
+        norm_store(s, args, square);
+    if (TEAMS == 1)
+        __syncwarp();
+    else
+        __syncthreads();
 }
 
 // Constants that are read late come into L2 while the launch before still runs.
