@@ -47,6 +47,7 @@ enum {
     CLI_OPT_KV_DTYPE,
     CLI_OPT_EXACT,
     CLI_OPT_ATTENTION,
+    CLI_OPT_LORA,
     CLI_OPT_HELP,
 };
 
@@ -58,6 +59,7 @@ enum {
         {"kv-dtype", required_argument, NULL, CLI_OPT_KV_DTYPE},                                   \
         {"exact", no_argument, NULL, CLI_OPT_EXACT},                                               \
         {"attention", required_argument, NULL, CLI_OPT_ATTENTION},                                 \
+        {"lora", required_argument, NULL, CLI_OPT_LORA},                                           \
     {                                                                                              \
         "help", no_argument, NULL, CLI_OPT_HELP                                                    \
     }
@@ -71,6 +73,7 @@ enum {
     "                      bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0,\n"   \
     "                      iq4_nl\n"                                                               \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"           \
+    "  --lora FILE[=SCALE] an adapter (GGUF) beside the weights, times SCALE (1); up to 8 times\n" \
     "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
     "takes\n"                                                                                      \
     "                      scores, softmax and values one after another\n"

@@ -147,6 +147,37 @@ static void describe_file(description *d, const gguf_file *file)
     }
 }
 
+// What an adapter says of itself.
+typedef struct adapter_info {
+    char type[32];
+    int64_t rank, matrices; // rank: the largest
+    float alpha;            // 0: it does not say
+} adapter_info;
+
+static bool describe_adapter(adapter_info *info, const gguf_file *file)
+{
+    static const char end[] = ".lora_b";
+    gguf_string kind;
+    const gguf_entry *type = gguf_find(file, "adapter.type");
+    *info = (adapter_info){.type = "unknown"};
+    if (gguf_get_string(file, "general.type", &kind) != GGUF_FOUND ||
+        !gguf_string_equals(kind, "adapter"))
+        return false;
+    if (type)
+        gguf_value_text(type, info->type, sizeof info->type);
+    gguf_get_f32(file, "adapter.lora.alpha", &info->alpha);
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        size_t length = strlen(tensor->name);
+        if (length < sizeof end || strcmp(tensor->name + length - (sizeof end - 1), end) != 0)
+            continue;
+        info->matrices++;
+        if (tensor->shape[0] > info->rank)
+            info->rank = tensor->shape[0];
+    }
+    return true;
+}
+
 static json_t *model_json(const description *d)
 {
     const engine_model_info *info = &d->info;
@@ -181,6 +212,12 @@ static int print_json(const request *wish, const gguf_file *file, const descript
                   "formats", formats_json(file), "runs", d->runs, "why_not", d->why_not);
     if (object)
         json_object_set_new(object, "model", model_json(d));
+    adapter_info adapter;
+    if (object && describe_adapter(&adapter, file))
+        json_object_set_new(object, "adapter",
+                            json_pack("{s:s, s:I, s:f, s:I}", "type", adapter.type, "rank",
+                                      (json_int_t)adapter.rank, "alpha", (double)adapter.alpha,
+                                      "matrices", (json_int_t)adapter.matrices));
     if (object && wish->tensors)
         json_object_set_new(object, "tensor_list", tensors_json(file));
     if (object && wish->keys)
@@ -257,6 +294,10 @@ static int print_text(const request *wish, const gguf_file *file, const descript
            cli_bytes((int64_t)gguf_size_bytes(file)));
     if (!d->runs)
         printf("runs          no: %s\n", d->why_not);
+    adapter_info adapter;
+    if (describe_adapter(&adapter, file))
+        printf("adapter       %s, rank %" PRId64 ", alpha %g, %" PRId64 " matrices\n", adapter.type,
+               adapter.rank, (double)adapter.alpha, adapter.matrices);
     print_model(d);
     print_formats(file);
     if (wish->tensors)

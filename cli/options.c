@@ -152,6 +152,28 @@ static bool parse_kv_dtype(const cli_command *self, const char *value, engine_op
            parse_cache_format(self, slash + 1, &options->v_dtype);
 }
 
+// FILE or FILE=SCALE; a file's name may have a '=' too, if no number follows it. The name stays where argv has
+// it, cut off.
+static bool parse_adapter(const cli_command *self, char *value, engine_options *options)
+{
+    char *equals = strrchr(value, '='), *end = NULL;
+    float scale = 1, number = equals ? strtof(equals + 1, &end) : 0;
+    if (options->adapter_count == ENGINE_MAX_ADAPTERS) {
+        cli_bad_usage(self, "--lora can be given %d times at most", ENGINE_MAX_ADAPTERS);
+        return false;
+    }
+    if (equals && end != equals + 1 && *end == 0) {
+        if (!isfinite(number)) {
+            cli_bad_usage(self, "--lora FILE=SCALE needs a finite number, not '%s'", equals + 1);
+            return false;
+        }
+        scale = number;
+        *equals = 0;
+    }
+    options->adapters[options->adapter_count++] = (engine_adapter){value, scale};
+    return true;
+}
+
 bool cli_model_option(const cli_command *self, int option, const char *value,
                       engine_options *options)
 {
@@ -163,6 +185,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_KV_DTYPE: return parse_kv_dtype(self, value, options);
     case CLI_OPT_EXACT: options->exact = true; return true;
     case CLI_OPT_ATTENTION: options->attention = value; return true;
+    case CLI_OPT_LORA: return parse_adapter(self, optarg, options);
     default: return false;
     }
 }

@@ -93,6 +93,14 @@ const gguf_file *engine_model_file(const engine_model *model);      // NULL if s
 
 // --- workers ------------------------------------------------------------------------------------------
 
+enum { ENGINE_MAX_ADAPTERS = 8 };
+
+// A GGUF file of small matrices (LoRA) that are added to a model's while it runs, times scale.
+typedef struct engine_adapter {
+    const char *path;
+    float scale;
+} engine_adapter;
+
 // All-zero is the default.
 struct engine_options {
     weft_device device;
@@ -124,6 +132,8 @@ struct engine_options {
     // sessions have in common is attended to once for all; 0: 64, -1: never. Fewer rows cost more than
     // they save.
     int32_t cascade_rows;
+    engine_adapter adapters[ENGINE_MAX_ADAPTERS]; // read when the worker is opened
+    int32_t adapter_count;
 };
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/base/alloc.h"
+#include "engine/model/adapters.h"
 #include "engine/model/settings.h"
 #include "engine/model/shapes.h"
 #include "engine/safetensors/checkpoint.h"
@@ -25,6 +26,10 @@ static bool load(engine_model *model, const char *path, engine_error *err)
         return false;
     if (gguf_get_string(model->file, "general.name", &name) == GGUF_FOUND)
         gguf_value_text(gguf_find(model->file, "general.name"), model->name, sizeof model->name);
+    if (model_is_adapter(model->file)) {
+        engine_fail(err, "this is an adapter, not a model: give it with --lora beside its model");
+        return engine_fail_in(err, path);
+    }
     if (!model_config_read(&model->config, model->file, err) ||
         !model_weights_bind(&model->weights, &model->config, model->file, err))
         return engine_fail_in(err, path);

@@ -120,20 +120,18 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     if (spec->rows == MODEL_EXPERTS && spec != &model_layer_specs[MODEL_ROUTER] &&
         from->dtype != WEFT_F32)
         return engine_fail(b->err, "%s is not in f32, as biases of experts must be", name);
-    *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes};
+    *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes, NULL};
     b->used++;
     b->weights->parameters += from->element_count;
     b->weights->bytes += (int64_t)from->size_bytes;
     return spec->rows != MODEL_ONE || bind_vector(b, from, to);
 }
 
-// Matrices that a file may hold as one, and what their rows are, from the first on.
-static const struct fused {
-    enum model_layer_tensor whole, parts[3];
-} fused[] = {
+const model_fused model_fused_tensors[] = {
     {MODEL_ATTN_QKV, {MODEL_ATTN_Q, MODEL_ATTN_K, MODEL_ATTN_V}},
     {MODEL_ATTN_QKV_BIAS, {MODEL_ATTN_Q_BIAS, MODEL_ATTN_K_BIAS, MODEL_ATTN_V_BIAS}},
     {MODEL_FFN_GATE_UP, {MODEL_FFN_GATE, MODEL_FFN_UP}},
+    {MODEL_NO_TENSOR, {MODEL_NO_TENSOR}},
 };
 
 static void layer_name(int32_t n, uint32_t tensor, char name[GGUF_MAX_NAME_BYTES + 1])
@@ -153,11 +151,11 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
 {
     *needs = model_config_needs(b->config, n);
     *may = b->config->architecture->may;
-    for (size_t f = 0; f < sizeof fused / sizeof *fused; f++) {
-        uint64_t whole = UINT64_C(1) << fused[f].whole, parts = 0;
-        for (int i = 0; i < 3 && fused[f].parts[i]; i++)
-            parts |= UINT64_C(1) << fused[f].parts[i];
-        bool is_fused = *may & whole && !has(b, n, fused[f].parts[0]);
+    for (const model_fused *fused = model_fused_tensors; fused->whole; fused++) {
+        uint64_t whole = UINT64_C(1) << fused->whole, parts = 0;
+        for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
+            parts |= UINT64_C(1) << fused->parts[i];
+        bool is_fused = *may & whole && !has(b, n, fused->parts[0]);
         if (!is_fused) {
             *may &= ~whole;
             continue;
@@ -172,20 +170,20 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
 // A fused matrix is one in the file only: its parts are rows of it, vectors elements.
 static bool split(binder *b, model_layer *layer)
 {
-    for (size_t f = 0; f < sizeof fused / sizeof *fused; f++) {
-        model_tensor *whole = &layer->tensors[fused[f].whole];
+    for (const model_fused *fused = model_fused_tensors; fused->whole; fused++) {
+        model_tensor *whole = &layer->tensors[fused->whole];
         const char *at = whole->data;
         if (at && whole->planes.scales)
             return engine_fail(b->err, "%s with scales beside it cannot run yet",
-                               model_layer_specs[fused[f].whole].name);
-        for (int i = 0; at && i < 3 && fused[f].parts[i]; i++) {
-            const model_tensor_spec *spec = &model_layer_specs[fused[f].parts[i]];
+                               model_layer_specs[fused->whole].name);
+        for (int i = 0; at && i < MODEL_MAX_PARTS && fused->parts[i]; i++) {
+            const model_tensor_spec *spec = &model_layer_specs[fused->parts[i]];
             model_tensor part = {.data = at,
                                  .dtype = whole->dtype,
                                  .rows = model_extent_value(b->config, spec->rows),
                                  .cols = model_extent_value(b->config, spec->cols)};
             at += weft_dtype_row_bytes(part.dtype, part.cols) * part.rows;
-            layer->tensors[fused[f].parts[i]] = part;
+            layer->tensors[fused->parts[i]] = part;
         }
         memset(whole, 0, sizeof *whole);
     }

@@ -7,13 +7,23 @@
 
 #include "engine/model/config.h"
 
+typedef struct model_adapter model_adapter;
+
 // data is NULL for a tensor that the model does not have.
 typedef struct model_tensor {
     const void *data;
     weft_dtype dtype;
     int64_t rows, cols;
-    gguf_planes planes; // of matrices with scales beside them
+    gguf_planes planes;            // of matrices with scales beside them
+    const model_adapter *adapters; // that are added to it; NULL: none
 } model_tensor;
+
+// y = W x + scale B (A x) + what the next one adds
+struct model_adapter {
+    model_tensor a, b; // [rank][columns of W], [rows of W][rank]
+    float scale;
+    const model_adapter *next;
+};
 
 typedef struct model_layer {
     model_tensor tensors[MODEL_LAYER_TENSOR_COUNT];
@@ -23,9 +33,17 @@ typedef struct model_weights {
     model_layer *layers;
     model_tensor globals[MODEL_GLOBAL_TENSOR_COUNT];
     int64_t parameters, bytes;
-    void *owned[2]; // f32 copies of vectors stored otherwise; synthetic weights
+    int32_t adapter_rank; // the largest one; 0: no adapters
+    void *owned[2];       // f32 copies of vectors stored otherwise; synthetic weights
     size_t owned_bytes[2];
 } model_weights;
+
+// Matrices that a file may hold as one, and what their rows are, from the first on. The last has no whole.
+typedef struct model_fused {
+    enum model_layer_tensor whole, parts[MODEL_MAX_PARTS];
+} model_fused;
+
+extern const model_fused model_fused_tensors[];
 
 // The value of a symbolic extent.
 int64_t model_extent_value(const model_config *config, model_extent extent);

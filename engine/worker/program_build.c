@@ -22,7 +22,8 @@ static bool reads_rounded(const model_program *program, const model_tensor *tens
         return false;
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
         const model_tensor *matrix = &tensors[line->parts[i].matrix];
-        if (!matrix->data || weft_dtype_block_elems(matrix->dtype) < 2 || matrix->cols % 32 != 0)
+        if (!matrix->data || matrix->adapters || weft_dtype_block_elems(matrix->dtype) < 2 ||
+            matrix->cols % 32 != 0)
             return false;
     }
     return true;
@@ -85,13 +86,29 @@ static const model_tensor *present(const model_tensor *tensors, enum model_layer
     return id && tensors[id].data ? &tensors[id] : NULL;
 }
 
+// With adapters, the gate follows what they add.
+static bool add_adapted(model_program *program, step_list *list, const program_linear *fused,
+                        engine_error *err)
+{
+    program_linear plain = *fused;
+    float *up = program->buffers[MODEL_BUFFER_UP];
+    if (fused->gate) {
+        plain.gate = WEFT_LINEAR_GATE_NONE;
+        plain.parts[1].y = up;
+    }
+    return program_add_linear(program, list, &plain, err) &&
+           program_add_adapters(program, list, &plain, err) &&
+           (!fused->gate || add_function(program, list, fused->parts[0].y, up, err));
+}
+
 // One run, or the norm, each matrix and the gate as runs of their own.
 static bool add_fused(model_program *program, step_list *list, const program_linear *fused,
                       engine_error *err)
 {
     float *normed = program->buffers[MODEL_BUFFER_NORMED], *up = program->buffers[MODEL_BUFFER_UP];
     if (!program->bounds.separate)
-        return program_add_linear(program, list, fused, err);
+        return program_is_adapted(fused) ? add_adapted(program, list, fused, err)
+                                         : program_add_linear(program, list, fused, err);
     program_linear alone = {.x = fused->x,
                             .residual = fused->residual,
                             .alpha = fused->alpha,
@@ -111,7 +128,8 @@ static bool add_fused(model_program *program, step_list *list, const program_lin
         alone.parts[0].matrix = fused->parts[i].matrix;
         alone.parts[0].bias = fused->parts[i].bias;
         alone.parts[0].y = fused->gate && i == 1 ? up : fused->parts[i].y;
-        if (!program_add_linear(program, list, &alone, err))
+        if (!program_add_linear(program, list, &alone, err) ||
+            !program_add_adapters(program, list, &alone, err))
             return false;
     }
     return !fused->gate || add_function(program, list, fused->parts[0].y, up, err);
@@ -150,6 +168,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
         linear.parts[i].bias = line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL;
         linear.parts[i].y = program->buffers[line->parts[i].out];
     }
+    bool rounds = reader && reads_rounded(program, read_by, reader) && !program_is_adapted(&linear);
     if (line->gate) {
         linear.gate = program_gate(program);
         linear.y_rounded = reader && !present(read_by, reader->norm);
@@ -312,7 +331,8 @@ static void carve_buffers(model_program *program)
     size_t draws = seqs * sizeof *program->draws;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
-        if (!bounds->separate && (i == MODEL_BUFFER_NORMED || i == MODEL_BUFFER_UP))
+        bool wanted = bounds->separate || program->weights->adapter_rank > 0;
+        if (!wanted && (i == MODEL_BUFFER_NORMED || i == MODEL_BUFFER_UP))
             continue;
         bool is_rounded = i == MODEL_BUFFER_HIDDEN || i == MODEL_BUFFER_GATED ||
                           (i == MODEL_BUFFER_ATTENDED && program_appends(program));
@@ -322,6 +342,8 @@ static void carve_buffers(model_program *program)
                 program, ARENA_BUFFERS,
                 weft_rounded_bytes(program->context, bounds->max_tokens, (int64_t)row));
     }
+    size_t rank = (size_t)program->weights->adapter_rank;
+    program->adapted = program_carve(program, ARENA_BUFFERS, tokens * rank * sizeof(float));
     size_t choices = tokens * (size_t)program->config->experts_used;
     size_t experts = (size_t)program->config->experts;
     program->routing.ids = program_carve(program, ARENA_BUFFERS, choices * sizeof(int32_t));

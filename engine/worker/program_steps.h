@@ -108,7 +108,8 @@ struct model_program {
     struct {
         int32_t *ids, *starts, *order;
         float *weights;
-    } routing; // of the tokens to the experts of a layer, which the next MODEL_MIX reads
+    } routing;      // of the tokens to the experts of a layer, which the next MODEL_MIX reads
+    float *adapted; // [max_tokens][rank], between the two matrices of an adapter
     weft_attention_append append; // what a layer appends
     weft_batch *batch; // of every append and attention; NULL while the program is only counted
     program_cascades cascades;
@@ -193,6 +194,12 @@ typedef struct program_linear {
     void *next_rounded;
     int32_t max_batch;
 } program_linear;
+
+// Has one of its matrices adapters? If so, program_add_adapters adds what they give to the parts' y, once
+// the matrices have written it.
+bool program_is_adapted(const program_linear *linear);
+bool program_add_adapters(model_program *program, step_list *list, const program_linear *linear,
+                          engine_error *err);
 
 // What program_add_norm is told: rows of the weight's length.
 typedef struct program_norm {

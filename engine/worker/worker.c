@@ -40,7 +40,11 @@ static bool open_program(engine_worker *worker, engine_error *err)
         return false;
     if (settings->options.keep_prefixes && !page_pool_remember(worker->pool, ENGINE_PAGE_TOKENS))
         return engine_fail(err, "not enough memory to remember pages");
-    worker->program = model_program_make(worker->context, &model->config, &model->weights,
+    bool adapts = settings->options.adapter_count != 0;
+    if (adapts && !model_adapt(&worker->adapted, model, &settings->options, err))
+        return false;
+    worker->program = model_program_make(worker->context, &model->config,
+                                         adapts ? &worker->adapted.weights : &model->weights,
                                          worker->pool, &settings->kv, &bounds, err);
     return worker->program != NULL;
 }
@@ -102,6 +106,7 @@ void engine_worker_close(engine_worker *worker)
         return;
     model_program_free(worker->program);
     page_pool_free(worker->pool);
+    model_adapted_free(&worker->adapted);
     free(worker->outputs.rows);
     free(worker->outputs.to);
     free(worker->outputs.kept_rows);

@@ -4,6 +4,7 @@
 
 // What a worker holds: everything that runs a model on one device.
 
+#include "engine/model/adapters.h"
 #include "engine/model/model.h"
 #include "engine/model/settings.h"
 #include "engine/worker/program.h"
@@ -29,6 +30,7 @@ typedef struct chain_room {
 
 struct engine_worker {
     const engine_model *model;
+    model_adapted adapted; // weights with adapters, if there are any
     worker_settings settings;
     weft_context *context;
     page_pool *pool;

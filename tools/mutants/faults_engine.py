@@ -260,3 +260,23 @@ fault("cascade-chain-stands", "engine/worker/program_chain.c",
       "            true", "in a chain, own keys behind a shared prefix do not grow", "engine_passes")
 fault("cascade-never", "engine/worker/program_cascade.c",
       "    all->now = true;\n", "", "shared prefixes are read once for every session", "engine_passes")
+
+# --- adapters -----------------------------------------------------------------------------------------
+fault("adapter-no-rank", "engine/model/adapters.c",
+      "r->times * r->alpha / (float)rank : r->times", "r->times * r->alpha : r->times",
+      "alpha is not divided by the rank", "engine_adapters")
+fault("adapter-fused-same-rows", "engine/model/adapters.c",
+      "        row += part->rows;\n", "",
+      "parts of a fused matrix all get the first rows of B", "engine_adapters")
+fault("adapter-gate-first", "engine/worker/program_build.c",
+      "        plain.gate = WEFT_LINEAR_GATE_NONE;\n", "",
+      "the gate comes before what adapters add", "engine_adapters")
+fault("adapter-residual-scale", "engine/worker/program_adapters.c",
+      ".residual = true,", ".residual = false,",
+      "what an adapter gives replaces what the matrix gave", "engine_adapters")
+fault("adapter-any-family", "engine/model/adapters.c",
+      "if (!gguf_string_equals(name, family))", "if (false)",
+      "an adapter of another family is taken", "engine_adapters")
+fault("adapter-reads-rounded", "engine/worker/program_build.c",
+      "matrix->adapters || ", "",
+      "matrices with adapters leave their readers a rounded input only", "engine_adapters")

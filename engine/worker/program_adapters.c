@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Steps of adapters: what is beside a matrix is added to what the matrix gave, y += scale B (A x).
+#include "engine/worker/program_steps.h"
+
+bool program_is_adapted(const program_linear *linear)
+{
+    for (int i = 0; i < MODEL_MAX_PARTS && linear->parts[i].matrix; i++)
+        if (linear->parts[i].matrix->adapters)
+            return true;
+    return false;
+}
+
+static bool add_one(model_program *program, step_list *list, const program_linear *linear, int part,
+                    const model_adapter *adapter, engine_error *err)
+{
+    const program_linear down = {.x = linear->x,
+                                 .x_stride = linear->x_stride,
+                                 .norm = linear->norm,
+                                 .norm_bias = linear->norm_bias,
+                                 .parts = {{.matrix = &adapter->a, .y = program->adapted}},
+                                 .max_batch = linear->max_batch};
+    const program_linear up = {.x = program->adapted,
+                               .parts = {{.matrix = &adapter->b, .y = linear->parts[part].y}},
+                               .residual = true,
+                               .alpha = adapter->scale * (linear->alpha != 0 ? linear->alpha : 1),
+                               .max_batch = linear->max_batch};
+    return program_add_linear(program, list, &down, err) &&
+           program_add_linear(program, list, &up, err);
+}
+
+bool program_add_adapters(model_program *program, step_list *list, const program_linear *linear,
+                          engine_error *err)
+{
+    for (int i = 0; i < MODEL_MAX_PARTS && linear->parts[i].matrix; i++)
+        for (const model_adapter *at = linear->parts[i].matrix->adapters; at; at = at->next)
+            if (!add_one(program, list, linear, i, at, err))
+                return false;
+    return true;
+}

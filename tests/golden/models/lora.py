@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Adapters for golden models, as llama.cpp's convert_lora_to_gguf lays them out, and the logits of
+transformers with what they add merged into the weights.
+
+    lora.py [NAME ...]        default: all
+
+A golden file is one of generate.py's, with the adapter's file in place of the model's and the name of the
+model that it is for; tokens are that model's.
+"""
+
+import math
+import pathlib
+import re
+import sys
+import tempfile
+import zlib
+
+import gguf
+import numpy as np
+import torch
+
+import fill
+import generate
+
+ALPHA = 8.0
+# name: (family, tensors that are adapted, kind, rank)
+ADAPTERS = {
+    "llama_lora": ("llama", r"(q|k|v|o|gate|up|down)_proj\.weight", fill.F16, 4),
+    "phi3_lora": ("phi3", r"(qkv|o|gate_up|down)_proj\.weight", fill.F32, 8),
+}
+
+
+def matrices(name, model):
+    """{name in transformers: (name in the file, A, B)}"""
+    family, wanted, kind, rank = ADAPTERS[name]
+    names = generate.name_map(generate.FAMILIES[family][0], generate.FAMILIES[family][2])
+    found = {}
+    for hf_name, tensor in model.state_dict().items():
+        if not re.search(wanted, hf_name):
+            continue
+        file_name = names.get_name(hf_name, try_suffixes=(".weight",))
+        found[hf_name] = (file_name, (rank, tensor.shape[1]), (tensor.shape[0], rank))
+    return found
+
+
+def make_file(name, model, path):
+    """Writes the adapter; returns its head, recipe, data and {name in transformers: what it adds}."""
+    family, _, kind, rank = ADAPTERS[name]
+    arch, _, config, _ = generate.FAMILIES[family]
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", ALPHA)
+    recipe, data, added = [], b"", {}
+    for hf_name, (file_name, *shapes) in matrices(name, model).items():
+        made = []
+        for end, shape in zip(("lora_a", "lora_b"), shapes):
+            full = f"{file_name}.{end}"
+            count, seed = math.prod(shape), zlib.crc32(f"{name} {full}".encode())
+            values = fill.fill(kind, count, seed, -3)
+            dtype = np.float16 if kind == fill.F16 else np.float32
+            qtype = gguf.GGMLQuantizationType.F16 if kind == fill.F16 else gguf.GGMLQuantizationType.F32
+            writer.add_tensor_info(full, shape, np.dtype(dtype), values.nbytes, qtype)
+            recipe.append([kind, len(data), count, seed, -3])
+            data += values.tobytes() + b"\0" * (-values.nbytes % 32)
+            made.append(values.view(dtype).astype(np.float32).reshape(shape))
+        delta = made[1] @ made[0] * (ALPHA / rank)
+        if arch in generate.PERMUTED and ("q_proj" in hf_name or "k_proj" in hf_name):
+            heads = config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads
+            delta = generate.unpermute(delta, heads)
+        added[hf_name] = delta
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    head = pathlib.Path(path).read_bytes()
+    return head + b"\0" * (-len(head) % 32), recipe, data, added
+
+
+def generate_one(name, folder):
+    family = ADAPTERS[name][0]
+    _, model_class, config, _ = generate.FAMILIES[family]
+    model = model_class._from_config(config, attn_implementation="eager").eval()
+    generate.make_file(family, "f32", model, f"{folder}/model.gguf")
+    generate.load_weights(family, model, f"{folder}/model.gguf")
+    gen = torch.Generator().manual_seed(20261122)
+    tokens = torch.randint(0, config.vocab_size, (generate.PROMPT,), generator=gen)
+    plain = model(tokens[None]).logits[0]
+    head, recipe, data, added = make_file(name, model, f"{folder}/adapter.gguf")
+    state = model.state_dict()
+    for hf_name, delta in added.items():
+        state[hf_name].add_(torch.from_numpy(np.ascontiguousarray(delta)))
+    logits = model(tokens[None]).logits[0]
+    largest = float(logits.abs().max())
+    print(f"{name}: changes logits by {float((logits - plain).abs().max()):.3f} of {largest:.3f}")
+    checksum = np.frombuffer(data, np.uint64).sum(dtype=np.uint64)
+    file = generate.GoldenFile()
+    file.add(
+        "model",
+        dict(family=family, base=f"{family}_f32", prompt=generate.PROMPT, vocab=config.vocab_size,
+             max_abs_logit=largest, data_bytes=len(data)),
+        head=np.frombuffer(head, np.uint8),
+        recipe=np.array(recipe, np.int64),
+        literal=np.zeros(0, np.float32),
+        checksum=np.array([checksum], np.uint64).view(np.int64),
+        tokens=tokens.int(),
+        positions=np.array(generate.POSITIONS, np.int32),
+        logits=logits[generate.POSITIONS],
+    )  # fmt: skip
+    file.write(pathlib.Path(__file__).parent / f"{name}.safetensors")
+
+
+def main():
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[1:] or ADAPTERS:
+            generate_one(name, folder)
+
+
+if __name__ == "__main__":
+    main()
