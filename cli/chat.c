@@ -49,6 +49,7 @@ typedef struct conversation {
     tokenizer_text answer;
     cli_progress progress;
     cli_wrap wrap;
+    cli_thinking thoughts;
     cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
 
@@ -82,9 +83,8 @@ static int parse(conversation *c, int argc, char **argv)
     int status = cli_take_options(c->self, argc, argv, options, take_option, c);
     if (status >= 0)
         return status;
-    if (c->raw && (c->sampling.system || c->sampling.thinking))
-        return cli_bad_usage(c->self, "--system and --thinking belong to the chat template, which "
-                                      "--raw leaves out");
+    if (c->raw && !cli_sampling_fits_raw(c->self, &c->sampling))
+        return CLI_USAGE;
     c->model_path = cli_operand(c->self, argc, argv, "MODEL");
     return c->model_path ? -1 : CLI_USAGE;
 }
@@ -100,7 +100,7 @@ static bool output(void *user, const char *text, size_t bytes)
 {
     conversation *c = user;
     cli_progress_clear(&c->progress);
-    return cli_wrap_write(&c->wrap, text, bytes) &&
+    return cli_thinking_write(&c->thoughts, &c->wrap, text, bytes) &&
            tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
 }
 
@@ -119,8 +119,7 @@ static bool encode(conversation *c, tokenizer_ids *ids, engine_error *err)
     size_t most = (size_t)info.context_tokens, answer = most / 4;
     if (c->tokens > 0 && (size_t)c->tokens < answer)
         answer = (size_t)c->tokens;
-    cli_transcript_form form = {c->template,
-                                {.add_generation_prompt = true, .thinking = c->sampling.thinking},
+    cli_transcript_form form = {c->template, cli_chat_options(&c->sampling),
                                 engine_model_tokenizer(c->model)};
     int dropped;
     size_t wanted = c->keep ? CLI_TRANSCRIPT_KEEP : most - answer;
@@ -133,6 +132,22 @@ static bool encode(conversation *c, tokenizer_ids *ids, engine_error *err)
             "/reset forgets all]\n",
             dropped == 1 ? "turn was" : "turns were", most);
     return true;
+}
+
+// Some templates open the section in which the model thinks themselves.
+static bool opens_thinking(const conversation *c, const tokenizer_ids *ids)
+{
+    enum { TAIL = 8 }; // tokens
+    size_t count = ids->count < TAIL ? ids->count : TAIL;
+    const tokenizer *tok = engine_model_tokenizer(c->model);
+    tokenizer_text text = {0};
+    engine_error ignored = {{0}};
+    bool opens = !c->raw &&
+                 tokenizer_decode(tok, ids->ids + ids->count - count, count, TOKENIZER_SHOW_SPECIAL,
+                                  &text, &ignored) &&
+                 cli_thinking_is_open(text.data, text.size_bytes);
+    tokenizer_text_free(&text);
+    return opens;
 }
 
 // Answers the last message and keeps the answer.
@@ -150,9 +165,12 @@ static bool answer(conversation *c, engine_error *err)
     c->answer.size_bytes = 0;
     c->progress.label = "reading";
     cli_wrap_start(&c->wrap);
-    bool fine = encode(c, &ids, err) &&
-                engine_generate(c->session, ids.ids, (int32_t)ids.count, &generation, &result, err);
+    bool fine = encode(c, &ids, err);
+    cli_thinking_start(&c->thoughts, fine && opens_thinking(c, &ids));
+    fine =
+        fine && engine_generate(c->session, ids.ids, (int32_t)ids.count, &generation, &result, err);
     cli_progress_clear(&c->progress);
+    cli_thinking_end(&c->thoughts, &c->wrap);
     tokenizer_ids_free(&ids);
     putchar('\n');
     if (!fine)
@@ -274,6 +292,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     cli_line_editor_close(c.lines);
     cli_transcript_free(&c.transcript);
     tokenizer_text_free(&c.answer);
+    cli_sampling_free(&c.sampling);
     chat_template_free(c.template);
     engine_session_close(c.session);
     engine_worker_close(c.worker);

@@ -154,6 +154,22 @@ typedef struct cli_wrap {
 void cli_wrap_start(cli_wrap *wrap);
 bool cli_wrap_write(cli_wrap *wrap, const char *text, size_t bytes);
 
+// An answer whose sections of thinking (<think>...</think>) a terminal shows dimmed. The marks may come in pieces:
+// what may become one is kept back until it is certain.
+typedef struct cli_thinking {
+    bool dims; // standard output is a terminal that can
+    bool inside;
+    char kept[16];
+    size_t kept_bytes;
+} cli_thinking;
+
+void cli_thinking_start(cli_thinking *thinking, bool inside);
+bool cli_thinking_write(cli_thinking *thinking, cli_wrap *wrap, const char *text, size_t bytes);
+bool cli_thinking_end(cli_thinking *thinking, cli_wrap *wrap); // shows what was kept back
+
+// Does a text end within a section of thinking, perhaps with white space behind its mark?
+bool cli_thinking_is_open(const char *text, size_t bytes);
+
 // Reads and writes characters as UTF-8, as models do, whatever the user's locale is.
 void cli_use_utf8(void);
 
@@ -183,6 +199,8 @@ enum {
     CLI_OPT_IGNORE_END,
     CLI_OPT_SYSTEM,
     CLI_OPT_THINKING,
+    CLI_OPT_TOOLS,
+    CLI_OPT_DOCUMENTS,
 };
 
 #define CLI_SAMPLING_OPTIONS                                                                       \
@@ -197,8 +215,10 @@ enum {
         {"stop", required_argument, NULL, CLI_OPT_STOP},                                           \
         {"ignore-end", no_argument, NULL, CLI_OPT_IGNORE_END},                                     \
         {"system", required_argument, NULL, CLI_OPT_SYSTEM},                                       \
+        {"thinking", required_argument, NULL, CLI_OPT_THINKING},                                   \
+        {"tools", required_argument, NULL, CLI_OPT_TOOLS},                                         \
     {                                                                                              \
-        "thinking", required_argument, NULL, CLI_OPT_THINKING                                      \
+        "documents", required_argument, NULL, CLI_OPT_DOCUMENTS                                    \
     }
 
 #define CLI_SAMPLING_HELP                                                                          \
@@ -213,7 +233,9 @@ enum {
     "  --stop TEXT         end before TEXT would appear; may be given up to 16 times\n"            \
     "  --ignore-end        go on when the model ends its text\n"                                   \
     "  --system TEXT       the system message of the conversation\n"                               \
-    "  --thinking on|off   for models that can think before they answer\n"
+    "  --thinking on|off   for models that can think before they answer\n"                         \
+    "  --tools FILE        a JSON array of functions that the model may call\n"                    \
+    "  --documents FILE    a JSON array of texts that the model may answer from\n"
 
 enum { CLI_MAX_STOPS = 16 };
 
@@ -224,6 +246,7 @@ typedef struct cli_sampling {
     bool ignore_end;
     const char *system;
     chat_thinking thinking;
+    char *tools, *documents; // JSON, owned
 } cli_sampling;
 
 // The defaults that the help states, with a seed from the clock.
@@ -232,6 +255,14 @@ cli_sampling cli_sampling_default(void);
 // Takes one of CLI_SAMPLING_OPTIONS; false (with a message) if its value is bad.
 bool cli_sampling_option(const cli_command *self, int option, const char *value,
                          cli_sampling *sampling);
+
+void cli_sampling_free(cli_sampling *sampling);
+
+// Does it hold what only a chat template can use? Then --raw is bad usage: false, with a message.
+bool cli_sampling_fits_raw(const cli_command *self, const cli_sampling *sampling);
+
+// What a template is given to open the model's turn.
+chat_options cli_chat_options(const cli_sampling *sampling);
 
 // Tokens per second after the first one, which belongs to the prompt; 0 if there was no other.
 double cli_generation_rate(const engine_result *result);

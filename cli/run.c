@@ -94,10 +94,8 @@ static int parse(request *wish, int argc, char **argv)
         return CLI_USAGE;
     if (wish->prompt && wish->file)
         return cli_bad_usage(wish->self, "give the prompt with -p or with -f, not both");
-    if (wish->raw && (wish->sampling.system || wish->sampling.thinking))
-        return cli_bad_usage(wish->self,
-                             "--system and --thinking belong to the chat template, which "
-                             "--raw leaves out");
+    if (wish->raw && !cli_sampling_fits_raw(wish->self, &wish->sampling))
+        return CLI_USAGE;
     return -1;
 }
 
@@ -126,7 +124,7 @@ static bool encode_chat(run_state *run, const char *prompt, engine_error *err)
         messages[count++] =
             (chat_message){"system", sampling->system, strlen(sampling->system), NULL};
     messages[count++] = (chat_message){"user", prompt, run->prompt_bytes, NULL};
-    chat_options options = {.add_generation_prompt = true, .thinking = sampling->thinking};
+    chat_options options = cli_chat_options(sampling);
     bool fine = chat_encode(chat, engine_model_tokenizer(run->model), messages, count, &options,
                             &run->ids, err);
     chat_template_free(chat);
@@ -237,6 +235,7 @@ static int run_main(const cli_command *self, int argc, char **argv)
     tokenizer_ids_free(&run.ids);
     tokenizer_text_free(&run.text);
     free(run.read);
+    cli_sampling_free(&wish.sampling);
     return status;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -40,6 +41,42 @@ static bool parse_thinking(const cli_command *self, const char *value, chat_thin
     return true;
 }
 
+// The last one given counts.
+static bool read_json(const cli_command *self, const char *path, char **text)
+{
+    size_t bytes;
+    free(*text);
+    *text = cli_read_file(self, path, &bytes);
+    if (!*text || strlen(*text) == bytes)
+        return *text != NULL;
+    cli_failed(self, "%s is no JSON text", path);
+    return false;
+}
+
+void cli_sampling_free(cli_sampling *sampling)
+{
+    free(sampling->tools);
+    free(sampling->documents);
+}
+
+bool cli_sampling_fits_raw(const cli_command *self, const cli_sampling *sampling)
+{
+    if (!sampling->system && !sampling->thinking && !sampling->tools && !sampling->documents)
+        return true;
+    cli_bad_usage(self,
+                  "--system, --thinking, --tools and --documents belong to the chat template, "
+                  "which --raw leaves out");
+    return false;
+}
+
+chat_options cli_chat_options(const cli_sampling *sampling)
+{
+    return (chat_options){.add_generation_prompt = true,
+                          .thinking = sampling->thinking,
+                          .tools = sampling->tools,
+                          .documents = sampling->documents};
+}
+
 bool cli_sampling_option(const cli_command *self, int option, const char *value,
                          cli_sampling *sampling)
 {
@@ -66,6 +103,8 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_IGNORE_END: sampling->ignore_end = true; return true;
     case CLI_OPT_SYSTEM: sampling->system = value; return true;
     case CLI_OPT_THINKING: return parse_thinking(self, value, &sampling->thinking);
+    case CLI_OPT_TOOLS: return read_json(self, value, &sampling->tools);
+    case CLI_OPT_DOCUMENTS: return read_json(self, value, &sampling->documents);
     default: return false;
     }
 }

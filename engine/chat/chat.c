@@ -103,11 +103,26 @@ static void add_token(jinja_box *box, jinja_value values, const char *name, cons
         jinja_set(box, values, name, jinja_text_from(box, 0, piece.data, piece.size_bytes));
 }
 
+// A JSON array under a name that the template reads; none without one.
+static bool add_array(jinja_box *box, jinja_value values, const char *name, const char *json,
+                      engine_error *err)
+{
+    jinja_value array = jinja_none();
+    if (json && !jinja_from_json(box, OTHERS, json, &array, err)) {
+        engine_fail_in(err, name);
+        return engine_fail_in(err, "chat");
+    }
+    if (json && array.kind != JINJA_LIST)
+        return engine_fail(err, "chat: the %s must be a JSON array", name);
+    jinja_set(box, values, name, array);
+    return true;
+}
+
 static bool add_values(jinja_box *box, jinja_value values, const tokenizer *tok,
                        const chat_message *messages, size_t message_count,
                        const chat_options *options, engine_error *err)
 {
-    jinja_value list = jinja_new_list(box), tools = jinja_none();
+    jinja_value list = jinja_new_list(box);
     for (size_t i = 0; i < message_count; i++)
         if (!add_message(box, list, source_of(i), &messages[i], err))
             return false;
@@ -121,11 +136,8 @@ static bool add_values(jinja_box *box, jinja_value values, const tokenizer *tok,
     if (options->date)
         jinja_set(box, values, "date_string",
                   jinja_text_from(box, 0, options->date, strlen(options->date)));
-    if (options->tools && !jinja_from_json(box, OTHERS, options->tools, &tools, err))
-        return engine_fail_in(err, "chat: the tools");
-    jinja_set(box, values, "tools", tools);
-    jinja_set(box, values, "documents", jinja_none());
-    return true;
+    return add_array(box, values, "tools", options->tools, err) &&
+           add_array(box, values, "documents", options->documents, err);
 }
 
 // --- what it must not lose ------------------------------------------------------------------------------
@@ -161,6 +173,13 @@ static bool render(const chat_template *t, jinja_box *box, const tokenizer *tok,
         return engine_fail(err, "chat: not enough memory for the conversation");
     if (message_count == 0)
         return engine_fail(err, "chat: the conversation is empty");
+    const char *unread = options->tools && !jinja_mentions(t->program, "tools") ? "tools"
+                         : options->documents && !jinja_mentions(t->program, "documents")
+                             ? "documents"
+                             : NULL;
+    if (unread)
+        return engine_fail(err, "chat: the model's template has no place for %s; leave them out",
+                           unread);
     jinja_value values = jinja_new_dict(box);
     if (!add_values(box, values, tok, messages, message_count, options, err))
         return false;

@@ -31,8 +31,9 @@ typedef enum chat_thinking {
 typedef struct chat_options {
     bool add_generation_prompt; // end with the opening of the assistant's turn
     chat_thinking thinking;
-    const char *date;  // "26 Jul 2024", for templates that state today's date; NULL: theirs
-    const char *tools; // a JSON array of functions that the model may call; NULL: none
+    const char *date;      // "26 Jul 2024", for templates that state today's date; NULL: theirs
+    const char *tools;     // a JSON array of functions that the model may call; NULL: none
+    const char *documents; // a JSON array of texts that the model may answer from; NULL: none
 } chat_options;
 
 typedef struct chat_template chat_template;

@@ -117,16 +117,13 @@ static void fused_matrices(void **state)
     agrees("phi3_f32", "phi3_lora");
 }
 
-// Beside weights in blocks, whose readers round their input: nearly what exact activations give.
-static void beside_blocks(void **state)
+// Nearly what exact activations give, with the adapters of the options; without them, something else.
+static void nearly_exact(engine_options options)
 {
-    (void)state;
-    open_both("llama_q8_0", "llama_lora");
     size_t last = (size_t)(golden_find(adapter.file, "model", "tokens")->elements - 1);
     size_t row = (size_t)adapter.vocab;
     float *exact = malloc(row * sizeof *exact), off = 0, changed = 0, largest = 0;
     assert_non_null(exact);
-    engine_options options = with_adapters(1, 1);
     distance(&options);
     memcpy(exact, logits + last * row, row * sizeof *exact);
     options.exact = false;
@@ -140,8 +137,53 @@ static void beside_blocks(void **state)
     for (size_t i = 0; i < row; i++)
         changed = fmaxf(changed, fabsf(exact[i] - logits[last * row + i]));
     free(exact);
+    print_message("8-bit activations: off by %.2g, changed by %.2g, of %.2g\n", (double)off,
+                  (double)changed, (double)largest);
     assert_true(off > 0 && off < 0.1f * largest);
     assert_true(changed > 0.3f * largest);
+}
+
+// Beside weights in blocks, whose readers round their input.
+static void beside_blocks(void **state)
+{
+    (void)state;
+    open_both("llama_q8_0", "llama_lora");
+    nearly_exact(with_adapters(1, 1));
+}
+
+static void add_matrix(gguf_writer *w, const char *name, int64_t cols, int64_t rows)
+{
+    const int64_t shape[] = {cols, rows};
+    float *values = malloc((size_t)(cols * rows) * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < cols * rows; i++)
+        values[i] = (float)(i * 37 % 101 - 50) / 100;
+    gguf_writer_tensor(w, name, 0, 2, shape, values, (size_t)(cols * rows) * sizeof *values);
+    free(values);
+}
+
+// An adapter beside some matrices only: what stands before them makes rounded input for others.
+static void beside_some_blocks(void **state)
+{
+    enum { RANK = 4, DIM = 256 };
+    char path[] = P_tmpdir "/weft-adapter-XXXXXX";
+    int descriptor = mkstemp(path);
+    gguf_writer w = gguf_writer_new();
+    (void)state;
+    assert_true(descriptor >= 0 && close(descriptor) == 0);
+    open_both("llama_q8_0", "llama_lora");
+    gguf_writer_string(&w, "general.architecture", "llama");
+    gguf_writer_string(&w, "general.type", "adapter");
+    gguf_writer_string(&w, "adapter.type", "lora");
+    add_matrix(&w, "blk.1.attn_q.weight.lora_a", DIM, RANK);
+    add_matrix(&w, "blk.1.attn_q.weight.lora_b", RANK, DIM);
+    add_matrix(&w, "blk.0.ffn_down.weight.lora_a", 2 * DIM, RANK);
+    add_matrix(&w, "blk.0.ffn_down.weight.lora_b", RANK, DIM);
+    assert_true(gguf_writer_save(&w, path));
+    engine_options options = with_adapters(1, 1);
+    options.adapters[0] = (engine_adapter){path, 1};
+    nearly_exact(options);
+    unlink(path);
 }
 
 static char *read_adapter(size_t *size_bytes)
@@ -227,6 +269,7 @@ int main(void)
         cmocka_unit_test_teardown(plain_matrices, close_both),
         cmocka_unit_test_teardown(fused_matrices, close_both),
         cmocka_unit_test_teardown(beside_blocks, close_both),
+        cmocka_unit_test_teardown(beside_some_blocks, close_both),
         cmocka_unit_test_teardown(refuses, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,3 +280,17 @@ fault("adapter-any-family", "engine/model/adapters.c",
 fault("adapter-reads-rounded", "engine/worker/program_build.c",
       "matrix->adapters || ", "",
       "matrices with adapters leave their readers a rounded input only", "engine_adapters")
+
+# --- tools, documents, thinking -------------------------------------------------------------------------
+fault("chat-documents-lost", "engine/chat/chat.c",
+      'add_array(box, values, "documents", options->documents, err)', 'add_array(box, values, "documents", NULL, err)',
+      "documents do not reach the template", "chat_tools")
+fault("chat-tools-unread", "engine/chat/chat.c",
+      'const char *unread = options->tools && !jinja_mentions(t->program, "tools") ? "tools"', 'const char *unread = false ? "tools"',
+      "tools that the template does not read are lost without a word", "chat_tools")
+fault("thinking-mark-in-pieces", "cli/thinking.c",
+      "        thinking->kept[thinking->kept_bytes++] = text[i];", "        thinking->kept[thinking->kept_bytes++] = ' ';",
+      "a mark is shown as something else", "cli_thinking")
+fault("thinking-never-ends", "cli/thinking.c",
+      "    thinking->inside = !thinking->inside;\n", "    thinking->inside = true;\n",
+      "what follows thinking's end is taken for thinking", "cli_thinking")
