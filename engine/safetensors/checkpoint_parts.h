@@ -19,6 +19,11 @@ typedef struct checkpoint {
     int64_t experts;            // of a mixture, else 0
     bool tied;                  // no output matrix of its own
     const json_t *quantization; // MLX's part of the config, or NULL
+    struct {
+        int64_t bits, group; // bits: 4 or 8, 0 where there are none; group: columns, -1 all
+        int32_t zero_offset; // added to zeros
+        bool awq;
+    } integers; // of GPTQ and AWQ
     safetensors **shards;
     size_t shard_count;
     void **copies; // of tensors that could not stay where they are
@@ -55,6 +60,15 @@ bool checkpoint_expert_name(const char *module, char ours[GGUF_MAX_NAME_BYTES + 
 // Copies an expert's matrix to its place among the others', for which *to is begun if it has no data yet.
 bool checkpoint_add_expert(checkpoint *c, const gguf_tensor *matrix, int64_t expert,
                            gguf_tensor *to, engine_error *err);
+
+// The tensors of a matrix of GPTQ or AWQ; each but the codes may be missing (NULL), which is refused where it must not.
+typedef struct checkpoint_integers_parts {
+    const safetensor *codes, *zeros, *scales, *groups_of;
+} checkpoint_integers_parts;
+
+// Makes codes with planes, or numbers, of them; all but the name of `to` is filled in.
+bool checkpoint_read_integers(checkpoint *c, const checkpoint_integers_parts *parts,
+                              gguf_tensor *to, engine_error *err);
 
 // Memory that lives as long as the model, zeroed; NULL when memory is short.
 void *checkpoint_alloc(checkpoint *c, size_t size_bytes);

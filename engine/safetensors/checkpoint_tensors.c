@@ -65,10 +65,14 @@ static bool rename_tensor(const char *name, char module[SAFETENSORS_MAX_NAME_BYT
                           char ours[GGUF_MAX_NAME_BYTES + 1], int *heads)
 {
     int layer = -1, used = 0;
-    const char *dot = strrchr(name, '.'), *rest = name, *found = NULL;
+    const char *dot = strrchr(name, '.'), *rest = name, *found = NULL, *tail;
     *heads = 0;
-    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
+    if (dot && strcmp(dot, ".qweight") == 0)
+        tail = ".weight";
+    else if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
         return false;
+    else
+        tail = dot;
     snprintf(module, SAFETENSORS_MAX_NAME_BYTES + 1, "%.*s", (int)(dot - name), name);
     if (sscanf(name, "model.layers.%6d.%n", &layer, &used) == 1 && used > 0 && layer >= 0)
         rest = module + used;
@@ -83,9 +87,9 @@ static bool rename_tensor(const char *name, char module[SAFETENSORS_MAX_NAME_BYT
     if (!found)
         found = module; // the engine says that it does not know it
     if (layer >= 0 && found != module)
-        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "blk.%d.%.40s%.8s", layer, found, dot);
+        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "blk.%d.%.40s%.8s", layer, found, tail);
     else
-        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "%.54s%.8s", found, dot);
+        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "%.54s%.8s", found, tail);
     return true;
 }
 
@@ -252,9 +256,20 @@ static bool pair_neighbours(reader *r, gguf_tensor *to, int64_t heads)
 
 // --- all of them ----------------------------------------------------------------------------------------
 
-// One matrix or vector, as it is in its file.
+static bool is_integers(const reader *r, const safetensor *from)
+{
+    const char *dot = strrchr(from->name, '.');
+    return r->c->integers.bits && dot && strcmp(dot, ".qweight") == 0;
+}
+
+// One matrix or vector, as it is in its file, or made of integers.
 static bool read_tensor(reader *r, const char *module, const safetensor *from, gguf_tensor *to)
 {
+    if (is_integers(r, from)) {
+        const checkpoint_integers_parts parts = {
+            from, find(r, module, "qzeros"), find(r, module, "scales"), find(r, module, "g_idx")};
+        return checkpoint_read_integers(r->c, &parts, to, r->err);
+    }
     if (from->rank < 1 || from->rank > 2 || from->element_count == 0)
         return engine_fail(r->err, "%s has %u dimensions or is empty; %s", from->name, from->rank,
                            DAMAGED);
@@ -276,6 +291,8 @@ static bool add_expert(reader *r, const char *module, const safetensor *from, in
 {
     gguf_tensor matrix = {.data = from->data};
     size_t i = 0;
+    if (is_integers(r, from))
+        return engine_fail(r->err, "%s: experts of GPTQ and AWQ cannot be read yet", from->name);
     if (!read_tensor(r, module, from, &matrix))
         return false;
     while (i < r->count && strcmp(r->tensors[i].name, name) != 0)
@@ -303,7 +320,8 @@ static bool add_tensor(reader *r, const safetensor *from)
         return add_expert(r, module, from, expert, name);
     if (!read_tensor(r, module, from, to))
         return false;
-    to->data = aligned(r, from, 4);
+    if (!is_integers(r, from))
+        to->data = aligned(r, from, 4);
     if (!to->data)
         return engine_fail(r->err, "out of memory for %s; close other programs", from->name);
     r->count++;

@@ -242,6 +242,83 @@ static void unigram_is_read(void **state)
     expect_encoding(json, "{\"eos_token\": \"</s>\"}", " ab  a ", (int32_t[]){2, 5, 2, 3, 0}, 5);
 }
 
+// --- integers -------------------------------------------------------------------------------------------
+
+// Element (row, col) of a matrix in codes with planes, or in f32: written down apart from what reads it.
+static float element(const gguf_tensor *t, int64_t row, int64_t col)
+{
+    const gguf_planes *planes = &t->planes;
+    int64_t cols = t->shape[0], at = row * cols + col;
+    if (t->dtype == WEFT_F32)
+        return ((const float *)t->data)[at];
+    if (t->dtype == WEFT_INT8) {
+        uint32_t bits = (uint32_t)((const uint16_t *)planes->scales)[row] << 16;
+        float scale;
+        memcpy(&scale, &bits, sizeof scale);
+        return (float)((const int8_t *)t->data)[at] * scale;
+    }
+    bool four =
+        t->dtype == WEFT_MLX_Q4_G32 || t->dtype == WEFT_MLX_Q4_G64 || t->dtype == WEFT_MLX_Q4_G128;
+    const uint8_t *codes = t->data;
+    int code = four ? codes[at / 2] >> (at % 2 * 4) & 15 : codes[at];
+    int64_t group = row * (cols / planes->scale_cols) + col / planes->scale_cols;
+    return (float)code * ((const float *)planes->scales)[group] +
+           ((const float *)planes->biases)[group];
+}
+
+static void expect_matrix(const gguf_file *file, const char *name, const golden *wanted,
+                          const char *golden_name)
+{
+    const gguf_tensor *tensor = gguf_find_tensor(file, name);
+    const float *want = golden_data(wanted, "model", golden_name, GOLDEN_F32);
+    const golden_tensor *shape = golden_find(wanted, "model", golden_name);
+    assert_non_null(tensor);
+    assert_int_equal(tensor->shape[0], shape->shape[1]);
+    assert_int_equal(tensor->shape[1], shape->shape[0]);
+    for (int64_t row = 0; row < tensor->shape[1]; row++)
+        for (int64_t col = 0; col < tensor->shape[0]; col++) {
+            float got = element(tensor, row, col), exact = want[row * tensor->shape[0] + col];
+            if (got != exact)
+                fail_msg("%s (%d, %d) is %.9g, not %.9g", name, (int)row, (int)col, (double)got,
+                         (double)exact);
+        }
+}
+
+static const struct {
+    const char *folder;
+    weft_dtype dtype; // of Q; columns without order become numbers
+} packed[] = {{"gptq4", WEFT_MLX_Q4_G32},
+              {"gptq8_order", WEFT_F32},
+              {"gptq4_whole", WEFT_MLX_Q4_G64},
+              {"awq", WEFT_MLX_Q4_G64},
+              {"int8", WEFT_INT8}};
+
+static void integers_lose_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        engine_error err = {""};
+        golden *wanted = golden_of(packed[i].folder);
+        engine_model *model = engine_model_open(folder_of(packed[i].folder), &err);
+        if (!model)
+            fail_msg("%s", err.text);
+        const gguf_file *file = engine_model_file(model);
+        assert_int_equal(gguf_find_tensor(file, "blk.0.attn_q.weight")->dtype, packed[i].dtype);
+        expect_matrix(file, "blk.0.attn_q.weight", wanted, "q");
+        expect_matrix(file, "blk.0.ffn_down.weight", wanted, "down");
+        const int32_t tokens[] = {5, 70, 300};
+        engine_worker *worker = engine_worker_open(model, NULL, &err);
+        engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
+        if (!session || !engine_session_sync(session, tokens, 3, NULL, NULL, &err))
+            fail_msg("%s: %s", packed[i].folder, err.text);
+        assert_true(isfinite(engine_session_logits(session)[0]));
+        engine_session_close(session);
+        engine_worker_close(worker);
+        engine_model_close(model);
+        golden_close(wanted);
+    }
+}
+
 // --- refusals -------------------------------------------------------------------------------------------
 
 static void write_bytes(const char *name, const char *text, size_t bytes)
@@ -299,6 +376,21 @@ static void refuse_edited(const char *name, const char *from, const char *to, co
     copy_all();
     copy_edited(name, from, to);
     expect_refusal(reason);
+}
+
+static void damaged_integers(void **state)
+{
+    (void)state;
+    copied = "gptq8_order";
+    refuse_edited("config.json", "\"bits\": 8", "\"bits\": 4", "do not fit each other");
+    refuse_edited("config.json", "\"bits\": 8", "\"bits\": 3", "3 bits");
+    refuse_edited("config.json", "\"bits\": 8", "\"bits\": 0", "0 bits");
+    refuse_edited("config.json", "\"group_size\": 32", "\"group_size\": 16", "do not fit");
+    refuse_edited("model.safetensors", "q_proj.scales", "q_proj.skales", "do not fit");
+    refuse_edited("model.safetensors", "q_proj.qzeros", "q_proj.qzeroz", "do not fit");
+    copied = "awq";
+    refuse_edited("config.json", "\"gemm\"", "\"gemv\"", "'gemv'");
+    copied = "qwen3_mlx";
 }
 
 static void refuses(void **state)
@@ -368,6 +460,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(integers_lose_nothing),
         cmocka_unit_test(rounded_activations_stay_near),
         cmocka_unit_test(tokenizer_equals_tokenizers),
         cmocka_unit_test(wordpiece_is_read),
@@ -375,6 +468,7 @@ int main(void)
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(becomes_a_gguf_file),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(damaged_integers),
         cmocka_unit_test(refuses_scales_of_other_shapes),
         cmocka_unit_test(refuses_incomplete_mixtures),
     };

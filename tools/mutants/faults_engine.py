@@ -294,3 +294,10 @@ fault("thinking-mark-in-pieces", "cli/thinking.c",
 fault("thinking-never-ends", "cli/thinking.c",
       "    thinking->inside = !thinking->inside;\n", "    thinking->inside = true;\n",
       "what follows thinking's end is taken for thinking", "cli_thinking")
+fault("gptq-zeros-as-stored", "engine/safetensors/checkpoint_config.c",
+      "? 0 : 1;", "? 0 : 0;", "zeros of GPTQ's first version are one too small", "engine_checkpoint")
+fault("awq-rows-in-order", "engine/safetensors/checkpoint_integers.c",
+      "{0, 2, 4, 6, 1, 3, 5, 7};", "{0, 1, 2, 3, 4, 5, 6, 7};", "rows of AWQ are taken in order", "engine_checkpoint")
+fault("gptq-order-ignored", "engine/safetensors/checkpoint_integers.c",
+      "        in->ordered = in->ordered && group == col / in->group;\n", "",
+      "columns of GPTQ in no order are taken for ordered ones", "engine_checkpoint")
