@@ -28,6 +28,8 @@ REFUSED = [
     ("threads 10000", ["run", "{empty}", "-p", "a", "--threads", "10000"], 2),
     ("unknown device", ["run", "{empty}", "-p", "a", "--device", "abacus"], 2),
     ("unknown format", ["bench", "linear", "--format", "q9_9"], 2),
+    ("port 70000", ["serve", "{empty}", "--port", "70000"], 2),
+    ("empty file served", ["serve", "{empty}"], 1),
     ("missing file", ["run", "{missing}", "-p", "a"], 1),
     ("empty file", ["run", "{empty}", "-p", "a"], 1),
     ("folder", ["run", "{folder}", "-p", "a"], 1),
@@ -44,7 +46,7 @@ def wrong(what, done, reason):
 
 
 def check_help(weft):
-    for command in ("run", "chat", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "tune", "analyse",
+    for command in ("run", "chat", "serve", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "tune", "analyse",
                     "explain", "info"):
         done = run(weft, command, "--help")
         if done.returncode != 0 or "usage:" not in done.stdout or done.stderr:

@@ -14,6 +14,9 @@ endfunction()
 if(TARGET weft_engine)
   set(WEFT_ENGINE_OBJECTS --objects ${PROJECT_BINARY_DIR}/engine/CMakeFiles/weft_engine.dir=engine/)
 endif()
+if(TARGET weft_server)
+  list(APPEND WEFT_ENGINE_OBJECTS --objects ${PROJECT_BINARY_DIR}/server/CMakeFiles/weft_server.dir=server/)
+endif()
 weft_add_house_test(walls ${Python3_EXECUTABLE} tools/walls/walls.py
                     --shared $<TARGET_FILE:weft_shared> --static $<TARGET_FILE:weft_static>
                     --objects ${PROJECT_BINARY_DIR}/CMakeFiles/weft_objects.dir ${WEFT_ENGINE_OBJECTS})

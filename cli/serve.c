@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// weft serve: a model for many users over HTTP.
+#include <string.h>
+
+#include "cli/cli.h"
+#include "server/server.h"
+
+static const char help[] =
+    "usage: weft serve MODEL [options]\n"
+    "\n"
+    "Serves a model over HTTP, to many at once, as OpenAI's interface has it, and a page to chat "
+    "with it\n"
+    "at /. SIGTERM or Ctrl-C finishes what runs and refuses what comes; a second one ends at "
+    "once.\n"
+    "\n"
+    "  --host ADDRESS      where to listen (default 127.0.0.1; 0.0.0.0: on every interface)\n"
+    "  --port P            (default 8080; 0: any that is free)\n"
+    "  --api-key-file F    asks for one of the keys in F, one per line\n"
+    "  --name NAME         of the model in answers (default: the file's)\n"
+    "  --cors ORIGIN       pages of this origin may use the server; * is any (default: none but "
+    "its "
+    "own)\n"
+    "\n"
+    "  --slots N           sequences computed at a time (default 8)\n"
+    "  --pool TOKENS       that the KV pool holds (default: N full texts)\n"
+    "  --queue N           requests that may wait; others are told that it is busy (default 256)\n"
+    "  --connections N     open at a time (default 512)\n"
+    "  --max-body MB       longest body of a request (default 8)\n"
+    "  --idle S            seconds that a connection may do nothing (default 60)\n"
+    "  --request-time S    seconds after which an answer is cut off; 0: never (default 0)\n"
+    "  --grace S           seconds that answers have to finish on SIGTERM (default 30)\n"
+    "  --invariant         an answer does not depend on what else is asked, to the bit (slower)\n"
+    "\n"
+    "model:\n" CLI_MODEL_HELP "\n"
+    "GET  /  /health  /metrics  /v1/models\n"
+    "POST /v1/chat/completions  /v1/completions  /tokenize  /detokenize\n"
+    "\n"
+    "Examples:\n"
+    "  weft serve models/demo.gguf\n"
+    "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+    "       -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story.\"}]}'\n"
+    "  weft serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --slots 32 --ctx 8192\n"
+    "\n"
+    "docs/server.md says more.\n";
+
+enum {
+    OPT_HOST = 1,
+    OPT_PORT,
+    OPT_KEYS,
+    OPT_NAME,
+    OPT_CORS,
+    OPT_SLOTS,
+    OPT_POOL,
+    OPT_QUEUE,
+    OPT_CONNECTIONS,
+    OPT_BODY,
+    OPT_IDLE,
+    OPT_TIME,
+    OPT_GRACE,
+    OPT_INVARIANT,
+};
+
+typedef struct wish {
+    const cli_command *self;
+    const char *path;
+    engine_options engine;
+    server_options server;
+} wish;
+
+static bool take_option(void *opaque, int option)
+{
+    wish *w = opaque;
+    const cli_command *self = w->self;
+    server_options *server = &w->server;
+    switch (option) {
+    case OPT_HOST: server->host = optarg; return true;
+    case OPT_PORT: return cli_int32(self, "--port", optarg, 0, 65535, &server->port);
+    case OPT_KEYS: server->key_file = optarg; return true;
+    case OPT_NAME: server->model_name = optarg; return true;
+    case OPT_CORS: server->origin = optarg; return true;
+    case OPT_SLOTS: return cli_int32(self, "--slots", optarg, 1, 4096, &w->engine.max_sessions);
+    case OPT_POOL: return cli_int32(self, "--pool", optarg, 1, INT32_MAX, &w->engine.pool_tokens);
+    case OPT_QUEUE: return cli_int32(self, "--queue", optarg, 1, 1 << 20, &server->max_waiting);
+    case OPT_CONNECTIONS:
+        return cli_int32(self, "--connections", optarg, 1, 65536, &server->max_connections);
+    case OPT_BODY:
+        if (!cli_int32(self, "--max-body", optarg, 1, 1024, &server->max_body_bytes))
+            return false;
+        server->max_body_bytes <<= 20;
+        return true;
+    case OPT_IDLE: return cli_int32(self, "--idle", optarg, 1, 86400, &server->idle_seconds);
+    case OPT_TIME:
+        return cli_int32(self, "--request-time", optarg, 0, 1 << 24, &server->request_seconds);
+    case OPT_GRACE: return cli_int32(self, "--grace", optarg, 0, 86400, &server->grace_seconds);
+    case OPT_INVARIANT: w->engine.invariant = true; return true;
+    default: return cli_model_option(self, option, optarg, &w->engine);
+    }
+}
+
+// Returns -1 to go on, or an exit status.
+static int parse(wish *w, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"host", required_argument, NULL, OPT_HOST},
+        {"port", required_argument, NULL, OPT_PORT},
+        {"api-key-file", required_argument, NULL, OPT_KEYS},
+        {"name", required_argument, NULL, OPT_NAME},
+        {"cors", required_argument, NULL, OPT_CORS},
+        {"slots", required_argument, NULL, OPT_SLOTS},
+        {"pool", required_argument, NULL, OPT_POOL},
+        {"queue", required_argument, NULL, OPT_QUEUE},
+        {"connections", required_argument, NULL, OPT_CONNECTIONS},
+        {"max-body", required_argument, NULL, OPT_BODY},
+        {"idle", required_argument, NULL, OPT_IDLE},
+        {"request-time", required_argument, NULL, OPT_TIME},
+        {"grace", required_argument, NULL, OPT_GRACE},
+        {"invariant", no_argument, NULL, OPT_INVARIANT},
+        CLI_MODEL_OPTIONS,
+        {0}};
+    int status = cli_take_options(w->self, argc, argv, options, take_option, w);
+    if (status >= 0)
+        return status;
+    w->path = cli_operand(w->self, argc, argv, "MODEL");
+    return w->path ? -1 : CLI_USAGE;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void ready(void *user, int port)
+{
+    const wish *w = user;
+    const char *host = w->server.host ? w->server.host : "127.0.0.1";
+    bool six = strchr(host, ':') != NULL;
+    fprintf(stderr, "weft serve: %s at http://%s%s%s:%d\n", w->server.model_name, six ? "[" : "",
+            host, six ? "]" : "", port);
+}
+
+static int serve_main(const cli_command *self, int argc, char **argv)
+{
+    wish w = {.self = self,
+              .engine = {.max_sessions = 8, .keep_prefixes = true},
+              .server = {.port = 8080,
+                         .max_connections = 512,
+                         .max_body_bytes = 8 << 20,
+                         .idle_seconds = 60,
+                         .grace_seconds = 30,
+                         .ready = ready,
+                         .user = &w}};
+    engine_error err = {""};
+    int status = parse(&w, argc, argv);
+    if (status >= 0)
+        return status;
+    if (!w.server.model_name)
+        w.server.model_name = file_name(w.path);
+    if (!server_available()) {
+        server_run(NULL, NULL, &w.server, &err);
+        return cli_failed(self, "%s", err.text);
+    }
+    engine_model *model = engine_model_open(w.path, &err);
+    engine_worker *worker = model ? engine_worker_open(model, &w.engine, &err) : NULL;
+    if (worker)
+        cli_warn_of_context(self, model, worker);
+    bool fine = worker && server_run(model, worker, &w.server, &err);
+    engine_worker_close(worker);
+    engine_model_close(model);
+    return fine ? CLI_DONE : cli_failed(self, "%s", err.text);
+}
+
+const cli_command cli_serve = {"serve", "answer many users over HTTP", help, serve_main};

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#ifndef SERVER_HTTP_EXCHANGE_H
+#define SERVER_HTTP_EXCHANGE_H
+
+// A request and its answer on a connection.
+
+#include <stdatomic.h>
+
+#include <microhttpd.h>
+
+#include "server/keys.h"
+#include "server/runner.h"
+#include "server/server.h"
+
+typedef struct server_state {
+    engine_model *model;
+    const server_options *options;
+    server_keys *keys;       // NULL: nobody is asked for one
+    chat_template *template; // NULL: the model has none, no_template says why
+    engine_error no_template;
+    char model_name[128];
+    int32_t vocab;
+    int64_t started;
+    server_runner *runner;
+    atomic_int connections;
+    atomic_llong body_bytes; // that all connections hold together
+    atomic_ullong serial;    // of answers
+} server_state;
+
+typedef struct server_route server_route;
+
+typedef struct exchange {
+    server_state *server;
+    const server_route *route; // NULL: `error` or a preflight
+    api_error error;           // found before the body was read
+    tokenizer_text body;
+    bool too_long, counted;
+    uint64_t owner;
+    server_job *job;
+    bool answered;
+} exchange;
+
+// Answers; status 0 in `error` means no error.
+enum MHD_Result answer_bytes(exchange *x, struct MHD_Connection *connection, int status,
+                             const char *type, const void *data, size_t bytes);
+enum MHD_Result answer_json(exchange *x, struct MHD_Connection *connection, json_t *object);
+enum MHD_Result answer_error(exchange *x, struct MHD_Connection *connection,
+                             const api_error *error);
+
+// An answer whose text comes as the job writes it, which holds the job.
+enum MHD_Result answer_stream(exchange *x, struct MHD_Connection *connection);
+
+// The routes. `run` is called when the body is there.
+struct server_route {
+    const char *method, *path;
+    bool open; // without a key
+    enum MHD_Result (*run)(exchange *x, struct MHD_Connection *connection);
+};
+
+extern const server_route server_routes[];
+extern const int server_route_count;
+
+// A generation goes on when its job has something to say.
+enum MHD_Result exchange_go_on(exchange *x, struct MHD_Connection *connection);
+
+#endif

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "server/http/exchange.h"
+#include "server/page.h"
+
+typedef struct MHD_Connection http_connection;
+
+// --- generation ---------------------------------------------------------------------------------------
+
+static bool encode(exchange *x, const api_wish *wish, tokenizer_ids *ids, api_error *error)
+{
+    const server_state *server = x->server;
+    const tokenizer *t = engine_model_tokenizer(server->model);
+    engine_error err = {""};
+    const chat_options options = {.add_generation_prompt = true, .thinking = wish->thinking};
+    bool fine = true;
+    if (wish->chat && !server->template)
+        return api_fail(error, 400, NULL, "%s", server->no_template.text);
+    if (wish->chat)
+        fine = chat_encode(server->template, t, wish->messages, wish->message_count, &options, ids,
+                           &err);
+    else if (wish->prompt)
+        fine =
+            tokenizer_encode(t, wish->prompt, wish->prompt_bytes, TOKENIZER_ADD_SPECIAL, ids, &err);
+    if (!fine)
+        return api_fail(error, 400, wish->chat ? "messages" : "prompt", "%s", err.text);
+    if (ids->count == 0)
+        return api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is empty");
+    return ids->count <= INT32_MAX ||
+           api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is too long");
+}
+
+static void draw_seed(uint64_t *seed)
+{
+    if (getrandom(seed, sizeof *seed, 0) != sizeof *seed)
+        *seed = (uint64_t)(runner_now() * 1e9);
+}
+
+static void fill_in(exchange *x, http_connection *connection, api_wish *wish)
+{
+    server_job *job = x->job;
+    server_state *server = x->server;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    (void)wish;
+    job->socket = info ? info->connect_fd : -1;
+    job->holders = 1;
+    job->owner = x->owner;
+    job->arrived = job->last_token = runner_now();
+    job->created = (int64_t)time(NULL);
+    job->model_name = server->model_name;
+    job->tokenizer = engine_model_tokenizer(server->model);
+    snprintf(job->id, sizeof job->id, "%s-%llx-%llx", job->wish.chat ? "chatcmpl" : "cmpl",
+             (unsigned long long)server->started, atomic_fetch_add(&server->serial, 1ULL));
+    if (!job->wish.has_seed)
+        draw_seed(&job->wish.sampling.params.seed);
+}
+
+static enum MHD_Result generate(exchange *x, http_connection *connection, bool chat)
+{
+    api_error error = {0};
+    api_wish wish;
+    tokenizer_ids ids = {0};
+    bool fine = api_read_wish(&wish, chat, x->body.data ? x->body.data : "", x->body.size_bytes,
+                              x->server->vocab, &error);
+    if (fine && wish.ids.count > 0) {
+        ids = wish.ids;
+        wish.ids = (tokenizer_ids){0};
+    }
+    fine = fine && encode(x, &wish, &ids, &error);
+    if (fine) {
+        x->job = job_make(&wish);
+        fine = x->job || api_fail(&error, 500, NULL, "not enough memory for the request");
+    }
+    if (!fine) {
+        tokenizer_ids_free(&ids);
+        api_wish_free(&wish);
+        return answer_error(x, connection, &error);
+    }
+    x->job->ids = ids;
+    fill_in(x, connection, &wish);
+    server_runner *runner = x->server->runner;
+    runner_lock(runner);
+    bool taken = runner_submit(runner, x->job);
+    if (taken) {
+        x->job->suspended = connection;
+        MHD_suspend_connection(connection);
+    }
+    runner_unlock(runner);
+    if (taken)
+        return MHD_YES;
+    api_fail(&error, 503, NULL, "the server is about to end: it takes no more requests");
+    return answer_error(x, connection, &error);
+}
+
+static enum MHD_Result chat_completions(exchange *x, http_connection *connection)
+{
+    return generate(x, connection, true);
+}
+
+static enum MHD_Result completions(exchange *x, http_connection *connection)
+{
+    return generate(x, connection, false);
+}
+
+enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
+{
+    server_job *job = x->job;
+    runner_lock(x->server->runner);
+    api_error error = job->error;
+    bool ready = job->done || (job->wish.stream && job->begun);
+    if (!ready) { // woken for nothing
+        job->suspended = connection;
+        MHD_suspend_connection(connection);
+    }
+    runner_unlock(x->server->runner);
+    if (!ready)
+        return MHD_YES;
+    if (error.status)
+        return answer_error(x, connection, &error);
+    if (job->wish.stream)
+        return answer_stream(x, connection);
+    return answer_bytes(x, connection, MHD_HTTP_OK, "application/json",
+                        job->out.data ? job->out.data : "", job->out.size_bytes);
+}
+
+// --- what is known at once ----------------------------------------------------------------------------
+
+static enum MHD_Result health(exchange *x, http_connection *connection)
+{
+    return answer_json(x, connection, json_pack("{s:s}", "status", "ok"));
+}
+
+static enum MHD_Result models(exchange *x, http_connection *connection)
+{
+    engine_model_info info;
+    engine_model_describe(x->server->model, &info);
+    return answer_json(x, connection,
+                       json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:{s:s, s:I, s:i, s:i}}]}",
+                                 "object", "list", "data", "id", x->server->model_name, "object",
+                                 "model", "created", (json_int_t)x->server->started, "owned_by",
+                                 "weft", "meta", "architecture", info.architecture, "parameters",
+                                 (json_int_t)info.parameters, "trained_context",
+                                 info.trained_context, "vocab", info.vocab));
+}
+
+static enum MHD_Result tokenize(exchange *x, http_connection *connection)
+{
+    api_error error;
+    api_text text;
+    tokenizer_ids ids = {0};
+    engine_error err = {""};
+    json_t *list = json_array();
+    bool fine =
+        api_read_tokenize(&text, x->body.data ? x->body.data : "", x->body.size_bytes, &error);
+    if (fine && !tokenizer_encode(engine_model_tokenizer(x->server->model), text.text,
+                                  text.text_bytes, text.flags, &ids, &err))
+        fine = api_fail(&error, 400, "content", "%s", err.text);
+    for (size_t i = 0; i < ids.count; i++)
+        json_array_append_new(list, json_integer(ids.ids[i]));
+    tokenizer_ids_free(&ids);
+    api_text_free(&text);
+    if (fine)
+        return answer_json(x, connection, json_pack("{s:o}", "tokens", list));
+    json_decref(list);
+    return answer_error(x, connection, &error);
+}
+
+static enum MHD_Result detokenize(exchange *x, http_connection *connection)
+{
+    api_error error;
+    api_text text;
+    tokenizer_text content = {0};
+    engine_error err = {""};
+    bool fine = api_read_detokenize(&text, x->body.data ? x->body.data : "", x->body.size_bytes,
+                                    x->server->vocab, &error);
+    if (fine && !tokenizer_decode(engine_model_tokenizer(x->server->model), text.ids.ids,
+                                  text.ids.count, TOKENIZER_SHOW_SPECIAL, &content, &err))
+        fine = api_fail(&error, 400, "tokens", "%s", err.text);
+    api_text_free(&text);
+    json_t *object = json_pack("{s:o}", "content",
+                               json_stringn(content.data ? content.data : "", content.size_bytes));
+    tokenizer_text_free(&content);
+    if (fine)
+        return answer_json(x, connection, object);
+    json_decref(object);
+    return answer_error(x, connection, &error);
+}
+
+static enum MHD_Result metrics_page(exchange *x, http_connection *connection)
+{
+    tokenizer_text text = {0};
+    enum MHD_Result result = MHD_NO;
+    if (runner_metrics(x->server->runner, atomic_load(&x->server->connections), &text))
+        result = answer_bytes(x, connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data,
+                              text.size_bytes);
+    tokenizer_text_free(&text);
+    return result;
+}
+
+static enum MHD_Result page(exchange *x, http_connection *connection)
+{
+    return answer_bytes(x, connection, MHD_HTTP_OK, "text/html; charset=utf-8", server_page,
+                        server_page_bytes);
+}
+
+const server_route server_routes[] = {
+    {"GET", "/", true, page},
+    {"GET", "/health", true, health},
+    {"GET", "/v1/models", false, models},
+    {"GET", "/metrics", false, metrics_page},
+    {"POST", "/v1/chat/completions", false, chat_completions},
+    {"POST", "/v1/completions", false, completions},
+    {"POST", "/tokenize", false, tokenize},
+    {"POST", "/detokenize", false, detokenize},
+};
+const int server_route_count = sizeof server_routes / sizeof *server_routes;

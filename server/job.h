@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#ifndef SERVER_JOB_H
+#define SERVER_JOB_H
+
+// A request of a client on its way: from the connection to the engine's thread, and its answer back. What is
+// written to the client gathers in `out`; the engine never waits for who reads it.
+
+#include "server/api.h"
+
+typedef struct server_job server_job;
+
+typedef struct server_choice {
+    server_job *job;
+    int32_t index;
+    engine_request *request; // NULL: not begun, or ended
+    tokenizer_text text;     // of an answer that is not streamed
+    json_t *logprobs;        // a list; NULL: none wanted
+    size_t text_offset;      // of the next token, for completions' logprobs
+    engine_finish finish;
+    int32_t generated, cached;
+} server_choice;
+
+struct server_job {
+    server_job *next; // in the runner's list
+    api_wish wish;
+    tokenizer_ids ids; // of the prompt
+    uint64_t owner;
+    char id[48];
+    int64_t created; // seconds
+    const char *model_name;
+    const tokenizer *tokenizer;
+    double arrived, last_token;
+    server_choice *choices; // [wish.choices]
+    int32_t left;           // that have not ended
+    // The runner's lock guards what follows.
+    int holders;      // the connection, the engine's thread
+    int socket;       // of the connection; -1: it is closed
+    void *suspended;  // the connection, while it waits; NULL: it does not
+    bool begun, done; // out has something to say; all is in it
+    bool gone;        // the client went away
+    api_error error;  // status 0: none
+    tokenizer_text out;
+    size_t out_taken;
+    bool no_memory; // out is not what it should be
+};
+
+// NULL when memory is short. The wish becomes the job's.
+server_job *job_make(api_wish *wish);
+void job_free(server_job *job);
+
+// What is said of a token, of a choice's end, of all: into out if it is streamed, else kept for job_write_whole.
+void job_write_token(server_choice *choice, const engine_token *token);
+void job_write_end(server_choice *choice);
+void job_write_done(server_job *job);
+
+// An error as OpenAI words it; NULL when memory is short. The caller frees it.
+char *job_error_text(const api_error *error);
+
+#endif

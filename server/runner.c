@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE // POLLRDHUP
+#include "server/runner.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { POLLED_AT_ONCE = 64 };
+
+struct server_runner {
+    engine_worker *worker;
+    engine_scheduler *scheduler;
+    int32_t request_seconds;
+    void (*wake)(void *connection);
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    // Guarded by the lock:
+    server_job *inbox;
+    bool draining, stopping;
+    metrics metrics;
+    engine_scheduler_info scheduler_info; // as they were after the last pass
+    engine_worker_info worker_info;
+    int32_t jobs; // in the inbox or running
+    // The thread's own:
+    server_job *running;
+};
+
+double runner_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void runner_lock(server_runner *runner)
+{
+    pthread_mutex_lock(&runner->lock);
+}
+
+void runner_unlock(server_runner *runner)
+{
+    pthread_mutex_unlock(&runner->lock);
+}
+
+// --- jobs, with the lock held -------------------------------------------------------------------------
+
+static void wake(const server_runner *runner, server_job *job)
+{
+    void *connection = job->suspended;
+    job->suspended = NULL;
+    if (connection)
+        runner->wake(connection);
+}
+
+void runner_release(server_runner *runner, server_job *job)
+{
+    (void)runner;
+    if (--job->holders == 0)
+        job_free(job);
+}
+
+bool runner_submit(server_runner *runner, server_job *job)
+{
+    if (runner->draining || runner->stopping)
+        return false;
+    job->holders++;
+    job->next = NULL;
+    server_job **last = &runner->inbox;
+    while (*last)
+        last = &(*last)->next;
+    *last = job;
+    runner->jobs++;
+    pthread_cond_signal(&runner->news);
+    return true;
+}
+
+void runner_count_refusal(server_runner *runner)
+{
+    runner_lock(runner);
+    runner->metrics.refused++;
+    runner_unlock(runner);
+}
+
+// All of its choices have ended.
+static void complete(server_runner *runner, server_job *job)
+{
+    metrics *m = &runner->metrics;
+    *(job->gone ? &m->cancelled : job->error.status ? &m->failed : &m->finished) += 1;
+    metrics_observe(&m->whole, runner_now() - job->arrived);
+    if (!job->gone && !job->error.status && job->no_memory)
+        api_fail(&job->error, 500, NULL, "not enough memory for the answer");
+    if (!job->gone)
+        job_write_done(job);
+    job->begun = job->done = true;
+    wake(runner, job);
+}
+
+// --- what the scheduler says --------------------------------------------------------------------------
+
+static server_runner *runner_of; // of the thread that runs passes: there is one server in a program
+
+static bool take_token(void *user, const engine_token *token)
+{
+    server_choice *choice = user;
+    server_job *job = choice->job;
+    double now = runner_now();
+    runner_lock(runner_of);
+    if (token->id != TOKENIZER_NONE)
+        metrics_observe(job->begun ? &runner_of->metrics.per_token
+                                   : &runner_of->metrics.first_token,
+                        now - (job->begun ? job->last_token : job->arrived));
+    job->last_token = now;
+    job_write_token(choice, token);
+    job->begun = true;
+    bool go_on = !job->gone && !job->no_memory;
+    if (job->wish.stream)
+        wake(runner_of, job);
+    runner_unlock(runner_of);
+    return go_on;
+}
+
+static void take_end(void *user, const engine_request_result *result)
+{
+    server_choice *choice = user;
+    server_job *job = choice->job;
+    runner_lock(runner_of);
+    choice->request = NULL;
+    choice->finish = result->finish;
+    choice->generated = result->generated_tokens;
+    choice->cached = result->cached_tokens;
+    if (result->error && !job->error.status)
+        api_fail(&job->error, 500, NULL, "%s", result->error);
+    if (!job->gone && !result->error)
+        job_write_end(choice);
+    if (--job->left == 0)
+        complete(runner_of, job);
+    runner_unlock(runner_of);
+}
+
+// --- the thread ---------------------------------------------------------------------------------------
+
+static void cancel(server_job *job)
+{
+    for (int32_t i = 0; i < job->wish.choices; i++)
+        if (job->choices[i].request)
+            engine_request_cancel(job->choices[i].request);
+}
+
+static engine_request *submit_choice(server_runner *runner, server_job *job, int32_t i,
+                                     engine_error *err)
+{
+    const api_wish *wish = &job->wish;
+    engine_request_wish asked = {.prompt = job->ids.ids,
+                                 .prompt_tokens = (int32_t)job->ids.count,
+                                 .max_tokens = wish->max_tokens,
+                                 .sampling = wish->sampling,
+                                 .stops = wish->stops,
+                                 .ignore_end = wish->ignore_end,
+                                 .biases = wish->biases,
+                                 .bias_count = wish->bias_count,
+                                 .logprobs = wish->logprobs,
+                                 .top_logprobs = wish->top_logprobs,
+                                 .owner = job->owner,
+                                 .token = take_token,
+                                 .end = take_end,
+                                 .user = &job->choices[i]};
+    asked.sampling.params.seed += (uint64_t)i;
+    return engine_scheduler_submit(runner->scheduler, &asked, err);
+}
+
+// Takes a job in, or refuses it with the reason.
+static void begin(server_runner *runner, server_job *job)
+{
+    engine_error err = {""};
+    bool busy = false;
+    for (job->left = 0; job->left < job->wish.choices; job->left++) {
+        busy = engine_scheduler_busy(runner->scheduler);
+        server_choice *choice = &job->choices[job->left];
+        choice->request = busy ? NULL : submit_choice(runner, job, job->left, &err);
+        if (!choice->request)
+            break;
+    }
+    if (job->left == job->wish.choices) {
+        runner->metrics.accepted++;
+        job->next = runner->running;
+        runner->running = job;
+        return;
+    }
+    if (busy) {
+        api_fail(&job->error, 503, NULL, "the server is busy: try again later");
+        job->error.code = "busy";
+    } else {
+        api_fail(&job->error, 400, job->wish.chat ? "messages" : "prompt", "%s", err.text);
+        job->error.code = "context_length_exceeded";
+    }
+    if (job->left == 0) {
+        job->begun = job->done = true;
+        wake(runner, job);
+        runner->jobs--;
+        runner_release(runner, job);
+        return;
+    }
+    job->next = runner->running; // the choices that were taken must end first
+    runner->running = job;
+    cancel(job);
+}
+
+// Which clients have closed their connection?
+static void look_for_the_gone(server_runner *runner)
+{
+    struct pollfd sockets[POLLED_AT_ONCE];
+    server_job *jobs[POLLED_AT_ONCE], *job = runner->running;
+    while (job) {
+        nfds_t count = 0;
+        for (; job && count < POLLED_AT_ONCE; job = job->next)
+            if (!job->done && !job->gone) {
+                sockets[count] = (struct pollfd){job->socket, POLLRDHUP, 0};
+                jobs[count++] = job;
+            }
+        poll(sockets, count, 0);
+        for (nfds_t i = 0; i < count; i++)
+            if (jobs[i]->socket < 0 || sockets[i].revents) {
+                jobs[i]->gone = true;
+                cancel(jobs[i]);
+            }
+    }
+}
+
+static void end_the_old(server_runner *runner)
+{
+    double now = runner_now();
+    for (server_job *job = runner->running; job; job = job->next)
+        if (runner->stopping ||
+            (runner->request_seconds > 0 && now - job->arrived > runner->request_seconds))
+            cancel(job);
+}
+
+static void forget_the_done(server_runner *runner)
+{
+    for (server_job **at = &runner->running; *at;) {
+        server_job *job = *at;
+        if (!job->done) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        runner->jobs--;
+        runner_release(runner, job);
+    }
+}
+
+// With the lock held: takes in what has come; false when the thread is to end.
+static bool prepare(server_runner *runner)
+{
+    forget_the_done(runner);
+    engine_scheduler_describe(runner->scheduler, &runner->scheduler_info);
+    engine_worker_describe(runner->worker, &runner->worker_info);
+    while (!runner->inbox && !runner->running && !runner->stopping)
+        pthread_cond_wait(&runner->news, &runner->lock);
+    while (runner->inbox) {
+        server_job *job = runner->inbox;
+        runner->inbox = job->next;
+        begin(runner, job);
+    }
+    look_for_the_gone(runner);
+    end_the_old(runner);
+    return runner->running || !runner->stopping;
+}
+
+static void *run(void *opaque)
+{
+    server_runner *runner = opaque;
+    while (true) {
+        runner_lock(runner);
+        bool go_on = prepare(runner);
+        runner_unlock(runner);
+        if (!go_on)
+            return NULL;
+        engine_scheduler_step(runner->scheduler);
+    }
+}
+
+// --- from outside -------------------------------------------------------------------------------------
+
+server_runner *runner_start(engine_worker *worker, int32_t max_waiting, int32_t request_seconds,
+                            void (*wake_connection)(void *connection), engine_error *err)
+{
+    server_runner *runner = calloc(1, sizeof *runner);
+    if (!runner) {
+        engine_fail(err, "not enough memory for the server");
+        return NULL;
+    }
+    runner->worker = worker;
+    runner->request_seconds = request_seconds;
+    runner->wake = wake_connection;
+    runner->scheduler = engine_scheduler_open(worker, max_waiting, err);
+    pthread_mutex_init(&runner->lock, NULL);
+    pthread_cond_init(&runner->news, NULL);
+    runner_of = runner;
+    if (runner->scheduler && pthread_create(&runner->thread, NULL, run, runner) == 0)
+        return runner;
+    if (runner->scheduler)
+        engine_fail(err, "a thread cannot be started");
+    runner_free(runner);
+    return NULL;
+}
+
+bool runner_drain(server_runner *runner)
+{
+    runner_lock(runner);
+    runner->draining = true;
+    bool idle = runner->jobs == 0;
+    runner_unlock(runner);
+    return idle;
+}
+
+void runner_stop(server_runner *runner)
+{
+    if (!runner)
+        return;
+    runner_lock(runner);
+    runner->draining = runner->stopping = true;
+    pthread_cond_signal(&runner->news);
+    runner_unlock(runner);
+    pthread_join(runner->thread, NULL);
+}
+
+void runner_free(server_runner *runner)
+{
+    if (!runner)
+        return;
+    engine_scheduler_close(runner->scheduler);
+    pthread_mutex_destroy(&runner->lock);
+    pthread_cond_destroy(&runner->news);
+    free(runner);
+}
+
+bool runner_metrics(server_runner *runner, int32_t connections, tokenizer_text *text)
+{
+    runner_lock(runner);
+    bool fine = metrics_write(&runner->metrics, &runner->scheduler_info, &runner->worker_info,
+                              connections, text);
+    runner_unlock(runner);
+    return fine;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#ifndef SERVER_RUNNER_H
+#define SERVER_RUNNER_H
+
+// The one thread that runs forward passes. Others hand it jobs and read what comes of them; before each pass it
+// takes new jobs in and lets go of those whose client has closed its connection.
+
+#include "server/job.h"
+#include "server/metrics.h"
+
+typedef struct server_runner server_runner;
+
+// wake: called, with the lock held, to make a suspended connection go on.
+server_runner *runner_start(engine_worker *worker, int32_t max_waiting, int32_t request_seconds,
+                            void (*wake)(void *connection), engine_error *err);
+
+// Refuses what comes from now on; true when nothing runs any more.
+bool runner_drain(server_runner *runner);
+
+// Ends what still runs, and the thread. Nothing is suspended afterwards, nor will be. NULL is allowed.
+void runner_stop(server_runner *runner);
+void runner_free(server_runner *runner);
+
+void runner_lock(server_runner *runner);
+void runner_unlock(server_runner *runner);
+
+// With the lock held: hands a job over, which the caller still holds. False: the server is about to end.
+bool runner_submit(server_runner *runner, server_job *job);
+
+// With the lock held: the caller lets go of a job.
+void runner_release(server_runner *runner, server_job *job);
+
+// The page of metrics.
+bool runner_metrics(server_runner *runner, int32_t connections, tokenizer_text *text);
+void runner_count_refusal(server_runner *runner);
+
+double runner_now(void); // seconds of a clock that only goes on
+
+#endif

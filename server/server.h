@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+// A model for many users over HTTP, as OpenAI's interface has it. One thread runs forward passes (runner.h); those
+// of libmicrohttpd read requests, tokenize them, and write what has come, whenever a reader takes it.
+
+#include "engine/engine.h"
+
+typedef struct server_options {
+    const char *host;       // an address to listen on; NULL: 127.0.0.1
+    int32_t port;           // 0: any that is free
+    const char *key_file;   // one key per line; NULL: nobody is asked for one
+    const char *origin;     // of pages that may use it from elsewhere, or "*"; NULL: none
+    const char *model_name; // that answers state
+    int32_t max_waiting;    // requests in the queue; 0: 256
+    int32_t max_connections;
+    int32_t max_body_bytes;
+    int32_t idle_seconds;    // that a connection may do nothing
+    int32_t request_seconds; // after which an answer is cut off; 0: never
+    int32_t grace_seconds;   // that answers are given to end when the server is told to
+    // Called when it listens, with the port.
+    void (*ready)(void *user, int port);
+    void *user;
+} server_options;
+
+// Is there a server in this build?
+bool server_available(void);
+
+// Serves until SIGTERM or SIGINT, then finishes what runs and refuses what comes; a second signal ends that. The
+// worker is the server's until it returns. False if it could not begin.
+bool server_run(engine_model *model, engine_worker *worker, const server_options *options,
+                engine_error *err);
+
+#endif
