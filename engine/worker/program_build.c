@@ -168,14 +168,14 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
         linear.parts[i].bias = line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL;
         linear.parts[i].y = program->buffers[line->parts[i].out];
     }
-    bool rounds = reader && reads_rounded(program, read_by, reader) && !program_is_adapted(&linear);
+    const bool rounds = reader && !program_is_adapted(&linear); // adapters add to y afterwards
     if (line->gate) {
         linear.gate = program_gate(program);
-        linear.y_rounded = reader && !present(read_by, reader->norm);
+        linear.y_rounded = rounds && !present(read_by, reader->norm);
         if (linear.y_rounded)
             linear.parts[0].y = program->rounded[out];
     }
-    if (line->residual && reader) {
+    if (line->residual && rounds) {
         linear.next = next_norm(program, read_by, reader);
         linear.next_rounded = linear.next ? program->rounded[out] : NULL;
     }
