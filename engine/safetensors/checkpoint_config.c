@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: MIT
 // config.json to GGUF's keys.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/safetensors/checkpoint_parts.h"
 
-// model_type, and what GGUF calls it.
-static const struct {
-    const char *model_type, *architecture;
-} families[] = {
-    {"llama", "llama"},   {"mistral", "llama"},      {"qwen2", "qwen2"},        {"qwen3", "qwen3"},
-    {"mixtral", "llama"}, {"qwen2_moe", "qwen2moe"}, {"qwen3_moe", "qwen3moe"}, {"olmoe", "olmoe"},
+static const checkpoint_family families[] = {
+    {"llama", "llama", .halves = true},
+    {"mistral", "llama", .halves = true},
+    {"qwen2", "qwen2", .halves = false},
+    {"qwen3", "qwen3", .halves = false},
+    {"mixtral", "llama", .halves = true},
+    {"qwen2_moe", "qwen2moe", .halves = false},
+    {"qwen3_moe", "qwen3moe", .halves = false},
+    {"olmoe", "olmoe", .halves = false},
+    {"gemma", "gemma", .plus_one = true, .tied = true},
+    {"gemma2", "gemma2", .post_norms = true, .plus_one = true, .tied = true, .window_period = 2},
+    {"gemma3_text", "gemma3", .post_norms = true, .plus_one = true, .tied = true,
+     .window_period = 6},
+    {"phi3", "phi3", .halves = false},
+    {"olmo2", "olmo2", .post_norms = true},
+    {"granite", "granite", .halves = true},
+    {"glm4", "glm4", .halves = false},
 };
 
 typedef struct writer {
@@ -21,7 +33,7 @@ typedef struct writer {
 
 static const char *key_of(const writer *w, const char *tail, char key[128])
 {
-    snprintf(key, 128, "%s.%s", w->c->architecture, tail);
+    snprintf(key, 128, "%s.%s", w->c->family->architecture, tail);
     return key;
 }
 
@@ -91,15 +103,79 @@ static bool put_scaling(const writer *w, const json_t *scaling)
            put_float(w, scaling, "beta_slow", "rope.scaling.yarn_beta_slow");
 }
 
-// Newer files have rope_theta and the scaling in rope_parameters, older ones beside the other numbers.
-static bool put_rope(const writer *w)
+// How many elements of a head rotate.
+static bool put_rotary(const writer *w, const json_t *rope, int64_t head_dim)
+{
+    char key[128];
+    const json_t *share = json_object_get(rope, "partial_rotary_factor");
+    if (!share)
+        share = json_object_get(w->c->config, "partial_rotary_factor");
+    double part = json_is_number(share) ? json_number_value(share) : 1;
+    if (!(part > 0 && part <= 1))
+        return engine_fail(w->err, "config.json: 'partial_rotary_factor' is %g, outside 0 to 1: %s",
+                           part, "download it again");
+    gguf_output_u32(w->output, key_of(w, "rope.dimension_count", key),
+                    (uint32_t)(part * (double)head_dim));
+    return true;
+}
+
+// Newer files have rope_theta and the scaling in rope_parameters, older ones beside the other numbers; and
+// where layers with a window rotate by themselves, each kind of layer has its own.
+static bool put_rope(const writer *w, int64_t head_dim)
 {
     const json_t *config = w->c->config, *scaling = json_object_get(config, "rope_parameters");
+    const json_t *whole = json_object_get(scaling, "full_attention");
+    const json_t *local = json_object_get(scaling, "sliding_attention");
+    if (json_is_object(whole))
+        scaling = whole;
     const json_t *base = json_is_object(scaling) ? scaling : config;
     if (!json_is_object(scaling))
         scaling = json_object_get(config, "rope_scaling");
-    return put_float(w, base, "rope_theta", "rope.freq_base") &&
+    return put_rotary(w, base, head_dim) && put_float(w, base, "rope_theta", "rope.freq_base") &&
+           put_float(w, local ? local : config, local ? "rope_theta" : "rope_local_base_freq",
+                     "rope.freq_base_swa") &&
            (!json_is_object(scaling) || put_scaling(w, scaling));
+}
+
+// Which layers have a window is the family's: a config that says otherwise cannot run.
+static bool check_layers(const writer *w)
+{
+    int64_t period = w->c->family->window_period, n = 0;
+    const json_t *pattern = json_object_get(w->c->config, "sliding_window_pattern");
+    const json_t *types = json_object_get(w->c->config, "layer_types"), *type;
+    bool fits = !json_is_integer(pattern) || json_integer_value(pattern) == period;
+    for (; period && n < (int64_t)json_array_size(types); n++) {
+        type = json_array_get(types, (size_t)n);
+        bool all = json_is_string(type) && strcmp(json_string_value(type), "full_attention") == 0;
+        fits = fits && all == ((n + 1) % period == 0);
+    }
+    return !period || fits ||
+           engine_fail(w->err,
+                       "config.json: layers with a window are not those of other %s models: weft "
+                       "cannot run this one yet",
+                       w->c->family->model_type);
+}
+
+// Scales and caps that some families have.
+static bool put_factors(const writer *w)
+{
+    static const char *const names[][2] = {
+        {"attention_multiplier", "attention.scale"},
+        {"embedding_multiplier", "embedding_scale"},
+        {"residual_multiplier", "residual_scale"},
+        {"logits_scaling", "logit_scale"},
+        {"attn_logit_softcapping", "attn_logit_softcapping"},
+        {"final_logit_softcapping", "final_logit_softcapping"},
+    };
+    char key[128];
+    const json_t *scalar = json_object_get(w->c->config, "query_pre_attn_scalar");
+    if (json_is_number(scalar) && json_number_value(scalar) > 0)
+        gguf_output_f32(w->output, key_of(w, "attention.scale", key),
+                        (float)(1 / sqrt(json_number_value(scalar))));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!put_float(w, w->c->config, names[i][0], names[i][1]))
+            return false;
+    return true;
 }
 
 static bool put_window(const writer *w)
@@ -134,14 +210,14 @@ static bool put_experts(const writer *w)
 static bool find_family(checkpoint *c, engine_error *err)
 {
     const char *type = json_string_value(json_object_get(c->config, "model_type"));
-    char known[128] = "";
+    char known[256] = "";
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (type && strcmp(families[i].model_type, type) == 0)
-            c->architecture = families[i].architecture;
+            c->family = &families[i];
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  families[i].model_type);
     }
-    return c->architecture ||
+    return c->family ||
            engine_fail(err, "config.json: model_type '%.64s' cannot be read yet: weft reads %s",
                        type ? type : "none", known);
 }
@@ -193,12 +269,12 @@ static bool check_quantization(checkpoint *c, engine_error *err)
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err)
 {
     const writer w = {c, output, err};
-    int64_t layers, hidden, wide, context, head_dim, rotary;
+    int64_t layers, hidden, wide, context, head_dim;
     if (!find_family(c, err) || !check_quantization(c, err))
         return false;
     const char *name = json_string_value(json_object_get(c->config, "_name_or_path"));
-    gguf_output_text(output, "general.architecture", c->architecture);
-    gguf_output_text(output, "general.name", name && *name ? name : c->architecture);
+    gguf_output_text(output, "general.architecture", c->family->architecture);
+    gguf_output_text(output, "general.name", name && *name ? name : c->family->architecture);
     gguf_output_u32(output, "general.file_type", 1);
     bool good =
         put_int(&w, "num_hidden_layers", "block_count", -1, &layers) &&
@@ -209,9 +285,10 @@ bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *er
         put_int(&w, "num_key_value_heads", "attention.head_count_kv", c->q_heads, &c->kv_heads) &&
         put_int(&w, "head_dim", "attention.key_length", hidden / c->q_heads, &head_dim) &&
         put_int(&w, "head_dim", "attention.value_length", hidden / c->q_heads, &head_dim) &&
-        put_int(&w, "head_dim", "rope.dimension_count", hidden / c->q_heads, &rotary) &&
         put_float(&w, c->config, "rms_norm_eps", "attention.layer_norm_rms_epsilon") &&
-        put_rope(&w) && put_window(&w) && put_experts(&w);
-    c->tied = json_is_true(json_object_get(c->config, "tie_word_embeddings"));
+        put_rope(&w, head_dim) && put_window(&w) && check_layers(&w) && put_factors(&w) &&
+        put_experts(&w);
+    const json_t *tied = json_object_get(c->config, "tie_word_embeddings");
+    c->tied = json_is_boolean(tied) ? json_is_true(tied) : c->family->tied;
     return good;
 }

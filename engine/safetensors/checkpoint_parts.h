@@ -11,10 +11,20 @@
 
 enum { CHECKPOINT_MAX_SHARDS = 4096, CHECKPOINT_MAX_PATH = 4096 };
 
+// What folders of a family do otherwise than GGUF files.
+typedef struct checkpoint_family {
+    const char *model_type, *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
+    bool halves;                           // RoPE pairs the halves of a head, in files neighbours
+    bool post_norms;                       // post_attention_layernorm is the norm behind that block
+    bool plus_one;                         // norms' weights are stored less 1
+    bool tied;                             // no output matrix of its own, unless the config says so
+    int32_t window_period; // the last of every so many layers sees all keys, which files do not say
+} checkpoint_family;
+
 typedef struct checkpoint {
     const char *folder;
     json_t *config;
-    const char *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
+    const checkpoint_family *family;
     int64_t q_heads, kv_heads;
     int64_t experts;            // of a mixture, else 0
     bool tied;                  // no output matrix of its own

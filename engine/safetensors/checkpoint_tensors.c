@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <weft/format.h>
+
 #include "engine/base/alloc.h"
 #include "engine/gguf/name_table.h"
 #include "engine/safetensors/checkpoint_parts.h"
@@ -26,6 +28,12 @@ static const struct {
     {"mlp.gate_proj", "ffn_gate", 0},
     {"mlp.up_proj", "ffn_up", 0},
     {"mlp.down_proj", "ffn_down", 0},
+    {"self_attn.qkv_proj", "attn_qkv", 0},
+    {"mlp.gate_up_proj", "ffn_up", 0},
+    {"pre_feedforward_layernorm", "ffn_norm", 0},
+    {"post_feedforward_layernorm", "post_ffw_norm", 0},
+    {"post_self_attn_layernorm", "post_attention_norm", 0},
+    {"post_mlp_layernorm", "post_ffw_norm", 0},
     {"mlp.gate", "ffn_gate_inp", 0},
     {"block_sparse_moe.gate", "ffn_gate_inp", 0},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", 0},
@@ -61,7 +69,8 @@ static const safetensor *find(const reader *r, const char *module, const char *t
 
 // Splits "<module>.<weight or bias>" into GGUF's name; false for a tensor that belongs to another one
 // (scales) or that no model needs.
-static bool rename_tensor(const char *name, char module[SAFETENSORS_MAX_NAME_BYTES + 1],
+static bool rename_tensor(const checkpoint_family *family, const char *name,
+                          char module[SAFETENSORS_MAX_NAME_BYTES + 1],
                           char ours[GGUF_MAX_NAME_BYTES + 1], int *heads)
 {
     int layer = -1, used = 0;
@@ -84,6 +93,8 @@ static bool rename_tensor(const char *name, char module[SAFETENSORS_MAX_NAME_BYT
     for (size_t i = 0; layer < 0 && i < sizeof globals / sizeof *globals; i++)
         if (strcmp(globals[i].theirs, module) == 0)
             found = globals[i].ours;
+    if (found && family->post_norms && strcmp(rest, "post_attention_layernorm") == 0)
+        found = "post_attention_norm";
     if (!found)
         found = module; // the engine says that it does not know it
     if (layer >= 0 && found != module)
@@ -307,13 +318,30 @@ static bool add_expert(reader *r, const char *module, const safetensor *from, in
     return checkpoint_add_expert(r->c, &matrix, expert, &r->tensors[i], r->err);
 }
 
+// Norms' weights are stored less 1: they become f32, as files have them.
+static bool add_one(reader *r, gguf_tensor *to)
+{
+    float *copy = checkpoint_alloc(r->c, (size_t)to->element_count * sizeof *copy);
+    if (!copy)
+        return engine_fail(r->err, "out of memory for %s; close other programs", to->name);
+    if (weft_dequantize_row(to->dtype, to->data, to->element_count, copy) != WEFT_OK)
+        return engine_fail(r->err, "%s cannot be read as f32; %s", to->name, DAMAGED);
+    for (int64_t i = 0; i < to->element_count; i++)
+        copy[i] += 1;
+    to->data = copy;
+    to->dtype = WEFT_F32;
+    to->type = ggml_type_of(WEFT_F32);
+    to->size_bytes = (size_t)to->element_count * sizeof *copy;
+    return true;
+}
+
 static bool add_tensor(reader *r, const safetensor *from)
 {
     char module[SAFETENSORS_MAX_NAME_BYTES + 1], name[GGUF_MAX_NAME_BYTES + 1];
     int heads;
     int64_t expert;
     gguf_tensor *to = &r->tensors[r->count];
-    if (!rename_tensor(from->name, module, to->name, &heads) ||
+    if (!rename_tensor(r->c->family, from->name, module, to->name, &heads) ||
         (r->c->tied && strcmp(module, "lm_head") == 0))
         return true;
     if (r->c->experts && checkpoint_expert_name(module, name, &expert))
@@ -325,7 +353,9 @@ static bool add_tensor(reader *r, const safetensor *from)
     if (!to->data)
         return engine_fail(r->err, "out of memory for %s; close other programs", from->name);
     r->count++;
-    if (heads == 0 || strcmp(r->c->architecture, "llama") != 0)
+    if (r->c->family->plus_one && to->rank == 1 && !add_one(r, to))
+        return false;
+    if (heads == 0 || !r->c->family->halves)
         return true;
     return pair_neighbours(r, to, heads == 1 ? r->c->q_heads : r->c->kv_heads);
 }

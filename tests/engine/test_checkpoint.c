@@ -18,7 +18,9 @@
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
 
-static const char *const models[] = {"llama", "qwen3_mlx", "qwen2_fp8", "qwen2_moe", "mixtral"};
+static const char *const models[] = {"llama",   "qwen3_mlx", "qwen2_fp8", "qwen2_moe",
+                                     "mixtral", "gemma",     "gemma2",    "gemma3_text",
+                                     "phi3",    "olmo2",     "granite",   "glm4"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 static char *scratch;
@@ -439,6 +441,20 @@ static void refuses_scales_of_other_shapes(void **state)
                   "as scales must be");
 }
 
+// What a config says otherwise than its family, or beyond what can be.
+static void refuses_other_layers(void **state)
+{
+    (void)state;
+    copied = "gemma2";
+    refuse_edited("config.json", "\"full_attention\"", "\"long_attention\"",
+                  "layers with a window are not those of other gemma2 models");
+    copied = "phi3";
+    refuse_edited("config.json", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 9.5",
+                  "outside 0 to 1");
+    refuse_edited("config.json", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": -.5",
+                  "is no JSON");
+}
+
 // A missing expert would be one of zeros.
 static void refuses_incomplete_mixtures(void **state)
 {
@@ -470,6 +486,7 @@ int main(void)
         cmocka_unit_test(refuses),
         cmocka_unit_test(damaged_integers),
         cmocka_unit_test(refuses_scales_of_other_shapes),
+        cmocka_unit_test(refuses_other_layers),
         cmocka_unit_test(refuses_incomplete_mixtures),
     };
     scratch = folder_make();

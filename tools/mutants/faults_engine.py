@@ -301,3 +301,20 @@ fault("awq-rows-in-order", "engine/safetensors/checkpoint_integers.c",
 fault("gptq-order-ignored", "engine/safetensors/checkpoint_integers.c",
       "        in->ordered = in->ordered && group == col / in->group;\n", "",
       "columns of GPTQ in no order are taken for ordered ones", "engine_checkpoint")
+
+# --- folders of more families -------------------------------------------------------------------------
+fault("folder-norms-as-stored", "engine/safetensors/checkpoint_tensors.c",
+      "        copy[i] += 1;\n", "        copy[i] += 0;\n",
+      "norms of Gemma are taken as they are stored", "engine_checkpoint")
+fault("folder-post-norm-in-front", "engine/safetensors/checkpoint_tensors.c",
+      "if (found && family->post_norms && strcmp", "if (found && !family->model_type && strcmp",
+      "a norm behind a block is taken for the one in front of the next", "engine_checkpoint")
+fault("folder-whole-heads-rotate", "engine/safetensors/checkpoint_config.c",
+      "(uint32_t)(part * (double)head_dim));", "(uint32_t)head_dim);",
+      "the part of a head that rotates is all of it", "engine_checkpoint")
+fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
+      'local ? local : config, local ?', 'base, local ?',
+      "layers with a window rotate by the base of the others", "engine_checkpoint")
+fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
+      "fits = fits && all == ((n + 1) % period == 0);", "(void)all;",
+      "other layers with windows than the family's are taken", "engine_checkpoint")

@@ -23,6 +23,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig
+from transformers import GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
+from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -39,6 +43,7 @@ SHAPE = dict(vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_l
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64, rope_theta=500000.0)  # fmt: skip
 PLAIN = dict(rope_type="default", rope_theta=1000000.0)
+SMALL = SHAPE | dict(hidden_size=32, intermediate_size=48)
 FAMILIES = {
     "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE, tie_word_embeddings=True, rope_parameters=LLAMA3)),
     "qwen3_mlx": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=32, rope_parameters=PLAIN)),
@@ -49,6 +54,24 @@ FAMILIES = {
     "mixtral": (MixtralForCausalLM, MixtralConfig(
         **(SHAPE | dict(intermediate_size=32)), rope_parameters=PLAIN, num_local_experts=3,
         num_experts_per_tok=2)),
+    "gemma": (GemmaForCausalLM, GemmaConfig(**SMALL, head_dim=16, rope_parameters=PLAIN)),
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config(
+        **SMALL, head_dim=16, rope_parameters=PLAIN, sliding_window=8, query_pre_attn_scalar=24,
+        attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "gemma3_text": (Gemma3ForCausalLM, Gemma3TextConfig(
+        **(SMALL | dict(num_hidden_layers=7)), head_dim=16,
+        sliding_window=8, query_pre_attn_scalar=24, rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})),
+    "phi3": (Phi3ForCausalLM, Phi3Config(
+        **SMALL, pad_token_id=0, rope_parameters=PLAIN | {"partial_rotary_factor": 0.5})),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config(**SMALL, pad_token_id=0, rope_parameters=PLAIN)),
+    "granite": (GraniteForCausalLM, GraniteConfig(
+        **SMALL, rope_parameters=PLAIN, attention_multiplier=0.1, embedding_multiplier=3.0,
+        residual_multiplier=0.5, logits_scaling=2.0, tie_word_embeddings=True)),
+    "glm4": (Glm4ForCausalLM, Glm4Config(
+        **SMALL, head_dim=16, pad_token_id=0, attention_bias=True,
+        rope_parameters=PLAIN | {"partial_rotary_factor": 0.5})),
 }  # fmt: skip
 # Of Mixtral's checkpoints, whose experts' matrices have numbers.
 NUMBERS = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
@@ -133,7 +156,7 @@ def convert(family, model, config):
     stored = {}
     for name, tensor in model.state_dict().items():
         weight = tensor.numpy()
-        if family == "llama" and name == "lm_head.weight":
+        if model.config.tie_word_embeddings and name == "lm_head.weight":
             continue
         if family == "qwen3_mlx" and weight.ndim == 2:
             new, values = quantize_mlx(name, weight, config)
@@ -177,6 +200,8 @@ def main():
                 tensor.normal_(0, 0.1) if tensor.ndim >= 2 else tensor.uniform_(0.5, 1.5)
             values = json.loads(config.to_json_string())
             values["model_type"] = config.model_type
+            if family.startswith("gemma"):
+                del values["tie_word_embeddings"]  # as real ones leave it out
             if family == "qwen3_mlx":
                 values["quantization"] = {"group_size": 32, "bits": 4, "mode": "affine"}
             if family == "qwen2_fp8":
