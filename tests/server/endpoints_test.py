@@ -14,6 +14,8 @@ import time
 
 from serving import serving
 
+SLOW = len(sys.argv) > 4  # under a sanitizer
+MOST = 200 if SLOW else 900
 FOX = [{"role": "user", "content": "Tell me a story about a fox."}]
 # Bodies that are refused: the path, the body, the field that is named.
 BAD = [
@@ -148,7 +150,7 @@ def gone_clients(server):
 
 def slow_readers(server):
     """One who asks for much and reads nothing does not hold up the others."""
-    body = json.dumps({"prompt": "Once", "stream": True, "ignore_eos": True, "max_tokens": 900, "logprobs": 20}).encode()
+    body = json.dumps({"prompt": "Once", "stream": True, "ignore_eos": True, "max_tokens": MOST, "logprobs": 20}).encode()
     slow = socket.create_connection(("127.0.0.1", server.port))
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     slow.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -235,12 +237,11 @@ def ends_well(weft, model):
 def main():
     weft, model, scratch = sys.argv[1:4]
     os.makedirs(scratch, exist_ok=True)
-    slow = len(sys.argv) > 4  # under a sanitizer
     with serving(weft, model, "--ctx", "1024", "--slots", "8", "--queue", "60", "--max-body", "1", "--invariant") as server:
         for part in (answers, samples, logprobs, refusals, gone_clients, slow_readers):
             part(server)
             print("fine:", part.__name__, flush=True)
-        many(server, 32 if slow else 256, 64 if slow else 400)
+        many(server, 32 if SLOW else 256, 64 if SLOW else 400)
     print("fine: many", flush=True)
     keys(weft, model, scratch)
     print("fine: keys", flush=True)

@@ -192,7 +192,7 @@ fault("shared-page-written", "engine/session/session.c",
       "page_pool_shared(pool, session->page_table[last]);", "false;",
       "a fork writes into a page that both hold", *S)
 fault("page-given-twice", "engine/cache/page_pool.c",
-      "if (--pool->holders[page] == 0)", "if (--pool->holders[page] >= 0)",
+      "if (--pool->holders[page] > 0)", "if (--pool->holders[page] < 0)",
       "a shared page is free when one lets it go", *S)
 fault("stop-order", "engine/session/stop_filter.c",
       "if (end < first.end || (end == first.end && start < first.start))", "if (end != first.end)",
@@ -318,3 +318,31 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
       "fits = fits && all == ((n + 1) % period == 0);", "(void)all;",
       "other layers with windows than the family's are taken", "engine_checkpoint")
+# --- many at once -------------------------------------------------------------------------------------
+fault("schedule-pages-lost", "engine/schedule/choose.c",
+      "    f->pages += last->own;\n", "",
+      "who gives way gives nothing", "engine_schedule")
+fault("schedule-turns-saved-up", "engine/schedule/users.c",
+      "least < 0 ? 0 : least", "0",
+      "who comes again has saved up turns", "engine_schedule")
+fault("schedule-no-hold", "engine/schedule/scheduler.c",
+      "if (same - shared_now >= ENGINE_PAGE_TOKENS)", "if (false)",
+      "prompts that begin alike are computed side by side", "engine_scheduler")
+fault("schedule-step-from-0", "engine/schedule/scheduler.c",
+      "params.step = (uint64_t)request->count;", "params.step = (uint64_t)request->result.generated_tokens;",
+      "draws are numbered otherwise than alone", "engine_scheduler")
+fault("prefix-written-is-found", "engine/session/session.c",
+      "        page_pool_forget(pool, session->page_table[last]);\n", "        ;\n",
+      "a page that is written anew is found by its old tokens", "engine_prefixes")
+fault("prefix-newest-goes", "engine/cache/prefix_index.c",
+      "    return index->oldest;\n", "    return index->newest;\n",
+      "pages let go last are taken first", "engine_prefixes")
+fault("server-any-key", "server/keys.c",
+      "difference |= (unsigned char)", "difference = (unsigned char)",
+      "keys are compared by their last byte", "server_endpoints")
+fault("server-any-origin", "server/http/http.c",
+      "return name && host && strcmp(name + 3, host) == 0;", "return true;",
+      "pages of any origin are served", "server_endpoints")
+fault("server-no-bounds", "server/api_fields.c",
+      "if (!json_is_number(field) || !(number >= low && number <= high))", "if (!json_is_number(field))",
+      "numbers out of range are taken", "server_endpoints")

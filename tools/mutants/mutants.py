@@ -56,6 +56,8 @@ def copy_tree(tree):
 
 
 def target_of(test):
+    if test.startswith("server_"):
+        return ["weft_cli"]
     return [test.split()[0]] if test.startswith("weft-check") else \
         [f"test_{test}"] + (["weft_cli"] if test.startswith("cli_") else [])
 
