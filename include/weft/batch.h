@@ -103,6 +103,12 @@ WEFT_API weft_status weft_batch_set(weft_batch *batch, const weft_batch_args *ar
  */
 WEFT_API weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream);
 
+/** Where the positions of the tokens are, [max_q_tokens]: memory of the device that stays where it is, of
+ *  what the last set or advance on the stream said. The ids of weft_embedding_run() for a table of
+ *  positions. NULL if batch is.
+ */
+WEFT_API const int32_t *weft_batch_positions(const weft_batch *batch);
+
 #ifdef __cplusplus
 }
 #endif

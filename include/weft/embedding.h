@@ -39,15 +39,17 @@ typedef struct weft_embedding_args {
     const void *scales;         /**< [rows / scale_rows][dim / scale_cols], both rounded up */
     const void *biases;         /**< likewise, or NULL = 0 */
     int64_t scale_stride;       /**< elements from row to row of scales and biases; 0 = packed */
-    uint64_t reserved[5];
+    const void *residual;       /**< [tokens][dim] with y's format and stride, or NULL; may be y */
+    uint64_t reserved[4];
 } weft_embedding_args;
 
-/** Plans y[i] = scale * table[ids[i]].
+/** Plans y[i] = scale * table[ids[i]] [+ residual[i]].
  *
  *  With planes: y[i] = scale * (code * scales[r][g] + biases[r][g]), r = ids[i] / scale_rows,
  *  g = column / scale_cols.
  *
- *  Numerics the block's decoding is bit-exact to its specification (src/formats/)
+ *  Numerics the block's decoding is bit-exact to its specification (src/formats/); the residual is added
+ *           in f32
  *  Errors   WEFT_EINVAL for a shape, a format that is none, a scale that is not finite, a scale_dtype
  *           other than those above; WEFT_EOVERFLOW
  *           if the table's bytes do not fit; WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_ENOMEM
@@ -58,7 +60,7 @@ WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embed
 
 /** Runs the plan.
  *
- *  Alias    y must not overlap the table
+ *  Alias    y must not overlap the table; residual is y or apart from it
  *  Errors   WEFT_EINVAL for NULL pointers (scales too, where the plan has them), tokens outside 0..max_tokens, an id outside the table
  *           (checked before anything is written)
  */

@@ -133,6 +133,7 @@ static size_t lay_out(weft_batch *batch, const weft_batch_desc *desc, unsigned c
         batch->kv_capacities = arrays[2];
         batch->page_starts = arrays[3];
         batch->positions = arrays[4];
+        batch->device_positions = arrays[4]; // other devices say otherwise when they open
         batch->slots = arrays[5];
         batch->pages = arrays[6];
         batch->kv_starts = arrays[7];
@@ -464,4 +465,9 @@ weft_status weft_batch_advance(weft_batch *batch, weft_stream *stream)
     if (!batch->on_device)
         weft__plan_batch_advance(batch);
     return batch->context->backend->batch_advance(batch, stream);
+}
+
+const int32_t *weft_batch_positions(const weft_batch *batch)
+{
+    return batch ? batch->device_positions : NULL;
 }

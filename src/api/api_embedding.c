@@ -87,7 +87,8 @@ weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args 
         return weft__fail(plan->context, WEFT_EINVAL,
                           "embedding: a stride is shorter than its row, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.ids, sizeof(int32_t)));
-    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y, weft__api_alignment(desc->y_dtype)));
+    WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.y | (uintptr_t)args.residual,
+                                weft__api_alignment(desc->y_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args.table | (uintptr_t)args.table_stride_bytes,
                                 weft__api_alignment(format)));
     WEFT__TRY(settle_scales(plan, &args));

@@ -21,7 +21,8 @@ struct weft_batch {
     int32_t *cu_q_lens, *kv_lens, *kv_capacities, *page_starts, *pages;
     int32_t *kv_starts; // 0 where none were given
     bool has_starts;
-    int32_t *positions, *slots; // [num_tokens]; those of tokens of no sequence are 0 and -1
+    int32_t *positions, *slots;      // [num_tokens]; those of tokens of no sequence are 0 and -1
+    const int32_t *device_positions; // the same where the device reads them
 
     void *device; // the backend's own
 };

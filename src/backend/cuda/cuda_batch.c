@@ -69,6 +69,7 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
                             (size_t)own->count * sizeof(int32_t), (void **)&own->memory);
     if (status != WEFT_OK)
         return status;
+    batch->device_positions = own->memory + own->positions;
     status =
         weft__cuda_fill(batch->context, own->memory, 0, (size_t)own->count * sizeof(int32_t), NULL);
     return status == WEFT_OK ? weft__cuda_stream_synchronize(batch->context, NULL) : status;

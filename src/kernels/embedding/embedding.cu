@@ -37,6 +37,8 @@ extern "C" __global__ void __launch_bounds__(32)
     __syncwarp();
     for (int32_t i = threadIdx.x; i < blocks * ELEMS; i += WARP) {
         float y = known ? decoded[i / ELEMS * (ELEMS + 1) + i % ELEMS] : 0;
-        set_element<Y_DTYPE>(args.y, token * args.y_stride + first * ELEMS + i, y * args.scale);
+        int64_t at = token * args.y_stride + first * ELEMS + i;
+        float before = args.residual ? element<Y_DTYPE>(args.residual, at) : 0;
+        set_element<Y_DTYPE>(args.y, at, y * args.scale + before);
     }
 }

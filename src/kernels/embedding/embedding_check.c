@@ -7,6 +7,7 @@ struct problem {
     weft_embedding_desc desc;
     weft_embedding_args args;
     weft_dtype y_dtype;
+    float *residual; // a copy in f32; NULL: none
 };
 
 // Every third problem has scales, half of those biases.
@@ -52,6 +53,25 @@ static void decode_row(const struct problem *p, int32_t id, float *want)
     weft_dequantize_planes(&planes, p->desc.dim, want);
 }
 
+// Every fourth problem adds to what is there, half of those in its place.
+static void draw_residual(struct check_case *c, struct problem *p, int64_t elems)
+{
+    if (check_range(c, 0, 3) != 0 || p->y_dtype != WEFT_F32)
+        return;
+    float *residual = check_range(c, 0, 1)
+                          ? p->args.y
+                          : check_buffer(c, (size_t)elems * sizeof *residual, sizeof *residual);
+    p->residual = check_buffer(c, (size_t)elems * sizeof *residual, sizeof *residual);
+    for (int64_t i = 0; i < elems; i++) {
+        float value = (float)check_range(c, -1000, 1000) / 64;
+        bool inside = i % p->args.y_stride < p->desc.dim;
+        p->residual[i] = value;
+        if (inside)
+            residual[i] = value;
+    }
+    p->args.residual = residual;
+}
+
 static struct problem draw(struct check_case *c)
 {
     struct problem p = {.desc = {.size = sizeof p.desc, .variant = c->kernel->name},
@@ -82,10 +102,13 @@ static struct problem draw(struct check_case *c)
     p.args.y = p.y_dtype == WEFT_F32 ? (void *)check_output(c, elems)
                                      : check_buffer(c, (size_t)elems * 2, 2);
     draw_scales(c, &p);
-    check_note(c, "%s %lldx%lld, %d tokens, scale %g, scales %d per %lldx%lld biases %d",
+    draw_residual(c, &p, elems);
+    check_note(c,
+               "%s %lldx%lld, %d tokens, scale %g, scales %d per %lldx%lld biases %d, residual %d",
                weft_dtype_name(format), (long long)p.desc.rows, (long long)p.desc.dim,
                p.args.tokens, p.desc.scale, p.args.scales != NULL, (long long)p.desc.scale_rows,
-               (long long)p.desc.scale_cols, p.args.biases != NULL);
+               (long long)p.desc.scale_cols, p.args.biases != NULL,
+               p.residual ? 1 + (p.args.residual == p.args.y) : 0);
     return p;
 }
 
@@ -110,7 +133,9 @@ void weft__embedding_check(struct check_case *c)
     for (int32_t token = 0; token < p.args.tokens && !c->failed; token++) {
         decode_row(&p, p.args.ids[token], want);
         for (int64_t i = 0; i < p.desc.dim; i++)
-            check_close_as(c, p.y_dtype, y[token * p.args.y_stride + i], want[i] * scale, 0, "y",
-                           token * p.args.y_stride + i);
+            check_close_as(c, p.y_dtype, y[token * p.args.y_stride + i],
+                           want[i] * scale +
+                               (p.residual ? p.residual[token * p.args.y_stride + i] : 0),
+                           0, "y", token * p.args.y_stride + i);
     }
 }

@@ -9,6 +9,7 @@ struct weft__embedding_device_args {
     const void *table;
     const int32_t *ids;
     void *y;
+    const void *residual; // NULL: none
     int64_t table_stride_bytes, y_stride;
     int64_t rows, row_blocks;
     float scale;

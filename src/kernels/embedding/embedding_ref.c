@@ -32,8 +32,9 @@ static void decode_scaled(const struct piece *p, const char *from, float *y,
         y[i] *= p->launch->scale;
 }
 
-// A piece is a whole number of blocks of every format.
-static void embed_narrow(struct piece p, const char *from, void *y, weft__row_decode_fn *decode)
+// A piece is a whole number of blocks of every format. residual may be NULL.
+static void embed_pieces(struct piece p, const char *from, const void *residual, void *y,
+                         weft__row_decode_fn *decode)
 {
     enum { PIECE = 256 };
     float wide[PIECE];
@@ -41,6 +42,8 @@ static void embed_narrow(struct piece p, const char *from, void *y, weft__row_de
     for (; p.first < dim; p.first += PIECE) {
         p.count = dim - p.first < PIECE ? dim - p.first : PIECE;
         decode_scaled(&p, from, wide, decode);
+        for (int64_t i = 0; residual && i < p.count; i++)
+            wide[i] += weft__element_load(residual, p.launch->y_dtype, p.first + i);
         weft__elements_narrow(wide, p.count, weft__element_to(y, p.launch->y_dtype, p.first),
                               p.launch->y_dtype);
         from += p.launch->piece_bytes;
@@ -54,10 +57,13 @@ static void embed(const struct weft__embedding_launch *launch, const weft_embedd
         struct piece p = {launch, args, args->ids[token], 0, launch->dim};
         const char *from = (const char *)args->table + p.row * args->table_stride_bytes;
         void *y = weft__element_to(args->y, launch->y_dtype, token * args->y_stride);
-        if (launch->y_dtype == WEFT_F32)
+        const void *residual = args->residual ? weft__element_at(args->residual, launch->y_dtype,
+                                                                 token * args->y_stride)
+                                              : NULL;
+        if (launch->y_dtype == WEFT_F32 && !residual)
             decode_scaled(&p, from, y, decode);
         else
-            embed_narrow(p, from, y, decode);
+            embed_pieces(p, from, residual, y, decode);
     }
 }
 
