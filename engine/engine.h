@@ -58,6 +58,16 @@ const char *engine_shape_at(int32_t n);
 // model may be NULL. Close its workers first.
 void engine_model_close(engine_model *model);
 
+// What becomes of the states of a text's tokens. Values are those of {arch}.pooling_type in GGUF files.
+typedef enum engine_pooling {
+    ENGINE_POOLING_DEFAULT = 0, // the file's; where it says none, mean of encoders, last of others
+    ENGINE_POOLING_MEAN = 1,    // of all tokens
+    ENGINE_POOLING_FIRST = 2,   // the first token's, [CLS] of encoders
+    ENGINE_POOLING_LAST = 3,
+    ENGINE_POOLING_RANK =
+        4, // the scores that the classifier of a reranker makes of the first token's
+} engine_pooling;
+
 typedef struct engine_model_info {
     const char *architecture; // "llama", "qwen2", ...
     const char *name;         // general.name made printable, or "" if the file has none
@@ -73,6 +83,9 @@ typedef struct engine_model_info {
     int32_t experts, experts_used;
     int64_t expert_bytes;
     int64_t active_feed_forward; // elements of a layer's feed-forward part that a token passes
+    bool encoder;                // gives no logits: engine_embed alone runs it
+    engine_pooling pooling;      // that the file asks for
+    int32_t labels;              // scores of a reranker's classifier; 0: there is none
 } engine_model_info;
 
 void engine_model_describe(const engine_model *model, engine_model_info *info);
@@ -269,6 +282,38 @@ typedef struct engine_profile {
 // the device's clock. The timeline stays as it is, its logits go. The result is the caller's: free(). NULL
 // on failure.
 engine_profile *engine_profile_take(engine_session *session, int32_t rounds, engine_error *err);
+
+// --- embeddings ---------------------------------------------------------------------------------------
+
+// A text that becomes a vector: its ids as tokenizer_encode gives them with TOKENIZER_ADD_SPECIAL. Tokens from
+// `second` on are of type 1, in models whose tokens have types; 0: all are of type 0.
+typedef struct engine_text {
+    const int32_t *ids;
+    int32_t count, second;
+    float *
+        states; // [count][embedding_dim], of every token, as the last norm leaves them; NULL: not wanted
+} engine_text;
+
+// All-zero is the default.
+typedef struct engine_embedding {
+    engine_pooling pooling;
+    bool keep_length; // else vectors are divided by their length; scores never are
+} engine_embedding;
+
+// Elements of a vector: embedding_dim, or labels with ENGINE_POOLING_RANK.
+int32_t engine_embedding_dim(const engine_model *model, engine_pooling pooling);
+
+// vectors[i] = the embedding of texts[i], [count][engine_embedding_dim]; states are f32 of the host. Any number of
+// texts: as many at a time become one ragged batch as the worker has sessions that are not open, and
+// chunk_tokens. A text of an encoder is evaluated in one piece, so it may have no more than chunk_tokens;
+// others go through in pieces. Sums of a mean are in double and in the order of the tokens: a vector does not depend on
+// the texts beside it but for what the batch does to sums inside kernels.
+//
+// Refused before anything runs: empty texts, ids outside the vocabulary, texts longer than the context (of
+// encoders, the chunk), a score of a model without a classifier, no session left. vectors may be written in part after a
+// failure.
+bool engine_embed(engine_worker *worker, const engine_text *texts, int32_t count,
+                  const engine_embedding *options, float *vectors, engine_error *err);
 
 // --- generation ---------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define BIT(id)      (UINT64_C(1) << MODEL_##id)
+#define GLOBAL(id)   (1u << MODEL_GLOBAL_##id)
 #define QKV          (BIT(ATTN_Q) | BIT(ATTN_K) | BIT(ATTN_V))
 #define QKV_BIAS     (BIT(ATTN_Q_BIAS) | BIT(ATTN_K_BIAS) | BIT(ATTN_V_BIAS))
 #define FUSED_QKV    (BIT(ATTN_QKV) | BIT(ATTN_QKV_BIAS))
@@ -81,6 +82,13 @@
         .op = MODEL_ADD_NORM, .in = MODEL_BUFFER_BRANCH, .norm = MODEL_##normed                    \
     }
 
+//  x = norm x
+#define NORM_STREAM(normed)                                                                        \
+    {                                                                                              \
+        .op = MODEL_NORM, .in = MODEL_BUFFER_HIDDEN, .norm = MODEL_##normed,                       \
+        .norm_bias = MODEL_##normed##_BIAS                                                         \
+    }
+
 //  x -> norm -> a logit for every expert -> who goes where, and how much of it
 #define ROUTE(normed, router, bias_of, choice)                                                     \
     {.op = MODEL_LINEAR,                                                                           \
@@ -155,6 +163,14 @@ static const model_line parallel_plain_block[] = {
 static const model_line parallel_two_norms_block[] = {
     ATTEND(ATTN_NORM), UP(FFN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
 
+// Encoders with the norms of their time: of the stream, behind each block. ATTN_NORM and FFN_NORM they have not.
+static const model_line encoder_block[] = {
+    ATTEND(ATTN_NORM),  PROJECT(HIDDEN, true),       NORM_STREAM(ATTN_OUT_NORM), UP(FFN_NORM),
+    DOWN(HIDDEN, true), NORM_STREAM(LAYER_OUT_NORM), {.op = MODEL_END}};
+static const model_line gated_encoder_block[] = {
+    ATTEND(ATTN_NORM),  PROJECT(HIDDEN, true),       NORM_STREAM(ATTN_OUT_NORM), GATE_UP(FFN_NORM),
+    DOWN(HIDDEN, true), NORM_STREAM(LAYER_OUT_NORM), {.op = MODEL_END}};
+
 // Dense or a mixture, layer by layer. An expert that all tokens go to reads the stream before the others add.
 #define DENSE_OR_MIXTURE                                                                           \
     GATE_UP(FFN_NORM), DOWN(HIDDEN, true),                                                         \
@@ -204,6 +220,10 @@ static const model_line gpt_oss_block[] = {
 #define GELU      WEFT_ACTIVATION_GELU
 #define GELU_TANH WEFT_ACTIVATION_GELU_TANH
 #define LAYER     WEFT_NORM_LAYER
+
+#define ENCODER_NORMS                                                                              \
+    (BIT(ATTN_OUT_NORM) | BIT(ATTN_OUT_NORM_BIAS) | BIT(LAYER_OUT_NORM) | BIT(LAYER_OUT_NORM_BIAS))
+#define EMBEDDING_NORMS (GLOBAL(EMBEDDING_NORM) | GLOBAL(EMBEDDING_NORM_BIAS))
 
 // Mixtral calls itself llama.
 static const model_architecture mixtral = {"llama",
@@ -274,6 +294,26 @@ static const model_architecture architectures[] = {
               BIT(ATTN_OUT),
      .may = BIT(ROUTER_CHOICE), .sparse = MIXTURE | SHARED_FFN, .dense = GATED_FFN,
      .lines = latent_block},
+    {"gpt2", HALVES, LAYER, GELU_TANH, .unrotated_period = 1,
+     .needs = PRE_NORMS | NORM_BIASES | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) |
+              PLAIN_FFN | FFN_BIASES,
+     .may = FUSED_QKV,
+     .globals = GLOBAL(OUTPUT_NORM) | GLOBAL(OUTPUT_NORM_BIAS) | GLOBAL(POSITIONS),
+     .lines = plain_block},
+    {"bert", HALVES, LAYER, GELU, .traits = MODEL_ENCODER, .unrotated_period = 1,
+     .needs = ENCODER_NORMS | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | PLAIN_FFN |
+              FFN_BIASES,
+     .may = FUSED_QKV, .globals = EMBEDDING_NORMS | GLOBAL(POSITIONS) | GLOBAL(TOKEN_TYPES),
+     .lines = encoder_block},
+    {"nomic-bert", HALVES, LAYER, .traits = MODEL_ENCODER,
+     .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN, .may = FUSED_QKV,
+     .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = gated_encoder_block},
+    {"modern-bert", HALVES, LAYER, GELU,
+     .traits = MODEL_ENCODER | MODEL_LOCAL_ROPE | MODEL_FIRST_SEES_ALL, .window_period = 3,
+     .needs = BIT(FFN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN,
+     .may = BIT(ATTN_NORM) | FUSED_QKV | BIT(FFN_GATE_UP),
+     .globals = GLOBAL(OUTPUT_NORM) | GLOBAL(EMBEDDING_NORM), .lines = dense_block},
+    {"eurobert", HALVES, .traits = MODEL_ENCODER, .needs = DENSE, .lines = dense_block},
     {"gpt-oss", HALVES, .traits = MODEL_NORMALISES_ROUTE | MODEL_CLAMPS_GATE, .window_period = 2,
      .needs = ATTENDS | BIT(ATTN_POST_NORM) | QKV_BIAS | BIT(ATTN_OUT_BIAS) | BIT(ATTN_SINKS),
      .sparse = MIXTURE | EXPERT_BIASES, .lines = gpt_oss_block},

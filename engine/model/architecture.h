@@ -50,6 +50,10 @@
     X(FFN_DOWN, "ffn_down.weight", EMBEDDING, FEED_FORWARD)                                        \
     X(FFN_DOWN_BIAS, "ffn_down.bias", ONE, EMBEDDING)                                              \
     X(FFN_POST_NORM, "post_ffw_norm.weight", ONE, EMBEDDING)                                       \
+    X(ATTN_OUT_NORM, "attn_output_norm.weight", ONE, EMBEDDING)    /* of the stream, in its */     \
+    X(ATTN_OUT_NORM_BIAS, "attn_output_norm.bias", ONE, EMBEDDING) /* place */                     \
+    X(LAYER_OUT_NORM, "layer_output_norm.weight", ONE, EMBEDDING)                                  \
+    X(LAYER_OUT_NORM_BIAS, "layer_output_norm.bias", ONE, EMBEDDING)                               \
     X(ATTN_SINKS, "attn_sinks.weight", ONE, Q_HEADS)                                               \
     X(ROUTER, "ffn_gate_inp.weight", EXPERTS, EMBEDDING)                                           \
     X(ROUTER_BIAS, "ffn_gate_inp.bias", ONE, EXPERTS)                                              \
@@ -72,6 +76,14 @@
     X(OUTPUT_NORM_BIAS, "output_norm.bias", ONE, EMBEDDING)                                        \
     X(OUTPUT, "output.weight", VOCAB, EMBEDDING)                                                   \
     X(OUTPUT_BIAS, "output.bias", ONE, VOCAB)                                                      \
+    X(POSITIONS, "position_embd.weight", POSITIONS, EMBEDDING)                                     \
+    X(TOKEN_TYPES, "token_types.weight", TOKEN_TYPES, EMBEDDING)                                   \
+    X(EMBEDDING_NORM, "token_embd_norm.weight", ONE, EMBEDDING)                                    \
+    X(EMBEDDING_NORM_BIAS, "token_embd_norm.bias", ONE, EMBEDDING)                                 \
+    X(CLASSIFIER, "cls.weight", EMBEDDING, EMBEDDING) /* of rerankers: tanh of this, then */       \
+    X(CLASSIFIER_BIAS, "cls.bias", ONE, EMBEDDING)                                                 \
+    X(SCORE, "cls.output.weight", LABELS, EMBEDDING) /* that */                                    \
+    X(SCORE_BIAS, "cls.output.bias", ONE, LABELS)                                                  \
     X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)                                           \
     X(ROPE_LONG, "rope_factors_long.weight", ONE, HALF_ROTARY)   /* of contexts beyond the */      \
     X(ROPE_SHORT, "rope_factors_short.weight", ONE, HALF_ROTARY) /* original one, and within */
@@ -103,6 +115,9 @@ typedef enum model_extent {
     MODEL_EXPERTS_INNER, // the rows of all experts one below the other: a tensor of three dimensions
     MODEL_EXPERTS_EMBEDDING, // in a file
     MODEL_SHARED,            // of the expert that all tokens go to
+    MODEL_POSITIONS,         // that have a row of their own
+    MODEL_TOKEN_TYPES,
+    MODEL_LABELS, // scores of a reranker
 } model_extent;
 
 enum model_layer_tensor {
@@ -158,6 +173,7 @@ typedef enum model_op {
     MODEL_LINEAR,    // in -> [norm] -> up to three matrices (+ bias) -> outs, [gate], [residual]
     MODEL_HEAD_NORM, // `in` in its place, in rows of the norm's length: each head, or all as one
     MODEL_ADD_NORM,  // HIDDEN += norm of `in`
+    MODEL_NORM,      // `in` = norm of `in`
     MODEL_ACTIVATE,  // the feed-forward's function on `in` in its place
     MODEL_APPEND,    // Q and K rotated; K and V into the pages
     MODEL_ATTENTION, // Q and pages -> ATTENDED
@@ -175,7 +191,7 @@ enum { MODEL_MAX_PARTS = 3 };
 typedef struct model_line {
     model_op op;
     enum model_buffer in;
-    enum model_layer_tensor norm; // of LINEAR: in front; of HEAD_NORM and ADD_NORM: itself
+    enum model_layer_tensor norm; // of LINEAR: in front; of the other norms: itself
     enum model_layer_tensor norm_bias;
     struct {
         enum model_layer_tensor matrix, bias;
@@ -198,6 +214,8 @@ enum {
     MODEL_SIGMOID_ROUTE = 1u << 5, // likewise
     MODEL_CLAMPS_GATE = 1u << 6,   // the clamped gate of gpt-oss
     MODEL_LATENT_ATTENTION = 1u << 7,
+    MODEL_ENCODER = 1u << 8,        // tokens see those behind them; there are no logits
+    MODEL_FIRST_SEES_ALL = 1u << 9, // of window_period the first layer, not the last
 };
 
 typedef struct model_architecture {
@@ -216,6 +234,8 @@ typedef struct model_architecture {
     uint64_t may;      // and those that it may have besides
     uint64_t sparse;   // bits that layers with experts need besides,
     uint64_t dense;    // and the first layers, of models where these have none
+    uint32_t
+        globals; // bits of model_global_tensor beside the embedding; 0: the norm behind the layers
     const struct model_architecture
         *mixture;            // what a file is that has experts; NULL: what it is without
     const model_line *lines; // of every layer, up to MODEL_END

@@ -285,6 +285,30 @@ static bool check_words(key_reader *reader, engine_error *err)
            engine_fail(err, "blocks that follow one another (%s is false) cannot run yet", key);
 }
 
+// Rows of a table that a file may have; 0 if it has none.
+static int32_t rows_of(const gguf_file *file, const char *name)
+{
+    const gguf_tensor *table = gguf_find_tensor(file, name);
+    return table && table->shape[1] > 0 && table->shape[1] <= MAX_CONTEXT ? (int32_t)table->shape[1]
+                                                                          : 0;
+}
+
+// What encoders, and models with learned positions, are in numbers.
+static void read_tables(key_reader *reader, model_config *config)
+{
+    const model_architecture *family = config->architecture;
+    bool encoder = family->traits & MODEL_ENCODER;
+    config->full_mask = !read_bool(reader, "attention.causal", !encoder);
+    config->pooling = read_int(reader, "pooling_type", 0);
+    if (family->globals >> MODEL_GLOBAL_POSITIONS & 1)
+        config->positions = rows_of(reader->file, "position_embd.weight");
+    if (family->globals >> MODEL_GLOBAL_TOKEN_TYPES & 1)
+        config->token_types = rows_of(reader->file, "token_types.weight");
+    if (config->positions > 0 && config->trained_context > config->positions)
+        config->trained_context = config->positions;
+    config->labels = config->full_mask ? rows_of(reader->file, "cls.output.weight") : 0;
+}
+
 static bool read_architecture(model_config *config, const gguf_file *file, engine_error *err)
 {
     gguf_string name;
@@ -332,6 +356,7 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
         return false;
     if (config->experts != 0)
         read_experts(&reader, config);
+    read_tables(&reader, config);
     read_rope(&reader, config);
     read_local_rope(&reader, config);
     if (reader.failed || !check_words(&reader, err))
@@ -394,6 +419,8 @@ bool model_config_check(const model_config *config, engine_error *err)
                   "the head dimension", err) ||
         !in_range(config->trained_context, 1, MAX_CONTEXT, "context_length", err) ||
         !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
+        !in_range(config->pooling, 0, 4, "pooling_type", err) ||
+        !in_range(config->labels, 0, MAX_DIM, "the number of labels", err) ||
         !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
         !in_range(config->vocab, 1, MAX_DIM * 16, "the vocabulary", err))
         return false;
@@ -434,13 +461,41 @@ uint64_t model_config_needs(const model_config *config, int32_t layer)
     return needs | (layer < config->dense_layers ? family->dense : family->sparse);
 }
 
+bool model_config_needs_global(const model_config *config, int tensor)
+{
+    uint32_t needs = config->architecture->globals;
+    needs = needs ? needs : 1u << MODEL_GLOBAL_OUTPUT_NORM;
+    return tensor == MODEL_GLOBAL_EMBEDDING || needs >> tensor & 1;
+}
+
+bool model_config_may_have_global(const model_config *config, int tensor)
+{
+    switch (tensor) {
+    case MODEL_GLOBAL_POSITIONS:
+    case MODEL_GLOBAL_TOKEN_TYPES:
+    case MODEL_GLOBAL_EMBEDDING_NORM:
+    case MODEL_GLOBAL_EMBEDDING_NORM_BIAS: return false;
+    case MODEL_GLOBAL_CLASSIFIER:
+    case MODEL_GLOBAL_CLASSIFIER_BIAS:
+    case MODEL_GLOBAL_SCORE:
+    case MODEL_GLOBAL_SCORE_BIAS: return config->full_mask;
+    default: return true;
+    }
+}
+
 model_layer_rules model_config_layer(const model_config *config, int32_t layer,
                                      const weft_rope_params ropes[2])
 {
     int32_t unrotated = config->architecture->unrotated_period;
-    bool sees_all = config->window_period && (layer + 1) % config->window_period == 0;
+    int32_t first = config->architecture->traits & MODEL_FIRST_SEES_ALL ? 0 : 1;
+    bool sees_all = config->window_period && (layer + first) % config->window_period == 0;
     bool rotates = !unrotated || (layer + 1) % unrotated != 0;
     model_layer_rules rules = {.window = sees_all ? 0 : config->window};
+    // As many keys to either side, and its own.
+    if (config->full_mask && rules.window > 0) {
+        rules.window_right = config->window / 2 > 0 ? config->window / 2 : 1;
+        rules.window = rules.window_right + 1;
+    }
     if (rotates)
         rules.rope = &ropes[rules.window > 0];
     return rules;

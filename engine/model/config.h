@@ -26,7 +26,12 @@ typedef struct model_config {
     model_latent latent;
     int32_t trained_context; // tokens
     int32_t window;          // keys; 0: none
-    int32_t window_period;   // the last of every so many layers has none; 0: all have it
+    int32_t window_period;   // one of every so many layers has none; 0: all have it
+    bool full_mask;          // tokens see those behind them; a window reaches as far to either side
+    int32_t positions;       // rows of learned positions; 0: there are none
+    int32_t token_types;     // 0: there are none
+    int32_t labels;          // scores of a reranker; 0: it is none
+    int32_t pooling;         // what the file wants: engine_pooling; 0: it does not say
     // Mixtures of experts; experts is 0 for other models.
     int32_t experts, experts_used, expert_dim;
     int32_t shared_dim;   // of the expert that all tokens go to; 0: none
@@ -44,7 +49,8 @@ typedef struct model_config {
 
 // What differs between layers.
 typedef struct model_layer_rules {
-    int32_t window;               // keys; 0: none
+    int32_t window;               // keys, the own among them; 0: none
+    int32_t window_right;         // keys behind the own, where the mask is full; 0: all
     const weft_rope_params *rope; // NULL: heads are not rotated
 } model_layer_rules;
 
@@ -54,6 +60,10 @@ model_layer_rules model_config_layer(const model_config *config, int32_t layer,
 
 // Bits of model_layer_tensor that layer n needs, and those that it may have besides.
 uint64_t model_config_needs(const model_config *config, int32_t layer);
+
+// Does the model need this model_global_tensor, may it have it?
+bool model_config_needs_global(const model_config *config, int tensor);
+bool model_config_may_have_global(const model_config *config, int tensor);
 
 // vocab is taken from the embedding table, which the caller passes.
 bool model_config_read(model_config *config, const gguf_file *file, engine_error *err);

@@ -115,6 +115,10 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
     engine_options *options = &settings->options;
     if (!check(options, err))
         return false;
+    if (config->positions > 0 && options->context_tokens > config->positions)
+        return engine_fail(err,
+                           "the model has positions for %d tokens: a context of %d is too long",
+                           config->positions, options->context_tokens);
     fill_in(options, config);
     settings->kv = (weft_kv_layout){.dtype = options->kv_dtype,
                                     .num_kv_heads = config->kv_heads,

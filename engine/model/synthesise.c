@@ -71,7 +71,7 @@ static bool place_all(arena *a, model_weights *weights)
 {
     a->bytes = 0;
     for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
-        if ((i == MODEL_GLOBAL_EMBEDDING || i == MODEL_GLOBAL_OUTPUT_NORM) &&
+        if (model_config_needs_global(a->config, i) &&
             !place(a, &model_global_specs[i], &weights->globals[i]))
             return false;
     for (int32_t n = 0; n < a->config->layers; n++)

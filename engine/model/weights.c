@@ -44,6 +44,9 @@ int64_t model_extent_value(const model_config *config, model_extent extent)
     case MODEL_EXPERTS_INNER: return (int64_t)config->experts * config->expert_dim;
     case MODEL_EXPERTS_EMBEDDING: return (int64_t)config->experts * config->embedding_dim;
     case MODEL_SHARED: return config->shared_dim;
+    case MODEL_POSITIONS: return config->positions;
+    case MODEL_TOKEN_TYPES: return config->token_types;
+    case MODEL_LABELS: return config->labels;
     }
     return 0;
 }
@@ -284,8 +287,9 @@ bool model_weights_bind(model_weights *weights, const model_config *config, cons
     if (!weights->layers || !b.vectors)
         return engine_fail(err, "not enough memory for the model's tables");
     for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++) {
-        bool needed = i == MODEL_GLOBAL_EMBEDDING || i == MODEL_GLOBAL_OUTPUT_NORM;
-        if (!bind(&b, model_global_specs[i].name, &model_global_specs[i], needed,
+        bool needed = model_config_needs_global(config, i);
+        if ((needed || model_config_may_have_global(config, i)) &&
+            !bind(&b, model_global_specs[i].name, &model_global_specs[i], needed,
                   &weights->globals[i]))
             return false;
     }

@@ -64,7 +64,7 @@ static bool decode(engine_worker *worker, engine_draw *draws, int32_t count, int
 bool engine_decode(engine_worker *worker, engine_draw *draws, int32_t count, int32_t steps,
                    int32_t *tokens, engine_error *err)
 {
-    if (!check(worker, draws, count, steps, err))
+    if (!session_generates(worker, err) || !check(worker, draws, count, steps, err))
         return false;
     if (decode(worker, draws, count, steps, tokens, err))
         return true;

@@ -54,6 +54,7 @@ typedef struct filling {
     const program_inputs *inputs;
     pass_outputs *outputs;
     int32_t tokens, seqs;
+    bool states; // are wanted, not logits
 } filling;
 
 static void add_output(filling *f, int32_t row, float *to)
@@ -112,13 +113,16 @@ static void fill(filling *f, const engine_feed *feeds, int32_t count)
     for (int32_t n = 0; n < count; n++)
         if (taken[n] && is_first_of_prefix(feeds, taken, n))
             for (int32_t m = n; m < count; m++)
-                if (taken[m] && first_page(&feeds[m]) == first_page(&feeds[n]))
+                if (taken[m] && first_page(&feeds[m]) == first_page(&feeds[n])) {
+                    f->outputs->first[m] = f->tokens;
                     add_tokens(f, &feeds[m], 1);
+                }
     for (int32_t n = 0; n < count; n++) {
         int32_t left = feeds[n].count - feeds[n].done;
         if (left < 2 || f->tokens == room)
             continue;
         taken[n] = left < room - f->tokens ? left : room - f->tokens;
+        f->outputs->first[n] = f->tokens;
         add_tokens(f, &feeds[n], taken[n]);
     }
 }
@@ -181,6 +185,8 @@ static bool run(filling *f, engine_error *err)
     model_program *program = f->worker->program;
     if (f->tokens == 0)
         return true;
+    if (f->states)
+        return model_program_forward(program, f->tokens, f->seqs, err);
     if (f->tokens == out->kept_count && out->count == 0)
         return model_program_decode(program, f->seqs, err) && keep_logits(f, err);
     return model_program_forward(program, f->tokens, f->seqs, err) && make_logits(f, err);
@@ -200,10 +206,10 @@ static bool commit(const filling *f, engine_feed *feeds, int32_t count)
     return more;
 }
 
-bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
+static bool pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool states, bool *more,
                  engine_error *err)
 {
-    filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0};
+    filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0, states};
     if (count < 0 || count > worker->settings.options.max_sessions)
         return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
                            worker->settings.options.max_sessions);
@@ -224,6 +230,17 @@ bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     if (more)
         *more = left;
     return true;
+}
+
+bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
+                 engine_error *err)
+{
+    return session_generates(worker, err) && pass(worker, feeds, count, false, more, err);
+}
+
+bool pass_states(engine_worker *worker, engine_feed *feeds, int32_t count, engine_error *err)
+{
+    return pass(worker, feeds, count, true, NULL, err);
 }
 
 bool engine_eval(engine_worker *worker, engine_feed *feeds, int32_t count,

@@ -8,6 +8,8 @@ engine_profile *engine_profile_take(engine_session *session, int32_t rounds, eng
     engine_worker *worker = session->worker;
     const program_inputs *in = model_program_inputs(worker->program);
     int32_t next = session->length + 1;
+    if (!session_generates(worker, err))
+        return NULL;
     if (rounds < 1 || next > worker->settings.options.context_tokens) {
         engine_fail(err, rounds < 1 ? "a profile needs at least one round"
                                     : "the context is full: a profile decodes one token more");

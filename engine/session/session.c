@@ -84,6 +84,12 @@ void engine_session_close(engine_session *session)
     free(session);
 }
 
+bool session_generates(const engine_worker *worker, engine_error *err)
+{
+    return !worker->model->config.full_mask ||
+           engine_fail(err, "the model is an encoder: it gives embeddings (weft embed), not text");
+}
+
 int32_t engine_session_length(const engine_session *session)
 {
     return session->length;

@@ -23,6 +23,9 @@ struct engine_session {
     float *shown;       // [vocab], a copy on the host; NULL: the host reads `logits` where they are
 };
 
+// Refuses models that give no logits.
+bool session_generates(const engine_worker *worker, engine_error *err);
+
 // Takes pages until the session can hold `length` tokens, and copies a shared page that the next token
 // would be written to. If there are too few, nothing is taken.
 bool session_reserve(engine_session *session, int32_t length, engine_error *err);

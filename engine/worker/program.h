@@ -47,6 +47,7 @@ program_counts model_program_counts(const model_program *program);
 // What a pass is told. The arrays are the program's, in the host's memory; the caller fills them in.
 typedef struct program_inputs {
     int32_t *ids;           // [max_tokens]
+    int32_t *types;         // [max_tokens], where tokens have them, else NULL
     int32_t *cu_q_lens;     // [max_seqs + 1]
     int32_t *kv_lens;       // [max_seqs], with the new tokens
     int32_t *kv_capacities; // [max_seqs], how long a sequence may become in a chain
@@ -63,7 +64,7 @@ bool model_program_wait(model_program *program, engine_error *err);
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
 
 // The same for one token of each sequence, with logits of all of them: what is recorded once and launched
-// from then on. Preparing records it ahead, so that the first pass takes no memory.
+// from then on; not of encoders. Preparing records it ahead, so that the first pass takes no memory.
 bool model_program_decode(model_program *program, int32_t seqs, engine_error *err);
 bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err);
 
@@ -72,6 +73,9 @@ bool model_program_prepare(model_program *program, int32_t seqs, engine_error *e
 bool model_program_head(model_program *program, int32_t count, engine_error *err);
 int32_t model_program_head_rows(const model_program *program); // at least max_seqs
 float *model_program_logits(const model_program *program);     // [head_rows][vocab]
+
+// What the last forward pass leaves of its first `rows` tokens, behind the last norm: [rows][embedding].
+bool model_program_states(model_program *program, float *to, int32_t rows, engine_error *err);
 
 // Brings rows of logits to the host's memory and waits until they are there.
 bool model_program_read_logits(model_program *program, float *to, const float *from, int32_t rows,

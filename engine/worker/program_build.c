@@ -246,6 +246,16 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         program->rounded_now[MODEL_BUFFER_HIDDEN] = false;
         return program_add_norm(program, &program->layers, &norm, err);
     }
+    case MODEL_NORM: {
+        const program_norm norm = {.kind = program->config->architecture->norm,
+                                   .weight = &tensors[line->norm],
+                                   .bias = &tensors[line->norm_bias],
+                                   .rows_per_token = 1,
+                                   .x = in,
+                                   .y = in};
+        program->rounded_now[line->in] = false;
+        return program_add_norm(program, &program->layers, &norm, err);
+    }
     case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
     case MODEL_APPEND: return program_appends(program) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);
@@ -258,6 +268,19 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
     case MODEL_END: break;
     }
     return true;
+}
+
+// What the layers leave, behind the last norm.
+static bool add_states(model_program *program, engine_error *err)
+{
+    const model_tensor *globals = program->weights->globals;
+    const program_norm norm = {.kind = program->config->architecture->norm,
+                               .weight = &globals[MODEL_GLOBAL_OUTPUT_NORM],
+                               .bias = &globals[MODEL_GLOBAL_OUTPUT_NORM_BIAS],
+                               .rows_per_token = 1,
+                               .x = program->buffers[MODEL_BUFFER_HIDDEN],
+                               .y = program->buffers[MODEL_BUFFER_BRANCH]};
+    return !norm.weight->data || program_add_norm(program, &program->states, &norm, err);
 }
 
 // Rows of HIDDEN are looked up as those of an embedding are.
@@ -283,27 +306,60 @@ static bool add_head(model_program *program, engine_error *err)
                                     .max_rows = program->head_rows,
                                     .x = program->logits,
                                     .y = program->logits};
-    return program_add_embedding(program, &program->gather, &hidden, hidden.data, program->rows,
-                                 program->head_rows, 0, gathered, err) &&
+    const program_embedding gather = {.table = &hidden,
+                                      .rows = hidden.data,
+                                      .ids = program->rows,
+                                      .max_tokens = program->head_rows,
+                                      .y = gathered};
+    return program_add_embedding(program, &program->gather, &gather, err) &&
            add_fused(program, &program->head, &linear, err) &&
            (config->logit_softcap == 0 ||
             program_add_activation(program, &program->head, &cap, err));
 }
 
+// Rows of a table that the model may not have, by ids of the tokens.
+static bool add_table(model_program *program, enum model_global_tensor id, const int32_t *ids,
+                      engine_error *err)
+{
+    const model_tensor *table = &program->weights->globals[id];
+    bool first = id == MODEL_GLOBAL_EMBEDDING;
+    program_embedding embedding = {.table = table,
+                                   .ids = ids,
+                                   .max_tokens = program->bounds.max_tokens,
+                                   .scale = first ? program->config->embedding_scale : 0,
+                                   .y = program->buffers[MODEL_BUFFER_HIDDEN],
+                                   .adds = !first};
+    if (!table->data)
+        return true;
+    size_t bytes = (size_t)weft_dtype_row_bytes(table->dtype, table->cols) * (size_t)table->rows;
+    return program_place(program, table->data, bytes, &embedding.rows, err) &&
+           program_add_embedding(program, &program->layers, &embedding, err);
+}
+
+// From tokens to the stream.
+static bool add_input(model_program *program, engine_error *err)
+{
+    const model_tensor *globals = program->weights->globals;
+    float *stream = program->buffers[MODEL_BUFFER_HIDDEN];
+    const program_norm norm = {.kind = program->config->architecture->norm,
+                               .weight = &globals[MODEL_GLOBAL_EMBEDDING_NORM],
+                               .bias = &globals[MODEL_GLOBAL_EMBEDDING_NORM_BIAS],
+                               .rows_per_token = 1,
+                               .x = stream,
+                               .y = stream};
+    return add_table(program, MODEL_GLOBAL_EMBEDDING, program->ids, err) &&
+           add_table(program, MODEL_GLOBAL_POSITIONS, weft_batch_positions(program->batch), err) &&
+           add_table(program, MODEL_GLOBAL_TOKEN_TYPES, program->types, err) &&
+           (!norm.weight->data || program_add_norm(program, &program->layers, &norm, err));
+}
+
 static bool add_all(model_program *program, engine_error *err)
 {
-    const model_tensor *table = &program->weights->globals[MODEL_GLOBAL_EMBEDDING];
-    size_t table_bytes =
-        (size_t)weft_dtype_row_bytes(table->dtype, table->cols) * (size_t)table->rows;
-    const void *rows;
     memset(program->rounded_now, 0, sizeof program->rounded_now);
     program->layers.count = program->gather.count = 0;
-    program->head.count = program->sample.count = 0;
+    program->head.count = program->sample.count = program->states.count = 0;
     program->layer = -1;
-    if (!program_place(program, table->data, table_bytes, &rows, err) ||
-        !program_add_embedding(program, &program->layers, table, rows, program->ids,
-                               program->bounds.max_tokens, program->config->embedding_scale,
-                               program->buffers[MODEL_BUFFER_HIDDEN], err))
+    if (!add_input(program, err))
         return false;
     for (int32_t layer = 0; layer < program->config->layers; layer++)
         for (const model_line *line = program->config->architecture->lines; line->op; line++) {
@@ -312,7 +368,9 @@ static bool add_all(model_program *program, engine_error *err)
                 return false;
         }
     program->layer = program->config->layers;
-    return add_head(program, err) && program_add_sample(program, err);
+    return add_states(program, err) &&
+           (program->config->full_mask ||
+            (add_head(program, err) && program_add_sample(program, err)));
 }
 
 static void carve_buffers(model_program *program)
@@ -325,7 +383,9 @@ static void carve_buffers(model_program *program)
     const program_bounds *bounds = &program->bounds;
     program_inputs *in = &program->inputs;
     size_t tokens = (size_t)bounds->max_tokens, seqs = (size_t)bounds->max_seqs;
-    size_t head_rows = (size_t)program->head_rows, vocab = (size_t)program->config->vocab;
+    size_t head_rows = (size_t)program->head_rows;
+    size_t vocab = program->config->full_mask ? 0 : (size_t)program->config->vocab;
+    size_t types = program->config->token_types ? tokens * sizeof *program->types : 0;
     size_t table = seqs * (size_t)bounds->max_seq_pages;
     size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
     size_t draws = seqs * sizeof *program->draws;
@@ -353,12 +413,13 @@ static void carve_buffers(model_program *program)
     program->routing.weights = program_carve(program, ARENA_BUFFERS, choices * sizeof(float));
     program->logits = program_carve(program, ARENA_BUFFERS, head_rows * vocab * sizeof(float));
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
+    program->types = types ? program_carve(program, ARENA_BUFFERS, types) : NULL;
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
     program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
     program->draws = program_carve(program, ARENA_BUFFERS, draws);
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
-
+    in->types = types ? program_carve(program, ARENA_PINNED, types) : NULL;
     in->cu_q_lens = program_carve(program, ARENA_PINNED, (seqs + 1) * sizeof *in->cu_q_lens);
     in->kv_lens = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_lens);
     in->kv_capacities = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_capacities);
@@ -515,6 +576,7 @@ void model_program_free(model_program *program)
     free(program->layers.steps);
     free(program->gather.steps);
     free(program->head.steps);
+    free(program->states.steps);
     free(program->sample.steps);
     for (int i = 0; i < ARENA_COUNT; i++)
         weft_memory_free(program->context, program->arenas[i].base);

@@ -117,7 +117,8 @@ static bool record_link(model_program *program, int32_t seqs, engine_error *err)
 
 bool model_program_prepare(model_program *program, int32_t seqs, engine_error *err)
 {
-    if (program->cannot_record || (program->decoders[seqs] && program->links[seqs]))
+    if (program->config->full_mask || program->cannot_record ||
+        (program->decoders[seqs] && program->links[seqs]))
         return true;
     // What is recorded is checked as it is now: draws of the likeliest token.
     if (weft_fill(program->context, program->ids, 0, (size_t)seqs * sizeof *program->ids, NULL) !=

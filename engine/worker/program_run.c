@@ -96,8 +96,22 @@ bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs,
     program->counts.passes++;
     program->counts.attention_runs += program->config->layers;
     return program_upload(program, program->ids, program->inputs.ids, tokens, err) &&
+           (!program->types ||
+            program_upload(program, program->types, program->inputs.types, tokens, err)) &&
            program_set_batch(program, seqs, NULL, err) &&
            program_run_list(program, &program->layers, tokens, err);
+}
+
+bool model_program_states(model_program *program, float *to, int32_t rows, engine_error *err)
+{
+    size_t bytes = (size_t)rows * (size_t)program->config->embedding_dim * sizeof *to;
+    bool normed = program->states.count > 0;
+    const float *from = program->buffers[normed ? MODEL_BUFFER_BRANCH : MODEL_BUFFER_HIDDEN];
+    if (!program_run_list(program, &program->states, rows, err))
+        return false;
+    return program_read_back(program, to, from, bytes) == WEFT_OK ||
+           engine_fail(err, "states of tokens cannot be read: %s",
+                       weft_error_text(program->context));
 }
 
 bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err)

@@ -122,17 +122,16 @@ program_step *program_add_step(model_program *program, step_list *list, step_kin
     return step;
 }
 
-// `rows` are those of `table`, already where the device reads them.
-bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
-                           const void *rows, const int32_t *ids, int32_t max_tokens, float scale,
-                           float *y, engine_error *err)
+bool program_add_embedding(model_program *program, step_list *list,
+                           const program_embedding *embedding, engine_error *err)
 {
+    const model_tensor *table = embedding->table;
     weft_embedding_desc desc = {.size = sizeof desc,
                                 .table_dtype = table->dtype,
                                 .rows = table->rows,
                                 .dim = table->cols,
-                                .max_tokens = max_tokens,
-                                .scale = scale,
+                                .max_tokens = embedding->max_tokens,
+                                .scale = embedding->scale,
                                 .scale_dtype = table->planes.scale_dtype,
                                 .scale_rows = table->planes.scale_rows,
                                 .scale_cols = table->planes.scale_cols};
@@ -140,7 +139,11 @@ bool program_add_embedding(model_program *program, step_list *list, const model_
     if (!step)
         return false;
     weft_embedding_args *args = &step->args.embedding;
-    *args = (weft_embedding_args){.size = sizeof *args, .table = rows, .ids = ids, .y = y};
+    *args = (weft_embedding_args){.size = sizeof *args,
+                                  .table = embedding->rows,
+                                  .ids = embedding->ids,
+                                  .y = embedding->y,
+                                  .residual = embedding->adds ? embedding->y : NULL};
     return program_place_planes(program, table, &args->scales, &args->biases, err);
 }
 
@@ -342,8 +345,8 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
 bool program_appends(const model_program *program)
 {
     const program_bounds *bounds = &program->bounds;
-    return bounds->device != WEFT_DEVICE_CPU && !bounds->exact && !bounds->separate &&
-           program->config->latent.dim == 0;
+    return !program->config->full_mask && bounds->device != WEFT_DEVICE_CPU && !bounds->exact &&
+           !bounds->separate && program->config->latent.dim == 0;
 }
 
 bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
@@ -355,8 +358,10 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                 .scale = program->config->attention_scale,
                                 .softcap = program->config->attention_softcap,
                                 .num_q_heads = program->config->q_heads,
-                                .mask = WEFT_MASK_CAUSAL,
+                                .mask =
+                                    program->config->full_mask ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL,
                                 .window = rules.window,
+                                .window_right = rules.window_right,
                                 .max_seqs = program->bounds.max_seqs,
                                 .max_q_tokens = program->bounds.max_tokens,
                                 .max_kv_len = program->bounds.max_kv_len,

@@ -99,7 +99,9 @@ struct model_program {
     int32_t plan_count;
     step_list layers; // embedding, then all layers
     step_list gather; // rows that logits are wanted of, from X to NORMED
-    step_list head;   // NORMED to logits
+    step_list head;   // NORMED to logits; of encoders empty
+    step_list
+        states; // what the layers leave to what they say of each token: the last norm, if there is one
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN, GATED and ATTENDED
@@ -115,6 +117,7 @@ struct model_program {
     program_cascades cascades;
     program_inputs inputs;     // the host's
     int32_t *ids;              // [max_tokens], on the device, as are:
+    int32_t *types;            // [max_tokens], where tokens have them
     int32_t *rows;             // [head_rows], read by `gather`
     int32_t *sampled;          // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link
@@ -201,6 +204,17 @@ bool program_is_adapted(const program_linear *linear);
 bool program_add_adapters(model_program *program, step_list *list, const program_linear *linear,
                           engine_error *err);
 
+// What program_add_embedding is told.
+typedef struct program_embedding {
+    const model_tensor *table;
+    const void *rows;   // those of the table, where the device reads them
+    const int32_t *ids; // on the device
+    int32_t max_tokens;
+    float scale; // 0: 1
+    float *y;
+    bool adds; // to what is in y
+} program_embedding;
+
 // What program_add_norm is told: rows of the weight's length.
 typedef struct program_norm {
     weft_norm_kind kind;
@@ -227,9 +241,8 @@ bool program_appends(const model_program *program);
 
 // Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
 // weights are the host's, all others the device's.
-bool program_add_embedding(model_program *program, step_list *list, const model_tensor *table,
-                           const void *rows, const int32_t *ids, int32_t max_tokens, float scale,
-                           float *y, engine_error *err);
+bool program_add_embedding(model_program *program, step_list *list,
+                           const program_embedding *embedding, engine_error *err);
 bool program_add_norm(model_program *program, step_list *list, const program_norm *norm,
                       engine_error *err);
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,

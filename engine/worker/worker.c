@@ -61,6 +61,7 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     out->kept = engine_alloc(sessions, sizeof *out->kept);
     out->kept_to = engine_alloc(sessions, sizeof *out->kept_to);
     out->taken = engine_alloc(sessions, sizeof *out->taken);
+    out->first = engine_alloc(sessions, sizeof *out->first);
     worker->logits_owner = engine_alloc(head_rows, sizeof *worker->logits_owner);
     worker->sessions = engine_alloc(sessions, sizeof *worker->sessions);
     worker->draw_params = engine_alloc(sessions, sizeof *worker->draw_params);
@@ -73,9 +74,9 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     chains->lengths = engine_alloc(sessions, sizeof *chains->lengths);
     chains->windows = engine_alloc(sessions, sizeof *chains->windows);
     return (out->rows && out->to && out->kept_rows && out->kept && out->kept_to && out->taken &&
-            worker->logits_owner && worker->sessions && worker->draw_params && worker->drawn &&
-            worker->chosen && chains->params && chains->histories && chains->lengths &&
-            chains->windows) ||
+            out->first && worker->logits_owner && worker->sessions && worker->draw_params &&
+            worker->drawn && worker->chosen && chains->params && chains->histories &&
+            chains->lengths && chains->windows) ||
            engine_fail(err, "not enough memory for batches of %d tokens", (int)tokens);
 }
 
@@ -112,6 +113,7 @@ void engine_worker_close(engine_worker *worker)
     free(worker->outputs.kept_rows);
     free(worker->outputs.kept);
     free(worker->outputs.taken);
+    free(worker->outputs.first);
     free(worker->outputs.kept_to);
     free(worker->logits_owner);
     free(worker->sessions);

@@ -19,6 +19,7 @@ typedef struct pass_outputs {
     float **kept_to;       // [max_sessions] where a copy goes, or NULL
     int32_t kept_count;    //
     int32_t *taken;        // [max_sessions] tokens of each feed
+    int32_t *first;        // [max_sessions] the row of the first of them
 } pass_outputs;
 
 // What chains of several sessions are told; [max_sessions] each.

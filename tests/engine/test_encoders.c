@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// Encoders against transformers: three texts as one ragged batch and apart, states of their tokens and what
+// is made of these. tests/golden/models/encoders.py says where the models come from.
+#define _XOPEN_SOURCE 700
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "tests/support/golden_model.h"
+
+static const char *const names[] = {"bert", "xlmr", "nomic", "modernbert", "eurobert"};
+enum { NAME_COUNT = sizeof names / sizeof names[0], TEXTS = 3 };
+
+typedef struct subject {
+    const char *name;
+    golden *file;
+    char path[64];
+    engine_model *model;
+    engine_text texts[TEXTS];
+    int32_t tokens, dim;
+    float bound;   // on |difference| of states
+    float *states; // [tokens][dim]
+} subject;
+
+static int subject_open(void **state)
+{
+    subject *s = *state;
+    char relative[64];
+    engine_model_info info;
+    engine_error err = {{0}};
+    snprintf(relative, sizeof relative, "models/encoders/%s.safetensors", s->name);
+    s->file = golden_open(relative);
+    snprintf(s->path, sizeof s->path, P_tmpdir "/weft-encoders-XXXXXX");
+    int file = mkstemp(s->path);
+    if (file < 0 || close(file) != 0 || !golden_model_write(s->file, s->path))
+        return -1;
+    s->model = engine_model_open(s->path, &err);
+    if (!s->model)
+        fail_msg("%s: %s", s->name, err.text);
+    engine_model_describe(s->model, &info);
+    s->dim = info.embedding_dim;
+    s->tokens = (int32_t)golden_find(s->file, "model", "tokens")->elements;
+    s->bound = 2e-5f * (float)golden_number(s->file, "model", "largest", 0);
+    s->states = calloc((size_t)s->tokens * (size_t)s->dim, sizeof *s->states);
+    const int32_t *ids = golden_data(s->file, "model", "tokens", GOLDEN_I32), *lengths, *seconds;
+    lengths = golden_data(s->file, "model", "lengths", GOLDEN_I32);
+    seconds = golden_data(s->file, "model", "seconds", GOLDEN_I32);
+    for (int32_t n = 0, at = 0; n < TEXTS; at += lengths[n++])
+        s->texts[n] = (engine_text){.ids = ids + at,
+                                    .count = lengths[n],
+                                    .second = seconds[n],
+                                    .states = s->states + (size_t)at * (size_t)s->dim};
+    return 0;
+}
+
+static int subject_close(void **state)
+{
+    subject *s = *state;
+    engine_model_close(s->model);
+    unlink(s->path);
+    golden_close(s->file);
+    free(s->states);
+    return 0;
+}
+
+static engine_worker *open_exact(const subject *s, int32_t sessions, int32_t chunk)
+{
+    engine_error err = {{0}};
+    const engine_options options = {.threads = 1,
+                                    .max_sessions = sessions,
+                                    .chunk_tokens = chunk,
+                                    .kv_dtype = WEFT_F32,
+                                    .exact = true};
+    engine_worker *worker = engine_worker_open(s->model, &options, &err);
+    if (!worker)
+        fail_msg("%s: %s", s->name, err.text);
+    return worker;
+}
+
+static void embed(const subject *s, engine_worker *worker, const engine_embedding *options,
+                  float *vectors)
+{
+    engine_error err = {{0}};
+    if (!engine_embed(worker, s->texts, TEXTS, options, vectors, &err))
+        fail_msg("%s: %s", s->name, err.text);
+}
+
+static void expect_states(const subject *s, const char *how)
+{
+    const int32_t *positions = golden_data(s->file, "model", "positions", GOLDEN_I32);
+    const float *want = golden_data(s->file, "model", "states", GOLDEN_F32);
+    int64_t count = golden_find(s->file, "model", "positions")->elements;
+    float worst = 0;
+    for (int64_t p = 0; p < count; p++)
+        for (int32_t i = 0; i < s->dim; i++) {
+            float is = s->states[(int64_t)positions[p] * s->dim + i];
+            float d = fabsf(is - want[p * s->dim + i]);
+            worst = d <= worst ? worst : isnan(d) ? INFINITY : d;
+        }
+    print_message("%s, %s: largest difference %.2g, allowed %.2g\n", s->name, how, (double)worst,
+                  (double)s->bound);
+    if (!(worst <= s->bound))
+        fail_msg("%s, %s: states are off by %g", s->name, how, (double)worst);
+}
+
+// The vector that a way of pooling must give, from the states.
+static void expect_pooled(const subject *s, engine_worker *worker, engine_pooling pooling)
+{
+    float *vectors = calloc(TEXTS * (size_t)s->dim, sizeof *vectors);
+    embed(s, worker, &(engine_embedding){.pooling = pooling}, vectors);
+    for (int n = 0; n < TEXTS; n++) {
+        const engine_text *text = &s->texts[n];
+        double want[1024] = {0}, square = 0;
+        for (int32_t t = 0; t < text->count; t++)
+            for (int32_t i = 0; i < s->dim; i++)
+                if (pooling == ENGINE_POOLING_MEAN ||
+                    t == (pooling == ENGINE_POOLING_LAST ? text->count - 1 : 0))
+                    want[i] += (double)text->states[(int64_t)t * s->dim + i];
+        for (int32_t i = 0; i < s->dim; i++)
+            square += want[i] * want[i];
+        for (int32_t i = 0; i < s->dim; i++)
+            if (fabs(want[i] / sqrt(square) - (double)vectors[n * s->dim + i]) > 1e-6)
+                fail_msg("%s: pooling %d of text %d differs", s->name, (int)pooling, n);
+    }
+    free(vectors);
+}
+
+static void expect_scores(const subject *s, engine_worker *worker)
+{
+    const float *want = golden_data(s->file, "model", "scores", GOLDEN_F32);
+    float scores[TEXTS];
+    assert_int_equal(engine_embedding_dim(s->model, ENGINE_POOLING_DEFAULT), 1);
+    embed(s, worker, NULL, scores);
+    for (int n = 0; n < TEXTS; n++)
+        if (!(fabsf(scores[n] - want[n]) <= 2e-5f))
+            fail_msg("%s: score %d is %g, not %g", s->name, n, (double)scores[n], (double)want[n]);
+}
+
+static void agrees_with_transformers(void **state)
+{
+    const subject *s = *state;
+    float *vectors = calloc(TEXTS * (size_t)s->dim, sizeof *vectors);
+    // All texts in one pass; one text a pass; a pass that holds the longest one alone.
+    static const int32_t shapes[][2] = {{TEXTS, 256}, {1, 256}, {TEXTS, 200}};
+    for (int i = 0; i < 3; i++) {
+        engine_worker *worker = open_exact(s, shapes[i][0], shapes[i][1]);
+        memset(s->states, 0, (size_t)s->tokens * (size_t)s->dim * sizeof *s->states);
+        embed(s, worker, &(engine_embedding){.pooling = ENGINE_POOLING_MEAN}, vectors);
+        expect_states(s, i == 0 ? "one batch" : i == 1 ? "one by one" : "two batches");
+        engine_worker_close(worker);
+    }
+    engine_worker *worker = open_exact(s, TEXTS, 256);
+    for (int pooling = ENGINE_POOLING_MEAN; pooling <= ENGINE_POOLING_LAST; pooling++)
+        expect_pooled(s, worker, (engine_pooling)pooling);
+    if (strcmp(s->name, "xlmr") == 0)
+        expect_scores(s, worker);
+    engine_worker_close(worker);
+    free(vectors);
+}
+
+// As programs run by default: a cache of half precision, norms and matrices in one run.
+static void stays_close_by_default(void **state)
+{
+    const subject *s = *state;
+    engine_error err = {{0}};
+    float *vectors = calloc(2 * TEXTS * (size_t)s->dim, sizeof *vectors);
+    for (int i = 0; i < 2; i++) {
+        engine_options options = {.threads = 2, .max_sessions = TEXTS, .separate = i};
+        engine_worker *worker = engine_worker_open(s->model, &options, &err);
+        if (!worker)
+            fail_msg("%s: %s", s->name, err.text);
+        embed(s, worker, &(engine_embedding){.pooling = ENGINE_POOLING_MEAN},
+              vectors + (size_t)i * TEXTS * (size_t)s->dim);
+        engine_worker_close(worker);
+        expect_states(&(subject){.name = s->name,
+                                 .file = s->file,
+                                 .dim = s->dim,
+                                 .states = s->states,
+                                 .bound = 250 * s->bound},
+                      i ? "separate" : "by default");
+    }
+    free(vectors);
+}
+
+static void refuses(void **state)
+{
+    const subject *s = *state;
+    engine_error err = {{0}};
+    engine_worker *worker = open_exact(s, 1, 64);
+    float vectors[1024], logits[1];
+    engine_session *session = engine_session_open(worker, &err);
+    engine_feed feed = {.session = session, .ids = s->texts[0].ids, .count = 1, .logits = logits};
+    assert_false(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+    assert_non_null(strstr(err.text, "encoder"));
+    assert_false(engine_embed(worker, &s->texts[2], 1, NULL, vectors, &err));
+    assert_non_null(strstr(err.text, "sessions are open"));
+    engine_session_close(session);
+    assert_false(engine_embed(worker, s->texts, 1, NULL, vectors, &err));
+    assert_non_null(strstr(err.text, "200 tokens, the model reads 64"));
+    engine_text text = s->texts[2];
+    text.count = 0;
+    assert_false(engine_embed(worker, &text, 1, NULL, vectors, &err));
+    assert_non_null(strstr(err.text, "empty"));
+    int32_t wild = 1 << 30;
+    text = (engine_text){.ids = &wild, .count = 1};
+    assert_false(engine_embed(worker, &text, 1, NULL, vectors, &err));
+    assert_non_null(strstr(err.text, "outside the vocabulary"));
+    bool ranks = strcmp(s->name, "xlmr") == 0;
+    assert_int_equal(engine_embed(worker, &s->texts[2], 1,
+                                  &(engine_embedding){.pooling = ENGINE_POOLING_RANK}, vectors,
+                                  &err),
+                     ranks);
+    engine_worker_close(worker);
+    if (strcmp(s->name, "bert") == 0) {
+        assert_null(engine_worker_open(s->model, &(engine_options){.context_tokens = 257}, &err));
+        assert_non_null(strstr(err.text, "positions for 256 tokens"));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    static subject subjects[NAME_COUNT];
+    struct CMUnitTest tests[3 * NAME_COUNT];
+    static const CMUnitTestFunction functions[] = {agrees_with_transformers, stays_close_by_default,
+                                                   refuses};
+    static const char *const titles[] = {"", "_by_default", "_refuses"};
+    static char text[3 * NAME_COUNT][64];
+    for (size_t i = 0; i < 3 * NAME_COUNT; i++) {
+        subject *s = &subjects[i / 3];
+        s->name = names[i / 3];
+        snprintf(text[i], sizeof text[i], "%s%s", s->name, titles[i % 3]);
+        tests[i] = (struct CMUnitTest){.name = text[i],
+                                       .test_func = functions[i % 3],
+                                       .setup_func = subject_open,
+                                       .teardown_func = subject_close,
+                                       .initial_state = s};
+    }
+    return cmocka_run_group_tests_name("encoders", tests, NULL, NULL);
+}
