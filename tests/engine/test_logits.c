@@ -30,7 +30,7 @@ static const char *const names[] = {
     "cohere_mixed",  "glm4_mixed",     "glm4_f32",          "mixtral_f32",        "mixtral_mixed",
     "qwen2moe_f32",  "qwen3moe_f32",   "qwen3moe_mixed",    "olmoe_f32",          "dots1_f32",
     "gptoss_f32",    "gptoss_mxfp4",   "deepseek2lite_f32", "deepseek2lite_q8_0", "deepseek2_f32",
-    "deepseek3_f32", "deepseek3_q4_0",
+    "deepseek3_f32", "deepseek3_q4_0", "gpt2_f32",
 };
 enum { NUM_NAMES = sizeof names / sizeof names[0] };
 

@@ -12,6 +12,7 @@ from transformers import CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2
 from transformers import FalconConfig, FalconForCausalLM, Gemma2Config, Gemma2ForCausalLM
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM, PhiConfig, PhiForCausalLM
 from transformers import SmolLM3Config, SmolLM3ForCausalLM, StableLmConfig, StableLmForCausalLM
@@ -37,6 +38,7 @@ class Family:
     config: typing.Any
     keys: typing.Callable = lambda writer, config: None  # beside those of every family
     undo: typing.Callable = lambda name, values, config: values  # from the file to transformers
+    shape: typing.Callable = lambda name, shape: shape  # in the file, of a tensor of transformers
     vectors: dict = dataclasses.field(default_factory=dict)  # more tensors: {name: elements}
     embedding_scale: int = -4  # power of two: small where the model makes it large, or tokens only repeat
 
@@ -53,6 +55,14 @@ def neox_qkv(name, values, config):
     dim = config.hidden_size // config.num_attention_heads
     split = values.reshape(3, config.num_attention_heads, dim, -1)
     return split.swapaxes(0, 1).reshape(values.shape)
+
+
+CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+
+
+def transposed(name, values, config):
+    """GPT-2 multiplies from the other side."""
+    return values.T if name.endswith(CONV1D) else values
 
 
 def windows(writer, config):
@@ -153,6 +163,10 @@ FAMILIES = {
     "falcon": Family("falcon", FalconForCausalLM, FalconConfig(
         **{k: v for k, v in SHAPE.items() if k != "intermediate_size"}, multi_query=True,
         ffn_hidden_size=512, num_kv_heads=1, **rope())),
+    "gpt2": Family("gpt2", GPT2LMHeadModel, GPT2Config(
+        n_embd=256, n_layer=2, n_head=8, n_positions=CONTEXT, vocab_size=vocab.SIZE, n_inner=512,
+        ffn_hidden_size=512, layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0), undo=transposed,
+        shape=lambda name, shape: shape[::-1] if name.endswith(CONV1D) else shape, embedding_scale=-6),
     "stablelm": Family("stablelm", StableLmForCausalLM, StableLmConfig(
         **GQA, layer_norm_eps=1e-5, use_qkv_bias=True, **rope(partial_rotary_factor=0.25)),
         rotary),

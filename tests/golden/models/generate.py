@@ -161,7 +161,7 @@ def write_norm_eps(writer, config):
 
 
 def write_metadata(writer, arch, config, write_vocab, in_metadata):
-    rope = config.rope_parameters
+    rope = getattr(config, "rope_parameters", None) or {}
     rope = rope.get("full_attention", rope)
     feed_forward, kv_heads = numbers(config)
     writer.add_name(f"weft golden {arch}")
@@ -171,7 +171,8 @@ def write_metadata(writer, arch, config, write_vocab, in_metadata):
     writer.add_feed_forward_length(feed_forward)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(kv_heads)
-    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope:
+        writer.add_rope_freq_base(rope["rope_theta"])
     write_norm_eps(writer, config)
     if arch == "llama":
         writer.add_vocab_size(config.vocab_size)
@@ -225,7 +226,9 @@ def plan_tensors(family, config, model, variant):
     for hf_name, tensor in model.state_dict().items():
         if is_tied(hf_name, config):
             continue
-        for name, shape in mixtures.pieces(names, hf_name, tuple(tensor.shape), arch):
+        whole = tuple(tensor.shape)
+        whole = more.shape(hf_name, whole) if more else whole
+        for name, shape in mixtures.pieces(names, hf_name, whole, arch):
             kind, scale, counts = kind_of(name, shape, variant, mixed)
             mixed += counts
             if name == "token_embd.weight":
