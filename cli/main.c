@@ -5,13 +5,13 @@
 #include "cli/cli.h"
 
 extern const cli_command cli_run, cli_chat, cli_serve, cli_inspect, cli_tokenize, cli_detokenize,
-    cli_logits, cli_perplexity, cli_quantize, cli_bench, cli_tune, cli_profile, cli_analyse,
-    cli_explain, cli_info;
+    cli_embed, cli_logits, cli_perplexity, cli_quantize, cli_bench, cli_tune, cli_profile,
+    cli_analyse, cli_explain, cli_info;
 
 static const cli_command *const commands[] = {
-    &cli_run,        &cli_chat,    &cli_serve,      &cli_inspect,  &cli_tokenize,
-    &cli_detokenize, &cli_logits,  &cli_perplexity, &cli_quantize, &cli_bench,
-    &cli_tune,       &cli_profile, &cli_analyse,    &cli_explain,  &cli_info,
+    &cli_run,     &cli_chat,    &cli_serve,      &cli_inspect,  &cli_tokenize, &cli_detokenize,
+    &cli_embed,   &cli_logits,  &cli_perplexity, &cli_quantize, &cli_bench,    &cli_tune,
+    &cli_profile, &cli_analyse, &cli_explain,    &cli_info,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

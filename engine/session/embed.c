@@ -158,7 +158,6 @@ static bool embed_group(embedder *e, const engine_text *texts, int32_t count, fl
     bool more = true;
     memset(e->sums, 0, (size_t)count * dim * sizeof *e->sums);
     for (int32_t n = 0; n < count; n++) {
-        engine_session_truncate(e->sessions[n], 0);
         e->feeds[n] =
             (engine_feed){.session = e->sessions[n], .ids = texts[n].ids, .count = texts[n].count};
     }
@@ -175,6 +174,8 @@ static bool embed_group(embedder *e, const engine_text *texts, int32_t count, fl
     for (int32_t n = 0; n < count; n++)
         if (!finish(e, e->sums + (size_t)n * dim, texts[n].count, vectors + (size_t)n * width, err))
             return false;
+    for (int32_t n = 0; n < count; n++)
+        engine_session_truncate(e->sessions[n], 0);
     return true;
 }
 

@@ -82,9 +82,9 @@ static json_int_t number(const json_t *object, const char *key)
 static void help(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"run",        "chat",       "inspect",
-                                           "tokenize",   "detokenize", "logits",
-                                           "perplexity", "bench",      "info"};
+    static const char *const commands[] = {"run",        "chat",   "inspect",    "tokenize",
+                                           "detokenize", "logits", "perplexity", "bench",
+                                           "info",       "embed"};
     static const char *const benches[] = {"device", "linear", "attention", "model"};
     char *overview = OUTPUT_OF("--help");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
