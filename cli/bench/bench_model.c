@@ -18,8 +18,8 @@ static const char help[] =
     "  --shape NAME        llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, mistral-7b, qwen2.5-0.5b,\n"
     "                      qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,\n"
     "                      smollm2-135m; mixtures: qwen3-30b-a3b, olmoe-1b-7b, mixtral-8x7b,\n"
-    "                      gpt-oss-20b, deepseek-v2-lite. NAME/N: its first N layers,\n"
-    "                      where memory is short\n"
+    "                      gpt-oss-20b, deepseek-v2-lite; encoders: bert-base. NAME/N: its first\n"
+    "                      N layers, where memory is short\n"
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
@@ -41,6 +41,7 @@ static const char help[] =
     "tokens\n"
     "per second in the measured read bandwidth; of prefill, that of the arithmetic if it is "
     "nearer.\n"
+    "Encoders have a prefill alone: texts of P tokens become vectors.\n"
     "\n"
     "Examples:\n"
     "  weft bench model --shape llama-3.2-1b --format q4_0 --prompt 128 --generate 64\n"
@@ -104,7 +105,8 @@ typedef struct race {
     engine_session *sessions[MAX_BATCH];
     int32_t open; // sequences; of shared contexts one until generation begins
     engine_feed feeds[MAX_BATCH];
-    int32_t *ids; // [batch][prompt]
+    int32_t *ids;   // [batch][prompt]
+    float *vectors; // [batch][embedding_dim] of an encoder
     double *step_us;
     engine_error err;
 } race;
@@ -137,28 +139,53 @@ static bool failed(race *r)
     return false;
 }
 
+// Nothing is generated, and each text goes through in one piece.
+static void fit_encoder(request *wish)
+{
+    engine_options *worker = &wish->run.options;
+    worker->context_tokens = wish->prompt;
+    worker->chunk_tokens = worker->chunk_tokens > 512 ? worker->chunk_tokens : 512;
+    if (worker->chunk_tokens < wish->prompt)
+        worker->chunk_tokens = wish->prompt;
+}
+
 static bool begin(race *r)
 {
     request *wish = r->wish;
     bench_progress(&wish->run, "preparing the model");
+    // Options depend on what the model is, and making one up depends on them.
+    if (wish->shape) {
+        r->model = engine_model_outline(wish->shape, wish->format, &r->err);
+        if (!r->model)
+            return failed(r);
+        engine_model_describe(r->model, &r->info);
+        engine_model_close(r->model);
+        if (r->info.encoder)
+            fit_encoder(wish);
+    }
     r->model = wish->path ? engine_model_open(wish->path, &r->err)
                           : engine_model_synthesise(wish->shape, wish->format, &wish->run.options,
                                                     &r->err);
-    r->worker = r->model ? engine_worker_open(r->model, &wish->run.options, &r->err) : NULL;
-    if (!r->worker)
+    if (!r->model)
         return failed(r);
     engine_model_describe(r->model, &r->info);
+    if (r->info.encoder)
+        fit_encoder(wish);
+    r->worker = engine_worker_open(r->model, &wish->run.options, &r->err);
+    if (!r->worker)
+        return failed(r);
     engine_worker_describe(r->worker, &r->running);
     if (!bench_fits(&wish->run, (double)r->running.kv_pool_bytes + (double)r->running.buffer_bytes))
         return false;
-    r->open = wish->shared ? 1 : wish->batch;
+    r->open = r->info.encoder ? 0 : wish->shared ? 1 : wish->batch;
     for (int32_t s = 0; s < r->open; s++)
         if (!(r->sessions[s] = engine_session_open(r->worker, &r->err)))
             return failed(r);
+    r->vectors = calloc((size_t)wish->batch * (size_t)r->info.embedding_dim, sizeof *r->vectors);
     size_t ids = (size_t)wish->batch * (size_t)wish->prompt;
     r->ids = malloc(ids * sizeof *r->ids);
     r->step_us = malloc((size_t)wish->generate * sizeof *r->step_us);
-    if (!r->ids || !r->step_us)
+    if (!r->ids || !r->step_us || !r->vectors)
         return failed(r);
     uint32_t state = 1;
     for (size_t i = 0; i < ids; i++) {
@@ -175,12 +202,25 @@ static void end(race *r)
     engine_worker_close(r->worker);
     engine_model_close(r->model);
     free(r->ids);
+    free(r->vectors);
     free(r->step_us);
+}
+
+// As many texts of `count` tokens become vectors.
+static bool embed(race *r, int32_t count)
+{
+    engine_text texts[MAX_BATCH] = {{0}};
+    const engine_embedding mean = {.pooling = ENGINE_POOLING_MEAN};
+    for (int32_t s = 0; s < r->wish->batch; s++)
+        texts[s] = (engine_text){.ids = r->ids + s * r->wish->prompt, .count = count};
+    return engine_embed(r->worker, texts, r->wish->batch, &mean, r->vectors, &r->err) || failed(r);
 }
 
 // Feeds `count` tokens to every session.
 static bool feed(race *r, int32_t count)
 {
+    if (r->info.encoder)
+        return embed(r, count);
     for (int32_t s = 0; s < r->open; s++)
         r->feeds[s] = (engine_feed){
             .session = r->sessions[s], .ids = r->ids + s * r->wish->prompt, .count = count};
@@ -201,7 +241,8 @@ static bool prefill(race *r, bench_time *time, bench_roof *roof)
     int32_t runs = 0;
     *roof = (bench_roof){0};
     for (int32_t i = 0; i < MAX_PREFILLS + 1; i++) {
-        bench_progress(&wish->run, "prompt of %d tokens", wish->prompt * r->open);
+        bench_progress(&wish->run, "prompt of %d tokens",
+                       wish->prompt * (r->info.encoder ? wish->batch : r->open));
         for (int32_t s = 0; s < r->open; s++)
             engine_session_truncate(r->sessions[s], 0);
         double before = cli_now_seconds();
@@ -307,7 +348,10 @@ static double operations(const race *r, double tokens, double keys)
     const engine_model_info *m = &r->info;
     double width = m->embedding_dim, q = (double)m->q_heads * m->head_dim,
            kv = (double)m->kv_heads * m->head_dim;
-    double layer = width * (q + 2 * kv) + q * width + 3 * width * (double)m->active_feed_forward +
+    double matrices = strcmp(m->architecture, "bert") == 0 ? 2 : 3; // of the feed-forward part
+    keys = m->encoder ? r->wish->prompt : keys;
+    double layer = width * (q + 2 * kv) + q * width +
+                   matrices * width * (double)m->active_feed_forward +
                    2 * q * (m->window && m->window < keys ? m->window : keys);
     return 2 * (tokens * m->layers * layer + r->open * width * m->vocab);
 }
@@ -420,8 +464,9 @@ static bool measure(race *r)
         bytes = read_bytes < ENOUGH ? read_bytes : ENOUGH;
     if (!bench_reserve(&wish->run, bytes))
         return false;
-    if (!prefill(r, &time, &roof) || !print_row(r, false, &time, &roof) ||
-        !decode(r, &time, &roof) || !print_row(r, true, &time, &roof))
+    if (!prefill(r, &time, &roof) || !print_row(r, false, &time, &roof))
+        return false;
+    if (!r->info.encoder && (!decode(r, &time, &roof) || !print_row(r, true, &time, &roof)))
         return false;
     if (wish->verbose && !wish->run.json)
         print_plans(r);

@@ -120,7 +120,7 @@ static int64_t streamed_bytes(const engine_model *model)
 {
     const model_config *config = &model->config;
     const model_tensor *table = &model->weights.globals[MODEL_GLOBAL_EMBEDDING];
-    bool tied = model_output_matrix(&model->weights) == table;
+    bool tied = !config->full_mask && model_output_matrix(&model->weights) == table;
     int64_t table_bytes = weft_dtype_row_bytes(table->dtype, table->cols) * table->rows;
     int64_t idle = 0;
     if (config->experts)
@@ -178,7 +178,7 @@ bool engine_model_matrix_at(const engine_model *model, int32_t n, engine_matrix_
                 return describe_matrix(tensor, model_layer_specs[i].name, layer, info);
         }
     const model_tensor *output = model_output_matrix(weights);
-    return n == 0 && describe_matrix(output, "output.weight", -1, info);
+    return n == 0 && !model->config.full_mask && describe_matrix(output, "output.weight", -1, info);
 }
 
 const tokenizer *engine_model_tokenizer(const engine_model *model)

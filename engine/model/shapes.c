@@ -25,6 +25,7 @@ static const shape shapes[] = {
     {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1000000},
     {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1000000},
     {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000},
+    {"bert-base", "bert", 12, 768, 3072, 12, 12, 64, 30522, 512, 10000},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1000000},
     {"olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 4096, 10000},
     {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000},
@@ -60,6 +61,17 @@ static void set_latent(model_config *config, const char *name)
             config->rope.rotary_dim = latents[i].rotary_dim;
             config->attention_scale = 1 / sqrtf((float)config->latent.q_dim);
         }
+}
+
+// Tables that a family has beside the embedding.
+static void set_tables(model_config *config)
+{
+    uint32_t globals = config->architecture->globals;
+    config->full_mask = config->architecture->traits & MODEL_ENCODER;
+    if (globals >> MODEL_GLOBAL_POSITIONS & 1)
+        config->positions = config->trained_context;
+    if (globals >> MODEL_GLOBAL_TOKEN_TYPES & 1)
+        config->token_types = 2;
 }
 
 static void set_experts(model_config *config, const char *name)
@@ -112,6 +124,7 @@ bool model_shape_config(model_config *config, const char *name, engine_error *er
             .trained_context = s->context,
             .norm_eps = 1e-5f,
             .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
+        set_tables(config);
         set_experts(config, s->name);
         set_latent(config, s->name);
         return model_config_check(config, err);

@@ -125,11 +125,9 @@ static bool add_all(quantize_job *job, const model_config *config, engine_error 
     job->tensors = engine_alloc(room, sizeof *job->tensors);
     if (!job->tensors)
         return engine_fail(err, "out of memory for the list of tensors; close other programs");
-    static const enum model_global_tensor globals[] = {MODEL_GLOBAL_EMBEDDING,
-                                                       MODEL_GLOBAL_OUTPUT_NORM};
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (!add(job, config, &model_global_specs[globals[i]], model_global_specs[globals[i]].name,
-                 err))
+    for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
+        if (model_config_needs_global(config, i) &&
+            !add(job, config, &model_global_specs[i], model_global_specs[i].name, err))
             return false;
     for (int32_t n = 0; n < config->layers; n++)
         for (uint32_t i = 1; i < MODEL_LAYER_TENSOR_COUNT; i++) {

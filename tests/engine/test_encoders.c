@@ -131,6 +131,13 @@ static void expect_pooled(const subject *s, engine_worker *worker, engine_poolin
             if (fabs(want[i] / sqrt(square) - (double)vectors[n * s->dim + i]) > 1e-6)
                 fail_msg("%s: pooling %d of text %d differs", s->name, (int)pooling, n);
     }
+    // Means that keep their length are those of the states.
+    embed(s, worker, &(engine_embedding){.pooling = ENGINE_POOLING_MEAN, .keep_length = true},
+          vectors);
+    double mean = 0;
+    for (int32_t t = 0; t < s->texts[0].count; t++)
+        mean += (double)s->texts[0].states[(int64_t)t * s->dim];
+    assert_true(fabs(mean / s->texts[0].count - (double)vectors[0]) < 1e-6);
     free(vectors);
 }
 

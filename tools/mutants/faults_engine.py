@@ -31,6 +31,32 @@ fault("sentencepiece-prefix-twice", "engine/tokenizer/sentencepiece.c",
 fault("sentencepiece-keeps-spaces", "engine/tokenizer/sentencepiece.c",
       "bool squeeze = t->remove_extra_whitespaces;", "bool squeeze = false;",
       "extra spaces are kept", *T)
+E = ("engine_encoders",)
+fault("encoder-causal", "engine/worker/program_steps.c",
+      "program->config->full_mask ? WEFT_MASK_FULL", "false ? WEFT_MASK_FULL",
+      "tokens of encoders do not see those behind them", *E)
+fault("encoder-window-right", "engine/worker/program_steps.c",
+      "                                .window_right = rules.window_right,\n", "",
+      "windows of encoders have no right end", *E)
+fault("encoder-last-sees-all", "engine/model/config.c",
+      "MODEL_FIRST_SEES_ALL ? 0 : 1;", "MODEL_FIRST_SEES_ALL ? 1 : 1;",
+      "another layer of ModernBERT sees all keys", *E)
+fault("embed-types", "engine/session/embed.c",
+      "i >= texts[n].second;", "i > texts[n].second;", "the second part begins a token late", *E)
+fault("embed-first-row", "engine/session/pass.c",
+      "        f->outputs->first[n] = f->tokens;\n        add_tokens(f, &feeds[n], taken[n]);",
+      "        f->outputs->first[n] = 0;\n        add_tokens(f, &feeds[n], taken[n]);",
+      "texts get the states of the first", *E)
+fault("embed-mean-sum", "engine/session/embed.c",
+      "            sum[i] /= tokens;", "            sum[i] /= 1;",
+      "a mean is a sum: seen only where its length is kept", *E, "cli_embed")
+fault("embed-last", "engine/session/embed.c",
+      "from + t == all - 1", "from + t == all - 2", "the last but one token is taken", *E)
+fault("rank-no-tanh", "engine/session/embed.c",
+      "inner[i] = tanh(inner[i]);", "inner[i] = inner[i];", "scores without the function between", *E)
+fault("positions-shifted", "engine/worker/program_build.c",
+      "weft_batch_positions(program->batch), err)", "program->types ? program->types : program->ids, err)",
+      "positions are types", *E)
 fault("unigram-later-wins", "engine/tokenizer/unigram.c",
       "!(score > place->score)", "!(score >= place->score)", "of equal sums the later way to cut wins", *T)
 fault("unigram-no-penalty", "engine/tokenizer/unigram.c",
