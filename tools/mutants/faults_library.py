@@ -178,6 +178,9 @@ fault("route-bias-in-weights", "src/kernels/route/route_ref.c",
 fault("kv-turned-past-rotary", "src/kernels/kv/kv_append.c",
       "memcpy(turned + rotary_dim, key + rotary_dim,", "memcpy(turned + rotary_dim, key,",
       "what is behind the rotary part is its beginning", "weft-check --op kv --cases 20")
+fault("embedding-residual", "src/kernels/embedding/embedding_ref.c",
+      "for (int64_t i = 0; residual && i < p.count; i++)", "for (int64_t i = 1; residual && i < p.count; i++)",
+      "the residual's first element of each piece is left out", "weft-check --op embedding --cases 20", "engine_encoders")
 fault("embedding-next-row", "src/kernels/embedding/embedding_ref.c",
       "struct piece p = {launch, args, args->ids[token], 0, launch->dim};",
       "struct piece p = {launch, args, args->ids[token] ? args->ids[token] - 1 : 0, 0, launch->dim};",
