@@ -18,6 +18,7 @@ typedef struct server_choice {
     size_t text_offset;      // of the next token, for completions' logprobs
     engine_finish finish;
     int32_t generated, cached;
+    double last_token; // when it came; 0: none has
 } server_choice;
 
 struct server_job {
@@ -29,7 +30,7 @@ struct server_job {
     int64_t created; // seconds
     const char *model_name;
     const tokenizer *tokenizer;
-    double arrived, last_token;
+    double arrived;
     server_choice *choices; // [wish.choices]
     int32_t left;           // that have not ended
     // The runner's lock guards what follows.

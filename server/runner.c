@@ -109,11 +109,11 @@ static bool take_token(void *user, const engine_token *token)
     server_job *job = choice->job;
     double now = runner_now();
     runner_lock(runner_of);
-    if (token->id != TOKENIZER_NONE)
-        metrics_observe(job->begun ? &runner_of->metrics.per_token
-                                   : &runner_of->metrics.first_token,
-                        now - (job->begun ? job->last_token : job->arrived));
-    job->last_token = now;
+    if (!job->begun)
+        metrics_observe(&runner_of->metrics.first_token, now - job->arrived);
+    if (choice->last_token > 0 && token->id != TOKENIZER_NONE)
+        metrics_observe(&runner_of->metrics.per_token, now - choice->last_token);
+    choice->last_token = now;
     job_write_token(choice, token);
     job->begun = true;
     bool go_on = !job->gone && !job->no_memory;

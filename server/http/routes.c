@@ -40,17 +40,16 @@ static void draw_seed(uint64_t *seed)
         *seed = (uint64_t)(runner_now() * 1e9);
 }
 
-static void fill_in(exchange *x, http_connection *connection, api_wish *wish)
+static void fill_in(exchange *x, http_connection *connection)
 {
     server_job *job = x->job;
     server_state *server = x->server;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    (void)wish;
     job->socket = info ? info->connect_fd : -1;
     job->holders = 1;
     job->owner = x->owner;
-    job->arrived = job->last_token = runner_now();
+    job->arrived = runner_now();
     job->created = (int64_t)time(NULL);
     job->model_name = server->model_name;
     job->tokenizer = engine_model_tokenizer(server->model);
@@ -82,7 +81,7 @@ static enum MHD_Result generate(exchange *x, http_connection *connection, bool c
         return answer_error(x, connection, &error);
     }
     x->job->ids = ids;
-    fill_in(x, connection, &wish);
+    fill_in(x, connection);
     server_runner *runner = x->server->runner;
     runner_lock(runner);
     bool taken = runner_submit(runner, x->job);

@@ -76,7 +76,11 @@ def answers(server):
 
 def samples(server):
     wish = {"prompt": "Once upon a time", "max_tokens": 12, "seed": 7, "n": 3}
+    before = server.metrics()
     first, second = (server.post("/v1/completions", wish) for _ in range(2))
+    after = server.metrics()
+    assert after["token_seconds_count"] - before["token_seconds_count"] == 2 * 3 * 11  # between a choice's own tokens
+    assert after["first_token_seconds_count"] - before["first_token_seconds_count"] == 2
     texts = [choice["text"] for choice in first["choices"]]
     assert texts == [choice["text"] for choice in second["choices"]] and len(set(texts)) == 3, texts
     assert first["usage"]["completion_tokens"] == 36

@@ -358,7 +358,7 @@ fault("schedule-step-from-0", "engine/schedule/scheduler.c",
       "params.step = (uint64_t)request->count;", "params.step = (uint64_t)request->result.generated_tokens;",
       "draws are numbered otherwise than alone", "engine_scheduler")
 fault("prefix-written-is-found", "engine/session/session.c",
-      "        page_pool_forget(pool, session->page_table[last]);\n", "        ;\n",
+      "        page_pool_forget(pool, session->page_table[last]);\n", "    {\n    }\n",
       "a page that is written anew is found by its old tokens", "engine_prefixes")
 fault("prefix-newest-goes", "engine/cache/prefix_index.c",
       "    return index->oldest;\n", "    return index->newest;\n",
