@@ -179,6 +179,8 @@ static void what_is_written_is_not_found(void **state)
     read_in(session, written.tokens, 150);
     read_in(session, other, 150); // goes on in the middle of page 1
     expect_logits(session);
+    read_in(session, written.tokens, 150);
+    read_in(session, other, 104); // the same, and the page is not full when it is looked for
     engine_session *second = open_session(worker);
     assert_int_equal(read_in(second, written.tokens, 150), 150 - 100); // what both have in common
     expect_logits(second);
