@@ -69,6 +69,42 @@ static void large_rows_are_rows(void **state)
         }
 }
 
+enum { LONG = 50021 };
+
+// One long row: all threads work at it, and give what one thread gives.
+static void long_rows(void **state)
+{
+    static const int32_t threads[] = {1, 2, 3, 7};
+    static float x[LONG], first[LONG];
+    (void)state;
+    for (int t = 0; t < 4; t++) {
+        weft_context *context;
+        weft_plan *plan;
+        const weft_context_desc wish = {.size = sizeof wish, .threads = threads[t]};
+        const weft_softmax_desc desc = {.size = sizeof desc, .dim = LONG, .scale = -0.3f};
+        assert_int_equal(weft_context_create(&wish, &context), WEFT_OK);
+        assert_int_equal(weft_softmax_plan(context, &desc, &plan), WEFT_OK);
+        double sum = 0, all = 0;
+        for (int i = 0; i < LONG; i++) {
+            x[i] = (float)(i * 7919 % 1000) * 0.05f - (i < LONG / 2 ? 400 : 100);
+            sum += exp(-0.3 * ((double)x[i] + 400));
+        }
+        const weft_softmax_args args = {.size = sizeof args, .rows = 1, .x = x};
+        assert_int_equal(weft_softmax_run(plan, &args), WEFT_OK);
+        for (int i = 0; i < LONG; i++) {
+            double want = exp(-0.3 * (i * 7919 % 1000 * 0.05 + (i < LONG / 2 ? 0 : 300))) / sum;
+            assert_true(fabs(x[i] - want) <= 2e-4 * want + FLT_MIN);
+            all += x[i];
+        }
+        assert_true(fabs(all - 1) < 1e-5);
+        if (t == 0)
+            memcpy(first, x, sizeof first);
+        assert_memory_equal(first, x, sizeof first);
+        weft_plan_destroy(plan);
+        weft_context_destroy(context);
+    }
+}
+
 static void refuses(void **state)
 {
     weft_plan *plan = NULL;
@@ -100,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normalises),
         cmocka_unit_test(large_rows_are_rows),
+        cmocka_unit_test(long_rows),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

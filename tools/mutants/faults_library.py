@@ -302,3 +302,13 @@ fault("pool-wakes-nobody", "src/backend/cpu/cpu_pool.c",
 fault("pool-workers-leave", "src/backend/cpu/cpu_pool.c",
       "    struct worker *worker = opaque;\n", "    struct worker *worker = opaque;\n    if (worker->number > 1)\n        return NULL;\n",
       "workers beyond the first leave at once", "backend_pool", "engine_threads")
+fault("softmax-pieces-forget-one", "src/backend/cpu/cpu_rowwise.c",
+      "    for (int32_t i = 0; i < count; i++)\n        sum += row->sums[i];",
+      "    for (int32_t i = 1; i < count; i++)\n        sum += row->sums[i];",
+      "the first piece of a long row does not count", "api_softmax")
+fault("softmax-pieces-own-largest", "src/backend/cpu/cpu_rowwise.c",
+      "row->largest[i] > largest ? row->largest[i] : largest;", "row->largest[i];",
+      "the last piece's largest element is taken for the row's", "api_softmax")
+fault("activation-pieces-gate", "src/backend/cpu/cpu_rowwise.c",
+      "int64_t up_at = row * args->up_stride + i;", "int64_t up_at = row * args->up_stride;",
+      "pieces of a long row are multiplied by its beginning", "weft-check --op activation --cases 60")

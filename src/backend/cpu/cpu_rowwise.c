@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "src/backend/cpu/cpu_rows.h"
+#include "src/base/checked.h"
 #include "src/kernels/activation/activation_kernel.h"
 #include "src/kernels/element.h"
 #include "src/kernels/embedding/embedding_kernel.h"
@@ -58,7 +59,7 @@ static weft_status submit(const weft_plan *plan, const struct rowwise *op, const
 }
 
 // An operation from its serves_<op>(), settle_<op>() and run_<op>().
-#define ROWWISE(op, launch_type, task_member, rows_member)                                         \
+#define ROWWISE_PREPARE(op, launch_type, task_member, rows_member)                                 \
     _Static_assert(sizeof(((weft_##op##_args *)NULL)->rows_member) == 4, "rows are int32_t");      \
     static const struct rowwise op##_rows = {sizeof(launch_type),                                  \
                                              offsetof(launch_type, task_member),                   \
@@ -70,7 +71,10 @@ static weft_status submit(const weft_plan *plan, const struct rowwise *op, const
     weft_status weft__cpu_prepare_##op(weft_plan *plan)                                            \
     {                                                                                              \
         return prepare(plan, &op##_rows, ((const weft_##op##_desc *)plan->desc)->variant);         \
-    }                                                                                              \
+    }
+
+#define ROWWISE(op, launch_type, task_member, rows_member)                                         \
+    ROWWISE_PREPARE(op, launch_type, task_member, rows_member)                                     \
     weft__submit_fn weft__cpu_submit_##op;                                                         \
     weft_status weft__cpu_submit_##op(const weft_plan *plan, const void *args,                     \
                                       weft_stream *stream)                                         \
@@ -171,8 +175,9 @@ ROWWISE(norm, struct norm_launch, norm.rows_per_task, rows)
 
 static bool serves_softmax(const struct weft__kernel *row, const void *opaque_desc)
 {
-    const weft_softmax_desc *desc = opaque_desc;
-    return desc->dtype == WEFT_F32 || row->level == WEFT__ISA_ref;
+    (void)row;
+    (void)opaque_desc;
+    return true;
 }
 
 static void settle_softmax(weft_plan *plan, struct facts *facts)
@@ -191,7 +196,75 @@ static void settle_softmax(weft_plan *plan, struct facts *facts)
 }
 
 RUN_ROWS(softmax)
-ROWWISE(softmax, struct weft__softmax_launch, rows_per_task, rows)
+ROWWISE_PREPARE(softmax, struct weft__softmax_launch, rows_per_task, rows)
+
+// A long row on all threads, pass by pass.
+struct softmax_row {
+    const struct weft__softmax_launch *launch;
+    char *x;
+    int64_t piece;
+    enum { LARGEST, SUM, FINISH } pass;
+    float largest[WEFT__SOFTMAX_MAX_PIECES];
+    double sums[WEFT__SOFTMAX_MAX_PIECES];
+    struct weft__softmax_exponent exponent;
+    float inverse;
+};
+
+static void softmax_piece(void *opaque, int32_t index, int32_t thread)
+{
+    struct softmax_row *row = opaque;
+    const struct weft__softmax_launch *launch = row->launch;
+    const struct weft__softmax_passes *passes = launch->kernel->passes;
+    int64_t from = index * row->piece, left = launch->dim - from;
+    int64_t dim = left < row->piece ? left : row->piece;
+    char *x = row->x + from * (launch->dtype == WEFT_F32 ? 4 : 2);
+    (void)thread;
+    if (row->pass == LARGEST)
+        row->largest[index] =
+            passes->largest(x, launch->dtype, dim, launch->scale < 0 ? -1.0f : 1.0f);
+    else if (row->pass == SUM)
+        row->sums[index] = passes->sum(x, launch->dtype, dim, row->exponent);
+    else
+        passes->finish(x, launch->dtype, dim, row->exponent, row->inverse);
+}
+
+static void softmax_in_pieces(const weft_context *context, struct softmax_row *row)
+{
+    int32_t count = (int32_t)weft__ceil_div(row->launch->dim, row->piece);
+    float largest = -INFINITY;
+    double sum = 0;
+    row->pass = LARGEST;
+    weft__cpu_parallel_for(context, count, softmax_piece, row);
+    for (int32_t i = 0; i < count; i++)
+        largest = row->largest[i] > largest ? row->largest[i] : largest;
+    row->exponent = weft__softmax_exponent(largest, row->launch->scale);
+    row->pass = SUM;
+    weft__cpu_parallel_for(context, count, softmax_piece, row);
+    for (int32_t i = 0; i < count; i++)
+        sum += row->sums[i];
+    row->inverse = sum == 0 ? 0 : (float)(1 / sum);
+    row->pass = FINISH;
+    weft__cpu_parallel_for(context, count, softmax_piece, row);
+}
+
+weft__submit_fn weft__cpu_submit_softmax;
+weft_status weft__cpu_submit_softmax(const weft_plan *plan, const void *opaque, weft_stream *stream)
+{
+    enum { LONG = 16384 }; // three parallel regions cost as much as a few thousand exponentials
+    const weft_softmax_args *args = opaque;
+    const struct weft__softmax_launch *launch = plan->launch;
+    int32_t threads = weft__cpu_of(plan->context)->threads;
+    if (args->rows >= threads || launch->dim < LONG || !launch->kernel->passes->largest)
+        return submit(plan, &softmax_rows, args);
+    for (int64_t i = 0; i < args->rows; i++) {
+        struct softmax_row row = {.launch = launch,
+                                  .x = weft__element_to(args->x, launch->dtype, i * args->x_stride),
+                                  .piece = weft__softmax_piece(launch->dim)};
+        softmax_in_pieces(plan->context, &row);
+    }
+    (void)stream;
+    return WEFT_OK;
+}
 
 static bool serves_activation(const struct weft__kernel *row, const void *opaque_desc)
 {
@@ -237,20 +310,66 @@ static void activate_row(const struct weft__activation_launch *launch,
     }
 }
 
-static void run_activation(const void *opaque, int64_t row0, int64_t row1, int32_t thread)
+static void activate_rows(const struct weft__activation_launch *launch,
+                          const weft_activation_args *args, int64_t row0, int64_t row1)
 {
-    const struct weft__cpu_run *work = opaque;
-    const struct weft__activation_launch *launch = work->launch;
-    (void)thread;
-    if (launch->x_dtype == WEFT_F32 && launch->y_dtype == WEFT_F32) {
-        launch->kernel->run(launch, work->args, row0, row1);
+    bool f32 = launch->x_dtype == WEFT_F32 && launch->y_dtype == WEFT_F32;
+    if (f32 || launch->kernel->base.level != WEFT__ISA_ref) {
+        launch->kernel->run(launch, args, row0, row1);
         return;
     }
     for (int64_t row = row0; row < row1; row++)
-        activate_row(launch, work->args, row);
+        activate_row(launch, args, row);
 }
 
-ROWWISE(activation, struct weft__activation_launch, rows_per_task, rows)
+// Long rows are cut: elements do not know of each other.
+enum { LONG_PIECE = 4096 };
+
+static int64_t pieces_of(const struct weft__activation_launch *launch)
+{
+    return weft__ceil_div(launch->dim, LONG_PIECE);
+}
+
+// Units are pieces of rows; of short rows, rows.
+static void run_activation(const void *opaque, int64_t unit0, int64_t unit1, int32_t thread)
+{
+    const struct weft__cpu_run *work = opaque;
+    const struct weft__activation_launch *launch = work->launch;
+    const weft_activation_args *args = work->args;
+    int64_t pieces = pieces_of(launch);
+    (void)thread;
+    if (pieces == 1) {
+        activate_rows(launch, args, unit0, unit1);
+        return;
+    }
+    struct weft__activation_launch piece = *launch;
+    weft_activation_args own = *args;
+    for (int64_t unit = unit0; unit < unit1; unit++) {
+        int64_t row = unit / pieces, i = unit % pieces * LONG_PIECE, left = launch->dim - i;
+        int64_t up_at = row * args->up_stride + i;
+        piece.dim = left < LONG_PIECE ? left : LONG_PIECE;
+        own.x = weft__element_at(args->x, launch->x_dtype, row * args->x_stride + i);
+        own.up = args->up ? weft__element_at(args->up, launch->x_dtype, up_at) : NULL;
+        own.y = weft__element_to(args->y, launch->y_dtype, row * args->y_stride + i);
+        activate_rows(&piece, &own, 0, 1);
+    }
+}
+
+ROWWISE_PREPARE(activation, struct weft__activation_launch, rows_per_task, rows)
+
+weft__submit_fn weft__cpu_submit_activation;
+weft_status weft__cpu_submit_activation(const weft_plan *plan, const void *args,
+                                        weft_stream *stream)
+{
+    const struct weft__activation_launch *launch = plan->launch;
+    const weft_activation_args *run = args;
+    int64_t pieces = pieces_of(launch);
+    int64_t least = pieces == 1 ? launch->rows_per_task : weft__plan_rows_per_task(LONG_PIECE);
+    (void)stream;
+    weft__cpu_spread_rows(plan->context, run->rows * pieces, least, run_activation,
+                          &(struct weft__cpu_run){launch, args});
+    return WEFT_OK;
+}
 
 static bool serves_embedding(const struct weft__kernel *row, const void *opaque_desc)
 {

@@ -41,8 +41,11 @@ static struct problem draw(struct check_case *c)
     p.desc.kind = ((const struct weft__activation_kernel *)c->kernel)->kind;
     if (p.desc.kind == WEFT_ACTIVATION_SOFTCAP)
         p.desc.cap = (float)check_pick(c, 4, 30, 50, 1, 5) * check_uniform(c, 0.5f, 2);
-    p.desc.dim = check_length(c, 3000, 64);
-    p.desc.max_rows = p.args.rows = (int32_t)check_range(c, 1, p.desc.dim > 500 ? 7 : 70);
+    p.desc.dim = check_length(c, check_range(c, 0, 9) ? 3000 : 40000, 64);
+    p.desc.max_rows = p.args.rows = (int32_t)check_range(c, 1,
+                                                         p.desc.dim > 3000  ? 2
+                                                         : p.desc.dim > 500 ? 7
+                                                                            : 70);
     int64_t stride = p.desc.dim + check_range(c, 0, 1) * check_range(c, 1, 9);
     p.args.x_stride = p.args.up_stride = p.args.y_stride = stride;
     bool gated = check_range(c, 0, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract of activation kernels: rows [row0, row1) of a run whose arguments have been checked and
-// whose strides have been settled, all of it f32. Serial; y may be x or up.
+// whose strides have been settled. Elements are what the launch says, of the reference f32. Serial; y may be x
+// or up.
 #ifndef WEFT_KERNELS_ACTIVATION_KERNEL_H
 #define WEFT_KERNELS_ACTIVATION_KERNEL_H
 

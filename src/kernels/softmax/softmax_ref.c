@@ -5,6 +5,9 @@
 #include "src/kernels/element.h"
 #include "src/kernels/softmax/softmax_kernel.h"
 
+extern const struct weft__softmax_passes weft__softmax_passes_ref;
+const struct weft__softmax_passes weft__softmax_passes_ref = {NULL, NULL, NULL}; // whole rows
+
 weft__softmax_fn weft__softmax_ref;
 void weft__softmax_ref(const struct weft__softmax_launch *launch, const weft_softmax_args *args,
                        int64_t row0, int64_t row1)

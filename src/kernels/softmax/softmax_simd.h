@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Softmax in vectors: maximum, exponentials with their sum, product with the inverse of the sum. An
 // ISA file includes this after its vocabulary.
-#include <math.h>
-
 #include "src/kernels/softmax/softmax_kernel.h"
 
 static int lanes_left(int64_t dim, int64_t i)
@@ -10,53 +8,86 @@ static int lanes_left(int64_t dim, int64_t i)
     return dim - i < VF32_LANES ? (int)(dim - i) : VF32_LANES;
 }
 
-static float largest(const float *x, int64_t dim, vf32 sign)
+static vf32 load(const void *x, weft_dtype dtype, int64_t i, int n)
 {
-    vf32 most = vf32_set1(-INFINITY);
-    int64_t i = 0;
-    for (; i + VF32_LANES <= dim; i += VF32_LANES)
-        most = vf32_max(most, vf32_mul(vf32_load(x + i), sign));
-    int n = lanes_left(dim, i);
-    most = vf32_max(most, vf32_keep(vf32_mul(vf32_load_n(x + i, n), sign), 0, n, most));
+    const uint16_t *half = (const uint16_t *)x + i;
+    if (dtype == WEFT_F32)
+        return vf32_load_n((const float *)x + i, n);
+    return dtype == WEFT_F16 ? vf32_load_f16_n(half, n) : vf32_load_bf16_n(half, n);
+}
+
+static void store(void *x, weft_dtype dtype, int64_t i, vf32 value, int n)
+{
+    uint16_t *half = (uint16_t *)x + i;
+    if (dtype == WEFT_F32)
+        vf32_store_n((float *)x + i, value, n);
+    else if (dtype == WEFT_F16)
+        vf32_store_f16_n(half, value, n);
+    else
+        vf32_store_bf16_n(half, value, n);
+}
+
+static float largest(const void *x, weft_dtype dtype, int64_t dim, float sign)
+{
+    vf32 most = vf32_set1(-INFINITY), factor = vf32_set1(sign);
+    for (int64_t i = 0; i < dim; i += VF32_LANES) {
+        int n = lanes_left(dim, i);
+        most = vf32_max(most, vf32_keep(vf32_mul(load(x, dtype, i, n), factor), 0, n, most));
+    }
     return vf32_largest(most);
 }
 
-// exp(z) for z = (x * half + shift) * scale, and their sum.
-static double exponentials(float *x, int64_t dim, vf32 half, vf32 shift, vf32 scale)
+static vf32 exponential(const void *x, weft_dtype dtype, int64_t i, int n,
+                        struct weft__softmax_exponent e)
 {
-    vf64 sum = vf64_set1(0);
-    for (int64_t i = 0; i < dim; i += VF32_LANES) {
-        int n = lanes_left(dim, i);
-        vf32 e = vf32_exp(vf32_mul(vf32_fma(vf32_load_n(x + i, n), half, shift), scale));
-        vf32_store_n(x + i, e, n);
-        sum = vf64_add(sum, vf64_widen(vf32_keep(e, 0, n, vf32_zero())));
-    }
-    return vf64_sum(sum);
+    vf32 z = vf32_fma(load(x, dtype, i, n), vf32_set1(e.half), vf32_set1(e.shift));
+    return vf32_exp(vf32_mul(z, vf32_set1(e.scale)));
 }
 
-// z = scale * (x - m) with the element m whose product is the largest: the difference is rounded to its
-// own size, so that rows far from 0 keep their precision, and products that exceed f32 do not arise. A
-// small scale may bring back a difference that exceeds f32: then half of it is taken.
-static void softmax(float *x, int64_t dim, float scale)
+// Elements of 16 bits would lose what they are if they held exponentials: those are made twice.
+static double sum(void *x, weft_dtype dtype, int64_t dim, struct weft__softmax_exponent e)
 {
-    float sign = scale < 0 ? -1 : 1, half = fabsf(scale) < 1 ? 0.5f : 1;
-    float most = largest(x, dim, vf32_set1(sign)) * sign;
-    if (most == -INFINITY * sign)
-        most = 0; // every exponential is 0, and so is every result
-    double sum =
-        exponentials(x, dim, vf32_set1(half), vf32_set1(-most * half), vf32_set1(scale / half));
-    vf32 inverse = vf32_set1(sum == 0 ? 0 : (float)(1 / sum));
+    vf64 all = vf64_set1(0);
     for (int64_t i = 0; i < dim; i += VF32_LANES) {
         int n = lanes_left(dim, i);
-        vf32_store_n(x + i, vf32_mul(vf32_load_n(x + i, n), inverse), n);
+        vf32 value = exponential(x, dtype, i, n, e);
+        if (dtype == WEFT_F32)
+            vf32_store_n((float *)x + i, value, n);
+        all = vf64_add(all, vf64_widen(vf32_keep(value, 0, n, vf32_zero())));
     }
+    return vf64_sum(all);
+}
+
+static void finish(void *x, weft_dtype dtype, int64_t dim, struct weft__softmax_exponent e,
+                   float inverse)
+{
+    for (int64_t i = 0; i < dim; i += VF32_LANES) {
+        int n = lanes_left(dim, i);
+        vf32 value = dtype == WEFT_F32 ? load(x, dtype, i, n) : exponential(x, dtype, i, n, e);
+        store(x, dtype, i, vf32_mul(value, vf32_set1(inverse)), n);
+    }
+}
+
+static void softmax(char *x, weft_dtype dtype, int64_t dim, float scale)
+{
+    const int64_t size = dtype == WEFT_F32 ? 4 : 2, piece = weft__softmax_piece(dim);
+    double all = 0;
+    float most = largest(x, dtype, dim, scale < 0 ? -1 : 1);
+    struct weft__softmax_exponent e = weft__softmax_exponent(most, scale);
+    for (int64_t i = 0; i < dim; i += piece)
+        all += sum(x + i * size, dtype, dim - i < piece ? dim - i : piece, e);
+    finish(x, dtype, dim, e, all == 0 ? 0 : (float)(1 / all));
 }
 
 #define SOFTMAX_SIMD(isa)                                                                          \
+    extern const struct weft__softmax_passes weft__softmax_passes_##isa;                           \
+    const struct weft__softmax_passes weft__softmax_passes_##isa = {largest, sum, finish};         \
     weft__softmax_fn weft__softmax_##isa;                                                          \
     void weft__softmax_##isa(const struct weft__softmax_launch *launch,                            \
                              const weft_softmax_args *args, int64_t row0, int64_t row1)            \
     {                                                                                              \
+        const int64_t size = launch->dtype == WEFT_F32 ? 4 : 2;                                    \
         for (int64_t row = row0; row < row1; row++)                                                \
-            softmax((float *)args->x + row * args->x_stride, launch->dim, launch->scale);          \
+            softmax((char *)args->x + row * args->x_stride * size, launch->dtype, launch->dim,     \
+                    launch->scale);                                                                \
     }

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/softmax/softmax_kernel.h"
 
-#define X(isa) weft__softmax_fn weft__softmax_##isa;
+#define X(isa)                                                                                     \
+    weft__softmax_fn weft__softmax_##isa;                                                          \
+    extern const struct weft__softmax_passes weft__softmax_passes_##isa;
 #include "src/kernels/softmax/softmax.def"
 #undef X
 
 static const struct weft__softmax_kernel rows[] = {
-#define X(isa) {{"softmax", "softmax_" #isa, WEFT__ISA_##isa}, weft__softmax_##isa},
+#define X(isa)                                                                                     \
+    {{"softmax", "softmax_" #isa, WEFT__ISA_##isa},                                                \
+     weft__softmax_##isa,                                                                          \
+     &weft__softmax_passes_##isa},
 #include "src/kernels/softmax/softmax.def"
 #undef X
 };
