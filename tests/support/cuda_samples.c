@@ -248,6 +248,25 @@ static void attention_of_new_tokens(void)
     }
 }
 
+// What the CPU takes: sparse masks on tensor cores too; mask values, fp8 queries, dims up to 1024, mixed formats.
+static void attention_of_every_mode(void)
+{
+    for (int i = 0; i < 4; i++) {
+        weft_attention_desc desc =
+            attention_sample(WEFT_BF16, i % 2 ? WEFT_FP8_E4M3 : WEFT_BF16, 128, 512);
+        desc.flags = WEFT_ATTENTION_SPARSE_LISTS | (i ? WEFT_ATTENTION_SPARSE : 0u);
+        desc.sparse_queries = desc.sparse_keys = desc.sparse_block = 64, desc.sparse_stride = 8;
+        if (i > 1) {
+            desc.flags |= WEFT_ATTENTION_MASK_VALUE;
+            desc.kv.dtype = i == 2 ? WEFT_FP8_E5M2 : WEFT_Q4_0, desc.kv.v_dtype = WEFT_INT8;
+            desc.kv.head_dim = i == 2 ? 576 : 1024, desc.kv.v_dim = i == 2 ? 512 : 1024;
+            desc.kv.v_inner = 1, desc.kv.v_scaling = WEFT_KV_SCALING_GIVEN;
+        }
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i % 2 == 0;
+    }
+}
+
 // Decode alone, and with prefill beside it; queries in parts and not; every mask.
 static void attention_of_caches(void)
 {
@@ -267,6 +286,7 @@ static void attention_of_caches(void)
         samples[num_samples - 1].seldom = i > 0;
     }
     attention_of_new_tokens();
+    attention_of_every_mode();
 }
 
 int cuda_num_samples(void)

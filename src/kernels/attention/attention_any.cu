@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Attention over caches of any format, layout and dims, with every mask: plain f32 arithmetic. The keys, then the
-// values, of a tile are decoded to shared memory with the decoders of src/formats/ themselves, once for all rows of an
-// item; a thread has a score, then columns of the result. Work is divided as in decode (attention_device.h), with
-// slots of v_dim.
+// Attention over caches of any format, layout and dims, with every mask, mask values and fp8 queries: whatever
+// the CPU takes, in plain f32 arithmetic. The keys, then the values, of a tile are decoded to shared memory with the
+// decoders of src/formats/ themselves, once for all rows of an item; a thread has a score, then columns of the result.
+// Tiles that no row sees are not read. Work is divided as in decode (attention_device.h), with slots of v_dim.
 //
 // Function constants: WEFT_HEAD_DIM, WEFT_V_DIM, WEFT_ROWS, WEFT_KEYS (up to 32), WEFT_K_FORMAT, WEFT_K_ELEMS,
 // WEFT_K_BYTES (of a format block), WEFT_K_INNER, the same of V, WEFT_X_DTYPE and WEFT_Y_DTYPE of q and out, and those
 // of attention_mask.cuh.
+#define WEFT_PRECISE 1
 #define _Static_assert static_assert
 #include "src/formats/formats.h"
 #include "src/formats/iq_grids.c"
@@ -21,14 +22,14 @@ enum {
 };
 
 #include "src/kernels/attention/attention_items.cuh"
-#include "src/kernels/cuda/elements.cuh"
 
 // What a block works at.
 struct work {
     struct place at;
     struct rows rows;
     float largest[ROWS], sum[ROWS], factor[ROWS];
-    uint32_t seen[ROWS];      // keys of the tile
+    uint32_t counts[ROWS];    // keys of the tile that have a weight
+    uint32_t seen[ROWS];      // and that the mask shows: the same without mask values
     float weight[ROWS][KEYS]; // below 0: the row does not see the key
     int32_t page[KEYS];       // of the tile's keys
 };
@@ -84,13 +85,14 @@ DEVICE void tile_decode(const struct weft__attention_device_args *args,
 DEVICE void item_load(const struct weft__attention_device_args *args, struct work *work)
 {
     const struct rows rows = rows_of(args, &work->at);
+    const struct lengths lengths = work->at.seq.lengths;
     for (int32_t i = (int32_t)threadIdx.x; i < ROWS * WEFT_HEAD_DIM; i += THREADS) {
         const int32_t row = i / WEFT_HEAD_DIM, d = i % WEFT_HEAD_DIM;
+        const struct row own = row_at(args, rows, row);
         shared_queries()[row * Q_STRIDE + d] =
-            row < rows.count
-                ? element<WEFT_X_DTYPE>(
-                      args->q, query_at(args, work->at.seq.lengths, row_at(args, rows, row)) + d)
-                : 0.0f;
+            row < rows.count ? query_number(args, query_at(args, lengths, own) + d) *
+                                   query_scale(args, lengths, own)
+                             : 0.0f;
     }
     if (threadIdx.x == 0)
         work->rows = rows;
@@ -98,19 +100,24 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct wor
         work->largest[threadIdx.x] = NEGATIVE_INFINITY, work->sum[threadIdx.x] = 0;
 }
 
-// What the rows see of a tile, and where its keys lie.
-DEVICE void tile_look(const struct weft__attention_device_args *args, struct work *work,
+// What the rows see of a tile, and where its keys lie. Is there anything to see?
+DEVICE bool tile_look(const struct weft__attention_device_args *args, struct work *work,
                       int32_t key0)
 {
     const struct sequence *seq = &work->at.seq;
     const int32_t row = (int32_t)threadIdx.x, j = (int32_t)threadIdx.x - 64, key = key0 + j;
+    uint32_t counts = 0, seen = 0;
+    if (row < work->rows.count) {
+        const struct row own = row_at(args, work->rows, row);
+        const struct keys keys = keys_of(args, seq->lengths, own.token);
+        seen = (uint32_t)seen_word(args, seq->lengths, own.token, own.head, key0);
+        counts = WEFT_SOFT ? (uint32_t)interval_word(keys.begin, keys.end, key0) : seen;
+    }
     if (row < ROWS)
-        work->seen[row] =
-            row < work->rows.count
-                ? (uint32_t)seen_word(args, seq->lengths, row_at(args, work->rows, row).token, key0)
-                : 0;
+        work->counts[row] = counts, work->seen[row] = seen;
     if (j >= 0 && j < KEYS && key >= seq->first_key && key < seq->end_key)
         work->page[j] = pages_of(args, seq->lengths.seq)[place_of(args, key) / WEFT_PAGE];
+    return __syncthreads_or(counts != 0);
 }
 
 DEVICE void tile_scores(const struct weft__attention_device_args *args, struct work *work,
@@ -118,7 +125,7 @@ DEVICE void tile_scores(const struct weft__attention_device_args *args, struct w
 {
     for (int32_t i = (int32_t)threadIdx.x; i < ROWS * KEYS; i += THREADS) {
         const int32_t at = i / KEYS, j = i % KEYS;
-        if (!(work->seen[at] >> j & 1))
+        if (!(work->counts[at] >> j & 1))
             continue;
         const struct lengths lengths = work->at.seq.lengths;
         const struct row row = row_at(args, work->rows, at);
@@ -126,8 +133,13 @@ DEVICE void tile_scores(const struct weft__attention_device_args *args, struct w
         float dot = 0;
         for (int32_t d = 0; d < WEFT_HEAD_DIM; d++)
             dot = fmaf(q[d], k[d], dot);
-        work->weight[at][j] = score_log2(args, dot, slope_of(args, row.head),
-                                         lengths.kv_len - lengths.q_len + row.token - key0 - j);
+        float score = score_log2(args, dot, slope_of(args, row.head),
+                                 lengths.kv_len - lengths.q_len + row.token - key0 - j);
+#if WEFT_SOFT
+        if (!(work->seen[at] >> j & 1))
+            score = score_lowered(args, score);
+#endif
+        work->weight[at][j] = score;
     }
 }
 
@@ -136,11 +148,12 @@ DEVICE void tile_weights(struct work *work)
 {
     const int32_t lane = (int32_t)threadIdx.x % WARP;
     for (int32_t row = (int32_t)threadIdx.x / WARP; row < ROWS; row += THREADS / WARP) {
-        const bool seen = lane < KEYS && (work->seen[row] >> lane & 1);
+        const bool seen = lane < KEYS && (work->counts[row] >> lane & 1);
         const float score = seen ? work->weight[row][lane % KEYS] : NEGATIVE_INFINITY;
         const float before = work->largest[row], largest = fmaxf(before, warp_max(score, 32));
-        const float factor = largest == NEGATIVE_INFINITY ? 0.0f : exp2f(before - largest);
-        const float weight = seen ? exp2f(score - (largest == NEGATIVE_INFINITY ? 0 : largest)) : 0;
+        const float factor = largest == NEGATIVE_INFINITY ? 0.0f : exp2_of(before - largest);
+        const float weight =
+            seen ? exp2_of(score - (largest == NEGATIVE_INFINITY ? 0 : largest)) : 0;
         const float sum = work->sum[row] * factor + warp_sum(weight, 32);
         __syncwarp();
         if (lane < KEYS)
@@ -257,8 +270,8 @@ DEVICE void item_tiles(const struct weft__attention_any_args *all, struct work *
     for (int32_t tile = work->at.tile; tile < work->at.tile + count; tile++) {
         const int32_t key0 = work->at.seq.begin + tile * KEYS;
         __syncthreads();
-        tile_look(args, work, key0);
-        __syncthreads();
+        if (!tile_look(args, work, key0))
+            continue;
         tile_decode<WEFT_K_FORMAT, WEFT_K_ELEMS, WEFT_K_BYTES, WEFT_HEAD_DIM, WEFT_K_INNER>(
             args, &args->k, &all->k, work, key0);
         __syncthreads();

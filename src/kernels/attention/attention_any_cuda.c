@@ -19,8 +19,16 @@
     X(WEFT_V_INNER)                                                                                \
     X(WEFT_X_DTYPE)                                                                                \
     X(WEFT_Y_DTYPE)                                                                                \
-    X(WEFT_PAGE) X(WEFT_SOFTCAP) X(WEFT_ALIBI) X(WEFT_RING) X(WEFT_SCATTER)
+    X(WEFT_PAGE)                                                                                   \
+    X(WEFT_SOFTCAP) X(WEFT_ALIBI) X(WEFT_RING) X(WEFT_SCATTER) X(WEFT_SPARSE) X(WEFT_SOFT)
 WEFT__CUDA_CONSTANTS(attention_any, ANY_CONSTANTS)
+
+// Shared memory of a block: queries, and the keys or values of a tile.
+static int64_t any_bytes(const struct weft__attention_any_constants *c)
+{
+    int32_t wide = c->WEFT_V_DIM > c->WEFT_HEAD_DIM ? c->WEFT_V_DIM : c->WEFT_HEAD_DIM;
+    return 4 * ((int64_t)c->WEFT_ROWS * (c->WEFT_HEAD_DIM + 1) + c->WEFT_KEYS * (wide + 1));
+}
 
 static struct weft__attention_any_constants any_constants(const weft_attention_desc *desc)
 {
@@ -47,7 +55,9 @@ static struct weft__attention_any_constants any_constants(const weft_attention_d
         .WEFT_SOFTCAP = desc->softcap != 0,
         .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
         .WEFT_RING = desc->ring_len > 0,
-        .WEFT_SCATTER = desc->mask == WEFT_MASK_TREE || desc->mask == WEFT_MASK_BITS};
+        .WEFT_SCATTER = weft__attention_scatters(desc),
+        .WEFT_SPARSE = weft__attention_sparse_kinds(desc),
+        .WEFT_SOFT = (desc->flags & WEFT_ATTENTION_MASK_VALUE) != 0};
 }
 
 weft_status weft__attention_any_plan(const weft_attention_desc *desc,
@@ -56,19 +66,14 @@ weft_status weft__attention_any_plan(const weft_attention_desc *desc,
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
     struct weft__attention_any_constants c = any_constants(desc);
-    int32_t wide = c.WEFT_V_DIM > c.WEFT_HEAD_DIM ? c.WEFT_V_DIM : c.WEFT_HEAD_DIM;
+    while (any_bytes(&c) + 4096 > limits->shared_per_block && c.WEFT_ROWS > 1)
+        *(c.WEFT_KEYS > 8 ? &c.WEFT_KEYS : &c.WEFT_ROWS) /= 2;
     int64_t items = weft__attention_items_most(desc, launch->group_size, c.WEFT_ROWS);
     launch->any = true;
-    launch->shared_bytes =
-        (uint32_t)(4 * (c.WEFT_ROWS * (c.WEFT_HEAD_DIM + 1) + c.WEFT_KEYS * (wide + 1)));
-    if (items > INT32_MAX / (desc->max_kv_len / c.WEFT_KEYS + 2) ||
-        (int64_t)launch->shared_bytes + 4096 > limits->shared_per_block) {
-        snprintf(
-            choice->text, sizeof choice->text,
-            "attention: more tiles of %d keys than 2^31, or more shared memory than this GPU has",
-            c.WEFT_KEYS);
-        return WEFT_EUNSUPPORTED;
-    }
+    launch->shared_bytes = (uint32_t)any_bytes(&c);
+    weft_status status = weft__attention_plan_items(desc, items, c.WEFT_KEYS, launch, choice);
+    if (status != WEFT_OK)
+        return status;
     int64_t per_sm = limits->shared_per_sm / ((int64_t)launch->shared_bytes + 4096);
     launch->blocks = (uint32_t)(limits->num_sms * (per_sm > 2 ? 2 : per_sm));
     weft__cuda_want(choice, "src/kernels/attention/attention_any.cu", "weft_attention_any",

@@ -7,19 +7,33 @@
 
 #include "src/kernels/attention/attention_cuda.h"
 
-enum { KV_ANY = 0, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
+enum { KV_ANY = 0, KV_F32 = WEFT_F32, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
 #define WEFT__NAME_ANY "any"
 
-static const struct weft__attention_kernel rows[] = {
+struct cuda_row {
+    struct weft__attention_kernel kernel;
+    const char *single; // its function of attention_single.cu, or NULL
+};
+
+static const struct cuda_row rows[] = {
 #define X(format, cuda_level)                                                                      \
-    {.base = {"attention", "attention_" WEFT__NAME_##format "_" #cuda_level,                       \
-              WEFT__CUDA_##cuda_level},                                                            \
-     .kv = (weft_dtype)KV_##format,                                                                \
-     .tile_rows = WEFT__ATTENTION_ROWS,                                                            \
-     .every_mask = true,                                                                           \
-     .narrow_weights = KV_##format != KV_ANY},
+    {.kernel = {.base = {"attention", "attention_" WEFT__NAME_##format "_" #cuda_level,            \
+                         WEFT__CUDA_##cuda_level},                                                 \
+                .kv = (weft_dtype)KV_##format,                                                     \
+                .tile_rows = WEFT__ATTENTION_ROWS,                                                 \
+                .every_mask = true,                                                                \
+                .narrow_weights = KV_##format != KV_ANY}},
+#define SINGLE(function, format, cuda_level)                                                       \
+    {.kernel = {.base = {"attention",                                                              \
+                         "attention_" #function "_" WEFT__NAME_##format "_" #cuda_level,           \
+                         WEFT__CUDA_##cuda_level},                                                 \
+                .kv = (weft_dtype)KV_##format,                                                     \
+                .tile_rows = 1,                                                                    \
+                .every_mask = true},                                                               \
+     .single = "weft_attention_" #function},
 #include "src/kernels/attention/attention_cuda.def"
 #undef X
+#undef SINGLE
 };
 static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
@@ -37,6 +51,7 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
     X(WEFT_ALIBI)                                                                                  \
     X(WEFT_RING)                                                                                   \
     X(WEFT_SCATTER)                                                                                \
+    X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
     X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS)
 WEFT__CUDA_CONSTANTS(attention, CONSTANTS)
@@ -63,22 +78,24 @@ static bool narrows(const weft_attention_desc *desc)
 static struct weft__attention_constants constants_of(const weft_attention_desc *desc)
 {
     weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
-    return (struct weft__attention_constants){
-        .WEFT_HEAD_DIM = desc->kv.head_dim,
-        .WEFT_KV_DTYPE = (int32_t)desc->kv.dtype,
-        .WEFT_X_DTYPE = (int32_t)q_dtype,
-        .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
-        .WEFT_PARTS = q_dtype == desc->kv.dtype ? 1 : 3,
-        .WEFT_PAGE = desc->kv.page_size,
-        .WEFT_SOFTCAP = desc->softcap != 0,
-        .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
-        .WEFT_RING = desc->ring_len > 0,
-        .WEFT_SCATTER = desc->mask == WEFT_MASK_TREE || desc->mask == WEFT_MASK_BITS};
+    return (struct weft__attention_constants){.WEFT_HEAD_DIM = desc->kv.head_dim,
+                                              .WEFT_KV_DTYPE = (int32_t)desc->kv.dtype,
+                                              .WEFT_X_DTYPE = (int32_t)q_dtype,
+                                              .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
+                                              .WEFT_PARTS = q_dtype == desc->kv.dtype ? 1 : 3,
+                                              .WEFT_PAGE = desc->kv.page_size,
+                                              .WEFT_SOFTCAP = desc->softcap != 0,
+                                              .WEFT_ALIBI =
+                                                  (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
+                                              .WEFT_RING = desc->ring_len > 0,
+                                              .WEFT_SCATTER = weft__attention_scatters(desc),
+                                              .WEFT_SPARSE = weft__attention_sparse_kinds(desc)};
 }
 
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
-    const struct weft__attention_kernel *kernel = (const void *)row;
+    const struct cuda_row *own = (const void *)row;
+    const struct weft__attention_kernel *kernel = &own->kernel;
     const weft_attention_desc *desc = opaque_desc;
     const weft_kv_layout *kv = &desc->kv;
     bool plain = (kv->v_dtype == 0 || kv->v_dtype == kv->dtype) &&
@@ -86,15 +103,11 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
                  (kv->inner == 0 || kv->inner == kv->head_dim) &&
                  (kv->v_inner == 0 || kv->v_inner == kv->head_dim) &&
                  kv->scaling == WEFT_KV_SCALING_NONE && kv->v_scaling == WEFT_KV_SCALING_NONE;
-    const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS |
-                           WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_APPEND |
-                           WEFT_ATTENTION_NARROW_QUERIES |
-                           WEFT_ATTENTION_OUT_ROUNDED; // no mask values, no sparse blocks
-    if ((desc->flags & ~known) != 0 || desc->q_dtype == WEFT_FP8_E4M3 ||
-        desc->q_dtype == WEFT_FP8_E5M2)
+    if (!kernel->kv)
+        return true;
+    if (kernel->kv != kv->dtype || !plain || desc->flags & WEFT_ATTENTION_MASK_VALUE)
         return false;
-    return !kernel->kv ||
-           (kernel->kv == kv->dtype && plain && kv->head_dim % 8 == 0 && kv->head_dim <= 256);
+    return own->single ? weft__attention_single_serves(own->single, desc) : kv->head_dim <= 256;
 }
 
 // --- decode ---------------------------------------------------------------------------------------
@@ -277,6 +290,16 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
     launch->window_right = desc->window_right, launch->local_chunk = desc->local_chunk;
     launch->ring_len = desc->ring_len;
     launch->scale = desc->scale, launch->softcap = desc->softcap;
+    launch->mask_value = desc->mask_value;
+    launch->sparse = (struct weft__attention_device_sparse){
+        .queries = desc->sparse_queries,
+        .keys = desc->sparse_keys,
+        .own_lists = (desc->flags & WEFT_ATTENTION_SPARSE_HEADS) != 0,
+        .block = desc->sparse_block,
+        .local = desc->sparse_local,
+        .stride = desc->sparse_stride,
+        .head_step = desc->sparse_head_step,
+        .rank = desc->sparse_rank};
     launch->whole_items = desc->flags & WEFT_ATTENTION_BATCH_INVARIANT || desc->num_splits == 1;
     int64_t rows_most = (int64_t)desc->max_q_tokens * launch->group_size;
     launch->slot_rows =
@@ -297,16 +320,21 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     plan_launch(desc, launch);
     weft__cuda_want(choice, "src/kernels/attention/attention_begin.cu", "weft_attention_begin",
                     WEFT__CUDA_VALUES(attention, none));
-    if (((const struct weft__attention_kernel *)(const void *)choice->row)->kv == 0)
+    const struct cuda_row *row = (const void *)choice->row;
+    if (row->single) {
+        weft__attention_single_plan(desc, row->single, choice);
+        return WEFT_OK;
+    }
+    if (row->kernel.kv == 0)
         return weft__attention_any_plan(desc, limits, choice);
     choice->narrow = narrows(desc);
     int64_t items = weft__attention_items_most(desc, launch->group_size, WEFT__ATTENTION_ROWS);
-    if (items > INT32_MAX / (desc->max_kv_len / KEYS + 2) ||
-        !decode_shape(desc, limits, constants.WEFT_PARTS, launch, &stages)) {
-        snprintf(
-            choice->text, sizeof choice->text,
-            "attention: more tiles of %d keys than 2^31, or more shared memory than this GPU has",
-            KEYS);
+    status = weft__attention_plan_items(desc, items, KEYS, launch, choice);
+    if (status != WEFT_OK)
+        return status;
+    if (!decode_shape(desc, limits, constants.WEFT_PARTS, launch, &stages)) {
+        snprintf(choice->text, sizeof choice->text,
+                 "attention: more shared memory than this GPU has");
         return WEFT_EUNSUPPORTED;
     }
     bool prefill = desc->max_q_tokens > desc->max_seqs && prefill_tile(&constants, limits, &tile);
@@ -359,10 +387,16 @@ device_args(const struct weft__attention_cuda_launch *launch,
             const struct weft__attention_args *run)
 {
     const weft_attention_args *args = &run->base;
+    struct weft__attention_device_sparse sparse = launch->sparse;
+    sparse.blocks = args->sparse_blocks;
+    sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
     return (struct weft__attention_device_args){
         .q = args->q,
         .q_token_stride = args->q_token_stride,
         .q_head_stride = args->q_head_stride,
+        .q_scales = args->q_scales,
+        .q_scale_token_stride = args->q_scale_token_stride,
+        .q_scale_head_stride = args->q_scale_head_stride,
         .out = args->out,
         .out_token_stride = args->out_token_stride,
         .out_head_stride = args->out_head_stride,
@@ -402,6 +436,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .most_rows = prefills(launch, run) ? FEW_ROWS : EVERY_ROW,
         .scale = launch->scale,
         .softcap = launch->softcap,
+        .mask_value = launch->mask_value,
+        .sparse = sparse,
         .new_k = run->k,
         .new_v = run->v,
         .new_k_stride = run->k_token_stride,
@@ -422,6 +458,10 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
         weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (launch->blocks + 255) / 256, 1, 256,
                         &begin, sizeof begin);
         steps[count++].overlap = 1;
+    }
+    if (launch->single_threads) {
+        weft__attention_single_step(launch, &device, &steps[count]);
+        return count + 1;
     }
     if (launch->any) {
         weft__attention_any_step(launch, &run->base, &device, &steps[count]);

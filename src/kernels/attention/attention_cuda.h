@@ -3,17 +3,24 @@
 #ifndef WEFT_KERNELS_ATTENTION_CUDA_H
 #define WEFT_KERNELS_ATTENTION_CUDA_H
 
+#include <stdio.h>
+
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_kernel.h"
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/rope/rope_kernel.h"
 
-// Kernels of a plan by number: ANY takes the place of DECODE.
+// Kernels of a plan by number: ANY and SINGLE take the place of DECODE.
 enum {
     WEFT__ATTENTION_BEGIN,
     WEFT__ATTENTION_DECODE,
-    WEFT__ATTENTION_ANY = WEFT__ATTENTION_DECODE
+    WEFT__ATTENTION_ANY = WEFT__ATTENTION_DECODE,
+    WEFT__ATTENTION_SINGLE = WEFT__ATTENTION_DECODE
 };
+
+// Functions of attention_single.cu.
+#define WEFT__ATTENTION_FAST     "weft_attention_fast"
+#define WEFT__ATTENTION_STANDARD "weft_attention_standard"
 
 enum { WEFT__ATTENTION_WARPS = 4 }; // of a block
 
@@ -21,9 +28,11 @@ struct weft__attention_cuda_launch {
     weft_mask mask;
     int32_t window, window_right, local_chunk, ring_len;
     int32_t group_size, num_q_heads, num_kv_heads;
-    float scale, softcap;
+    float scale, softcap, mask_value;
+    struct weft__attention_device_sparse sparse; // without its lists
     bool whole_items, any;
     uint32_t blocks, shared_bytes;
+    uint32_t single_threads; // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
@@ -42,6 +51,35 @@ static inline int64_t weft__attention_items_most(const weft_attention_desc *desc
         ((int64_t)desc->max_q_tokens * group_size + rows_of_tile - 1) / rows_of_tile +
         desc->max_seqs;
     return row_tiles * desc->kv.num_kv_heads;
+}
+
+// Does what a query sees have to be looked up beyond an interval of keys?
+static inline bool weft__attention_scatters(const weft_attention_desc *desc)
+{
+    return desc->mask == WEFT_MASK_TREE || desc->mask == WEFT_MASK_BITS ||
+           desc->flags & (WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS);
+}
+
+// WEFT_SPARSE of attention_mask.cuh.
+static inline int32_t weft__attention_sparse_kinds(const weft_attention_desc *desc)
+{
+    return (desc->flags & WEFT_ATTENTION_SPARSE ? 1 : 0) |
+           (desc->flags & WEFT_ATTENTION_SPARSE_LISTS ? 2 : 0);
+}
+
+// Counts on the device are of 32 bits: items stay whole where there may be more tiles than that.
+static inline weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t items,
+                                                     int32_t keys_of_tile,
+                                                     struct weft__attention_cuda_launch *launch,
+                                                     struct weft__cuda_choice *choice)
+{
+    if (items > INT32_MAX || (int64_t)desc->max_q_tokens * launch->group_size > INT32_MAX) {
+        snprintf(choice->text, sizeof choice->text, "attention: more than 2^31 rows of queries");
+        return WEFT_EUNSUPPORTED;
+    }
+    if (items > INT32_MAX / (desc->max_kv_len / keys_of_tile + 2))
+        launch->whole_items = true;
+    return WEFT_OK;
 }
 
 // Two slots a block, and its counter.
@@ -66,5 +104,13 @@ void weft__attention_any_step(const struct weft__attention_cuda_launch *launch,
                               const weft_attention_args *args,
                               const struct weft__attention_device_args *device,
                               struct weft__cuda_step *step);
+
+// attention_single.cu.
+bool weft__attention_single_serves(const char *function, const weft_attention_desc *desc);
+void weft__attention_single_plan(const weft_attention_desc *desc, const char *function,
+                                 struct weft__cuda_choice *choice);
+void weft__attention_single_step(const struct weft__attention_cuda_launch *launch,
+                                 const struct weft__attention_device_args *device,
+                                 struct weft__cuda_step *step);
 
 #endif

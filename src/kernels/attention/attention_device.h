@@ -34,9 +34,18 @@ struct weft__attention_device_plane {
     int64_t page_stride, head_stride, token_stride;
 };
 
+// Blocks of keys that queries see, as struct weft__attention_mask and the public arguments have them; 0 = all.
+struct weft__attention_device_sparse {
+    const int32_t *blocks, *starts, *first;        // lists
+    int32_t queries, keys, own_lists;              // own_lists: each KV head has its own
+    int32_t block, local, stride, head_step, rank; // bands
+};
+
 struct weft__attention_device_args {
     const void *q;
     int64_t q_token_stride, q_head_stride;
+    const float *q_scales; // of fp8 queries, or NULL: 1
+    int64_t q_scale_token_stride, q_scale_head_stride;
     void *out;
     int64_t out_token_stride, out_head_stride;
     float *lse; // [tokens][num_q_heads] or NULL
@@ -62,7 +71,8 @@ struct weft__attention_device_args {
     int32_t whole_items; // one block an item: a result does not depend on the rest of the batch
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
-    float scale, softcap;
+    float scale, softcap, mask_value;
+    struct weft__attention_device_sparse sparse;
     // WEFT_APPEND: keys and values of the tokens, one of each sequence, which the launch rotates and stores.
     const float *new_k, *new_v;
     int64_t new_k_stride, new_v_stride; // from token to token

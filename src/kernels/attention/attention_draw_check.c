@@ -101,12 +101,6 @@ static void draw_cache(struct check_case *c, struct problem *p)
     }
 }
 
-// Kernels of other devices may refuse what those of the CPU all do.
-static bool wide_choice(const struct check_case *c)
-{
-    return c->reference == NULL || c->reference == c->context;
-}
-
 static void draw_sparse(struct check_case *c, weft_attention_desc *desc)
 {
     if (desc->mask != WEFT_MASK_TREE && one_in(c, 4)) {
@@ -125,7 +119,7 @@ static void draw_sparse(struct check_case *c, weft_attention_desc *desc)
     }
 }
 
-static void draw_shape(struct check_case *c, struct problem *p)
+void weft__problem_draw_shape(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;
     weft_dtype format = ((const struct weft__attention_kernel *)(const void *)c->kernel)->kv;
@@ -150,9 +144,9 @@ static void draw_shape(struct check_case *c, struct problem *p)
     if (one_in(c, 6))
         desc->local_chunk = (int32_t)check_length(c, 300, 64);
     desc->q_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
-    if (one_in(c, 8) && wide_choice(c))
+    if (one_in(c, 8))
         desc->q_dtype = (weft_dtype)check_pick(c, 2, WEFT_FP8_E4M3, WEFT_FP8_E5M2);
-    if (one_in(c, 4) && wide_choice(c))
+    if (one_in(c, 4))
         desc->tile_rows = (int32_t)check_range(c, 1, 200);
     if (desc->num_splits == 0 && one_in(c, 4))
         desc->chunk_keys = (int32_t)check_length(c, 400, 64);
@@ -165,6 +159,8 @@ static void draw_shape(struct check_case *c, struct problem *p)
         draw_sparse(c, desc);
     } else if (kernel->every_mask && one_in(c, 3)) {
         desc->mask = (weft_mask)check_range(c, WEFT_MASK_TREE, WEFT_MASK_BITS);
+    } else if (kernel->every_mask && one_in(c, 3)) {
+        draw_sparse(c, desc);
     }
     if (desc->mask == WEFT_MASK_FULL && one_in(c, 3))
         desc->window_right = (int32_t)check_length(c, 60, 16);
@@ -198,7 +194,7 @@ static void draw_sequence(struct check_case *c, struct problem *p, int32_t s, in
     p->kv_lens[s] = kv_len;
 }
 
-static void draw_lengths(struct check_case *c, struct problem *p)
+void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
 {
     // Prefill, decode, both; now and then one long sequence; costs stay around 10^7 products.
     weft_attention_desc *desc = &p->desc;
@@ -230,12 +226,6 @@ static void draw_lengths(struct check_case *c, struct problem *p)
         memcpy(starts, p->starts, sizeof *starts * (size_t)p->args.num_seqs);
         p->args.kv_starts = starts;
     }
-}
-
-void weft__problem_draw(struct check_case *c, struct problem *p)
-{
-    draw_shape(c, p);
-    draw_lengths(c, p);
 }
 
 static bool is_ancestor(const struct problem *p, int32_t s, int32_t above, int32_t token)

@@ -3,7 +3,9 @@
 #ifndef WEFT_KERNELS_ATTENTION_ITEMS_CUH
 #define WEFT_KERNELS_ATTENTION_ITEMS_CUH
 
+#include "src/base/half.h"
 #include "src/kernels/attention/attention_divide.cuh"
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 
 // The rows of an item: query row R of the sequence is token R / group, head R % group of the KV head.
@@ -41,6 +43,27 @@ DEVICE int64_t query_at(const struct weft__attention_device_args *args, struct l
 {
     return (lengths.first_token + row.token) * args->q_token_stride +
            row.head * args->q_head_stride;
+}
+
+// What the numbers of a row's query are multiplied by.
+DEVICE float query_scale(const struct weft__attention_device_args *args, struct lengths lengths,
+                         struct row row)
+{
+    if (WEFT_X_DTYPE <= DTYPE_BF16 || !args->q_scales)
+        return 1.0f;
+    return args->q_scales[(lengths.first_token + row.token) * args->q_scale_token_stride +
+                          row.head * args->q_scale_head_stride];
+}
+
+// Element `i` of the queries.
+DEVICE float query_number(const struct weft__attention_device_args *args, int64_t i)
+{
+    if constexpr (WEFT_X_DTYPE == 4)
+        return weft__fp8_e4m3_to_f32(((const uint8_t *)args->q)[i]);
+    else if constexpr (WEFT_X_DTYPE == 5)
+        return weft__fp8_e5m2_to_f32(((const uint8_t *)args->q)[i]);
+    else
+        return element<WEFT_X_DTYPE>(args->q, i);
 }
 
 DEVICE int64_t out_at(const struct weft__attention_device_args *args, struct lengths lengths,

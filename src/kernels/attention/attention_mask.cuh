@@ -2,8 +2,9 @@
 // Which keys a query sees, how a score becomes a number in units of log2, where a key lies: as
 // attention_kernel.h and attention_mask.c say it for the CPU.
 //
-// Function constants: WEFT_SOFTCAP, WEFT_ALIBI, WEFT_RING (0, 1), WEFT_SCATTER (1: trees and bit masks too),
-// WEFT_PAGE (page_size).
+// Function constants: WEFT_SOFTCAP, WEFT_ALIBI, WEFT_RING (0, 1), WEFT_SCATTER (1: more than intervals of keys),
+// WEFT_SPARSE (1 bands, 2 lists of blocks, 3 both), WEFT_SOFT (1: mask values instead of masks), WEFT_PRECISE (1:
+// powers of two as f32 has them, 0: as the fast instruction has them), WEFT_PAGE (page_size).
 #ifndef WEFT_KERNELS_ATTENTION_MASK_CUH
 #define WEFT_KERNELS_ATTENTION_MASK_CUH
 
@@ -12,6 +13,8 @@
 
 #define LOG2_E 1.4426950408889634f
 #define LN_2   0.6931471805599453f
+
+#define LAST_KEY ((int64_t)0x7fffffff)
 
 #define NEGATIVE_INFINITY bits_float(0xff800000u)
 
@@ -24,29 +27,52 @@ struct lengths {
     int32_t seq, q_len, kv_len, first_token;
 };
 
-// The first key that query `token` may see; grows with the token.
-DEVICE int32_t first_key_of(const struct weft__attention_device_args *args, struct lengths lengths,
-                            int32_t token)
+DEVICE int32_t start_of(const struct weft__attention_device_args *args, struct lengths lengths)
 {
-    const int32_t start = args->kv_starts ? args->kv_starts[lengths.seq] : 0;
+    return args->kv_starts ? args->kv_starts[lengths.seq] : 0;
+}
+
+// The first key that query `token` may see under a hard mask; grows with the token.
+DEVICE int32_t first_visible(const struct weft__attention_device_args *args, struct lengths lengths,
+                             int32_t token)
+{
     const int32_t own =
         lengths.kv_len - lengths.q_len + (args->mask == WEFT__ATTENTION_TREE ? 0 : token);
     int32_t begin = args->window > 0 ? own - args->window + 1 : 0;
     if (args->local_chunk > 0 && own > 0)
         begin = max(begin, own / args->local_chunk * args->local_chunk);
-    return max(start, begin);
+    return max(start_of(args, lengths), begin);
 }
 
-// What it sees, with trees and bits what it may; an empty interval is [0, 0). Both ends grow with the query.
-DEVICE struct keys keys_of(const struct weft__attention_device_args *args, struct lengths lengths,
+// What it sees under a hard mask, with trees, bits and blocks what it may; an empty interval is [0, 0). Both
+// ends grow with the query.
+DEVICE struct keys visible(const struct weft__attention_device_args *args, struct lengths lengths,
                            int32_t token)
 {
-    struct keys keys = {first_key_of(args, lengths, token), lengths.kv_len};
+    struct keys keys = {first_visible(args, lengths, token), lengths.kv_len};
     const int32_t own = lengths.kv_len - lengths.q_len + token;
     if (args->mask == WEFT__ATTENTION_CAUSAL)
         keys.end = min(keys.end, own + 1);
     else if (args->window_right > 0)
         keys.end = (int32_t)min((int64_t)keys.end, own + 1 + (int64_t)args->window_right);
+    if (keys.end <= keys.begin)
+        keys.begin = keys.end = 0;
+    return keys;
+}
+
+// The keys that count for it: under a soft mask all that are no padding.
+DEVICE int32_t first_key_of(const struct weft__attention_device_args *args, struct lengths lengths,
+                            int32_t token)
+{
+    return WEFT_SOFT ? start_of(args, lengths) : first_visible(args, lengths, token);
+}
+
+DEVICE struct keys keys_of(const struct weft__attention_device_args *args, struct lengths lengths,
+                           int32_t token)
+{
+    if (!WEFT_SOFT)
+        return visible(args, lengths, token);
+    struct keys keys = {start_of(args, lengths), lengths.kv_len};
     if (keys.end <= keys.begin)
         keys.begin = keys.end = 0;
     return keys;
@@ -58,17 +84,20 @@ DEVICE struct keys keys_by_all(const struct weft__attention_device_args *args,
 {
     struct keys keys = {keys_of(args, lengths, last).begin, keys_of(args, lengths, first).end};
 #if WEFT_SCATTER
-    int32_t columns = lengths.q_len;
+    int32_t columns = 0;
+    if (args->mask == WEFT__ATTENTION_TREE || args->mask == WEFT__ATTENTION_BITS)
+        columns = lengths.q_len;
     if (args->mask == WEFT__ATTENTION_BITS && args->mask_columns)
         columns = args->mask_columns[lengths.seq];
     keys.end = min(keys.end, lengths.kv_len - columns);
-    if (args->mask == WEFT__ATTENTION_TREE && (args->window > 0 || args->local_chunk > 0))
+    if (WEFT_SPARSE ||
+        (args->mask == WEFT__ATTENTION_TREE && (args->window > 0 || args->local_chunk > 0)))
         keys.end = 0;
 #endif
     return keys;
 }
 
-// --- trees and bits: 64 keys from `key` on, a bit each ---------------------------------------------
+// --- trees, bits, blocks: 64 keys from `key` on, a bit each ---------------------------------------------
 
 DEVICE uint64_t interval_word(int32_t begin, int32_t end, int32_t key)
 {
@@ -109,11 +138,61 @@ DEVICE uint32_t bits_word(const uint32_t *row, int32_t columns, int32_t c)
     return columns - c < 32 ? bits & ((1u << (columns - c)) - 1) : bits;
 }
 
-// All masks together.
-DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct lengths lengths,
-                          int32_t token, int32_t key)
+#if WEFT_SPARSE & 1
+// Blocks up to the query's own, and every so many.
+DEVICE uint64_t bands_word(const struct weft__attention_device_args *args, struct lengths lengths,
+                           int32_t token, int32_t head, int32_t key)
 {
-    struct keys keys = keys_of(args, lengths, token);
+    const struct weft__attention_device_sparse *sparse = &args->sparse;
+    const int32_t own = lengths.kv_len - lengths.q_len + token, length = sparse->block;
+    const int64_t at = own < 0 ? -1 - (-1 - own) / length : own / length;
+    const int64_t step = sparse->head_step, rank = sparse->rank;
+    const int64_t offset = step >= 0
+                               ? 1 + step * (rank * args->num_q_heads + head)
+                               : 1 - step * (rank * args->num_kv_heads + head / args->group_size);
+    const uint32_t stride = (uint32_t)sparse->stride;
+    const uint64_t first = (uint64_t)offset % stride;
+    uint64_t seen = 0;
+    for (int64_t block = key / length; block * length < (int64_t)key + 64; block++)
+        if (block > at - sparse->local || ((uint64_t)block + first) % stride == 0)
+            seen |= interval_word((int32_t)(block * length),
+                                  (int32_t)min((block + 1) * length, LAST_KEY), key);
+    return seen;
+}
+#endif
+
+#if WEFT_SPARSE & 2
+// The blocks of the query's list.
+DEVICE uint64_t list_word(const struct weft__attention_device_args *args, struct lengths lengths,
+                          int32_t token, int32_t head, int32_t key)
+{
+    const struct weft__attention_device_sparse *sparse = &args->sparse;
+    const int64_t length = sparse->keys;
+    int64_t list = sparse->first[lengths.seq] + token / sparse->queries;
+    if (sparse->own_lists)
+        list = list * args->num_kv_heads + head / args->group_size;
+    int32_t low = sparse->starts[list], end = sparse->starts[list + 1], high = end;
+    while (low < high) { // the first block that ends behind the key
+        const int32_t middle = low + (high - low) / 2;
+        if ((sparse->blocks[middle] + (int64_t)1) * length <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint64_t seen = 0;
+    for (; low < end && sparse->blocks[low] * length < (int64_t)key + 64; low++)
+        seen |=
+            interval_word((int32_t)(sparse->blocks[low] * length),
+                          (int32_t)min((sparse->blocks[low] + (int64_t)1) * length, LAST_KEY), key);
+    return seen;
+}
+#endif
+
+// All masks together, and as if they were hard.
+DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct lengths lengths,
+                          int32_t token, int32_t head, int32_t key)
+{
+    const struct keys keys = visible(args, lengths, token);
     uint64_t seen = interval_word(keys.begin, keys.end, key);
     if (seen && args->mask == WEFT__ATTENTION_TREE)
         seen &= tree_word(args, lengths, token, key);
@@ -123,6 +202,15 @@ DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct
         int32_t c = key - (lengths.kv_len - columns);
         seen &= bits_word(row, columns, c) | (uint64_t)bits_word(row, columns, c + 32) << 32;
     }
+#if WEFT_SPARSE & 1
+    if (seen)
+        seen &= bands_word(args, lengths, token, head, key);
+#endif
+#if WEFT_SPARSE & 2
+    if (seen)
+        seen &= list_word(args, lengths, token, head, key);
+#endif
+    (void)head;
     return seen;
 }
 
@@ -145,11 +233,20 @@ DEVICE float score_log2(const struct weft__attention_device_args *args, float do
     return score;
 }
 
+#if WEFT_SOFT
+// What becomes of the score of a key that the mask hides: floats end there.
+DEVICE float score_lowered(const struct weft__attention_device_args *args, float score)
+{
+    return fmaxf(score + args->mask_value * LOG2_E, -3.402823466e38f);
+}
+#endif
+
 DEVICE float slope_of(const struct weft__attention_device_args *args, int32_t head)
 {
     return WEFT_ALIBI ? args->alibi_slopes[head] : 0.0f;
 }
 
+// Within 4 units of 2^-24, as the instruction promises.
 DEVICE float exp2_fast(float x)
 {
     float y;
@@ -157,10 +254,39 @@ DEVICE float exp2_fast(float x)
     return y;
 }
 
+// Within 1.4 units of 2^-24; x is below 127. 2^x = 2^n 2^f with f in +-1/2; what is below 2^-126 is 0.
+DEVICE float exp2_precise(float x)
+{
+    const float shifted = x + 0x1.8p23f, f = x - (shifted - 0x1.8p23f);
+    float y = 0x1.41d334p-13f;
+    y = fmaf(y, f, 0x1.5f456ap-10f);
+    y = fmaf(y, f, 0x1.3b2dbcp-7f);
+    y = fmaf(y, f, 0x1.c6aed4p-5f);
+    y = fmaf(y, f, 0x1.ebfbdap-3f);
+    y = fmaf(y, f, 0x1.62e430p-1f);
+    y = fmaf(y, f, 1.0f);
+    return x < -126.0f ? 0.0f : y * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
+}
+
+DEVICE float exp2_of(float x)
+{
+    return WEFT_PRECISE ? exp2_precise(x) : exp2_fast(x);
+}
+
 // exp2(x - largest), 0 when nothing was seen.
 DEVICE float weight_of(float x, float largest)
 {
-    return largest == NEGATIVE_INFINITY ? 0.0f : exp2_fast(x - largest);
+    return largest == NEGATIVE_INFINITY ? 0.0f : exp2_of(x - largest);
+}
+
+// For sums that are made key by key: what weights are measured against once a score has come. It is the first score, and
+// goes up in whole steps, so that what is said of earlier weights stays exact; and equal scores have weights of 1, for
+// adding the same rounded number many times is off in one direction.
+DEVICE float reference_after(float before, float score)
+{
+    if (!(score > before))
+        return before;
+    return before == NEGATIVE_INFINITY ? score : before + ceilf(score - before);
 }
 
 // A sink is one more score, without a value: joins it to the state of a row of query head `head` and returns what
@@ -173,8 +299,8 @@ DEVICE float sink_join(const struct weft__attention_device_args *args, int32_t h
         return 1;
     const float before = *largest;
     *largest = fmaxf(before, sink);
-    const float weight = before == *largest ? 1.0f : exp2_fast(before - *largest);
-    *sum = *sum * weight + exp2_fast(sink - *largest);
+    const float weight = before == *largest ? 1.0f : exp2_of(before - *largest);
+    *sum = *sum * weight + exp2_of(sink - *largest);
     return weight;
 }
 

@@ -249,8 +249,8 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             for (int32_t t = 0; t < KEYS / 8; t++)
                 most[m][half] =
                     fmaxf(most[m][half], fmaxf(score[m][t][2 * half], score[m][t][2 * half + 1]));
-            most[m][half] = warp_max(most[m][half], 4) *
-                            unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
+            const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
+            most[m][half] = warp_max(most[m][half], 4) * unit;
             follows |= most[m][half] > state->largest[m][half] + SLACK;
         }
     if (__any_sync(0xffffffffu, follows))
@@ -267,7 +267,7 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
                 for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
-                    score[m][t][i] = exp2_fast(fmaf(score[m][t][i], unit, from));
+                    score[m][t][i] = exp2_of(fmaf(score[m][t][i], unit, from));
                     state->sum[m][half] += score[m][t][i];
                 }
         }

@@ -24,8 +24,9 @@ struct problem {
     float scale;
 };
 
-// Shape, modes, lengths.
-void weft__problem_draw(struct check_case *c, struct problem *p);
+// Shape and modes, then lengths.
+void weft__problem_draw_shape(struct check_case *c, struct problem *p);
+void weft__problem_draw_lengths(struct check_case *c, struct problem *p);
 
 // Keys and values scattered over pages; what no query sees is poison.
 void weft__problem_fill_cache(struct check_case *c, struct problem *p);

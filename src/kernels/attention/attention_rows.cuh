@@ -10,8 +10,10 @@
 #ifndef WEFT_KERNELS_ATTENTION_ROWS_CUH
 #define WEFT_KERNELS_ATTENTION_ROWS_CUH
 
+// Weights that enter in one part are rounded more coarsely than any power of two is wrong.
+#define WEFT_PRECISE (WEFT_PARTS > 1)
+#define WEFT_SOFT    0 // mask values are attention_any.cu's
 #include "src/kernels/attention/attention_items.cuh"
-#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -72,22 +74,22 @@ DEVICE void mma_score(float d[4], int32_t part, const uint32_t a[4], uint32_t b0
         d[i] += sum[i];
 }
 
-DEVICE float2 load_two(const void *q, int64_t index)
-{
-    return make_float2(element<WEFT_X_DTYPE>(q, index), element<WEFT_X_DTYPE>(q, index + 1));
-}
-
 // A row of queries to shared memory in WEFT_PARTS parts, part_bytes apart, by a warp. *factor receives what
 // the row has been divided by. x: its numbers, of lane l 2 l, 2 l + 1 of every 64.
 enum { QUERY_PAIRS = (DIM + 63) / 64 };
 DEVICE void query_fetch(const struct weft__attention_device_args *args, struct lengths lengths,
                         struct rows rows, int32_t row, int32_t lane, float2 x[QUERY_PAIRS])
 {
-    int64_t index = query_at(args, lengths, row_at(args, rows, row));
+    const struct row own = row_at(args, rows, min(row, rows.count - 1));
+    const int64_t index = query_at(args, lengths, own);
+    const float scale = query_scale(args, lengths, own);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
-        int32_t d = 2 * (i * WARP + lane);
-        x[i] = row < rows.count && d < HEAD ? load_two(args->q, index + d) : make_float2(0, 0);
+        const int32_t d = 2 * (i * WARP + lane);
+        x[i] = make_float2(0, 0);
+        if (row < rows.count && d < HEAD)
+            x[i] = make_float2(query_number(args, index + d) * scale,
+                               query_number(args, index + d + 1) * scale);
     }
 }
 
@@ -137,15 +139,14 @@ DEVICE void copy_chunk(uint32_t to, const uint16_t *from, bool seen, bool aligne
 DEVICE float query_element(const struct weft__attention_device_args *args, int64_t q, int32_t d,
                            int32_t position)
 {
-    const float x = element<WEFT_X_DTYPE>(args->q, q + d);
+    const float x = query_number(args, q + d);
 #if WEFT_APPEND && WEFT_ROPE
     const int32_t half = WEFT_ROTARY / 2, pair = WEFT_ROPE == 2 ? d / 2 : d % half;
     const bool first = WEFT_ROPE == 2 ? d % 2 == 0 : d < half;
     if (d >= WEFT_ROTARY)
         return x;
     const int2 at = rope_places<WEFT_ROPE - 1>(pair, WEFT_ROTARY);
-    const float2 turned = rope_turn(element<WEFT_X_DTYPE>(args->q, q + at.x),
-                                    element<WEFT_X_DTYPE>(args->q, q + at.y),
+    const float2 turned = rope_turn(query_number(args, q + at.x), query_number(args, q + at.y),
                                     rope_angle(position, args->turns[pair], args->turn_factor));
     return first ? turned.x : turned.y;
 #else
@@ -176,12 +177,9 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
 #pragma unroll
     for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
         if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
-            x[i] = query_element(args, q, i * WARP + lane, own);
-    // The largest score first: a state that follows it from key to key adds an error to earlier weights each time.
-    const int32_t begin = max(seen.begin, first), count = max(min(seen.end, end) - begin, 0);
-    for (int32_t i = 0; i < 2 * count; i++) {
-        const int32_t key = begin + (i < count ? i : i - count);
-        if (WEFT_SCATTER && !(seen_word(args, lengths, row.token, key) & 1))
+            x[i] = query_element(args, q, i * WARP + lane, own) * query_scale(args, lengths, row);
+    for (int32_t key = max(seen.begin, first); key < min(seen.end, end); key++) {
+        if (WEFT_SCATTER && !(seen_word(args, lengths, row.token, row.head, key) & 1))
             continue;
         const int32_t place = place_of(args, key);
         const int64_t page = pages[place / PAGE], token = place % PAGE;
@@ -195,17 +193,16 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
             if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
                 dot = fmaf(x[j], element<WEFT_KV_DTYPE>(args->k.data, k + j * WARP + lane), dot);
         const float score = score_log2(args, warp_sum(dot, 32), slope, own - key);
-        if (i < count) {
-            largest = fmaxf(largest, score);
-            continue;
-        }
-        const float weight = exp2_fast(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
-        sum += weight;
+        const float before = largest;
+        largest = reference_after(before, score);
+        const float factor = weight_of(before, largest);
+        const float weight = exp2_of(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
+        sum = fmaf(sum, factor, weight);
 #pragma unroll
         for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
             if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
-                acc[j] =
-                    fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane), acc[j]);
+                acc[j] = fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane),
+                              acc[j] * factor);
     }
     state->largest = largest, state->sum = sum;
 #pragma unroll

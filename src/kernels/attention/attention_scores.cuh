@@ -14,11 +14,12 @@ DEVICE void scores_mask(const struct weft__attention_device_args *args, struct r
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
         const int32_t row = row0 + lane / 4 + 8 * half, key = key0 + 2 * (lane % 4);
-        const int32_t token = row_at(args, rows, row).token;
+        const struct row at = row_at(args, rows, min(row, rows.count - 1));
 #if WEFT_SCATTER
-        const uint64_t seen = row < rows.count ? seen_word(args, lengths, token, key) : 0;
+        const uint64_t seen =
+            row < rows.count ? seen_word(args, lengths, at.token, at.head, key) : 0;
 #else
-        const struct keys keys = keys_of(args, lengths, token);
+        const struct keys keys = keys_of(args, lengths, at.token);
         const int32_t begin = keys.begin - key, end = keys.end - key;
 #endif
 #pragma unroll

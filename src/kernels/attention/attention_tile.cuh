@@ -72,7 +72,7 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 4; i++) {
-            score[t][i] = exp2_fast(score[t][i] - largest[i / 2]);
+            score[t][i] = exp2_of(score[t][i] - largest[i / 2]);
             state->sum[i / 2] += score[t][i];
         }
 }

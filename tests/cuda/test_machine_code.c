@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// What the text of attention's kernels promises of their machine code: barriers, local memory, the width of copies,
+// weights that stay in registers. Needs NVRTC and a disassembler (nvdisasm in PATH, or WEFT_TEST_NVDISASM); no GPU.
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <weft/weft.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/pipeline.h"
+#include "src/base/memory.h"
+
+static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+
+enum { MOST_CODE = 1 << 22 };
+static char listing[MOST_CODE];
+
+static const char *disassembler(void)
+{
+    const char *own = getenv("WEFT_TEST_NVDISASM");
+    if (own && *own)
+        return own;
+    return system("nvdisasm --version >/dev/null 2>&1") == 0 ? "nvdisasm" : NULL;
+}
+
+// Compiles a kernel and leaves the code of its function, one instruction a line, in `listing`.
+static void disassemble(const struct weft__nvrtc *nvrtc, const struct weft__cuda_kernel *kernel)
+{
+    static char log[65536], all[MOST_CODE];
+    char path[] = "/tmp/weft-code-XXXXXX", command[512], arch[16];
+    struct weft__cuda_image image;
+    weft__cuda_arch(nvrtc, h200.sm, arch);
+    assert_int_equal(weft__cuda_compile(nvrtc, kernel, arch, false, &image, log, sizeof log),
+                     WEFT_OK);
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, image.data, image.bytes), (ssize_t)image.bytes);
+    close(file);
+    weft__base_release(NULL, image.data);
+    snprintf(command, sizeof command, "'%s' -c '%s' 2>&1", disassembler(), path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    all[fread(all, 1, sizeof all - 1, pipe)] = 0;
+    assert_int_equal(pclose(pipe), 0);
+    unlink(path);
+    snprintf(command, sizeof command, "\n.text.%s:", kernel->function);
+    const char *begin = strstr(all, command);
+    assert_non_null(begin);
+    begin += strlen(command);
+    const char *end = strstr(begin, "\n.text.");
+    size_t bytes = end ? (size_t)(end - begin) : strlen(begin);
+    memcpy(listing, begin, bytes);
+    listing[bytes] = 0;
+}
+
+// Lines from `from` up to `to` that hold `what`, and `beside` (NULL: any) behind it.
+static int count(const char *from, const char *to, const char *what, const char *beside)
+{
+    int found = 0;
+    while ((from = strstr(from, what)) != NULL && from < to) {
+        const char *line_end = strchr(from, '\n'), *other = beside ? strstr(from, beside) : from;
+        found += other && other < line_end;
+        from = line_end;
+    }
+    return found;
+}
+
+static int in_all(const char *what)
+{
+    return count(listing, listing + strlen(listing), what, NULL);
+}
+
+static weft_attention_desc decode_desc(const char *variant)
+{
+    return (weft_attention_desc){
+        .kv = {.dtype = WEFT_BF16, .num_kv_heads = 8, .head_dim = 128, .page_size = 16},
+        .q_dtype = WEFT_BF16,
+        .out_dtype = WEFT_BF16,
+        .num_q_heads = 32,
+        .scale = 1,
+        .max_seqs = 4,
+        .max_q_tokens = 512,
+        .max_kv_len = 8192,
+        .variant = variant};
+}
+
+// Plans a kernel of attention and disassembles its function; skips the test where that cannot be.
+static void open_code(const char *variant, const char *function)
+{
+    const char *why;
+    const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
+    if (!nvrtc || !disassembler()) {
+        print_message("no machine code read: %s\n",
+                      nvrtc ? "no nvdisasm in PATH; WEFT_TEST_NVDISASM may name one" : why);
+        skip();
+    }
+    const weft_attention_desc desc = decode_desc(variant);
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+    assert_int_equal(op->plan(&desc, &h200, &choice), WEFT_OK);
+    int32_t i = 0;
+    while (i < choice.num_kernels && strcmp(choice.kernels[i].function, function) != 0)
+        i++;
+    assert_true(i < choice.num_kernels);
+    disassemble(nvrtc, &choice.kernels[i]);
+    free(choice.launch);
+    assert_int_equal(in_all(" STL"), 0); // local memory
+    assert_int_equal(in_all(" LDL"), 0);
+}
+
+static void a_warp_per_head_has_no_barrier(void **state)
+{
+    (void)state;
+    open_code("attention_fast_bf16_sm80", "weft_attention_fast");
+    assert_int_equal(in_all(" BAR."), 0);
+    assert_int_equal(in_all(" STS"), 0);
+    assert_true(in_all(" SHFL.") >= 5);
+}
+
+static void a_block_per_head_has_two_barriers(void **state)
+{
+    (void)state;
+    open_code("attention_standard_bf16_sm80", "weft_attention_standard");
+    assert_int_equal(in_all(" BAR."), 2);
+    assert_int_equal(in_all(" STS"), 1); // a number per warp and key
+}
+
+static void warps_over_keys_meet_once(void **state)
+{
+    (void)state;
+    open_code("attention_parallel_bf16_sm80", "weft_attention_parallel");
+    assert_int_equal(in_all(" BAR."), 1);
+}
+
+// From the first product of a tile to the last.
+static void products_of(const char **first, const char **last)
+{
+    *first = strstr(listing, " HMMA.");
+    assert_non_null(*first);
+    for (const char *at = *first; at; at = strstr(at + 1, " HMMA."))
+        *last = at;
+}
+
+static void decode_copies_16_bytes(void **state)
+{
+    const char *first, *last;
+    (void)state;
+    open_code("attention_bf16_sm80", "weft_attention_decode");
+    assert_true(in_all(" LDGSTS.") > 0);
+    assert_int_equal(in_all(" LDGSTS."),
+                     count(listing, listing + strlen(listing), " LDGSTS.", ".128"));
+    products_of(&first, &last);
+    assert_int_equal(count(first, last, " BAR.", NULL), 0);
+}
+
+// What is stored to shared memory among the products are rows of caches that are not aligned: 16 bytes. Weights
+// would be stored by fours.
+static void prefill_keeps_weights_in_registers(void **state)
+{
+    const char *first, *last;
+    (void)state;
+    open_code("attention_bf16_sm80", "weft_attention_prefill");
+    assert_int_equal(in_all(" LDGSTS."),
+                     count(listing, listing + strlen(listing), " LDGSTS.", ".128"));
+    products_of(&first, &last);
+    assert_int_equal(count(first, last, " STS", NULL), count(first, last, " STS.128", NULL));
+    assert_int_equal(count(first, last, " BAR.", NULL), 0);
+    assert_true(count(first, last, " SHFL.", NULL) >= 4); // rows' maxima, among four lanes
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_warp_per_head_has_no_barrier),
+        cmocka_unit_test(a_block_per_head_has_two_barriers),
+        cmocka_unit_test(warps_over_keys_meet_once),
+        cmocka_unit_test(decode_copies_16_bytes),
+        cmocka_unit_test(prefill_keeps_weights_in_registers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
