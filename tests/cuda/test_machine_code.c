@@ -33,7 +33,7 @@ static const char *disassembler(void)
 static void disassemble(const struct weft__nvrtc *nvrtc, const struct weft__cuda_kernel *kernel)
 {
     static char log[65536], all[MOST_CODE];
-    char path[] = "/tmp/weft-code-XXXXXX", command[512], arch[16];
+    char path[] = "weft_code_XXXXXX", command[512], arch[16];
     struct weft__cuda_image image;
     weft__cuda_arch(nvrtc, h200.sm, arch);
     assert_int_equal(weft__cuda_compile(nvrtc, kernel, arch, false, &image, log, sizeof log),

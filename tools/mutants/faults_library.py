@@ -4,6 +4,16 @@ from fault import fault
 
 # --- attention ----------------------------------------------------------------------------------------
 A = ("kernels_golden_attention", "kernels_attention_threads", "weft-check --op attention --cases 20")
+C = ("cuda_standin_attention",)
+fault("cuda-single-threads", "src/kernels/attention/attention_single_cuda.c",
+      "(uint32_t)(desc->kv.head_dim + 31) / 32 * 32;", "(uint32_t)desc->kv.head_dim;",
+      "a block has no whole warps", *C)
+fault("cuda-mask-value-as-mask", "src/kernels/attention/attention_cuda.c",
+      " || desc->flags & WEFT_ATTENTION_MASK_VALUE)", ")",
+      "kernels of tensor cores take mask values for masks", *C)
+fault("cuda-any-tile-too-large", "src/kernels/attention/attention_any_cuda.c",
+      "limits->shared_per_block && c.WEFT_ROWS > 1)", "limits->shared_per_sm && c.WEFT_ROWS > 1 && false)",
+      "tiles do not follow the shared memory of the GPU", *C)
 fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
       "own - mask->window + 1 : 0", "own - mask->window : 0",
       "windows are one key wider", *A)

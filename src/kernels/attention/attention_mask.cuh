@@ -280,13 +280,29 @@ DEVICE float weight_of(float x, float largest)
 }
 
 // For sums that are made key by key: what weights are measured against once a score has come. It is the first score, and
-// goes up in whole steps, so that what is said of earlier weights stays exact; and equal scores have weights of 1, for
-// adding the same rounded number many times is off in one direction.
+// goes up in whole steps, so that what is said of earlier weights stays exact.
 DEVICE float reference_after(float before, float score)
 {
     if (!(score > before))
         return before;
     return before == NEGATIVE_INFINITY ? score : before + ceilf(score - before);
+}
+
+// A sum that is made key by key, in two steps: what comes in lands in `part`, which joins `whole` now and then. Many
+// equal numbers added one by one are off in one direction.
+struct long_sum {
+    float whole, part;
+};
+
+DEVICE void long_sum_add(struct long_sum *sum, float earlier, float a, float b)
+{
+    sum->whole *= earlier;
+    sum->part = fmaf(a, b, sum->part * earlier);
+}
+
+DEVICE void long_sum_join(struct long_sum *sum)
+{
+    sum->whole += sum->part, sum->part = 0;
 }
 
 // A sink is one more score, without a value: joins it to the state of a row of query head `head` and returns what

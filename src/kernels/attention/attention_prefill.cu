@@ -263,13 +263,16 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             const float largest = state->largest[m][half];
             // a row that has seen nothing: weights of 0, not of NaN
             const float from = largest == NEGATIVE_INFINITY ? 0.0f : WEIGHT_EXPONENT - largest;
+            float sum =
+                0; // of the tile: many equal numbers added one by one are off in one direction
 #pragma unroll
             for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
                 for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
                     score[m][t][i] = exp2_of(fmaf(score[m][t][i], unit, from));
-                    state->sum[m][half] += score[m][t][i];
+                    sum += score[m][t][i];
                 }
+            state->sum[m][half] += sum;
         }
 }
 

@@ -172,8 +172,8 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
     const float slope = slope_of(args, row.head);
     const int32_t own = lengths.kv_len - lengths.q_len + row.token;
     struct keys seen = keys_of(args, lengths, row.token);
-    float largest = NEGATIVE_INFINITY, sum = 0, acc[(HEAD + WARP - 1) / WARP] = {0};
-    float x[(HEAD + WARP - 1) / WARP];
+    float largest = NEGATIVE_INFINITY, x[(HEAD + WARP - 1) / WARP];
+    struct long_sum sum = {0, 0}, acc[(HEAD + WARP - 1) / WARP] = {};
 #pragma unroll
     for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
         if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
@@ -197,17 +197,23 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
         largest = reference_after(before, score);
         const float factor = weight_of(before, largest);
         const float weight = exp2_of(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
-        sum = fmaf(sum, factor, weight);
+        const bool joins = key % 32 == 31;
+        long_sum_add(&sum, factor, weight, 1);
+        if (joins)
+            long_sum_join(&sum);
 #pragma unroll
         for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
-            if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
-                acc[j] = fmaf(weight, element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane),
-                              acc[j] * factor);
+            if (HEAD % WARP == 0 || j * WARP + lane < HEAD) {
+                long_sum_add(&acc[j], factor, weight,
+                             element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane));
+                if (joins)
+                    long_sum_join(&acc[j]);
+            }
     }
-    state->largest = largest, state->sum = sum;
+    state->largest = largest, state->sum = sum.whole + sum.part;
 #pragma unroll
     for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
-        state->acc[i] = acc[i];
+        state->acc[i] = acc[i].whole + acc[i].part;
 }
 
 #endif

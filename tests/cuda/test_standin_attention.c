@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// Attention on the stand-in driver: which kernel a descriptor gets, the grids and the workspace of every kernel.
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/kernels/attention/attention_cuda.h"
+#include "tests/support/standin/standin_case.h"
+
+// Eight query heads of two KV heads, up to two sequences.
+static weft_attention_desc small_desc(weft_dtype kv, int32_t max_q_tokens)
+{
+    return (weft_attention_desc){
+        .size = sizeof(weft_attention_desc),
+        .kv = {.dtype = kv, .num_kv_heads = 2, .head_dim = 128, .page_size = 4},
+        .q_dtype = kv == WEFT_F16 || kv == WEFT_BF16 ? kv : WEFT_F32,
+        .num_q_heads = 8,
+        .max_seqs = 2,
+        .max_q_tokens = max_q_tokens,
+        .max_kv_len = 16};
+}
+
+static const int32_t cu_q_lens[] = {0, 1, 2}, kv_lens[] = {5, 2}, page_table[] = {7, 3, 1, 0};
+
+// Plans, runs two sequences of one query, and holds the names of the launches against `names`. Returns the last.
+static const struct standin_launch *run(weft_context *context, const weft_attention_desc *desc,
+                                        const char *names, size_t workspace)
+{
+    char *memory, seen[256] = "";
+    weft_plan *plan = NULL;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 16 << 20, (void **)&memory) == WEFT_OK);
+    int32_t *lists = (int32_t *)(void *)memory;
+    memcpy(lists, cu_q_lens, sizeof cu_q_lens);
+    memcpy(lists + 16, kv_lens, sizeof kv_lens);
+    memcpy(lists + 32, page_table, sizeof page_table);
+    const weft_attention_args args = {
+        .size = sizeof args,
+        .num_seqs = 2,
+        .q = memory + 65536,
+        .out = memory + 131072,
+        .pool = {.k.data = memory + (1 << 20), .v.data = memory + (2 << 20), .num_pages = 8},
+        .cu_q_lens = lists,
+        .kv_lens = lists + 16,
+        .page_table = lists + 32,
+        .page_table_stride = 2,
+        .workspace = memory + (4 << 20),
+        .workspace_bytes = 12 << 20};
+    CHECK(weft_attention_plan(context, desc, &plan) == WEFT_OK);
+    CHECK(weft_plan_workspace_bytes(plan) == workspace);
+    const int before = standin->num_launches;
+    CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+    for (int i = before; i < standin->num_launches; i++)
+        snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s", i > before ? " " : "",
+                 standin->launches[i].function + strlen("weft_attention_"));
+    CHECK_TEXT(seen, names);
+    CHECK(strlen(seen) == strlen(names));
+    weft_plan_destroy(plan);
+    weft_memory_free(context, memory);
+    return &standin->launches[standin->num_launches - 1];
+}
+
+static bool shaped(const struct standin_launch *launch, uint32_t x, uint32_t y, uint32_t threads)
+{
+    return launch->grid[0] == x && launch->grid[1] == y && launch->grid[2] == 1 &&
+           launch->block[0] == threads && launch->block[1] == 1;
+}
+
+// The kernels of one query and head: a block for each, no workspace.
+static void case_single(void)
+{
+    weft_context *context = must_open();
+    weft_attention_desc desc = small_desc(WEFT_BF16, 3);
+    desc.variant = "attention_fast_bf16_sm80";
+    CHECK(shaped(run(context, &desc, "fast", 0), 3, 8, 32));
+    desc.variant = "attention_parallel_bf16_sm80";
+    CHECK(shaped(run(context, &desc, "parallel", 0), 3, 8, 1024));
+    desc.variant = "attention_standard_bf16_sm80";
+    CHECK(shaped(run(context, &desc, "standard", 0), 3, 8, 128));
+    desc.kv.head_dim = 80;
+    CHECK(shaped(run(context, &desc, "standard", 0), 3, 8, 96));
+    desc.kv.head_dim = 1024;
+    CHECK(shaped(run(context, &desc, "standard", 0), 3, 8, 1024));
+    weft_plan *plan = NULL;
+    desc.variant = "attention_fast_bf16_sm80"; // up to 256
+    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_EVARIANT);
+    weft_context_destroy(context);
+    CHECK(standin->live_allocations == 0);
+}
+
+// Two blocks on each of 132 multiprocessors, two slots of the rows that there may be and a counter for each; items
+// that stay whole need neither. Prefill: a block per KV head and 128 rows, and one more per sequence.
+static void case_packed(void)
+{
+    enum { BLOCKS = 2 * 132, SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * BLOCKS * SLOT };
+    weft_context *context = must_open();
+    weft_attention_desc desc = small_desc(WEFT_BF16, 2);
+    const struct standin_launch *last =
+        run(context, &desc, "begin decode", SLOTS + BLOCKS * sizeof(uint32_t));
+    CHECK(shaped(last, BLOCKS, 1, 128) && last->overlaps);
+    CHECK(shaped(last - 1, 2, 1, 256));
+    desc.num_splits = 1;
+    CHECK(shaped(run(context, &desc, "decode", 0), 3 * 2, 1, 128));
+    desc.num_splits = 0, desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
+    CHECK(shaped(run(context, &desc, "decode", 0), 3 * 2, 1, 128));
+    desc.max_q_tokens = 64;
+    last = run(context, &desc, "decode prefill",
+               0); // nobody knows how many queries a recorded run has
+    CHECK(shaped(last, (64 * 4 / 128 + 2) * 2, 1, 128));
+    CHECK(shaped(last - 1, (64 * 4 / 16 + 2) * 2, 1, 128));
+    const struct weft__attention_device_args *few = (const void *)last[-1].args;
+    const struct weft__attention_device_args *many = (const void *)last->args;
+    CHECK(few->q == many->q && few->page_table == many->page_table);
+    weft_context_destroy(context);
+}
+
+// Keys and values decoded to f32, rows of 16: as decode, with slots of v_dim.
+static void case_any(void)
+{
+    enum { BLOCKS = 2 * 132, SLOTS = 2 * BLOCKS * 16 * (64 + 2) * 4 };
+    weft_context *context = must_open();
+    weft_attention_desc desc = small_desc(WEFT_Q4_0, 2);
+    desc.kv.v_dtype = WEFT_INT8, desc.kv.v_dim = 64;
+    CHECK(shaped(run(context, &desc, "begin any", SLOTS + BLOCKS * sizeof(uint32_t)), BLOCKS, 1,
+                 128));
+    weft_context_destroy(context);
+}
+
+// The kernel that a descriptor gets where none is named.
+static void expect_kernel(weft_context *context, const weft_attention_desc *desc, const char *name)
+{
+    weft_plan *plan = NULL;
+    CHECK(weft_attention_plan(context, desc, &plan) == WEFT_OK);
+    CHECK_TEXT(weft_plan_describe(plan), name);
+    weft_plan_destroy(plan);
+}
+
+// Whatever the CPU takes has a kernel, with tensor cores where one reads the cache in place.
+static void case_every_mode(void)
+{
+    weft_context *context = must_open();
+    weft_attention_desc desc, plain = small_desc(WEFT_F16, 64);
+#define GETS(kernel, ...) desc = plain, __VA_ARGS__, expect_kernel(context, &desc, kernel)
+    for (int mask = WEFT_MASK_CAUSAL; mask <= WEFT_MASK_BITS; mask++)
+        GETS("attention_f16_sm80", desc.mask = (weft_mask)mask);
+    GETS("attention_f16_sm80", desc.flags = WEFT_ATTENTION_SINKS | WEFT_ATTENTION_ALIBI);
+    GETS("attention_f16_sm80", desc.softcap = 30, desc.window = 8, desc.ring_len = 12);
+    GETS("attention_f16_sm80", desc.mask = WEFT_MASK_FULL, desc.window_right = 2);
+    GETS("attention_f16_sm80", desc.local_chunk = 8, desc.q_dtype = WEFT_FP8_E4M3);
+    GETS("attention_f16_sm80", desc.flags = WEFT_ATTENTION_SPARSE, desc.sparse_block = 16,
+         desc.sparse_stride = 4);
+    GETS("attention_f16_sm80",
+         desc.flags = WEFT_ATTENTION_SPARSE_LISTS | WEFT_ATTENTION_SPARSE_HEADS,
+         desc.sparse_queries = 16, desc.sparse_keys = 64);
+    GETS("attention_any_sm80", desc.flags = WEFT_ATTENTION_MASK_VALUE, desc.mask_value = -2e38f);
+    GETS("attention_any_sm80", desc.kv.dtype = WEFT_F32);
+    GETS("attention_any_sm80", desc.kv.v_dtype = WEFT_BF16);
+    GETS("attention_any_sm80", desc.kv.head_dim = 576, desc.kv.v_dim = 512);
+    GETS("attention_any_sm80", desc.kv.head_dim = 1024);
+    GETS("attention_any_sm80", desc.kv.inner = 8);
+    GETS("attention_any_sm80", desc.kv.v_inner = 1);
+    GETS("attention_any_sm80", desc.kv.scaling = WEFT_KV_SCALING_GIVEN);
+    GETS("attention_any_sm80", desc.kv.dtype = WEFT_FP8_E5M2, desc.q_dtype = WEFT_FP8_E5M2);
+    GETS("attention_any_sm80", desc.kv.dtype = WEFT_IQ4_NL, desc.kv.v_dtype = WEFT_Q8_0);
+    GETS("attention_f16_sm80", desc.max_kv_len = 1 << 30, desc.max_q_tokens = 1 << 20);
+#undef GETS
+    weft_context_destroy(context);
+}
+
+// A GPU of less shared memory gets smaller tiles: an RTX 3090.
+static void case_little_memory(void)
+{
+    static const struct weft__cuda_limits limits = {86, 82, 101376, 102400, 65536, 1536, 6 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    weft_attention_desc desc = small_desc(WEFT_F32, 64);
+    desc.kv.head_dim = 1024, desc.out_dtype = WEFT_F32, desc.scale = 1;
+    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+    CHECK(op->plan(&desc, &limits, &choice) == WEFT_OK);
+    const struct weft__attention_cuda_launch *launch = choice.launch;
+    CHECK(launch->any && (int32_t)launch->shared_bytes + 4096 <= limits.shared_per_block);
+    free(choice.launch);
+}
+
+static const struct standin_case cases[] = {
+    {"single", case_single},
+    {"packed", case_packed},
+    {"any", case_any},
+    {"every_mode", case_every_mode},
+    {"little_memory", case_little_memory},
+};
+
+int main(void)
+{
+    return standin_run(cases, sizeof cases / sizeof *cases);
+}
