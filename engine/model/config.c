@@ -213,6 +213,7 @@ static bool read_latent(key_reader *reader, model_config *config, int32_t value_
         return false;
     if (latent->dim < 8 || latent->dim > MAX_LATENT_DIM || value_dim != latent->dim ||
         config->kv_heads != 1 || config->rope.rotary_dim < 2 ||
+        config->rope.rotary_dim > MAX_LATENT_DIM ||
         config->head_dim != latent->dim + config->rope.rotary_dim || latent->value_dim < 1 ||
         latent->value_dim > MAX_LATENT_DIM || latent->q_dim > MAX_LATENT_DIM ||
         latent->q_dim <= config->rope.rotary_dim || latent->q_rank < 0 || latent->q_rank > MAX_DIM)
