@@ -78,16 +78,18 @@ static int in_all(const char *what)
 
 static weft_attention_desc decode_desc(const char *variant)
 {
-    return (weft_attention_desc){
-        .kv = {.dtype = WEFT_BF16, .num_kv_heads = 8, .head_dim = 128, .page_size = 16},
-        .q_dtype = WEFT_BF16,
-        .out_dtype = WEFT_BF16,
-        .num_q_heads = 32,
-        .scale = 1,
-        .max_seqs = 4,
-        .max_q_tokens = 512,
-        .max_kv_len = 8192,
-        .variant = variant};
+    return (weft_attention_desc){.kv = {.dtype = strstr(variant, "int8") ? WEFT_INT8 : WEFT_BF16,
+                                        .num_kv_heads = 8,
+                                        .head_dim = 128,
+                                        .page_size = 16},
+                                 .q_dtype = WEFT_BF16,
+                                 .out_dtype = WEFT_BF16,
+                                 .num_q_heads = 32,
+                                 .scale = 1,
+                                 .max_seqs = 4,
+                                 .max_q_tokens = 512,
+                                 .max_kv_len = 8192,
+                                 .variant = variant};
 }
 
 // Plans a kernel of attention and disassembles its function; skips the test where that cannot be.
@@ -159,6 +161,16 @@ static void decode_copies_16_bytes(void **state)
     assert_int_equal(count(first, last, " BAR.", NULL), 0);
 }
 
+// Bytes that become bf16, queries in three parts.
+static void bytes_are_widened_without_local_memory(void **state)
+{
+    (void)state;
+    open_code("attention_int8_sm80", "weft_attention_decode");
+    assert_int_equal(in_all(" LDGSTS."),
+                     count(listing, listing + strlen(listing), " LDGSTS.", ".128"));
+    open_code("attention_int8_sm80", "weft_attention_prefill");
+}
+
 // What is stored to shared memory among the products are rows of caches that are not aligned: 16 bytes. Weights
 // would be stored by fours.
 static void prefill_keeps_weights_in_registers(void **state)
@@ -181,6 +193,7 @@ int main(void)
         cmocka_unit_test(a_block_per_head_has_two_barriers),
         cmocka_unit_test(warps_over_keys_meet_once),
         cmocka_unit_test(decode_copies_16_bytes),
+        cmocka_unit_test(bytes_are_widened_without_local_memory),
         cmocka_unit_test(prefill_keeps_weights_in_registers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

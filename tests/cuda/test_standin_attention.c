@@ -159,7 +159,8 @@ static void case_every_mode(void)
     GETS("attention_any_sm80", desc.kv.inner = 8);
     GETS("attention_any_sm80", desc.kv.v_inner = 1);
     GETS("attention_any_sm80", desc.kv.scaling = WEFT_KV_SCALING_GIVEN);
-    GETS("attention_any_sm80", desc.kv.dtype = WEFT_FP8_E5M2, desc.q_dtype = WEFT_FP8_E5M2);
+    GETS("attention_fp8_e5m2_sm80", desc.kv.dtype = WEFT_FP8_E5M2, desc.q_dtype = WEFT_FP8_E5M2);
+    GETS("attention_int8_sm80", desc.kv.dtype = WEFT_INT8, desc.kv.scaling = WEFT_KV_SCALING_GIVEN);
     GETS("attention_any_sm80", desc.kv.dtype = WEFT_IQ4_NL, desc.kv.v_dtype = WEFT_Q8_0);
     GETS("attention_f16_sm80", desc.max_kv_len = 1 << 30, desc.max_q_tokens = 1 << 20);
 #undef GETS

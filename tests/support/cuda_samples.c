@@ -285,6 +285,14 @@ static void attention_of_caches(void)
         ADD(attention, desc);
         samples[num_samples - 1].seldom = i > 0;
     }
+    for (int i = 0; i < 6; i++) { // a byte an element
+        weft_attention_desc desc =
+            attention_sample((weft_dtype)(WEFT_FP8_E4M3 + i % 3), i % 2 ? WEFT_BF16 : WEFT_F32,
+                             i < 3 ? 128 : 256, 512);
+        desc.kv.scaling = desc.kv.v_scaling = WEFT_KV_SCALING_GIVEN;
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 0 && i != 5;
+    }
     attention_of_new_tokens();
     attention_of_every_mode();
 }

@@ -59,8 +59,8 @@ template <int FORMAT> DEVICE void decode(const void *block, float *y)
 template <int FORMAT, int ELEMS, int BYTES, int DIM, int INNER>
 DEVICE void tile_decode(const struct weft__attention_device_args *args,
                         const struct weft__attention_device_plane *plane,
-                        const struct weft__attention_any_plane *any, const struct work *work,
-                        int32_t key0)
+                        const struct weft__attention_device_scales *scales, int64_t inner_stride,
+                        const struct work *work, int32_t key0)
 {
     const struct sequence *seq = &work->at.seq;
     for (int32_t i = (int32_t)threadIdx.x; i < KEYS * (DIM / ELEMS); i += THREADS) {
@@ -69,16 +69,15 @@ DEVICE void tile_decode(const struct weft__attention_device_args *args,
             continue;
         const int64_t page = work->page[j], slot = place_of(args, key) % WEFT_PAGE;
         const int64_t at = page * plane->page_stride + work->at.kv_head * plane->head_stride +
-                           slot * plane->token_stride + d / INNER * any->inner_stride + d % INNER;
+                           slot * plane->token_stride + d / INNER * inner_stride + d % INNER;
         float y[ELEMS];
         decode<FORMAT>((const char *)plane->data + at / ELEMS * BYTES, y);
-        const float scale = any->scales ? any->scales[seq->lengths.seq * any->scale_seq_stride +
-                                                      page * any->scale_page_stride +
-                                                      work->at.kv_head * any->scale_head_stride +
-                                                      slot * any->scale_token_stride]
-                                        : 1.0f;
+        const float scale = scales->of
+                                ? scales->of[scale_at(scales, seq->lengths.seq, (int32_t)page,
+                                                      work->at.kv_head, (int32_t)slot)]
+                                : 1.0f;
         for (int32_t e = 0; e < ELEMS; e++)
-            shared_tile()[j * TILE_STRIDE + d + e] = any->scales ? y[e] * scale : y[e];
+            shared_tile()[j * TILE_STRIDE + d + e] = scales->of ? y[e] * scale : y[e];
     }
 }
 
@@ -273,12 +272,12 @@ DEVICE void item_tiles(const struct weft__attention_any_args *all, struct work *
         if (!tile_look(args, work, key0))
             continue;
         tile_decode<WEFT_K_FORMAT, WEFT_K_ELEMS, WEFT_K_BYTES, WEFT_HEAD_DIM, WEFT_K_INNER>(
-            args, &args->k, &all->k, work, key0);
+            args, &args->k, &args->k_scales, all->k_inner_stride, work, key0);
         __syncthreads();
         tile_scores(args, work, key0);
         __syncthreads();
         tile_decode<WEFT_V_FORMAT, WEFT_V_ELEMS, WEFT_V_BYTES, WEFT_V_DIM, WEFT_V_INNER>(
-            args, &args->v, &all->v, work, key0);
+            args, &args->v, &args->v_scales, all->v_inner_stride, work, key0);
         tile_weights(work);
         __syncthreads();
         tile_values(work, acc);

@@ -86,23 +86,13 @@ weft_status weft__attention_any_plan(const weft_attention_desc *desc,
     return WEFT_OK;
 }
 
-static struct weft__attention_any_plane any_plane(const weft_kv_plane *plane)
-{
-    return (struct weft__attention_any_plane){plane->scales,
-                                              plane->scale_seq_stride,
-                                              plane->scale_page_stride,
-                                              plane->scale_head_stride,
-                                              plane->scale_token_stride,
-                                              plane->inner_stride};
-}
-
 void weft__attention_any_step(const struct weft__attention_cuda_launch *launch,
                               const weft_attention_args *args,
                               const struct weft__attention_device_args *device,
                               struct weft__cuda_step *step)
 {
-    struct weft__attention_any_args any = {*device, any_plane(&args->pool.k),
-                                           any_plane(&args->pool.v)};
+    struct weft__attention_any_args any = {*device, args->pool.k.inner_stride,
+                                           args->pool.v.inner_stride};
     weft__cuda_step(step, WEFT__ATTENTION_ANY, launch->blocks, 1, WEFT__ATTENTION_WARPS * 32, &any,
                     sizeof any);
     step->shared_bytes = launch->shared_bytes;

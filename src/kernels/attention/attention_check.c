@@ -72,7 +72,7 @@ static void set_rounding(const struct check_case *c, const struct problem *p,
         return;
     query->weight_floor = kv == WEFT_F16 ? 0x1p-39 : 0;
     query->tiny = 0x1p-126;
-    if (p->desc.q_dtype == kv) {
+    if (p->desc.q_dtype == kv && weft_dtype_block_bytes(kv) == 2) {
         query->weight_rounding = kv == WEFT_F16 ? 0x1p-11 : 0x1p-8;
         query->weight_floor = kv == WEFT_F16 ? 0x1p-31 : 0;
     }

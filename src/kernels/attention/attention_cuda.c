@@ -7,8 +7,19 @@
 
 #include "src/kernels/attention/attention_cuda.h"
 
-enum { KV_ANY = 0, KV_F32 = WEFT_F32, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
-#define WEFT__NAME_ANY "any"
+enum {
+    KV_ANY = 0,
+    KV_F32 = WEFT_F32,
+    KV_F16 = WEFT_F16,
+    KV_BF16 = WEFT_BF16,
+    KV_INT8 = WEFT_INT8,
+    KV_FP8_E4M3 = WEFT_FP8_E4M3,
+    KV_FP8_E5M2 = WEFT_FP8_E5M2
+};
+#define WEFT__NAME_ANY      "any"
+#define WEFT__NAME_INT8     "int8"
+#define WEFT__NAME_FP8_E4M3 "fp8_e4m3"
+#define WEFT__NAME_FP8_E5M2 "fp8_e5m2"
 
 struct cuda_row {
     struct weft__attention_kernel kernel;
@@ -40,6 +51,8 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
 
 #define CONSTANTS(X)                                                                               \
     X(WEFT_HEAD_DIM)                                                                               \
+    X(WEFT_CACHE)                                                                                  \
+    X(WEFT_SCALED)                                                                                 \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_X_DTYPE)                                                                                \
     X(WEFT_Y_DTYPE)                                                                                \
@@ -74,22 +87,35 @@ static bool narrows(const weft_attention_desc *desc)
            (desc->kv.dtype == WEFT_F16 || desc->kv.dtype == WEFT_BF16);
 }
 
+// A cache of one byte an element: tensor cores get it as bf16.
+static bool is_byte(const weft_kv_layout *kv)
+{
+    return weft_dtype_block_bytes(kv->dtype) == 1;
+}
+
+static bool is_scaled(const weft_kv_layout *kv)
+{
+    return kv->scaling != WEFT_KV_SCALING_NONE || kv->v_scaling != WEFT_KV_SCALING_NONE;
+}
+
 // What the kernels are compiled for, the shapes of tiles apart.
 static struct weft__attention_constants constants_of(const weft_attention_desc *desc)
 {
     weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
-    return (struct weft__attention_constants){.WEFT_HEAD_DIM = desc->kv.head_dim,
-                                              .WEFT_KV_DTYPE = (int32_t)desc->kv.dtype,
-                                              .WEFT_X_DTYPE = (int32_t)q_dtype,
-                                              .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
-                                              .WEFT_PARTS = q_dtype == desc->kv.dtype ? 1 : 3,
-                                              .WEFT_PAGE = desc->kv.page_size,
-                                              .WEFT_SOFTCAP = desc->softcap != 0,
-                                              .WEFT_ALIBI =
-                                                  (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
-                                              .WEFT_RING = desc->ring_len > 0,
-                                              .WEFT_SCATTER = weft__attention_scatters(desc),
-                                              .WEFT_SPARSE = weft__attention_sparse_kinds(desc)};
+    return (struct weft__attention_constants){
+        .WEFT_HEAD_DIM = desc->kv.head_dim,
+        .WEFT_CACHE = (int32_t)desc->kv.dtype,
+        .WEFT_SCALED = is_scaled(&desc->kv),
+        .WEFT_KV_DTYPE = is_byte(&desc->kv) ? WEFT_BF16 : (int32_t)desc->kv.dtype,
+        .WEFT_X_DTYPE = (int32_t)q_dtype,
+        .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
+        .WEFT_PARTS = q_dtype == desc->kv.dtype && !is_byte(&desc->kv) ? 1 : 3,
+        .WEFT_PAGE = desc->kv.page_size,
+        .WEFT_SOFTCAP = desc->softcap != 0,
+        .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
+        .WEFT_RING = desc->ring_len > 0,
+        .WEFT_SCATTER = weft__attention_scatters(desc),
+        .WEFT_SPARSE = weft__attention_sparse_kinds(desc)};
 }
 
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
@@ -102,7 +128,7 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
                  (kv->v_dim == 0 || kv->v_dim == kv->head_dim) &&
                  (kv->inner == 0 || kv->inner == kv->head_dim) &&
                  (kv->v_inner == 0 || kv->v_inner == kv->head_dim) &&
-                 kv->scaling == WEFT_KV_SCALING_NONE && kv->v_scaling == WEFT_KV_SCALING_NONE;
+                 (is_byte(kv) ? kv->head_dim % 16 == 0 : !is_scaled(kv));
     if (!kernel->kv)
         return true;
     if (kernel->kv != kv->dtype || !plain || desc->flags & WEFT_ATTENTION_MASK_VALUE)
@@ -117,13 +143,21 @@ static int64_t row_bytes(int32_t head_dim)
     return weft__attention_padded_dim(head_dim) * 2 + 16;
 }
 
-// Shared memory of a block: rings of its warps, queries in parts, states of the rows.
-static int64_t decode_bytes(int32_t head_dim, int32_t parts, int32_t stages, int32_t rows_used)
+// Tiles of keys and values: `stages` as the cache has them, with their scales, and one of bytes widened.
+static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stages)
 {
-    int64_t row = row_bytes(head_dim);
-    return WARPS * stages * 2 * KEYS * row + parts * WEFT__ATTENTION_ROWS * row +
-           4 * WEFT__ATTENTION_ROWS +
-           WARPS * rows_used * (weft__attention_padded_dim(head_dim) + 4) * 4;
+    int64_t row = row_bytes(kv->head_dim), raw = is_byte(kv) ? kv->head_dim : row;
+    return stages * (2 * keys * raw + (is_scaled(kv) ? 8 * keys : 0)) +
+           (is_byte(kv) ? 2 * keys * row : 0);
+}
+
+// Shared memory of a block: rings of its warps, queries in parts, states of the rows.
+static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages,
+                            int32_t rows_used)
+{
+    return WARPS * tiles_bytes(kv, KEYS, stages) +
+           parts * WEFT__ATTENTION_ROWS * row_bytes(kv->head_dim) + 4 * WEFT__ATTENTION_ROWS +
+           WARPS * rows_used * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
 
 // Ring and blocks: as many bytes under way as an SM can hold with two blocks on it.
@@ -132,7 +166,7 @@ static bool decode_shape(const weft_attention_desc *desc, const struct weft__cud
 {
     for (int32_t per_sm = 2; per_sm >= 1; per_sm--)
         for (*stages = 3; *stages >= 1; --*stages) {
-            int64_t shared = decode_bytes(desc->kv.head_dim, parts, *stages, launch->slot_rows);
+            int64_t shared = decode_bytes(&desc->kv, parts, *stages, launch->slot_rows);
             if (shared + 1024 > limits->shared_per_block ||
                 (shared + 2048) * per_sm > limits->shared_per_sm || (per_sm == 2 && *stages == 1))
                 continue;
@@ -161,14 +195,15 @@ struct tile {
     int32_t m, keys, blocks; // 16 rows of a warp, keys, blocks on an SM
 };
 
-static int64_t prefill_bytes(int32_t head_dim, int32_t parts, struct tile tile)
+static int64_t prefill_bytes(const weft_kv_layout *kv, int32_t parts, struct tile tile)
 {
-    int64_t row = row_bytes(head_dim), tile_rows = 64 * tile.m;
-    return 4 * tile.keys * row + parts * tile_rows * row + 4 * tile_rows;
+    int64_t tile_rows = 64 * tile.m;
+    return tiles_bytes(kv, tile.keys, 2) + parts * tile_rows * row_bytes(kv->head_dim) +
+           4 * tile_rows;
 }
 
 // The largest tile whose sums, scores and queries fit; measured in NOTES.md.
-static bool prefill_tile(const struct weft__attention_constants *c,
+static bool prefill_tile(const weft_kv_layout *kv, const struct weft__attention_constants *c,
                          const struct weft__cuda_limits *limits, struct tile *tile)
 {
     bool wide = c->WEFT_HEAD_DIM > 128, parts = c->WEFT_PARTS > 1;
@@ -179,8 +214,7 @@ static bool prefill_tile(const struct weft__attention_constants *c,
                                                               : 64,
                           .blocks = wide ? 1 : 2};
     for (; tile->keys >= 16; tile->keys /= 2)
-        if (prefill_bytes(c->WEFT_HEAD_DIM, c->WEFT_PARTS, *tile) + 1024 <=
-            limits->shared_per_block)
+        if (prefill_bytes(kv, c->WEFT_PARTS, *tile) + 1024 <= limits->shared_per_block)
             return true;
     return false;
 }
@@ -199,7 +233,8 @@ static int32_t want_prefill(struct weft__attention_constants constants, struct t
 static bool can_append(const weft_attention_desc *desc, int32_t rotary_dim, int32_t group_size)
 {
     bool split = desc->rope && desc->rope->style == WEFT_ROPE_SPLIT_HALF;
-    return group_size <= WEFT__ATTENTION_ROWS && desc->kv.dtype != WEFT_F32 &&
+    return group_size <= WEFT__ATTENTION_ROWS &&
+           (desc->kv.dtype == WEFT_F16 || desc->kv.dtype == WEFT_BF16) &&
            desc->q_dtype == WEFT_F32 &&
            (desc->mask == WEFT_MASK_CAUSAL || desc->mask == WEFT_MASK_FULL) &&
            (!split || rotary_dim % 4 == 0) &&
@@ -291,6 +326,7 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
     launch->ring_len = desc->ring_len;
     launch->scale = desc->scale, launch->softcap = desc->softcap;
     launch->mask_value = desc->mask_value;
+    launch->elem_bytes = is_byte(&desc->kv) ? 1 : 2;
     launch->sparse = (struct weft__attention_device_sparse){
         .queries = desc->sparse_queries,
         .keys = desc->sparse_keys,
@@ -304,6 +340,18 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
     int64_t rows_most = (int64_t)desc->max_q_tokens * launch->group_size;
     launch->slot_rows =
         rows_most < WEFT__ATTENTION_ROWS ? (int32_t)rows_most : WEFT__ATTENTION_ROWS;
+}
+
+// Tiles of tensor cores are more than this GPU's shared memory holds.
+static weft_status plan_any(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                            struct weft__cuda_choice *choice)
+{
+    const struct cuda_row *row = rows;
+    while (row->kernel.kv != 0)
+        row++;
+    choice->row = &row->kernel.base;
+    choice->narrow = false;
+    return weft__attention_any_plan(desc, limits, choice);
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
@@ -333,11 +381,14 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     if (status != WEFT_OK)
         return status;
     if (!decode_shape(desc, limits, constants.WEFT_PARTS, launch, &stages)) {
+        if (!desc->variant)
+            return plan_any(desc, limits, choice);
         snprintf(choice->text, sizeof choice->text,
                  "attention: more shared memory than this GPU has");
         return WEFT_EUNSUPPORTED;
     }
-    bool prefill = desc->max_q_tokens > desc->max_seqs && prefill_tile(&constants, limits, &tile);
+    bool prefill =
+        desc->max_q_tokens > desc->max_seqs && prefill_tile(&desc->kv, &constants, limits, &tile);
     want_decode(constants, stages, choice);
     weft__attention_plan_workspace(
         weft__attention_slot_floats(desc->kv.head_dim, launch->slot_rows), items, launch, choice);
@@ -345,7 +396,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         launch->prefill_blocks =
             (uint32_t)weft__attention_items_most(desc, launch->group_size, 64 * tile.m);
         launch->prefill_shared_bytes =
-            (uint32_t)prefill_bytes(desc->kv.head_dim, constants.WEFT_PARTS, tile);
+            (uint32_t)prefill_bytes(&desc->kv, constants.WEFT_PARTS, tile);
         launch->prefill = want_prefill(constants, tile, choice);
     }
     if (desc->flags & WEFT_ATTENTION_APPEND) {
@@ -366,11 +417,18 @@ static struct weft__attention_device_plane plane_of(const weft_kv_plane *plane)
                                                  plane->head_stride, plane->token_stride};
 }
 
-// Do all rows of a plane of 16-bit elements begin at multiples of 16 bytes?
-static bool aligned(const weft_kv_plane *plane)
+static struct weft__attention_device_scales scales_of(const weft_kv_plane *plane)
+{
+    return (struct weft__attention_device_scales){
+        plane->scales, plane->scale_seq_stride, plane->scale_page_stride, plane->scale_head_stride,
+        plane->scale_token_stride};
+}
+
+// Do all rows of a plane begin at multiples of 16 bytes?
+static bool aligned(const weft_kv_plane *plane, int32_t elem_bytes)
 {
     return (uintptr_t)plane->data % 16 == 0 &&
-           (plane->page_stride | plane->head_stride | plane->token_stride) % 8 == 0;
+           (plane->page_stride | plane->head_stride | plane->token_stride) % (16 / elem_bytes) == 0;
 }
 
 // Does a run want prefill? Decode serves every sequence where there seems to be none for it, so a recorded run
@@ -403,6 +461,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .lse = args->lse,
         .k = plane_of(&args->pool.k),
         .v = plane_of(&args->pool.v),
+        .k_scales = scales_of(&args->pool.k),
+        .v_scales = scales_of(&args->pool.v),
         .cu_q_lens = args->cu_q_lens,
         .kv_lens = args->kv_lens,
         .page_table = args->page_starts ? args->page_indices : args->page_table,
@@ -430,7 +490,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .ring_len = launch->ring_len,
         .min_share = WARPS,
         .slot_rows = launch->slot_rows,
-        .aligned = aligned(&args->pool.k) && aligned(&args->pool.v),
+        .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
+                   aligned(&args->pool.v, launch->elem_bytes),
         .whole_items = launch->whole_items,
         .least_rows = 1,
         .most_rows = prefills(launch, run) ? FEW_ROWS : EVERY_ROW,

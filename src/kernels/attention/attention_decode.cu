@@ -7,8 +7,9 @@
 // meet only at the end of an item (attention_merge.cuh). Rows of shared memory are 16 bytes longer than
 // head_dim, which makes ldmatrix free of bank conflicts for every head_dim.
 //
-// Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256), WEFT_KV_DTYPE (2 f16, 3 bf16), WEFT_X_DTYPE and
-// WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), those of
+// Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
+// of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
+// 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), those of
 // attention_mask.cuh, WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results leave as int8, linear_device.h).
 #include <stdint.h>
 
@@ -19,17 +20,21 @@ enum {
     WARPS = 4,
     KEYS = WEFT_KEYS,
     PAGE = WEFT_PAGE,
-    CHUNKS = HEAD / 8, // of 16 bytes in a row
+    CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
     PLANE_BYTES = KEYS * ROW_BYTES,
-    STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
-    RING_BYTES = WARPS * WEFT_STAGES * STAGE_BYTES,
+    RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : ROW_BYTES, // as the cache has it
+    RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
+    STAGE_BYTES =
+        2 * RAW_PLANE_BYTES + (WEFT_SCALED ? 8 * KEYS : 0), // keys, values, scales of both
+    WIDE_BYTES = WEFT_CACHE > 3 ? 2 * PLANE_BYTES : 0,      // a warp's tile in bf16
+    RING_BYTES = WARPS * (WEFT_STAGES * STAGE_BYTES + WIDE_BYTES),
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
 };
 
-// Shared memory: rings | queries | states [warp][row], of the rows that exist.
+// Shared memory: rings | tiles in bf16 | queries | states [warp][row], of the rows that exist.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(128) uint8_t bytes[];
@@ -182,9 +187,20 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             float score[KEYS / 8][4] = {};
             COPY_WAIT(WEFT_STAGES - 1);
             __syncwarp();
+            const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
+#if WEFT_CACHE > 3
+            uint8_t *wide = shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + warp * WIDE_BYTES;
+            tile_widen<4>(from, wide, lane, WARP);
+            __syncwarp();
+            from = wide;
+#endif
             tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
+            if (WEFT_SCALED)
+                scores_scale(scales, lane, score);
             tile_log2(&args, &work, key0, lane, score);
             tile_weights(&state, score);
+            if (WEFT_SCALED)
+                scores_scale(scales + KEYS, lane, score);
             tile_values(from, lane, score, &state);
             __syncwarp();
             ring_ask(&args, &ring);

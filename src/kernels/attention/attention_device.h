@@ -34,6 +34,12 @@ struct weft__attention_device_plane {
     int64_t page_stride, head_stride, token_stride;
 };
 
+// What the elements of a plane are multiplied by.
+struct weft__attention_device_scales {
+    const float *of; // NULL: 1
+    int64_t seq_stride, page_stride, head_stride, token_stride;
+};
+
 // Blocks of keys that queries see, as struct weft__attention_mask and the public arguments have them; 0 = all.
 struct weft__attention_device_sparse {
     const int32_t *blocks, *starts, *first;        // lists
@@ -50,6 +56,7 @@ struct weft__attention_device_args {
     int64_t out_token_stride, out_head_stride;
     float *lse; // [tokens][num_q_heads] or NULL
     struct weft__attention_device_plane k, v;
+    struct weft__attention_device_scales k_scales, v_scales;
     const int32_t *cu_q_lens, *kv_lens;
     const int32_t *page_table;  // row b at b * page_table_stride, or at page_starts[b]
     const int32_t *page_starts; // or NULL
@@ -80,16 +87,10 @@ struct weft__attention_device_args {
     float turn_factor;
 };
 
-// What planes of any format have beside strides.
-struct weft__attention_any_plane {
-    const float *scales; // NULL: 1
-    int64_t scale_seq_stride, scale_page_stride, scale_head_stride, scale_token_stride;
-    int64_t inner_stride;
-};
-
+// Planes whose heads may lie in pieces.
 struct weft__attention_any_args {
     struct weft__attention_device_args base;
-    struct weft__attention_any_plane k, v;
+    int64_t k_inner_stride, v_inner_stride;
 };
 
 struct weft__attention_begin_args {

@@ -10,7 +10,7 @@
 
 static bool is_byte(weft_dtype dtype)
 {
-    return dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2;
+    return weft_dtype_block_bytes(dtype) == 1;
 }
 
 float weft__problem_load(weft_dtype dtype, const void *from, int64_t at)
@@ -152,7 +152,12 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
         desc->chunk_keys = (int32_t)check_length(c, 400, 64);
     desc->out_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
     desc->kv.dtype = format;
-    desc->kv.head_dim = draw_dim(c, 256, 8);
+    const bool bytes = format && weft_dtype_block_bytes(format) == 1;
+    desc->kv.head_dim = draw_dim(c, 256, bytes ? 16 : 8);
+    if (bytes) {
+        desc->kv.scaling = draw_scaling(c, format);
+        desc->kv.v_scaling = draw_scaling(c, format);
+    }
     const struct weft__attention_kernel *kernel = (const void *)c->kernel;
     if (!format) {
         draw_cache(c, p);

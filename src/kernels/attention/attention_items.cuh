@@ -55,6 +55,13 @@ DEVICE float query_scale(const struct weft__attention_device_args *args, struct 
                           row.head * args->q_scale_head_stride];
 }
 
+DEVICE int64_t scale_at(const struct weft__attention_device_scales *scales, int32_t seq,
+                        int32_t page, int32_t kv_head, int32_t slot)
+{
+    return seq * scales->seq_stride + page * scales->page_stride + kv_head * scales->head_stride +
+           slot * scales->token_stride;
+}
+
 // Element `i` of the queries.
 DEVICE float query_number(const struct weft__attention_device_args *args, int64_t i)
 {

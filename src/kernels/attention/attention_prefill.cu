@@ -21,16 +21,21 @@ enum {
     ROWS = WARPS * WARP_ROWS,
     KEYS = WEFT_KEYS,
     PAGE = WEFT_PAGE,
-    CHUNKS = HEAD / 8, // of 16 bytes in a row
+    CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
     PLANE_BYTES = KEYS * ROW_BYTES,
-    STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
-    RING_BYTES = WEFT_STAGES * STAGE_BYTES,
+    RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : ROW_BYTES, // as the cache has it
+    RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
+    STAGE_BYTES =
+        2 * RAW_PLANE_BYTES + (WEFT_SCALED ? 8 * KEYS : 0), // keys, values, scales of both
+    WIDE_BYTES = WEFT_CACHE > 3 ? 2 * PLANE_BYTES : 0,      // a tile in bf16
+    RING_BYTES = WEFT_STAGES * STAGE_BYTES + WIDE_BYTES,
     PART_BYTES = ROWS * ROW_BYTES,
     COPIED = 2 * KEYS / WARPS, // rows of keys or values that a warp brings
 };
 
 #include "src/kernels/attention/attention_scores.cuh"
+#include "src/kernels/attention/attention_widen.cuh"
 
 // Shared memory: ring | queries in parts | factors of the rows.
 DEVICE uint8_t *shared_memory()
@@ -95,19 +100,24 @@ DEVICE void tile_ask(const struct weft__attention_device_args *args, const struc
     const struct weft__attention_device_plane *plane = &item->planes[own_row() >= KEYS];
     const int32_t key = key0 + own_row() % KEYS;
     const bool seen = item_sees(item, key);
-    const uint16_t *row = (const uint16_t *)plane->data;
+    const uint8_t *row = (const uint8_t *)plane->data;
     if (seen)
-        row += page * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
+        row +=
+            BYTES * (page * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride);
+    if (WEFT_SCALED && lane < COPIED)
+        scale_ask(own_row() >= KEYS ? &args->v_scales : &args->k_scales, item->seq.lengths.seq,
+                  page, item->rows.kv_head, place_of(args, key) % PAGE, seen,
+                  (float *)(slot + 2 * RAW_PLANE_BYTES) + own_row());
     const uint32_t all = __ballot_sync(0xffffffffu, seen);
-    const uint32_t to = shared_address(slot) + warp * COPIED * ROW_BYTES;
+    const uint32_t to = shared_address(slot) + warp * COPIED * RAW_ROW_BYTES;
 #pragma unroll 4
     for (int32_t j = 0; j < (COPIED * CHUNKS + WARP - 1) / WARP; j++) {
         int32_t piece = j * WARP + lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
-        const uint16_t *from =
-            (const uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, at % COPIED);
+        const uint8_t *from =
+            (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, at % COPIED);
         if (COPIED * CHUNKS % WARP == 0 || at < COPIED)
-            copy_chunk(to + at * ROW_BYTES + chunk * 16, from + chunk * 8, all >> at % COPIED & 1,
-                       args->aligned);
+            copy_chunk(to + at * RAW_ROW_BYTES + chunk * 16, from + chunk * 16,
+                       all >> at % COPIED & 1, args->aligned);
     }
     copy_group_end();
 }
@@ -173,6 +183,13 @@ DEVICE void tile_scores(const uint8_t *slot, int32_t warp, int32_t lane,
     for (int32_t i = 0; i < (WEFT_PARTS > 1 ? WEFT_M * KEYS / 2 : 0); i++)
         score[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4] +=
             low[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4];
+}
+
+DEVICE void tile_scale(const float *scales, int32_t lane, float score[WEFT_M][KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+        scores_scale(scales, lane, score[m]);
 }
 
 // Where a row does not see a key, minus infinity.
@@ -412,8 +429,8 @@ DEVICE bool item_of(const struct weft__attention_device_args *args, int32_t lane
         item->pages = pages_of(args, lengths.seq);
         item->planes[0] = args->k, item->planes[1] = args->v;
         for (int32_t i = 0; i < 2; i++)
-            item->planes[i].data =
-                (const uint16_t *)item->planes[i].data + at.kv_head * item->planes[i].head_stride;
+            item->planes[i].data = (const uint8_t *)item->planes[i].data +
+                                   at.kv_head * item->planes[i].head_stride * BYTES;
     }
     __syncthreads();
     return true;
@@ -456,14 +473,25 @@ extern "C" __global__ void __launch_bounds__(128, WEFT_BLOCKS)
             tile_ask(&args, &item, page, key0 + KEYS, shared_memory() + (slot ^ STAGE_BYTES));
             page = own_page(&args, &item, key0 + 2 * KEYS);
         }
+        const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
+#if WEFT_CACHE > 3
+        uint8_t *wide = shared_memory() + WEFT_STAGES * STAGE_BYTES;
+        tile_widen<(DIM > 128 ? 1 : 4)>(from, wide, (int32_t)threadIdx.x, WARPS * WARP);
+        __syncthreads();
+        from = wide;
+#endif
         if (key0 >= item.end[warp])
             continue;
         float score[WEFT_M][KEYS / 8][4] = {};
         tile_scores(from, warp, lane, score);
+        if (WEFT_SCALED)
+            tile_scale(scales, lane, score);
         tile_prepare(&args, &item, key0, warp, lane, score);
         if (key0 < item.by_all[warp].begin || key0 + KEYS > item.by_all[warp].end)
             tile_mask(&args, &item, key0, warp, lane, score);
         tile_weights(&args, warp, lane, &state, score);
+        if (WEFT_SCALED)
+            tile_scale(scales + KEYS, lane, score);
         tile_values(from, lane, score, &state);
     }
     rows_finish(&args, &item, &state, warp, lane);

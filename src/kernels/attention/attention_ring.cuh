@@ -8,6 +8,7 @@
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
 #include "src/kernels/attention/attention_fresh.cuh"
+#include "src/kernels/attention/attention_widen.cuh"
 
 struct ring {
     struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
@@ -57,34 +58,33 @@ DEVICE void ring_clear_padding(int32_t warp, int32_t lane)
 }
 
 // Where the lane's key (0..15) or value (16..31) of sixteen i of the tile lies, if it is seen.
-DEVICE const uint16_t *sixteen_row(const struct weft__attention_device_args *args,
-                                   const struct ring *ring, int32_t i)
+DEVICE const uint8_t *sixteen_row(const struct weft__attention_device_args *args,
+                                  const struct ring *ring, int32_t i)
 {
     const struct weft__attention_device_plane *plane = ring->lane < 16 ? &args->k : &args->v;
     int32_t key = ring_key(ring, ring->tile, i);
-    const uint16_t *row = (const uint16_t *)plane->data + ring->at->kv_head * plane->head_stride;
+    int64_t at = ring->at->kv_head * plane->head_stride;
     if (ring_sees(ring, key))
-        row +=
-            ring->page[i] * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
-    return row;
+        at += ring->page[i] * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
+    return (const uint8_t *)plane->data + at * BYTES;
 }
 
 // Asks for sixteen keys and their values. `fresh` is the one of them that the launch itself appends, or -1.
 DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
-                        int32_t i, const uint16_t *row, int32_t fresh, uint8_t *to_keys)
+                        int32_t i, const uint8_t *row, int32_t fresh, uint8_t *to_keys)
 {
     const uint32_t all = __ballot_sync(0xffffffffu, ring_sees(ring, ring_key(ring, ring->tile, i)));
 #pragma unroll
     for (int32_t p = 0; p < 2; p++) {
-        uint32_t to = shared_address(to_keys + p * PLANE_BYTES);
+        uint32_t to = shared_address(to_keys + p * RAW_PLANE_BYTES);
 #pragma unroll(DIM > 128 ? 4 : 16)
         for (int32_t j = 0; j < (16 * CHUNKS + WARP - 1) / WARP; j++) {
             int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
-            const uint16_t *from = (const uint16_t *)__shfl_sync(
-                0xffffffffu, (unsigned long long)row, p * 16 + (at & 15));
+            const uint8_t *from = (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row,
+                                                               p * 16 + (at & 15));
             if ((16 * CHUNKS % WARP == 0 || at < 16) && (!WEFT_APPEND || at != fresh))
-                copy_chunk(to + at * ROW_BYTES + chunk * 16, from + chunk * 8, all >> (at & 15) & 1,
-                           args->aligned);
+                copy_chunk(to + at * RAW_ROW_BYTES + chunk * 16, from + chunk * 16,
+                           all >> (at & 15) & 1, args->aligned);
         }
     }
 }
@@ -95,8 +95,16 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
 {
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++) {
-        const uint16_t *row = sixteen_row(args, ring, i);
-        uint8_t *to = slot + 16 * i * ROW_BYTES;
+        const uint8_t *row = sixteen_row(args, ring, i);
+        uint8_t *to = slot + 16 * i * RAW_ROW_BYTES;
+        if (WEFT_SCALED) {
+            const int32_t key = ring_key(ring, ring->tile, i);
+            scale_ask(ring->lane < 16 ? &args->k_scales : &args->v_scales,
+                      ring->at->seq.lengths.seq, ring->page[i], ring->at->kv_head,
+                      place_of(args, key) % PAGE, ring_sees(ring, key),
+                      (float *)(slot + 2 * RAW_PLANE_BYTES) + ring->lane / 16 * KEYS + 16 * i +
+                          ring->lane % 16);
+        }
 #if WEFT_APPEND
         const struct lengths lengths = ring->at->seq.lengths;
         const int32_t fresh = lengths.kv_len - 1 - ring_key(ring, ring->tile, i) + ring->lane % 16;

@@ -22,6 +22,7 @@
 #endif
 
 enum {
+    BYTES = WEFT_CACHE > 3 ? 1 : 2,                    // of an element of the cache
     FACTORS = WEFT_KV_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
     // What a row's weights are measured against may be 2^SLACK too small: sums in several parts have no room for it.
     SLACK = WEFT_PARTS == 1 ? 8 : 0,
@@ -121,18 +122,42 @@ DEVICE void query_store(const float2 x[QUERY_PAIRS], uint8_t *to, int32_t part_b
 
 // 16 bytes to shared memory, zeros if there is nothing to see; caches whose rows do not begin at multiples of
 // 16 bytes are copied element by element.
-DEVICE void copy_chunk(uint32_t to, const uint16_t *from, bool seen, bool aligned)
+DEVICE void copy_chunk(uint32_t to, const uint8_t *from, bool seen, bool aligned)
 {
     if (aligned) {
         copy_16_async_or_zero(to, from, seen ? 16 : 0);
         return;
     }
     uint32_t pair[4] = {0, 0, 0, 0};
-    for (int32_t i = 0; i < 4 && seen; i++)
-        pair[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
+#pragma unroll
+    for (int32_t i = 0; i < 16 / BYTES; i++)
+        if (seen)
+            pair[i * BYTES / 4] |=
+                (BYTES == 1 ? (uint32_t)from[i] : (uint32_t)((const uint16_t *)from)[i])
+                << i * BYTES % 4 * 8;
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pair[0]), "r"(pair[1]),
                  "r"(pair[2]), "r"(pair[3])
                  : "memory");
+}
+
+// Element `i` of a plane.
+DEVICE float cache_number(const struct weft__attention_device_plane *plane, int64_t i)
+{
+    if constexpr (WEFT_CACHE == 4)
+        return weft__fp8_e4m3_to_f32(((const uint8_t *)plane->data)[i]);
+    else if constexpr (WEFT_CACHE == 5)
+        return weft__fp8_e5m2_to_f32(((const uint8_t *)plane->data)[i]);
+    else if constexpr (WEFT_CACHE == 6)
+        return (float)((const int8_t *)plane->data)[i];
+    else
+        return element<WEFT_KV_DTYPE>(plane->data, i);
+}
+
+DEVICE float cache_scale(const struct weft__attention_device_scales *scales, int32_t seq,
+                         int32_t page, int32_t kv_head, int32_t slot)
+{
+    return WEFT_SCALED && scales->of ? scales->of[scale_at(scales, seq, page, kv_head, slot)]
+                                     : 1.0f;
 }
 
 // An element of a query, rotated to its position where the launch does that.
@@ -191,8 +216,12 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
 #pragma unroll
         for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
             if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
-                dot = fmaf(x[j], element<WEFT_KV_DTYPE>(args->k.data, k + j * WARP + lane), dot);
-        const float score = score_log2(args, warp_sum(dot, 32), slope, own - key);
+                dot = fmaf(x[j], cache_number(&args->k, k + j * WARP + lane), dot);
+        dot = warp_sum(dot, 32) *
+              cache_scale(&args->k_scales, lengths.seq, (int32_t)page, kv_head, (int32_t)token);
+        const float by =
+            cache_scale(&args->v_scales, lengths.seq, (int32_t)page, kv_head, (int32_t)token);
+        const float score = score_log2(args, dot, slope, own - key);
         const float before = largest;
         largest = reference_after(before, score);
         const float factor = weight_of(before, largest);
@@ -205,7 +234,7 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
         for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
             if (HEAD % WARP == 0 || j * WARP + lane < HEAD) {
                 long_sum_add(&acc[j], factor, weight,
-                             element<WEFT_KV_DTYPE>(args->v.data, v + j * WARP + lane));
+                             cache_number(&args->v, v + j * WARP + lane) * by);
                 if (joins)
                     long_sum_join(&acc[j]);
             }

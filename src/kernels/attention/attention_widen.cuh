@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Caches of one byte an element for tensor cores: keys and values of a tile become bf16, which holds every number of
+// these formats. Scales stay out of it: those of keys multiply scores, those of values weights.
+//
+// WEFT_CACHE: 4 fp8_e4m3, 5 fp8_e5m2, 6 int8; 2 and 3, formats of two bytes, need none of this.
+#ifndef WEFT_KERNELS_ATTENTION_WIDEN_CUH
+#define WEFT_KERNELS_ATTENTION_WIDEN_CUH
+
+#include "src/kernels/attention/attention_rows.cuh"
+
+#if WEFT_CACHE > 3
+
+DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+// Four elements.
+DEVICE uint2 four_widen(uint32_t bytes)
+{
+#if WEFT_CACHE == 6
+    // 128 + the lower bits, minus 128 or (where the byte is negative) 256
+    const uint32_t low = byte_permute(bytes, 0, 0x4140), high = byte_permute(bytes, 0, 0x4342);
+    return make_uint2(fma_bf16x2((low & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
+                                 (low & 0x00800080u) | 0xc300c300u),
+                      fma_bf16x2((high & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
+                                 (high & 0x00800080u) | 0xc300c300u));
+#else
+    // The bits at the places that they have in bf16; the exponents' biases differ by 120 or 112.
+    const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
+    const uint32_t shift = WEFT_CACHE == 4 ? 4 : 3, mask = 0x7f007f00u >> shift;
+    const uint32_t factor = WEFT_CACHE == 4 ? 0x7b807b80u : 0x77807780u;
+    uint2 wide =
+        make_uint2(fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
+                   fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
+    const uint32_t odd = // NaN, and infinities: rows that see one are computed again
+        ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
+    if (odd) {
+        wide.x |= (odd & 0x80u ? 0x7fffu : 0) | (odd & 0x8000u ? 0x7fff0000u : 0);
+        wide.y |= (odd & 0x800000u ? 0x7fffu : 0) | (odd & 0x80000000u ? 0x7fff0000u : 0);
+    }
+    return wide;
+#endif
+}
+
+// A tile's keys and values from rows of HEAD bytes to rows of ROW_BYTES, by `threads` threads, TOGETHER pieces of 16
+// bytes at a time.
+template <int TOGETHER>
+DEVICE void tile_widen(const uint8_t *raw, uint8_t *wide, int32_t thread, int32_t threads)
+{
+#pragma unroll TOGETHER
+    for (int32_t piece = thread; piece < 2 * KEYS * CHUNKS; piece += threads) {
+        const uint4 bytes = *(const uint4 *)(raw + piece * 16);
+        const uint2 a = four_widen(bytes.x), b = four_widen(bytes.y), c = four_widen(bytes.z),
+                    d = four_widen(bytes.w);
+        uint4 *to = (uint4 *)(wide + piece / CHUNKS * ROW_BYTES + piece % CHUNKS * 32);
+        to[0] = make_uint4(a.x, a.y, b.x, b.y), to[1] = make_uint4(c.x, c.y, d.x, d.y);
+    }
+}
+
+#endif
+
+// Asks for the scale of a key or value, on its way with the tile; 0 for what nobody sees.
+DEVICE void scale_ask(const struct weft__attention_device_scales *scales, int32_t seq, int32_t page,
+                      int32_t kv_head, int32_t slot, bool seen, float *to)
+{
+    if (!scales->of) {
+        *to = 1;
+        return;
+    }
+    const float *from = seen ? scales->of + scale_at(scales, seq, page, kv_head, slot) : scales->of;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(seen ? 4 : 0)
+                 : "memory");
+}
+
+// Scores, or weights, of a lane times the scales of their keys.
+DEVICE void scores_scale(const float *scale, int32_t lane, float score[KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++) {
+        const float2 by = *(const float2 *)(scale + 8 * t + 2 * (lane % 4));
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++)
+            score[t][2 * half] *= by.x, score[t][2 * half + 1] *= by.y;
+    }
+}
+
+#endif
