@@ -48,6 +48,7 @@ enum {
     CLI_OPT_EXACT,
     CLI_OPT_ATTENTION,
     CLI_OPT_LORA,
+    CLI_OPT_NO_MMAP,
     CLI_OPT_HELP,
 };
 
@@ -60,6 +61,7 @@ enum {
         {"exact", no_argument, NULL, CLI_OPT_EXACT},                                               \
         {"attention", required_argument, NULL, CLI_OPT_ATTENTION},                                 \
         {"lora", required_argument, NULL, CLI_OPT_LORA},                                           \
+        {"no-mmap", no_argument, NULL, CLI_OPT_NO_MMAP},                                           \
     {                                                                                              \
         "help", no_argument, NULL, CLI_OPT_HELP                                                    \
     }
@@ -74,6 +76,8 @@ enum {
     "                      iq4_nl\n"                                                               \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"           \
     "  --lora FILE[=SCALE] an adapter (GGUF) beside the weights, times SCALE (1); up to 8 times\n" \
+    "  --no-mmap           copy a GGUF file's weights into memory, in huge pages, instead of\n"    \
+    "                      reading the mapped file: writes 3 to 25 % faster, starts later\n"       \
     "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
     "takes\n"                                                                                      \
     "                      scores, softmax and values one after another\n"

@@ -135,6 +135,9 @@ struct engine_options {
         keep_prefixes; // full pages of timelines that are gone are found again by their tokens, until
                        // they are wanted for something else
     bool exact;        // activations stay f32 against quantised weights (slower)
+    // On the CPU: a GGUF file's bytes are copied into memory of the process, in huge pages, where they were mapped. That
+    // takes as much memory as the file has and the time of copying it; weights are read faster then.
+    bool no_mmap;
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE // mremap
 
 #include "engine/base/file_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/system_memory.h"
+
+enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 static const char *cure_for(int error)
 {
@@ -74,6 +78,51 @@ void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes)
     size_t lead_bytes = offset % page_bytes;
     const char *start = (const char *)map->data + (offset - lead_bytes);
     madvise((void *)start, size_bytes + lead_bytes, MADV_WILLNEED);
+}
+
+// Memory that lies to huge pages as `like` does, so that it can take its place without being cut up; NULL if there is
+// none. Whole pages.
+static char *take_memory(const void *like, size_t bytes)
+{
+    const size_t huge = HUGE_PAGE_BYTES, lead = (uintptr_t)like % huge;
+    if (bytes > SIZE_MAX - 2 * huge)
+        return NULL;
+    char *all =
+        mmap(NULL, bytes + 2 * huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *memory = all + (huge - (uintptr_t)all % huge) % huge + lead;
+    if (memory > all)
+        munmap(all, (size_t)(memory - all));
+    munmap(memory + bytes, (size_t)(all + bytes + 2 * huge - (memory + bytes)));
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+bool file_map_own(file_map *map, engine_error *err)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t bytes = (map->size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+    if (map->data == NULL || map->owned)
+        return true;
+    if ((double)bytes > (double)system_memory_available())
+        return engine_fail(err,
+                           "%.1f GB of weights do not fit into the memory that is available: let "
+                           "them be read from the mapped file (without --no-mmap)",
+                           (double)bytes * 1e-9);
+    char *memory = take_memory(map->data, bytes);
+    if (!memory)
+        return fail_with_errno(err, "copy the file into memory");
+    memcpy(memory, map->data, map->size_bytes);
+    mprotect(memory, bytes, PROT_READ);
+    if (mremap(memory, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)map->data) ==
+        MAP_FAILED) {
+        fail_with_errno(err, "put memory in the place of the file");
+        munmap(memory, bytes);
+        return false;
+    }
+    map->owned = true;
+    return true;
 }
 
 void file_map_close(file_map *map)

@@ -12,6 +12,7 @@
 typedef struct file_map {
     const void *data;
     size_t size_bytes;
+    bool owned; // see file_map_own()
 } file_map;
 
 // Refuses what is missing, unreadable, empty or not a regular file. *map is untouched on failure.
@@ -19,6 +20,11 @@ bool file_map_open(file_map *map, const char *path, engine_error *err);
 
 // Asks the kernel to read the pages of [offset, offset + size_bytes) ahead; only a hint.
 void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes);
+
+// Puts memory of the process, in huge pages where the system has them, with the same bytes in the place of the mapped
+// file: addresses stay what they are. Matrices that are read again and again are read faster so (docs/benchmarks.md). Nobody
+// may read meanwhile. Refused, with nothing changed, if the memory is not there.
+bool file_map_own(file_map *map, engine_error *err);
 
 // Unmaps and zeroes *map; a zeroed map may be closed again.
 void file_map_close(file_map *map);

@@ -155,3 +155,11 @@ void gguf_prefetch(const gguf_file *file)
     for (uint32_t n = 1; n < file->part_count; n++)
         gguf_prefetch(file->parts[n]);
 }
+
+bool gguf_own(gguf_file *file, engine_error *err)
+{
+    for (uint32_t n = 1; n < file->part_count; n++)
+        if (!gguf_own(file->parts[n], err))
+            return false;
+    return file_map_own(&file->map, err);
+}

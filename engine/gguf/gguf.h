@@ -219,4 +219,8 @@ size_t gguf_format_totals(const gguf_file *file, gguf_format_total totals[GGUF_M
 // Asks the operating system to read the tensor data ahead; only a hint.
 void gguf_prefetch(const gguf_file *file);
 
+// Copies all of it into memory of the process (file_map_own), which weights are read faster from. Of files that were
+// mapped; others are there already.
+bool gguf_own(gguf_file *file, engine_error *err);
+
 #endif

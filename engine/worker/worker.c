@@ -17,6 +17,14 @@ static bool open_context(engine_worker *worker, engine_error *err)
     return engine_fail(err, "%s", weft_error_text(NULL));
 }
 
+// What the host reads again and again.
+static bool own_weights(const engine_worker *worker, engine_error *err)
+{
+    const engine_options *options = &worker->settings.options;
+    gguf_file *file = worker->model->file;
+    return !options->no_mmap || options->device != WEFT_DEVICE_CPU || !file || gguf_own(file, err);
+}
+
 static bool open_program(engine_worker *worker, engine_error *err)
 {
     const worker_settings *settings = &worker->settings;
@@ -34,6 +42,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
         .invariant = settings->options.invariant,
         // who shares a prefix must not change what is summed in which order
         .cascade_rows = settings->options.invariant ? -1 : settings->options.cascade_rows};
+    if (!own_weights(worker, err))
+        return false;
     worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,
                                     model->config.layers, settings->pool_pages, err);
     if (!worker->pool)

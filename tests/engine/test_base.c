@@ -222,6 +222,35 @@ static void regular_files_are_mapped(void **state)
     unlink(path);
 }
 
+// Some huge pages and a bit: the same bytes at the same address, whatever becomes of the file.
+static void files_become_memory(void **state)
+{
+    (void)state;
+    enum { BYTES = 5000003 };
+    const char *path = path_in_folder("owned");
+    unsigned char *bytes = malloc(BYTES);
+    assert_non_null(bytes);
+    for (int i = 0; i < BYTES; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 251);
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    assert_int_equal(fwrite(bytes, 1, BYTES, stream), BYTES);
+    fclose(stream);
+    file_map map;
+    engine_error err = {""};
+    assert_true(file_map_open(&map, path, &err));
+    const void *at = map.data;
+    assert_true(file_map_own(&map, &err) && file_map_own(&map, &err));
+    assert_ptr_equal(map.data, at);
+    assert_int_equal(truncate(path, 1), 0);
+    assert_memory_equal(map.data, bytes, BYTES);
+    file_map_close(&map);
+    file_map none = {0};
+    assert_true(file_map_own(&none, &err));
+    free(bytes);
+    unlink(path);
+}
+
 static void what_cannot_be_mapped_is_refused(void **state)
 {
     (void)state;
@@ -272,6 +301,7 @@ int main(void)
         cmocka_unit_test(cursor_reads_little_endian_at_any_position),
         cmocka_unit_test(cursor_stays_failed),
         cmocka_unit_test(regular_files_are_mapped),
+        cmocka_unit_test(files_become_memory),
         cmocka_unit_test(what_cannot_be_mapped_is_refused),
         cmocka_unit_test(unreadable_files_are_refused),
     };
