@@ -18,6 +18,11 @@
 #include "tests/support/open_worker.h"
 
 enum { CONTEXT = 256, PAGE = 64, SESSIONS = 3 };
+#ifdef WEFT_TEST_SLOW
+enum { TURNS = 50 };
+#else
+enum { TURNS = 150 };
+#endif
 
 static golden_written written;
 static int32_t vocab;
@@ -217,7 +222,7 @@ static void nothing_is_ever_wrong(void **state)
     engine_session *sessions[SESSIONS] = {0};
     int64_t evaluated = 0, all = 0;
     srandom(3);
-    for (int n = 0; n < 150; n++) {
+    for (int n = 0; n < TURNS; n++) {
         int32_t ids[CONTEXT], count = 20 + (int32_t)(random() % 180);
         memcpy(ids, written.tokens, sizeof ids);
         for (int32_t cut = PAGE - 10; cut < CONTEXT; cut += 70)
