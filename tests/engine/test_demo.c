@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The model that is shipped: models/demo.gguf continues text as PyTorch does in f32 from the same
 // dequantised weights (tests/golden/demo).
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -120,11 +122,50 @@ static void continues_as_pytorch_does(void **state)
     free(logits);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[65536];
+    size_t count;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_true(in && out);
+    while ((count = fread(bytes, 1, sizeof bytes, in)) > 0)
+        assert_int_equal(fwrite(bytes, 1, count, out), count);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+// Without mmap nothing of the file is read once it is open: reading a mapped file that has become short would end the
+// program.
+static void without_mmap_the_file_may_go(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weft-demo-XXXXXX";
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    copy_file(WEFT_TEST_GOLDEN "/../../models/demo.gguf", path);
+    engine_error err = {""};
+    engine_options options = {.threads = 1, .no_mmap = true};
+    engine_worker *own = open_worker(path, &options, &err);
+    if (!own)
+        fail_msg("%s", err.text);
+    assert_int_equal(truncate(path, 1), 0);
+    engine_session *session = engine_session_open(own, &err);
+    const int32_t ids[] = {1, 2, 3};
+    engine_feed feed = {.session = session, .ids = ids, .count = 3};
+    if (!session || !engine_eval(own, &feed, 1, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    engine_session_close(session);
+    close_worker(own);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_prompts),
         cmocka_unit_test(continues_as_pytorch_does),
+        cmocka_unit_test(without_mmap_the_file_may_go),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -372,3 +372,9 @@ fault("server-any-origin", "server/http/http.c",
 fault("server-no-bounds", "server/api_fields.c",
       "if (!json_is_number(field) || !(number >= low && number <= high))", "if (!json_is_number(field))",
       "numbers out of range are taken", "server_endpoints")
+
+# --- memory in the place of a file --------------------------------------------------------------------
+fault("file-not-copied", "engine/base/file_map.c", "    memcpy(memory, map->data, map->size_bytes);\n", "",
+      "memory in the place of a file is empty", "engine_base")
+fault("file-part-not-copied", "engine/gguf/gguf.c", "    return file_map_own(&file->map, err);", "    return true;",
+      "--no-mmap copies nothing", "engine_demo")

@@ -115,17 +115,17 @@ fault("norm-no-eps", "src/kernels/norm/norm_simd.h",
 fault("norm-wide-rows", "src/kernels/norm/norm_simd.h",
       "    if (!(exact >= FLT_MIN && exact <= FLT_MAX)) {", "    if (false) {",
       "rows near the ends of f32 overflow", "api_norm", "weft-check --op norm --cases 20")
-fault("softmax-not-shifted", "src/kernels/softmax/softmax_simd.h",
-      "vf32_set1(-most * half)", "vf32_set1(-most * half * 0.999f)",
+fault("softmax-not-shifted", "src/kernels/softmax/softmax_kernel.h",
+      "{half, -most * half, scale / half}", "{half, -most * half * 0.999f, scale / half}",
       "softmax subtracts less than the largest", *O, "api_softmax", "weft-check --op softmax --cases 20")
-fault("softmax-without-half", "src/kernels/softmax/softmax_simd.h",
-      "half = fabsf(scale) < 1 ? 0.5f : 1;", "half = 1;",
+fault("softmax-without-half", "src/kernels/softmax/softmax_kernel.h",
+      "half = fabsf(scale) < 1 ? 0.5f : 1, most", "half = 1, most",
       "a row from end to end of f32 overflows", "api_softmax", "weft-check --op softmax --cases 20")
 fault("gelu-tail", "src/kernels/activation/activation_simd.h",
       "vf32_set1(-0.5f))))", "vf32_set1(-0.4999f))))",
       "the tail of GELU is off by 1e-4", *O, "weft-check --op activation --cases 20")
 fault("gated-without-up", "src/kernels/activation/activation_simd.h",
-      "value = vf32_mul(value, vf32_load_n(up + i, n));", "value = vf32_mul(value, vf32_load_n(x + i, n));",
+      "vf32_load_element(args->up, x_dtype, up + i, n)", "vf32_load_element(args->x, x_dtype, x + i, n)",
       "the gate multiplies itself", *O, "weft-check --op activation --cases 20")
 fault("rope-wrong-turn", "src/kernels/rope/rope_simd.h",
       "y[i + 1] = b * cosine + a * sine;", "y[i + 1] = b * cosine - a * sine;",

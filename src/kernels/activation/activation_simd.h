@@ -3,6 +3,7 @@
 //
 // Far below 0 all of them vanish: x is kept above -128 there, so that -infinity gives 0 and not NaN.
 #include "src/kernels/activation/activation_kernel.h"
+#include "src/kernels/cpu/vf32_elements.h"
 
 static inline vf32 one_over_one_plus_exp(vf32 x)
 {
@@ -63,25 +64,6 @@ static inline vf32 none(vf32 x, float cap)
     return x;
 }
 
-static inline vf32 load_element(const void *x, weft_dtype dtype, int64_t i, int n)
-{
-    if (dtype == WEFT_F32)
-        return vf32_load_n((const float *)x + i, n);
-    const uint16_t *half = (const uint16_t *)x + i;
-    return dtype == WEFT_F16 ? vf32_load_f16_n(half, n) : vf32_load_bf16_n(half, n);
-}
-
-static inline void store_element(void *y, weft_dtype dtype, int64_t i, vf32 value, int n)
-{
-    uint16_t *half = (uint16_t *)y + i;
-    if (dtype == WEFT_F32)
-        vf32_store_n((float *)y + i, value, n);
-    else if (dtype == WEFT_F16)
-        vf32_store_f16_n(half, value, n);
-    else
-        vf32_store_bf16_n(half, value, n);
-}
-
 static inline void apply(const struct weft__activation_launch *launch,
                          const weft_activation_args *args, int64_t row,
                          vf32 (*function)(vf32, float))
@@ -90,10 +72,10 @@ static inline void apply(const struct weft__activation_launch *launch,
     const int64_t x = row * args->x_stride, up = row * args->up_stride, y = row * args->y_stride;
     for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
         int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
-        vf32 value = function(load_element(args->x, x_dtype, x + i, n), launch->cap);
+        vf32 value = function(vf32_load_element(args->x, x_dtype, x + i, n), launch->cap);
         if (args->up)
-            value = vf32_mul(value, load_element(args->up, x_dtype, up + i, n));
-        store_element(args->y, y_dtype, y + i, value, n);
+            value = vf32_mul(value, vf32_load_element(args->up, x_dtype, up + i, n));
+        vf32_store_element(args->y, y_dtype, y + i, value, n);
     }
 }
 

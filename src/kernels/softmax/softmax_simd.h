@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Softmax in vectors: maximum, exponentials with their sum, product with the inverse of the sum. An
 // ISA file includes this after its vocabulary.
+#include "src/kernels/cpu/vf32_elements.h"
 #include "src/kernels/softmax/softmax_kernel.h"
 
 static int lanes_left(int64_t dim, int64_t i)
@@ -8,31 +9,13 @@ static int lanes_left(int64_t dim, int64_t i)
     return dim - i < VF32_LANES ? (int)(dim - i) : VF32_LANES;
 }
 
-static vf32 load(const void *x, weft_dtype dtype, int64_t i, int n)
-{
-    const uint16_t *half = (const uint16_t *)x + i;
-    if (dtype == WEFT_F32)
-        return vf32_load_n((const float *)x + i, n);
-    return dtype == WEFT_F16 ? vf32_load_f16_n(half, n) : vf32_load_bf16_n(half, n);
-}
-
-static void store(void *x, weft_dtype dtype, int64_t i, vf32 value, int n)
-{
-    uint16_t *half = (uint16_t *)x + i;
-    if (dtype == WEFT_F32)
-        vf32_store_n((float *)x + i, value, n);
-    else if (dtype == WEFT_F16)
-        vf32_store_f16_n(half, value, n);
-    else
-        vf32_store_bf16_n(half, value, n);
-}
-
 static float largest(const void *x, weft_dtype dtype, int64_t dim, float sign)
 {
     vf32 most = vf32_set1(-INFINITY), factor = vf32_set1(sign);
     for (int64_t i = 0; i < dim; i += VF32_LANES) {
         int n = lanes_left(dim, i);
-        most = vf32_max(most, vf32_keep(vf32_mul(load(x, dtype, i, n), factor), 0, n, most));
+        most = vf32_max(most,
+                        vf32_keep(vf32_mul(vf32_load_element(x, dtype, i, n), factor), 0, n, most));
     }
     return vf32_largest(most);
 }
@@ -40,7 +23,7 @@ static float largest(const void *x, weft_dtype dtype, int64_t dim, float sign)
 static vf32 exponential(const void *x, weft_dtype dtype, int64_t i, int n,
                         struct weft__softmax_exponent e)
 {
-    vf32 z = vf32_fma(load(x, dtype, i, n), vf32_set1(e.half), vf32_set1(e.shift));
+    vf32 z = vf32_fma(vf32_load_element(x, dtype, i, n), vf32_set1(e.half), vf32_set1(e.shift));
     return vf32_exp(vf32_mul(z, vf32_set1(e.scale)));
 }
 
@@ -63,8 +46,9 @@ static void finish(void *x, weft_dtype dtype, int64_t dim, struct weft__softmax_
 {
     for (int64_t i = 0; i < dim; i += VF32_LANES) {
         int n = lanes_left(dim, i);
-        vf32 value = dtype == WEFT_F32 ? load(x, dtype, i, n) : exponential(x, dtype, i, n, e);
-        store(x, dtype, i, vf32_mul(value, vf32_set1(inverse)), n);
+        vf32 value =
+            dtype == WEFT_F32 ? vf32_load_element(x, dtype, i, n) : exponential(x, dtype, i, n, e);
+        vf32_store_element(x, dtype, i, vf32_mul(value, vf32_set1(inverse)), n);
     }
 }
 
