@@ -19,9 +19,9 @@
 
 enum { CONTEXT = 256, PAGE = 64, SESSIONS = 3 };
 #ifdef WEFT_TEST_SLOW
-enum { TURNS = 50 };
+enum { TURNS = 50, THREADS = 1 };
 #else
-enum { TURNS = 150 };
+enum { TURNS = 150, THREADS = 2 };
 #endif
 
 static golden_written written;
@@ -30,7 +30,7 @@ static engine_worker *alone;
 
 static engine_worker *start(int32_t pool_pages, bool keep)
 {
-    engine_options options = {.threads = 2,
+    engine_options options = {.threads = THREADS,
                               .context_tokens = CONTEXT,
                               .chunk_tokens = 96,
                               .max_sessions = SESSIONS,

@@ -16,9 +16,9 @@
 #include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
-enum { REQUESTS = 12 };
+enum { REQUESTS = 12, THREADS = 1 };
 #else
-enum { REQUESTS = 40 };
+enum { REQUESTS = 40, THREADS = 2 };
 #endif
 enum { CONTEXT = 320, PAGE = 64, SLOTS = 16, MOST = 100 };
 
@@ -48,7 +48,7 @@ static engine_finish finishes[REQUESTS];
 
 static engine_worker *open_for(int32_t sessions, int32_t pool_tokens)
 {
-    engine_options options = {.threads = 2,
+    engine_options options = {.threads = THREADS,
                               .context_tokens = CONTEXT,
                               .chunk_tokens = 48,
                               .max_sessions = sessions,
