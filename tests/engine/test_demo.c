@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The model that is shipped: models/demo.gguf continues text as PyTorch does in f32 from the same
 // dequantised weights (tests/golden/demo).
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,7 +139,7 @@ static void copy_file(const char *from, const char *to)
 static void without_mmap_the_file_may_go(void **state)
 {
     (void)state;
-    char path[] = "/tmp/weft-demo-XXXXXX";
+    char path[] = P_tmpdir "/weft-demo-XXXXXX";
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);
