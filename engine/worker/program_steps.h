@@ -254,6 +254,9 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
 bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err);
 bool program_add_sample(model_program *program, engine_error *err);
 
+// All lists anew, of all layers and what stands before and behind them (program_build.c).
+bool program_add_all(model_program *program, engine_error *err);
+
 // The same for lines of mixtures; `tensors` are the layer's.
 bool program_add_route(model_program *program, const model_tensor *tensors, const model_line *line,
                        engine_error *err);
