@@ -29,6 +29,7 @@ static const char help[] =
     "                      answers with -n, --stop or Ctrl-C\n"
     "\n"
     "sampling:\n" CLI_SAMPLING_HELP "\n"
+    "speculation:\n" CLI_SPECULATION_HELP "\n"
     "model:\n" CLI_MODEL_HELP;
 
 enum { OPT_RAW = 1, OPT_WHEN_FULL };
@@ -41,6 +42,7 @@ typedef struct conversation {
     bool raw, keep, stats;
     engine_options options;
     cli_sampling sampling;
+    cli_speculation speculation;
     engine_model *model;
     engine_worker *worker;
     engine_session *session;
@@ -66,6 +68,8 @@ static bool take_option(void *opaque, int option)
         cli_bad_usage(c->self, "--when-full must be drop or stop, not '%s'", optarg);
         return false;
     default:
+        if (cli_speculation_option(option, optarg, &c->speculation))
+            return true;
         return option >= CLI_OPT_TEMP ? cli_sampling_option(c->self, option, optarg, &c->sampling)
                                       : cli_model_option(c->self, option, optarg, &c->options);
     }
@@ -78,6 +82,7 @@ static int parse(conversation *c, int argc, char **argv)
                                             {"raw", no_argument, NULL, OPT_RAW},
                                             {"when-full", required_argument, NULL, OPT_WHEN_FULL},
                                             CLI_SAMPLING_OPTIONS,
+                                            CLI_SPECULATION_OPTIONS,
                                             CLI_MODEL_OPTIONS,
                                             {0}};
     int status = cli_take_options(c->self, argc, argv, options, take_option, c);
@@ -159,6 +164,7 @@ static bool answer(conversation *c, engine_error *err)
                                     .sampling = c->sampling.sampling,
                                     .stops = c->sampling.stops,
                                     .ignore_end = c->sampling.ignore_end,
+                                    .speculation = cli_speculation_wish(&c->speculation),
                                     .write = output,
                                     .progress = show_progress,
                                     .user = c};
@@ -267,6 +273,8 @@ static int open_and_converse(conversation *c)
     c->model = engine_model_open(c->model_path, &err);
     if (c->model)
         c->worker = engine_worker_open(c->model, &c->options, &err);
+    if (c->worker && !cli_speculation_open(&c->speculation, c->model, c->worker, &c->options, &err))
+        return cli_failed(c->self, "%s", err.text);
     if (c->worker && !c->raw)
         c->template = chat_template_from_gguf(engine_model_file(c->model), &err);
     if (c->worker && (c->template || c->raw))
@@ -296,6 +304,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     chat_template_free(c.template);
     engine_session_close(c.session);
     engine_worker_close(c.worker);
+    cli_speculation_close(&c.speculation);
     engine_model_close(c.model);
     return status;
 }

@@ -256,6 +256,41 @@ typedef struct cli_sampling {
 // The defaults that the help states, with a seed from the clock.
 cli_sampling cli_sampling_default(void);
 
+// --- speculation --------------------------------------------------------------------------------------
+
+enum { CLI_OPT_LOOKUP = 1200, CLI_OPT_DRAFT };
+
+#define CLI_SPECULATION_OPTIONS                                                                    \
+    {"lookup", no_argument, NULL, CLI_OPT_LOOKUP},                                                 \
+    {                                                                                              \
+        "draft", required_argument, NULL, CLI_OPT_DRAFT                                            \
+    }
+
+#define CLI_SPECULATION_HELP                                                                       \
+    "  --lookup            guesses tokens from what the text has had before, and checks several\n" \
+    "                      in a pass: faster for texts that repeat or edit; the text is the "      \
+    "same\n"                                                                                       \
+    "  --draft FILE        a smaller model with the same vocabulary that guesses likewise\n"
+
+typedef struct cli_speculation {
+    const char *draft_path;
+    engine_model *draft;
+    engine_speculation wish;
+} cli_speculation;
+
+bool cli_speculation_option(int option, const char *value, cli_speculation *speculation);
+
+// Opens the draft model, if there is one, for texts of the worker's; false with a reason.
+bool cli_speculation_open(cli_speculation *speculation, const engine_model *model,
+                          const engine_worker *worker, const engine_options *options,
+                          engine_error *err);
+void cli_speculation_close(cli_speculation *speculation);
+
+// What is to be speculated with; NULL: nothing.
+const engine_speculation *cli_speculation_wish(const cli_speculation *speculation);
+
+// --- sampling, further --------------------------------------------------------------------------------
+
 // Takes one of CLI_SAMPLING_OPTIONS; false (with a message) if its value is bad.
 bool cli_sampling_option(const cli_command *self, int option, const char *value,
                          cli_sampling *sampling);

@@ -25,6 +25,7 @@ static const char help[] =
     "  --json              one JSON object with text and figures instead\n"
     "\n"
     "sampling:\n" CLI_SAMPLING_HELP "\n"
+    "speculation:\n" CLI_SPECULATION_HELP "\n"
     "model:\n" CLI_MODEL_HELP "\n"
     "Examples:\n"
     "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
@@ -40,6 +41,7 @@ typedef struct request {
     bool raw, quiet, json;
     engine_options options;
     cli_sampling sampling;
+    cli_speculation speculation;
 } request;
 
 // What a run holds; output() appends to `text` for --json.
@@ -49,6 +51,7 @@ typedef struct run_state {
     size_t prompt_bytes;
     engine_model *model;
     engine_worker *worker;
+    cli_speculation speculation;
     engine_session *session;
     tokenizer_ids ids;
     tokenizer_text text;
@@ -69,6 +72,8 @@ static bool take_option(void *opaque, int option)
     case OPT_QUIET: wish->quiet = true; return true;
     case OPT_JSON: wish->json = true; return true;
     default:
+        if (cli_speculation_option(option, optarg, &wish->speculation))
+            return true;
         return option >= CLI_OPT_TEMP ? cli_sampling_option(self, option, optarg, &wish->sampling)
                                       : cli_model_option(self, option, optarg, &wish->options);
     }
@@ -84,6 +89,7 @@ static int parse(request *wish, int argc, char **argv)
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"json", no_argument, NULL, OPT_JSON},
                                             CLI_SAMPLING_OPTIONS,
+                                            CLI_SPECULATION_OPTIONS,
                                             CLI_MODEL_OPTIONS,
                                             {0}};
     int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
@@ -164,6 +170,7 @@ static bool generate(run_state *run, engine_error *err)
                                     .sampling = wish->sampling.sampling,
                                     .stops = wish->sampling.stops,
                                     .ignore_end = wish->sampling.ignore_end,
+                                    .speculation = cli_speculation_wish(&run->speculation),
                                     .write = output,
                                     .progress = show_progress,
                                     .user = run};
@@ -191,6 +198,10 @@ static int print_json(const run_state *run)
                   result->first_token_seconds, "total_seconds", prompt_seconds + seconds, "seed",
                   (json_int_t)run->wish->sampling.sampling.params.seed, "peak_memory_bytes",
                   (json_int_t)cli_peak_memory_bytes());
+    if (cli_speculation_wish(&run->speculation))
+        json_object_update_new(object,
+                               json_pack("{s:i, s:i}", "guessed_tokens", result->guessed_tokens,
+                                         "accepted_tokens", result->accepted_tokens));
     return cli_print_json(run->wish->self, object);
 }
 
@@ -217,6 +228,9 @@ static int execute(run_state *run)
     run->model = engine_model_open(wish->model_path, &err);
     if (run->model)
         run->worker = engine_worker_open(run->model, &wish->options, &err);
+    if (run->worker &&
+        !cli_speculation_open(&run->speculation, run->model, run->worker, &wish->options, &err))
+        return cli_failed(wish->self, "%s", err.text);
     if (!run->worker || !encode(run, prompt, &err) || !generate(run, &err))
         return cli_failed(wish->self, "%s", err.text);
     return report(run);
@@ -227,10 +241,12 @@ static int run_main(const cli_command *self, int argc, char **argv)
     request wish = {.self = self, .sampling = cli_sampling_default()};
     run_state run = {.wish = &wish};
     int status = parse(&wish, argc, argv);
+    run.speculation = wish.speculation;
     if (status < 0)
         status = execute(&run);
     engine_session_close(run.session);
     engine_worker_close(run.worker);
+    cli_speculation_close(&run.speculation);
     engine_model_close(run.model);
     tokenizer_ids_free(&run.ids);
     tokenizer_text_free(&run.text);

@@ -145,4 +145,8 @@ void cli_print_result(const engine_result *result, const engine_model *model)
         cli_tokens(result->generated_tokens), cli_generation_rate(result),
         engine_finish_name(result->finish), result->first_token_seconds * 1e3,
         cli_bytes(cli_peak_memory_bytes()), cli_bytes(info.weight_bytes));
+    if (result->guessed_tokens > 0)
+        fprintf(stderr, "[%s guessed, %d of them right (%.0f %%)]\n",
+                cli_tokens(result->guessed_tokens), result->accepted_tokens,
+                100.0 * result->accepted_tokens / result->guessed_tokens);
 }

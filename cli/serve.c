@@ -32,6 +32,7 @@ static const char help[] =
     "  --invariant         an answer does not depend on what else is asked, to the bit (slower)\n"
     "\n"
     "model:\n" CLI_MODEL_HELP "\n"
+    "speculation:\n" CLI_SPECULATION_HELP "\n"
     "GET  /  /health  /metrics  /v1/models\n"
     "POST /v1/chat/completions  /v1/completions  /tokenize  /detokenize\n"
     "\n"
@@ -64,6 +65,7 @@ typedef struct wish {
     const cli_command *self;
     const char *path;
     engine_options engine;
+    cli_speculation speculation;
     server_options server;
 } wish;
 
@@ -93,7 +95,9 @@ static bool take_option(void *opaque, int option)
         return cli_int32(self, "--request-time", optarg, 0, 1 << 24, &server->request_seconds);
     case OPT_GRACE: return cli_int32(self, "--grace", optarg, 0, 86400, &server->grace_seconds);
     case OPT_INVARIANT: w->engine.invariant = true; return true;
-    default: return cli_model_option(self, option, optarg, &w->engine);
+    default:
+        return cli_speculation_option(option, optarg, &w->speculation) ||
+               cli_model_option(self, option, optarg, &w->engine);
     }
 }
 
@@ -115,6 +119,7 @@ static int parse(wish *w, int argc, char **argv)
         {"request-time", required_argument, NULL, OPT_TIME},
         {"grace", required_argument, NULL, OPT_GRACE},
         {"invariant", no_argument, NULL, OPT_INVARIANT},
+        CLI_SPECULATION_OPTIONS,
         CLI_MODEL_OPTIONS,
         {0}};
     int status = cli_take_options(w->self, argc, argv, options, take_option, w);
@@ -164,8 +169,11 @@ static int serve_main(const cli_command *self, int argc, char **argv)
     engine_worker *worker = model ? engine_worker_open(model, &w.engine, &err) : NULL;
     if (worker)
         cli_warn_of_context(self, model, worker);
-    bool fine = worker && server_run(model, worker, &w.server, &err);
+    bool fine = worker && cli_speculation_open(&w.speculation, model, worker, &w.engine, &err);
+    w.server.speculation = cli_speculation_wish(&w.speculation);
+    fine = fine && server_run(model, worker, &w.server, &err);
     engine_worker_close(worker);
+    cli_speculation_close(&w.speculation);
     engine_model_close(model);
     return fine ? CLI_DONE : cli_failed(self, "%s", err.text);
 }

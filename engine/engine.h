@@ -205,6 +205,10 @@ typedef struct engine_feed {
     float *logits; // of every new token, [count][vocab]; NULL: only those of the last one are kept,
                    // for engine_session_logits
     int32_t done;  // tokens that passes have evaluated so far; 0 before the first
+    // The last so many ids are guesses: they are evaluated, all in the pass that evaluates the token before
+    // them, but the timeline ends before them, with that token's logits. engine_session_accept goes on to
+    // the first of them.
+    int32_t guesses;
 } engine_feed;
 
 // One forward pass of at most chunk_tokens tokens: feeds that wait for one token come first, so that they
@@ -220,6 +224,14 @@ bool engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
 // Called between passes with the tokens done so far; returning false stops the work, and engine_eval
 // then fails with "stopped". What was evaluated until then stays in the timelines.
 typedef bool engine_progress_fn(void *user, int32_t done_tokens, int32_t all_tokens);
+
+// Guesses that all feeds of a pass may have together; each of its feeds may have fewer than chunk_tokens.
+int32_t engine_guess_room(const engine_worker *worker, int32_t feeds);
+
+// The next guess of the last pass becomes part of the timeline, and its logits those of the session. False if
+// there is none. Rejecting forgets those that are left, as does whatever else changes the timeline.
+bool engine_session_accept(engine_session *session);
+void engine_session_reject(engine_session *session);
 
 // Passes until all feeds are done.
 bool engine_eval(engine_worker *worker, engine_feed *feeds, int32_t count,
@@ -332,11 +344,33 @@ typedef enum engine_finish {
 const char *
 engine_finish_name(engine_finish finish); // "length", "end", "stop", "context", "cancel", "error"
 
+// --- speculation --------------------------------------------------------------------------------------
+
+enum { ENGINE_MAX_GUESSES = 15 }; // in a row
+
+// Tokens are guessed, and one pass evaluates all of them; each is drawn as it would be without guesses, and the first
+// that was guessed wrong ends the row. So a text is the one that its seed gives, guesses or not, as far as the
+// worker's arithmetic does not depend on the batch (engine_options.invariant). How many are guessed follows from how
+// many proved right and what a pass takes; none where that does not pay.
+typedef struct engine_speculation {
+    bool lookup; // what followed in the text itself where it read as it does now
+    // A smaller model with the same tokens (engine_speculation_fits) guesses where lookup does not, with a session of
+    // this worker for each text; NULL: none. Its lengths are at least the worker's.
+    engine_worker *draft;
+    int32_t most; // guesses in a row; 0: ENGINE_MAX_GUESSES
+    bool always;  // also where it does not pay: for tests and measuring
+} engine_speculation;
+
+// Has the draft the same tokens as the model?
+bool engine_speculation_fits(const engine_model *model, const engine_model *draft,
+                             engine_error *err);
+
 typedef struct engine_generation {
     int32_t max_tokens; // 0: until the end or until the context is full
     engine_sampling sampling;
-    const char *const *stops; // stop strings, NULL-terminated list; NULL: none
-    bool ignore_end;          // go on past the model's end token
+    const char *const *stops;              // stop strings, NULL-terminated list; NULL: none
+    bool ignore_end;                       // go on past the model's end token
+    const engine_speculation *speculation; // NULL: none. Chains are not used with it
     // Called after every token with the text that has become certain, whole UTF-8 characters, never part
     // of a stop string; often none. False stops.
     bool (*write)(void *user, const char *text, size_t bytes);
@@ -349,7 +383,8 @@ typedef struct engine_result {
     int32_t prompt_tokens; // evaluated now; those of a reused prefix are not counted
     int32_t generated_tokens;
     double prompt_seconds, generation_seconds;
-    double first_token_seconds; // from the call to the first token
+    double first_token_seconds;              // from the call to the first token
+    int32_t guessed_tokens, accepted_tokens; // of speculation; each that was accepted saved a pass
 } engine_result;
 
 // Makes the session's timeline equal to the prompt, then generates. Tokens that were generated stay in
@@ -428,6 +463,9 @@ typedef struct engine_request_wish {
 // context or pool, ids out of range, or too many that wait (engine_scheduler_busy).
 engine_request *engine_scheduler_submit(engine_scheduler *scheduler,
                                         const engine_request_wish *wish, engine_error *err);
+// Requests are speculated for from now on; NULL: they are not. Copied. Before the first is submitted.
+void engine_scheduler_speculate(engine_scheduler *scheduler, const engine_speculation *speculation);
+
 bool engine_scheduler_busy(const engine_scheduler *scheduler);
 
 // The request ends, as cancelled, when the next step begins.
@@ -442,6 +480,7 @@ typedef struct engine_scheduler_info {
     int64_t cached_tokens;    // that need not be evaluated
     int64_t generated_tokens; //
     int64_t preemptions, passes;
+    int64_t guessed_tokens, accepted_tokens; // of speculation
 } engine_scheduler_info;
 
 void engine_scheduler_describe(const engine_scheduler *scheduler, engine_scheduler_info *info);

@@ -71,6 +71,8 @@ bool metrics_write(const metrics *m, const engine_scheduler_info *s, const engin
          s->prompt_tokens},
         {"cached_tokens_total", "counter", "Tokens that were there already", s->cached_tokens},
         {"generated_tokens_total", "counter", "Tokens that were generated", s->generated_tokens},
+        {"guessed_tokens_total", "counter", "Tokens that speculation guessed", s->guessed_tokens},
+        {"accepted_tokens_total", "counter", "Guessed tokens that were right", s->accepted_tokens},
         {"passes_total", "counter", "Forward passes", s->passes},
         {"preemptions_total", "counter", "Sequences that gave their pages back", s->preemptions},
         {"pages", "gauge", "Pages of the KV pool", w->pool_pages},

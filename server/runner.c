@@ -286,7 +286,7 @@ static void *run(void *opaque)
 
 // --- from outside -------------------------------------------------------------------------------------
 
-server_runner *runner_start(engine_worker *worker, int32_t max_waiting, int32_t request_seconds,
+server_runner *runner_start(engine_worker *worker, const server_options *options,
                             void (*wake_connection)(void *connection), engine_error *err)
 {
     server_runner *runner = calloc(1, sizeof *runner);
@@ -295,9 +295,11 @@ server_runner *runner_start(engine_worker *worker, int32_t max_waiting, int32_t 
         return NULL;
     }
     runner->worker = worker;
-    runner->request_seconds = request_seconds;
+    runner->request_seconds = options->request_seconds;
     runner->wake = wake_connection;
-    runner->scheduler = engine_scheduler_open(worker, max_waiting, err);
+    runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
+    if (runner->scheduler)
+        engine_scheduler_speculate(runner->scheduler, options->speculation);
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->news, NULL);
     runner_of = runner;

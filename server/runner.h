@@ -7,11 +7,12 @@
 
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/server.h"
 
 typedef struct server_runner server_runner;
 
 // wake: called, with the lock held, to make a suspended connection go on.
-server_runner *runner_start(engine_worker *worker, int32_t max_waiting, int32_t request_seconds,
+server_runner *runner_start(engine_worker *worker, const server_options *options,
                             void (*wake)(void *connection), engine_error *err);
 
 // Refuses what comes from now on; true when nothing runs any more.

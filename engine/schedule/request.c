@@ -92,6 +92,7 @@ void request_free(engine_request *request)
         free(request->stops[i]);
     engine_session_close(request->session);
     answer_free(&request->answer);
+    speculator_end(&request->speculator);
     free(request->stops);
     free(request->biases);
     free(request->tokens);

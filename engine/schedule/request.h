@@ -6,6 +6,7 @@
 
 #include "engine/session/answer.h"
 #include "engine/session/session.h"
+#include "engine/session/speculator.h"
 
 struct engine_request {
     engine_request_wish wish; // prompt, stops and biases are the request's own
@@ -15,6 +16,8 @@ struct engine_request {
     engine_bias *biases;
     engine_session *session; // NULL: it waits
     answer answer;
+    speculator speculator;
+    int32_t guesses, right; // in this pass: made, and those of them that were drawn
     uint64_t arrival;
     int32_t user;   // in the scheduler's table
     bool resumes;   // it ran and was preempted

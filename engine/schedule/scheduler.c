@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/clock.h"
 #include "engine/schedule/choose.h"
 #include "engine/schedule/request.h"
 #include "engine/schedule/users.h"
@@ -27,6 +28,9 @@ struct engine_scheduler {
     engine_request **fed; // [slots], whose they are
     engine_draw *draws;   // [slots]
     uint64_t arrivals;
+    bool speculates;
+    engine_speculation speculation;
+    payoff_costs costs;
     engine_scheduler_info info;
 };
 
@@ -81,6 +85,13 @@ engine_scheduler *engine_scheduler_open(engine_worker *worker, int32_t max_waiti
     return NULL;
 }
 
+void engine_scheduler_speculate(engine_scheduler *s, const engine_speculation *speculation)
+{
+    s->speculates = speculation != NULL;
+    if (speculation)
+        s->speculation = *speculation;
+}
+
 bool engine_scheduler_busy(const engine_scheduler *s)
 {
     return s->waiting.count >= s->max_waiting;
@@ -96,6 +107,12 @@ engine_request *engine_scheduler_submit(engine_scheduler *s, const engine_reques
     engine_request *request = request_make(s->worker, wish, err);
     if (!request)
         return NULL;
+    if (s->speculates && !speculator_begin(&request->speculator, &s->speculation,
+                                           &request->wish.sampling, request->room + 1)) {
+        request_free(request);
+        engine_fail(err, "not enough memory for guesses");
+        return NULL;
+    }
     request->arrival = s->arrivals++;
     request->user = schedule_users_enter(&s->users, wish->owner);
     list_add(&s->waiting, request);
@@ -314,6 +331,55 @@ static int32_t choose(engine_scheduler *s)
     return feeds;
 }
 
+// Adds guesses to the feeds of those that decode, in the rows, pages and tokens that the pass has left.
+static void guess(engine_scheduler *s, int32_t feeds)
+{
+    int32_t budget = s->worker->settings.options.chunk_tokens, rows = feeds, pages = free_pages(s);
+    int32_t room = engine_guess_room(s->worker, feeds);
+    for (int32_t i = 0; i < feeds; i++) {
+        const engine_feed *feed = &s->feeds[i];
+        budget -= feed->count;
+        pages -= feed->count / ENGINE_PAGE_TOKENS + 2;
+    }
+    for (int32_t i = 0; s->speculates && i < feeds; i++) {
+        engine_request *request = s->fed[i];
+        const engine_session *session = request->session;
+        int32_t left = request->room - request->count, most = budget < room ? budget : room;
+        request->guesses = 0;
+        if (s->feeds[i].count != 1 || session->length + 1 < request->count || pages < 1)
+            continue;
+        most = left < most ? left : most;
+        request->guesses = speculator_guess(&request->speculator, &s->costs, request->tokens,
+                                            request->count, rows, most);
+        memcpy(request->tokens + request->count, request->speculator.guesses,
+               (size_t)request->guesses * sizeof *request->tokens);
+        s->feeds[i].count += request->guesses;
+        s->feeds[i].guesses = request->guesses;
+        rows += request->guesses;
+        room -= request->guesses;
+        budget -= request->guesses;
+        pages -= request->guesses > 0;
+    }
+}
+
+// Passes that only decode are timed, as guesses are measured by what those take.
+static bool run_pass(engine_scheduler *s, int32_t feeds, engine_error *err)
+{
+    int32_t rows = 0;
+    bool decodes = true;
+    for (int32_t i = 0; i < feeds; i++) {
+        decodes = decodes && s->feeds[i].count - s->feeds[i].guesses == 1;
+        rows += s->feeds[i].count;
+    }
+    double started = engine_seconds();
+    if (!engine_pass(s->worker, s->feeds, feeds, NULL, err))
+        return false;
+    if (decodes)
+        payoff_time(&s->costs, rows, engine_seconds() - started);
+    s->info.passes++;
+    return true;
+}
+
 // Of those whose timeline is complete the next token is drawn; returns how many.
 static int32_t fill_draws(engine_scheduler *s, int32_t feeds)
 {
@@ -321,7 +387,7 @@ static int32_t fill_draws(engine_scheduler *s, int32_t feeds)
     engine_error err = {""};
     for (int32_t i = 0; i < feeds; i++) {
         engine_request *request = s->fed[i];
-        bool decodes = s->feeds[i].count == 1;
+        bool decodes = s->feeds[i].count - s->feeds[i].guesses == 1;
         if (!decodes || request->resumes)
             s->info.prompt_tokens += s->feeds[i].count;
         if (request->session->length < request->count)
@@ -348,19 +414,61 @@ static void draw_one_by_one(engine_scheduler *s, int32_t draws)
     }
 }
 
+static void take(engine_scheduler *s, engine_request *request, int32_t token)
+{
+    request->resumes = false;
+    s->users.list[request->user].served++;
+    request_take(request, token);
+    s->info.generated_tokens += request->result.finish != ENGINE_FINISH_END;
+}
+
+// The row of guesses ends with the first that is wrong.
+static void settle_guesses(engine_scheduler *s, engine_request *request)
+{
+    engine_session_reject(request->session);
+    speculator_learn(&request->speculator, request->right);
+    s->info.guessed_tokens += request->guesses;
+    s->info.accepted_tokens += request->right;
+    request->guesses = request->right = 0;
+}
+
+// Was the token that was drawn guessed? Then the logits behind it are there, and the next one can be drawn.
+static bool goes_on(engine_scheduler *s, engine_request *request, int32_t token)
+{
+    engine_session *session = request->session;
+    bool guessed = session->ahead > 0 && session->ids[session->length] == token;
+    engine_error err = {""};
+    request->right += guessed;
+    if (!guessed || request->ended) {
+        settle_guesses(s, request);
+        return false;
+    }
+    engine_session_accept(session);
+    if (request_bias(request, &err))
+        return true;
+    request_fail(request, &err);
+    return false;
+}
+
+// Draws the next token of each, then the one after it of those who had guessed it, and so on.
 static void draw(engine_scheduler *s, int32_t feeds)
 {
     int32_t draws = fill_draws(s, feeds);
-    if (!engine_sample_all(s->worker, s->draws, draws, NULL))
-        draw_one_by_one(s, draws);
-    for (int32_t i = 0; i < draws; i++) {
-        engine_request *request = s->fed[i];
-        if (request->ended)
-            continue;
-        request->resumes = false;
-        s->users.list[request->user].served++;
-        request_take(request, s->draws[i].token);
-        s->info.generated_tokens += request->result.finish != ENGINE_FINISH_END;
+    while (draws > 0) {
+        int32_t left = 0;
+        if (!engine_sample_all(s->worker, s->draws, draws, NULL))
+            draw_one_by_one(s, draws);
+        for (int32_t i = 0; i < draws; i++) {
+            engine_request *request = s->fed[i];
+            if (!request->ended)
+                take(s, request, s->draws[i].token);
+            if (!goes_on(s, request, s->draws[i].token))
+                continue;
+            request->wish.sampling.params.step = (uint64_t)request->count;
+            s->fed[left] = request;
+            s->draws[left++] = s->draws[i];
+        }
+        draws = left;
     }
 }
 
@@ -372,10 +480,10 @@ bool engine_scheduler_step(engine_scheduler *s)
     while (join_next(s))
         ;
     int32_t feeds = choose(s);
-    if (feeds > 0 && engine_pass(s->worker, s->feeds, feeds, NULL, &err)) {
-        s->info.passes++;
+    guess(s, feeds);
+    if (feeds > 0 && run_pass(s, feeds, &err))
         draw(s, feeds);
-    } else
+    else
         for (int32_t i = 0; i < feeds; i++)
             request_fail(s->fed[i], &err);
     dismiss_ended(s, &s->running);

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
-#define _POSIX_C_SOURCE 200809L
 #include <string.h>
-#include <time.h>
 
+#include "engine/base/clock.h"
 #include "engine/session/answer.h"
 #include "engine/session/chain.h"
 #include "engine/session/pass.h"
-
-static double now_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
+#include "engine/session/speculator.h"
 
 const char *engine_finish_name(engine_finish finish)
 {
@@ -27,6 +20,8 @@ typedef struct generator {
     engine_result *result;
     engine_draw draw; // of chains
     answer answer;
+    speculator speculator;
+    payoff_costs costs;
     bool wrote; // for the last token
     bool done;
 } generator;
@@ -138,21 +133,79 @@ static bool decode(generator *g, int32_t token, engine_error *err)
     return true;
 }
 
+// How many tokens may be guessed behind one that is about to be evaluated.
+static int32_t guess_room(const generator *g)
+{
+    const engine_worker *worker = g->session->worker;
+    const engine_options *options = &worker->settings.options;
+    int32_t most = options->context_tokens - g->session->length - 1, other;
+    other = engine_guess_room(worker, 1);
+    most = other < most ? other : most;
+    most = options->chunk_tokens - 1 < most ? options->chunk_tokens - 1 : most;
+    other = g->wish->max_tokens - g->result->generated_tokens - 1;
+    return g->wish->max_tokens > 0 && other < most ? other : most;
+}
+
+// Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
+static bool try_guesses(generator *g, int32_t *token, engine_error *err)
+{
+    engine_session *session = g->session;
+    speculator *s = &g->speculator;
+    engine_sampling sampling = g->wish->sampling;
+    int32_t ids[ENGINE_MAX_GUESSES + 1] = {*token}, right = 0;
+    session->ids[session->length] = *token;
+    int32_t made =
+        speculator_guess(s, &g->costs, session->ids, session->length + 1, 1, guess_room(g));
+    memcpy(ids + 1, s->guesses, (size_t)made * sizeof *ids);
+    engine_feed feed = {.session = session, .ids = ids, .count = 1 + made, .guesses = made};
+    double started = engine_seconds();
+    if (!engine_pass(session->worker, &feed, 1, NULL, err))
+        return false;
+    payoff_time(&g->costs, 1 + made, engine_seconds() - started);
+    while (true) {
+        sampling.params.step = (uint64_t)session->length;
+        if (!engine_sample(session, &sampling, token, err) || !take_token(g, *token, err))
+            return false;
+        bool guessed = right < made && ids[right + 1] == *token;
+        right += guessed;
+        if (g->done || !guessed)
+            break;
+        engine_session_accept(session);
+    }
+    engine_session_reject(session);
+    speculator_learn(s, right);
+    return true;
+}
+
+static bool speculate(generator *g, int32_t token, engine_error *err)
+{
+    if (!speculator_begin(&g->speculator, g->wish->speculation, &g->wish->sampling,
+                          g->session->worker->settings.options.context_tokens + 1))
+        return engine_fail(err, "not enough memory for guesses");
+    bool fine = true;
+    while (fine && !g->done)
+        fine = try_guesses(g, &token, err);
+    g->result->guessed_tokens = (int32_t)g->speculator.guessed;
+    g->result->accepted_tokens = (int32_t)g->speculator.accepted;
+    return fine;
+}
+
 static bool generate(generator *g, engine_error *err)
 {
-    double started = now_seconds();
+    double started = engine_seconds();
     engine_session *session = g->session;
     engine_sampling sampling = g->wish->sampling;
     int32_t token;
     sampling.params.step = (uint64_t)session->length;
     if (!engine_sample(session, &sampling, &token, err) || !take_token(g, token, err))
         return false;
-    g->result->first_token_seconds = g->result->prompt_seconds + now_seconds() - started;
-    bool fine = g->done || decode(g, token, err);
+    g->result->first_token_seconds = g->result->prompt_seconds + engine_seconds() - started;
+    bool fine =
+        g->done || (g->wish->speculation ? speculate(g, token, err) : decode(g, token, err));
     session_trim(session);
     if (!fine)
         return false;
-    g->result->generation_seconds = now_seconds() - started;
+    g->result->generation_seconds = engine_seconds() - started;
     if (g->answer.filter.stopped || g->result->finish == ENGINE_FINISH_CANCEL)
         return true;
     if (!answer_finish(&g->answer, err))
@@ -165,16 +218,17 @@ bool engine_generate(engine_session *session, const int32_t *prompt, int32_t pro
                      const engine_generation *generation, engine_result *result, engine_error *err)
 {
     memset(result, 0, sizeof *result);
-    double started = now_seconds();
+    double started = engine_seconds();
     if (generation->max_tokens < 0)
         return engine_fail(err, "the number of tokens to generate must not be negative");
     if (!session_sync(session, prompt, prompt_tokens, generation->progress, generation->user,
                       &result->prompt_tokens, err))
         return false;
-    result->prompt_seconds = now_seconds() - started;
+    result->prompt_seconds = engine_seconds() - started;
     generator g = {.session = session, .wish = generation, .result = result};
     const tokenizer *t = session->worker->model->tokenizer;
     bool fine = answer_begin(&g.answer, t, generation->stops, err) && generate(&g, err);
     answer_free(&g.answer);
+    speculator_end(&g.speculator);
     return fine;
 }

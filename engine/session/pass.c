@@ -29,6 +29,30 @@ static bool check_feed(const engine_worker *worker, const engine_feed *feeds, in
     return true;
 }
 
+int32_t engine_guess_room(const engine_worker *worker, int32_t feeds)
+{
+    return model_program_head_rows(worker->program) - feeds;
+}
+
+static bool check_guesses(const engine_worker *worker, const engine_feed *feeds, int32_t count,
+                          engine_error *err)
+{
+    int64_t guesses = 0;
+    for (int32_t n = 0; n < count; n++) {
+        const engine_feed *feed = &feeds[n];
+        if (feed->guesses < 0 || (feed->guesses > 0 && feed->guesses >= feed->count - feed->done) ||
+            feed->guesses >= worker->settings.options.chunk_tokens)
+            return engine_fail(err,
+                               "%d guesses among %d new tokens: there must be a token before "
+                               "them and room for all in a pass",
+                               feed->guesses, feed->count - feed->done);
+        guesses += feed->guesses;
+    }
+    return guesses == 0 || guesses <= engine_guess_room(worker, count) ||
+           engine_fail(err, "%d guesses in one pass, but there is room for %d", (int)guesses,
+                       engine_guess_room(worker, count));
+}
+
 static void trim_all(const engine_feed *feeds, int32_t count)
 {
     for (int32_t n = 0; n < count; n++)
@@ -72,7 +96,7 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
     for (int32_t i = 0; i < take; i++) {
         int32_t row = f->tokens++, position = session->length + i, n = feed->done + i;
         session->ids[position] = in->ids[row] = feed->ids[n];
-        if (n == feed->count - 1) {
+        if (n >= feed->count - 1 - feed->guesses) {
             f->outputs->kept_rows[f->outputs->kept_count] = row;
             f->outputs->kept_to[f->outputs->kept_count] =
                 feed->logits ? feed->logits + (size_t)n * vocab : NULL;
@@ -101,6 +125,14 @@ static bool is_first_of_prefix(const engine_feed *feeds, const int32_t *taken, i
     return true;
 }
 
+// How many of the tokens that are left go into the room: guesses go with the token before them.
+static int32_t piece_of(const engine_feed *feed, int32_t left, int32_t room)
+{
+    if (left <= room)
+        return left;
+    return room < left - feed->guesses ? room : left - feed->guesses - 1;
+}
+
 // Those that wait for one token first, sessions of one prefix side by side; then the others in their order,
 // until the pass is full.
 static void fill(filling *f, const engine_feed *feeds, int32_t count)
@@ -121,7 +153,9 @@ static void fill(filling *f, const engine_feed *feeds, int32_t count)
         int32_t left = feeds[n].count - feeds[n].done;
         if (left < 2 || f->tokens == room)
             continue;
-        taken[n] = left < room - f->tokens ? left : room - f->tokens;
+        taken[n] = piece_of(&feeds[n], left, room - f->tokens);
+        if (taken[n] == 0)
+            continue;
         f->outputs->first[n] = f->tokens;
         add_tokens(f, &feeds[n], taken[n]);
     }
@@ -147,10 +181,16 @@ static bool free_rows(filling *f, const engine_feed *feeds, int32_t count, engin
 static bool keep_logits(filling *f, engine_error *err)
 {
     const pass_outputs *out = f->outputs;
+    const float *logits = model_program_logits(f->worker->program);
+    size_t vocab = (size_t)f->worker->model->config.vocab;
     for (int32_t i = 0; i < out->kept_count; i++) {
-        session_hold_logits(out->kept[i], i);
+        engine_session *session = out->kept[i];
+        if (i > 0 && out->kept[i - 1] == session)
+            session_hold_ahead(session, session->ahead + 1);
+        else
+            session_hold_logits(session, i);
         if (out->kept_to[i] && !model_program_read_logits(f->worker->program, out->kept_to[i],
-                                                          out->kept[i]->logits, 1, err))
+                                                          logits + (size_t)i * vocab, 1, err))
             return false;
     }
     return true;
@@ -187,7 +227,7 @@ static bool run(filling *f, engine_error *err)
         return true;
     if (f->states)
         return model_program_forward(program, f->tokens, f->seqs, err);
-    if (f->tokens == out->kept_count && out->count == 0)
+    if (f->tokens == out->kept_count && f->tokens == f->seqs && out->count == 0)
         return model_program_decode(program, f->seqs, err) && keep_logits(f, err);
     return model_program_forward(program, f->tokens, f->seqs, err) && make_logits(f, err);
 }
@@ -198,9 +238,11 @@ static bool commit(const filling *f, engine_feed *feeds, int32_t count)
     bool more = false;
     for (int32_t n = 0; n < count; n++) {
         engine_feed *feed = &feeds[n];
-        feed->session->length += f->outputs->taken[n];
+        int32_t taken = f->outputs->taken[n];
+        if (taken > 0)
+            feed->session->length += taken - feed->session->ahead;
         session_enter_pages(feed->session);
-        feed->done += f->outputs->taken[n];
+        feed->done += taken;
         more = more || feed->done < feed->count;
     }
     return more;
@@ -216,7 +258,8 @@ static bool pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     for (int32_t n = 0; n < count; n++)
         if (!check_feed(worker, feeds, n, err))
             return false;
-    if (!model_program_wait(worker->program, err) || !reserve_all(feeds, count, err))
+    if (!check_guesses(worker, feeds, count, err) || !model_program_wait(worker->program, err) ||
+        !reserve_all(feeds, count, err))
         return false;
     fill(&f, feeds, count);
     if (!free_rows(&f, feeds, count, err) || !run(&f, err)) {

@@ -120,6 +120,7 @@ void engine_session_truncate(engine_session *session, int32_t length)
 {
     if (length < 0)
         length = 0;
+    engine_session_reject(session);
     if (length < session->length) {
         session_enter_pages(session);
         session->entered = 0;
@@ -303,8 +304,29 @@ const float *engine_session_logits(engine_session *session)
                : NULL;
 }
 
+void engine_session_reject(engine_session *session)
+{
+    for (; session->ahead > 0; session->ahead--)
+        session->worker->logits_owner[session->logits_row + session->ahead] = NULL;
+    session_trim(session);
+}
+
+bool engine_session_accept(engine_session *session)
+{
+    if (session->ahead == 0)
+        return false;
+    session->worker->logits_owner[session->logits_row++] = NULL;
+    session->logits += session->worker->model->config.vocab;
+    session->ahead--;
+    session->length++;
+    session_enter_pages(session);
+    return true;
+}
+
 void session_drop_logits(engine_session *session)
 {
+    for (; session->ahead > 0; session->ahead--)
+        session->worker->logits_owner[session->logits_row + session->ahead] = NULL;
     if (session->logits_row >= 0)
         session->worker->logits_owner[session->logits_row] = NULL;
     session->logits_row = -1;
@@ -318,6 +340,12 @@ void session_hold_logits(engine_session *session, int32_t row)
     session->logits =
         model_program_logits(worker->program) + (size_t)row * (size_t)worker->model->config.vocab;
     worker->logits_owner[row] = session;
+}
+
+void session_hold_ahead(engine_session *session, int32_t guesses)
+{
+    for (session->ahead = 0; session->ahead < guesses;)
+        session->worker->logits_owner[session->logits_row + ++session->ahead] = session;
 }
 
 bool session_save_logits(engine_session *session, engine_error *err)

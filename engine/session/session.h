@@ -18,9 +18,12 @@ struct engine_session {
     int32_t *history;    // the ids where the device reads them: `ids`, or a copy
     int32_t history_length;
     int32_t logits_row; // of the program's logits; -1: none of them
-    float *logits;      // after the last token: that row, or `saved`; NULL: there are none
-    float *saved;       // [vocab], where they go when a pass needs the row that they were made in
-    float *shown;       // [vocab], a copy on the host; NULL: the host reads `logits` where they are
+    int32_t
+        ahead; // guesses behind `length` that were evaluated, in ids and pages; their logits are in the
+               // rows behind logits_row
+    float *logits; // after the last token: that row, or `saved`; NULL: there are none
+    float *saved;  // [vocab], where they go when a pass needs the row that they were made in
+    float *shown;  // [vocab], a copy on the host; NULL: the host reads `logits` where they are
 };
 
 // Refuses models that give no logits.
@@ -39,6 +42,7 @@ void session_enter_pages(engine_session *session);
 // Logits: forgotten; left by a pass in a row of the program's; moved out of that row.
 void session_drop_logits(engine_session *session);
 void session_hold_logits(engine_session *session, int32_t row);
+void session_hold_ahead(engine_session *session, int32_t guesses); // in the rows behind it
 bool session_save_logits(engine_session *session, engine_error *err);
 
 // How many of the last tokens the penalties count; 0: there are no penalties.

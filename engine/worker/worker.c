@@ -67,9 +67,9 @@ static bool open_tables(engine_worker *worker, engine_error *err)
     pass_outputs *out = &worker->outputs;
     out->rows = engine_alloc(tokens, sizeof *out->rows);
     out->to = engine_alloc(tokens, sizeof *out->to);
-    out->kept_rows = engine_alloc(sessions, sizeof *out->kept_rows);
-    out->kept = engine_alloc(sessions, sizeof *out->kept);
-    out->kept_to = engine_alloc(sessions, sizeof *out->kept_to);
+    out->kept_rows = engine_alloc(head_rows, sizeof *out->kept_rows);
+    out->kept = engine_alloc(head_rows, sizeof *out->kept);
+    out->kept_to = engine_alloc(head_rows, sizeof *out->kept_to);
     out->taken = engine_alloc(sessions, sizeof *out->taken);
     out->first = engine_alloc(sessions, sizeof *out->first);
     worker->logits_owner = engine_alloc(head_rows, sizeof *worker->logits_owner);

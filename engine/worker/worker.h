@@ -11,12 +11,13 @@
 
 // Whose logits a pass left where, and which tokens of a pass logits are wanted of; reused from pass to pass.
 typedef struct pass_outputs {
-    int32_t *rows;         // [max_tokens] of the pass that go to a caller's memory
-    float **to;            // [max_tokens] where they go
-    int32_t count;         //
-    int32_t *kept_rows;    // [max_sessions] last tokens, whose logits stay where they are made
-    engine_session **kept; // [max_sessions] their sessions
-    float **kept_to;       // [max_sessions] where a copy goes, or NULL
+    int32_t *rows; // [max_tokens] of the pass that go to a caller's memory
+    float **to;    // [max_tokens] where they go
+    int32_t count; //
+    int32_t
+        *kept_rows; // [head_rows] last tokens and guesses, whose logits stay where they are made
+    engine_session **kept; // [head_rows] their sessions
+    float **kept_to;       // [head_rows] where a copy goes, or NULL
     int32_t kept_count;    //
     int32_t *taken;        // [max_sessions] tokens of each feed
     int32_t *first;        // [max_sessions] the row of the first of them

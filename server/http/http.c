@@ -310,8 +310,7 @@ bool server_run(engine_model *model, engine_worker *worker, const server_options
     signal(SIGPIPE, SIG_IGN);
     struct MHD_Daemon *daemon = NULL;
     if (open_state(&server, model, options, err))
-        server.runner =
-            runner_start(worker, options->max_waiting, options->request_seconds, resume, err);
+        server.runner = runner_start(worker, options, resume, err);
     if (server.runner)
         daemon = listen_on(&server, err);
     if (daemon) {

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: MIT
+// Guessing tokens ahead: what is guessed, when it pays, and that it never changes a text.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "engine/speculate/lookup.h"
+#include "engine/speculate/payoff.h"
+
+#ifdef WEFT_TEST_SLOW
+enum { SEEDS = 4, DRAWS = 60, THREADS = 1 };
+#else
+enum { SEEDS = 16, DRAWS = 1500, THREADS = 2 };
+#endif
+enum { CONTEXT = 320, MOST = 80 };
+
+// --- lookup -------------------------------------------------------------------------------------------
+
+static void guesses_what_followed_the_longest_agreement(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1, 2, 3, 4, 9, 2, 3, 5, 8, 1, 2, 3};
+    lookup l;
+    int32_t guesses[4], agreed;
+    assert_true(lookup_make(&l, 32));
+    assert_int_equal(lookup_guess(&l, ids, 12, 4, guesses, &agreed), 4);
+    assert_int_equal(agreed, 3);
+    assert_memory_equal(guesses, ids + 3, sizeof guesses);
+    assert_int_equal(lookup_guess(&l, ids, 7, 0, guesses, &agreed), 0);
+    lookup_clear(&l);
+    // Of equal agreements the latest counts: 2 3 -> 5.
+    static const int32_t again[] = {2, 3, 4, 7, 2, 3, 5, 6, 2, 3};
+    assert_int_equal(lookup_guess(&l, again, 10, 2, guesses, &agreed), 2);
+    assert_int_equal(guesses[0], 5);
+    assert_int_equal(guesses[1], 6);
+    lookup_free(&l);
+}
+
+static void guesses_nothing_where_nothing_agrees(void **state)
+{
+    (void)state;
+    int32_t ids[200], guesses[4], agreed;
+    lookup l;
+    assert_true(lookup_make(&l, 200));
+    for (int32_t i = 0; i < 200; i++) {
+        ids[i] = i;
+        assert_int_equal(lookup_guess(&l, ids, i + 1, 4, guesses, &agreed), 0);
+    }
+    lookup_free(&l);
+    lookup_free(&l);
+}
+
+// A text that repeats itself goes on beyond its end, however it is handed over.
+static void goes_on_with_a_period(void **state)
+{
+    (void)state;
+    int32_t ids[64], guesses[10], agreed;
+    for (int32_t i = 0; i < 64; i++)
+        ids[i] = i % 3;
+    for (int32_t step = 1; step < 30; step += 7) {
+        lookup l;
+        assert_true(lookup_make(&l, 64));
+        for (int32_t count = 1; count <= 50; count += step) {
+            int32_t made = lookup_guess(&l, ids, count, 10, guesses, &agreed);
+            assert_true(count < 5 || made == 10);
+            for (int32_t i = 0; i < made; i++)
+                assert_int_equal(guesses[i], (count + i) % 3);
+        }
+        lookup_free(&l);
+    }
+}
+
+// --- what pays ----------------------------------------------------------------------------------------
+
+static payoff_costs costs_of(double pass, double row)
+{
+    payoff_costs costs = {0};
+    for (int32_t n = 0; n < 60; n++) {
+        int32_t rows = 1 + n % 9;
+        payoff_time(&costs, rows, pass + row * rows);
+    }
+    return costs;
+}
+
+static payoff_record record_of(int32_t guesses, int32_t right)
+{
+    payoff_record record = {0};
+    for (int32_t n = 0; n < 60; n++)
+        payoff_learn(&record, guesses, right);
+    return record;
+}
+
+static void guesses_as_long_as_it_pays(void **state)
+{
+    (void)state;
+    payoff_costs free_rows = costs_of(1, 0.01), dear_rows = costs_of(0.1, 1);
+    payoff_record good = record_of(8, 8), bad = record_of(8, 0), fair = record_of(8, 2);
+    assert_int_equal(payoff_guesses(&free_rows, 0, &good, 1, 12), 12);
+    assert_int_equal(payoff_guesses(&dear_rows, 0, &bad, 1, 12), 0);
+    assert_int_equal(payoff_guesses(&dear_rows, 0, &fair, 1, 12), 0);
+    int32_t some = payoff_guesses(&free_rows, 0, &fair, 1, 12);
+    assert_true(some > 1 && some < 12);
+    // Beside many rows a row costs more of what a pass brings; and guesses may take time themselves.
+    assert_true(payoff_guesses(&free_rows, 0, &fair, 30, 12) < some);
+    assert_int_equal(payoff_guesses(&free_rows, 2, &fair, 1, 12), 0);
+    payoff_costs unknown = {0};
+    assert_int_equal(payoff_guesses(&unknown, 0, &good, 1, 12), 0);
+    assert_int_equal(payoff_guesses(&free_rows, 0, &good, 1, -3), 0);
+}
+
+static void tries_again_now_and_then(void **state)
+{
+    (void)state;
+    payoff_costs costs = costs_of(1, 0.4);
+    payoff_record bad = record_of(8, 0);
+    int32_t waited = 0;
+    while (payoff_guesses(&costs, 0, &bad, 1, 8) == 0)
+        assert_true(waited++ < 1000);
+    assert_true(waited > 20);
+}
+
+// --- texts --------------------------------------------------------------------------------------------
+
+static engine_model *model;
+static engine_worker *worker, *drafts;
+static engine_session *session;
+static tokenizer_ids prompt;
+
+static engine_worker *open_worker_for(int32_t sessions, bool invariant)
+{
+    engine_options options = {.threads = THREADS,
+                              .context_tokens = CONTEXT,
+                              .chunk_tokens = 48,
+                              .max_sessions = sessions,
+                              .invariant = invariant};
+    return engine_worker_open(model, &options, NULL);
+}
+
+static int open_all(void **state)
+{
+    static const char text[] =
+        "Tom had a red ball and a blue ball. Tom had a red ball and a blue ball. Tom had a";
+    (void)state;
+    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
+    worker = model ? open_worker_for(8, true) : NULL;
+    drafts = worker ? open_worker_for(8, true) : NULL;
+    session = drafts ? engine_session_open(worker, NULL) : NULL;
+    return session && tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
+                                       TOKENIZER_ADD_SPECIAL, &prompt, NULL)
+               ? 0
+               : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    tokenizer_ids_free(&prompt);
+    engine_session_close(session);
+    engine_worker_close(drafts);
+    engine_worker_close(worker);
+    engine_model_close(model);
+    return 0;
+}
+
+static bool keep_text(void *user, const char *text, size_t bytes)
+{
+    return tokenizer_text_append(user, text, bytes);
+}
+
+static engine_sampling sampling_of(int32_t seed)
+{
+    return (engine_sampling){.params = {.temperature = seed == 0  ? 0
+                                                       : seed % 3 ? 0.6f
+                                                                  : 1.2f,
+                                        .top_p = 0.95f,
+                                        .frequency_penalty = seed % 4 == 1 ? 0.7f : 0,
+                                        .seed = (uint64_t)seed}};
+}
+
+static engine_result text_of(int32_t seed, int32_t tokens, const engine_speculation *speculation,
+                             tokenizer_text *text)
+{
+    static const char *const stops[] = {"never", "dog", NULL};
+    engine_generation wish = {.max_tokens = tokens,
+                              .sampling = sampling_of(seed),
+                              .stops = seed % 5 == 4 ? stops : NULL,
+                              .ignore_end = seed % 2 == 0,
+                              .speculation = speculation,
+                              .write = keep_text,
+                              .user = text};
+    engine_result result;
+    engine_error err = {""};
+    engine_session_truncate(session, seed % 7);
+    if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &result, &err))
+        fail_msg("%s", err.text);
+    return result;
+}
+
+static void check_same_texts(const engine_speculation *speculation, bool must_help)
+{
+    int32_t accepted = 0, guessed = 0;
+    for (int32_t seed = 0; seed < SEEDS; seed++) {
+        tokenizer_text plain = {0}, guesses = {0};
+        int32_t tokens = seed % 6 == 5 ? 0 : MOST; // 0: until the context is full
+        engine_result a = text_of(seed, tokens, NULL, &plain);
+        int32_t length = engine_session_length(session);
+        engine_result b = text_of(seed, tokens, speculation, &guesses);
+        assert_int_equal(a.finish, b.finish);
+        assert_int_equal(a.generated_tokens, b.generated_tokens);
+        assert_int_equal(length, engine_session_length(session));
+        assert_int_equal(plain.size_bytes, guesses.size_bytes);
+        if (plain.size_bytes > 0)
+            assert_memory_equal(plain.data, guesses.data, plain.size_bytes);
+        accepted += b.accepted_tokens;
+        guessed += b.guessed_tokens;
+        assert_true(b.accepted_tokens <= b.guessed_tokens);
+        tokenizer_text_free(&plain);
+        tokenizer_text_free(&guesses);
+    }
+    assert_true(!must_help || accepted > SEEDS);
+    assert_true(guessed > 0);
+    engine_session_truncate(session, 0);
+    engine_worker_info info;
+    engine_worker_describe(worker, &info);
+    assert_int_equal(info.free_pages, info.pool_pages);
+}
+
+static void lookup_changes_no_text(void **state)
+{
+    (void)state;
+    check_same_texts(&(engine_speculation){.lookup = true, .always = true}, true);
+    check_same_texts(&(engine_speculation){.lookup = true, .most = 1, .always = true}, true);
+    check_same_texts(&(engine_speculation){.lookup = true}, false);
+}
+
+static void a_draft_changes_no_text(void **state)
+{
+    (void)state;
+    assert_true(engine_speculation_fits(model, model, NULL));
+    check_same_texts(&(engine_speculation){.draft = drafts, .most = 4, .always = true}, true);
+    check_same_texts(&(engine_speculation){.lookup = true, .draft = drafts}, false);
+    engine_worker_info info;
+    engine_worker_describe(drafts, &info);
+    assert_int_equal(info.free_pages, info.pool_pages);
+}
+
+// A model that draws with the same seed guesses all of its own tokens.
+static void a_draft_of_one_mind_is_always_right(void **state)
+{
+    (void)state;
+    tokenizer_text text = {0};
+    engine_result result =
+        text_of(2, 41, &(engine_speculation){.draft = drafts, .most = 4, .always = true}, &text);
+    assert_int_equal(result.guessed_tokens, result.accepted_tokens);
+    assert_int_equal(result.accepted_tokens, 32); // of 40 behind the first, four of every five
+    tokenizer_text_free(&text);
+}
+
+static void other_vocabularies_are_refused(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_model *other = engine_model_synthesise("llama-3.2-1b", WEFT_DTYPE_NONE, NULL, NULL);
+    assert_null(other);
+    other = engine_model_outline("llama-3.2-1b", WEFT_Q4_0, &err);
+    assert_non_null(other);
+    assert_false(engine_speculation_fits(model, other, &err));
+    assert_non_null(strstr(err.text, "vocabulary"));
+    engine_model_close(other);
+}
+
+// --- the same distribution ----------------------------------------------------------------------------
+
+// Draws of the token behind the prompt's continuation "red": its frequencies are those of the model, guessed or not.
+// Chi-square over the likeliest tokens and the rest, whose expected numbers come from the logits.
+static void draws_follow_the_models_probabilities(void **state)
+{
+    (void)state;
+    enum { CELLS = 6 };
+    int32_t vocab, cells[CELLS], seen[CELLS + 1] = {0};
+    double p[CELLS + 1] = {0}, sum = 0, rest = 1, square = 0;
+    engine_model_info info;
+    engine_error err = {""};
+    engine_model_describe(model, &info);
+    vocab = info.vocab;
+    assert_true(engine_session_sync(session, prompt.ids, (int32_t)prompt.count, NULL, NULL, &err));
+    const float *logits = engine_session_logits(session);
+    for (int32_t id = 0; id < vocab; id++)
+        sum += exp(logits[id]);
+    for (int c = 0; c < CELLS; c++) {
+        cells[c] = -1;
+        for (int32_t id = 0; id < vocab; id++) {
+            bool taken = false;
+            for (int k = 0; k < c; k++)
+                taken = taken || cells[k] == id;
+            if (!taken && (cells[c] < 0 || logits[id] > logits[cells[c]]))
+                cells[c] = id;
+        }
+        p[c] = exp(logits[cells[c]]) / sum;
+        rest -= p[c];
+    }
+    p[CELLS] = rest;
+    // The last token of the prompt is drawn again as a guess: it and a guess behind it are one feed.
+    int32_t last = (int32_t)prompt.count - 1;
+    for (int32_t n = 0; n < DRAWS; n++) {
+        engine_session_truncate(session, last - 1);
+        int32_t ids[] = {prompt.ids[last - 1], prompt.ids[last], cells[0]}, token;
+        engine_feed feed = {.session = session, .ids = ids, .count = 3, .guesses = 2};
+        engine_sampling sampling = {.params = {.temperature = 1, .seed = (uint64_t)n}};
+        assert_true(engine_pass(worker, &feed, 1, NULL, &err));
+        assert_true(engine_session_accept(session));
+        assert_int_equal(engine_session_length(session), last + 1);
+        assert_true(engine_sample(session, &sampling, &token, &err));
+        int c = 0;
+        while (c < CELLS && cells[c] != token)
+            c++;
+        seen[c]++;
+        assert_int_equal(engine_session_accept(session), true);
+        assert_false(engine_session_accept(session));
+    }
+    for (int c = 0; c <= CELLS; c++)
+        square += (seen[c] - p[c] * DRAWS) * (seen[c] - p[c] * DRAWS) / (p[c] * DRAWS);
+    assert_true(square < 22.5); // six degrees of freedom: one in a thousand
+}
+
+// --- many at once -------------------------------------------------------------------------------------
+
+typedef struct asked {
+    tokenizer_text text;
+    bool ended;
+} asked;
+
+static bool take_token(void *user, const engine_token *token)
+{
+    return tokenizer_text_append(&((asked *)user)->text, token->text, token->text_bytes);
+}
+
+static void take_end(void *user, const engine_request_result *result)
+{
+    ((asked *)user)->ended = result->finish != ENGINE_FINISH_ERROR;
+}
+
+static void run_scheduler(int32_t slots, int32_t pool_tokens, const engine_speculation *speculation)
+{
+    engine_options options = {.threads = THREADS,
+                              .context_tokens = CONTEXT,
+                              .chunk_tokens = 48,
+                              .max_sessions = slots,
+                              .pool_tokens = pool_tokens,
+                              .keep_prefixes = true,
+                              .invariant = true};
+    engine_error err = {""};
+    engine_worker *many = engine_worker_open(model, &options, &err);
+    engine_scheduler *scheduler = engine_scheduler_open(many, 0, &err);
+    asked all[SEEDS] = {{{0}, false}};
+    engine_scheduler_speculate(scheduler, speculation);
+    for (int32_t seed = 0; seed < SEEDS; seed++) {
+        engine_request_wish wish = {.prompt = prompt.ids,
+                                    .prompt_tokens = (int32_t)prompt.count,
+                                    .max_tokens = MOST,
+                                    .sampling = sampling_of(seed),
+                                    .ignore_end = seed % 2 == 0,
+                                    .owner = (uint64_t)seed % 3,
+                                    .token = take_token,
+                                    .end = take_end,
+                                    .user = &all[seed]};
+        assert_non_null(engine_scheduler_submit(scheduler, &wish, &err));
+    }
+    while (engine_scheduler_step(scheduler))
+        ;
+    engine_scheduler_info info;
+    engine_worker_info left;
+    engine_scheduler_describe(scheduler, &info);
+    engine_worker_describe(many, &left);
+    assert_true(info.guessed_tokens > 0 && info.accepted_tokens > 0);
+    assert_int_equal(left.free_pages, left.pool_pages);
+    for (int32_t seed = 0; seed < SEEDS; seed++) {
+        tokenizer_text alone = {0};
+        if (seed % 5 != 4) { // those have stop strings
+            text_of(seed, MOST, NULL, &alone);
+            assert_true(all[seed].ended);
+            assert_int_equal(alone.size_bytes, all[seed].text.size_bytes);
+            assert_memory_equal(alone.data, all[seed].text.data, alone.size_bytes);
+        }
+        tokenizer_text_free(&alone);
+        tokenizer_text_free(&all[seed].text);
+    }
+    engine_scheduler_close(scheduler);
+    engine_worker_close(many);
+}
+
+static void requests_are_speculated_for(void **state)
+{
+    (void)state;
+    run_scheduler(8, 0, &(engine_speculation){.lookup = true, .always = true});
+    run_scheduler(8, 0, &(engine_speculation){.draft = drafts, .most = 3, .always = true});
+}
+
+static void short_pools_stand_guesses(void **state)
+{
+    (void)state;
+    run_scheduler(6, 4 * 128, &(engine_speculation){.lookup = true, .always = true});
+}
+
+// --- what is refused ----------------------------------------------------------------------------------
+
+static void bad_guesses_are_refused(void **state)
+{
+    (void)state;
+    int32_t ids[64] = {1};
+    engine_error err = {""};
+    for (int i = 0; i < 64; i++)
+        ids[i] = 5 + i;
+    engine_session_truncate(session, 0);
+    engine_feed bad[] = {{.session = session, .ids = ids, .count = 2, .guesses = 2},
+                         {.session = session, .ids = ids, .count = 2, .guesses = -1},
+                         {.session = session, .ids = ids, .count = 60, .guesses = 50},
+                         {.session = session, .ids = ids, .count = 40, .guesses = 30}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(engine_pass(worker, &bad[i], 1, NULL, &err));
+        assert_non_null(strstr(err.text, "guesses"));
+        assert_int_equal(engine_session_length(session), 0);
+    }
+    assert_false(engine_session_accept(session));
+    // More than a pass holds: the guesses come with the last piece.
+    engine_feed feed = {.session = session, .ids = ids, .count = 60, .guesses = 13};
+    bool more;
+    assert_true(engine_pass(worker, &feed, 1, &more, &err) && more);
+    assert_int_equal(feed.done, 46);
+    assert_false(engine_session_accept(session));
+    assert_true(engine_pass(worker, &feed, 1, &more, &err) && !more);
+    assert_int_equal(engine_session_length(session), 47);
+    assert_true(engine_session_accept(session));
+    engine_session_reject(session);
+    assert_false(engine_session_accept(session));
+    assert_int_equal(engine_session_length(session), 48);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guesses_what_followed_the_longest_agreement),
+        cmocka_unit_test(guesses_nothing_where_nothing_agrees),
+        cmocka_unit_test(goes_on_with_a_period),
+        cmocka_unit_test(guesses_as_long_as_it_pays),
+        cmocka_unit_test(tries_again_now_and_then),
+        cmocka_unit_test(lookup_changes_no_text),
+        cmocka_unit_test(a_draft_changes_no_text),
+        cmocka_unit_test(a_draft_of_one_mind_is_always_right),
+        cmocka_unit_test(other_vocabularies_are_refused),
+        cmocka_unit_test(draws_follow_the_models_probabilities),
+        cmocka_unit_test(requests_are_speculated_for),
+        cmocka_unit_test(short_pools_stand_guesses),
+        cmocka_unit_test(bad_guesses_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
