@@ -161,7 +161,7 @@ static bool answer(conversation *c, engine_error *err)
     tokenizer_ids ids = {0};
     engine_result result;
     engine_generation generation = {.max_tokens = c->tokens,
-                                    .sampling = c->sampling.sampling,
+                                    .sampling = cli_sampling_of(&c->sampling, c->model),
                                     .stops = c->sampling.stops,
                                     .ignore_end = c->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&c->speculation),

@@ -207,8 +207,21 @@ enum {
     CLI_OPT_DOCUMENTS,
 };
 
+// One for each setting of the further samplers.
+enum {
+    CLI_OPT_SAMPLERS = 1300,
+#define CLI_SHAPING_ENUM(member, option, low, high, standard, help) CLI_OPT_##member,
+    ENGINE_SHAPING_SETTINGS(CLI_SHAPING_ENUM)
+#undef CLI_SHAPING_ENUM
+};
+
+#define CLI_SHAPING_OPTION(member, option, low, high, standard, help)                              \
+    {option, required_argument, NULL, CLI_OPT_##member},
+
 #define CLI_SAMPLING_OPTIONS                                                                       \
-    {"temp", required_argument, NULL, CLI_OPT_TEMP},                                               \
+    ENGINE_SHAPING_SETTINGS(CLI_SHAPING_OPTION){"samplers", required_argument, NULL,               \
+                                                CLI_OPT_SAMPLERS},                                 \
+        {"temp", required_argument, NULL, CLI_OPT_TEMP},                                           \
         {"top-k", required_argument, NULL, CLI_OPT_TOP_K},                                         \
         {"top-p", required_argument, NULL, CLI_OPT_TOP_P},                                         \
         {"min-p", required_argument, NULL, CLI_OPT_MIN_P},                                         \
@@ -234,6 +247,11 @@ enum {
     "  --repeat-penalty R  divides the logits of recent tokens; 1 = off (default)\n"               \
     "  --frequency-penalty F, --presence-penalty F\n"                                              \
     "                      subtracted for each, or for any, recent occurrence (default 0)\n"       \
+    "  --typical-p P --top-n-sigma N --xtc-probability P --xtc-threshold P --dry-multiplier M\n"   \
+    "  --dry-base B --dry-allowed-length N --dry-window N --dynatemp-range T\n"                    \
+    "  --dynatemp-exponent E --mirostat-tau T --mirostat-eta E\n"                                  \
+    "                      further samplers, off unless given (docs/sampling.md)\n"                \
+    "  --samplers A,B,..   which samplers run, in this order\n"                                    \
     "  --stop TEXT         end before TEXT would appear; may be given up to 16 times\n"            \
     "  --ignore-end        go on when the model ends its text\n"                                   \
     "  --system TEXT       the system message of the conversation\n"                               \
@@ -251,6 +269,8 @@ typedef struct cli_sampling {
     const char *system;
     chat_thinking thinking;
     char *tools, *documents; // JSON, owned
+    engine_shaping shaping;
+    int32_t *dry_breakers; // owned
 } cli_sampling;
 
 // The defaults that the help states, with a seed from the clock.
@@ -294,6 +314,13 @@ const engine_speculation *cli_speculation_wish(const cli_speculation *speculatio
 // Takes one of CLI_SAMPLING_OPTIONS; false (with a message) if its value is bad.
 bool cli_sampling_option(const cli_command *self, int option, const char *value,
                          cli_sampling *sampling);
+
+// Takes the options of the further samplers among them.
+bool cli_shaping_option(const cli_command *self, int option, const char *value,
+                        engine_shaping *shaping);
+
+// What is to be drawn with, for texts of the model; `sampling` must stay where it is.
+engine_sampling cli_sampling_of(cli_sampling *sampling, const engine_model *model);
 
 void cli_sampling_free(cli_sampling *sampling);
 

@@ -52,6 +52,7 @@ typedef struct run_state {
     engine_model *model;
     engine_worker *worker;
     cli_speculation speculation;
+    cli_sampling sampling; // the wish's
     engine_session *session;
     tokenizer_ids ids;
     tokenizer_text text;
@@ -167,7 +168,7 @@ static bool generate(run_state *run, engine_error *err)
     if (!run->session)
         return false;
     engine_generation generation = {.max_tokens = wish->tokens,
-                                    .sampling = wish->sampling.sampling,
+                                    .sampling = cli_sampling_of(&run->sampling, run->model),
                                     .stops = wish->sampling.stops,
                                     .ignore_end = wish->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&run->speculation),
@@ -242,6 +243,7 @@ static int run_main(const cli_command *self, int argc, char **argv)
     run_state run = {.wish = &wish};
     int status = parse(&wish, argc, argv);
     run.speculation = wish.speculation;
+    run.sampling = wish.sampling;
     if (status < 0)
         status = execute(&run);
     engine_session_close(run.session);
@@ -251,7 +253,7 @@ static int run_main(const cli_command *self, int argc, char **argv)
     tokenizer_ids_free(&run.ids);
     tokenizer_text_free(&run.text);
     free(run.read);
-    cli_sampling_free(&wish.sampling);
+    cli_sampling_free(&run.sampling);
     return status;
 }
 

@@ -11,6 +11,7 @@ cli_sampling cli_sampling_default(void)
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     return (cli_sampling){
+        .shaping = engine_shaping_default(),
         .sampling.params = {.temperature = 0.7f,
                             .top_k = 40,
                             .top_p = 0.95f,
@@ -55,6 +56,7 @@ static bool read_json(const cli_command *self, const char *path, char **text)
 
 void cli_sampling_free(cli_sampling *sampling)
 {
+    free(sampling->dry_breakers);
     free(sampling->tools);
     free(sampling->documents);
 }
@@ -105,7 +107,7 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_THINKING: return parse_thinking(self, value, &sampling->thinking);
     case CLI_OPT_TOOLS: return read_json(self, value, &sampling->tools);
     case CLI_OPT_DOCUMENTS: return read_json(self, value, &sampling->documents);
-    default: return false;
+    default: return cli_shaping_option(self, option, value, &sampling->shaping);
     }
 }
 

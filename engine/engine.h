@@ -29,6 +29,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/quantize/quantize.h"
 #include "engine/safetensors/checkpoint.h"
+#include "engine/sample/shaping.h"
 #include "engine/tokenizer/tokenizer.h"
 
 typedef struct engine_model engine_model;
@@ -255,7 +256,15 @@ bool engine_session_sync(engine_session *session, const int32_t *ids, int32_t co
 typedef struct engine_sampling {
     weft_sample_params params;
     int32_t penalty_window; // 0: 64
+    // Further samplers, which the host runs; NULL: none. engine_decode, which draws on the device, does
+    // without them.
+    const engine_shaping *shaping;
+    float *mirostat_mu; // of a text, 0 at its beginning: what mirostat keeps from token to token
 } engine_sampling;
+
+// Tokens whose text has one of these strings in it (NULL-terminated list; NULL: the usual ones, which end lines and
+// sentences' parts), ascending: engine_shaping.dry_breakers. The caller frees them; NULL when memory is short.
+int32_t *engine_dry_breakers(const engine_model *model, const char *const *strings, int32_t *count);
 
 bool engine_sample(engine_session *session, const engine_sampling *sampling, int32_t *token,
                    engine_error *err);

@@ -118,6 +118,23 @@ static bool read_stream(api_wish *wish, api_error *error)
     return field_bool(options, "include_usage", &wish->include_usage, error);
 }
 
+static bool read_best_of(api_wish *wish, api_error *error)
+{
+    bool stream = false;
+    wish->best_of = wish->choices;
+    if (wish->chat)
+        return true;
+    if (!field_int(wish->root, "best_of", 1, API_MAX_CHOICES, &wish->best_of, error) ||
+        !field_bool(wish->root, "stream", &stream, error))
+        return false;
+    if (wish->best_of < wish->choices)
+        return api_fail(error, 400, "best_of", "'best_of' must not be less than 'n'");
+    return !stream || wish->best_of == wish->choices ||
+           api_fail(error, 400, "best_of",
+                    "'best_of' cannot be streamed: which is best shows at "
+                    "the end");
+}
+
 // What would change the answer and cannot be done.
 static bool refuse_unserved(const api_wish *wish, api_error *error)
 {
@@ -270,7 +287,8 @@ bool api_read_wish(api_wish *wish, bool chat, const char *body, size_t bytes, in
            field_int(wish->root, "max_completion_tokens", 1, INT32_MAX, &wish->max_tokens, error) &&
            field_int(wish->root, "n", 1, API_MAX_CHOICES, &wish->choices, error) &&
            field_bool(wish->root, "ignore_eos", &wish->ignore_end, error) &&
-           read_stream(wish, error) && read_sampling(wish, error) && read_stops(wish, error) &&
+           read_best_of(wish, error) && read_stream(wish, error) && read_sampling(wish, error) &&
+           api_read_shaping(wish, error) && read_stops(wish, error) &&
            read_biases(wish, vocab, error) && read_logprobs(wish, error);
 }
 

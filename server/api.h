@@ -21,7 +21,13 @@ typedef struct api_error {
 bool api_fail(api_error *error, int status, const char *param, const char *format, ...)
     ENGINE_PRINTF(4, 5);
 
-enum { API_MAX_STOPS = 16, API_MAX_CHOICES = 16, API_MAX_MESSAGES = 4096, API_MAX_BIASES = 1024 };
+enum {
+    API_MAX_BREAKERS = 16,
+    API_MAX_STOPS = 16,
+    API_MAX_CHOICES = 16,
+    API_MAX_MESSAGES = 4096,
+    API_MAX_BIASES = 1024
+};
 
 typedef struct api_wish {
     json_t *root; // the body; strings below are its own
@@ -30,6 +36,9 @@ typedef struct api_wish {
     int32_t choices;
     int32_t max_tokens; // 0: no limit
     engine_sampling sampling;
+    engine_shaping shaping;
+    const char *breakers[API_MAX_BREAKERS + 1]; // of DRY; none: the usual ones
+    int32_t best_of; // of completions: so many are made, `choices` of them told
     bool has_seed, ignore_end;
     const char *stops[API_MAX_STOPS + 1];
     bool logprobs;
@@ -53,6 +62,9 @@ typedef struct api_wish {
 bool api_read_wish(api_wish *wish, bool chat, const char *body, size_t bytes, int32_t vocab,
                    api_error *error);
 void api_wish_free(api_wish *wish);
+
+// The settings of further samplers: those of engine_shaping by name, "samplers", "dry_sequence_breakers".
+bool api_read_shaping(api_wish *wish, api_error *error);
 
 // The bodies of /tokenize {"content", "add_special", "parse_special"} and /detokenize {"tokens"}.
 typedef struct api_text {

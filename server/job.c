@@ -10,14 +10,14 @@ server_job *job_make(api_wish *wish)
     server_job *job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
-    job->choices = calloc((size_t)wish->choices, sizeof *job->choices);
+    job->choices = calloc((size_t)wish->best_of, sizeof *job->choices);
     if (!job->choices) {
         free(job);
         return NULL;
     }
     job->wish = *wish;
     *wish = (api_wish){0};
-    for (int32_t i = 0; i < job->wish.choices; i++) {
+    for (int32_t i = 0; i < job->wish.best_of; i++) {
         job->choices[i] = (server_choice){.job = job, .index = i};
         if (job->wish.logprobs)
             job->choices[i].logprobs = json_array();
@@ -29,11 +29,12 @@ void job_free(server_job *job)
 {
     if (!job)
         return;
-    for (int32_t i = 0; i < job->wish.choices; i++) {
+    for (int32_t i = 0; i < job->wish.best_of; i++) {
         tokenizer_text_free(&job->choices[i].text);
         json_decref(job->choices[i].logprobs);
     }
     free(job->choices);
+    free(job->breakers);
     api_wish_free(&job->wish);
     tokenizer_ids_free(&job->ids);
     tokenizer_text_free(&job->out);
@@ -135,7 +136,7 @@ static json_t *head(const server_job *job, const char *chat_object, const char *
 static json_t *usage_object(const server_job *job)
 {
     json_int_t prompt = (json_int_t)job->ids.count, generated = 0, cached = 0;
-    for (int32_t i = 0; i < job->wish.choices; i++)
+    for (int32_t i = 0; i < job->wish.best_of; i++)
         generated += job->choices[i].generated;
     cached = job->choices[0].cached;
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
@@ -190,6 +191,8 @@ void job_write_token(server_choice *choice, const engine_token *token)
     server_job *job = choice->job;
     bool chat = job->wish.chat;
     json_t *said = NULL;
+    if (token->id != TOKENIZER_NONE)
+        choice->logprob += (double)token->logprob;
     if (choice->logprobs && token->id != TOKENIZER_NONE)
         said = chat ? chat_logprob(job->tokenizer, token) : completion_logprob(choice, token);
     if (!job->wish.stream) {
@@ -212,11 +215,29 @@ void job_write_end(server_choice *choice)
         write_chunk(choice, NULL, NULL, 0, NULL, reason_of(choice->finish));
 }
 
+// The likeliest choice, by its tokens' mean, of those that were not told yet.
+static server_choice *best_left(server_job *job)
+{
+    server_choice *best = NULL;
+    double most = 0;
+    for (int32_t i = 0; i < job->wish.best_of; i++) {
+        server_choice *choice = &job->choices[i];
+        double mean = choice->generated > 0 ? choice->logprob / choice->generated : 0;
+        if (choice->told || (best && !(mean > most)))
+            continue;
+        best = choice;
+        most = mean;
+    }
+    return best;
+}
+
 static void write_whole(server_job *job)
 {
     json_t *object = head(job, "chat.completion", "text_completion"), *list = json_array();
     for (int32_t i = 0; i < job->wish.choices; i++) {
-        server_choice *choice = &job->choices[i];
+        bool all = job->wish.best_of == job->wish.choices;
+        server_choice *choice = all ? &job->choices[i] : best_left(job);
+        choice->told = true;
         json_t *text =
             json_stringn(choice->text.data ? choice->text.data : "", choice->text.size_bytes);
         json_t *said = job->wish.chat ? json_pack("{s:i, s:{s:s, s:o}}", "index", i, "message",

@@ -17,7 +17,9 @@ typedef struct server_choice {
     json_t *logprobs;        // a list; NULL: none wanted
     size_t text_offset;      // of the next token, for completions' logprobs
     engine_finish finish;
+    double logprob; // of all its tokens, if wish.best_of asks
     int32_t generated, cached;
+    bool told;         // it is in the answer
     double last_token; // when it came; 0: none has
 } server_choice;
 
@@ -31,7 +33,8 @@ struct server_job {
     const char *model_name;
     const tokenizer *tokenizer;
     double arrived;
-    server_choice *choices; // [wish.choices]
+    server_choice *choices; // [wish.best_of]
+    int32_t *breakers;      // of DRY
     int32_t left;           // that have not ended
     // The runner's lock guards what follows.
     int holders;      // the connection, the engine's thread

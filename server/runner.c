@@ -145,7 +145,7 @@ static void take_end(void *user, const engine_request_result *result)
 
 static void cancel(server_job *job)
 {
-    for (int32_t i = 0; i < job->wish.choices; i++)
+    for (int32_t i = 0; i < job->wish.best_of; i++)
         if (job->choices[i].request)
             engine_request_cancel(job->choices[i].request);
 }
@@ -162,13 +162,14 @@ static engine_request *submit_choice(server_runner *runner, server_job *job, int
                                  .ignore_end = wish->ignore_end,
                                  .biases = wish->biases,
                                  .bias_count = wish->bias_count,
-                                 .logprobs = wish->logprobs,
+                                 .logprobs = wish->logprobs || wish->best_of > wish->choices,
                                  .top_logprobs = wish->top_logprobs,
                                  .owner = job->owner,
                                  .token = take_token,
                                  .end = take_end,
                                  .user = &job->choices[i]};
     asked.sampling.params.seed += (uint64_t)i;
+    asked.sampling.shaping = &wish->shaping;
     return engine_scheduler_submit(runner->scheduler, &asked, err);
 }
 
@@ -177,14 +178,14 @@ static void begin(server_runner *runner, server_job *job)
 {
     engine_error err = {""};
     bool busy = false;
-    for (job->left = 0; job->left < job->wish.choices; job->left++) {
+    for (job->left = 0; job->left < job->wish.best_of; job->left++) {
         busy = engine_scheduler_busy(runner->scheduler);
         server_choice *choice = &job->choices[job->left];
         choice->request = busy ? NULL : submit_choice(runner, job, job->left, &err);
         if (!choice->request)
             break;
     }
-    if (job->left == job->wish.choices) {
+    if (job->left == job->wish.best_of) {
         runner->metrics.accepted++;
         job->next = runner->running;
         runner->running = job;

@@ -48,6 +48,23 @@ static bool copy_stops(engine_request *request, const char *const *stops)
     return request->stops != NULL;
 }
 
+static bool copy_shaping(engine_request *request, const engine_shaping *shaping)
+{
+    request->wish.sampling.mirostat_mu = &request->mirostat_mu;
+    if (!shaping)
+        return true;
+    request->shaping = *shaping;
+    request->breakers = engine_alloc((size_t)shaping->dry_breaker_count, sizeof *request->breakers);
+    if (!request->breakers)
+        return false;
+    if (shaping->dry_breaker_count > 0)
+        memcpy(request->breakers, shaping->dry_breakers,
+               (size_t)shaping->dry_breaker_count * sizeof *request->breakers);
+    request->shaping.dry_breakers = request->breakers;
+    request->wish.sampling.shaping = &request->shaping;
+    return true;
+}
+
 static bool copy_wish(engine_request *request, const engine_worker *worker,
                       const engine_request_wish *wish)
 {
@@ -57,7 +74,8 @@ static bool copy_wish(engine_request *request, const engine_worker *worker,
     request->wish = *wish;
     request->tokens = engine_alloc((size_t)request->room + 1, sizeof *request->tokens);
     request->biases = engine_alloc((size_t)wish->bias_count, sizeof *request->biases);
-    if (!request->tokens || !request->biases || !copy_stops(request, wish->stops))
+    if (!request->tokens || !request->biases || !copy_stops(request, wish->stops) ||
+        !copy_shaping(request, wish->sampling.shaping))
         return false;
     request->count = wish->prompt_tokens;
     memcpy(request->tokens, wish->prompt, (size_t)request->count * sizeof *request->tokens);
@@ -95,6 +113,7 @@ void request_free(engine_request *request)
     speculator_end(&request->speculator);
     free(request->stops);
     free(request->biases);
+    free(request->breakers);
     free(request->tokens);
     free(request);
 }

@@ -14,6 +14,9 @@ struct engine_request {
     int32_t count, room;
     char **stops;
     engine_bias *biases;
+    engine_shaping shaping; // if the wish has one; its breakers are the request's own
+    int32_t *breakers;
+    float mirostat_mu;
     engine_session *session; // NULL: it waits
     answer answer;
     speculator speculator;

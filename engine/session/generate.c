@@ -22,6 +22,7 @@ typedef struct generator {
     answer answer;
     speculator speculator;
     payoff_costs costs;
+    float mirostat_mu;
     bool wrote; // for the last token
     bool done;
 } generator;
@@ -146,12 +147,20 @@ static int32_t guess_room(const generator *g)
     return g->wish->max_tokens > 0 && other < most ? other : most;
 }
 
+static engine_sampling sampling_of(generator *g)
+{
+    engine_sampling sampling = g->wish->sampling;
+    if (!sampling.mirostat_mu)
+        sampling.mirostat_mu = &g->mirostat_mu;
+    return sampling;
+}
+
 // Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
 static bool try_guesses(generator *g, int32_t *token, engine_error *err)
 {
     engine_session *session = g->session;
     speculator *s = &g->speculator;
-    engine_sampling sampling = g->wish->sampling;
+    engine_sampling sampling = sampling_of(g);
     int32_t ids[ENGINE_MAX_GUESSES + 1] = {*token}, right = 0;
     session->ids[session->length] = *token;
     int32_t made =
@@ -190,18 +199,25 @@ static bool speculate(generator *g, int32_t token, engine_error *err)
     return fine;
 }
 
+// Chains are drawn on the device by what the library's sampler knows.
+static bool step_by_step(const engine_generation *wish)
+{
+    return wish->speculation ||
+           (wish->sampling.shaping && engine_shaping_asks(wish->sampling.shaping));
+}
+
 static bool generate(generator *g, engine_error *err)
 {
     double started = engine_seconds();
     engine_session *session = g->session;
-    engine_sampling sampling = g->wish->sampling;
+    engine_sampling sampling = sampling_of(g);
     int32_t token;
     sampling.params.step = (uint64_t)session->length;
     if (!engine_sample(session, &sampling, &token, err) || !take_token(g, token, err))
         return false;
     g->result->first_token_seconds = g->result->prompt_seconds + engine_seconds() - started;
     bool fine =
-        g->done || (g->wish->speculation ? speculate(g, token, err) : decode(g, token, err));
+        g->done || (step_by_step(g->wish) ? speculate(g, token, err) : decode(g, token, err));
     session_trim(session);
     if (!fine)
         return false;

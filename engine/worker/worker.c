@@ -115,6 +115,11 @@ void engine_worker_close(engine_worker *worker)
 {
     if (!worker)
         return;
+    if (worker->shaping.host != worker->shaping.row)
+        free(worker->shaping.host);
+    if (worker->context)
+        weft_memory_free(worker->context, worker->shaping.row);
+    shape_room_free(&worker->shaping);
     model_program_free(worker->program);
     page_pool_free(worker->pool);
     model_adapted_free(&worker->adapted);

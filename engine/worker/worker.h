@@ -7,6 +7,7 @@
 #include "engine/model/adapters.h"
 #include "engine/model/model.h"
 #include "engine/model/settings.h"
+#include "engine/sample/shape.h"
 #include "engine/worker/program.h"
 
 // Whose logits a pass left where, and which tokens of a pass logits are wanted of; reused from pass to pass.
@@ -40,6 +41,7 @@ struct engine_worker {
     pass_outputs outputs;
     engine_session **logits_owner;   // [head_rows] of the program's logits: whose they are, or NULL
     weft_sample_params *draw_params; // [max_sessions]
+    shape_room shaping;              // made when it is needed
     chain_room chains;
     int32_t *chosen;           // [chain_tokens]
     int32_t *drawn;            // [max_sessions]

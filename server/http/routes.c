@@ -57,6 +57,13 @@ static void fill_in(exchange *x, http_connection *connection)
              (unsigned long long)server->started, atomic_fetch_add(&server->serial, 1ULL));
     if (!job->wish.has_seed)
         draw_seed(&job->wish.sampling.params.seed);
+    engine_shaping *shaping = &job->wish.shaping;
+    if (shaping->dry_multiplier > 0) {
+        job->breakers =
+            engine_dry_breakers(server->model, *job->wish.breakers ? job->wish.breakers : NULL,
+                                &shaping->dry_breaker_count);
+        shaping->dry_breakers = job->breakers;
+    }
 }
 
 static enum MHD_Result generate(exchange *x, http_connection *connection, bool chat)

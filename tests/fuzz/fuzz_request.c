@@ -37,6 +37,8 @@ static void check_wish(const api_wish *wish)
 {
     const weft_sample_params *params = &wish->sampling.params;
     check(wish->choices >= 1 && wish->choices <= API_MAX_CHOICES);
+    check(wish->best_of >= wish->choices && wish->best_of <= API_MAX_CHOICES);
+    check(wish->shaping.order_count <= ENGINE_SAMPLER_COUNT && wish->shaping.dry_base >= 1);
     check(wish->max_tokens >= 0);
     check(wish->top_logprobs >= 0 && wish->top_logprobs <= ENGINE_MAX_LOGPROBS);
     check(params->temperature >= 0 && params->top_p >= 0 && params->top_p <= 1);
