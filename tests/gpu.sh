@@ -5,7 +5,7 @@
 #
 # usage: tests/gpu.sh pack BUILD FOLDER     gathers the programs of a build (build/release) with the libraries
 #                                           that another machine may lack, and the demo model
-#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine bench (default: check)
+#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden bench (default: check)
 #
 # Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CASES is the
 # number of random problems per kernel (default 300), CHECK_SECONDS the time that checking may take.
@@ -13,12 +13,19 @@ set -uo pipefail
 
 usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
+# Tests of tests/engine/ that hold models on the GPU against golden vectors.
+golden_tests="logits latent encoders adapters"
+
 pack() {
     local build=$1 folder=$2 library
     mkdir -p "$folder/bin" "$folder/lib"
     cp "$build/weft" "$build/weft-check" "$folder/bin/" || exit 1
+    for test in $golden_tests; do
+        cp "$build/test_engine_$test" "$folder/bin/" 2>/dev/null || echo "pack: $build has no tests: no step golden"
+    done
+    pwd >"$folder/root"
     strip "$folder"/bin/*
-    ldd "$build/weft" "$build/weft-check" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | while read -r library; do
         cp -L "$library" "$folder/lib/"
     done
@@ -97,6 +104,27 @@ step_engine() {
         fi
     done
     return $failed
+}
+
+# Models against what other programs computed, on the GPU, a model or a test a process: they find their vectors where
+# the tree was that built them.
+step_golden() {
+    local root one failed=0
+    root=$(cat "$folder/root")
+    [ -e "$root" ] || { mkdir -p "$(dirname "$root")" && ln -s "$PWD" "$root"; }
+    mkdir -p "$OUT/golden"
+    {
+        printf '%s\n' latent encoders adapters
+        ls tests/golden/models | sed -n 's/\.safetensors$//p' | grep -v _lora | sed 's/^/logits /'
+    } | WEFT_TEST_DEVICE=cuda xargs -P "$(nproc)" -L 1 bash -c \
+        'timeout 200 "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
+    for one in "$OUT"/golden/*; do
+        [ "$(tail -n 1 "$one")" = "exit 0" ] && grep -q '\[       OK' "$one" && continue
+        failed=$((failed + 1))
+        echo "golden: $(basename "$one"): $(grep -E 'rror|FAILED|off by|exit' "$one" | head -n 3 | tr '\n' ' ')"
+    done
+    echo "golden: $(ls "$OUT/golden" | wc -l) runs, $failed failed"
+    return "$((failed > 0))"
 }
 
 step_bench() {

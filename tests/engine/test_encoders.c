@@ -16,6 +16,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/open_worker.h"
 
 // Where programs run slowly, two stand for all: positions and a score, and rope with windows.
 #ifdef WEFT_TEST_SLOW
@@ -85,7 +86,7 @@ static engine_worker *open_exact(const subject *s, int32_t sessions, int32_t chu
                                     .chunk_tokens = chunk,
                                     .kv_dtype = WEFT_F32,
                                     .exact = true};
-    engine_worker *worker = engine_worker_open(s->model, &options, &err);
+    engine_worker *worker = open_worker_of(s->model, &options, &err);
     if (!worker)
         fail_msg("%s: %s", s->name, err.text);
     return worker;
@@ -187,7 +188,7 @@ static void stays_close_by_default(void **state)
     float *vectors = calloc(2 * TEXTS * (size_t)s->dim, sizeof *vectors);
     for (int i = 0; i < 2; i++) {
         engine_options options = {.threads = 2, .max_sessions = TEXTS, .separate = i};
-        engine_worker *worker = engine_worker_open(s->model, &options, &err);
+        engine_worker *worker = open_worker_of(s->model, &options, &err);
         if (!worker)
             fail_msg("%s: %s", s->name, err.text);
         embed(s, worker, &(engine_embedding){.pooling = ENGINE_POOLING_MEAN},

@@ -102,6 +102,12 @@ static int32_t want_helper(struct weft__cuda_choice *choice, const char *file, c
     return kernel;
 }
 
+// WEFT_LONG_X: pieces that 512 threads need three steps for, squares that a warp needs four for.
+static int32_t long_x(int64_t cols)
+{
+    return cols > 12288 ? 2 : cols >= 4096;
+}
+
 static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_desc *desc,
                             const struct weft__linear_set *set,
                             const struct weft__linear_shape *shape, bool whole, bool aligned)
@@ -123,6 +129,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_GATE = set->matter.gate ? (int32_t)desc->gate : 0,
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
+        .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = WEFT_F16,

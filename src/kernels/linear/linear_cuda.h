@@ -35,6 +35,7 @@ enum { WEFT__LINEAR_MOST_SHAPES = 4 };
     X(WEFT_STAGES)                                                                                 \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
+    X(WEFT_LONG_X)                                                                                 \
     X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // Parts of one format: one launch.

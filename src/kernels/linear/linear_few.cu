@@ -261,32 +261,59 @@ DEVICE struct x_pieces x_pieces_of(const struct stream *s,
     return x;
 }
 
-// Several rows are asked for at once: one after the other a launch would wait for each. (A single one is there sooner
-// than the weights that copies would have to be waited for with.)
+// Piece i, and where it goes.
+DEVICE const uint4 *x_piece(const struct x_pieces *x, int32_t i)
+{
+    const int32_t at = i - x->of_bytes;
+    return (const uint4 *)(at < 0 ? x->bytes + i * 16 : x->metas + at * 16);
+}
+
+DEVICE uint4 *x_place(const struct stream *s, const struct x_pieces *x, int32_t n, int32_t i)
+{
+    const int32_t at = i - x->of_bytes, stride = x_pairs(s);
+    uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
+    return (uint4 *)(at < 0 ? bytes + n * stride * 64 + i * 16
+                            : metas + n * stride * 16 + at * 16);
+}
+
+#if WEFT_BATCH == 1
+
+// A single row is there sooner than the weights that asynchronous copies would have to be waited for with.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
-    const int32_t stride = x_pairs(s);
-    uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
+    enum { AT_ONCE = WEFT_LONG_X == 2 ? 3 : 1 };
+    const struct x_pieces x = x_pieces_of(s, args, 0);
 #pragma unroll 1
-    for (int32_t n = 0; n < (COLUMNS == 1 ? 1 : s->batch); n++) {
-        const struct x_pieces x = x_pieces_of(s, args, n);
-#pragma unroll 1
-        for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS) {
-            const int32_t at = i - x.of_bytes;
-            const uint8_t *from = at < 0 ? x.bytes + i * 16 : x.metas + at * 16;
-            uint8_t *to =
-                at < 0 ? bytes + n * stride * 64 + i * 16 : metas + n * stride * 16 + at * 16;
-            if (COLUMNS > 1)
-                copy_16_async(shared_address(to), from);
-            else
-                *(uint4 *)to = __ldcg((const uint4 *)from);
-        }
-    }
-    if (COLUMNS > 1) {
-        copy_group_end();
-        COPY_WAIT(0);
+    for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += AT_ONCE * THREADS) {
+        uint4 piece[AT_ONCE];
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (i + k * THREADS < x.count)
+                piece[k] = __ldcg(x_piece(&x, i + k * THREADS));
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (i + k * THREADS < x.count)
+                *x_place(s, &x, 0, i + k * THREADS) = piece[k];
     }
 }
+
+#else
+
+// All rows are asked for at once: one after the other a launch would wait for each.
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+#pragma unroll 1
+    for (int32_t n = 0; n < s->batch; n++) {
+        const struct x_pieces x = x_pieces_of(s, args, n);
+#pragma unroll 1
+        for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS)
+            copy_16_async(shared_address(x_place(s, &x, n, i)), x_piece(&x, i));
+    }
+    copy_group_end();
+    COPY_WAIT(0);
+}
+
+#endif
 
 #endif
 

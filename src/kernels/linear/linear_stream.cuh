@@ -17,7 +17,8 @@
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
-// one expert's), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// one expert's), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text),
+// WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -361,6 +362,7 @@ enum { ROWS_OF_WARP = (COLUMNS + WEFT_TEAM - 1) / WEFT_TEAM };
 DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_args *args,
                      float square[ROWS_OF_WARP])
 {
+    enum { AT_ONCE = WEFT_LONG_X ? 4 : 1 };
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
         int32_t n = s->warp + k * WEFT_TEAM;
@@ -370,8 +372,15 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
         const float *squares = round_squares(
             (uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols), args->cols);
 #pragma unroll 1
-        for (int32_t i = s->lane; i < args->cols / 32; i += WARP)
-            square[k] += __ldcg(squares + i);
+        for (int32_t i = s->lane; i < args->cols / 32; i += AT_ONCE * WARP) {
+            float part[AT_ONCE];
+#pragma unroll
+            for (int32_t j = 0; j < AT_ONCE; j++)
+                part[j] = i + j * WARP < args->cols / 32 ? __ldcg(squares + i + j * WARP) : 0.0f;
+#pragma unroll
+            for (int32_t j = 0; j < AT_ONCE; j++)
+                square[k] += part[j];
+        }
     }
 }
 
