@@ -272,8 +272,7 @@ DEVICE uint4 *x_place(const struct stream *s, const struct x_pieces *x, int32_t 
 {
     const int32_t at = i - x->of_bytes, stride = x_pairs(s);
     uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
-    return (uint4 *)(at < 0 ? bytes + n * stride * 64 + i * 16
-                            : metas + n * stride * 16 + at * 16);
+    return (uint4 *)(at < 0 ? bytes + n * stride * 64 + i * 16 : metas + n * stride * 16 + at * 16);
 }
 
 #if WEFT_BATCH == 1
