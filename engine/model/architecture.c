@@ -162,6 +162,12 @@ static const model_line parallel_plain_block[] = {
     ATTEND(ATTN_NORM), UP(ATTN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
 static const model_line parallel_two_norms_block[] = {
     ATTEND(ATTN_NORM), UP(FFN_NORM), PROJECT(HIDDEN, true), DOWN(HIDDEN, true), {.op = MODEL_END}};
+// The same, where files call attention's norm the second.
+static const model_line falcon_block[] = {ATTEND(ATTN_NORM_2),
+                                          UP(ATTN_NORM),
+                                          PROJECT(HIDDEN, true),
+                                          DOWN(HIDDEN, true),
+                                          {.op = MODEL_END}};
 
 // Encoders with the norms of their time: of the stream, behind each block. ATTN_NORM and FFN_NORM they have not.
 static const model_line encoder_block[] = {
@@ -233,6 +239,23 @@ static const model_architecture mixtral = {"llama",
                                            .sparse = MIXTURE,
                                            .lines = mixture_block};
 
+#define FALCON (BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS) | QKV | BIT(ATTN_OUT) | PLAIN_FFN)
+#define NEOX                                                                                       \
+    (PRE_NORMS | NORM_BIASES | QKV | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | PLAIN_FFN | FFN_BIASES)
+
+// Falcon 40B and 180B.
+static const model_architecture falcon_two_norms = {"falcon",
+                                                    HALVES,
+                                                    LAYER,
+                                                    GELU,
+                                                    .needs = FALCON | BIT(ATTN_NORM_2) |
+                                                             BIT(ATTN_NORM_2_BIAS),
+                                                    .may = FUSED_QKV,
+                                                    .lines = falcon_block};
+static const model_architecture sequential_neox = {
+    "gptneox",           HALVES, LAYER, GELU, .needs = NEOX, .may = FUSED_QKV | QKV_BIAS,
+    .lines = plain_block};
+
 // Llama 1 to 3 and Mistral share "llama"; the window of Mistral is a number in the metadata. Converters
 // write what differs between sizes of a family as numbers; what they leave out stands here.
 static const model_architecture architectures[] = {
@@ -263,13 +286,10 @@ static const model_architecture architectures[] = {
     {"starcoder2", HALVES, LAYER, GELU_TANH,
      .needs = PRE_NORMS | NORM_BIASES | QKV | BIT(ATTN_OUT) | PLAIN_FFN,
      .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS) | FFN_BIASES, .lines = plain_block},
-    {"gptneox", HALVES, LAYER, GELU,
-     .needs = PRE_NORMS | NORM_BIASES | QKV | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | PLAIN_FFN |
-              FFN_BIASES,
-     .may = FUSED_QKV | QKV_BIAS, .lines = parallel_two_norms_block},
-    {"falcon", HALVES, LAYER, GELU,
-     .needs = BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS) | QKV | BIT(ATTN_OUT) | PLAIN_FFN,
-     .may = FUSED_QKV, .lines = parallel_plain_block},
+    {"gptneox", HALVES, LAYER, GELU, .needs = NEOX, .may = FUSED_QKV | QKV_BIAS,
+     .sequential = &sequential_neox, .lines = parallel_two_norms_block},
+    {"falcon", HALVES, LAYER, GELU, .needs = FALCON, .may = FUSED_QKV,
+     .two_norms = &falcon_two_norms, .lines = parallel_plain_block},
     {"stablelm", HALVES, LAYER, .needs = DENSE | NORM_BIASES, .may = QKV_BIAS,
      .lines = dense_block},
     {"olmo2", HALVES, .needs = QKV | BIT(ATTN_OUT) | GATED_FFN | POST_NORMS | WIDE_QK_NORM,
@@ -277,6 +297,12 @@ static const model_architecture architectures[] = {
     {"smollm3", PAIRS, .unrotated_period = 4, .needs = DENSE, .lines = dense_block},
     {"granite", PAIRS, .traits = MODEL_DIVIDES_LOGITS, .needs = DENSE, .may = BIT(ATTN_OUT_BIAS),
      .lines = dense_block},
+    {"minicpm", PAIRS, .traits = MODEL_DIVIDES_LOGITS | MODEL_SCALES_BY_SIZE, .needs = DENSE,
+     .lines = dense_block},
+    {"exaone", HALVES, .needs = DENSE, .lines = dense_block},
+    {"exaone4", HALVES, .traits = MODEL_ROTATES_WITHOUT_WINDOW, .window_period = 4,
+     .unrotated_period = 4, .needs = QKV | BIT(ATTN_OUT) | GATED_FFN | POST_NORMS | QK_NORM,
+     .lines = post_norm_block},
     {"glm4", PAIRS, .needs = DENSE | POST_NORMS, .may = FUSED_QKV | QKV_BIAS | BIT(FFN_GATE_UP),
      .lines = post_norm_block},
     {"qwen2moe", HALVES, .needs = ATTENDS | BIT(FFN_NORM), .may = QKV_BIAS,

@@ -18,6 +18,8 @@
 #define MODEL_LAYER_TENSORS(X)                                                                     \
     X(ATTN_NORM, "attn_norm.weight", ONE, EMBEDDING)                                               \
     X(ATTN_NORM_BIAS, "attn_norm.bias", ONE, EMBEDDING)                                            \
+    X(ATTN_NORM_2, "attn_norm_2.weight", ONE, EMBEDDING)    /* of attention alone, where blocks */ \
+    X(ATTN_NORM_2_BIAS, "attn_norm_2.bias", ONE, EMBEDDING) /* side by side have one each */       \
     X(ATTN_QKV, "attn_qkv.weight", QKV, EMBEDDING)                                                 \
     X(ATTN_QKV_BIAS, "attn_qkv.bias", ONE, QKV)                                                    \
     X(ATTN_Q, "attn_q.weight", Q, EMBEDDING)                                                       \
@@ -214,8 +216,10 @@ enum {
     MODEL_SIGMOID_ROUTE = 1u << 5, // likewise
     MODEL_CLAMPS_GATE = 1u << 6,   // the clamped gate of gpt-oss
     MODEL_LATENT_ATTENTION = 1u << 7,
-    MODEL_ENCODER = 1u << 8,        // tokens see those behind them; there are no logits
-    MODEL_FIRST_SEES_ALL = 1u << 9, // of window_period the first layer, not the last
+    MODEL_ENCODER = 1u << 8,                 // tokens see those behind them; there are no logits
+    MODEL_FIRST_SEES_ALL = 1u << 9,          // of window_period the first layer, not the last
+    MODEL_ROTATES_WITHOUT_WINDOW = 1u << 10, // unrotated_period is of models with a window
+    MODEL_SCALES_BY_SIZE = 1u << 11,         // scales of MiniCPM, if the file does not say
 };
 
 typedef struct model_architecture {
@@ -237,7 +241,11 @@ typedef struct model_architecture {
     uint32_t
         globals; // bits of model_global_tensor beside the embedding; 0: the norm behind the layers
     const struct model_architecture
-        *mixture;            // what a file is that has experts; NULL: what it is without
+        *mixture; // what a file is that has experts; NULL: what it is without
+    const struct model_architecture
+        *two_norms; // what a file is that has MODEL_ATTN_NORM_2; NULL: there is no such kind
+    const struct model_architecture
+        *sequential;         // what a file is that says that its blocks are not side by side
     const model_line *lines; // of every layer, up to MODEL_END
 } model_architecture;
 

@@ -150,19 +150,52 @@ static void read_window(key_reader *reader, model_config *config)
     if (family->traits & MODEL_IGNORES_WINDOW)
         config->window = 0;
     config->window_period = family->window_period;
+    config->unrotated_period = family->unrotated_period;
+    if (family->traits & MODEL_ROTATES_WITHOUT_WINDOW && config->window == 0)
+        config->unrotated_period = 0;
+}
+
+static bool sees_all(const model_config *config, int32_t layer)
+{
+    int32_t first = config->architecture->traits & MODEL_FIRST_SEES_ALL ? 0 : 1;
+    return config->window_period && (layer + first) % config->window_period == 0;
+}
+
+// Files may list the layers that have a window: they must be those of the family.
+static bool check_pattern(key_reader *reader, const model_config *config)
+{
+    gguf_array array;
+    const char *key = full_key(reader, "attention.sliding_window_pattern");
+    if (gguf_get_array(reader->file, key, &array) != GGUF_FOUND || config->window == 0)
+        return true;
+    for (size_t i = 0; i < array.count && i < MAX_LAYERS; i++) {
+        bool windowed;
+        if (!gguf_array_bool(&array, i, &windowed) || windowed == sees_all(config, (int32_t)i))
+            return engine_fail(reader->err,
+                               "layers with a window are not those of other %s models (%s): weft "
+                               "cannot run this one yet",
+                               config->architecture->name, key);
+    }
+    return true;
 }
 
 static void read_factors(key_reader *reader, model_config *config)
 {
     const model_architecture *family = config->architecture;
-    config->embedding_scale = read_float(reader, "embedding_scale", 0);
+    float embedding = 0, residual = 0, logits = 0;
+    if (family->traits & MODEL_SCALES_BY_SIZE) {
+        embedding = 12;
+        residual = 1.4f / sqrtf((float)config->layers);
+        logits = (float)config->embedding_dim / 256;
+    }
+    config->embedding_scale = read_float(reader, "embedding_scale", embedding);
     if (family->traits & MODEL_SCALES_EMBEDDING)
         config->embedding_scale = sqrtf((float)config->embedding_dim);
-    config->residual_scale = read_float(reader, "residual_scale", 0);
+    config->residual_scale = read_float(reader, "residual_scale", residual);
     config->attention_scale = read_float(reader, "attention.scale", 0);
     if (family->narrow_layers && config->layers == family->narrow_layers)
         config->attention_scale = 1 / sqrtf((float)config->embedding_dim / (float)config->q_heads);
-    config->logit_scale = read_float(reader, "logit_scale", 0);
+    config->logit_scale = read_float(reader, "logit_scale", logits);
     if (family->traits & MODEL_DIVIDES_LOGITS && config->logit_scale != 0)
         config->logit_scale = 1 / config->logit_scale;
     config->attention_softcap = read_float(reader, "attn_logit_softcapping", 0);
@@ -274,16 +307,20 @@ static bool choose_mixture(model_config *config, engine_error *err)
                        config->experts, family->name);
 }
 
-// What is said with words and would change what the lines do.
-static bool check_words(key_reader *reader, engine_error *err)
+// Blocks side by side or one after the other, with one norm or two.
+static bool choose_blocks(key_reader *reader, model_config *config)
 {
     bool parallel = true;
     const char *key = full_key(reader, "use_parallel_residual");
+    const model_architecture *family = config->architecture;
     gguf_lookup lookup = gguf_get_bool(reader->file, key, &parallel);
-    if (!gguf_wanted(reader->file, lookup, key, "a truth value", err))
+    if (family->sequential && !gguf_wanted(reader->file, lookup, key, "a truth value", reader->err))
         return false;
-    return parallel ||
-           engine_fail(err, "blocks that follow one another (%s is false) cannot run yet", key);
+    if (family->sequential && !parallel)
+        config->architecture = family->sequential;
+    else if (family->two_norms && gguf_find_tensor(reader->file, "blk.0.attn_norm_2.weight"))
+        config->architecture = family->two_norms;
+    return true;
 }
 
 // Rows of a table that a file may have; 0 if it has none.
@@ -319,6 +356,9 @@ static bool read_architecture(model_config *config, const gguf_file *file, engin
     config->architecture = model_architecture_find(name.data, name.size_bytes);
     if (config->architecture)
         return true;
+    if (gguf_string_equals(name, "clip"))
+        return engine_fail(err, "is the part of a model that sees or hears, which weft leaves out: "
+                                "name the file of its language model");
     char known[512] = "";
     const model_architecture *other;
     for (int32_t n = 0; (other = model_architecture_at(n)); n++)
@@ -360,7 +400,7 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
     read_tables(&reader, config);
     read_rope(&reader, config);
     read_local_rope(&reader, config);
-    if (reader.failed || !check_words(&reader, err))
+    if (reader.failed || !choose_blocks(&reader, config) || !check_pattern(&reader, config))
         return false;
     if (config->architecture->traits & MODEL_LATENT_ATTENTION) {
         if (!read_latent(&reader, config, value_dim))
@@ -487,11 +527,9 @@ bool model_config_may_have_global(const model_config *config, int tensor)
 model_layer_rules model_config_layer(const model_config *config, int32_t layer,
                                      const weft_rope_params ropes[2])
 {
-    int32_t unrotated = config->architecture->unrotated_period;
-    int32_t first = config->architecture->traits & MODEL_FIRST_SEES_ALL ? 0 : 1;
-    bool sees_all = config->window_period && (layer + first) % config->window_period == 0;
+    int32_t unrotated = config->unrotated_period;
     bool rotates = !unrotated || (layer + 1) % unrotated != 0;
-    model_layer_rules rules = {.window = sees_all ? 0 : config->window};
+    model_layer_rules rules = {.window = sees_all(config, layer) ? 0 : config->window};
     // As many keys to either side, and its own.
     if (config->full_mask && rules.window > 0) {
         rules.window_right = config->window / 2 > 0 ? config->window / 2 : 1;

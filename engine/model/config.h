@@ -24,14 +24,15 @@ typedef struct model_config {
     int32_t layers, embedding_dim, feed_forward_dim, vocab;
     int32_t q_heads, kv_heads, head_dim;
     model_latent latent;
-    int32_t trained_context; // tokens
-    int32_t window;          // keys; 0: none
-    int32_t window_period;   // one of every so many layers has none; 0: all have it
-    bool full_mask;          // tokens see those behind them; a window reaches as far to either side
-    int32_t positions;       // rows of learned positions; 0: there are none
-    int32_t token_types;     // 0: there are none
-    int32_t labels;          // scores of a reranker; 0: it is none
-    int32_t pooling;         // what the file wants: engine_pooling; 0: it does not say
+    int32_t trained_context;  // tokens
+    int32_t window;           // keys; 0: none
+    int32_t window_period;    // one of every so many layers has none; 0: all have it
+    int32_t unrotated_period; // the last of every so many layers does not rotate; 0: all do
+    bool full_mask;      // tokens see those behind them; a window reaches as far to either side
+    int32_t positions;   // rows of learned positions; 0: there are none
+    int32_t token_types; // 0: there are none
+    int32_t labels;      // scores of a reranker; 0: it is none
+    int32_t pooling;     // what the file wants: engine_pooling; 0: it does not say
     // Mixtures of experts; experts is 0 for other models.
     int32_t experts, experts_used, expert_dim;
     int32_t shared_dim;   // of the expert that all tokens go to; 0: none

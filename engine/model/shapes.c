@@ -91,6 +91,7 @@ static void set_experts(model_config *config, const char *name)
         config->normalises_route = (config->architecture->traits & MODEL_NORMALISES_ROUTE) != 0;
         config->window = m->window;
         config->window_period = config->architecture->window_period;
+        config->unrotated_period = config->architecture->unrotated_period;
     }
 }
 

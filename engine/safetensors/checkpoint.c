@@ -74,6 +74,16 @@ static bool open_shards(checkpoint *c, engine_error *err)
                      : engine_fail(err, "out of memory; close other programs");
 }
 
+// What the folder has besides text is named, so that nobody looks for it in vain.
+static void put_left_out(const checkpoint *c, gguf_output *output)
+{
+    char text[96];
+    if (c->left_out == 0)
+        return;
+    snprintf(text, sizeof text, "%lld tensors for images or sound", (long long)c->left_out);
+    gguf_output_text(output, "weft.left_out", text);
+}
+
 // --- the whole ------------------------------------------------------------------------------------------
 
 static bool assemble(checkpoint *c, gguf_output *output, gguf_assembly *a, engine_error *err)
@@ -83,6 +93,7 @@ static bool assemble(checkpoint *c, gguf_output *output, gguf_assembly *a, engin
         !checkpoint_read_tokenizer(c, output, err) || !open_shards(c, err) ||
         !checkpoint_read_tensors(c, &a->tensors, &a->tensor_count, err))
         return false;
+    put_left_out(c, output);
     a->head = gguf_output_head(output, &a->head_bytes, err);
     return a->head != NULL;
 }

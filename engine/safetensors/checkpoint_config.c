@@ -6,24 +6,7 @@
 
 #include "engine/safetensors/checkpoint_parts.h"
 
-static const checkpoint_family families[] = {
-    {"llama", "llama", .halves = true},
-    {"mistral", "llama", .halves = true},
-    {"qwen2", "qwen2", .halves = false},
-    {"qwen3", "qwen3", .halves = false},
-    {"mixtral", "llama", .halves = true},
-    {"qwen2_moe", "qwen2moe", .halves = false},
-    {"qwen3_moe", "qwen3moe", .halves = false},
-    {"olmoe", "olmoe", .halves = false},
-    {"gemma", "gemma", .plus_one = true, .tied = true},
-    {"gemma2", "gemma2", .post_norms = true, .plus_one = true, .tied = true, .window_period = 2},
-    {"gemma3_text", "gemma3", .post_norms = true, .plus_one = true, .tied = true,
-     .window_period = 6},
-    {"phi3", "phi3", .halves = false},
-    {"olmo2", "olmo2", .post_norms = true},
-    {"granite", "granite", .halves = true},
-    {"glm4", "glm4", .halves = false},
-};
+enum { MAX_LAYERS = 1024 }; // more are refused by the engine
 
 typedef struct writer {
     checkpoint *c;
@@ -80,6 +63,27 @@ static bool put_float(const writer *w, const json_t *object, const char *name, c
     return true;
 }
 
+// Frequencies are divided by factors that the tensors bring (checkpoint_add_factors), scores grow with the
+// context beyond the original one.
+static bool put_long(const writer *w, const json_t *scaling)
+{
+    char key[128];
+    int64_t original = 0, context;
+    const json_t *factor = json_object_get(scaling, "attention_factor");
+    if (!read_int(w, scaling, "original_max_position_embeddings", 0, &original) ||
+        (original == 0 &&
+         !read_int(w, w->c->config, "original_max_position_embeddings", -1, &original)) ||
+        !read_int(w, w->c->config, "max_position_embeddings", -1, &context))
+        return false;
+    double times = (double)context / (double)original;
+    double by = times > 1 ? sqrt(1 + log(times) / log((double)original)) : 1;
+    by = json_is_number(factor) ? json_number_value(factor) : by;
+    gguf_output_u32(w->output, key_of(w, "rope.scaling.original_context_length", key),
+                    (uint32_t)original);
+    gguf_output_f32(w->output, key_of(w, "rope.scaling.attn_factor", key), (float)by);
+    return true;
+}
+
 static bool put_scaling(const writer *w, const json_t *scaling)
 {
     char key[128];
@@ -89,12 +93,18 @@ static bool put_scaling(const writer *w, const json_t *scaling)
         type = json_string_value(json_object_get(scaling, "type"));
     if (!type || strcmp(type, "default") == 0)
         return true;
+    if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
+        return put_long(w, scaling);
     gguf_output_text(w->output, key_of(w, "rope.scaling.type", key), type);
     if (!read_int(w, scaling, "original_max_position_embeddings", 0, &original))
         return false;
     if (original > 0)
         gguf_output_u32(w->output, key_of(w, "rope.scaling.original_context_length", key),
                         (uint32_t)original);
+    const json_t *mscale = json_object_get(scaling, "mscale_all_dim");
+    if (w->c->family->latent && json_is_number(mscale))
+        gguf_output_f32(w->output, key_of(w, "rope.scaling.yarn_log_multiplier", key),
+                        0.1f * (float)json_number_value(mscale));
     return put_float(w, scaling, "factor", "rope.scaling.factor") &&
            put_float(w, scaling, "low_freq_factor", "rope.scaling.low_freq_factor") &&
            put_float(w, scaling, "high_freq_factor", "rope.scaling.high_freq_factor") &&
@@ -114,8 +124,9 @@ static bool put_rotary(const writer *w, const json_t *rope, int64_t head_dim)
     if (!(part > 0 && part <= 1))
         return engine_fail(w->err, "config.json: 'partial_rotary_factor' is %g, outside 0 to 1: %s",
                            part, "download it again");
-    gguf_output_u32(w->output, key_of(w, "rope.dimension_count", key),
-                    (uint32_t)(part * (double)head_dim));
+    if (!w->c->family->latent)
+        gguf_output_u32(w->output, key_of(w, "rope.dimension_count", key),
+                        (uint32_t)(part * (double)head_dim));
     return true;
 }
 
@@ -137,23 +148,49 @@ static bool put_rope(const writer *w, int64_t head_dim)
            (!json_is_object(scaling) || put_scaling(w, scaling));
 }
 
-// Which layers have a window is the family's: a config that says otherwise cannot run.
+// Whether the n-th layer sees all keys, as the config has it; *said stays false where it does not say.
+static bool sees_all(const writer *w, size_t n, bool *said)
+{
+    const json_t *pattern = json_object_get(w->c->config, "sliding_window_pattern");
+    const json_t *type = json_array_get(json_object_get(w->c->config, "layer_types"), n);
+    const json_t *every = json_object_get(w->c->config, "global_attn_every_n_layers");
+    const char *letters = json_string_value(pattern), *name = json_string_value(type);
+    *said = true;
+    if (type)
+        return name && strcmp(name, "full_attention") == 0;
+    if (letters && *letters)
+        return letters[n % strlen(letters)] == 'G';
+    if (json_is_integer(pattern) && json_integer_value(pattern) > 0)
+        return (json_int_t)(n + 1) % json_integer_value(pattern) == 0;
+    if (json_is_integer(every) && json_integer_value(every) > 0)
+        return (json_int_t)n % json_integer_value(every) == 0;
+    *said = false;
+    return false;
+}
+
+// Which layers have a window and which rotate is the family's: a config that says otherwise cannot run.
 static bool check_layers(const writer *w)
 {
-    int64_t period = w->c->family->window_period, n = 0;
-    const json_t *pattern = json_object_get(w->c->config, "sliding_window_pattern");
-    const json_t *types = json_object_get(w->c->config, "layer_types"), *type;
-    bool fits = !json_is_integer(pattern) || json_integer_value(pattern) == period;
-    for (; period && n < (int64_t)json_array_size(types); n++) {
-        type = json_array_get(types, (size_t)n);
-        bool all = json_is_string(type) && strcmp(json_string_value(type), "full_attention") == 0;
-        fits = fits && all == ((n + 1) % period == 0);
+    const checkpoint_family *family = w->c->family;
+    const json_t *window = json_object_get(w->c->config, "sliding_window");
+    const json_t *rotates = json_object_get(w->c->config, "no_rope_layers"), *one;
+    int64_t first = family->encoder ? 0 : 1, period = family->window_period;
+    bool fits = true, said;
+    int64_t layers = w->c->layers < MAX_LAYERS ? w->c->layers : MAX_LAYERS;
+    for (int64_t n = 0; period && window && !json_is_null(window) && n < layers; n++) {
+        bool all = sees_all(w, (size_t)n, &said);
+        fits = fits && (!said || all == ((n + first) % period == 0));
     }
-    return !period || fits ||
-           engine_fail(w->err,
-                       "config.json: layers with a window are not those of other %s models: weft "
-                       "cannot run this one yet",
-                       w->c->family->model_type);
+    size_t n;
+    json_array_foreach(rotates, n, one)
+    {
+        bool expected = family->unrotated_period && (n + 1) % (size_t)family->unrotated_period == 0;
+        fits = fits && (json_integer_value(one) == 0) == expected;
+    }
+    return fits || engine_fail(w->err,
+                               "config.json: layers with a window are not those of other %s "
+                               "models: weft cannot run this one yet",
+                               family->model_type);
 }
 
 // Scales and caps that some families have.
@@ -164,6 +201,7 @@ static bool put_factors(const writer *w)
         {"embedding_multiplier", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling", "logit_scale"},
+        {"logit_scale", "logit_scale"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
     };
@@ -175,7 +213,26 @@ static bool put_factors(const writer *w)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!put_float(w, w->c->config, names[i][0], names[i][1]))
             return false;
+    const json_t *depth = json_object_get(w->c->config, "scale_depth");
+    const json_t *base = json_object_get(w->c->config, "dim_model_base");
+    if (json_is_number(depth))
+        gguf_output_f32(w->output, key_of(w, "residual_scale", key),
+                        (float)(json_number_value(depth) / sqrt((double)w->c->layers)));
+    if (json_is_number(base))
+        gguf_output_f32(w->output, key_of(w, "logit_scale", key),
+                        (float)(json_number_value(json_object_get(w->c->config, "hidden_size")) /
+                                json_number_value(base)));
     return true;
+}
+
+static bool put_norm_eps(const writer *w)
+{
+    const char *key = w->c->family->layer_norm ? "attention.layer_norm_epsilon"
+                                               : "attention.layer_norm_rms_epsilon";
+    const char *name = json_object_get(w->c->config, "rms_norm_eps") && !w->c->family->layer_norm
+                           ? "rms_norm_eps"
+                           : "layer_norm_eps";
+    return put_float(w, w->c->config, name, key);
 }
 
 static bool put_window(const writer *w)
@@ -187,14 +244,36 @@ static bool put_window(const writer *w)
     return put_int(w, "sliding_window", "attention.sliding_window", 0, &window);
 }
 
-// The numbers of a mixture; names differ between families.
+// How the experts of a token are chosen, where the config says.
+static bool put_routing(const writer *w)
+{
+    char key[128];
+    int64_t groups, used, shared, dense;
+    const json_t *config = w->c->config;
+    const char *method = json_string_value(json_object_get(config, "topk_method"));
+    const char *score = json_string_value(json_object_get(config, "scoring_func"));
+    bool grouped = !method || strcmp(method, "greedy") != 0;
+    if (score)
+        gguf_output_u32(w->output, key_of(w, "expert_gating_func", key),
+                        strcmp(score, "sigmoid") == 0 ? 2 : 1);
+    if (grouped && (!put_int(w, "n_group", "expert_group_count", 0, &groups) ||
+                    !put_int(w, "topk_group", "expert_group_used_count", 0, &used)))
+        return false;
+    const json_t *first = json_object_get(config, "first_k_dense_replace");
+    dense = json_integer_value(first);
+    if (json_is_integer(first) && dense >= 0 && dense < INT32_MAX)
+        gguf_output_u32(w->output, key_of(w, "leading_dense_block_count", key), (uint32_t)dense);
+    return put_int(w, "n_shared_experts", "expert_shared_count", 0, &shared) &&
+           put_float(w, config, "routed_scaling_factor", "expert_weights_scale");
+}
+
+// The numbers of a mixture.
 static bool put_experts(const writer *w)
 {
     char key[128];
     int64_t used, wide, shared;
     const json_t *norm = json_object_get(w->c->config, "norm_topk_prob");
-    if (!read_int(w, w->c->config, "num_experts", 0, &w->c->experts) ||
-        (w->c->experts == 0 && !read_int(w, w->c->config, "num_local_experts", 0, &w->c->experts)))
+    if (!read_int(w, w->c->config, "num_experts", 0, &w->c->experts))
         return false;
     if (w->c->experts == 0)
         return true;
@@ -204,22 +283,83 @@ static bool put_experts(const writer *w)
     return put_int(w, "num_experts_per_tok", "expert_used_count", -1, &used) &&
            put_int(w, "moe_intermediate_size", "expert_feed_forward_length", 0, &wide) &&
            put_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
-                   &shared);
+                   &shared) &&
+           put_routing(w);
 }
 
-static bool find_family(checkpoint *c, engine_error *err)
+// Keys are [latent | rotated] of one head for all, values their latent part.
+static bool put_latent(const writer *w)
 {
-    const char *type = json_string_value(json_object_get(c->config, "model_type"));
-    char known[256] = "";
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (type && strcmp(families[i].model_type, type) == 0)
-            c->family = &families[i];
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                 families[i].model_type);
-    }
-    return c->family ||
-           engine_fail(err, "config.json: model_type '%.64s' cannot be read yet: weft reads %s",
-                       type ? type : "none", known);
+    char key[128];
+    checkpoint *c = w->c;
+    int64_t rank, rotary, q_rank;
+    if (!put_int(w, "kv_lora_rank", "attention.kv_lora_rank", -1, &rank) ||
+        !put_int(w, "qk_rope_head_dim", "rope.dimension_count", -1, &rotary) ||
+        !read_int(w, c->config, "qk_nope_head_dim", -1, &c->plain_dim) ||
+        !put_int(w, "v_head_dim", "attention.value_length_mla", -1, &c->value_dim) ||
+        !put_int(w, "q_lora_rank", "attention.q_lora_rank", 0, &q_rank))
+        return false;
+    gguf_output_u32(w->output, key_of(w, "attention.head_count_kv", key), 1);
+    gguf_output_u32(w->output, key_of(w, "attention.key_length", key), (uint32_t)(rank + rotary));
+    gguf_output_u32(w->output, key_of(w, "attention.value_length", key), (uint32_t)rank);
+    gguf_output_u32(w->output, key_of(w, "attention.key_length_mla", key),
+                    (uint32_t)(c->plain_dim + rotary));
+    return true;
+}
+
+static bool put_heads(const writer *w, int64_t hidden)
+{
+    checkpoint *c = w->c;
+    int64_t even;
+    if (c->family->latent)
+        return read_int(w, c->config, "num_key_value_heads", c->q_heads, &c->kv_heads) &&
+               put_latent(w);
+    even = hidden / c->q_heads > 0 ? hidden / c->q_heads : 1;
+    return put_int(w, "num_key_value_heads", "attention.head_count_kv", c->q_heads, &c->kv_heads) &&
+           put_int(w, "head_dim", "attention.key_length", even, &c->head_dim) &&
+           put_int(w, "head_dim", "attention.value_length", even, &c->head_dim);
+}
+
+// What encoders say beside the numbers of all models: how a text becomes one vector.
+static bool put_encoder(const writer *w)
+{
+    static const char *const ways[] = {"pooling_mode_mean_tokens", "pooling_mode_cls_token",
+                                       "pooling_mode_lasttoken"};
+    char key[128];
+    bool missing;
+    if (!w->c->family->encoder)
+        return true;
+    json_t *pooling = checkpoint_json(w->c, "1_Pooling/config.json", &missing, w->err);
+    if (!pooling && !missing)
+        return false;
+    gguf_output_bool(w->output, key_of(w, "attention.causal", key), false);
+    for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (json_is_true(json_object_get(pooling, ways[i]))) {
+            gguf_output_u32(w->output, key_of(w, "pooling_type", key), i + 1);
+            break;
+        }
+    json_decref(pooling);
+    return true;
+}
+
+// What would change what the layers do, and that no family here has.
+static bool check_words(const writer *w)
+{
+    char key[128];
+    const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
+    if (json_is_true(json_object_get(w->c->config, "alibi")))
+        return engine_fail(w->err, "config.json: alibi in place of rope cannot run yet");
+    if (w->c->family->qkv == CHECKPOINT_QKV_PER_KV_HEAD &&
+        json_is_false(json_object_get(w->c->config, "parallel_attn")))
+        return engine_fail(w->err, "config.json: blocks of falcon that follow one another "
+                                   "cannot run yet");
+    if (strcmp(w->c->family->model_type, "stablelm") == 0 && json_is_true(parallel))
+        return engine_fail(w->err, "config.json: blocks of stablelm that lie side by side cannot "
+                                   "run yet");
+    if (w->c->family->qkv == CHECKPOINT_QKV_PER_HEAD && json_is_boolean(parallel))
+        gguf_output_bool(w->output, key_of(w, "use_parallel_residual", key),
+                         json_is_true(parallel));
+    return true;
 }
 
 // GPTQ or AWQ; 4 bits, GPTQ 8 too.
@@ -257,6 +397,8 @@ static bool check_quantization(checkpoint *c, engine_error *err)
     const char *form = json_string_value(json_object_get(other, "format"));
     bool int8 = method && strcmp(method, "compressed-tensors") == 0 && form &&
                 strcmp(form, "int-quantized") == 0;
+    if (method && strcmp(method, "mxfp4") == 0 && strcmp(c->family->model_type, "gpt_oss") == 0)
+        return true; // its experts alone, whose tensors have names of their own
     if (method && strcmp(method, "fp8") != 0 && !int8)
         return engine_fail(err,
                            "weights quantised by %.32s cannot be read yet: weft reads MLX's affine "
@@ -269,25 +411,21 @@ static bool check_quantization(checkpoint *c, engine_error *err)
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err)
 {
     const writer w = {c, output, err};
-    int64_t layers, hidden, wide, context, head_dim;
-    if (!find_family(c, err) || !check_quantization(c, err))
+    int64_t hidden, wide, context;
+    if (!checkpoint_settle_config(c, err) || !check_quantization(c, err))
         return false;
     const char *name = json_string_value(json_object_get(c->config, "_name_or_path"));
     gguf_output_text(output, "general.architecture", c->family->architecture);
     gguf_output_text(output, "general.name", name && *name ? name : c->family->architecture);
     gguf_output_u32(output, "general.file_type", 1);
-    bool good =
-        put_int(&w, "num_hidden_layers", "block_count", -1, &layers) &&
-        put_int(&w, "hidden_size", "embedding_length", -1, &hidden) &&
-        put_int(&w, "intermediate_size", "feed_forward_length", -1, &wide) &&
-        put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
-        put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
-        put_int(&w, "num_key_value_heads", "attention.head_count_kv", c->q_heads, &c->kv_heads) &&
-        put_int(&w, "head_dim", "attention.key_length", hidden / c->q_heads, &head_dim) &&
-        put_int(&w, "head_dim", "attention.value_length", hidden / c->q_heads, &head_dim) &&
-        put_float(&w, c->config, "rms_norm_eps", "attention.layer_norm_rms_epsilon") &&
-        put_rope(&w, head_dim) && put_window(&w) && check_layers(&w) && put_factors(&w) &&
-        put_experts(&w);
+    bool good = put_int(&w, "num_hidden_layers", "block_count", -1, &c->layers) &&
+                put_int(&w, "hidden_size", "embedding_length", -1, &hidden) &&
+                put_int(&w, "intermediate_size", "feed_forward_length", -1, &wide) &&
+                put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
+                put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
+                put_heads(&w, hidden) && put_norm_eps(&w) && put_rope(&w, c->head_dim) &&
+                put_window(&w) && check_layers(&w) && put_factors(&w) && put_experts(&w) &&
+                put_encoder(&w) && check_words(&w);
     const json_t *tied = json_object_get(c->config, "tie_word_embeddings");
     c->tied = json_is_boolean(tied) ? json_is_true(tied) : c->family->tied;
     return good;

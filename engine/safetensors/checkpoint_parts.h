@@ -11,6 +11,13 @@
 
 enum { CHECKPOINT_MAX_SHARDS = 4096, CHECKPOINT_MAX_PATH = 4096 };
 
+// How rows of a fused matrix of queries, keys and values lie.
+typedef enum checkpoint_qkv {
+    CHECKPOINT_QKV_APART, // all queries, all keys, all values, as in GGUF files
+    CHECKPOINT_QKV_PER_HEAD,
+    CHECKPOINT_QKV_PER_KV_HEAD, // the queries that share a key, the key, the value
+} checkpoint_qkv;
+
 // What folders of a family do otherwise than GGUF files.
 typedef struct checkpoint_family {
     const char *model_type, *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
@@ -18,16 +25,37 @@ typedef struct checkpoint_family {
     bool post_norms;                       // post_attention_layernorm is the norm behind that block
     bool plus_one;                         // norms' weights are stored less 1
     bool tied;                             // no output matrix of its own, unless the config says so
-    int32_t window_period; // the last of every so many layers sees all keys, which files do not say
+    int32_t window_period;    // one of every so many layers sees all keys, which files do not say
+    int32_t unrotated_period; // likewise the last that does not rotate
+    bool layer_norm;          // norms are LayerNorm
+    bool transposed;          // matrices are stored columns first
+    bool latent;              // latent attention: keys and values of heads come from one matrix
+    bool encoder;
+    int32_t first_position; // rows of the table of positions that no token uses
+    checkpoint_qkv qkv;
+    const char *defaults; // JSON: what the config may leave out; NULL: nothing
 } checkpoint_family;
+
+// Rows whose order depends on the family.
+typedef enum checkpoint_rows {
+    CHECKPOINT_ROWS_AS_THEY_ARE,
+    CHECKPOINT_ROWS_OF_QUERIES, // heads, whose halves RoPE may pair
+    CHECKPOINT_ROWS_OF_KEYS,
+    CHECKPOINT_ROWS_FUSED,     // queries, keys and values
+    CHECKPOINT_ROWS_OF_LATENT, // keys and values of all heads, made from the latent
+} checkpoint_rows;
 
 typedef struct checkpoint {
     const char *folder;
     json_t *config;
     const checkpoint_family *family;
-    int64_t q_heads, kv_heads;
-    int64_t experts;            // of a mixture, else 0
-    bool tied;                  // no output matrix of its own
+    int64_t layers, q_heads, kv_heads, head_dim;
+    int64_t plain_dim,
+        value_dim;    // of latent attention: elements of a key that do not rotate, of a value
+    int64_t experts;  // of a mixture, else 0
+    bool tied;        // no output matrix of its own
+    bool scores;      // an encoder that says how well two texts go together
+    int64_t left_out; // tensors of other senses than text
     const json_t *quantization; // MLX's part of the config, or NULL
     struct {
         int64_t bits, group; // bits: 4 or 8, 0 where there are none; group: columns, -1 all
@@ -52,6 +80,9 @@ json_t *checkpoint_json(const checkpoint *c, const char *name, bool *missing, en
 // A text file of the folder, NUL-terminated, to be released with free(); NULL if there is none.
 char *checkpoint_text(const checkpoint *c, const char *name);
 
+// Brings c->config to one set of names and finds its family.
+bool checkpoint_settle_config(checkpoint *c, engine_error *err);
+
 // Reads what c->config says into c and the metadata.
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err);
 
@@ -61,6 +92,42 @@ bool checkpoint_read_tokenizer(const checkpoint *c, gguf_output *output, engine_
 // The tensors of all shards, under GGUF's names; *tensors from engine_alloc.
 bool checkpoint_read_tensors(checkpoint *c, gguf_tensor **tensors, size_t *count,
                              engine_error *err);
+
+// What the name of a tensor says.
+typedef enum checkpoint_use {
+    CHECKPOINT_USED,
+    CHECKPOINT_NEEDLESS,        // belongs to another one (scales), or no text needs it
+    CHECKPOINT_OF_OTHER_SENSES, // eyes and ears
+} checkpoint_use;
+
+typedef struct checkpoint_name {
+    char module[SAFETENSORS_MAX_NAME_BYTES + 1]; // theirs, without ".weight"
+    char ours[GGUF_MAX_NAME_BYTES + 1];
+    int layer; // -1: outside the layers
+    checkpoint_rows rows;
+} checkpoint_name;
+
+checkpoint_use checkpoint_name_of(const checkpoint *c, const char *theirs, checkpoint_name *name);
+
+weft_dtype checkpoint_dtype(safetensors_dtype dtype);
+
+// Brings rows of heads into the order of files, and with them the scales that belong to single rows.
+bool checkpoint_order_rows(checkpoint *c, checkpoint_rows rows, gguf_tensor *to, engine_error *err);
+// Columns become rows.
+bool checkpoint_transpose(checkpoint *c, gguf_tensor *to, engine_error *err);
+// The matrix that keys and values of all heads are made by, as one tensor for the keys, turned round, and one
+// for the values; both have their names already.
+bool checkpoint_split_latent(checkpoint *c, const gguf_tensor *whole, gguf_tensor to[2],
+                             engine_error *err);
+// Leaves out rows of the table of positions that no token uses.
+void checkpoint_skip_positions(const checkpoint *c, gguf_tensor *to);
+// The same numbers in f32, each plus `plus`.
+bool checkpoint_widen(checkpoint *c, gguf_tensor *to, float plus, engine_error *err);
+
+// All experts of a layer in one tensor (gpt-oss); exponents: of codes, NULL for numbers. Makes *count of the
+// tensors of a file, at most 2.
+bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
+                          gguf_tensor *to, int *count, engine_error *err);
 
 // Is `module` ("model.layers.3.mlp.experts.7.up_proj") a matrix of one expert? Then the tensor of all experts
 // of its layer is called `ours`, "blk.3.ffn_up_exps.weight".

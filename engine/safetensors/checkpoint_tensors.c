@@ -12,43 +12,6 @@
 
 #define DAMAGED "the model is damaged or of another kind: download it again"
 
-// "model.layers.7.self_attn.q_proj" is "blk.7.attn_q".
-static const struct {
-    const char *theirs, *ours;
-    int heads; // rows are heads whose halves RoPE pairs: 1 of Q, 2 of K
-} modules[] = {
-    {"input_layernorm", "attn_norm", 0},
-    {"self_attn.q_proj", "attn_q", 1},
-    {"self_attn.k_proj", "attn_k", 2},
-    {"self_attn.v_proj", "attn_v", 0},
-    {"self_attn.o_proj", "attn_output", 0},
-    {"self_attn.q_norm", "attn_q_norm", 0},
-    {"self_attn.k_norm", "attn_k_norm", 0},
-    {"post_attention_layernorm", "ffn_norm", 0},
-    {"mlp.gate_proj", "ffn_gate", 0},
-    {"mlp.up_proj", "ffn_up", 0},
-    {"mlp.down_proj", "ffn_down", 0},
-    {"self_attn.qkv_proj", "attn_qkv", 0},
-    {"mlp.gate_up_proj", "ffn_up", 0},
-    {"pre_feedforward_layernorm", "ffn_norm", 0},
-    {"post_feedforward_layernorm", "post_ffw_norm", 0},
-    {"post_self_attn_layernorm", "post_attention_norm", 0},
-    {"post_mlp_layernorm", "post_ffw_norm", 0},
-    {"mlp.gate", "ffn_gate_inp", 0},
-    {"block_sparse_moe.gate", "ffn_gate_inp", 0},
-    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", 0},
-    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", 0},
-    {"mlp.shared_expert.up_proj", "ffn_up_shexp", 0},
-    {"mlp.shared_expert.down_proj", "ffn_down_shexp", 0},
-};
-static const struct {
-    const char *theirs, *ours;
-} globals[] = {
-    {"model.embed_tokens", "token_embd"},
-    {"model.norm", "output_norm"},
-    {"lm_head", "output"},
-};
-
 typedef struct reader {
     checkpoint *c;
     name_table names; // of all safetensors
@@ -65,60 +28,6 @@ static const safetensor *find(const reader *r, const char *module, const char *t
     size_t index;
     int length = snprintf(name, sizeof name, "%s.%s", module, tail);
     return name_table_find(&r->names, name, (size_t)length, &index) ? r->all[index] : NULL;
-}
-
-// Splits "<module>.<weight or bias>" into GGUF's name; false for a tensor that belongs to another one
-// (scales) or that no model needs.
-static bool rename_tensor(const checkpoint_family *family, const char *name,
-                          char module[SAFETENSORS_MAX_NAME_BYTES + 1],
-                          char ours[GGUF_MAX_NAME_BYTES + 1], int *heads)
-{
-    int layer = -1, used = 0;
-    const char *dot = strrchr(name, '.'), *rest = name, *found = NULL, *tail;
-    *heads = 0;
-    if (dot && strcmp(dot, ".qweight") == 0)
-        tail = ".weight";
-    else if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
-        return false;
-    else
-        tail = dot;
-    snprintf(module, SAFETENSORS_MAX_NAME_BYTES + 1, "%.*s", (int)(dot - name), name);
-    if (sscanf(name, "model.layers.%6d.%n", &layer, &used) == 1 && used > 0 && layer >= 0)
-        rest = module + used;
-    for (size_t i = 0; layer >= 0 && i < sizeof modules / sizeof *modules; i++)
-        if (strcmp(modules[i].theirs, rest) == 0) {
-            found = modules[i].ours;
-            *heads = modules[i].heads;
-        }
-    for (size_t i = 0; layer < 0 && i < sizeof globals / sizeof *globals; i++)
-        if (strcmp(globals[i].theirs, module) == 0)
-            found = globals[i].ours;
-    if (found && family->post_norms && strcmp(rest, "post_attention_layernorm") == 0)
-        found = "post_attention_norm";
-    if (!found)
-        found = module; // the engine says that it does not know it
-    if (layer >= 0 && found != module)
-        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "blk.%d.%.40s%.8s", layer, found, tail);
-    else
-        snprintf(ours, GGUF_MAX_NAME_BYTES + 1, "%.54s%.8s", found, tail);
-    return true;
-}
-
-static weft_dtype plain_dtype(safetensors_dtype dtype)
-{
-    switch (dtype) {
-    case SAFETENSORS_F32: return WEFT_F32;
-    case SAFETENSORS_F16: return WEFT_F16;
-    case SAFETENSORS_BF16: return WEFT_BF16;
-    case SAFETENSORS_F8_E4M3: return WEFT_FP8_E4M3;
-    case SAFETENSORS_F8_E5M2: return WEFT_FP8_E5M2;
-    case SAFETENSORS_I8: return WEFT_INT8;
-    case SAFETENSORS_U8:
-    case SAFETENSORS_I32:
-    case SAFETENSORS_U32:
-    case SAFETENSORS_OTHER: break;
-    }
-    return WEFT_DTYPE_NONE;
 }
 
 static const void *aligned(reader *r, const safetensor *from, size_t alignment)
@@ -169,7 +78,7 @@ static bool read_mlx(reader *r, const char *module, const safetensor *weight,
         return fail_planes(r, module);
     to->shape[0] = cols;
     to->planes = (gguf_planes){aligned(r, scales, 4), aligned(r, biases, 4),
-                               plain_dtype(scales->dtype), 1, group};
+                               checkpoint_dtype(scales->dtype), 1, group};
     return (to->planes.scales && to->planes.biases) || engine_fail(r->err, "out of memory");
 }
 
@@ -193,14 +102,14 @@ static bool read_scaled(reader *r, const char *module, const safetensor *weight,
     if (scale_rows < 1 || scale_cols < 1 || (rows + scale_rows - 1) / scale_rows != down ||
         (cols + scale_cols - 1) / scale_cols != across)
         return fail_planes(r, module);
-    to->planes = (gguf_planes){aligned(r, scales, 4), NULL, plain_dtype(scales->dtype), scale_rows,
-                               scale_cols};
+    to->planes = (gguf_planes){aligned(r, scales, 4), NULL, checkpoint_dtype(scales->dtype),
+                               scale_rows, scale_cols};
     return to->planes.scales || engine_fail(r->err, "out of memory");
 }
 
 static bool check_scales(const reader *r, const safetensor *scales)
 {
-    weft_dtype dtype = plain_dtype(scales->dtype);
+    weft_dtype dtype = checkpoint_dtype(scales->dtype);
     if (dtype == WEFT_F32 || dtype == WEFT_F16 || dtype == WEFT_BF16)
         return true;
     return engine_fail(r->err, "%s is neither f32 nor f16 nor bf16, as scales must be",
@@ -212,7 +121,7 @@ static bool read_planes(reader *r, const char *module, const safetensor *weight,
     const safetensor *scales = find(r, module, "scales");
     if (weight->dtype == SAFETENSORS_U32 && scales)
         return check_scales(r, scales) && read_mlx(r, module, weight, scales, to);
-    to->dtype = plain_dtype(weight->dtype);
+    to->dtype = checkpoint_dtype(weight->dtype);
     scales = find(r, module, "weight_scale_inv");
     if (!scales)
         scales = find(r, module, "weight_scale");
@@ -222,47 +131,6 @@ static bool read_planes(reader *r, const char *module, const safetensor *weight,
     if (to->dtype != WEFT_DTYPE_NONE)
         return true;
     return engine_fail(r->err, "%s holds integers that weft cannot read as weights", weight->name);
-}
-
-// --- rows of heads --------------------------------------------------------------------------------------
-
-// Row 2 i + h of a head comes from row h * head_dim / 2 + i.
-static void *permuted(reader *r, const void *from, int64_t rows, size_t row_bytes, int64_t heads)
-{
-    char *copy = checkpoint_alloc(r->c, (size_t)rows * row_bytes);
-    int64_t head_dim = rows / heads;
-    for (int64_t row = 0; copy && row < rows; row++) {
-        int64_t i = row % head_dim, source = row - i + i % 2 * (head_dim / 2) + i / 2;
-        memcpy(copy + (size_t)row * row_bytes, (const char *)from + (size_t)source * row_bytes,
-               row_bytes);
-    }
-    return copy;
-}
-
-// Brings rows of heads from halves to neighbours, and with them the scales that belong to single rows.
-static bool pair_neighbours(reader *r, gguf_tensor *to, int64_t heads)
-{
-    int64_t rows = to->rank > 1 ? to->shape[1] : to->shape[0];
-    size_t row_bytes = (size_t)(to->size_bytes / (size_t)rows);
-    gguf_planes *planes = &to->planes;
-    if (rows % heads != 0 || rows / heads % 2 != 0)
-        return engine_fail(r->err,
-                           "%s has %lld rows, not the same number for each of %lld heads; %s",
-                           to->name, (long long)rows, (long long)heads, DAMAGED);
-    to->data = permuted(r, to->data, rows, row_bytes, heads);
-    bool good = to->data != NULL;
-    if (planes->scales && planes->scale_rows == 1) {
-        int64_t count = (to->shape[0] + planes->scale_cols - 1) / planes->scale_cols;
-        size_t bytes = (size_t)(count * weft_dtype_block_bytes(planes->scale_dtype));
-        planes->scales = permuted(r, planes->scales, rows, bytes, heads);
-        planes->biases = planes->biases ? permuted(r, planes->biases, rows, bytes, heads) : NULL;
-        good = good && planes->scales;
-    } else if (planes->scales && planes->scale_rows < rows &&
-               planes->scale_rows % (rows / heads) != 0) {
-        return engine_fail(r->err, "%s has scales for parts of a head, which weft cannot read yet",
-                           to->name);
-    }
-    return good || engine_fail(r->err, "out of memory for %s; close other programs", to->name);
 }
 
 // --- all of them ----------------------------------------------------------------------------------------
@@ -318,46 +186,123 @@ static bool add_expert(reader *r, const char *module, const safetensor *from, in
     return checkpoint_add_expert(r->c, &matrix, expert, &r->tensors[i], r->err);
 }
 
-// Norms' weights are stored less 1: they become f32, as files have them.
-static bool add_one(reader *r, gguf_tensor *to)
+// Keys' and values' matrices of latent attention, which folders have as one.
+static bool add_latent(reader *r, const gguf_tensor *whole, int layer)
 {
-    float *copy = checkpoint_alloc(r->c, (size_t)to->element_count * sizeof *copy);
-    if (!copy)
-        return engine_fail(r->err, "out of memory for %s; close other programs", to->name);
-    if (weft_dequantize_row(to->dtype, to->data, to->element_count, copy) != WEFT_OK)
-        return engine_fail(r->err, "%s cannot be read as f32; %s", to->name, DAMAGED);
-    for (int64_t i = 0; i < to->element_count; i++)
-        copy[i] += 1;
-    to->data = copy;
-    to->dtype = WEFT_F32;
-    to->type = ggml_type_of(WEFT_F32);
-    to->size_bytes = (size_t)to->element_count * sizeof *copy;
-    return true;
+    gguf_tensor *to = &r->tensors[r->count];
+    snprintf(to[0].name, sizeof to[0].name, "blk.%d.attn_k_b.weight", layer);
+    snprintf(to[1].name, sizeof to[1].name, "blk.%d.attn_v_b.weight", layer);
+    r->count += 2;
+    return checkpoint_split_latent(r->c, whole, to, r->err);
+}
+
+// What is done to a tensor that stays one. Norms' weights may be stored less 1: they become f32, as files have
+// them.
+static bool finish_tensor(reader *r, const checkpoint_name *name, gguf_tensor *to)
+{
+    checkpoint *c = r->c;
+    if (c->family->plus_one && to->rank == 1)
+        return checkpoint_widen(c, to, 1, r->err);
+    if (c->family->transposed && name->layer >= 0 && to->rank == 2)
+        return checkpoint_transpose(c, to, r->err);
+    checkpoint_skip_positions(c, to);
+    return checkpoint_order_rows(c, name->rows, to, r->err);
+}
+
+// gpt-oss: "model.layers.3.mlp.experts.gate_up_proj_blocks".
+static bool is_stack(const reader *r, const char *name)
+{
+    return r->c->experts && strstr(name, ".mlp.experts.") &&
+           (strstr(name, "gate_up_proj") || strstr(name, ".down_proj_") ||
+            strcmp(name + strlen(name) - strlen(".down_proj"), ".down_proj") == 0);
+}
+
+static bool add_stack(reader *r, const safetensor *from)
+{
+    char name[SAFETENSORS_MAX_NAME_BYTES + 1];
+    size_t length = strlen(from->name), tail = strlen("_blocks");
+    const safetensor *exponents = NULL;
+    size_t index;
+    int count;
+    if (strcmp(from->name + length - strlen("_scales"), "_scales") == 0)
+        return true;
+    if (strcmp(from->name + length - tail, "_blocks") == 0) {
+        snprintf(name, sizeof name, "%.*s_scales", (int)(length - tail), from->name);
+        if (!name_table_find(&r->names, name, strlen(name), &index))
+            return engine_fail(r->err, "%s is missing; %s", name, DAMAGED);
+        exponents = r->all[index];
+    }
+    bool good = checkpoint_add_stack(r->c, from, exponents, &r->tensors[r->count], &count, r->err);
+    r->count += (size_t)count;
+    return good;
 }
 
 static bool add_tensor(reader *r, const safetensor *from)
 {
-    char module[SAFETENSORS_MAX_NAME_BYTES + 1], name[GGUF_MAX_NAME_BYTES + 1];
-    int heads;
+    checkpoint_name name;
     int64_t expert;
-    gguf_tensor *to = &r->tensors[r->count];
-    if (!rename_tensor(r->c->family, from->name, module, to->name, &heads) ||
-        (r->c->tied && strcmp(module, "lm_head") == 0))
+    char ours[GGUF_MAX_NAME_BYTES + 1];
+    gguf_tensor *to = &r->tensors[r->count], whole = {.rank = 0};
+    if (is_stack(r, from->name))
+        return add_stack(r, from);
+    checkpoint_use use = checkpoint_name_of(r->c, from->name, &name);
+    r->c->left_out += use == CHECKPOINT_OF_OTHER_SENSES;
+    if (use != CHECKPOINT_USED || (r->c->tied && strcmp(name.ours, "output.weight") == 0))
         return true;
-    if (r->c->experts && checkpoint_expert_name(module, name, &expert))
-        return add_expert(r, module, from, expert, name);
-    if (!read_tensor(r, module, from, to))
+    if (r->c->experts && checkpoint_expert_name(name.module, ours, &expert))
+        return add_expert(r, name.module, from, expert, ours);
+    memcpy(to->name, name.ours, sizeof to->name);
+    if (!read_tensor(r, name.module, from, to))
         return false;
     if (!is_integers(r, from))
         to->data = aligned(r, from, 4);
     if (!to->data)
         return engine_fail(r->err, "out of memory for %s; close other programs", from->name);
+    if (name.rows == CHECKPOINT_ROWS_OF_LATENT) {
+        whole = *to;
+        return add_latent(r, &whole, name.layer);
+    }
     r->count++;
-    if (r->c->family->plus_one && to->rank == 1 && !add_one(r, to))
-        return false;
-    if (heads == 0 || !r->c->family->halves)
+    return finish_tensor(r, &name, to);
+}
+
+// Factors of long and short contexts stand in the config.
+static bool add_factors(reader *r, const char *theirs, const char *ours)
+{
+    const json_t *config = r->c->config, *scaling = json_object_get(config, "rope_parameters"),
+                 *one;
+    if (!json_is_object(scaling))
+        scaling = json_object_get(config, "rope_scaling");
+    const json_t *list = json_object_get(scaling, theirs);
+    size_t count = json_array_size(list), i;
+    gguf_tensor *to = &r->tensors[r->count];
+    if (count == 0 || count > 65536)
         return true;
-    return pair_neighbours(r, to, heads == 1 ? r->c->q_heads : r->c->kv_heads);
+    float *factors = checkpoint_alloc(r->c, count * sizeof *factors);
+    if (!factors)
+        return engine_fail(r->err, "out of memory for %s; close other programs", ours);
+    json_array_foreach(list, i, one)
+    {
+        factors[i] = (float)json_number_value(one);
+    }
+    *to = (gguf_tensor){.data = factors,
+                        .dtype = WEFT_F32,
+                        .type = ggml_type_of(WEFT_F32),
+                        .rank = 1,
+                        .shape = {(int64_t)count, 1, 1, 1},
+                        .element_count = (int64_t)count,
+                        .size_bytes = count * sizeof *factors};
+    snprintf(to->name, sizeof to->name, "%s", ours);
+    r->count++;
+    return true;
+}
+
+static void find_scores(reader *r)
+{
+    static const char *const names[] = {"classifier.weight", "classifier.out_proj.weight"};
+    size_t index;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        r->c->scores |= name_table_find(&r->names, names[i], strlen(names[i]), &index);
 }
 
 static bool index_names(reader *r, size_t total)
@@ -382,13 +327,17 @@ bool checkpoint_read_tensors(checkpoint *c, gguf_tensor **tensors, size_t *count
     for (size_t s = 0; s < c->shard_count; s++)
         total += safetensors_count(c->shards[s]);
     r.all = engine_alloc(total, sizeof *r.all);
-    r.tensors = engine_alloc(total, sizeof *r.tensors);
+    r.tensors = engine_alloc(2 * total + 2, sizeof *r.tensors); // some become two
     bool good = r.all && r.tensors;
     if (!good)
         engine_fail(err, "out of memory for %zu tensors; close other programs", total);
     good = good && index_names(&r, total);
+    if (good)
+        find_scores(&r);
     for (size_t i = 0; good && i < total; i++)
         good = add_tensor(&r, r.all[i]);
+    good = good && add_factors(&r, "long_factor", "rope_factors_long.weight") &&
+           add_factors(&r, "short_factor", "rope_factors_short.weight");
     // Every name is there once, so that none is missing where the numbers agree.
     if (good && r.experts != r.stacks * (size_t)c->experts)
         good = engine_fail(err, "%zu matrices of experts do not make %zu times %lld; %s", r.experts,

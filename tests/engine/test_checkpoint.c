@@ -18,9 +18,13 @@
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
 
-static const char *const models[] = {"llama",   "qwen3_mlx", "qwen2_fp8", "qwen2_moe",
-                                     "mixtral", "gemma",     "gemma2",    "gemma3_text",
-                                     "phi3",    "olmo2",     "granite",   "glm4"};
+static const char *const models[] = {
+    "llama",        "qwen3_mlx",   "qwen2_fp8", "qwen2_moe",   "mixtral",     "gemma",
+    "gemma2",       "gemma3_text", "phi3",      "olmo2",       "granite",     "glm4",
+    "smollm3",      "cohere",      "cohere2",   "phi",         "phi3_long",   "stablelm",
+    "starcoder2",   "gpt2",        "gpt_neox",  "falcon",      "falcon_new",  "exaone",
+    "exaone4",      "minicpm",     "dots1",     "deepseek_v2", "deepseek_v3", "gpt_oss",
+    "gpt_oss_bf16", "gemma3"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 static char *scratch;
@@ -163,6 +167,22 @@ static void other_names_of_the_folder(void **state)
         assert_non_null(gguf_find(file, "tokenizer.chat_template"));
         gguf_close(file);
     }
+}
+
+// What is not for text is left out and named.
+static void names_what_it_leaves_out(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    gguf_string text;
+    gguf_file *file = model_file_open(folder_of("gemma3"), &err);
+    if (!file)
+        fail_msg("%s", err.text);
+    assert_int_equal(gguf_get_string(file, "weft.left_out", &text), GGUF_FOUND);
+    assert_true(gguf_string_equals(text, "2 tensors for images or sound"));
+    assert_null(
+        gguf_find_tensor(file, "vision_tower.vision_model.embeddings.patch_embedding.bias"));
+    gguf_close(file);
 }
 
 // A folder becomes a GGUF file that computes the same.
@@ -455,6 +475,30 @@ static void refuses_other_layers(void **state)
                   "is no JSON");
 }
 
+// Tensors that hold several of a file's, and rows whose order depends on numbers of the config.
+static void refuses_what_cannot_be_taken_apart(void **state)
+{
+    (void)state;
+    copied = "gpt_oss";
+    refuse_edited("config.json", "\"num_local_experts\": 3", "\"num_local_experts\": 4",
+                  "are no experts of config.json");
+    refuse_edited("model.safetensors", "gate_up_proj_scales", "gate_up_proj_scalez",
+                  "gate_up_proj_scales is missing");
+    refuse_edited("model.safetensors", "[3,64,1]", "[3,32,2]", "");
+    copied = "deepseek_v2";
+    refuse_edited("config.json", "\"v_head_dim\": 8", "\"v_head_dim\": 9", "not 8 and 9");
+    refuse_edited("config.json", "\"kv_lora_rank\": 16", "\"kv_lora_rank\": 24", "");
+    copied = "gpt_neox";
+    refuse_edited("config.json", "\"num_attention_heads\": 4", "\"num_attention_heads\": 5",
+                  "not the same number for each of 15 heads");
+    copied = "falcon";
+    refuse_edited("config.json", "\"alibi\": false", "\"alibi\": true ", "alibi");
+    copied = "smollm3";
+    refuse_edited("config.json", "\"no_rope_layers\": [\n  1", "\"no_rope_layers\": [\n  0",
+                  "not those of other smollm3");
+    copied = "qwen3_mlx";
+}
+
 // A missing expert would be one of zeros.
 static void refuses_incomplete_mixtures(void **state)
 {
@@ -482,12 +526,14 @@ int main(void)
         cmocka_unit_test(wordpiece_is_read),
         cmocka_unit_test(unigram_is_read),
         cmocka_unit_test(other_names_of_the_folder),
+        cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),
         cmocka_unit_test(refuses),
         cmocka_unit_test(damaged_integers),
         cmocka_unit_test(refuses_scales_of_other_shapes),
         cmocka_unit_test(refuses_other_layers),
         cmocka_unit_test(refuses_incomplete_mixtures),
+        cmocka_unit_test(refuses_what_cannot_be_taken_apart),
     };
     scratch = folder_make();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,18 +19,23 @@
 #include "tests/support/open_worker.h"
 
 static const char *const names[] = {
-    "llama_f32",     "llama_f16",      "llama_bf16",        "llama_q8_0",         "llama_q4_0",
-    "llama_q4_k",    "llama_q6_k",     "llama_mixed",       "llama3_f32",         "llama3_f16",
-    "llama3_mixed",  "mistral_f32",    "mistral_bf16",      "mistral_q8_0",       "qwen2_f32",
-    "qwen2_f16",     "qwen2_q4_k",     "qwen3_f32",         "qwen3_bf16",         "qwen3_mixed",
-    "linear_f32",    "yarn_f32",       "yarnkeys_f32",      "llama3keys_f32",     "gemma_f32",
-    "gemma2_f32",    "gemma3_f32",     "phi3_f32",          "phi3long_f32",       "phi2_f32",
-    "cohere_f32",    "cohere2_f32",    "starcoder2_f32",    "gptneox_f32",        "falcon_f32",
-    "stablelm_f32",  "olmo2_f32",      "smollm3_f32",       "granite_f32",        "phi3_mixed",
-    "cohere_mixed",  "glm4_mixed",     "glm4_f32",          "mixtral_f32",        "mixtral_mixed",
-    "qwen2moe_f32",  "qwen3moe_f32",   "qwen3moe_mixed",    "olmoe_f32",          "dots1_f32",
-    "gptoss_f32",    "gptoss_mxfp4",   "deepseek2lite_f32", "deepseek2lite_q8_0", "deepseek2_f32",
-    "deepseek3_f32", "deepseek3_q4_0", "gpt2_f32",
+    "llama_f32",         "llama_f16",          "llama_bf16",    "llama_q8_0",
+    "llama_q4_0",        "llama_q4_k",         "llama_q6_k",    "llama_mixed",
+    "llama3_f32",        "llama3_f16",         "llama3_mixed",  "mistral_f32",
+    "mistral_bf16",      "mistral_q8_0",       "qwen2_f32",     "qwen2_f16",
+    "qwen2_q4_k",        "qwen3_f32",          "qwen3_bf16",    "qwen3_mixed",
+    "linear_f32",        "yarn_f32",           "yarnkeys_f32",  "llama3keys_f32",
+    "gemma_f32",         "gemma2_f32",         "gemma3_f32",    "phi3_f32",
+    "phi3long_f32",      "phi2_f32",           "cohere_f32",    "cohere2_f32",
+    "starcoder2_f32",    "gptneox_f32",        "falcon_f32",    "stablelm_f32",
+    "olmo2_f32",         "smollm3_f32",        "granite_f32",   "phi3_mixed",
+    "cohere_mixed",      "glm4_mixed",         "glm4_f32",      "mixtral_f32",
+    "mixtral_mixed",     "qwen2moe_f32",       "qwen3moe_f32",  "qwen3moe_mixed",
+    "olmoe_f32",         "dots1_f32",          "gptoss_f32",    "gptoss_mxfp4",
+    "deepseek2lite_f32", "deepseek2lite_q8_0", "deepseek2_f32", "deepseek3_f32",
+    "deepseek3_q4_0",    "gpt2_f32",           "falcon40b_f32", "neoxrows_f32",
+    "minicpm_f32",       "minicpmkeys_f32",    "exaone_f32",    "exaone4_f32",
+    "exaone4small_f32",
 };
 enum { NUM_NAMES = sizeof names / sizeof names[0] };
 

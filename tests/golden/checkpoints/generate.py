@@ -7,6 +7,9 @@
     qwen2_fp8   e4m3 with scales for blocks of 32 x 32 and for single matrices, f16 vectors
     qwen2_moe   bf16, every expert's matrices by themselves, a shared expert
     mixtral     the same with Mixtral's names
+    gpt_oss     experts in mxfp4, codes and exponents apart, gate and up by turns; gpt_oss_bf16: as numbers
+
+and the families of families.py.
 
 `golden.safetensors` in each folder holds tokens, the logits of transformers in f32 on the weights that the folder
 stands for, a text, and its ids by the `tokenizers` package.
@@ -17,8 +20,6 @@ import pathlib
 import shutil
 import sys
 
-import ml_dtypes
-import mlx.core as mx
 import numpy as np
 import torch
 from safetensors.torch import save_file
@@ -30,6 +31,8 @@ from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM
 from transformers import Qwen3Config, Qwen3ForCausalLM
+
+import families
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -72,7 +75,7 @@ FAMILIES = {
     "glm4": (Glm4ForCausalLM, Glm4Config(
         **SMALL, head_dim=16, pad_token_id=0, attention_bias=True,
         rope_parameters=PLAIN | {"partial_rotary_factor": 0.5})),
-}  # fmt: skip
+} | families.FAMILIES  # fmt: skip
 # Of Mixtral's checkpoints, whose experts' matrices have numbers.
 NUMBERS = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 
@@ -102,6 +105,8 @@ def make_tokenizer(family):
 
 def quantize_mlx(name, weight, config):
     """As mlx_lm converts: every matrix, some modules with more bits. Returns tensors and what they stand for."""
+    import mlx.core as mx
+
     module = name.removesuffix(".weight")
     own = {"bits": 8, "group_size": 64} if "lm_head" in name else {"bits": 6, "group_size": 32}
     special = "v_proj" in name or "lm_head" in name
@@ -118,6 +123,8 @@ def quantize_mlx(name, weight, config):
 
 def quantize_fp8(name, weight, block):
     """One scale for every block of rows and columns, or one for all."""
+    import ml_dtypes
+
     rows, cols = weight.shape
     down, across = ((rows + 31) // 32, (cols + 31) // 32) if block else (1, 1)
     step = 32 if block else max(rows, cols)
@@ -137,7 +144,7 @@ def quantize_fp8(name, weight, block):
 
 def apart(family, name, tensor):
     """[(name in a folder, part)]: transformers keeps all experts of a layer in one tensor."""
-    if ".experts." not in name:
+    if ".experts." not in name or family.startswith("gpt_oss"):
         named = name.replace("mlp.gate.", "block_sparse_moe.gate.") if family == "mixtral" else name
         return [(named, tensor)]
     layer, what = name.split(".experts.")
@@ -160,12 +167,15 @@ def convert(family, model, config):
             continue
         if family == "qwen3_mlx" and weight.ndim == 2:
             new, values = quantize_mlx(name, weight, config)
+        elif family == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")):
+            new, values = families.pack_mxfp4(name, weight)
         elif family == "qwen2_fp8" and ".layers." in name and weight.ndim == 2:
             new, values = quantize_fp8(name, weight, "mlp" in name)
         else:
             kind = torch.float16 if family == "qwen2_fp8" else torch.bfloat16
             tensor.copy_(tensor.to(kind))
-            new = {n: part.to(kind).contiguous() for n, part in apart(family, name, tensor)}
+            named = families.their_name(family, name)
+            new = {n: part.to(kind).contiguous() for n, part in apart(family, named, tensor)}
             values = tensor.numpy()
         stored |= new
         tensor.copy_(torch.from_numpy(values))
@@ -198,8 +208,12 @@ def main():
         with torch.no_grad():
             for name, tensor in model.named_parameters():
                 tensor.normal_(0, 0.1) if tensor.ndim >= 2 else tensor.uniform_(0.5, 1.5)
+            for name, tensor in model.named_buffers():
+                if name.endswith("e_score_correction_bias"):
+                    tensor.normal_(0, 0.1)
             values = json.loads(config.to_json_string())
             values["model_type"] = config.model_type
+            values |= families.CHANGES.get(family, {})
             if family.startswith("gemma"):
                 del values["tie_word_embeddings"]  # as real ones leave it out
             if family == "qwen3_mlx":
@@ -211,6 +225,10 @@ def main():
             ids = tok.encode(TEXT).ids
             tokens = torch.tensor([ids])
             logits = model(tokens).logits[0]
+        if family == "gemma3":  # as a part of a model with eyes, which are left out
+            stored["vision_tower.vision_model.embeddings.patch_embedding.bias"] = torch.ones(8)
+            stored["multi_modal_projector.mm_input_projection_weight"] = torch.ones(8, 8)
+            values = {"model_type": "gemma3", "text_config": values}
         write_shards(folder, stored)
         (folder / "config.json").write_text(json.dumps(values, indent=1, sort_keys=True))
         tok.save(str(folder / "tokenizer.json"), pretty=False)

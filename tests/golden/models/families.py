@@ -9,9 +9,10 @@ import zlib
 
 import numpy as np
 from transformers import CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM
-from transformers import FalconConfig, FalconForCausalLM, Gemma2Config, Gemma2ForCausalLM
+from transformers import Exaone4Config, Exaone4ForCausalLM, FalconConfig, FalconForCausalLM, Gemma2Config, Gemma2ForCausalLM
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM, PhiConfig, PhiForCausalLM
@@ -57,6 +58,16 @@ def neox_qkv(name, values, config):
     return split.swapaxes(0, 1).reshape(values.shape)
 
 
+def falcon_qkv(name, values, config):
+    """The same; transformers has the queries of each KV head together with its key and value."""
+    if "query_key_value" not in name:
+        return values
+    dim, kv = config.hidden_size // config.num_attention_heads, config.num_kv_heads
+    q, k, v = np.split(values, [config.hidden_size, config.hidden_size + kv * dim])
+    parts = [part.reshape(kv, -1, dim, values.shape[1]) for part in (q, k, v)]
+    return np.concatenate(parts, 1).reshape(values.shape)
+
+
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
 
@@ -93,6 +104,20 @@ def cohere_keys(writer, config):
 def neox_keys(writer, config):
     rotary(writer, config)
     writer.add_parallel_residual(config.use_parallel_residual)
+
+
+def exaone4_keys(writer, config):
+    rotary(writer, config)
+    if config.sliding_window:
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+
+
+def minicpm_keys(writer, config):
+    """What its own code calls scale_emb, scale_depth over the root of the layers, and dim_model_base."""
+    writer.add_embedding_scale(config.embedding_multiplier)
+    writer.add_residual_scale(config.residual_multiplier)
+    writer.add_logit_scale(config.logits_scaling)
 
 
 def granite_keys(writer, config):
@@ -163,6 +188,28 @@ FAMILIES = {
     "falcon": Family("falcon", FalconForCausalLM, FalconConfig(
         **{k: v for k, v in SHAPE.items() if k != "intermediate_size"}, multi_query=True,
         ffn_hidden_size=512, num_kv_heads=1, **rope())),
+    "falcon40b": Family("falcon", FalconForCausalLM, FalconConfig(
+        **{k: v for k, v in SHAPE.items() if k != "intermediate_size"}, new_decoder_architecture=True,
+        ffn_hidden_size=512, num_kv_heads=2, **rope()), undo=falcon_qkv),
+    "neoxrows": Family("gptneox", GPTNeoXForCausalLM, GPTNeoXConfig(
+        **SHAPE, layer_norm_eps=1e-5, use_parallel_residual=False, **rope(partial_rotary_factor=0.25)),
+        neox_keys, neox_qkv, embedding_scale=-3),
+    # The code of MiniCPM and of Exaone before 4 is in their own folders: Granite with other scales, and Llama.
+    "minicpm": Family("minicpm", GraniteForCausalLM, GraniteConfig(
+        **GQA, rms_norm_eps=1e-5, attention_multiplier=32**-0.5, embedding_multiplier=12.0,
+        residual_multiplier=1.4 / 2**0.5, logits_scaling=1.0, tie_word_embeddings=True, **rope()),
+        embedding_scale=-8),
+    "minicpmkeys": Family("minicpm", GraniteForCausalLM, GraniteConfig(
+        **GQA, rms_norm_eps=1e-5, attention_multiplier=32**-0.5, embedding_multiplier=6.0,
+        residual_multiplier=0.5, logits_scaling=2.0, **rope()), minicpm_keys, embedding_scale=-6),
+    "exaone": Family("exaone", LlamaForCausalLM, LlamaConfig(
+        **GQA, rms_norm_eps=1e-5, **rope(1e6)), rotary),
+    "exaone4": Family("exaone4", Exaone4ForCausalLM, Exaone4Config(
+        **(GQA | dict(num_hidden_layers=5)), rms_norm_eps=1e-5, sliding_window=64, sliding_window_pattern=4,
+        pad_token_id=0, **rope(1e6)), exaone4_keys),
+    "exaone4small": Family("exaone4", Exaone4ForCausalLM, Exaone4Config(
+        **(GQA | dict(num_hidden_layers=4)), rms_norm_eps=1e-5, sliding_window=None, pad_token_id=0,
+        layer_types=["full_attention"] * 4, **rope(1e6)), exaone4_keys),
     "gpt2": Family("gpt2", GPT2LMHeadModel, GPT2Config(
         n_embd=256, n_layer=2, n_head=8, n_positions=CONTEXT, vocab_size=vocab.SIZE, n_inner=512,
         ffn_hidden_size=512, layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0), undo=transposed,

@@ -91,7 +91,7 @@ FAMILIES = {
 OTHERS = families.FAMILIES | mixtures.FAMILIES | latent.FAMILIES
 FAMILIES |= {name: (f.arch, f.model, f.config, vocab.sentencepiece)
              for name, f in OTHERS.items()}  # fmt: skip
-PERMUTED = ("llama", "smollm3", "granite")  # heads' rows go from halves to neighbouring pairs
+PERMUTED = ("llama", "smollm3", "granite", "minicpm")  # heads' rows go from halves to neighbouring pairs
 IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss", "deepseek2", "deepseek3")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {

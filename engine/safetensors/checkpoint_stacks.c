@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// Experts of a layer that lie in one tensor, gate and up by turns (gpt-oss): as mxfp4, whose codes and
+// exponents lie apart, or as numbers with columns first.
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/format.h>
+
+#include "engine/base/checked.h"
+#include "engine/safetensors/checkpoint_parts.h"
+
+#define DAMAGED "the model is damaged or of another kind: download it again"
+
+enum { CODE_BYTES = 16, BLOCK_BYTES = 17, BLOCK_ELEMS = 32 };
+
+typedef struct stack {
+    checkpoint *c;
+    const safetensor *codes, *exponents; // exponents: NULL for numbers
+    int64_t experts, rows, cols;         // of the whole
+    weft_dtype dtype;
+    engine_error *err;
+} stack;
+
+// Which rows of a stack a matrix has: `first`, and then every `step`-th.
+typedef struct part {
+    const char *name; // "blk.7.ffn_gate_exps"
+    int64_t first, step;
+} part;
+
+// Elements 2 i and 2 i + 1 share a byte in folders, i and i + 16 in files.
+static void put_block(uint8_t *to, uint8_t exponent, const uint8_t codes[CODE_BYTES])
+{
+    *to++ = exponent;
+    for (int i = 0; i < CODE_BYTES; i++) {
+        int low = codes[i / 2] >> (i % 2 * 4) & 15, high = codes[8 + i / 2] >> (i % 2 * 4) & 15;
+        to[i] = (uint8_t)(low | high << 4);
+    }
+}
+
+static void put_codes(const stack *s, const part *p, uint8_t *to)
+{
+    const int64_t blocks = s->cols / BLOCK_ELEMS, rows = s->rows / p->step;
+    for (int64_t n = 0; n < s->experts * rows; n++) {
+        int64_t row = n / rows * s->rows + n % rows * p->step + p->first;
+        for (int64_t b = 0; b < blocks; b++, to += BLOCK_BYTES)
+            put_block(to, s->exponents->data[row * blocks + b],
+                      s->codes->data + (row * blocks + b) * CODE_BYTES);
+    }
+}
+
+static void put_numbers(const stack *s, const part *p, uint8_t *to)
+{
+    const size_t size = (size_t)weft_dtype_block_bytes(s->dtype);
+    const int64_t rows = s->rows / p->step;
+    for (int64_t n = 0; n < s->experts * rows; n++)
+        for (int64_t col = 0; col < s->cols; col++, to += size) {
+            int64_t at = (n / rows * s->cols + col) * s->rows + n % rows * p->step + p->first;
+            memcpy(to, s->codes->data + (size_t)at * size, size);
+        }
+}
+
+static bool put_matrix(const stack *s, const part *p, gguf_tensor *to)
+{
+    size_t bytes;
+    const weft_dtype dtype = s->exponents ? WEFT_MXFP4 : s->dtype;
+    const int64_t row_bytes = weft_dtype_row_bytes(dtype, s->cols);
+    memset(to, 0, sizeof *to);
+    snprintf(to->name, sizeof to->name, "%.48s.weight", p->name);
+    if (row_bytes < 0 ||
+        !checked_mul((size_t)row_bytes, (size_t)(s->experts * (s->rows / p->step)), &bytes))
+        return engine_fail(s->err, "%s is more than memory can hold", to->name);
+    uint8_t *copy = checkpoint_alloc(s->c, bytes);
+    if (!copy)
+        return engine_fail(s->err, "out of memory for %s; close other programs", to->name);
+    if (s->exponents)
+        put_codes(s, p, copy);
+    else
+        put_numbers(s, p, copy);
+    to->data = copy;
+    to->dtype = dtype;
+    to->type = ggml_type_of(dtype);
+    to->rank = 3;
+    to->shape[0] = s->cols;
+    to->shape[1] = s->rows / p->step;
+    to->shape[2] = s->experts;
+    to->shape[3] = 1;
+    to->element_count = s->cols * to->shape[1] * s->experts;
+    to->size_bytes = bytes;
+    return true;
+}
+
+// [experts][rows], which become f32.
+static bool put_bias(const stack *s, const part *p, gguf_tensor *to)
+{
+    const int64_t rows = s->rows / p->step;
+    const size_t size = (size_t)weft_dtype_block_bytes(s->dtype);
+    memset(to, 0, sizeof *to);
+    snprintf(to->name, sizeof to->name, "%.48s.bias", p->name);
+    uint8_t *copy = checkpoint_alloc(s->c, (size_t)(s->experts * rows) * size);
+    if (!copy)
+        return engine_fail(s->err, "out of memory for %s; close other programs", to->name);
+    for (int64_t n = 0; n < s->experts * rows; n++) {
+        int64_t at = n / rows * s->rows + n % rows * p->step + p->first;
+        memcpy(copy + (size_t)n * size, s->codes->data + (size_t)at * size, size);
+    }
+    to->data = copy;
+    to->dtype = s->dtype;
+    to->rank = 2;
+    to->shape[0] = rows;
+    to->shape[1] = s->experts;
+    to->shape[2] = to->shape[3] = 1;
+    to->element_count = s->experts * rows;
+    return checkpoint_widen(s->c, to, 0, s->err);
+}
+
+// The numbers of a tensor and what they must be for it to be a stack.
+static bool measure(stack *s, bool bias)
+{
+    const safetensor *codes = s->codes, *exponents = s->exponents;
+    const uint32_t rank = exponents ? 4 : bias ? 2 : 3;
+    s->dtype = checkpoint_dtype(codes->dtype);
+    s->experts = codes->shape[0];
+    s->rows = exponents || bias ? codes->shape[1] : codes->shape[2];
+    s->cols = exponents ? codes->shape[2] * BLOCK_ELEMS : codes->shape[1];
+    bool fits = codes->rank == rank && codes->element_count > 0 && s->experts == s->c->experts;
+    if (exponents)
+        fits = fits && codes->dtype == SAFETENSORS_U8 && exponents->dtype == SAFETENSORS_U8 &&
+               codes->shape[3] == CODE_BYTES && exponents->rank == 3 &&
+               memcmp(exponents->shape, codes->shape, 3 * sizeof *codes->shape) == 0;
+    else
+        fits = fits && s->dtype != WEFT_DTYPE_NONE && weft_dtype_block_elems(s->dtype) == 1 &&
+               weft_dtype_block_bytes(s->dtype) > 1;
+    return fits ||
+           engine_fail(s->err, "%s are no experts of config.json; %s", codes->name, DAMAGED);
+}
+
+bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
+                          gguf_tensor *to, int *count, engine_error *err)
+{
+    int layer = -1;
+    const char *tail = strstr(from->name, ".mlp.experts.");
+    stack s = {.c = c, .codes = from, .exponents = exponents, .err = err};
+    *count = 0;
+    if (!tail || sscanf(from->name, "model.layers.%6d.", &layer) != 1 || layer < 0)
+        return engine_fail(err, "%s has no layer; %s", from->name, DAMAGED);
+    tail += strlen(".mlp.experts.");
+    const bool bias = strstr(tail, "_bias") != NULL, pair = strncmp(tail, "gate_up_proj", 12) == 0;
+    if (!pair && strncmp(tail, "down_proj", 9) != 0)
+        return engine_fail(err, "%s is no matrix of experts that weft knows", from->name);
+    if (!measure(&s, bias))
+        return false;
+    if (pair && s.rows % 2 != 0)
+        return engine_fail(err, "%s has an odd number of rows; %s", from->name, DAMAGED);
+    for (int i = 0; i < (pair ? 2 : 1); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ffn_%s_exps", layer,
+                 !pair    ? "down"
+                 : i == 0 ? "gate"
+                          : "up");
+        const part p = {name, i, pair ? 2 : 1};
+        if (!(bias ? put_bias(&s, &p, &to[i]) : put_matrix(&s, &p, &to[i])))
+            return false;
+        ++*count;
+    }
+    return true;
+}
