@@ -82,7 +82,28 @@ enum {
     /** `out` is a rounded buffer (weft_rounded_bytes(), linear.h) with a row of num_q_heads * v_dim columns
      *  per query, as the next matrix reads it. Packed: the strides of out are 0. */
     WEFT_ATTENTION_OUT_ROUNDED = 1u << 9,
+    /** For tests, slow: the kernel takes no short cut. head_dim is a number of run time, every score is held
+     *  against what its row sees, every value goes to its rows one by one. The result is the same to the bit.
+     *  Of the CPU; elsewhere without effect. */
+    WEFT_ATTENTION_GENERIC = 1u << 10,
 };
+
+enum {
+    WEFT_ATTENTION_COUNT_BLOCKS = 0, /**< rows times blocks of keys whose scores became weights */
+    WEFT_ATTENTION_COUNT_MASKED = 1, /**< of them, those whose scores were held against a mask */
+    WEFT_ATTENTION_COUNTS = 2,
+};
+
+/** What the runs of a plan tell beside their results; of the CPU. Members that are NULL are not wanted. */
+typedef struct weft_attention_report {
+    uint64_t
+        *counts; /**< [WEFT_ATTENTION_COUNTS], added to; the same for every number of threads */
+    /** What the num_splits > 1 chunks of the keys come to, [q_tokens][num_q_heads][num_splits]: the largest score
+     *  (natural units, sinks apart), the sum of exp(score - largest) and the sum of exp(score - largest) v,
+     *  [...][v_dim]. A chunk without keys has -infinity, 0 and 0. Only for plans with num_splits > 1. */
+    float *max_logits, *exp_sums, *chunk_out;
+    uint64_t reserved[4];
+} weft_attention_report;
 
 typedef struct weft_attention_desc {
     uint32_t size;
@@ -127,7 +148,22 @@ typedef struct weft_attention_desc {
     /** With WEFT_ATTENTION_APPEND: rotates new keys and queries; NULL = no rotation. Copied, and so are its
      *  frequency factors. */
     const weft_rope_params *rope;
-    uint64_t reserved[7];
+    /** Speed, not results (beyond the order of sums), of the CPU; elsewhere without effect.
+     *  tile_heads: query heads of a KV head whose rows share a tile, for which its keys are read once; a divisor
+     *  of their number, 0 = all of them, 1 = each alone. block_keys: keys between two looks at the largest score,
+     *  1 to 64, 0 = 64. stages: blocks of keys on their way: 1 = none is asked for ahead, 2 = the next, 0 = as the
+     *  kernel likes. */
+    int32_t tile_heads;
+    int32_t block_keys;
+    int32_t stages;
+    int32_t reserved_number;
+    /** Bytes that the plan's workspace may have, 0 = any. A plan of the CPU that would need more splits keys in
+     *  fewer chunks, then makes its tiles smaller; where that is not enough, and elsewhere, it is refused. */
+    int64_t max_workspace_bytes;
+    /** NULL = nothing is told. The struct is copied; what it points to must outlast the plan's runs, which must not
+     *  be more than one at a time. */
+    const weft_attention_report *report;
+    uint64_t reserved[3];
 } weft_attention_desc;
 
 /** New keys and values of a run with WEFT_ATTENTION_APPEND, as weft_kv_append_args has them, in the format of the

@@ -68,6 +68,49 @@ static weft_status check_sparse(weft_context *context, const weft_attention_desc
     return WEFT_OK;
 }
 
+// Members that change speed alone.
+static weft_status check_tiles(weft_context *context, const weft_attention_desc *desc)
+{
+    const int32_t group = desc->num_q_heads / desc->kv.num_kv_heads;
+    if (desc->tile_heads < 0 || (desc->tile_heads > 0 && group % desc->tile_heads != 0))
+        return weft__fail(
+            context, WEFT_EINVAL,
+            "attention: tile_heads=%d does not divide the %d query heads of a KV head",
+            desc->tile_heads, group);
+    if (desc->block_keys < 0 || desc->block_keys > WEFT__ATTENTION_BLOCK)
+        return weft__fail(context, WEFT_EINVAL, "attention: block_keys=%d is outside 0..%d",
+                          desc->block_keys, WEFT__ATTENTION_BLOCK);
+    if (desc->stages < 0 || desc->stages > 2)
+        return weft__fail(context, WEFT_EINVAL, "attention: stages=%d is outside 0..2",
+                          desc->stages);
+    if (desc->max_workspace_bytes < 0)
+        return weft__fail(context, WEFT_EINVAL, "attention: max_workspace_bytes=%lld is negative",
+                          (long long)desc->max_workspace_bytes);
+    if (desc->reserved_number)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: reserved_number is set, which this library does not know");
+    return WEFT_OK;
+}
+
+static weft_status check_report(weft_context *context, const weft_attention_desc *desc)
+{
+    const weft_attention_report *report = desc->report;
+    if (!report)
+        return WEFT_OK;
+    WEFT__TRY(weft__api_tail(context, "attention: report", report->reserved, 4));
+    if ((report->max_logits || report->exp_sums || report->chunk_out) && desc->num_splits < 2)
+        return weft__fail(context, WEFT_EINVAL,
+                          "attention: max_logits, exp_sums and chunk_out are those of chunks: the "
+                          "plan needs num_splits of 2 or more, not %d",
+                          desc->num_splits);
+    if ((uintptr_t)report->counts % sizeof(uint64_t) ||
+        ((uintptr_t)report->max_logits | (uintptr_t)report->exp_sums |
+         (uintptr_t)report->chunk_out) %
+            sizeof(float))
+        return weft__fail(context, WEFT_EINVAL, "attention: a pointer of report is not aligned");
+    return WEFT_OK;
+}
+
 static weft_status check_numbers(weft_context *context, const weft_attention_desc *desc)
 {
     if (!isfinite(desc->scale))
@@ -82,6 +125,7 @@ static weft_status check_numbers(weft_context *context, const weft_attention_des
         return weft__fail(context, WEFT_EINVAL,
                           "attention: tile_rows=%d is outside 0..%d, or chunk_keys=%d is negative",
                           desc->tile_rows, MOST_TILE_ROWS, desc->chunk_keys);
+    WEFT__TRY(check_tiles(context, desc));
     if (desc->num_splits > 0 && desc->chunk_keys > 0)
         return weft__fail(context, WEFT_EINVAL,
                           "attention: num_splits and chunk_keys exclude each other: set one to 0");
@@ -108,11 +152,11 @@ static bool is_fp8(weft_dtype dtype)
 
 static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
 {
-    const uint32_t known = WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS |
-                           WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_MASK_VALUE |
-                           WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS |
-                           WEFT_ATTENTION_SPARSE_HEADS | WEFT_ATTENTION_APPEND |
-                           WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_OUT_ROUNDED;
+    const uint32_t known =
+        WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS | WEFT_ATTENTION_ALIBI |
+        WEFT_ATTENTION_MASK_VALUE | WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS |
+        WEFT_ATTENTION_SPARSE_HEADS | WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES |
+        WEFT_ATTENTION_OUT_ROUNDED | WEFT_ATTENTION_GENERIC;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
@@ -123,12 +167,28 @@ static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
     WEFT__TRY(check_mask(context, desc));
     WEFT__TRY(check_sparse(context, desc));
     WEFT__TRY(check_numbers(context, desc));
+    WEFT__TRY(check_report(context, desc));
     WEFT__TRY(weft__api_check_parts(context, desc));
     WEFT__TRY(weft__api_most(context, WEFT__OP_attention, "max_seqs", &desc->max_seqs));
     if (desc->max_q_tokens == 0)
         desc->max_q_tokens = desc->max_seqs;
     if (desc->scale == 0)
         desc->scale = 1 / sqrtf((float)desc->kv.head_dim);
+    return WEFT_OK;
+}
+
+// What only the finished plan can say of its descriptor.
+static weft_status check_plan(const weft_plan *plan, const weft_attention_desc *desc)
+{
+    if (desc->report && !plan->reports)
+        return weft__fail(plan->context, WEFT_EUNSUPPORTED,
+                          "attention: this device makes no report: leave it NULL");
+    if (desc->max_workspace_bytes > 0 &&
+        plan->workspace_bytes > (uint64_t)desc->max_workspace_bytes)
+        return weft__fail(plan->context, WEFT_EWORKSPACE,
+                          "attention: max_workspace_bytes=%lld is less than the %zu bytes that the "
+                          "smallest tiles need: allow more, or lower max_seqs and max_q_tokens",
+                          (long long)desc->max_workspace_bytes, plan->workspace_bytes);
     return WEFT_OK;
 }
 
@@ -139,9 +199,18 @@ weft_status weft_attention_plan(weft_context *context, const weft_attention_desc
     WEFT__TRY(
         weft__api_desc(context, WEFT__OP_attention, &desc, WEFT__KNOWN(&desc), user_desc, out));
     WEFT__TRY(settle_desc(context, &desc));
+    weft_plan *plan = NULL;
     if (desc.flags & (WEFT_ATTENTION_APPEND | WEFT_ATTENTION_OUT_ROUNDED))
-        return weft__api_plan_parts(context, &desc, out);
-    return WEFT__API_PLAN(context, WEFT__OP_attention, &desc, out);
+        WEFT__TRY(weft__api_plan_parts(context, &desc, &plan));
+    else
+        WEFT__TRY(WEFT__API_PLAN(context, WEFT__OP_attention, &desc, &plan));
+    weft_status status = check_plan(plan, &desc);
+    if (status != WEFT_OK) {
+        weft_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return WEFT_OK;
 }
 
 // The members that a descriptor's flags and mask ask for.

@@ -27,6 +27,9 @@ static weft_status check_masks(weft_context *context, const weft_attention_desc 
         return weft__fail(context, WEFT_EUNSUPPORTED,
                           "cascade: every query must see its whole prefix: no window, local_chunk, "
                           "ring_len, ALiBi, mask_value or sparse blocks");
+    if (desc->report)
+        return weft__fail(context, WEFT_EUNSUPPORTED,
+                          "cascade: a report is of one run, not of several: leave it NULL");
     return WEFT_OK;
 }
 

@@ -21,6 +21,7 @@ struct weft_plan {
     weft_plan *append, *round;
     size_t queries_offset, results_offset;
     bool narrow, fuses; // the backend's word: struct weft__cuda_choice
+    bool reports;       // runs of attention can fill a weft_attention_report
 };
 
 // An array that a descriptor points to: `pointer` is the address of the member.

@@ -50,12 +50,13 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
         chunks = weft__ceil_div(desc->max_kv_len, launch->least_chunk);
         chunks = chunks > 1 ? chunks : 0;
         int64_t most = 2 * (int64_t)launch->target_tasks;
-        bool fits = weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
+        bool fits = weft__mul_i64(split_tiles, launch->head_tiles, &launch->max_slots) &&
                     weft__mul_i64(launch->max_slots, chunks, &launch->max_slots);
         launch->max_slots = fits ? smaller(launch->max_slots, most) : most;
+        launch->max_slots = smaller(launch->max_slots, launch->most_slots);
         return true;
     }
-    return weft__mul_i64(split_tiles, launch->kv.num_kv_heads, &launch->max_slots) &&
+    return weft__mul_i64(split_tiles, launch->head_tiles, &launch->max_slots) &&
            weft__mul_i64(launch->max_slots, chunks, &launch->max_slots);
 }
 
@@ -63,7 +64,7 @@ static bool lay_out_workspace(struct weft__attention_launch *launch, int32_t thr
                               size_t *workspace_bytes)
 {
     int64_t rows, states, scratch, partial, total;
-    if (!weft__mul_i64(launch->tile_tokens, launch->group_size, &rows) || rows > INT32_MAX ||
+    if (!weft__mul_i64(launch->tile_tokens, launch->tile_heads, &rows) || rows > INT32_MAX ||
         !weft__mul_i64(rows, weft__attention_state_floats(launch->kv.v_dim) * 4, &states) ||
         launch->max_slots > INT64_MAX / 16)
         return false;
@@ -90,7 +91,7 @@ static bool tasks_fit(const struct weft__attention_launch *launch)
     int64_t tiles =
         weft__ceil_div(launch->max_q_tokens, launch->tile_tokens) + (int64_t)launch->max_seqs;
     int64_t tasks;
-    return weft__mul_i64(tiles, launch->kv.num_kv_heads, &tasks) && tasks <= INT32_MAX / 2 &&
+    return weft__mul_i64(tiles, launch->head_tiles, &tasks) && tasks <= INT32_MAX / 2 &&
            launch->max_slots <= INT32_MAX / 2;
 }
 
@@ -128,6 +129,27 @@ weft_tuning weft__plan_attention_tuning(const weft_context *context,
     return weft__plan_tuning_choose(fixed ? NULL : context->tunings, &problem);
 }
 
+static bool size_workspace(weft_plan *plan, struct weft__attention_launch *launch, int32_t threads)
+{
+    return choose_split(launch, plan->desc) &&
+           lay_out_workspace(launch, threads, &plan->workspace_bytes);
+}
+
+// Towards less workspace: fewer slots where their number is the plan's own, then smaller tiles. False: nothing is
+// left to save.
+static bool shrink(struct weft__attention_launch *launch)
+{
+    if (launch->most_slots > 0 && launch->max_slots > 0 && launch->num_splits == 0 &&
+        launch->chunk_keys == 0) {
+        launch->most_slots = launch->max_slots / 2;
+        return true;
+    }
+    if (launch->tile_tokens == 1)
+        return false;
+    launch->tile_tokens /= 2;
+    return true;
+}
+
 weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch *launch,
                                  int32_t threads)
 {
@@ -135,6 +157,13 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     launch->kv = desc->kv;
     launch->num_q_heads = desc->num_q_heads;
     launch->group_size = desc->num_q_heads / desc->kv.num_kv_heads;
+    launch->tile_heads = desc->tile_heads ? desc->tile_heads : launch->group_size;
+    launch->head_tiles = desc->num_q_heads / launch->tile_heads;
+    launch->ahead = desc->stages != 1;
+    launch->most_slots = INT64_MAX;
+    if (desc->report)
+        launch->report = *desc->report;
+    launch->generic = desc->flags & WEFT_ATTENTION_GENERIC;
     launch->ring_len = desc->ring_len;
     launch->q_dtype = desc->q_dtype;
     launch->out_dtype = desc->out_dtype;
@@ -148,13 +177,17 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     const weft_tuning tuned = weft__plan_attention_tuning(plan->context, desc, threads);
     launch->target_tasks = tuned.target_tasks;
     launch->least_chunk = tuned.least_chunk;
+    launch->block_keys = desc->block_keys ? desc->block_keys : WEFT__ATTENTION_BLOCK;
     int64_t rows = desc->tile_rows   ? desc->tile_rows
                    : tuned.tile_rows ? tuned.tile_rows
                                      : launch->kernel->tile_rows;
-    int64_t tokens = rows / launch->group_size;
+    int64_t tokens = rows / launch->tile_heads;
     launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
-    if (!choose_split(launch, desc) ||
-        !lay_out_workspace(launch, threads, &plan->workspace_bytes) || !tasks_fit(launch))
+    bool fits = size_workspace(plan, launch, threads);
+    while (fits && desc->max_workspace_bytes > 0 &&
+           (int64_t)plan->workspace_bytes > desc->max_workspace_bytes && shrink(launch))
+        fits = size_workspace(plan, launch, threads);
+    if (!fits || !tasks_fit(launch))
         return weft__fail(plan->context, WEFT_EOVERFLOW,
                           "attention: the bounds of this batch make more work than fits");
     return WEFT_OK;

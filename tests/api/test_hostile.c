@@ -177,7 +177,7 @@ static const struct operation operations[] = {
                AT(kv_append, pool.v.data)},
               .optional = {AT(kv_append, v), AT(kv_append, pool.v.data)},
               .stream = AT(kv_append, stream)),
-    OPERATION(attention, {VARIANT(attention)},
+    OPERATION(attention, {VARIANT(attention), offsetof(weft_attention_desc, report)},
               {AT(attention, q_token_stride), AT(attention, q_head_stride),
                AT(attention, out_token_stride), AT(attention, out_head_stride),
                AT(attention, pool.k.token_stride), AT(attention, pool.v.page_stride)},

@@ -52,8 +52,8 @@ def structs(include):
 
 
 # What stays f32 whatever the format of activations: parameters, scales, statistics.
-FLOATS = {"alibi_slopes", "bias", "freq_factors", "logprobs", "lse", "next_weight", "norm_bias", "norm_weight", "out_lse",
-          "q_scales", "scales", "sinks", "weights"}
+FLOATS = {"alibi_slopes", "bias", "chunk_out", "exp_sums", "freq_factors", "logprobs", "lse", "max_logits", "next_weight", "norm_bias",
+          "norm_weight", "out_lse", "q_scales", "scales", "sinks", "weights"}
 
 
 def activations_in_f32(include):

@@ -35,6 +35,26 @@ fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
       "const int32_t tiles[] = {last, last > 0 ? last - 1 : 0, last};",
       "the first tile, which sees most of a full mask with a window, is not looked at",
       "plan_plan_attention", *A, "kernels_attention_lengths")
+T = ("kernels_attention_tiles",)
+fault("masks-not-counted", "src/kernels/attention/attention_simd.h",
+      "        masked += begin < end && mask;\n", "        masked += begin < end;\n",
+      "blocks that are seen whole count as masked", *T)
+fault("generic-not-taken", "src/kernels/attention/attention_simd.h",
+      "const bool mask = begin > 0 || end < BLOCK || generic;", "const bool mask = begin > 0 || end < BLOCK;",
+      "the generic path does not mask every block", *T)
+fault("block-keys-ignored-masks", "src/kernels/attention/attention_few.h",
+      "left < most ? left : most};", "left < BLOCK ? left : most};",
+      "a short block of few rows is taken for a long one", *T, "weft-check --op attention --cases 20")
+fault("tile-heads-first", "src/kernels/attention/attention_work.c",
+      "    at.kv_head = at.first_head / launch->group_size;\n", "    at.kv_head = at.first_head / launch->tile_heads;\n",
+      "heads of a part of a group read another KV head", *T, "weft-check --op attention --cases 20")
+fault("budget-not-kept", "src/plan/plan_attention.c",
+      "           (int64_t)plan->workspace_bytes > desc->max_workspace_bytes && shrink(launch))",
+      "           (int64_t)plan->workspace_bytes > 2 * desc->max_workspace_bytes && shrink(launch))",
+      "a budget is refused that smaller tiles would keep", *T)
+fault("told-sums-of-first-chunk", "src/kernels/attention/attention_state.c",
+      "                report->exp_sums[at + c] = state[dim + 1];\n", "                report->exp_sums[at + c] = slots[dim + 1];\n",
+      "every chunk is told the sum of the first row's first", *T)
 fault("queries-off", "src/kernels/attention/attention_simd.h",
       "            q[i] *= scale;", "            q[i] *= scale * 1.000003f;",
       "queries are off by 3e-6 of themselves", *A)

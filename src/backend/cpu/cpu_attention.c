@@ -93,6 +93,7 @@ weft_status weft__cpu_prepare_attention(weft_plan *plan)
         status = weft__plan_attention(plan, plan->launch, threads);
     if (status != WEFT_OK)
         return status;
+    plan->reports = true;
     describe(plan, plan->launch);
     inform(plan, plan->launch);
     return WEFT_OK;
@@ -143,9 +144,12 @@ static void note_done(const struct work *work, const struct weft__attention_plac
             place->chunks)
         return;
     struct weft__attention_tile whole = *tile;
+    const float *slots = slot_at(work, place->slot - place->chunk);
+    int64_t slot_floats = work->launch->partial_bytes / (int64_t)sizeof(float);
     whole.partial = NULL;
-    weft__attention_merge(&work->call, &whole, slot_at(work, place->slot - place->chunk),
-                          work->launch->partial_bytes / (int64_t)sizeof(float), place->chunks);
+    weft__attention_tell(&work->call, &whole, slots, slot_floats, place->chunks,
+                         &work->launch->report);
+    weft__attention_merge(&work->call, &whole, slots, slot_floats, place->chunks);
 }
 
 static void attend_tasks(const struct work *work, int32_t first, int32_t count, void *scratch)
@@ -161,6 +165,7 @@ static void attend_tasks(const struct work *work, int32_t first, int32_t count, 
             tiles[i] = (struct weft__attention_tile){
                 .seq = places[i].seq,
                 .kv_head = places[i].kv_head,
+                .first_head = places[i].first_head,
                 .first_token = places[i].first_token,
                 .tokens = places[i].tokens,
                 .key0 = places[i].key0,
@@ -245,6 +250,11 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .seq_rows = args->seq_rows,
         .num_q_heads = launch->num_q_heads,
         .group_size = launch->group_size,
+        .tile_heads = launch->tile_heads,
+        .block_keys = launch->block_keys,
+        .ahead = launch->ahead,
+        .generic = launch->generic,
+        .counts = launch->report.counts,
         .page_size = kv->page_size,
         .ring_len = launch->ring_len,
         .mask = launch->mask,

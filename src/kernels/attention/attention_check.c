@@ -196,7 +196,8 @@ static void note(struct check_case *c, const struct problem *p)
     const weft_attention_desc *desc = &p->desc;
     check_note(c,
                "%s/%s %d/%d heads x %d/%d page %d %s window %d/%d chunk %d ring %d softcap %g "
-               "splits %d/%d flags %u q %s tile %d sparse %d/%d/%d step %d rank %d lists %d/%d "
+               "splits %d/%d flags %u q %s tile %d heads %d block %d sparse %d/%d/%d step %d rank "
+               "%d lists %d/%d "
                "inner %d/%d, %d seqs, first %d/%d",
                weft_dtype_name(desc->kv.dtype),
                weft_dtype_name(desc->kv.v_dtype ? desc->kv.v_dtype : desc->kv.dtype),
@@ -204,9 +205,10 @@ static void note(struct check_case *c, const struct problem *p)
                desc->kv.page_size, masks[desc->mask], desc->window, desc->window_right,
                desc->local_chunk, desc->ring_len, desc->softcap, desc->num_splits, desc->chunk_keys,
                desc->flags, weft_dtype_name(desc->q_dtype ? desc->q_dtype : WEFT_F32),
-               desc->tile_rows, desc->sparse_block, desc->sparse_local, desc->sparse_stride,
-               desc->sparse_head_step, desc->sparse_rank, desc->sparse_queries, desc->sparse_keys,
-               desc->kv.inner, desc->kv.v_inner, p->args.num_seqs, p->q_lens[0], p->kv_lens[0]);
+               desc->tile_rows, desc->tile_heads, desc->block_keys, desc->sparse_block,
+               desc->sparse_local, desc->sparse_stride, desc->sparse_head_step, desc->sparse_rank,
+               desc->sparse_queries, desc->sparse_keys, desc->kv.inner, desc->kv.v_inner,
+               p->args.num_seqs, p->q_lens[0], p->kv_lens[0]);
 }
 
 // Lengths, contents and a run.

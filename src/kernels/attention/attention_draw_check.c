@@ -119,6 +119,21 @@ static void draw_sparse(struct check_case *c, weft_attention_desc *desc)
     }
 }
 
+// What changes speed and the order of sums at most.
+static void draw_tiles(struct check_case *c, weft_attention_desc *desc)
+{
+    int32_t group = desc->num_q_heads / desc->kv.num_kv_heads;
+    if (one_in(c, 4))
+        desc->tile_heads = (int32_t)check_range(c, 1, group);
+    while (desc->tile_heads > 1 && group % desc->tile_heads != 0)
+        desc->tile_heads--;
+    if (one_in(c, 4))
+        desc->block_keys = (int32_t)check_range(c, 1, 64);
+    desc->stages = one_in(c, 6) ? 1 : 0;
+    if (one_in(c, 6))
+        desc->flags |= WEFT_ATTENTION_GENERIC;
+}
+
 void weft__problem_draw_shape(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;
@@ -151,6 +166,7 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     if (desc->num_splits == 0 && one_in(c, 4))
         desc->chunk_keys = (int32_t)check_length(c, 400, 64);
     desc->out_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
+    draw_tiles(c, desc);
     desc->kv.dtype = format;
     const bool bytes = format && weft_dtype_block_bytes(format) == 1;
     desc->kv.head_dim = draw_dim(c, 256, bytes ? 16 : 8);

@@ -157,13 +157,21 @@ INLINE void add_values(struct shape shape, const struct group *g, const float *w
         add_columns(shape, g, weight, acc, column, keys, 1, head_dim - column);
 }
 
+INLINE struct group group_at(const struct state *s, struct shape shape, const void *pool,
+                             const int64_t *at)
+{
+    if (!s->call->ahead)
+        return (struct group){pool, at, at, at};
+    return (struct group){pool, at, at + shape.near, at + BLOCK};
+}
+
 // Scores of the keys k .. k + DIRECT_GROUP of block b, of which there are n. Those past the n-th
 // are rows that exist: their scores are masked.
 INLINE void score_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
 {
     for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += shape.batch) {
         const int64_t *at = s->at + BLOCK + k;
-        struct group g = {s->call->k.data, at, at + shape.near, at + BLOCK};
+        struct group g = group_at(s, shape, s->call->k.data, at);
         score_keys(shape, &g, s->q, s->scores + k);
     }
 }
@@ -186,7 +194,7 @@ INLINE void value_group(const struct state *s, struct shape shape,
 {
     const int64_t *at = s->values_at + k;
     const float *weight = s->weight + k;
-    struct group g = {s->call->v.data, at, at + shape.near, at + BLOCK};
+    struct group g = group_at(s, shape, s->call->v.data, at);
     int32_t key = first + k;
     if (common.begin <= key && common.end - key >= DIRECT_GROUP && n - k >= DIRECT_GROUP) {
         add_values(shape, &g, weight, s->acc, DIRECT_GROUP);
@@ -252,8 +260,8 @@ static struct block next_block(struct state *s, struct walk *walk)
         walk->keys = cursor_at(s->call, walk->tile, &s->call->k);
         walk->values = cursor_at(s->call, walk->tile, &s->call->v);
     }
-    int32_t left = walk->tile->key1 - walk->key;
-    block = (struct block){walk->tile, walk->key, left < BLOCK ? left : BLOCK};
+    int32_t left = walk->tile->key1 - walk->key, most = s->call->block_keys;
+    block = (struct block){walk->tile, walk->key, left < most ? left : most};
     walk->key += block.n;
     fill_block(&walk->keys, s->at, block.n);
     if (s->values_at != s->at)
@@ -274,7 +282,8 @@ static bool ends_tile(const struct block *block)
 // The chunks of a tile have its queries in common.
 static bool same_rows(const struct weft__attention_tile *a, const struct weft__attention_tile *b)
 {
-    return a && a->seq == b->seq && a->kv_head == b->kv_head && a->first_token == b->first_token;
+    return a && a->seq == b->seq && a->first_head == b->first_head &&
+           a->first_token == b->first_token;
 }
 
 static void advance(struct state *s)
@@ -314,7 +323,8 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
             finish_rows(s);
         if (begins_tile(&now)) {
             open_rows(s, now.tile, shape.rows);
-            common = seen_by_all(s, 0, s->rows);
+            if (!s->call->generic)
+                common = seen_by_all(s, 0, s->rows);
         }
         weigh(s, s->scores, now.first, now.n);
         shrink_results(s);
@@ -326,12 +336,16 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
 
 INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
-    if ((kv == WEFT_F16 || kv == WEFT_BF16) && s->call->k.dim == 64)
-        attend_shape(s, count, shape_of(kv, rows, 64));
-    else if ((kv == WEFT_F16 || kv == WEFT_BF16) && s->call->k.dim == 128)
-        attend_shape(s, count, shape_of(kv, rows, 128));
-    else
-        attend_shape(s, count, shape_of(kv, rows, s->call->k.dim));
+    const bool common = (kv == WEFT_F16 || kv == WEFT_BF16) && !s->call->generic;
+    switch (common ? s->call->k.dim : 0) {
+    case 64: attend_shape(s, count, shape_of(kv, rows, 64)); break;
+    case 80: attend_shape(s, count, shape_of(kv, rows, 80)); break;
+    case 96: attend_shape(s, count, shape_of(kv, rows, 96)); break;
+    case 128: attend_shape(s, count, shape_of(kv, rows, 128)); break;
+    case 192: attend_shape(s, count, shape_of(kv, rows, 192)); break;
+    case 256: attend_shape(s, count, shape_of(kv, rows, 256)); break;
+    default: attend_shape(s, count, shape_of(kv, rows, s->call->k.dim));
+    }
 }
 
 INLINE void attend_few(struct state *s, int32_t count, weft_dtype kv)
@@ -360,7 +374,7 @@ static int32_t few_alike(const struct state *s, const struct weft__attention_til
 {
     int32_t alike = 0, most = s->rows > FEW_ROWS / 2 ? FEW_ROWS : FEW_ROWS / 2;
     for (; alike < count && tiles[alike].key0 < tiles[alike].key1; alike++) {
-        int32_t rows = tiles[alike].tokens * s->call->group_size;
+        int32_t rows = weft__attention_rows(s->call, &tiles[alike]);
         if (rows > most || rows <= most - FEW_ROWS / 2)
             break;
     }

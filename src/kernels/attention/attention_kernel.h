@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The contract of attention kernels: tiles of queries against chunks of keys, one after the other.
 //
-// A tile packs the queries that read the same KV head: `tokens` consecutive queries of one sequence
-// times the group_size query heads that share the KV head, so that keys and values are read once for
-// all of them.
+// A tile packs queries that read the same KV head: `tokens` consecutive queries of one sequence times
+// tile_heads of the query heads that share the KV head (all of them, if nobody wants it otherwise), so that
+// keys and values are read once for all of them.
 //
-//      row r of a tile:  token first_token + r / group_size,  query head kv_head * group_size + r % group_size
+//      row r of a tile:  token first_token + r / tile_heads,  query head first_head + r % tile_heads
 //
 // What a row sees is an interval of keys, weft__attention_visible(), and for trees and bit masks a part
 // of it, weft__attention_word(). A kernel visits the keys of the chunk that at least one row sees and
@@ -23,7 +23,7 @@
 
 #include "src/kernels/kernel.h"
 
-enum { WEFT__ATTENTION_MAX_DIM = 1024 };
+enum { WEFT__ATTENTION_MAX_DIM = 1024, WEFT__ATTENTION_BLOCK = 64 };
 
 // The members of a descriptor that say what a query sees.
 struct weft__attention_mask {
@@ -68,6 +68,11 @@ struct weft__attention_call {
     int64_t page_table_stride;
     const int32_t *seq_rows; // or NULL
     int32_t num_q_heads, group_size, page_size, ring_len;
+    int32_t tile_heads; // of the group_size query heads of a KV head, a divisor
+    int32_t block_keys; // of the SIMD kernels, at most 64
+    bool ahead;         // ask for keys before they are needed
+    bool generic;       // WEFT_ATTENTION_GENERIC
+    uint64_t *counts;   // or NULL
     struct weft__attention_mask mask;
     float scale, softcap, mask_value;
     const float *sinks, *alibi_slopes;          // or NULL
@@ -80,7 +85,7 @@ struct weft__attention_call {
 };
 
 struct weft__attention_tile {
-    int32_t seq, kv_head;
+    int32_t seq, kv_head, first_head;
     int32_t first_token, tokens; // of the sequence
     int32_t key0, key1;          // the chunk
     float *partial;              // states of the rows, or NULL: finish them
@@ -128,6 +133,11 @@ struct weft__attention_launch {
     const struct weft__attention_kernel *kernel;
     weft_kv_layout kv; // settled: no member 0 that means another
     int32_t num_q_heads, group_size, ring_len;
+    int32_t tile_heads,
+        head_tiles; // query heads of a tile; how many such parts the query heads have
+    int32_t block_keys;
+    bool ahead, generic;
+    weft_attention_report report;
     weft_dtype q_dtype, out_dtype;
     struct weft__attention_mask mask;
     float scale, softcap, mask_value;
@@ -139,6 +149,7 @@ struct weft__attention_launch {
     int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
     int32_t least_chunk;  // keys that are worth a task and a merge
     int64_t max_slots;    // partial tiles that the workspace has room for
+    int64_t most_slots;   // that a budget leaves where the lengths of a run decide
     int64_t done_offset;  // int32_t for every two slots
     int64_t scratch_offset, scratch_bytes;
     int64_t partial_offset, partial_bytes; // bytes of one slot
@@ -230,6 +241,29 @@ void weft__attention_read(const struct weft__attention_call *call,
                           const struct weft__attention_plane *plane, int32_t seq, int32_t kv_head,
                           int32_t t, float *y);
 
+static inline int32_t weft__attention_rows(const struct weft__attention_call *call,
+                                           const struct weft__attention_tile *tile)
+{
+    return tile->tokens * call->tile_heads;
+}
+
+// The query of a row, among those of its sequence, and its query head.
+static inline int32_t weft__attention_token(const struct weft__attention_call *call,
+                                            const struct weft__attention_tile *tile, int32_t row)
+{
+    return tile->first_token + row / call->tile_heads;
+}
+
+static inline int32_t weft__attention_head(const struct weft__attention_call *call,
+                                           const struct weft__attention_tile *tile, int32_t row)
+{
+    return tile->first_head + row % call->tile_heads;
+}
+
+// Adds to the counts of a run, if somebody wants them.
+void weft__attention_count(const struct weft__attention_call *call, uint64_t blocks,
+                           uint64_t masked);
+
 // The query of row `row` of a tile, q[head_dim].
 void weft__attention_query(const struct weft__attention_call *call,
                            const struct weft__attention_tile *tile, int32_t row, float *q);
@@ -244,6 +278,11 @@ static inline int64_t weft__attention_state_floats(int32_t v_dim)
 void weft__attention_finish(const struct weft__attention_call *call,
                             const struct weft__attention_tile *tile, int32_t row, float largest,
                             float sum, const float *acc);
+
+// The states of such a tile to the members of a report that are wanted.
+void weft__attention_tell(const struct weft__attention_call *call,
+                          const struct weft__attention_tile *tile, const float *slots,
+                          int64_t slot_floats, int32_t chunks, const weft_attention_report *report);
 
 // Finishes a tile whose chunks lie in `chunks` slots of slot_floats each.
 void weft__attention_merge(const struct weft__attention_call *call,

@@ -105,15 +105,18 @@ static void panel_values(const struct state *s, int32_t row, int32_t first, int3
     int32_t end = seen.end - first < n ? seen.end - first : n;
     if (begin >= end)
         begin = end = 0;
+    const int32_t depth = s->call->generic ? 0 : end - begin;
     const float *weight = s->weight + row * BLOCK + begin, *shrink = s->shrink + row;
     const float *values = s->values + (int64_t)begin * s->v_width;
     float *acc = s->acc + (int64_t)row * s->v_width;
     int32_t i = 0;
     for (; i + PANEL_VECTORS * VF32_LANES <= s->v_width; i += PANEL_VECTORS * VF32_LANES)
-        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, end - begin,
-              PANEL_VECTORS, shrink);
+        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, depth, PANEL_VECTORS,
+              shrink);
     for (; i < s->v_width; i += VF32_LANES)
-        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, end - begin, 1, shrink);
+        panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, depth, 1, shrink);
+    for (int32_t k = begin + depth; k < end; k++)
+        add_packed_value(s, row, rows, k, first + k);
     for (int32_t k = 0; k < begin; k++)
         add_packed_value(s, row, rows, k, first + k);
     for (int32_t k = end; k < n; k++)
@@ -127,7 +130,7 @@ INLINE void attend_many(struct state *s, weft_dtype kv)
     struct cursor values = cursor_at(s->call, tile, &s->call->v);
     start_rows(s, (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
     for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
-        n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+        n = tile->key1 - key < s->call->block_keys ? tile->key1 - key : s->call->block_keys;
         walk(&keys, n, s->at);
         if (s->values_at != s->at)
             walk(&values, n, s->values_at);

@@ -146,8 +146,8 @@ void weft__attention_query(const struct weft__attention_call *call,
                            const struct weft__attention_tile *tile, int32_t row, float *q)
 {
     int64_t token =
-        (int64_t)call->lengths.cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
-    int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
+        (int64_t)call->lengths.cu_q_lens[tile->seq] + weft__attention_token(call, tile, row);
+    int64_t head = weft__attention_head(call, tile, row);
     int64_t at = token * call->q_token_stride + head * call->q_head_stride;
     int32_t dim = call->k.dim;
     switch (call->q_dtype) {

@@ -27,7 +27,7 @@ static int64_t position(const struct row *row)
 
 static int32_t head_of(const struct row *row)
 {
-    return row->tile->kv_head * row->call->group_size + row->number % row->call->group_size;
+    return weft__attention_head(row->call, row->tile, row->number);
 }
 
 static bool sees(const struct row *row, int32_t t)
@@ -84,9 +84,9 @@ static void attend_tile(const struct weft__attention_call *call,
                         const struct weft__attention_tile *tile)
 {
     const struct weft__attention_lengths *lengths = &call->lengths;
-    for (int32_t r = 0; r < tile->tokens * call->group_size; r++) {
+    for (int32_t r = 0; r < weft__attention_rows(call, tile); r++) {
         struct row row = {.call = call, .tile = tile, .number = r};
-        row.token = tile->first_token + r / call->group_size;
+        row.token = weft__attention_token(call, tile, r);
         struct weft__attention_span span = weft__attention_visible(
             &call->mask, lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq],
             lengths->kv_lens[tile->seq], weft__attention_start(lengths, tile->seq), row.token);

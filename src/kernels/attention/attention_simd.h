@@ -104,7 +104,7 @@ static struct state lay_out(const struct weft__attention_call *call,
                             const struct weft__attention_tile *tile)
 {
     unsigned char *at = tile->scratch;
-    struct state s = {.call = call, .tile = tile, .rows = tile->tokens * call->group_size};
+    struct state s = {.call = call, .tile = tile, .rows = weft__attention_rows(call, tile)};
     int64_t rows = scratch_rows(s.rows);
     const struct weft__attention_plane *k = &call->k, *v = &call->v;
     bool alike = k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
@@ -143,7 +143,7 @@ static void load_queries(struct state *s, const struct weft__attention_tile *til
     const struct weft__attention_call *call = s->call;
     // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
     float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
-    int32_t rows = tile->tokens * call->group_size;
+    int32_t rows = weft__attention_rows(call, tile);
     for (int32_t r = 0; r < rows; r++) {
         float *q = s->q + (int64_t)r * s->width;
         weft__attention_query(call, tile, r, q);
@@ -163,7 +163,7 @@ static void open_rows(struct state *s, const struct weft__attention_tile *tile, 
     const struct weft__attention_lengths *lengths = &call->lengths;
     int32_t q_len = lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq];
     s->tile = tile;
-    s->rows = tile->tokens * call->group_size;
+    s->rows = weft__attention_rows(call, tile);
     memset(s->acc, 0, (size_t)padded * s->v_width * sizeof *s->acc);
     for (int32_t r = 0; r < padded; r++) {
         s->largest[r] = -INFINITY;
@@ -171,7 +171,7 @@ static void open_rows(struct state *s, const struct weft__attention_tile *tile, 
         s->shrink[r] = 1;
     }
     for (int32_t r = 0; r < s->rows; r++) {
-        int32_t token = tile->first_token + r / call->group_size;
+        int32_t token = weft__attention_token(call, tile, r);
         struct weft__attention_span span =
             weft__attention_visible(&call->mask, q_len, lengths->kv_lens[tile->seq],
                                     weft__attention_start(lengths, tile->seq), token);
@@ -286,10 +286,10 @@ static bool plain_scores(const struct state *s)
     return !s->key_scale && !(call->softcap > 0) && !call->alibi_slopes && !call->mask.soft;
 }
 
-// Scores to weights: the online softmax of one row. Keys [begin, end) of the block count. What plain scores
-// (a constant) do not need is not in their way.
+// Scores to weights: the online softmax of one row. Keys [begin, end) of the block count, which `mask` says is
+// not all of them. What plain scores (a constant) do not need is not in their way.
 INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t begin, int32_t end,
-                      const bool plain)
+                      const bool mask, const bool plain)
 {
     vf32 x[BLOCK_VECTORS], top = vf32_set1(-INFINITY), total = vf32_zero();
     VF32_UNROLL
@@ -312,7 +312,7 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
             x[i] = vf32_select_less(vf32_load(s->keep + i * VF32_LANES), vf32_set1(0.5f),
                                     s->call->mask.soft ? vf32_max(lowest, x[i]) : none, x[i]);
     }
-    if (begin > 0 || end < BLOCK)
+    if (mask)
         VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_keep(x[i], begin - i * VF32_LANES, end - i * VF32_LANES, vf32_set1(-INFINITY));
@@ -342,14 +342,12 @@ static void set_bias(const struct state *s, int32_t row, int32_t first)
     const struct weft__attention_call *call = s->call;
     const struct weft__attention_tile *tile = s->tile;
     const struct weft__attention_lengths *lengths = &call->lengths;
-    int32_t token = tile->first_token + row / call->group_size;
+    int32_t token = weft__attention_token(call, tile, row);
     int64_t own = (int64_t)lengths->kv_lens[tile->seq] -
                   (lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq]) + token;
     float slope = 0;
     if (call->alibi_slopes)
-        slope =
-            call->alibi_slopes[(int64_t)tile->kv_head * call->group_size + row % call->group_size] *
-            LOG2E;
+        slope = call->alibi_slopes[weft__attention_head(call, tile, row)] * LOG2E;
     for (int32_t i = 0; i < BLOCK; i++) {
         int64_t far = own - first - i;
         s->bias[i] = -slope * (float)(far < 0 ? -far : far);
@@ -388,24 +386,29 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
         gather_scales(s, &s->call->k, first_key, n, s->key_scale);
         gather_scales(s, &s->call->v, first_key, n, s->value_scale);
     }
-    const bool plain = plain_scores(s);
+    const bool plain = plain_scores(s), generic = s->call->generic;
+    uint64_t blocks = 0, masked = 0;
     for (int32_t row = 0; row < s->rows; row++, weight += BLOCK) {
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
+        const bool mask = begin > 0 || end < BLOCK || generic;
+        blocks += begin < end;
+        masked += begin < end && mask;
         if (begin < end && plain) {
-            weigh_row(s, weight, row, begin, end, true);
+            weigh_row(s, weight, row, begin, end, mask, true);
             continue;
         }
         if (begin < end) {
             if (s->call->alibi_slopes)
                 set_bias(s, row, first_key);
-            weigh_row(s, weight, row, begin, end, false);
+            weigh_row(s, weight, row, begin, end, mask, false);
             continue;
         }
         memset(weight, 0, BLOCK * sizeof *weight);
         s->shrink[row] = 1;
     }
+    weft__attention_count(s->call, blocks, masked);
 }
 
 static void finish_rows(const struct state *s)

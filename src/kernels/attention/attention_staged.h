@@ -185,7 +185,7 @@ static bool all_finite(const float *x, int64_t count)
 
 static int32_t token_of(const struct state *s, int32_t row)
 {
-    return s->tile->first_token + row / s->call->group_size;
+    return weft__attention_token(s->call, s->tile, row);
 }
 
 // Values that some rows must not meet: only to those that see their key.
@@ -240,10 +240,9 @@ static bool look(const struct state *s, int32_t key, int32_t n, bool *all)
     const bool heads_differ = call->mask.sparse_block > 0 && call->mask.sparse_head_step > 0;
     uint64_t seen = 0, any = 0, every = whole;
     for (int32_t row = 0; row < s->rows; row++) {
-        int32_t member = row % call->group_size;
-        if (member == 0 || heads_differ)
+        if (row % call->tile_heads == 0 || heads_differ)
             seen = weft__attention_word(call, s->tile->seq, token_of(s, row),
-                                        s->tile->kv_head * call->group_size + member, key) &
+                                        weft__attention_head(call, s->tile, row), key) &
                    whole;
         s->seen[row] = seen;
         any |= seen;
@@ -268,6 +267,7 @@ static void staged_weigh(struct state *s, int32_t key, int32_t n)
     const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
     const bool soft = s->call->mask.soft;
     int32_t start = soft ? weft__attention_start(&s->call->lengths, s->tile->seq) - key : 0;
+    uint64_t blocks = 0, masked = 0;
     for (int32_t row = 0; row < s->rows; row++) {
         float *weight = s->weight + row * BLOCK;
         uint64_t seen = s->seen[row];
@@ -276,18 +276,22 @@ static void staged_weigh(struct state *s, int32_t key, int32_t n)
             s->shrink[row] = 1;
             continue;
         }
-        s->scattered = seen != whole;
+        s->scattered = seen != whole || s->call->generic;
         for (int32_t j = 0; j < BLOCK && s->scattered; j++)
             s->keep[j] = (float)(seen >> j & 1);
         if (s->call->alibi_slopes || soft)
             set_bias(s, row, key);
         for (int32_t j = 0; j < BLOCK && soft; j++)
             s->bias[j] += (seen >> j & 1) ? 0 : s->call->mask_value * LOG2E;
-        weigh_row(s, weight, row, start < 0 ? 0 : start, n, false);
+        const bool mask = start > 0 || n < BLOCK || s->call->generic;
+        blocks++;
+        masked += mask || s->scattered;
+        weigh_row(s, weight, row, start < 0 ? 0 : start, n, mask, false);
         if (soft) // they count as well
             s->seen[row] = start <= 0 ? whole : whole >> start << start;
     }
     s->scattered = false;
+    weft__attention_count(s->call, blocks, masked);
 }
 
 INLINE void attend_staged(struct state *s, const int few)
@@ -297,7 +301,7 @@ INLINE void attend_staged(struct state *s, const int few)
     start_rows(s, few ? few : (s->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS);
     for (int32_t n, key = tile->key0; key < tile->key1; key += n) {
         bool all;
-        n = tile->key1 - key < BLOCK ? tile->key1 - key : BLOCK;
+        n = tile->key1 - key < s->call->block_keys ? tile->key1 - key : s->call->block_keys;
         if (!(s->call->mask.soft ? look_soft(s, key, n, &all) : look(s, key, n, &all))) {
             skip(&keys.cursor, n);
             skip(&values.cursor, n);
@@ -307,7 +311,7 @@ INLINE void attend_staged(struct state *s, const int few)
         staged_scores(s, s->staged, few);
         staged_weigh(s, key, n);
         stage(s, &values, key, n, s->values);
-        if (all || all_finite(s->values, (int64_t)n * s->v_width))
+        if (!s->call->generic && (all || all_finite(s->values, (int64_t)n * s->v_width)))
             staged_values(s, s->values, n, few);
         else
             add_one_by_one(s, s->values, n);

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: MIT
 // What becomes of the state of a row: the output, or a part that is merged later.
 #include <math.h>
+#include <stdatomic.h>
 
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_kernel.h"
 
 static const float LN2 = 0.693147180559945309417f, LOG2E = 1.44269504088896340736f;
+
+void weft__attention_count(const struct weft__attention_call *call, uint64_t blocks,
+                           uint64_t masked)
+{
+    if (!call->counts)
+        return;
+    _Atomic uint64_t *counts = (_Atomic uint64_t *)(void *)call->counts;
+    atomic_fetch_add_explicit(counts + WEFT_ATTENTION_COUNT_BLOCKS, blocks, memory_order_relaxed);
+    atomic_fetch_add_explicit(counts + WEFT_ATTENTION_COUNT_MASKED, masked, memory_order_relaxed);
+}
 
 // Numbers to 16 bits.
 static void narrow(const struct weft__attention_call *call, int64_t at, const float *y)
@@ -55,8 +66,8 @@ void weft__attention_finish(const struct weft__attention_call *call,
         return;
     }
     int64_t token =
-        (int64_t)call->lengths.cu_q_lens[tile->seq] + tile->first_token + row / call->group_size;
-    int64_t head = (int64_t)tile->kv_head * call->group_size + row % call->group_size;
+        (int64_t)call->lengths.cu_q_lens[tile->seq] + weft__attention_token(call, tile, row);
+    int64_t head = weft__attention_head(call, tile, row);
     finish_row(call, token, head, largest, sum, acc);
 }
 
@@ -90,6 +101,29 @@ void weft__attention_merge(const struct weft__attention_call *call,
                            const struct weft__attention_tile *tile, const float *slots,
                            int64_t slot_floats, int32_t chunks)
 {
-    for (int32_t row = 0; row < tile->tokens * call->group_size; row++)
+    for (int32_t row = 0; row < weft__attention_rows(call, tile); row++)
         merge_row(call, tile, row, slots, slot_floats, chunks);
+}
+
+void weft__attention_tell(const struct weft__attention_call *call,
+                          const struct weft__attention_tile *tile, const float *slots,
+                          int64_t slot_floats, int32_t chunks, const weft_attention_report *report)
+{
+    const int32_t dim = call->v.dim;
+    if (!report->max_logits && !report->exp_sums && !report->chunk_out)
+        return;
+    for (int32_t row = 0; row < weft__attention_rows(call, tile); row++) {
+        int64_t token =
+            (int64_t)call->lengths.cu_q_lens[tile->seq] + weft__attention_token(call, tile, row);
+        int64_t at = (token * call->num_q_heads + weft__attention_head(call, tile, row)) * chunks;
+        for (int32_t c = 0; c < chunks; c++) {
+            const float *state = slots + c * slot_floats + row * weft__attention_state_floats(dim);
+            if (report->max_logits)
+                report->max_logits[at + c] = LN2 * state[dim];
+            if (report->exp_sums)
+                report->exp_sums[at + c] = state[dim + 1];
+            if (report->chunk_out)
+                memcpy(report->chunk_out + (at + c) * dim, state, (size_t)dim * sizeof *state);
+        }
+    }
 }

@@ -73,7 +73,7 @@ static int64_t slots_needed(const struct weft__attention_launch *launch,
     for (int32_t s = 0; s < lengths->num_seqs; s++) {
         int64_t tiles = weft__ceil_div(queries_of(lengths, s), launch->tile_tokens);
         int32_t chunks = tiles ? chunks_of(launch, chunk_keys, lengths, s) : 1;
-        slots += chunks > 1 ? tiles * launch->kv.num_kv_heads * chunks : 0;
+        slots += chunks > 1 ? tiles * launch->head_tiles * chunks : 0;
     }
     return slots;
 }
@@ -93,7 +93,7 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch,
         keys += weft__ceil_div(q_len, launch->tile_tokens) * span;
         longest = span > longest ? span : longest;
     }
-    keys *= launch->kv.num_kv_heads;
+    keys *= launch->head_tiles;
     int64_t least = launch->least_chunk;
     if (keys >= WEFT__ATTENTION_MANY_TILES * longest && least < WEFT__ATTENTION_LEAST_OF_MANY)
         least = WEFT__ATTENTION_LEAST_OF_MANY;
@@ -116,7 +116,7 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
         next.tiles = (int32_t)weft__ceil_div(q_len, launch->tile_tokens);
         next.chunks = q_len ? chunks_of(launch, chunk_keys, lengths, s) : 1;
         work[s] = next;
-        int32_t tiles = next.tiles * launch->kv.num_kv_heads;
+        int32_t tiles = next.tiles * launch->head_tiles;
         next.first_task += tiles * next.chunks;
         if (next.chunks > 1) {
             next.first_merge += tiles;
@@ -134,7 +134,8 @@ static struct weft__attention_place place(const struct weft__attention_launch *l
 {
     struct weft__attention_place at = {.seq = seq, .chunk = chunk, .chunks = work[seq].chunks};
     int32_t q_len = queries_of(lengths, seq);
-    at.kv_head = tile_number / work[seq].tiles;
+    at.first_head = tile_number / work[seq].tiles * launch->tile_heads;
+    at.kv_head = at.first_head / launch->group_size;
     at.tile = work[seq].tiles - 1 - tile_number % work[seq].tiles;
     at.first_token = at.tile * launch->tile_tokens;
     at.tokens =

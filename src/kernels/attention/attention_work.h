@@ -14,9 +14,9 @@ enum {
 
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
 //
-//      task = first_task + ((kv_head * tiles) + (tiles - 1 - tile)) * chunks + chunk
+//      task = first_task + ((head_tile * tiles) + (tiles - 1 - tile)) * chunks + chunk
 //
-// so that tasks of one KV head are neighbours and the longest tiles of a causal mask come first.
+// head_tile: first_head / tile_heads; so tasks of one KV head are neighbours and the longest tiles of a causal mask come first.
 struct weft__attention_work {
     int32_t first_task;
     int32_t tiles, chunks;
@@ -38,7 +38,7 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
 
 // A task in words of the problem.
 struct weft__attention_place {
-    int32_t seq, kv_head, tile, chunk, chunks;
+    int32_t seq, kv_head, first_head, tile, chunk, chunks;
     int32_t first_token, tokens;
     int32_t key0, key1;
     int32_t merge; // number of the tile among those that are split, -1 if it is not

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// What changes how attention is worked out and not what it gives: the generic path against the specialised one,
+// the heads, keys and blocks of a tile, stages, a budget for the workspace; and what a run reports.
+#include <math.h>
+
+#include "tests/support/attention_case.h"
+#include "tests/support/context_fixture.h"
+
+static const double NEAR = 2e-5;
+
+// A case and room for two results.
+struct pair {
+    attention_case c;
+    float *a, *b, *lse_a, *lse_b;
+};
+
+static struct pair open_pair(weft_attention_desc desc, int32_t num_seqs, const int32_t lens[][2])
+{
+    struct pair p = {.c = {.desc = desc, .num_seqs = num_seqs}};
+    for (int32_t s = 0; s < num_seqs; s++)
+        p.c.q_lens[s] = lens[s][0], p.c.kv_lens[s] = lens[s][1];
+    attention_case_make(&p.c);
+    p.a = malloc((size_t)p.c.out_elems * sizeof *p.a);
+    p.b = malloc((size_t)p.c.out_elems * sizeof *p.b);
+    p.lse_a = malloc((size_t)p.c.lse_elems * sizeof *p.lse_a);
+    p.lse_b = malloc((size_t)p.c.lse_elems * sizeof *p.lse_b);
+    return p;
+}
+
+static void close_pair(struct pair *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->lse_a);
+    free(p->lse_b);
+    attention_case_free(&p->c);
+}
+
+static void run(weft_context *context, const struct pair *p, const weft_attention_desc *desc,
+                float *out, float *lse)
+{
+    if (attention_case_run(context, &p->c, desc, out, lse) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+}
+
+static weft_attention_desc shape(weft_dtype dtype, int32_t kv_heads, int32_t group, int32_t dim)
+{
+    return (weft_attention_desc){
+        .kv = {.dtype = dtype, .num_kv_heads = kv_heads, .head_dim = dim, .page_size = 16},
+        .num_q_heads = kv_heads * group};
+}
+
+static const int32_t mixed[][2] = {{1, 300}, {24, 200}, {2, 65}, {70, 70}, {1, 1}, {0, 9}};
+enum { MIXED = 6 };
+
+static void generic_and_specialised_agree_to_the_bit(void **state)
+{
+    static const int32_t dims[] = {64, 80, 96, 128, 192, 256, 72};
+    static const weft_dtype dtypes[] = {WEFT_F16,      WEFT_BF16, WEFT_F32, WEFT_INT8,
+                                        WEFT_FP8_E4M3, WEFT_Q8_0, WEFT_Q4_0};
+    for (size_t d = 0; d < 7; d++)
+        for (size_t f = 0; f < 7; f++) {
+            if (weft_dtype_block_elems(dtypes[f]) > 1 && dims[d] % 32 != 0)
+                continue;
+            weft_attention_desc desc = shape(dtypes[f], 2, d % 2 ? 4 : 1, dims[d]);
+            desc.mask = f % 3 == 1 ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
+            desc.window = f % 2 ? 50 : 0;
+            struct pair p = open_pair(desc, MIXED, mixed);
+            run(*state, &p, &p.c.desc, p.a, p.lse_a);
+            desc = p.c.desc;
+            desc.flags = WEFT_ATTENTION_GENERIC;
+            run(*state, &p, &desc, p.b, p.lse_b);
+            if (attention_case_far(p.a, p.b, p.c.out_elems) != 0 ||
+                attention_case_far(p.lse_a, p.lse_b, p.c.lse_elems) != 0)
+                fail_msg("%s x %d: the generic path gives something else",
+                         weft_dtype_name(dtypes[f]), dims[d]);
+            close_pair(&p);
+        }
+}
+
+// A causal tile of whole blocks: only the block with the end of what a row sees is held against the mask.
+static void masks_meet_only_diagonals_and_tails(void **state)
+{
+    const int32_t lens[][2] = {{256, 1024}, {1, 640}, {1, 641}};
+    for (int threads = 1; threads <= 3; threads++) {
+        const weft_context_desc options = {.size = sizeof options, .threads = threads};
+        weft_context *context;
+        assert_int_equal(weft_context_create(&options, &context), WEFT_OK);
+        struct pair p = open_pair(shape(WEFT_F16, 2, 4, 64), 3, lens);
+        uint64_t counts[WEFT_ATTENTION_COUNTS] = {0}, blocks = 0, masked = 0;
+        const weft_attention_report report = {.counts = counts};
+        p.c.desc.report = &report;
+        for (int32_t s = 0; s < 3; s++)
+            for (int32_t i = 0; i < lens[s][0]; i++) {
+                int32_t seen = lens[s][1] - lens[s][0] + i + 1;
+                blocks += 8u * (uint64_t)((seen + 63) / 64);
+                masked += seen % 64 ? 8 : 0;
+            }
+        assert_int_equal(attention_case_run(context, &p.c, &p.c.desc, p.a, NULL), WEFT_OK);
+        if (strcmp(weft_context_isa(context), "ref") != 0) {
+            assert_int_equal(counts[WEFT_ATTENTION_COUNT_BLOCKS], blocks);
+            assert_int_equal(counts[WEFT_ATTENTION_COUNT_MASKED], masked);
+            p.c.desc.flags = WEFT_ATTENTION_GENERIC; // and added to what there is
+            assert_int_equal(attention_case_run(context, &p.c, &p.c.desc, p.a, NULL), WEFT_OK);
+            assert_int_equal(counts[WEFT_ATTENTION_COUNT_BLOCKS], 2 * blocks);
+            assert_int_equal(counts[WEFT_ATTENTION_COUNT_MASKED], masked + blocks);
+        }
+        close_pair(&p);
+        weft_context_destroy(context);
+    }
+    (void)state;
+}
+
+static void near_the_answer(weft_context *context, struct pair *p, const weft_attention_desc *desc,
+                            const char *what, int32_t value)
+{
+    run(context, p, desc, p->b, p->lse_b);
+    double far = attention_case_far(p->b, p->a, p->c.out_elems);
+    double lse = attention_case_far(p->lse_b, p->lse_a, p->c.lse_elems);
+    if (far > NEAR || lse > NEAR)
+        fail_msg("%s %d: %g and %g off", what, value, far, lse);
+}
+
+static void heads_blocks_and_stages_change_no_result(void **state)
+{
+    static const int32_t heads[] = {0, 1, 2, 3, 4, 6, 12}, blocks[] = {1, 2, 3, 8, 16, 63, 64};
+    static const weft_dtype dtypes[] = {WEFT_F16, WEFT_INT8, WEFT_Q5_0};
+    for (int f = 0; f < 3; f++) {
+        struct pair p = open_pair(shape(dtypes[f], 2, 12, 64), MIXED, mixed);
+        attention_case_answer(&p.c, p.a, p.lse_a, 1);
+        for (int i = 0; i < 7; i++) {
+            weft_attention_desc desc = p.c.desc;
+            desc.tile_heads = heads[i];
+            near_the_answer(*state, &p, &desc, "tile_heads", heads[i]);
+            desc.tile_heads = i % 2;
+            desc.block_keys = blocks[i];
+            near_the_answer(*state, &p, &desc, "block_keys", blocks[i]);
+        }
+        run(*state, &p, &p.c.desc, p.a, p.lse_a);
+        for (int32_t stages = 1; stages <= 2; stages++) {
+            weft_attention_desc desc = p.c.desc;
+            desc.stages = stages;
+            run(*state, &p, &desc, p.b, p.lse_b);
+            assert_true(attention_case_far(p.a, p.b, p.c.out_elems) == 0);
+        }
+        close_pair(&p);
+    }
+}
+
+static size_t workspace_of(weft_context *context, const weft_attention_desc *desc)
+{
+    weft_plan *plan;
+    if (weft_attention_plan(context, desc, &plan) != WEFT_OK)
+        return 0;
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    weft_plan_destroy(plan);
+    return bytes;
+}
+
+// Every budget down to the least one makes a plan within it, whose results are the same.
+static void a_budget_shrinks_the_workspace_or_refuses(void **state)
+{
+    const int32_t lens[][2] = {{1, 5000}, {130, 2000}};
+    struct pair p = open_pair(shape(WEFT_F16, 2, 4, 128), 2, lens);
+    weft_attention_desc desc = p.c.desc;
+    size_t whole = workspace_of(*state, &desc), bytes = whole, least = whole;
+    attention_case_answer(&p.c, p.a, p.lse_a, 1);
+    for (int64_t budget = (int64_t)whole; bytes > 0; budget = budget * 2 / 3) {
+        desc.max_workspace_bytes = budget;
+        bytes = workspace_of(*state, &desc);
+        assert_true(bytes <= (size_t)budget);
+        if (bytes == 0) {
+            assert_non_null(strstr(weft_error_text(*state), "max_workspace_bytes"));
+            break;
+        }
+        least = bytes;
+        near_the_answer(*state, &p, &desc, "max_workspace_bytes", (int32_t)budget);
+    }
+    assert_true(least < whole / 4);
+    desc.max_workspace_bytes = 64;
+    assert_refused(*state, attention_case_run(*state, &p.c, &desc, p.a, NULL), WEFT_EWORKSPACE,
+                   "max_workspace_bytes=64");
+    close_pair(&p);
+}
+
+// exp_sums, max_logits and chunk_out of [rows][splits], put together by hand, are the results.
+static void chunks_add_up(const struct pair *p, const float *max_logits, const float *exp_sums,
+                          const float *chunk_out, int32_t splits)
+{
+    const int32_t dim = p->c.desc.kv.head_dim;
+    for (int64_t row = 0; row < p->c.lse_elems; row++) {
+        double largest = -INFINITY, sum = 0;
+        for (int32_t n = 0; n < splits; n++)
+            largest = fmax(largest, max_logits[row * splits + n]);
+        for (int32_t n = 0; n < splits; n++)
+            sum += exp_sums[row * splits + n] * exp(max_logits[row * splits + n] - largest);
+        assert_true(fabs(largest + log(sum) - p->lse_a[row]) < NEAR);
+        for (int32_t i = 0; i < dim; i++) {
+            double y = 0;
+            for (int32_t n = 0; n < splits; n++)
+                y += chunk_out[(row * splits + n) * dim + i] *
+                     exp(max_logits[row * splits + n] - largest);
+            assert_true(fabs(y / sum - p->a[row * dim + i]) < NEAR);
+        }
+    }
+}
+
+static void partial_states_are_handed_out(void **state)
+{
+    enum { SPLITS = 5 };
+    const int32_t lens[][2] = {{1, 300}, {2, 33}, {20, 700}};
+    struct pair p = open_pair(shape(WEFT_F16, 2, 2, 64), 3, lens);
+    size_t chunks = (size_t)p.c.lse_elems * SPLITS;
+    float *max_logits = malloc(chunks * sizeof *max_logits);
+    float *exp_sums = malloc(chunks * sizeof *exp_sums);
+    float *chunk_out = malloc(chunks * 64 * sizeof *chunk_out);
+    const weft_attention_report report = {
+        .max_logits = max_logits, .exp_sums = exp_sums, .chunk_out = chunk_out};
+    weft_attention_desc desc = p.c.desc;
+    desc.report = &report;
+    assert_refused(*state, attention_case_run(*state, &p.c, &desc, p.a, NULL), WEFT_EINVAL,
+                   "num_splits");
+    desc.num_splits = SPLITS;
+    assert_int_equal(attention_case_run(*state, &p.c, &desc, p.a, p.lse_a), WEFT_OK);
+    chunks_add_up(&p, max_logits, exp_sums, chunk_out, SPLITS);
+    // 33 keys are one block: the second chunk and those after it are empty
+    for (int64_t row = 4; row < 12; row++)
+        for (int32_t n = 1; n < SPLITS; n++) {
+            assert_true(max_logits[row * SPLITS + n] == -INFINITY);
+            assert_true(exp_sums[row * SPLITS + n] == 0);
+        }
+    free(max_logits);
+    free(exp_sums);
+    free(chunk_out);
+    close_pair(&p);
+}
+
+static void bad_tiles_are_refused(void **state)
+{
+    static const struct {
+        weft_attention_desc change;
+        const char *words;
+    } bad[] = {
+        {{.tile_heads = 3}, "tile_heads=3"},
+        {{.tile_heads = -1}, "tile_heads=-1"},
+        {{.block_keys = 65}, "block_keys=65"},
+        {{.block_keys = -1}, "block_keys=-1"},
+        {{.stages = 3}, "stages=3"},
+        {{.max_workspace_bytes = -1}, "negative"},
+        {{.reserved_number = 1}, "reserved_number"},
+    };
+    const int32_t lens[][2] = {{1, 8}};
+    struct pair p = open_pair(shape(WEFT_F16, 2, 4, 64), 1, lens);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_attention_desc desc = p.c.desc;
+        desc.tile_heads = bad[i].change.tile_heads;
+        desc.block_keys = bad[i].change.block_keys;
+        desc.stages = bad[i].change.stages;
+        desc.max_workspace_bytes = bad[i].change.max_workspace_bytes;
+        desc.reserved_number = bad[i].change.reserved_number;
+        assert_refused(*state, attention_case_run(*state, &p.c, &desc, p.a, NULL), WEFT_EINVAL,
+                       bad[i].words);
+    }
+    const weft_attention_report report = {.reserved = {[3] = 1}};
+    p.c.desc.report = &report;
+    assert_refused(*state, attention_case_run(*state, &p.c, &p.c.desc, p.a, NULL), WEFT_EINVAL,
+                   "unknown");
+    close_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(generic_and_specialised_agree_to_the_bit),
+        cmocka_unit_test(masks_meet_only_diagonals_and_tails),
+        cmocka_unit_test(heads_blocks_and_stages_change_no_result),
+        cmocka_unit_test(a_budget_shrinks_the_workspace_or_refuses),
+        cmocka_unit_test(partial_states_are_handed_out),
+        cmocka_unit_test(bad_tiles_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "tests/support/attention_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Numbers in [-1, 1).
+static float draw(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) * 0x1p-23f - 1;
+}
+
+static void *make_pool(const attention_case *c, int64_t elems, uint32_t seed, float **numbers)
+{
+    weft_dtype dtype = c->desc.kv.dtype;
+    void *pool = malloc((size_t)weft_dtype_row_bytes(dtype, elems));
+    *numbers = malloc((size_t)elems * sizeof **numbers);
+    for (int64_t i = 0; i < elems; i++)
+        (*numbers)[i] = draw(&seed);
+    if (weft_quantize_row(dtype, *numbers, elems, pool) != WEFT_OK ||
+        weft_dequantize_row(dtype, pool, elems, *numbers) != WEFT_OK)
+        abort();
+    return pool;
+}
+
+void attention_case_make(attention_case *c)
+{
+    const weft_kv_layout *kv = &c->desc.kv;
+    int32_t longest = 0;
+    for (int32_t s = 0; s < c->num_seqs; s++) {
+        c->cu[s + 1] = c->cu[s] + c->q_lens[s];
+        longest = c->kv_lens[s] > longest ? c->kv_lens[s] : longest;
+    }
+    c->table_stride = (longest + kv->page_size - 1) / kv->page_size;
+    c->pages = c->num_seqs * c->table_stride;
+    c->table = malloc((size_t)c->pages * sizeof *c->table);
+    for (int32_t i = 0; i < c->pages; i++) // 0, n - 1, 1, n - 2, ...
+        c->table[i] = i % 2 ? c->pages - 1 - i / 2 : i / 2;
+    int64_t elems = (int64_t)c->pages * kv->page_size * kv->num_kv_heads * kv->head_dim;
+    c->k = make_pool(c, elems, 17, &c->keys);
+    c->v = make_pool(c, elems, 23, &c->values);
+    c->lse_elems = (int64_t)c->cu[c->num_seqs] * c->desc.num_q_heads;
+    c->out_elems = c->lse_elems * kv->head_dim;
+    c->q = malloc((size_t)c->out_elems * sizeof *c->q);
+    uint32_t seed = 31;
+    for (int64_t i = 0; i < c->out_elems; i++)
+        c->q[i] = 3 * draw(&seed);
+    c->desc.size = sizeof c->desc;
+    c->desc.max_seqs = c->num_seqs;
+    c->desc.max_q_tokens = c->cu[c->num_seqs];
+    c->desc.max_kv_len = longest;
+}
+
+void attention_case_free(attention_case *c)
+{
+    free(c->table);
+    free(c->k);
+    free(c->v);
+    free(c->keys);
+    free(c->values);
+    free(c->q);
+}
+
+weft_status attention_case_run(weft_context *context, const attention_case *c,
+                               const weft_attention_desc *desc, float *out, float *lse)
+{
+    weft_plan *plan;
+    weft_status status = weft_attention_plan(context, desc, &plan);
+    if (status != WEFT_OK)
+        return status;
+    size_t bytes = weft_plan_workspace_bytes(plan);
+    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    memset(workspace, 0xff, bytes);
+    const weft_attention_args args = {
+        .size = sizeof args,
+        .num_seqs = c->num_seqs,
+        .q = c->q,
+        .out = out,
+        .lse = lse,
+        .pool = {.k.data = c->k, .v.data = c->v, .num_pages = c->pages},
+        .cu_q_lens = c->cu,
+        .kv_lens = c->kv_lens,
+        .page_table = c->table,
+        .page_table_stride = c->table_stride,
+        .workspace = workspace,
+        .workspace_bytes = bytes};
+    status = weft_attention_run(plan, &args);
+    free(workspace);
+    weft_plan_destroy(plan);
+    return status;
+}
+
+static bool sees(const weft_attention_desc *desc, int64_t own, int64_t key)
+{
+    return (desc->mask == WEFT_MASK_FULL || key <= own) &&
+           (desc->window == 0 || key > own - desc->window);
+}
+
+// Where head `head` of key `key` of a sequence begins.
+static int64_t place_of(const attention_case *c, int32_t s, int32_t head, int32_t key)
+{
+    const weft_kv_layout *kv = &c->desc.kv;
+    int64_t page = c->table[s * c->table_stride + key / kv->page_size];
+    return ((page * kv->num_kv_heads + head) * kv->page_size + key % kv->page_size) * kv->head_dim;
+}
+
+static void answer_row(const attention_case *c, int32_t s, int32_t token, int32_t head,
+                       double *weight, float *out, float *lse)
+{
+    const weft_attention_desc *desc = &c->desc;
+    const int32_t dim = desc->kv.head_dim, keys = c->kv_lens[s];
+    const int32_t kv_head = head / (desc->num_q_heads / desc->kv.num_kv_heads);
+    int64_t row = ((int64_t)c->cu[s] + token) * desc->num_q_heads + head;
+    const float *q = c->q + row * dim;
+    double largest = -INFINITY, sum = 0, y[1024] = {0};
+    for (int32_t t = 0; t < keys; t++) {
+        const float *k = c->keys + place_of(c, s, kv_head, t);
+        double dot = 0;
+        for (int32_t i = 0; i < dim; i++)
+            dot += (double)q[i] * k[i];
+        dot *= desc->scale != 0 ? desc->scale : 1 / sqrt(dim);
+        dot = desc->softcap > 0 ? desc->softcap * tanh(dot / desc->softcap) : dot;
+        weight[t] = sees(desc, (int64_t)keys - c->q_lens[s] + token, t) ? dot : -INFINITY;
+        largest = fmax(largest, weight[t]);
+    }
+    for (int32_t t = 0; t < keys && largest > -INFINITY; t++) {
+        const float *v = c->values + place_of(c, s, kv_head, t);
+        double p = exp(weight[t] - largest);
+        sum += p;
+        for (int32_t i = 0; i < dim; i++)
+            y[i] += p * v[i];
+    }
+    for (int32_t i = 0; i < dim; i++)
+        out[row * dim + i] = sum > 0 ? (float)(y[i] / sum) : 0;
+    lse[row] = sum > 0 ? (float)(largest + log(sum)) : -INFINITY;
+}
+
+void attention_case_answer(const attention_case *c, float *out, float *lse, int64_t step)
+{
+    const int32_t heads = c->desc.num_q_heads;
+    double *weight = malloc(((size_t)c->desc.max_kv_len + 1) * sizeof *weight);
+    for (int64_t i = 0; i < c->out_elems; i++)
+        out[i] = NAN;
+    for (int64_t i = 0; i < c->lse_elems; i++)
+        lse[i] = NAN;
+    for (int32_t s = 0; s < c->num_seqs; s++)
+        for (int64_t row = 0; row < (int64_t)c->q_lens[s] * heads; row++)
+            if ((row + (int64_t)c->cu[s] * heads) % step == 0)
+                answer_row(c, s, (int32_t)(row / heads), (int32_t)(row % heads), weight, out, lse);
+    free(weight);
+}
+
+double attention_case_far(const float *got, const float *want, int64_t count)
+{
+    double far = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (got[i] != want[i] && !isnan(want[i])) // infinities are equal
+            far = fmax(far, isnan(got[i]) ? INFINITY : fabs((double)got[i] - want[i]));
+    return far;
+}
