@@ -49,6 +49,7 @@ enum {
     CLI_OPT_ATTENTION,
     CLI_OPT_LORA,
     CLI_OPT_NO_MMAP,
+    CLI_OPT_NO_PACK,
     CLI_OPT_HELP,
 };
 
@@ -62,6 +63,7 @@ enum {
         {"attention", required_argument, NULL, CLI_OPT_ATTENTION},                                 \
         {"lora", required_argument, NULL, CLI_OPT_LORA},                                           \
         {"no-mmap", no_argument, NULL, CLI_OPT_NO_MMAP},                                           \
+        {"no-pack", no_argument, NULL, CLI_OPT_NO_PACK},                                           \
     {                                                                                              \
         "help", no_argument, NULL, CLI_OPT_HELP                                                    \
     }
@@ -76,8 +78,13 @@ enum {
     "                      iq4_nl\n"                                                               \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"           \
     "  --lora FILE[=SCALE] an adapter (GGUF) beside the weights, times SCALE (1); up to 8 times\n" \
-    "  --no-mmap           copy a GGUF file's weights into memory, in huge pages, instead of\n"    \
-    "                      reading the mapped file: writes 3 to 25 % faster, starts later\n"       \
+    "  --no-pack           on the CPU, read matrices where the file lies in memory instead of "    \
+    "laying\n"                                                                                     \
+    "                      them out anew at the start: starts sooner, writes slower, half the "    \
+    "memory\n"                                                                                     \
+    "  --no-mmap           copy a GGUF file's weights into memory as they are, in huge pages, "    \
+    "instead\n"                                                                                    \
+    "                      of laying them out anew or reading the mapped file\n"                   \
     "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
     "takes\n"                                                                                      \
     "                      scores, softmax and values one after another\n"

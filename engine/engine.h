@@ -139,6 +139,9 @@ struct engine_options {
     // On the CPU: a GGUF file's bytes are copied into memory of the process, in huge pages, where they were mapped. That
     // takes as much memory as the file has and the time of copying it; weights are read faster then.
     bool no_mmap;
+    // On the CPU matrices are laid out at the start as its kernels like them best, in huge pages, if memory has room for
+    // all of them: that takes as much memory as they have. Not with no_mmap, or with this: they are read where they lie.
+    bool no_pack;
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together

@@ -35,6 +35,7 @@ static const char help[] =
     "  --chunk N           most tokens in one pass over the weights; default 512\n"
     "  --exact             activations stay f32 against quantised weights\n"
     "  --no-mmap           weights of a --model are copied into memory, in huge pages\n"
+    "  --no-pack           weights are read where they lie\n"
     "  --verbose           the kernel plans of the model as well\n" BENCH_HELP "\n"
     "Of decode, a step is one token of every sequence; it reads all weights once and the KV cache "
     "of\n"
@@ -91,6 +92,7 @@ static const bench_option options[] = {
     {"chunk", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_CHUNK},
     {"exact", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_EXACT},
     {"no-mmap", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_MMAP},
+    {"no-pack", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_PACK},
     {"verbose", BENCH_FLAG, .offset = offsetof(request, verbose)},
     {"shared", BENCH_FLAG, .offset = offsetof(request, shared)},
     {"cascade-rows", BENCH_INT, .offset = offsetof(request, run.options.cascade_rows), .low = -1,

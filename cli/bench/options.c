@@ -113,7 +113,8 @@ static void add_options(option_set *set, const bench_option *table)
 {
     for (; table->name && set->count < MOST_OPTIONS; table++) {
         bool alone = table->kind == BENCH_FLAG || table->engine_option == CLI_OPT_EXACT ||
-                     table->engine_option == CLI_OPT_NO_MMAP;
+                     table->engine_option == CLI_OPT_NO_MMAP ||
+                     table->engine_option == CLI_OPT_NO_PACK;
         set->described[set->count] = table;
         set->options[set->count] = (struct option){
             table->name, alone ? no_argument : required_argument, NULL, FIRST_NUMBER + set->count};

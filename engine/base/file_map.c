@@ -125,6 +125,12 @@ bool file_map_own(file_map *map, engine_error *err)
     return true;
 }
 
+void file_map_leave(const file_map *map)
+{
+    if (map->data != NULL && !map->owned)
+        madvise((void *)map->data, map->size_bytes, MADV_DONTNEED);
+}
+
 void file_map_close(file_map *map)
 {
     if (map->data != NULL)

@@ -26,6 +26,9 @@ void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes);
 // may read meanwhile. Refused, with nothing changed, if the memory is not there.
 bool file_map_own(file_map *map, engine_error *err);
 
+// The process's memory need not keep what it has read of a mapped file: it is read again when it is wanted.
+void file_map_leave(const file_map *map);
+
 // Unmaps and zeroes *map; a zeroed map may be closed again.
 void file_map_close(file_map *map);
 

@@ -156,6 +156,13 @@ void gguf_prefetch(const gguf_file *file)
         gguf_prefetch(file->parts[n]);
 }
 
+void gguf_leave(const gguf_file *file)
+{
+    for (uint32_t n = 1; n < file->part_count; n++)
+        gguf_leave(file->parts[n]);
+    file_map_leave(&file->map);
+}
+
 bool gguf_own(gguf_file *file, engine_error *err)
 {
     for (uint32_t n = 1; n < file->part_count; n++)

@@ -223,4 +223,7 @@ void gguf_prefetch(const gguf_file *file);
 // mapped; others are there already.
 bool gguf_own(gguf_file *file, engine_error *err);
 
+// Tells the operating system that what is mapped will hardly be read; only a hint.
+void gguf_leave(const gguf_file *file);
+
 #endif

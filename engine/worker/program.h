@@ -20,6 +20,7 @@ typedef struct program_bounds {
     weft_device device;    // of the context
     const char *attention; // kernel by name, or NULL
     bool exact;            // activations stay f32
+    bool packs;            // matrices are packed (a device other than the CPU always does)
     bool separate;         // norms, matrices and gates are steps of their own
     bool invariant;        // a token's numbers depend on its timeline alone
     int32_t cascade_rows;  // as in engine_options

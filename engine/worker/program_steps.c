@@ -217,12 +217,12 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     return desc;
 }
 
-// A matrix and what lies beside it: the host reads the file, a device what has been packed for it.
+// A matrix and what lies beside it: packed for the device, or as the host has it.
 static bool place_matrix(model_program *program, const weft_plan *plan, int32_t i,
                          const model_tensor *matrix, weft_linear_part_args *part, engine_error *err)
 {
     const gguf_planes *planes = &matrix->planes;
-    if (program->bounds.device == WEFT_DEVICE_CPU) {
+    if (!program->bounds.packs) {
         part->weight = matrix->data;
         part->scales = planes->scales;
         part->biases = planes->biases;

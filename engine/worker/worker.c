@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/base/alloc.h"
+#include "engine/base/system_memory.h"
 
 static bool open_context(engine_worker *worker, engine_error *err)
 {
@@ -25,6 +26,19 @@ static bool own_weights(const engine_worker *worker, engine_error *err)
     return !options->no_mmap || options->device != WEFT_DEVICE_CPU || !file || gguf_own(file, err);
 }
 
+// Has memory room for all matrices a second time? Those of a mapped file leave it again.
+static bool packs(const engine_worker *worker)
+{
+    const engine_options *options = &worker->settings.options;
+    engine_model_info info;
+    if (options->device != WEFT_DEVICE_CPU)
+        return true;
+    if (options->no_pack || options->no_mmap)
+        return false;
+    engine_model_describe(worker->model, &info);
+    return (double)info.weight_bytes <= 0.75 * (double)system_memory_available();
+}
+
 static bool open_program(engine_worker *worker, engine_error *err)
 {
     const worker_settings *settings = &worker->settings;
@@ -38,6 +52,7 @@ static bool open_program(engine_worker *worker, engine_error *err)
         .device = settings->options.device,
         .attention = settings->options.attention,
         .exact = settings->options.exact,
+        .packs = packs(worker),
         .separate = settings->options.separate,
         .invariant = settings->options.invariant,
         // who shares a prefix must not change what is summed in which order
@@ -56,6 +71,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
     worker->program = model_program_make(worker->context, &model->config,
                                          adapts ? &worker->adapted.weights : &model->weights,
                                          worker->pool, &settings->kv, &bounds, err);
+    if (worker->program && bounds.packs && model->file)
+        gguf_leave(model->file);
     return worker->program != NULL;
 }
 

@@ -209,14 +209,16 @@ typedef struct weft_linear_pack_args {
 
 /** Lays the weights of a part out as the plan reads them, on its device: this is the upload. A run takes the
  *  result as `packed`. Packed weights serve every plan of the same context whose part has the same format,
- *  rows, cols and scales, and whose variant, if it names one, reads them. On the CPU they are as they lie, rows
- *  close together: what is mapped from a file needs no packing there. On a GPU kernels are made for packed
- *  weights: blocks that lie as in a file run several times slower there.
+ *  rows, cols and scales, whose flags agree about WEFT_LINEAR_EXACT, and whose variant, if it names one, reads
+ *  them. On the CPU there are kernels for packed weights of some formats (weft_plan_describe() names them): they
+ *  read memory as one stream and need half the arithmetic; others lie close together, but as they were. All
+ *  threads of the context take part. On a GPU blocks that lie as in a file run several times slower than packed ones.
  *
  *  Owner    the caller; `weight` and what lies beside it may go when the stream has been waited for
  *  Alias    none
  *  Errors   WEFT_EINVAL for a plan of another operation, no such part, NULL, short strides, scales of a
- *           part that has none, misaligned `packed`; WEFT_EDEVICE. Text in weft_error_text(context)
+ *           part that has none, misaligned `packed`, rows more than 2^27 bytes apart that change places;
+ *           WEFT_EDEVICE. Text in weft_error_text(context)
  */
 WEFT_API weft_status weft_linear_pack(const weft_plan *plan, const weft_linear_pack_args *args);
 

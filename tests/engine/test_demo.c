@@ -160,12 +160,53 @@ static void without_mmap_the_file_may_go(void **state)
     unlink(path);
 }
 
+// The logits behind each of a few tokens.
+static void some_logits(const engine_options *options, float *logits)
+{
+    const int32_t ids[] = {1, 2, 3, 40, 50, 60, 70};
+    engine_error err = {""};
+    engine_worker *own = open_worker(WEFT_TEST_GOLDEN "/../../models/demo.gguf", options, &err);
+    if (!own)
+        fail_msg("%s", err.text);
+    engine_session *session = engine_session_open(own, &err);
+    engine_feed feed = {.session = session, .ids = ids, .count = 7, .logits = logits};
+    if (!session || !engine_eval(own, &feed, 1, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    engine_session_close(session);
+    close_worker(own);
+}
+
+// Matrices that were laid out anew are the same matrices, exactly or with rounded activations.
+static void packed_weights_are_the_weights(void **state)
+{
+    (void)state;
+    engine_model_info info;
+    engine_model_describe(engine_worker_model(worker), &info);
+    size_t count = 7 * (size_t)info.vocab;
+    float *packed = malloc(count * sizeof *packed), *plain = malloc(count * sizeof *plain);
+    assert_true(packed && plain);
+    for (int exact = 0; exact < 2; exact++) {
+        float largest = 0, apart = 0;
+        some_logits(&(engine_options){.threads = 2, .exact = exact}, packed);
+        some_logits(&(engine_options){.threads = 2, .exact = exact, .no_pack = true}, plain);
+        for (size_t i = 0; i < count; i++) {
+            largest = fmaxf(largest, fabsf(plain[i]));
+            apart = fmaxf(apart, fabsf(plain[i] - packed[i]));
+        }
+        if (!(apart <= (exact ? 0 : 0.05f) * largest))
+            fail_msg("logits differ by %g of %g", (double)apart, (double)largest);
+    }
+    free(packed);
+    free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_prompts),
         cmocka_unit_test(continues_as_pytorch_does),
         cmocka_unit_test(without_mmap_the_file_may_go),
+        cmocka_unit_test(packed_weights_are_the_weights),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -78,6 +78,14 @@ VT = ("weft-check --variant linear_q6_k_q8_avx512vnni --cases 20", *L)
 VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
 FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
 FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
+PK = ("weft-check --variant linear_q4_k_q8_packed_avx512vnni --cases 20", "weft-check --variant linear_q6_k_q8_packed_avx512vnni --cases 20",
+      "engine_demo")
+fault("packed-minimum-of-next", "src/kernels/linear/linear_packed_avx512vnni.c", "entry(head, 8 + g)", "entry(head, 8 + (g ^ 1))",
+      "packed q4_k takes its neighbour's minimum", *PK)
+fault("packed-pairs-place", "src/kernels/linear/linear_packed_avx512vnni.c", "moved(pairs[i / 4], 4 - 2 * (i % 4))", "moved(pairs[i / 4], 4 - 2 * (i % 3))",
+      "packed q6_k finds the top bits of a quad in another's place", *PK)
+fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "left == 0 || k + shape.cols == call->cols", "k + shape.cols == call->cols",
+      "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512.h",
       "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
       "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",

@@ -8,6 +8,9 @@
 int32_t weft__cpu_count(void);
 weft_status weft__cpu_describe(int32_t index, weft_device_info *info);
 
+int64_t weft__cpu_packed_bytes(const weft_plan *plan, int32_t part);
+weft_status weft__cpu_pack(const weft_plan *plan, const weft_linear_pack_args *args);
+
 bool weft__cpu_is_host(const weft_context *context, const void *pointer);
 weft_status weft__cpu_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,
                                void **out);

@@ -6,6 +6,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/memory.h"
+#include "src/kernels/linear/linear_packed.h"
 #include "src/plan/tuning.h"
 
 // What a row of the kernel table must serve.
@@ -17,6 +18,7 @@ struct wanted {
     bool planes;
     int32_t batch;   // 0: any
     bool plain_acts; // not the planes for a few rows of X
+    bool packed;     // reads panels
     weft_tuning tuned;
 };
 
@@ -37,8 +39,9 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
     bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
-    return kernel->weight == wanted->weight && acts && !(wanted->in_rows && kernel->turned) &&
-           (!wanted->planes || kernel->planes) && !(wanted->plain_acts && kernel->few_planes) &&
+    return kernel->weight == wanted->weight && acts && !kernel->pack == !wanted->packed &&
+           !(wanted->in_rows && kernel->turned) && (!wanted->planes || kernel->planes) &&
+           !(wanted->plain_acts && kernel->few_planes) &&
            (!wanted->batch || (wanted->batch >= min_batch(kernel, &wanted->tuned) &&
                                wanted->batch <= max_batch(kernel, &wanted->tuned)));
 }
@@ -97,6 +100,25 @@ static weft_tuning tuned_for(const weft_plan *plan, int32_t p)
     return weft__plan_tuning_choose(fixed ? NULL : plan->context->tunings, &problem);
 }
 
+// The kernel that reads panels of part p, NULL if none does or the columns are no whole chunks. Where many rows of X
+// have tiles of AMX weights stay as they are: these read them so.
+static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
+                                                       const struct wanted *wanted)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const struct weft__packed_shape shape = weft__packed_shape(wanted->weight);
+    struct wanted packed = *wanted;
+    packed.packed = true;
+    packed.batch = 0;
+    weft_plan probe = *plan;
+    probe.desc = &packed;
+    bool amx = weft__cpu_of(plan->context)->isa_mask & 1u << WEFT__ISA_amx;
+    if (!shape.cols || desc->cols % shape.cols || desc->flags & WEFT__LINEAR_X_IN_ROWS ||
+        (amx && !desc->variant))
+        return NULL;
+    return weft__plan_find(&probe, desc->variant, serves);
+}
+
 // The kernels of a part for 1 to max_batch rows of X. A kernel asked for by name serves all; so does the
 // one for a single row where no result may depend on the batch.
 static weft_status choose_part(weft_plan *plan, int32_t p)
@@ -112,6 +134,8 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
                             .planes = weft__plan_linear_planes(part),
                             .batch = desc->variant ? 0 : 1,
                             .tuned = tuned_for(plan, p)};
+    const struct weft__linear_kernel *packed = packed_kernel(plan, &wanted);
+    wanted.packed = packed && desc->variant;
     for (bool more = true; more;) {
         weft_status status = add_kernel(plan, p, &wanted);
         if (status != WEFT_OK)
@@ -127,6 +151,7 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
         wanted.batch = wanted.plain_acts ? 0 : most + 1;
     }
     struct weft__linear_launch *launch = plan->launch;
+    launch->parts[p].packed = packed;
     if (!exact && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->rounds = true;
     return WEFT_OK;
@@ -255,6 +280,9 @@ static void describe(weft_plan *plan)
         if (launch->parts[0].max_batch[i - 1] < desc->max_batch)
             at += (size_t)snprintf(text + at, room - at, ", from %d %s",
                                    launch->parts[0].max_batch[i - 1] + 1, kernels[i]->base.name);
+    if (at < room && launch->parts[0].packed)
+        at += (size_t)snprintf(text + at, room - at, ", packed %s",
+                               launch->parts[0].packed->base.name);
     if (at < room)
         snprintf(text + at, room - at, ", %lld rows per task",
                  (long long)launch->parts[0].split.rows_per_task);

@@ -17,6 +17,7 @@ struct weft__linear_part_launch {
     const struct weft__linear_kernel *kernels[WEFT__LINEAR_RANGES];
     int32_t max_batch[WEFT__LINEAR_RANGES];
     int32_t num_kernels;
+    const struct weft__linear_kernel *packed; // of packed weights, or NULL: they lie as in a file
     struct weft__linear_split split;
     int64_t y_offset; // of its f32 results in the workspace, where they are finished later
 };

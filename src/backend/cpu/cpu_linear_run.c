@@ -113,7 +113,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
     bool staged = work->launch->staged;
     struct weft__linear_call call = {
         .dtype = part->weight_dtype,
-        .weight = args->weight,
+        .weight = args->weight ? args->weight : args->packed,
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = work->desc->cols,
@@ -281,7 +281,12 @@ static weft_status choose_kernels(const weft_plan *plan, struct work *work)
 {
     for (int32_t p = 0; p < work->desc->num_parts; p++) {
         const struct weft__linear_part_launch *part = &work->launch->parts[p];
-        work->kernels[p] = weft__linear_kernel_for(part, work->args->batch, work->few);
+        const bool packed = work->args->parts[p].packed && part->packed;
+        work->kernels[p] =
+            packed ? part->packed : weft__linear_kernel_for(part, work->args->batch, work->few);
+        if (work->kernels[p] && !work->kernels[p]->pack != !packed)
+            return weft__fail(plan->context, WEFT_EINVAL, "linear: '%s' reads packed weights alone",
+                              work->kernels[p]->base.name);
         if (!work->kernels[p])
             return weft__fail(plan->context, WEFT_EINVAL,
                               "linear: '%s' wants x rounded for at most %d rows, or with "

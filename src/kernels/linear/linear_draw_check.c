@@ -7,6 +7,7 @@
 #include "src/kernels/element.h"
 #include "src/kernels/linear/linear_check.h"
 #include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_packed.h"
 #include "src/kernels/linear/linear_problem.h"
 
 // What a problem is after. Neighbouring seeds take turns, so that twenty cases have met them all.
@@ -113,7 +114,10 @@ static void draw_shape(struct check_case *c, struct problem *p)
     p->desc.flags |= check_range(c, 0, 2) == 0 ? WEFT_LINEAR_BATCH_INVARIANT : 0;
     if (aim_of(c) == LARGE_BATCH || aim_of(c) == SECOND_TILE)
         p->desc.flags &= ~(uint32_t)WEFT_LINEAR_BATCH_INVARIANT;
-    draw_extents(c, p, weft_dtype_block_elems(kernel->weight));
+    // a kernel of panels reads whole chunks
+    draw_extents(c, p,
+                 kernel->pack ? weft__packed_shape(kernel->weight).cols
+                              : weft_dtype_block_elems(kernel->weight));
     if (plain && c->seed % 3 == 1) // rows that are copied in pieces of 16 bytes
         p->desc.cols = (p->desc.cols + 7) / 8 * 8;
     p->desc.max_batch = p->args.batch + (int32_t)random_gap(c, 3);
@@ -278,7 +282,8 @@ struct problem weft__linear_problem_draw(struct check_case *c)
                     (batch - 1) * p.args.residual_stride + rows);
     p.args.alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -3, 3);
     draw_planes(c, &p);
-    p.packs = check_range(c, 0, 3) != 0;
+    p.packs = check_range(c, 0, 3) != 0 ||
+              ((const struct weft__linear_kernel *)(const void *)c->kernel)->pack;
     check_note(c,
                "%s rows %lld cols %lld batch %d of %d strides w+%lld x+%lld y+%lld alpha %g flags "
                "%u bias %d residual %d (y itself: %d) packed %d %s to %s, scales per %lldx%lld",

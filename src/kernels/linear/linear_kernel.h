@@ -27,7 +27,8 @@ enum weft__linear_acts {
     WEFT__ACTS_q8_nofetch = WEFT__ACTS_q8, // and rows that lack a choice, for comparing
     WEFT__ACTS_q8_row1 = WEFT__ACTS_q8,
     WEFT__ACTS_q8_row2 = WEFT__ACTS_q8,
-    WEFT__ACTS_q8_masked = WEFT__ACTS_q8
+    WEFT__ACTS_q8_masked = WEFT__ACTS_q8,
+    WEFT__ACTS_q8_packed = WEFT__ACTS_q8 // of panels (linear_packed.h)
 };
 
 // What lies beside the codes of W (weft_linear_part); only kernels whose row says so are given it.
@@ -66,6 +67,11 @@ typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0,
 typedef void weft__narrow_fn(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16 };
 
+// Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads nothing past a
+// row's last block.
+typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
+                           int64_t rows, int64_t cols, unsigned char *to);
+
 struct weft__linear_kernel {
     struct weft__kernel base;
     weft_dtype weight;
@@ -78,6 +84,7 @@ struct weft__linear_kernel {
     weft__linear_fn *run;
     weft__narrow_fn *narrow; // of X, where acts are bf16
     bool turned;             // narrow() lays WEFT__BF16_ROWS rows into one another
+    weft__pack_fn *pack;     // of W, where it reads panels, else NULL
 };
 
 // In weft_linear_desc.flags, inside the library: rows of X in bf16 must lie one after another, as they will be

@@ -12,6 +12,7 @@
 #include "src/kernels/linear/linear_check.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_packed.h"
 
 enum { MOST_BATCH = 18, MOST_ROWS = 128 };
 
@@ -47,7 +48,8 @@ static bool rounds_y(const struct layer *l)
 static void draw_desc(struct check_case *c, struct layer *l)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
-    int64_t block = weft_dtype_block_elems(kernel->weight);
+    int64_t block = kernel->pack ? weft__packed_shape(kernel->weight).cols
+                                 : weft_dtype_block_elems(kernel->weight);
     weft_linear_desc *desc = &l->desc;
     int what = (int)check_range(c, 0, 3); // 0 Q, K, V; 1 gate; 2 next; 3 one matrix
     l->format = kernel->weight;
@@ -357,7 +359,8 @@ void weft__linear_layer_check(struct check_case *c)
     memset(l, 0, sizeof *l);
     draw_desc(c, l);
     draw_buffers(c, l);
-    bool packs = check_range(c, 0, 3) != 0;
+    bool packs = check_range(c, 0, 3) != 0 ||
+                 ((const struct weft__linear_kernel *)(const void *)c->kernel)->pack;
     check_note(
         c,
         "layer of %d parts, %s, rows %lld cols %lld batch %d flags 0x%x norm %d gate %d y %s "

@@ -12,9 +12,23 @@ enum { MANY = INT32_MAX };
 #define NARROW_q8_row1(isa)    NULL
 #define NARROW_q8_row2(isa)    NULL
 #define NARROW_q8_masked(isa)  NULL
+#define NARROW_q8_packed(isa)  NULL
 #define NARROW_bf16(isa)       weft__linear_narrow_##isa
 #define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
 weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16, weft__linear_narrow_amx;
+
+// What lays weights out for a row of the table.
+#define PACK_f32(isa)        NULL
+#define PACK_f32_panel(isa)  NULL
+#define PACK_q8(isa)         NULL
+#define PACK_q8_panel(isa)   NULL
+#define PACK_q8_nofetch(isa) NULL
+#define PACK_q8_row1(isa)    NULL
+#define PACK_q8_row2(isa)    NULL
+#define PACK_q8_masked(isa)  NULL
+#define PACK_q8_packed(isa)  weft__linear_pack_##isa
+#define PACK_bf16_panel(isa) NULL
+weft__pack_fn weft__linear_pack_avx512vnni;
 weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
 // Kernels of the formats that won a measurement.
@@ -65,7 +79,8 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      true,                                                                                         \
      weft__linear_##ID##_##acts##_ref,                                                             \
      NARROW_##acts(ref),                                                                           \
-     false},
+     false,                                                                                        \
+     NULL},
 #define FEW_PLANES_f32        false
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
@@ -75,6 +90,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_q8_row1    true
 #define FEW_PLANES_q8_row2    true
 #define FEW_PLANES_q8_masked  true
+#define FEW_PLANES_q8_packed  false
 #define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
 #define ROW(ID, text, acts, isa, row_step, min_batch, max_batch, planes, function)                 \
     {{"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                         \
@@ -87,7 +103,8 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      planes,                                                                                       \
      weft__linear_##function##_##acts##_##isa,                                                     \
      NARROW_##acts(isa),                                                                           \
-     WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx},
+     WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx,                     \
+     PACK_##acts(isa)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Packing of weights into panels (src/kernels/linear/linear_packed.h), by all threads.
+#include "src/backend/cpu/cpu_device.h"
+#include "src/backend/cpu/cpu_linear.h"
+#include "src/base/checked.h"
+#include "src/kernels/linear/linear_packed.h"
+
+// Panels of a matrix, a few at a time.
+struct packing {
+    const weft_linear_part *part;
+    const weft_linear_pack_args *args;
+    weft__pack_fn *pack;
+    int64_t cols, panel_bytes, panels, panels_per_task, first;
+};
+
+// NULL: the weights of this part lie as in a file.
+static const struct weft__linear_kernel *kernel_of(const weft_plan *plan, int32_t part)
+{
+    const struct weft__linear_launch *launch = plan->launch;
+    return plan->op == WEFT__OP_linear ? launch->parts[part].packed : NULL;
+}
+
+static int64_t panel_bytes(const weft_plan *plan, int32_t part)
+{
+    const weft_linear_desc *desc = plan->desc;
+    return weft__packed_panel_bytes(weft__packed_shape(desc->parts[part].weight_dtype), desc->cols);
+}
+
+int64_t weft__cpu_packed_bytes(const weft_plan *plan, int32_t part)
+{
+    if (!kernel_of(plan, part))
+        return 0;
+    const weft_linear_desc *desc = plan->desc;
+    return weft__ceil_div(desc->parts[part].rows, WEFT__PACKED_ROWS) * panel_bytes(plan, part);
+}
+
+static void pack_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct packing *p = opaque;
+    int64_t panel = p->first + index * p->panels_per_task, end = panel + p->panels_per_task;
+    (void)thread;
+    for (; panel < end && panel < p->panels; panel++) {
+        int64_t row = panel * WEFT__PACKED_ROWS, left = p->part->rows - row;
+        p->pack(p->part->weight_dtype,
+                (const unsigned char *)p->args->weight + row * p->args->weight_stride_bytes,
+                p->args->weight_stride_bytes, left < WEFT__PACKED_ROWS ? left : WEFT__PACKED_ROWS,
+                p->cols, (unsigned char *)p->args->packed + panel * p->panel_bytes);
+    }
+}
+
+weft_status weft__cpu_pack(const weft_plan *plan, const weft_linear_pack_args *args)
+{
+    enum { TASKS = 64 }; // between two words of progress
+    const int64_t task_bytes = 128 << 10;
+    const weft_linear_desc *desc = plan->desc;
+    struct packing p = {.part = &desc->parts[args->part],
+                        .args = args,
+                        .pack = kernel_of(plan, args->part)->pack,
+                        .cols = desc->cols,
+                        .panel_bytes = panel_bytes(plan, args->part)};
+    if (args->weight_stride_bytes > INT32_MAX / WEFT__PACKED_ROWS)
+        return weft__fail(plan->context, WEFT_EINVAL, "linear: rows of W lie too far apart");
+    p.panels = weft__ceil_div(p.part->rows, WEFT__PACKED_ROWS);
+    p.panels_per_task = weft__ceil_div(task_bytes, p.panel_bytes);
+    while (p.first < p.panels) {
+        int64_t tasks = weft__ceil_div(p.panels - p.first, p.panels_per_task);
+        tasks = tasks < TASKS ? tasks : TASKS;
+        weft__cpu_parallel_for(plan->context, (int32_t)tasks, pack_task, &p);
+        p.first += tasks * p.panels_per_task;
+        int64_t done = p.first < p.panels ? p.first : p.panels;
+        if (args->progress)
+            args->progress(args->user, (size_t)(done * p.panel_bytes),
+                           (size_t)(p.panels * p.panel_bytes));
+    }
+    return WEFT_OK;
+}

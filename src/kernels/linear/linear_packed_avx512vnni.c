@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT
+// Panels of 16 rows (linear_packed.h) by rounded rows of X, any number of them: a lane is a row of W, one broadcast of
+// four activations meets all 16. A group of 32 columns is unpacked into registers once and multiplied by each row of X;
+// the sum of a row of W adds the same products in the same order whatever the batch is.
+#include "src/formats/iq4_nl.h"
+#include "src/kernels/cpu/avx512.h"
+#include "src/kernels/linear/linear_packed.h"
+
+enum {
+    FEW = 4,     // rows of X whose sums stay in registers
+    TILE = 64,   // rows of X whose sums stay in the first cache
+    AHEAD = 512, // columns of X
+};
+
+// The numbers of a chunk that serve its groups.
+struct head {
+    __m512 d, dmin;
+    _Alignas(64) uint8_t entry[16][16]; // of each group of 32 or 16, by rows
+};
+
+// 32 columns of 16 rows.
+struct group {
+    __m512i w[8]; // four columns each, unsigned
+    __m512 scale[2], minimum;
+};
+
+struct format {
+    weft_dtype dtype;
+    bool halves;      // a scale for each 16 columns
+    bool minimum;     // that is taken off
+    int offset_shift; // weights are 8 << offset_shift too large (halves: 32 >> -offset_shift)
+    void (*begin)(const unsigned char *chunk, struct head *head);
+    void (*unpack)(const unsigned char *chunk, const unsigned char *codes, int g,
+                   const struct head *head, struct group *out);
+};
+
+WEFT__INLINE __m512i load(const unsigned char *at)
+{
+    return _mm512_load_si512(at);
+}
+
+WEFT__INLINE __m512 load_halves(const unsigned char *at)
+{
+    return _mm512_cvtph_ps(_mm256_load_si256((const void *)at));
+}
+
+WEFT__INLINE __m512i masked(__m512i v, int mask)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi8((char)mask));
+}
+
+// low | high & mask
+WEFT__INLINE __m512i with_bits(__m512i low, __m512i high, int mask)
+{
+    enum { A_OR_B_AND_C = 0xf8 };
+    return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8((char)mask), A_OR_B_AND_C);
+}
+
+// Bits move by -by places to the right or by places to the left, within their bytes where what leaves is masked.
+WEFT__INLINE __m512i moved(__m512i v, int by)
+{
+    return by > 0   ? _mm512_slli_epi16(v, (unsigned)by)
+           : by < 0 ? _mm512_srli_epi16(v, (unsigned)-by)
+                    : v;
+}
+
+WEFT__INLINE void unpack_nibbles(const unsigned char *codes, __m512i w[8])
+{
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m512i v = load(codes + 64 * i);
+        w[i] = masked(v, 15);
+        w[i + 4] = _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
+    }
+}
+
+WEFT__INLINE __m512 entry(const struct head *head, int n)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)head->entry[n])));
+}
+
+WEFT__INLINE __m512 entry_signed(const struct head *head, int n)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)head->entry[n])));
+}
+
+// The 16 numbers of 6 bits, less `less`.
+WEFT__INLINE void unpack_sixes(const unsigned char *sixes, struct head *head, int less)
+{
+    __m512i first = load(sixes), second = load(sixes + 64), tops = load(sixes + 128);
+    __m512i e[4] = {masked(first, 15), masked(moved(first, -4), 15), masked(second, 15),
+                    masked(moved(second, -4), 15)};
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
+    {
+        e[i] = with_bits(e[i], moved(tops, 4 - 2 * i), 0x30);
+        if (less)
+            e[i] = _mm512_sub_epi8(e[i], _mm512_set1_epi8((char)less));
+        _mm512_store_si512(head->entry[4 * i], e[i]);
+    }
+}
+
+WEFT__INLINE void begin_blocks(const unsigned char *chunk, struct head *head)
+{
+    (void)chunk;
+    (void)head;
+}
+
+WEFT__INLINE void begin_q45_k(const unsigned char *chunk, struct head *head)
+{
+    head->d = load_halves(chunk);
+    head->dmin = load_halves(chunk + 32);
+    unpack_sixes(chunk + 64, head, 0);
+}
+
+WEFT__INLINE void begin_q3_k(const unsigned char *chunk, struct head *head)
+{
+    head->d = load_halves(chunk);
+    unpack_sixes(chunk + 64, head, 32);
+}
+
+WEFT__INLINE void begin_q6_k(const unsigned char *chunk, struct head *head)
+{
+    head->d = load_halves(chunk);
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
+    {
+        _mm512_store_si512(head->entry[4 * i], load(chunk + 64 + 64 * i));
+    }
+}
+
+WEFT__INLINE void begin_iq4_xs(const unsigned char *chunk, struct head *head)
+{
+    const __m512i by =
+        _mm512_setr_epi64(0, 0, 0x0002000200020002, 0x0002000200020002, 0x0004000400040004,
+                          0x0004000400040004, 0x0006000600060006, 0x0006000600060006);
+    __m512i low = load(chunk + 64);
+    head->d = load_halves(chunk);
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        __m512i tops = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(chunk + 32 + 16 * i)));
+        tops = masked(_mm512_srlv_epi16(tops, by), 3);
+        __m512i e = with_bits(masked(moved(low, -4 * i), 15), _mm512_slli_epi16(tops, 4), 0x30);
+        _mm512_store_si512(head->entry[4 * i], _mm512_sub_epi8(e, _mm512_set1_epi8(32)));
+    }
+}
+
+#define UNPACK(name)                                                                               \
+    WEFT__INLINE void unpack_##name(const unsigned char *chunk, const unsigned char *codes, int g, \
+                                    const struct head *head, struct group *out)
+
+UNPACK(q4_0)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    unpack_nibbles(codes, out->w);
+}
+
+UNPACK(q8_0)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = load(codes + 64 * i);
+    }
+}
+
+UNPACK(q4_k)
+{
+    (void)chunk;
+    out->scale[0] = _mm512_mul_ps(entry(head, g), head->d);
+    out->minimum = _mm512_mul_ps(entry(head, 8 + g), head->dmin);
+    unpack_nibbles(codes, out->w);
+}
+
+UNPACK(q5_k)
+{
+    __m512i bits = load(codes + 256);
+    unpack_q4_k(chunk, codes, g, head, out);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = with_bits(out->w[i], moved(bits, 4 - i), 16);
+    }
+}
+
+UNPACK(q6_k)
+{
+    __m512i pairs[2] = {load(codes + 256), load(codes + 320)};
+    (void)chunk;
+    unpack_nibbles(codes, out->w);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = with_bits(out->w[i], moved(pairs[i / 4], 4 - 2 * (i % 4)), 0x30);
+    }
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        out->scale[i] = _mm512_mul_ps(entry_signed(head, 2 * g + i), head->d);
+    }
+}
+
+UNPACK(q3_k)
+{
+    __m512i bits = load(codes + 128), two[2] = {load(codes), load(codes + 64)};
+    (void)chunk;
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = with_bits(masked(moved(two[i / 4], -2 * (i % 4)), 3), moved(bits, 2 - i), 4);
+    }
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        out->scale[i] = _mm512_mul_ps(entry_signed(head, 2 * g + i), head->d);
+    }
+}
+
+UNPACK(iq4_xs)
+{
+    __m128i levels = _mm_loadu_si128((const void *)weft__iq4_levels);
+    __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(levels, _mm_set1_epi8((char)128)));
+    (void)chunk;
+    out->scale[0] = _mm512_mul_ps(entry_signed(head, g), head->d);
+    unpack_nibbles(codes, out->w);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = _mm512_shuffle_epi8(all, out->w[i]);
+    }
+}
+
+WEFT__INLINE __m512i four(const int8_t *x)
+{
+    int32_t quad;
+    memcpy(&quad, x, sizeof quad);
+    return _mm512_set1_epi32(quad);
+}
+
+// acc + the products of a group by columns [k, k + 32) of a row of X.
+WEFT__INLINE __m512 add_group(__m512 acc, const struct group *w, const struct weft__rounded_row *x,
+                              int64_t k, struct format f)
+{
+    const int parts = f.halves ? 2 : 1;
+    __m512 scale = _mm512_set1_ps(x->scale[k / 32]);
+    WEFT__UNROLL for (int p = 0; p < parts; p++)
+    {
+        __m512i dot = _mm512_setzero_si512();
+        if (f.halves)
+            dot = _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + p]),
+                                    (unsigned)-f.offset_shift);
+        else if (!f.minimum)
+            dot = _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
+        WEFT__UNROLL for (int i = 0; i < 8 / parts; i++)
+        {
+            int n = 8 / parts * p + i;
+            dot = _mm512_dpbusd_epi32(dot, w->w[n], four(x->q + k + 4 * n));
+        }
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w->scale[p], scale), acc);
+    }
+    if (f.minimum)
+        acc = _mm512_fnmadd_ps(w->minimum, _mm512_set1_ps(x->scaled[k / 32]), acc);
+    return acc;
+}
+
+// X returns from the second cache for each panel of long rows, behind weights that pass through the first. What reads
+// weights ahead is the hardware, which sees one stream: asking for them is slower.
+WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
+{
+    __builtin_prefetch(x->q + k + AHEAD, 0, 3);
+}
+
+// Stores rows [row, row + rows) of W by row m of X.
+WEFT__INLINE void store(const struct weft__linear_call *call, int64_t row, int rows, int32_t m,
+                        __m512 dot)
+{
+    const __mmask16 lanes = vf32_first(rows);
+    __m512 y = _mm512_mul_ps(dot, _mm512_set1_ps(call->alpha));
+    if (call->x_scale)
+        y = _mm512_mul_ps(y, _mm512_set1_ps(call->x_scale[m]));
+    if (call->bias)
+        y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(lanes, call->bias + row));
+    if (call->residual)
+        y = _mm512_add_ps(
+            y, _mm512_maskz_loadu_ps(lanes, call->residual + m * call->residual_stride + row));
+    _mm512_mask_storeu_ps(call->y + m * call->y_stride + row, lanes, y);
+}
+
+struct panel {
+    const unsigned char *chunks;
+    int64_t row;
+    int rows;
+};
+
+// Columns that a sum of its own covers, whole chunks.
+static int64_t sum_columns(int64_t cols)
+{
+    int64_t columns = weft__linear_chunk(cols, WEFT__PACKED_GROUP / 2);
+    return columns < 256 ? 256 : columns;
+}
+
+// A panel by rows [col, col + cols) of X, at most FEW, known when compiled.
+WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct panel p, int32_t col,
+                               int cols, struct format f)
+{
+    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
+    const int64_t sum = sum_columns(call->cols);
+    struct weft__rounded_row x[FEW];
+    __m512 acc[FEW], total[FEW];
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        x[c] = weft__rounded_row(&call->acts, col + c < call->batch ? col + c : call->batch - 1);
+        acc[c] = total[c] = _mm512_setzero_ps();
+    }
+    const unsigned char *chunk = p.chunks;
+    for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
+        struct head head;
+        f.begin(chunk, &head);
+        const unsigned char *codes = chunk + shape.head_bytes;
+        WEFT__UNROLL for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++)
+        {
+            struct group w;
+            f.unpack(chunk, codes, g, &head, &w);
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                if (g % 2 == 0)
+                    fetch(&x[c], k + WEFT__PACKED_GROUP * g);
+                acc[c] = add_group(acc[c], &w, &x[c], k + WEFT__PACKED_GROUP * g, f);
+            }
+            codes += shape.group_bytes;
+        }
+        chunk = codes;
+        left -= shape.cols;
+        if (left == 0 || k + shape.cols == call->cols) {
+            left = sum;
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                total[c] = _mm512_add_ps(total[c], acc[c]);
+                acc[c] = _mm512_setzero_ps();
+            }
+        }
+    }
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (col + c < call->batch)
+            store(call, p.row, p.rows, col + c, total[c]);
+    }
+}
+
+// A panel by rows [col, col + cols) of X, at most TILE.
+WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct panel p, int32_t col,
+                                int cols, struct format f)
+{
+    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
+    const int64_t sum = sum_columns(call->cols);
+    const struct weft__rounded_row first = weft__rounded_row(&call->acts, col);
+    const int64_t row_bytes = call->acts.at.row_bytes;
+    __m512 acc[TILE], total[TILE];
+    for (int c = 0; c < cols; c++)
+        acc[c] = total[c] = _mm512_setzero_ps();
+    const unsigned char *chunk = p.chunks;
+    for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
+        struct head head;
+        f.begin(chunk, &head);
+        const unsigned char *codes = chunk + shape.head_bytes;
+        for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++, codes += shape.group_bytes) {
+            struct group w;
+            const int64_t at = k + WEFT__PACKED_GROUP * g;
+            f.unpack(chunk, codes, g, &head, &w);
+            for (int c = 0; c < cols; c++) {
+                const int64_t to = c * row_bytes;
+                const struct weft__rounded_row x = {.q = first.q + to,
+                                                    .scale = (void *)((char *)first.scale + to),
+                                                    .scaled = (void *)((char *)first.scaled + to),
+                                                    .sum32 = (void *)((char *)first.sum32 + to),
+                                                    .sum16 = (void *)((char *)first.sum16 + to)};
+                acc[c] = add_group(acc[c], &w, &x, at, f);
+            }
+        }
+        chunk = codes;
+        left -= shape.cols;
+        if (left == 0 || k + shape.cols == call->cols) {
+            left = sum;
+            for (int c = 0; c < cols; c++) {
+                total[c] = _mm512_add_ps(total[c], acc[c]);
+                acc[c] = _mm512_setzero_ps();
+            }
+        }
+    }
+    for (int c = 0; c < cols; c++)
+        store(call, p.row, p.rows, col + c, total[c]);
+}
+
+WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
+                           struct format f)
+{
+    const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
+    // Rows of X go in tiles of equal size, and the rows of a task past each of them.
+    int32_t tiles = (call->batch + TILE - 1) / TILE;
+    int32_t tile = call->batch <= FEW ? FEW : (call->batch + tiles - 1) / tiles;
+    for (int32_t col = 0; col < call->batch; col += tile)
+        for (int64_t row = row0; row < row1; row += WEFT__PACKED_ROWS) {
+            int rows = row1 - row < WEFT__PACKED_ROWS ? (int)(row1 - row) : WEFT__PACKED_ROWS;
+            struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row, rows};
+            if (call->batch == 1)
+                multiply_few(call, p, col, 1, f);
+            else if (call->batch == 2)
+                multiply_few(call, p, col, 2, f);
+            else if (call->batch <= FEW)
+                multiply_few(call, p, col, FEW, f);
+            else
+                multiply_many(call, p, col, call->batch - col < tile ? call->batch - col : tile, f);
+        }
+}
+
+#define PACKED(ID, ...)                                                                            \
+    weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni;                                      \
+    void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
+                                                  int64_t row0, int64_t row1)                      \
+    {                                                                                              \
+        const struct format f = {WEFT_##ID, __VA_ARGS__};                                          \
+        multiply(call, row0, row1, f);                                                             \
+    }
+
+PACKED(Q4_0, false, false, 0, begin_blocks, unpack_q4_0)
+PACKED(Q8_0, false, false, 4, begin_blocks, unpack_q8_0)
+PACKED(Q4_K, false, true, 0, begin_q45_k, unpack_q4_k)
+PACKED(Q5_K, false, true, 0, begin_q45_k, unpack_q5_k)
+PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)
+PACKED(Q3_K, true, false, -3, begin_q3_k, unpack_q3_k)
+PACKED(IQ4_XS, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
