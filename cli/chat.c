@@ -52,6 +52,7 @@ typedef struct conversation {
     cli_progress progress;
     cli_wrap wrap;
     cli_thinking thoughts;
+    cli_constraint constraint;
     cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
 
@@ -165,6 +166,7 @@ static bool answer(conversation *c, engine_error *err)
                                     .stops = c->sampling.stops,
                                     .ignore_end = c->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&c->speculation),
+                                    .constraint = c->constraint.made,
                                     .write = output,
                                     .progress = show_progress,
                                     .user = c};
@@ -277,7 +279,8 @@ static int open_and_converse(conversation *c)
         return cli_failed(c->self, "%s", err.text);
     if (c->worker && !c->raw)
         c->template = chat_template_from_gguf(engine_model_file(c->model), &err);
-    if (c->worker && (c->template || c->raw))
+    if (c->worker && (c->template || c->raw) &&
+        cli_constraint_open(&c->constraint, &c->sampling, c->model, &err))
         c->session = engine_session_open(c->worker, &err);
     if (!c->session)
         return cli_failed(c->self, "%s", err.text);
@@ -303,6 +306,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     cli_sampling_free(&c.sampling);
     chat_template_free(c.template);
     engine_session_close(c.session);
+    cli_constraint_close(&c.constraint);
     engine_worker_close(c.worker);
     cli_speculation_close(&c.speculation);
     engine_model_close(c.model);

@@ -212,6 +212,8 @@ enum {
     CLI_OPT_THINKING,
     CLI_OPT_TOOLS,
     CLI_OPT_DOCUMENTS,
+    CLI_OPT_GRAMMAR,
+    CLI_OPT_JSON_SCHEMA,
 };
 
 // One for each setting of the further samplers.
@@ -241,6 +243,8 @@ enum {
         {"system", required_argument, NULL, CLI_OPT_SYSTEM},                                       \
         {"thinking", required_argument, NULL, CLI_OPT_THINKING},                                   \
         {"tools", required_argument, NULL, CLI_OPT_TOOLS},                                         \
+        {"grammar", required_argument, NULL, CLI_OPT_GRAMMAR},                                     \
+        {"json-schema", required_argument, NULL, CLI_OPT_JSON_SCHEMA},                             \
     {                                                                                              \
         "documents", required_argument, NULL, CLI_OPT_DOCUMENTS                                    \
     }
@@ -264,7 +268,9 @@ enum {
     "  --system TEXT       the system message of the conversation\n"                               \
     "  --thinking on|off   for models that can think before they answer\n"                         \
     "  --tools FILE        a JSON array of functions that the model may call\n"                    \
-    "  --documents FILE    a JSON array of texts that the model may answer from\n"
+    "  --documents FILE    a JSON array of texts that the model may answer from\n"                 \
+    "  --grammar FILE      the answer keeps to a grammar (GBNF) and ends where it is complete\n"   \
+    "  --json-schema FILE  the answer is JSON that is valid for a schema\n"
 
 enum { CLI_MAX_STOPS = 16 };
 
@@ -278,6 +284,7 @@ typedef struct cli_sampling {
     char *tools, *documents; // JSON, owned
     engine_shaping shaping;
     int32_t *dry_breakers; // owned
+    char *grammar, *schema;  // texts, owned; at most one of them
 } cli_sampling;
 
 // The defaults that the help states, with a seed from the clock.
@@ -336,6 +343,16 @@ bool cli_sampling_fits_raw(const cli_command *self, const cli_sampling *sampling
 
 // What a template is given to open the model's turn.
 chat_options cli_chat_options(const cli_sampling *sampling);
+
+// What an answer keeps to, as the options say. All NULL: it is free.
+typedef struct cli_constraint {
+    token_trie *trie;
+    constraint *made;
+} cli_constraint;
+
+bool cli_constraint_open(cli_constraint *c, const cli_sampling *sampling, const engine_model *model,
+                         engine_error *err);
+void cli_constraint_close(cli_constraint *c);
 
 // Tokens per second after the first one, which belongs to the prompt; 0 if there was no other.
 double cli_generation_rate(const engine_result *result);

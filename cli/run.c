@@ -30,6 +30,7 @@ static const char help[] =
     "Examples:\n"
     "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
     "  weft run models/demo.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
+    "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n"
     "  git diff | weft run model.gguf --ctx 16384 --system \"Summarise this change.\"\n";
 
 enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON };
@@ -59,6 +60,7 @@ typedef struct run_state {
     cli_progress progress;
     cli_wrap wrap;
     engine_result result;
+    cli_constraint constraint;
 } run_state;
 
 static bool take_option(void *opaque, int option)
@@ -172,6 +174,7 @@ static bool generate(run_state *run, engine_error *err)
                                     .stops = wish->sampling.stops,
                                     .ignore_end = wish->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&run->speculation),
+                                    .constraint = run->constraint.made,
                                     .write = output,
                                     .progress = show_progress,
                                     .user = run};
@@ -232,7 +235,9 @@ static int execute(run_state *run)
     if (run->worker &&
         !cli_speculation_open(&run->speculation, run->model, run->worker, &wish->options, &err))
         return cli_failed(wish->self, "%s", err.text);
-    if (!run->worker || !encode(run, prompt, &err) || !generate(run, &err))
+    if (!run->worker || !encode(run, prompt, &err) ||
+        !cli_constraint_open(&run->constraint, &wish->sampling, run->model, &err) ||
+        !generate(run, &err))
         return cli_failed(wish->self, "%s", err.text);
     return report(run);
 }
@@ -247,6 +252,7 @@ static int run_main(const cli_command *self, int argc, char **argv)
     if (status < 0)
         status = execute(&run);
     engine_session_close(run.session);
+    cli_constraint_close(&run.constraint);
     engine_worker_close(run.worker);
     cli_speculation_close(&run.speculation);
     engine_model_close(run.model);

@@ -50,8 +50,19 @@ static bool read_json(const cli_command *self, const char *path, char **text)
     *text = cli_read_file(self, path, &bytes);
     if (!*text || strlen(*text) == bytes)
         return *text != NULL;
-    cli_failed(self, "%s is no JSON text", path);
+    cli_failed(self, "%s is no text", path);
     return false;
+}
+
+static bool read_constraint(const cli_command *self, int option, const char *path,
+                            cli_sampling *sampling)
+{
+    bool schema = option == CLI_OPT_JSON_SCHEMA;
+    if (schema ? sampling->grammar : sampling->schema) {
+        cli_bad_usage(self, "give --grammar or --json-schema, not both");
+        return false;
+    }
+    return read_json(self, path, schema ? &sampling->schema : &sampling->grammar);
 }
 
 void cli_sampling_free(cli_sampling *sampling)
@@ -59,6 +70,8 @@ void cli_sampling_free(cli_sampling *sampling)
     free(sampling->dry_breakers);
     free(sampling->tools);
     free(sampling->documents);
+    free(sampling->grammar);
+    free(sampling->schema);
 }
 
 bool cli_sampling_fits_raw(const cli_command *self, const cli_sampling *sampling)
@@ -107,6 +120,8 @@ bool cli_sampling_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_THINKING: return parse_thinking(self, value, &sampling->thinking);
     case CLI_OPT_TOOLS: return read_json(self, value, &sampling->tools);
     case CLI_OPT_DOCUMENTS: return read_json(self, value, &sampling->documents);
+    case CLI_OPT_GRAMMAR:
+    case CLI_OPT_JSON_SCHEMA: return read_constraint(self, option, value, sampling);
     default: return cli_shaping_option(self, option, value, &sampling->shaping);
     }
 }

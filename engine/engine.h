@@ -26,6 +26,7 @@
 #include "engine/base/system_memory.h"
 #include "engine/base/text.h"
 #include "engine/chat/chat.h"
+#include "engine/constrain/constraint.h"
 #include "engine/gguf/gguf.h"
 #include "engine/quantize/quantize.h"
 #include "engine/safetensors/checkpoint.h"
@@ -383,6 +384,7 @@ typedef struct engine_generation {
     const char *const *stops;              // stop strings, NULL-terminated list; NULL: none
     bool ignore_end;                       // go on past the model's end token
     const engine_speculation *speculation; // NULL: none. Chains are not used with it
+    constraint *constraint; // that the text keeps to: it ends where that is complete; NULL: none
     // Called after every token with the text that has become certain, whole UTF-8 characters, never part
     // of a stop string; often none. False stops.
     bool (*write)(void *user, const char *text, size_t bytes);
@@ -458,6 +460,7 @@ typedef struct engine_request_wish {
     engine_sampling sampling;
     const char *const *stops; // NULL-terminated list; NULL: none
     bool ignore_end;
+    constraint *constraint;    // must outlive the request; NULL: none
     const engine_bias *biases; // [bias_count]
     int32_t bias_count;
     bool logprobs;

@@ -84,6 +84,8 @@ static bool copy_wish(engine_request *request, const engine_worker *worker,
     request->wish.prompt = request->tokens;
     request->wish.biases = request->biases;
     request->wish.stops = (const char *const *)request->stops;
+    if (wish->constraint && !(request->cursor = constraint_begin(wish->constraint, NULL)))
+        return false;
     return answer_begin(&request->answer, worker->model->tokenizer, request->wish.stops, NULL);
 }
 
@@ -109,6 +111,7 @@ void request_free(engine_request *request)
     for (size_t i = 0; request->stops && request->stops[i]; i++)
         free(request->stops[i]);
     engine_session_close(request->session);
+    constraint_end(request->cursor);
     answer_free(&request->answer);
     speculator_end(&request->speculator);
     free(request->stops);
@@ -182,6 +185,11 @@ bool request_bias(engine_request *request, engine_error *err)
            engine_fail(err, "logits cannot be copied: %s", weft_error_text(worker->context));
 }
 
+bool request_constrain(engine_request *request, engine_error *err)
+{
+    return !request->cursor || session_constrain(request->session, request->cursor, err);
+}
+
 // The likeliest tokens, and what is subtracted from a logit to make it a logprob.
 static double measure(engine_request *request, const float *logits, int32_t vocab, int32_t *count)
 {
@@ -191,7 +199,7 @@ static double measure(engine_request *request, const float *logits, int32_t voca
     *count = 0;
     for (int32_t id = 0; id < vocab; id++) {
         largest = logits[id] > largest ? logits[id] : largest;
-        if (wanted == 0 || isnan(logits[id]) ||
+        if (wanted == 0 || isnan(logits[id]) || logits[id] == -INFINITY ||
             (*count == wanted && !(logits[id] > list[wanted - 1].logprob)))
             continue;
         int32_t at = *count < wanted ? (*count)++ : wanted - 1;
@@ -224,8 +232,12 @@ void request_take(engine_request *request, int32_t id)
     const tokenizer *t = worker->model->tokenizer;
     engine_token token = {.id = id};
     engine_error err = {""};
-    if (t && !request->wish.ignore_end && tokenizer_is_end(t, id)) {
+    if (t && (!request->wish.ignore_end || request->cursor) && tokenizer_is_end(t, id)) {
         request_end(request, ENGINE_FINISH_END);
+        return;
+    }
+    if (request->cursor && !constraint_accept(request->cursor, id, &err)) {
+        request_fail(request, &err);
         return;
     }
     request->tokens[request->count++] = id;
@@ -238,6 +250,8 @@ void request_take(engine_request *request, int32_t id)
     report(request, &token);
     if (request->answer.filter.stopped)
         request_end(request, ENGINE_FINISH_STOP);
+    if (request->cursor && constraint_complete(request->cursor))
+        request_end(request, ENGINE_FINISH_END);
     if (request->wish.max_tokens > 0 &&
         request->result.generated_tokens >= request->wish.max_tokens)
         request_end(request, ENGINE_FINISH_LENGTH);

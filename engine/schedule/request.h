@@ -17,7 +17,8 @@ struct engine_request {
     engine_shaping shaping; // if the wish has one; its breakers are the request's own
     int32_t *breakers;
     float mirostat_mu;
-    engine_session *session; // NULL: it waits
+    constraint_cursor *cursor; // NULL: its text is free
+    engine_session *session;   // NULL: it waits
     answer answer;
     speculator speculator;
     int32_t guesses, right; // in this pass: made, and those of them that were drawn
@@ -42,6 +43,9 @@ void request_fail(engine_request *request, const engine_error *err);
 
 // Adds biases to the session's logits: once after every token that was evaluated.
 bool request_bias(engine_request *request, engine_error *err);
+
+// Takes from them what its constraint does not let come next: behind the biases.
+bool request_constrain(engine_request *request, engine_error *err);
 
 // A token was chosen: it becomes part of timeline and text, or the end.
 void request_take(engine_request *request, int32_t token);

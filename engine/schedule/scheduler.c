@@ -392,7 +392,7 @@ static int32_t fill_draws(engine_scheduler *s, int32_t feeds)
             s->info.prompt_tokens += s->feeds[i].count;
         if (request->session->length < request->count)
             continue;
-        if (!request_bias(request, &err)) {
+        if (!request_bias(request, &err) || !request_constrain(request, &err)) {
             request_fail(request, &err);
             continue;
         }
@@ -444,7 +444,7 @@ static bool goes_on(engine_scheduler *s, engine_request *request, int32_t token)
         return false;
     }
     engine_session_accept(session);
-    if (request_bias(request, &err))
+    if (request_bias(request, &err) && request_constrain(request, &err))
         return true;
     request_fail(request, &err);
     return false;

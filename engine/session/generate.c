@@ -23,7 +23,8 @@ typedef struct generator {
     speculator speculator;
     payoff_costs costs;
     float mirostat_mu;
-    bool wrote; // for the last token
+    constraint_cursor *cursor; // NULL: the text is free
+    bool wrote;                // for the last token
     bool done;
 } generator;
 
@@ -56,10 +57,12 @@ static bool take_token(generator *g, int32_t token, engine_error *err)
 {
     const engine_worker *worker = g->session->worker;
     const tokenizer *t = worker->model->tokenizer;
-    if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {
+    if (t && (!g->wish->ignore_end || g->cursor) && tokenizer_is_end(t, token)) {
         end(g, ENGINE_FINISH_END);
         return true;
     }
+    if (g->cursor && !constraint_accept(g->cursor, token, err))
+        return false;
     g->result->generated_tokens++;
     g->wrote = false;
     if (!answer_add(&g->answer, token, err))
@@ -67,6 +70,8 @@ static bool take_token(generator *g, int32_t token, engine_error *err)
     release(g);
     if (!g->wrote && !g->done)
         write_text(g, "", 0);
+    if (!g->done && g->cursor && constraint_complete(g->cursor))
+        end(g, ENGINE_FINISH_END);
     if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
         end(g, ENGINE_FINISH_LENGTH);
     if (!g->done && g->session->length >= worker->settings.options.context_tokens)
@@ -155,12 +160,20 @@ static engine_sampling sampling_of(generator *g)
     return sampling;
 }
 
+// The token behind the timeline.
+static bool draw(generator *g, int32_t *token, engine_error *err)
+{
+    engine_sampling sampling = sampling_of(g);
+    sampling.params.step = (uint64_t)g->session->length;
+    return (!g->cursor || session_constrain(g->session, g->cursor, err)) &&
+           engine_sample(g->session, &sampling, token, err);
+}
+
 // Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
 static bool try_guesses(generator *g, int32_t *token, engine_error *err)
 {
     engine_session *session = g->session;
     speculator *s = &g->speculator;
-    engine_sampling sampling = sampling_of(g);
     int32_t ids[ENGINE_MAX_GUESSES + 1] = {*token}, right = 0;
     session->ids[session->length] = *token;
     int32_t made =
@@ -172,8 +185,7 @@ static bool try_guesses(generator *g, int32_t *token, engine_error *err)
         return false;
     payoff_time(&g->costs, 1 + made, engine_seconds() - started);
     while (true) {
-        sampling.params.step = (uint64_t)session->length;
-        if (!engine_sample(session, &sampling, token, err) || !take_token(g, *token, err))
+        if (!draw(g, token, err) || !take_token(g, *token, err))
             return false;
         bool guessed = right < made && ids[right + 1] == *token;
         right += guessed;
@@ -199,10 +211,10 @@ static bool speculate(generator *g, int32_t token, engine_error *err)
     return fine;
 }
 
-// Chains are drawn on the device by what the library's sampler knows.
+// Chains are drawn on the device by what the library's sampler knows, and without a look at the token before.
 static bool step_by_step(const engine_generation *wish)
 {
-    return wish->speculation ||
+    return wish->speculation || wish->constraint ||
            (wish->sampling.shaping && engine_shaping_asks(wish->sampling.shaping));
 }
 
@@ -210,14 +222,14 @@ static bool generate(generator *g, engine_error *err)
 {
     double started = engine_seconds();
     engine_session *session = g->session;
-    engine_sampling sampling = sampling_of(g);
     int32_t token;
-    sampling.params.step = (uint64_t)session->length;
-    if (!engine_sample(session, &sampling, &token, err) || !take_token(g, token, err))
+    if (!draw(g, &token, err) || !take_token(g, token, err))
         return false;
     g->result->first_token_seconds = g->result->prompt_seconds + engine_seconds() - started;
     bool fine =
         g->done || (step_by_step(g->wish) ? speculate(g, token, err) : decode(g, token, err));
+    if (g->cursor)
+        session_drop_logits(session); // they are masked
     session_trim(session);
     if (!fine)
         return false;
@@ -243,8 +255,14 @@ bool engine_generate(engine_session *session, const int32_t *prompt, int32_t pro
     result->prompt_seconds = engine_seconds() - started;
     generator g = {.session = session, .wish = generation, .result = result};
     const tokenizer *t = session->worker->model->tokenizer;
+    if (generation->constraint) {
+        g.cursor = constraint_begin(generation->constraint, err);
+        if (!g.cursor)
+            return false;
+    }
     bool fine = answer_begin(&g.answer, t, generation->stops, err) && generate(&g, err);
     answer_free(&g.answer);
     speculator_end(&g.speculator);
+    constraint_end(g.cursor);
     return fine;
 }

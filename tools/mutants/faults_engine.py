@@ -2,6 +2,36 @@
 """Faults of the engine and the program (fault.py)."""
 from fault import fault
 
+# --- constrained output -------------------------------------------------------------------------------
+C = ("constrain_grammar", "engine_constrained")
+fault("constrain-exits-lost", "engine/constrain/mask.c",
+      "        if (reached->ends && !note(t, n))", "        if (false && !note(t, n))",
+      "tokens that leave their rule are masked", *C)
+fault("constrain-behind-is-free", "engine/constrain/mask.c",
+      "        if (to == MACHINE_DEAD) {", "        if (false) {",
+      "behind a rule any token is allowed", *C)
+fault("constrain-tail-call-grows", "engine/constrain/machine.c",
+      "if (stack.depth > MACHINE_MAX_STACK)", "if (stack.depth > 4)",
+      "texts may not nest", *C)
+fault("constrain-sweep-bottom-up", "engine/constrain/machine.c",
+      "moved = push(to, moved, path[--depth]);", "moved = push(to, moved, path[depth - 1]), depth--, moved = MACHINE_BOTTOM;",
+      "a sweep forgets the calls of a place", "constrain_grammar")
+fault("constrain-special-as-text", "engine/constrain/token_trie.c",
+      "    if (i == 0)\n        return GRAMMAR_SPECIAL;\n", "    if (i == 0)\n        return 'x';\n",
+      "special tokens are text", "constrain_grammar")
+fault("constrain-longer-is-smaller", "engine/constrain/schema_number.c",
+      "return s->whole < b->value.whole_count ? -1 : 1;", "return s->whole < b->value.whole_count ? 1 : -1;",
+      "longer numbers are smaller", "constrain_grammar", "constrain_differential")
+fault("constrain-optional-comma", "engine/constrain/schema_members.c",
+      "grammar_add(b, whole, one->required ? part : grammar_optional(b, part));",
+      "grammar_add(b, whole, part);", "members that may be missing may not", "constrain_grammar", "constrain_differential")
+fault("constrain-pattern-anchored", "engine/constrain/pattern.c",
+      "    if (outermost && !ends)", "    if (false)",
+      "a pattern must end where its string does", "constrain_grammar", "constrain_differential")
+fault("constrain-not-behind-bias", "engine/schedule/request.c",
+      "return !request->cursor || session_constrain(request->session, request->cursor, err);",
+      "return true;", "requests are not constrained", "engine_constrained")
+
 # --- tokenizer ----------------------------------------------------------------------------------------
 T = ("tokenizer_encode", "tokenizer_golden", "tokenizer_words", "tokenizer_decode", "tokenizer_normalize")
 fault("bpe-later-rank-wins", "engine/tokenizer/bpe.c",

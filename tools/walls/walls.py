@@ -24,8 +24,8 @@ DOOR = "include/weft/"
 INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
 DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
 # The engine's rooms from the ground up; one that is not named sees them all.
-ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/cache/",
-          "engine/model/", "engine/worker/", "engine/session/")
+ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/constrain/",
+          "engine/cache/", "engine/model/", "engine/worker/", "engine/session/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
     ("cli", "cli/", ("engine/engine.h", "server/server.h")),
@@ -36,14 +36,15 @@ ROOMS = [
     ("engine/cache", "engine/cache/", ENGINE[:2]),
     ("engine/safetensors", "engine/safetensors/", ENGINE[:3]),
     ("engine/tokenizer", "engine/tokenizer/", ENGINE[:3]),
-    ("engine/chat", "engine/chat/", ENGINE[:5]),
-    ("engine/model", "engine/model/", ENGINE[:6]),
-    ("engine/quantize", "engine/quantize/", ENGINE[:7]),
-    ("engine/worker", "engine/worker/", ENGINE[:7] + ("engine/sample/",)),
+    ("engine/constrain", "engine/constrain/", ENGINE[:5]),
+    ("engine/chat", "engine/chat/", ENGINE[:6]),
+    ("engine/model", "engine/model/", ENGINE[:7]),
+    ("engine/quantize", "engine/quantize/", ENGINE[:8]),
+    ("engine/worker", "engine/worker/", ENGINE[:8] + ("engine/sample/",)),
     ("engine/speculate", "engine/speculate/", ENGINE[:2]),
     ("engine/sample", "engine/sample/", ENGINE[:2]),
-    ("engine/session", "engine/session/", ENGINE[:8] + ("engine/speculate/", "engine/sample/")),
-    ("engine/schedule", "engine/schedule/", ENGINE[:9] + ("engine/speculate/",)),
+    ("engine/session", "engine/session/", ENGINE[:9] + ("engine/speculate/", "engine/sample/")),
+    ("engine/schedule", "engine/schedule/", ENGINE[:10] + ("engine/speculate/",)),
     ("engine", "engine/", ()),
     ("include", DOOR, ()),
     ("api", "src/api/", ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")),

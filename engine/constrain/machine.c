@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+#include "engine/constrain/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/alloc.h"
+
+enum {
+    MAX_ITEMS = 1 << 13, // of a state
+    SEEN = 1 << 15,      // slots for what a state comes from
+    MAX_SEEN = 1 << 14,
+    MAX_ALL_ITEMS = 1 << 20,
+    MAX_STACKS = 1 << 19,
+    MAX_STATES = 1 << 17,
+    MAX_NEXT = 1 << 23, // entries of all states
+};
+
+static bool grow(machine *m, void **array, size_t *room, size_t wanted, size_t size, size_t most)
+{
+    if (wanted <= *room)
+        return true;
+    size_t larger = *room ? *room : 256;
+    while (larger < wanted)
+        larger *= 2;
+    void *memory = wanted <= most ? engine_realloc(*array, larger, size) : NULL;
+    if (!memory) {
+        m->failed = true;
+        return false;
+    }
+    *array = memory;
+    *room = larger;
+    return true;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 29);
+}
+
+// --- the index ----------------------------------------------------------------------------------------
+
+static uint64_t hash_stack(const machine_stack *stack)
+{
+    return mix(mix(1, stack->parent), stack->node);
+}
+
+static uint64_t hash_items(const machine_item *items, uint32_t count, bool ends)
+{
+    uint64_t hash = mix(2, ends);
+    for (uint32_t i = 0; i < count; i++)
+        hash = mix(hash, (uint64_t)items[i].node << 32 | items[i].stack);
+    return hash;
+}
+
+static uint64_t hash_of(const machine *m, const machine_index *index, uint32_t number)
+{
+    if (index == &m->stack_index)
+        return hash_stack(&m->stacks[number]);
+    const machine_state *state = &m->states[number];
+    return hash_items(m->items + state->first, state->count, state->ends);
+}
+
+static void put(const machine *m, machine_index *index, uint32_t number)
+{
+    uint32_t slot = (uint32_t)hash_of(m, index, number) & index->mask;
+    while (index->slots[slot])
+        slot = (slot + 1) & index->mask;
+    index->slots[slot] = number + 1;
+}
+
+// Enters a new number; the index is never more than half full.
+static bool enter(machine *m, machine_index *index, uint32_t number)
+{
+    if (!index->slots || number + 1 > index->mask / 2) {
+        size_t slots = index->slots ? 2 * ((size_t)index->mask + 1) : 1024;
+        uint32_t *larger = engine_alloc(slots, sizeof *larger);
+        if (!larger) {
+            m->failed = true;
+            return false;
+        }
+        free(index->slots);
+        *index = (machine_index){larger, (uint32_t)slots - 1};
+        for (uint32_t i = 0; i < number; i++)
+            put(m, index, i);
+    }
+    put(m, index, number);
+    return true;
+}
+
+// --- stacks and states --------------------------------------------------------------------------------
+
+// The stack above `parent` that returns to a node; MACHINE_BOTTOM where it would be too deep.
+static uint32_t push(machine *m, uint32_t parent, uint32_t node)
+{
+    machine_stack stack = {parent, node, m->stacks[parent].depth + 1};
+    uint32_t slot = (uint32_t)hash_stack(&stack) & m->stack_index.mask;
+    if (stack.depth > MACHINE_MAX_STACK)
+        return MACHINE_BOTTOM;
+    for (uint32_t entry; (entry = m->stack_index.slots[slot]);
+         slot = (slot + 1) & m->stack_index.mask) {
+        const machine_stack *other = &m->stacks[entry - 1];
+        if (other->parent == parent && other->node == node && entry > 1)
+            return entry - 1;
+    }
+    void *array = m->stacks;
+    bool fine =
+        grow(m, &array, &m->stack_room, (size_t)m->stack_count + 1, sizeof stack, MAX_STACKS);
+    m->stacks = array;
+    if (!fine)
+        return MACHINE_BOTTOM;
+    m->stacks[m->stack_count] = stack;
+    return enter(m, &m->stack_index, m->stack_count) ? m->stack_count++ : MACHINE_BOTTOM;
+}
+
+static bool add_state(machine *m)
+{
+    size_t classes = m->g->class_count, states = (size_t)m->state_count + 1;
+    void *items = m->items, *all = m->states, *next = m->next;
+    bool fine = grow(m, &items, &m->item_room, (size_t)m->item_count + m->found_count,
+                     sizeof *m->items, MAX_ALL_ITEMS);
+    m->items = items;
+    fine = fine && grow(m, &all, &m->state_room, states, sizeof *m->states, MAX_STATES);
+    m->states = all;
+    fine = fine && grow(m, &next, &m->next_room, states * classes, sizeof *m->next, MAX_NEXT);
+    m->next = next;
+    if (!fine)
+        return false;
+    if (m->found_count > 0)
+        memcpy(m->items + m->item_count, m->found, m->found_count * sizeof *m->found);
+    m->states[m->state_count] = (machine_state){m->item_count, m->found_count, m->ends};
+    memset(m->next + (size_t)m->state_count * classes, 0xFF, classes * sizeof *m->next);
+    if (!enter(m, &m->state_index, m->state_count))
+        return false;
+    m->item_count += m->found_count;
+    m->state_count++;
+    return true;
+}
+
+static int by_stack(const void *a, const void *b)
+{
+    const machine_item *x = a, *y = b;
+    if (x->stack != y->stack)
+        return x->stack < y->stack ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+// The number of the state that has just been worked out.
+static uint32_t number_state(machine *m)
+{
+    if (m->failed)
+        return MACHINE_DEAD;
+    qsort(m->found, m->found_count, sizeof *m->found, by_stack);
+    uint32_t slot = (uint32_t)hash_items(m->found, m->found_count, m->ends) & m->state_index.mask;
+    for (uint32_t entry; (entry = m->state_index.slots[slot]);
+         slot = (slot + 1) & m->state_index.mask) {
+        const machine_state *other = &m->states[entry - 1];
+        if (other->count == m->found_count && other->ends == m->ends &&
+            memcmp(m->items + other->first, m->found, m->found_count * sizeof *m->found) == 0)
+            return entry - 1;
+    }
+    return add_state(m) ? m->state_count - 1 : MACHINE_DEAD;
+}
+
+// --- working out --------------------------------------------------------------------------------------
+
+static void begin_state(machine *m)
+{
+    m->found_count = m->todo_count = m->seen_count = 0;
+    m->ends = false;
+    if (++m->round == 0) {
+        memset(m->seen_round, 0, SEEN * sizeof *m->seen_round);
+        m->round = 1;
+    }
+}
+
+// Once for every node in every stack.
+static void reach(machine *m, uint32_t node, uint32_t stack)
+{
+    uint32_t slot = (uint32_t)mix(mix(3, node), stack) & (SEEN - 1);
+    for (; m->seen_round[slot] == m->round; slot = (slot + 1) & (SEEN - 1))
+        if (m->seen[slot].node == node && m->seen[slot].stack == stack)
+            return;
+    if (++m->seen_count > MAX_SEEN) {
+        m->failed = true;
+        return;
+    }
+    m->seen_round[slot] = m->round;
+    m->seen[slot] = m->todo[m->todo_count++] = (machine_item){node, stack};
+}
+
+static void find_byte(machine *m, machine_item item)
+{
+    if (m->found_count == MAX_ITEMS)
+        m->failed = true;
+    else
+        m->found[m->found_count++] = item;
+}
+
+static void call(machine *m, const grammar_node *node, uint32_t stack)
+{
+    if (m->g->nodes[node->next].kind != GRAMMAR_END) { // else it returns to where this rule does
+        stack = push(m, stack, node->next);
+        if (stack == MACHINE_BOTTOM)
+            return;
+    }
+    reach(m, m->g->entries[node->other], stack);
+}
+
+// From what has been reached to the bytes that can come next.
+static void follow(machine *m)
+{
+    while (m->todo_count > 0 && !m->failed) {
+        machine_item item = m->todo[--m->todo_count];
+        const grammar_node *node = &m->g->nodes[item.node];
+        switch ((grammar_kind)node->kind) {
+        case GRAMMAR_BYTES: find_byte(m, item); break;
+        case GRAMMAR_SPLIT:
+            reach(m, node->next, item.stack);
+            reach(m, node->other, item.stack);
+            break;
+        case GRAMMAR_CALL: call(m, node, item.stack); break;
+        case GRAMMAR_END:
+            if (item.stack == MACHINE_BOTTOM)
+                m->ends = true;
+            else
+                reach(m, m->stacks[item.stack].node, m->stacks[item.stack].parent);
+            break;
+        case GRAMMAR_DEAD: break;
+        }
+    }
+}
+
+uint32_t machine_start(machine *m, uint32_t node, uint32_t stack)
+{
+    if (m->failed)
+        return MACHINE_DEAD;
+    begin_state(m);
+    reach(m, node, stack);
+    follow(m);
+    return number_state(m);
+}
+
+uint32_t machine_work_out(machine *m, uint32_t state, uint8_t byte)
+{
+    if (m->failed)
+        return MACHINE_DEAD;
+    begin_state(m);
+    for (uint32_t i = 0; i < m->states[state].count && !m->failed; i++) {
+        machine_item item = m->items[m->states[state].first + i];
+        const grammar_node *node = &m->g->nodes[item.node];
+        if (byte >= node->low && byte <= node->high)
+            reach(m, node->next, item.stack);
+    }
+    follow(m);
+    uint32_t to = number_state(m);
+    if (!m->failed)
+        m->next[(size_t)state * m->g->class_count + m->g->classes[byte]] = to;
+    return to;
+}
+
+// --- opening, sweeping --------------------------------------------------------------------------------
+
+// The empty tables with what has a fixed number: the bottom, the dead state.
+static bool begin_tables(machine *m)
+{
+    void *stacks = m->stacks;
+    bool fine = grow(m, &stacks, &m->stack_room, 1, sizeof *m->stacks, MAX_STACKS);
+    m->stacks = stacks;
+    if (!fine)
+        return false;
+    m->stacks[0] = (machine_stack){0};
+    m->stack_count = 1;
+    m->found_count = 0;
+    m->ends = false;
+    return enter(m, &m->stack_index, 0) && add_state(m);
+}
+
+bool machine_open(machine *m, const grammar *g)
+{
+    m->g = g;
+    m->found = engine_alloc(MAX_ITEMS, sizeof *m->found);
+    m->todo = engine_alloc(MAX_SEEN, sizeof *m->todo);
+    m->seen = engine_alloc(SEEN, sizeof *m->seen);
+    m->seen_round = engine_alloc(SEEN, sizeof *m->seen_round);
+    return m->found && m->todo && m->seen && m->seen_round && begin_tables(m);
+}
+
+static void free_tables(machine *m)
+{
+    free(m->items);
+    free(m->stacks);
+    free(m->states);
+    free(m->next);
+    free(m->stack_index.slots);
+    free(m->state_index.slots);
+}
+
+void machine_free(machine *m)
+{
+    free_tables(m);
+    free(m->found);
+    free(m->todo);
+    free(m->seen);
+    free(m->seen_round);
+    *m = (machine){0};
+}
+
+size_t machine_bytes(const machine *m)
+{
+    return m->item_room * sizeof *m->items + m->stack_room * sizeof *m->stacks +
+           m->state_room * sizeof *m->states + m->next_room * sizeof *m->next;
+}
+
+// The number that a stack has in the other machine.
+static uint32_t move_stack(machine *to, const machine *from, uint32_t stack)
+{
+    uint32_t path[MACHINE_MAX_STACK], depth = 0, moved = MACHINE_BOTTOM;
+    for (; stack != MACHINE_BOTTOM; stack = from->stacks[stack].parent)
+        path[depth++] = from->stacks[stack].node;
+    while (depth > 0)
+        moved = push(to, moved, path[--depth]);
+    return moved;
+}
+
+static uint32_t move_state(machine *to, const machine *from, uint32_t number)
+{
+    const machine_state *state = &from->states[number];
+    to->found_count = state->count;
+    to->ends = state->ends;
+    for (uint32_t i = 0; i < state->count; i++) {
+        machine_item item = from->items[state->first + i];
+        to->found[i] = (machine_item){item.node, move_stack(to, from, item.stack)};
+    }
+    return number_state(to);
+}
+
+bool machine_sweep(machine *m, uint32_t **live, size_t count)
+{
+    machine swept = {.g = m->g, .found = m->found};
+    uint32_t *numbers = engine_alloc(count, sizeof *numbers);
+    bool fine = numbers && begin_tables(&swept);
+    for (size_t i = 0; fine && i < count; i++) {
+        numbers[i] = move_state(&swept, m, *live[i]);
+        fine = !swept.failed;
+    }
+    if (fine) {
+        for (size_t i = 0; i < count; i++)
+            *live[i] = numbers[i];
+        swept.todo = m->todo;
+        swept.seen = m->seen;
+        swept.seen_round = m->seen_round;
+        swept.round = m->round;
+        free_tables(m);
+        *m = swept;
+    } else
+        free_tables(&swept);
+    free(numbers);
+    return fine;
+}

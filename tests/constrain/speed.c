@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// What constraining costs a token, with a vocabulary of 128,000 pieces made up of syllables: `constrain_speed` prints
+// for a few grammars the time of a mask that is new, and of one that is known, as it is put over logits. For people;
+// docs of the figures: engine/constrain/NOTES.md.
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/constrain/constraint.h"
+
+enum { PIECES = 128000, MAX_TIMES = 4096 };
+
+static double now_us(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
+}
+
+// All bytes, then words of syllables: every other one begins with a space, some end with what JSON has between words.
+static size_t make_piece(uint32_t n, char *text)
+{
+    static const char syllables[] =
+        "taneliromasotidekaruvisemoanerinstalchouprexulybythoxezuquwigoja";
+    static const char *const ends[] = {"\"", "\":", "\",", "\"}", ".", ",", "}", "\n"};
+    size_t size = 0;
+    if (n % 2)
+        text[size++] = ' ';
+    uint32_t rest = n / 2;
+    do {
+        memcpy(text + size, syllables + 2 * (rest % 32), 2);
+        size += 2;
+        rest /= 32;
+    } while (rest > 0);
+    if (n % 29 == 0) {
+        const char *end = ends[n / 29 % 8];
+        memcpy(text + size, end, strlen(end));
+        size += strlen(end);
+    }
+    return size;
+}
+
+// SentencePiece's kind: pieces are what they are written as.
+static tokenizer *make_tokenizer(engine_error *err)
+{
+    static tokenizer_bytes pieces[PIECES];
+    static float scores[PIECES];
+    static int32_t types[PIECES];
+    static char room[PIECES][40];
+    pieces[0] = (tokenizer_bytes){"<unk>", 5};
+    pieces[1] = (tokenizer_bytes){"</s>", 4};
+    types[0] = TOKENIZER_UNKNOWN;
+    types[1] = TOKENIZER_CONTROL;
+    for (uint32_t i = 2; i < PIECES; i++) {
+        bool byte = i < 258;
+        size_t size =
+            byte ? (size_t)sprintf(room[i], "<0x%02X>", i - 2) : make_piece(i - 258, room[i]);
+        if (!byte && room[i][0] == ' ') { // as SentencePiece writes it
+            memmove(room[i] + 3, room[i] + 1, size - 1);
+            memcpy(room[i], "\342\226\201", 3);
+            size += 2;
+        }
+        pieces[i] = (tokenizer_bytes){room[i], size};
+        types[i] = byte ? TOKENIZER_BYTE : TOKENIZER_NORMAL;
+        scores[i] = -(float)i;
+    }
+    tokenizer_spec spec = tokenizer_spec_default(TOKENIZER_SENTENCEPIECE);
+    spec.pieces = pieces;
+    spec.piece_count = PIECES;
+    spec.scores = scores;
+    spec.types = types;
+    spec.eos = 1;
+    spec.unknown = 0;
+    spec.add_space_prefix = false;
+    return tokenizer_create(&spec, err);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The first token of a text, and its bytes.
+static size_t next_token(const tokenizer *t, const char *text, size_t bytes, int32_t *id)
+{
+    tokenizer_ids ids = {0};
+    tokenizer_bytes piece = {"", 0};
+    *id = -1;
+    if (tokenizer_encode(t, text, bytes, 0, &ids, NULL) && ids.count > 0)
+        *id = ids.ids[0];
+    tokenizer_ids_free(&ids);
+    return tokenizer_piece(t, *id, &piece) ? piece.size_bytes : 0;
+}
+
+static void measure(const char *name, grammar *g, const token_trie *trie, const char *text)
+{
+    static float logits[PIECES];
+    static double times[2][MAX_TIMES];
+    size_t count[2] = {0}, bytes = strlen(text);
+    engine_error err = {""};
+    constraint *c = g ? constraint_open(g, trie, &err) : NULL;
+    for (int round = 0; c && round < 2; round++) {
+        constraint_cursor *cursor = constraint_begin(c, &err);
+        for (size_t at = 0, size; at < bytes && count[round] < MAX_TIMES; at += size) {
+            int32_t id;
+            double started = now_us();
+            bool fine = constraint_apply(cursor, logits, PIECES, &err);
+            times[round][count[round]++] = now_us() - started;
+            size = next_token(trie->tokenizer, text + at, bytes - at, &id);
+            if (!fine || size == 0 || !constraint_accept(cursor, id, &err)) {
+                printf("%s: stuck at %.20s: %s\n", name, text + at, err.text);
+                break;
+            }
+        }
+        constraint_end(cursor);
+    }
+    for (int round = 0; round < 2; round++) {
+        double all = 0;
+        for (size_t i = 0; i < count[round]; i++)
+            all += times[round][i];
+        qsort(times[round], count[round], sizeof(double), by_time);
+        printf("%-24s %-6s %4zu tokens  mean %7.1f us  median %7.1f us  worst %8.1f us\n", name,
+               round ? "known" : "new", count[round], count[round] ? all / (double)count[round] : 0,
+               times[round][count[round] / 2], times[round][count[round] ? count[round] - 1 : 0]);
+    }
+    constraint_close(c);
+}
+
+int main(void)
+{
+    static const char
+        any[] = "{\"type\": \"object\"}",
+        text[] = "{\"name\": \"tarome salico dekaruvi\", \"list\": [1, 2.5, {\"a\": \"unveil "
+                 "the estate\", \"b\": [true]}], \"more\": \"rotidema viserumo taliro\"}";
+    static const char strict[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": "
+                                 "\"string\", \"maxLength\": 60}, \"list\": {\"type\": \"array\"}, "
+                                 "\"more\": {\"type\": \"string\", \"pattern\": \"^[a-z ]+$\"}}, "
+                                 "\"required\": [\"name\", \"list\", \"more\"]}";
+    engine_error err = {""};
+    double started = now_us();
+    tokenizer *t = make_tokenizer(&err);
+    double made = now_us();
+    token_trie *trie = t ? token_trie_make(t, &err) : NULL;
+    if (!trie) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    printf("vocabulary %d: tokenizer %.0f ms, tree %.0f ms, %u nodes\n", PIECES,
+           (made - started) / 1e3, (now_us() - made) / 1e3, trie->node_count);
+    measure("any object", schema_parse(any, sizeof any - 1, &err), trie, text);
+    measure("maxLength and pattern", schema_parse(strict, sizeof strict - 1, &err), trie, text);
+    static const char words[] = "root ::= ([a-z] | \" \" | \",\")* \".\"";
+    measure("grammar of words", gbnf_parse(words, sizeof words - 1, &err), trie,
+            "tarome salico dekaruvi, nelimo tasote kadevi, rotidema viserumo taliro.");
+    token_trie_free(trie);
+    tokenizer_free(t);
+    return 0;
+}
