@@ -283,8 +283,8 @@ typedef struct cli_sampling {
     chat_thinking thinking;
     char *tools, *documents; // JSON, owned
     engine_shaping shaping;
-    int32_t *dry_breakers; // owned
-    char *grammar, *schema;  // texts, owned; at most one of them
+    int32_t *dry_breakers;  // owned
+    char *grammar, *schema; // texts, owned; at most one of them
 } cli_sampling;
 
 // The defaults that the help states, with a seed from the clock.
