@@ -5,14 +5,15 @@
 #include "cli/cli.h"
 
 extern const cli_command bench_device, bench_linear, bench_attention, bench_softmax, bench_softcap,
-    bench_model;
+    bench_model, bench_speculation;
 
-static const cli_command *const benches[] = {&bench_device,  &bench_linear,  &bench_attention,
-                                             &bench_softmax, &bench_softcap, &bench_model};
+static const cli_command *const benches[] = {&bench_device,     &bench_linear,  &bench_attention,
+                                             &bench_softmax,    &bench_softcap, &bench_model,
+                                             &bench_speculation};
 enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
 static const char help[] =
-    "usage: weft bench device|linear|attention|softmax|softcap|model [options]\n"
+    "usage: weft bench device|linear|attention|softmax|softcap|model|speculation [options]\n"
     "\n"
     "  device      the ceilings: memory read, f32 multiply-adds, int8 dot products\n"
     "  linear      matrices of any format times one or more rows of activations\n"
@@ -20,6 +21,7 @@ static const char help[] =
     "  softmax     rows of scores\n"
     "  softcap     rows of logits\n"
     "  model       a whole model: prompt and generation\n"
+    "  speculation a text that is an edit of another, with tokens guessed ahead\n"
     "\n"
     "Everything is held against what the device can do at most, measured in the same run: a row "
     "says\n"
@@ -45,7 +47,8 @@ static int bench_main(const cli_command *self, int argc, char **argv)
         if (strcmp(strchr(benches[i]->name, ' ') + 1, name) == 0)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
     return cli_bad_usage(
-        self, "say what to measure: device, linear, attention, softmax, softcap or model");
+        self, "say what to measure: device, linear, attention, softmax, softcap, model or "
+              "speculation");
 }
 
 const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,

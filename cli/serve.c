@@ -30,11 +30,13 @@ static const char help[] =
     "  --request-time S    seconds after which an answer is cut off; 0: never (default 0)\n"
     "  --grace S           seconds that answers have to finish on SIGTERM (default 30)\n"
     "  --invariant         an answer does not depend on what else is asked, to the bit (slower)\n"
+    "  --embedding         texts to vectors (/v1/embeddings) is all that is served; of any model\n"
     "\n"
     "model:\n" CLI_MODEL_HELP "\n"
     "speculation:\n" CLI_SPECULATION_HELP "\n"
     "GET  /  /health  /metrics  /v1/models\n"
-    "POST /v1/chat/completions  /v1/completions  /tokenize  /detokenize\n"
+    "POST /v1/chat/completions  /v1/completions  /v1/responses  /v1/embeddings  /tokenize  "
+    "/detokenize\n"
     "\n"
     "Examples:\n"
     "  weft serve models/demo.gguf\n"
@@ -59,6 +61,7 @@ enum {
     OPT_TIME,
     OPT_GRACE,
     OPT_INVARIANT,
+    OPT_EMBEDDING,
 };
 
 typedef struct wish {
@@ -94,6 +97,7 @@ static bool take_option(void *opaque, int option)
     case OPT_TIME:
         return cli_int32(self, "--request-time", optarg, 0, 1 << 24, &server->request_seconds);
     case OPT_GRACE: return cli_int32(self, "--grace", optarg, 0, 86400, &server->grace_seconds);
+    case OPT_EMBEDDING: server->embedding = true; return true;
     case OPT_INVARIANT: w->engine.invariant = true; return true;
     default:
         return cli_speculation_option(option, optarg, &w->speculation) ||
@@ -119,6 +123,7 @@ static int parse(wish *w, int argc, char **argv)
         {"request-time", required_argument, NULL, OPT_TIME},
         {"grace", required_argument, NULL, OPT_GRACE},
         {"invariant", no_argument, NULL, OPT_INVARIANT},
+        {"embedding", no_argument, NULL, OPT_EMBEDDING},
         CLI_SPECULATION_OPTIONS,
         CLI_MODEL_OPTIONS,
         {0}};

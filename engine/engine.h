@@ -385,6 +385,8 @@ typedef struct engine_generation {
     bool ignore_end;                       // go on past the model's end token
     const engine_speculation *speculation; // NULL: none. Chains are not used with it
     constraint *constraint; // that the text keeps to: it ends where that is complete; NULL: none
+    const int32_t *
+        forced; // [max_tokens]: take the place of the tokens that are drawn, for measuring; NULL: none
     // Called after every token with the text that has become certain, whole UTF-8 characters, never part
     // of a stop string; often none. False stops.
     bool (*write)(void *user, const char *text, size_t bytes);

@@ -278,9 +278,15 @@ static bool read_prompt(api_wish *wish, int32_t vocab, api_error *error)
 bool api_read_wish(api_wish *wish, bool chat, const char *body, size_t bytes, int32_t vocab,
                    api_error *error)
 {
-    *wish = (api_wish){.chat = chat, .choices = 1, .max_tokens = chat ? 0 : 16};
-    wish->root = field_body(body, bytes, error);
-    if (!wish->root || !refuse_unserved(wish, error))
+    *wish = (api_wish){0};
+    json_t *root = field_body(body, bytes, error);
+    return root && api_read_wish_of(wish, chat, root, vocab, error);
+}
+
+bool api_read_wish_of(api_wish *wish, bool chat, json_t *body, int32_t vocab, api_error *error)
+{
+    *wish = (api_wish){.root = body, .chat = chat, .choices = 1, .max_tokens = chat ? 0 : 16};
+    if (!refuse_unserved(wish, error))
         return false;
     return (chat ? read_messages(wish, error) : read_prompt(wish, vocab, error)) &&
            field_int(wish->root, "max_tokens", 1, INT32_MAX, &wish->max_tokens, error) &&

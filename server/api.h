@@ -30,8 +30,9 @@ enum {
 };
 
 typedef struct api_wish {
-    json_t *root; // the body; strings below are its own
-    bool chat;    // chat/completions, else completions
+    json_t *root;  // the body; strings below are its own
+    bool chat;     // chat/completions, else completions
+    bool response; // responses: chat, told in other words
     bool stream, include_usage;
     int32_t choices;
     int32_t max_tokens; // 0: no limit
@@ -61,6 +62,8 @@ typedef struct api_wish {
 // after a failure.
 bool api_read_wish(api_wish *wish, bool chat, const char *body, size_t bytes, int32_t vocab,
                    api_error *error);
+bool api_read_wish_of(api_wish *wish, bool chat, json_t *body, int32_t vocab,
+                      api_error *error); // takes the body over
 void api_wish_free(api_wish *wish);
 
 // The settings of further samplers: those of engine_shaping by name, "samplers", "dry_sequence_breakers".

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/response.h"
+
 server_job *job_make(api_wish *wish)
 {
     server_job *job = calloc(1, sizeof *job);
@@ -36,6 +38,7 @@ void job_free(server_job *job)
     free(job->choices);
     free(job->breakers);
     api_wish_free(&job->wish);
+    embedding_free(&job->embedding);
     tokenizer_ids_free(&job->ids);
     tokenizer_text_free(&job->out);
     free(job);
@@ -144,24 +147,6 @@ static json_t *usage_object(const server_job *job)
                      "cached_tokens", cached);
 }
 
-static bool append_json(server_job *job, json_t *object)
-{
-    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-    bool fine = text && tokenizer_text_append(&job->out, text, strlen(text));
-    free(text);
-    json_decref(object);
-    return fine;
-}
-
-// An event of the stream; takes the object over.
-static void write_event(server_job *job, json_t *object)
-{
-    bool fine = tokenizer_text_append(&job->out, "data: ", 6);
-    fine = append_json(job, object) && fine;
-    if (!fine || !tokenizer_text_append(&job->out, "\n\n", 2))
-        job->no_memory = true;
-}
-
 // What a choice has to say: text (none: NULL), logprobs (taken over), why it ended (none: NULL).
 static void write_chunk(server_choice *choice, const char *role, const char *text, size_t bytes,
                         json_t *logprobs, const char *reason)
@@ -183,7 +168,7 @@ static void write_chunk(server_choice *choice, const char *role, const char *tex
     json_object_set_new(object, "choices", json_pack("[o]", said));
     if (job->wish.include_usage)
         json_object_set_new(object, "usage", json_null());
-    write_event(job, object);
+    job_write_event(job, object);
 }
 
 void job_write_token(server_choice *choice, const engine_token *token)
@@ -191,6 +176,10 @@ void job_write_token(server_choice *choice, const engine_token *token)
     server_job *job = choice->job;
     bool chat = job->wish.chat;
     json_t *said = NULL;
+    if (job->wish.response) {
+        response_write_token(choice, token);
+        return;
+    }
     if (token->id != TOKENIZER_NONE)
         choice->logprob += (double)token->logprob;
     if (choice->logprobs && token->id != TOKENIZER_NONE)
@@ -211,7 +200,7 @@ void job_write_token(server_choice *choice, const engine_token *token)
 
 void job_write_end(server_choice *choice)
 {
-    if (choice->job->wish.stream)
+    if (choice->job->wish.stream && !choice->job->wish.response)
         write_chunk(choice, NULL, NULL, 0, NULL, reason_of(choice->finish));
 }
 
@@ -250,26 +239,35 @@ static void write_whole(server_job *job)
     }
     json_object_set_new(object, "choices", list);
     json_object_set_new(object, "usage", usage_object(job));
-    if (!append_json(job, object))
+    if (!job_write_json(job, object))
         job->no_memory = true;
 }
 
 void job_write_done(server_job *job)
 {
     static const char last[] = "data: [DONE]\n\n";
+    if (job->wish.response) {
+        response_write_done(job);
+        return;
+    }
+    if (job->embedding.count > 0) {
+        if (!job_write_json(job, embedding_answer(&job->embedding, job->model_name)))
+            job->no_memory = true;
+        return;
+    }
     if (!job->wish.stream) {
         write_whole(job);
         return;
     }
     if (job->error.status) {
         char *text = job_error_text(&job->error);
-        write_event(job, text ? json_loads(text, 0, NULL) : NULL);
+        job_write_event(job, text ? json_loads(text, 0, NULL) : NULL);
         free(text);
     } else if (job->wish.include_usage) {
         json_t *object = head(job, "chat.completion.chunk", "text_completion");
         json_object_set_new(object, "choices", json_array());
         json_object_set_new(object, "usage", usage_object(job));
-        write_event(job, object);
+        job_write_event(job, object);
     }
     if (!tokenizer_text_append(&job->out, last, sizeof last - 1))
         job->no_memory = true;

@@ -6,6 +6,7 @@
 // written to the client gathers in `out`; the engine never waits for who reads it.
 
 #include "server/api.h"
+#include "server/embedding.h"
 
 typedef struct server_job server_job;
 
@@ -26,13 +27,15 @@ typedef struct server_choice {
 struct server_job {
     server_job *next; // in the runner's list
     api_wish wish;
-    tokenizer_ids ids; // of the prompt
+    embedding embedding; // count > 0: the job wants these vectors, and wish is empty
+    tokenizer_ids ids;   // of the prompt
     uint64_t owner;
     char id[48];
     int64_t created; // seconds
     const char *model_name;
     const tokenizer *tokenizer;
     double arrived;
+    int64_t events;         // of a response's stream, that were written
     server_choice *choices; // [wish.best_of]
     int32_t *breakers;      // of DRY
     int32_t left;           // that have not ended
@@ -56,6 +59,10 @@ void job_free(server_job *job);
 void job_write_token(server_choice *choice, const engine_token *token);
 void job_write_end(server_choice *choice);
 void job_write_done(server_job *job);
+
+// Into out: an object, and one as an event of the stream. Both take it over.
+bool job_write_json(server_job *job, json_t *object);
+void job_write_event(server_job *job, json_t *object);
 
 // An error as OpenAI words it; NULL when memory is short. The caller frees it.
 char *job_error_text(const api_error *error);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE // POLLRDHUP
 #include "server/runner.h"
 
+#include "server/runner_embed.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ struct server_runner {
     engine_worker_info worker_info;
     int32_t jobs; // in the inbox or running
     // The thread's own:
-    server_job *running;
+    server_job *running, *embedding;
 };
 
 double runner_now(void)
@@ -177,6 +179,12 @@ static engine_request *submit_choice(server_runner *runner, server_job *job, int
 static void begin(server_runner *runner, server_job *job)
 {
     engine_error err = {""};
+    if (job->embedding.count > 0) {
+        job->next = runner->embedding;
+        runner->embedding = job;
+        runner->metrics.accepted++;
+        return;
+    }
     bool busy = false;
     for (job->left = 0; job->left < job->wish.best_of; job->left++) {
         busy = engine_scheduler_busy(runner->scheduler);
@@ -269,7 +277,22 @@ static bool prepare(server_runner *runner)
     }
     look_for_the_gone(runner);
     end_the_old(runner);
-    return runner->running || !runner->stopping;
+    return runner->running || runner->embedding || !runner->stopping;
+}
+
+// What has gathered; who went away meanwhile is told nothing.
+static void embed(server_runner *runner)
+{
+    runner_embed(runner->worker, runner->embedding);
+    runner_lock(runner);
+    while (runner->embedding) {
+        server_job *job = runner->embedding;
+        runner->embedding = job->next;
+        complete(runner, job);
+        runner->jobs--;
+        runner_release(runner, job);
+    }
+    runner_unlock(runner);
 }
 
 static void *run(void *opaque)
@@ -281,7 +304,10 @@ static void *run(void *opaque)
         runner_unlock(runner);
         if (!go_on)
             return NULL;
-        engine_scheduler_step(runner->scheduler);
+        if (runner->embedding)
+            embed(runner);
+        if (runner->running)
+            engine_scheduler_step(runner->scheduler);
     }
 }
 

@@ -19,6 +19,7 @@ typedef struct server_options {
     int32_t idle_seconds;    // that a connection may do nothing
     int32_t request_seconds; // after which an answer is cut off; 0: never
     int32_t grace_seconds;   // that answers are given to end when the server is told to
+    bool embedding;          // texts to vectors is all that is served
     const engine_speculation *speculation; // for all requests; NULL: none
     // Called when it listens, with the port.
     void (*ready)(void *user, int port);

@@ -160,13 +160,17 @@ static engine_sampling sampling_of(generator *g)
     return sampling;
 }
 
-// The token behind the timeline.
-static bool draw(generator *g, int32_t *token, engine_error *err)
+// Draws the token behind the timeline and takes it.
+static bool draw_token(generator *g, int32_t *token, engine_error *err)
 {
     engine_sampling sampling = sampling_of(g);
     sampling.params.step = (uint64_t)g->session->length;
-    return (!g->cursor || session_constrain(g->session, g->cursor, err)) &&
-           engine_sample(g->session, &sampling, token, err);
+    if ((g->cursor && !session_constrain(g->session, g->cursor, err)) ||
+        !engine_sample(g->session, &sampling, token, err))
+        return false;
+    if (g->wish->forced)
+        *token = g->wish->forced[g->result->generated_tokens];
+    return take_token(g, *token, err);
 }
 
 // Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
@@ -185,7 +189,7 @@ static bool try_guesses(generator *g, int32_t *token, engine_error *err)
         return false;
     payoff_time(&g->costs, 1 + made, engine_seconds() - started);
     while (true) {
-        if (!draw(g, token, err) || !take_token(g, *token, err))
+        if (!draw_token(g, token, err))
             return false;
         bool guessed = right < made && ids[right + 1] == *token;
         right += guessed;
@@ -214,7 +218,7 @@ static bool speculate(generator *g, int32_t token, engine_error *err)
 // Chains are drawn on the device by what the library's sampler knows, and without a look at the token before.
 static bool step_by_step(const engine_generation *wish)
 {
-    return wish->speculation || wish->constraint ||
+    return wish->speculation || wish->constraint || wish->forced ||
            (wish->sampling.shaping && engine_shaping_asks(wish->sampling.shaping));
 }
 
@@ -223,7 +227,7 @@ static bool generate(generator *g, engine_error *err)
     double started = engine_seconds();
     engine_session *session = g->session;
     int32_t token;
-    if (!draw(g, &token, err) || !take_token(g, token, err))
+    if (!draw_token(g, &token, err))
         return false;
     g->result->first_token_seconds = g->result->prompt_seconds + engine_seconds() - started;
     bool fine =

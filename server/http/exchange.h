@@ -14,6 +14,7 @@
 
 typedef struct server_state {
     engine_model *model;
+    const engine_worker *worker; // to be described
     const server_options *options;
     server_keys *keys;       // NULL: nobody is asked for one
     chat_template *template; // NULL: the model has none, no_template says why

@@ -309,7 +309,9 @@ bool server_run(engine_model *model, engine_worker *worker, const server_options
     pthread_sigmask(SIG_BLOCK, &signals, &before); // threads begin with it blocked
     signal(SIGPIPE, SIG_IGN);
     struct MHD_Daemon *daemon = NULL;
-    if (open_state(&server, model, options, err))
+    bool opened = open_state(&server, model, options, err);
+    server.worker = worker;
+    if (opened)
         server.runner = runner_start(worker, options, resume, err);
     if (server.runner)
         daemon = listen_on(&server, err);

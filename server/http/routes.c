@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
 #include "server/http/exchange.h"
 #include "server/page.h"
+#include "server/response.h"
 
 typedef struct MHD_Connection http_connection;
 
@@ -18,6 +20,8 @@ static bool encode(exchange *x, const api_wish *wish, tokenizer_ids *ids, api_er
     engine_error err = {""};
     const chat_options options = {.add_generation_prompt = true, .thinking = wish->thinking};
     bool fine = true;
+    if (server->options->embedding)
+        return api_fail(error, 400, NULL, "the server was started for embeddings alone");
     if (wish->chat && !server->template)
         return api_fail(error, 400, NULL, "%s", server->no_template.text);
     if (wish->chat)
@@ -53,8 +57,9 @@ static void fill_in(exchange *x, http_connection *connection)
     job->created = (int64_t)time(NULL);
     job->model_name = server->model_name;
     job->tokenizer = engine_model_tokenizer(server->model);
-    snprintf(job->id, sizeof job->id, "%s-%llx-%llx", job->wish.chat ? "chatcmpl" : "cmpl",
-             (unsigned long long)server->started, atomic_fetch_add(&server->serial, 1ULL));
+    const char *kind = job->wish.response ? "resp_" : job->wish.chat ? "chatcmpl-" : "cmpl-";
+    snprintf(job->id, sizeof job->id, "%s%llx-%llx", kind, (unsigned long long)server->started,
+             atomic_fetch_add(&server->serial, 1ULL));
     if (!job->wish.has_seed)
         draw_seed(&job->wish.sampling.params.seed);
     engine_shaping *shaping = &job->wish.shaping;
@@ -66,28 +71,10 @@ static void fill_in(exchange *x, http_connection *connection)
     }
 }
 
-static enum MHD_Result generate(exchange *x, http_connection *connection, bool chat)
+// The connection waits until the job has something to say.
+static enum MHD_Result submit(exchange *x, http_connection *connection)
 {
     api_error error = {0};
-    api_wish wish;
-    tokenizer_ids ids = {0};
-    bool fine = api_read_wish(&wish, chat, x->body.data ? x->body.data : "", x->body.size_bytes,
-                              x->server->vocab, &error);
-    if (fine && wish.ids.count > 0) {
-        ids = wish.ids;
-        wish.ids = (tokenizer_ids){0};
-    }
-    fine = fine && encode(x, &wish, &ids, &error);
-    if (fine) {
-        x->job = job_make(&wish);
-        fine = x->job || api_fail(&error, 500, NULL, "not enough memory for the request");
-    }
-    if (!fine) {
-        tokenizer_ids_free(&ids);
-        api_wish_free(&wish);
-        return answer_error(x, connection, &error);
-    }
-    x->job->ids = ids;
     fill_in(x, connection);
     server_runner *runner = x->server->runner;
     runner_lock(runner);
@@ -103,14 +90,50 @@ static enum MHD_Result generate(exchange *x, http_connection *connection, bool c
     return answer_error(x, connection, &error);
 }
 
+typedef enum form { FORM_TEXT, FORM_CHAT, FORM_RESPONSE } wish_form;
+
+static enum MHD_Result generate(exchange *x, http_connection *connection, wish_form form)
+{
+    api_error error = {0};
+    api_wish wish;
+    tokenizer_ids ids = {0};
+    const char *body = x->body.data ? x->body.data : "";
+    size_t bytes = x->body.size_bytes;
+    int32_t vocab = x->server->vocab;
+    bool fine = form == FORM_RESPONSE
+                    ? response_read(&wish, body, bytes, vocab, &error)
+                    : api_read_wish(&wish, form == FORM_CHAT, body, bytes, vocab, &error);
+    if (fine && wish.ids.count > 0) {
+        ids = wish.ids;
+        wish.ids = (tokenizer_ids){0};
+    }
+    fine = fine && encode(x, &wish, &ids, &error);
+    if (fine) {
+        x->job = job_make(&wish);
+        fine = x->job || api_fail(&error, 500, NULL, "not enough memory for the request");
+    }
+    if (!fine) {
+        tokenizer_ids_free(&ids);
+        api_wish_free(&wish);
+        return answer_error(x, connection, &error);
+    }
+    x->job->ids = ids;
+    return submit(x, connection);
+}
+
 static enum MHD_Result chat_completions(exchange *x, http_connection *connection)
 {
-    return generate(x, connection, true);
+    return generate(x, connection, FORM_CHAT);
 }
 
 static enum MHD_Result completions(exchange *x, http_connection *connection)
 {
-    return generate(x, connection, false);
+    return generate(x, connection, FORM_TEXT);
+}
+
+static enum MHD_Result responses(exchange *x, http_connection *connection)
+{
+    return generate(x, connection, FORM_RESPONSE);
 }
 
 enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
@@ -132,6 +155,54 @@ enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
         return answer_stream(x, connection);
     return answer_bytes(x, connection, MHD_HTTP_OK, "application/json",
                         job->out.data ? job->out.data : "", job->out.size_bytes);
+}
+
+// --- vectors ------------------------------------------------------------------------------------------
+
+// Encoders take a text in one piece.
+static int32_t longest_text(const server_state *server)
+{
+    engine_model_info info;
+    engine_worker_info run;
+    engine_model_describe(server->model, &info);
+    engine_worker_describe(server->worker, &run);
+    return info.encoder && run.chunk_tokens < run.context_tokens ? run.chunk_tokens
+                                                                 : run.context_tokens;
+}
+
+static bool make_embedding(exchange *x, embedding *e, api_error *error)
+{
+    const server_state *server = x->server;
+    if (!server->options->embedding)
+        return api_fail(error, 400, NULL,
+                        "the server was not started for embeddings (weft serve --embedding)");
+    if (!embedding_read(e, x->body.data ? x->body.data : "", x->body.size_bytes, server->vocab,
+                        error) ||
+        !embedding_encode(e, engine_model_tokenizer(server->model), longest_text(server), error))
+        return false;
+    e->dim = engine_embedding_dim(server->model, ENGINE_POOLING_DEFAULT);
+    if (e->dimensions > 0 && e->dimensions != e->dim)
+        return api_fail(error, 400, "dimensions", "'dimensions' can only be %d, the model's",
+                        e->dim);
+    e->vectors = calloc((size_t)e->count * (size_t)e->dim, sizeof *e->vectors);
+    return e->vectors || api_fail(error, 500, NULL, "not enough memory for the answer");
+}
+
+static enum MHD_Result embeddings(exchange *x, http_connection *connection)
+{
+    api_error error = {0};
+    api_wish none = {0};
+    embedding wanted = {0};
+    bool fine = make_embedding(x, &wanted, &error);
+    x->job = fine ? job_make(&none) : NULL;
+    if (!x->job) {
+        embedding_free(&wanted);
+        if (fine)
+            api_fail(&error, 500, NULL, "not enough memory for the request");
+        return answer_error(x, connection, &error);
+    }
+    x->job->embedding = wanted;
+    return submit(x, connection);
 }
 
 // --- what is known at once ----------------------------------------------------------------------------
@@ -221,6 +292,8 @@ const server_route server_routes[] = {
     {"GET", "/metrics", false, metrics_page},
     {"POST", "/v1/chat/completions", false, chat_completions},
     {"POST", "/v1/completions", false, completions},
+    {"POST", "/v1/responses", false, responses},
+    {"POST", "/v1/embeddings", false, embeddings},
     {"POST", "/tokenize", false, tokenize},
     {"POST", "/detokenize", false, detokenize},
 };

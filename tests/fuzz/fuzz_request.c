@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/job.h"
+#include "server/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
@@ -53,15 +53,34 @@ static void check_wish(const api_wish *wish)
     check_ids(&wish->ids);
 }
 
+static void read_embedding(const char *body, size_t bytes)
+{
+    embedding e;
+    api_error error = {0};
+    if (!embedding_read(&e, body, bytes, VOCAB, &error))
+        check_error(&error);
+    else
+        check(e.count >= 1 && e.count <= EMBEDDING_MAX_TEXTS);
+    for (int32_t i = 0; i < e.count; i++)
+        check_ids(&e.ids[i]);
+    embedding_free(&e);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     if (size_bytes < 1)
         return 0;
     const char *body = (const char *)data + 1;
     api_error error = {0};
-    if (data[0] % 4 < 2) {
+    int kind = data[0] % 8;
+    if (kind == 4) {
+        read_embedding(body, size_bytes - 1);
+        return 0;
+    }
+    if (kind < 2 || kind == 5) {
         api_wish wish;
-        if (api_read_wish(&wish, data[0] % 4 == 0, body, size_bytes - 1, VOCAB, &error))
+        if (kind == 5 ? response_read(&wish, body, size_bytes - 1, VOCAB, &error)
+                      : api_read_wish(&wish, kind == 0, body, size_bytes - 1, VOCAB, &error))
             check_wish(&wish);
         else
             check_error(&error);
@@ -69,8 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         return 0;
     }
     api_text text;
-    bool fine = data[0] % 4 == 2 ? api_read_tokenize(&text, body, size_bytes - 1, &error)
-                                 : api_read_detokenize(&text, body, size_bytes - 1, VOCAB, &error);
+    bool fine = kind % 4 == 2 ? api_read_tokenize(&text, body, size_bytes - 1, &error)
+                              : api_read_detokenize(&text, body, size_bytes - 1, VOCAB, &error);
     if (fine)
         check_ids(&text.ids);
     else
