@@ -79,14 +79,17 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
-// Warps that share a group, for one row of X: four where all groups have so many at the same time and do not have eight,
-// with nothing but products to do. Measured nowhere else to be faster; other formats have no registers left for it.
+// Warps that share a group. For one row of X four where all groups have so many at the same time and do not have eight,
+// with nothing but products to do: measured nowhere else to be faster, and other formats have no registers left for it.
+// For 16 rows, which leave an SM a single block, four: while some deliver, others multiply.
 static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
                                         const struct weft__linear_shape *s,
                                         const struct weft__cuda_limits *limits)
 {
     const int64_t warps = (int64_t)limits->num_sms * s->blocks * s->warps;
     const bool more = m->exact || m->gate || m->rounds;
+    if (s->columns == 16 && s->split == 1 && m->block_elems > 1 && s->warps >= 4)
+        return 4;
     if (s->columns > 1 || s->split > 1 || s->pair || m->block_bytes != 18 || more)
         return s->warps;
     return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
