@@ -124,8 +124,9 @@ static void near_the_answer(weft_context *context, struct pair *p, const weft_at
 static void heads_blocks_and_stages_change_no_result(void **state)
 {
     static const int32_t heads[] = {0, 1, 2, 3, 4, 6, 12}, blocks[] = {1, 2, 3, 8, 16, 63, 64};
-    static const weft_dtype dtypes[] = {WEFT_F16, WEFT_INT8, WEFT_Q5_0};
-    for (int f = 0; f < 3; f++) {
+    static const weft_dtype dtypes[] = {WEFT_F16,  WEFT_INT8, WEFT_FP8_E4M3, WEFT_Q8_0,
+                                        WEFT_Q5_0, WEFT_Q4_0, WEFT_IQ4_NL};
+    for (int f = 0; f < 7; f++) {
         struct pair p = open_pair(shape(dtypes[f], 2, 12, 64), MIXED, mixed);
         attention_case_answer(&p.c, p.a, p.lse_a, 1);
         for (int i = 0; i < 7; i++) {

@@ -42,9 +42,9 @@ fault("masks-not-counted", "src/kernels/attention/attention_simd.h",
 fault("generic-not-taken", "src/kernels/attention/attention_simd.h",
       "const bool mask = begin > 0 || end < BLOCK || generic;", "const bool mask = begin > 0 || end < BLOCK;",
       "the generic path does not mask every block", *T)
-fault("block-keys-ignored-masks", "src/kernels/attention/attention_few.h",
-      "left < most ? left : most};", "left < BLOCK ? left : most};",
-      "a short block of few rows is taken for a long one", *T, "weft-check --op attention --cases 20")
+fault("block-keys-unbounded", "src/api/api_attention.c",
+      "desc->block_keys > WEFT__ATTENTION_BLOCK)", "desc->block_keys > 2 * WEFT__ATTENTION_BLOCK)",
+      "blocks may be longer than their room", *T)
 fault("tile-heads-first", "src/kernels/attention/attention_work.c",
       "    at.kv_head = at.first_head / launch->group_size;\n", "    at.kv_head = at.first_head / launch->tile_heads;\n",
       "heads of a part of a group read another KV head", *T, "weft-check --op attention --cases 20")
@@ -52,6 +52,9 @@ fault("budget-not-kept", "src/plan/plan_attention.c",
       "           (int64_t)plan->workspace_bytes > desc->max_workspace_bytes && shrink(launch))",
       "           (int64_t)plan->workspace_bytes > 2 * desc->max_workspace_bytes && shrink(launch))",
       "a budget is refused that smaller tiles would keep", *T)
+fault("nibbles-always-low", "src/kernels/attention/attention_load.h",
+      "block->q + (part & 15), part >= 16, levels_q5_0)", "block->q + (part & 15), false, levels_q5_0)",
+      "the upper half of a q5_0 block of the cache is read as the lower", *T, "weft-check --op attention --cases 20")
 fault("told-sums-of-first-chunk", "src/kernels/attention/attention_state.c",
       "                report->exp_sums[at + c] = state[dim + 1];\n", "                report->exp_sums[at + c] = slots[dim + 1];\n",
       "every chunk is told the sum of the first row's first", *T)

@@ -32,7 +32,7 @@ struct group {
     const int64_t *at, *near, *far;
 };
 
-INLINE int elem_bytes(struct shape shape) // q8_0: nearly
+INLINE int elem_bytes(struct shape shape) // blocks: nearly
 {
     return shape.kv == WEFT_F32 ? 4 : shape.kv == WEFT_F16 || shape.kv == WEFT_BF16 ? 2 : 1;
 }
@@ -40,7 +40,7 @@ INLINE int elem_bytes(struct shape shape) // q8_0: nearly
 // The address of an element, or of its block.
 INLINE const char *address(weft_dtype kv, const void *pool, int64_t at, int size)
 {
-    return (const char *)pool + (kv == WEFT_Q8_0 ? at / 32 * 34 : at * size);
+    return (const char *)pool + (block_bytes(kv) ? (at >> 5) * block_bytes(kv) : at * size);
 }
 
 INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
@@ -51,6 +51,15 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
     return shape;
 }
 
+// A vector of a row that begins at element `at`, that of element `column` of the head, which is element `part` of its
+// block of 32.
+INLINE vf32 load_column(weft_dtype kv, const void *pool, int64_t at, int32_t column, const int part)
+{
+    if (block_bytes(kv))
+        return load_block(kv, address(kv, pool, at + (column - part), 1), part);
+    return load_kv(kv, pool, at + column);
+}
+
 // Asks for a line of row j, that with element `column`.
 INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int size)
 {
@@ -58,15 +67,15 @@ INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int
     __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
 }
 
-// sums[row][key] += q[row] * key for one vector of the head, of which `rest` elements exist if it
-// is not 0.
+// sums[row][key] += q[row] * key for one vector of the head, which begins at element `part` of 32, and of which
+// `rest` elements exist if it is not 0.
 INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int32_t column,
-                         const int rest, vf32 *sums)
+                         const int part, const int rest, vf32 *sums)
 {
     VF32_UNROLL
     for (int j = 0; j < shape.batch; j++) {
         vf32 key = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                        : load_kv(shape.kv, g->pool, g->at[j] + column);
+                        : load_column(shape.kv, g->pool, g->at[j], column, part);
         VF32_UNROLL
         for (int r = 0; r < shape.rows; r++)
             sums[r * shape.batch + j] =
@@ -90,14 +99,14 @@ INLINE void score_keys(struct shape shape, const struct group *g, const float *q
             ask(shape.kv, g, j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
-            score_vector(shape, g, q, column + i, 0, sums);
+            score_vector(shape, g, q, column + i, i & 31, 0, sums);
     }
     for (int j = 0; j < shape.batch && column < head_dim; j++)
         ask(shape.kv, g, j, column, size);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        score_vector(shape, g, q, column, 0, sums);
+        score_vector(shape, g, q, column, column & 31, 0, sums);
     if (column < head_dim)
-        score_vector(shape, g, q, column, head_dim - column, sums);
+        score_vector(shape, g, q, column, 0, head_dim - column, sums);
     VF32_UNROLL
     for (int i = 0; i < DIRECT_SUMS; i += VF32_LANES)
         vf32_store(sum + i, vf32_sums(sums + i));
@@ -118,6 +127,8 @@ INLINE void add_columns(struct shape shape, const struct group *g, const float *
         VF32_UNROLL
     for (int v = 0; v < vectors; v++)
         sums[r * vectors + v] = vf32_load(acc + r * shape.width + column + v * VF32_LANES);
+    // A constant where the vectors are whole blocks.
+    const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
     VF32_UNROLL
     for (int j = 0; j < keys; j++) {
         vf32 value[DIRECT_SUMS / 4];
@@ -128,7 +139,8 @@ INLINE void add_columns(struct shape shape, const struct group *g, const float *
         VF32_UNROLL
         for (int v = 0; v < vectors; v++)
             value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                            : load_kv(shape.kv, g->pool, g->at[j] + column + v * VF32_LANES);
+                            : load_column(shape.kv, g->pool, g->at[j], column + v * VF32_LANES,
+                                          (begin + v * VF32_LANES) & 31);
         VF32_UNROLL
         for (int r = 0; r < shape.rows; r++) {
             vf32 p = vf32_set1(weight[r * BLOCK + j]);
@@ -356,13 +368,16 @@ INLINE void attend_few(struct state *s, int32_t count, weft_dtype kv)
         attend_rows(s, count, kv, FEW_ROWS / 2);
 }
 
-// Keys and values of 8 bits.
+// Keys and values of a byte or less.
 static void attend_codes(struct state *s, int32_t count)
 {
     switch (s->call->k.dtype) {
     case WEFT_INT8: attend_few(s, count, WEFT_INT8); break;
     case WEFT_FP8_E4M3: attend_few(s, count, WEFT_FP8_E4M3); break;
     case WEFT_Q8_0: attend_few(s, count, WEFT_Q8_0); break;
+    case WEFT_Q5_0: attend_few(s, count, WEFT_Q5_0); break;
+    case WEFT_Q4_0: attend_few(s, count, WEFT_Q4_0); break;
+    case WEFT_IQ4_NL: attend_few(s, count, WEFT_IQ4_NL); break;
     default: break; // no other format comes here: s would be left as it was
     }
 }

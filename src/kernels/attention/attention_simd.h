@@ -18,10 +18,11 @@
 #include <float.h>
 #include <math.h>
 
-#include "src/formats/q8_0.h"
 #include "src/kernels/attention/attention_kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))
+
+#include "src/kernels/attention/attention_load.h"
 
 enum {
     BLOCK = 64, // keys; scores of a row are [BLOCK]
@@ -91,11 +92,11 @@ static float *take(unsigned char **at, int64_t floats)
     return taken;
 }
 
-// Are keys and values 8-bit codes that few rows can read in place? (attention_few.h)
+// Are keys and values codes of a byte or less that few rows can read in place? (attention_few.h)
 static bool direct_codes(const struct weft__attention_call *call)
 {
     const struct weft__attention_plane *k = &call->k, *v = &call->v;
-    return (k->dtype == WEFT_INT8 || k->dtype == WEFT_FP8_E4M3 || k->dtype == WEFT_Q8_0) &&
+    return (k->dtype == WEFT_INT8 || k->dtype == WEFT_FP8_E4M3 || block_bytes(k->dtype) > 0) &&
            v->dtype == k->dtype && v->dim == k->dim && k->dim % 16 == 0 && k->inner == k->dim &&
            v->inner == v->dim && !weft__attention_is_scattered(&call->mask);
 }
@@ -244,39 +245,6 @@ static void walk(struct cursor *c, int32_t count, int64_t *offsets)
             c->left = c->ring_len;
         }
     }
-}
-
-// VF32_LANES numbers from element `at` on. Those of int8 and fp8 lack their scale, and fp8 a factor of 256.
-INLINE vf32 load_kv(weft_dtype kv, const void *pool, int64_t at)
-{
-    if (kv == WEFT_F32)
-        return vf32_load((const float *)pool + at);
-    if (kv == WEFT_INT8)
-        return vf32_load_i8((const int8_t *)pool + at);
-    if (kv == WEFT_FP8_E4M3)
-        return vf32_load_e4m3((const uint8_t *)pool + at);
-    if (kv == WEFT_Q8_0) {
-        const struct weft__q8_0 *block = (const struct weft__q8_0 *)pool + at / 32;
-        return vf32_mul(vf32_set1_f16(&block->d), vf32_load_i8(block->q + at % 32));
-    }
-    if (kv == WEFT_F16)
-        return vf32_load_f16((const uint16_t *)pool + at);
-    if (kv == WEFT_BF16)
-        return vf32_load_bf16((const uint16_t *)pool + at);
-    return vf32_set1(
-        NAN); // a format that this file does not know must not look like one that it does
-}
-
-// A vector at the end of a head that is half a vector long.
-INLINE vf32 load_kv_n(weft_dtype kv, const void *pool, int64_t at, int n)
-{
-    if (kv == WEFT_F32)
-        return vf32_load_n((const float *)pool + at, n);
-    if (kv == WEFT_F16)
-        return vf32_load_f16_n((const uint16_t *)pool + at, n);
-    if (kv == WEFT_BF16)
-        return vf32_load_bf16_n((const uint16_t *)pool + at, n);
-    return vf32_set1(NAN);
 }
 
 // Is a score nothing but q.k and its scale?

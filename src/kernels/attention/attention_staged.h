@@ -7,10 +7,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_STAGED_H
 #define WEFT_KERNELS_ATTENTION_STAGED_H
 
-#include "src/formats/iq4_nl.h"
-#include "src/formats/q4_0.h"
 #include "src/formats/q4_1.h"
-#include "src/formats/q5_0.h"
 #include "src/formats/q5_1.h"
 #include "src/formats/row.h"
 
@@ -55,6 +52,15 @@ INLINE void decode_e5m2(const uint8_t *from, float *to, int32_t dim)
             i / 32,                                                                                \
         to + i)
 
+INLINE void decode_blocks(weft_dtype kv, const char *data, int64_t at, float *to, int32_t dim)
+{
+    const char *block = address(kv, data, at, 1);
+    for (int32_t i = 0; i < dim; i += 32, block += block_bytes(kv))
+        VF32_UNROLL
+    for (int part = 0; part < 32; part += VF32_LANES)
+        vf32_store(to + i + part, load_block(kv, block, part));
+}
+
 // One row of whole heads that lies at element `at`; `to` may be written up to its whole vectors.
 static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to, int32_t dim)
 {
@@ -70,15 +76,12 @@ static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to
         decode_rest(dtype, data, at, to, dim);
         break;
     case WEFT_FP8_E5M2: decode_e5m2((const uint8_t *)data + at, to, dim); break;
-    case WEFT_Q8_0:
-        for (int32_t i = 0; i < dim; i += VF32_LANES)
-            vf32_store(to + i, load_kv(WEFT_Q8_0, data, at + i));
-        break;
+    case WEFT_Q8_0: decode_blocks(WEFT_Q8_0, data, at, to, dim); break;
+    case WEFT_Q5_0: decode_blocks(WEFT_Q5_0, data, at, to, dim); break;
+    case WEFT_Q4_0: decode_blocks(WEFT_Q4_0, data, at, to, dim); break;
+    case WEFT_IQ4_NL: decode_blocks(WEFT_IQ4_NL, data, at, to, dim); break;
     case WEFT_Q5_1: DECODE_BLOCKS(q5_1); break;
-    case WEFT_Q5_0: DECODE_BLOCKS(q5_0); break;
     case WEFT_Q4_1: DECODE_BLOCKS(q4_1); break;
-    case WEFT_Q4_0: DECODE_BLOCKS(q4_0); break;
-    case WEFT_IQ4_NL: DECODE_BLOCKS(iq4_nl); break;
     case WEFT_F32:
     case WEFT_F16:
     case WEFT_BF16:

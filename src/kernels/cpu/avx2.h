@@ -4,6 +4,7 @@
 #define WEFT_KERNELS_CPU_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -74,6 +75,25 @@ static inline vf32 vf32_load_e4m3(const uint8_t *x)
     __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x3f80));
     half = _mm_or_si128(half, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
     return _mm256_cvtph_ps(half);
+}
+
+// levels[n] for the low, or the high, halves of the bytes.
+static inline vf32 vf32_load_levels(const uint8_t *x, bool high, const float levels[16])
+{
+    __m256i n = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x)); // permutes read 3 bits
+    if (high)
+        n = _mm256_srli_epi32(n, 4);
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_loadu_ps(levels), n),
+                            _mm256_permutevar8x32_ps(_mm256_loadu_ps(levels + 8), n),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(n, 28)));
+}
+
+// x + y in lane i where bit i is set.
+static inline vf32 vf32_add_where(vf32 x, uint32_t bits, vf32 y)
+{
+    const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), lanes);
+    return _mm256_add_ps(x, _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lanes)), y));
 }
 
 static inline vf32 vf32_set1_f16(const uint16_t *x)

@@ -9,6 +9,7 @@
 #define WEFT_KERNELS_CPU_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef __m512 vf32;
@@ -75,6 +76,22 @@ static inline vf32 vf32_load_e4m3(const uint8_t *x)
     __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x3f80));
     half = _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
     return _mm512_cvtph_ps(half);
+}
+
+// levels[n] for the low, or the high, halves of the bytes.
+static inline vf32 vf32_load_levels(const uint8_t *x, bool high, const float levels[16])
+{
+    __m512i n =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x)); // the permute reads 4 bits
+    if (high)
+        n = _mm512_srli_epi32(n, 4);
+    return _mm512_permutexvar_ps(n, _mm512_loadu_ps(levels));
+}
+
+// x + y in lane i where bit i is set.
+static inline vf32 vf32_add_where(vf32 x, uint32_t bits, vf32 y)
+{
+    return _mm512_mask_add_ps(x, (__mmask16)bits, x, y);
 }
 
 static inline vf32 vf32_set1_f16(const uint16_t *x)

@@ -4,6 +4,7 @@
 #define WEFT_KERNELS_CPU_NEON_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -76,6 +77,23 @@ static inline vf32 vf32_load_e4m3(const uint8_t *x)
     uint16x4_t nan = vceq_u16(vand_u16(half, vdup_n_u16(0x7fff)), vdup_n_u16(0x3f80));
     half = vorr_u16(half, vand_u16(nan, vdup_n_u16(0x7e00)));
     return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
+
+// levels[n] for the low, or the high, halves of the bytes.
+static inline vf32 vf32_load_levels(const uint8_t *x, bool high, const float levels[16])
+{
+    float y[VF32_LANES];
+    for (int i = 0; i < VF32_LANES; i++)
+        y[i] = levels[high ? x[i] >> 4 : x[i] & 15];
+    return vld1q_f32(y);
+}
+
+// x + y in lane i where bit i is set.
+static inline vf32 vf32_add_where(vf32 x, uint32_t bits, vf32 y)
+{
+    const uint32_t lanes[4] = {1, 2, 4, 8};
+    uint32x4_t set = vtstq_u32(vdupq_n_u32(bits), vld1q_u32(lanes));
+    return vaddq_f32(x, vreinterpretq_f32_u32(vandq_u32(set, vreinterpretq_u32_f32(y))));
 }
 
 static inline vf32 vf32_set1_f16(const uint16_t *x)
