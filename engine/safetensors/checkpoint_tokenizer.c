@@ -16,22 +16,6 @@ enum {
     BYTE = 6,
 };
 
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
-#define WORDS        "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define TAIL         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-// Patterns of "Split" and the names that GGUF has for them. ignore_merges tells two of them apart.
-static const struct {
-    const char *pattern, *name, *name_ignoring_merges;
-} patterns[] = {
-    {CONTRACTIONS WORDS "\\p{N}{1,3}|" TAIL, "dbrx", "llama-bpe"},
-    {CONTRACTIONS WORDS "\\p{N}|" TAIL, "qwen2", "qwen2"},
-    {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-     "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "tekken", "tekken"},
-};
-
 typedef tokenizer_json reader;
 
 static const char *text_of(const json_t *object, const char *name)
@@ -194,30 +178,6 @@ static bool put_merges(reader *r)
     return true;
 }
 
-// --- how text is cut ------------------------------------------------------------------------------------
-
-static bool put_pretokenizer(reader *r)
-{
-    const json_t *pre = json_object_get(r->root, "pre_tokenizer");
-    const json_t *split = tokenizer_json_member(pre, "pretokenizers", "Split");
-    const json_t *bytes = tokenizer_json_member(pre, "pretokenizers", "ByteLevel");
-    const char *pattern = text_of(json_object_get(split, "pattern"), "Regex"), *name = NULL;
-    bool ignore_merges = json_is_true(json_object_get(r->model, "ignore_merges"));
-    for (size_t i = 0; pattern && i < sizeof patterns / sizeof *patterns; i++)
-        if (strcmp(patterns[i].pattern, pattern) == 0)
-            name = ignore_merges ? patterns[i].name_ignoring_merges : patterns[i].name;
-    if (!split && bytes)
-        name = tokenizer_json_member(pre, "pretokenizers", "Digits") ? "smollm" : "gpt-2";
-    if (name && strcmp(name, "qwen2") == 0 && json_is_null(json_object_get(r->root, "normalizer")))
-        name = "stablelm2";
-    if (!name)
-        return engine_fail(r->err,
-                           "tokenizer.json: text is cut in a way that weft does not know: '%.100s'",
-                           pattern ? pattern : "no pattern");
-    gguf_output_text(r->output, "tokenizer.ggml.pre", name);
-    return true;
-}
-
 // --- special pieces -------------------------------------------------------------------------------------
 
 // The id of a piece that a file names by its text: "</s>" or {"content": "</s>"}; -1 if there is none.
@@ -350,7 +310,7 @@ static bool read(reader *r)
         put_scores(r);
     bool good = true;
     switch (r->kind) {
-    case TOKENIZER_JSON_BYTE_LEVEL: good = put_pretokenizer(r) && put_merges(r); break;
+    case TOKENIZER_JSON_BYTE_LEVEL: good = tokenizer_json_put_words(r) && put_merges(r); break;
     case TOKENIZER_JSON_WORDPIECE: good = tokenizer_json_put_bert_normalizer(r); break;
     case TOKENIZER_JSON_UNIGRAM: good = tokenizer_json_put_unigram_normalizer(r); break;
     case TOKENIZER_JSON_SENTENCEPIECE: break;

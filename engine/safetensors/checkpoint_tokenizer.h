@@ -32,6 +32,9 @@ typedef struct tokenizer_json {
 // The node itself, if it is of the type, else the member of its list that is; NULL if there is none.
 const json_t *tokenizer_json_member(const json_t *node, const char *list, const char *type);
 
+// How text is cut into words for byte-level pieces; false, with a text, if it is in a way that cannot be said.
+bool tokenizer_json_put_words(const tokenizer_json *r);
+
 // A WordPiece piece as GGUF has it: U+2581 in front of what begins a word, nothing in front of what goes on.
 void tokenizer_json_put_wordpiece(const tokenizer_json *r, const char *text);
 

@@ -15,7 +15,7 @@ typedef struct spec_arrays {
     float *scores;
     int32_t *types;
     unsigned char *charsmap;
-    char pre[64];
+    char *pre;
 } spec_arrays;
 
 static bool no_memory(engine_error *err)
@@ -203,9 +203,9 @@ static bool read_pre(const gguf_file *file, tokenizer_spec *spec, spec_arrays *a
     gguf_lookup lookup = gguf_get_string(file, KEY("pre"), &pre);
     if (!gguf_wanted(file, lookup, KEY("pre"), "a string", err))
         return false;
-    size_t n = pre.size_bytes < sizeof arrays->pre - 1 ? pre.size_bytes : sizeof arrays->pre - 1;
-    memcpy(arrays->pre, pre.data, n);
-    arrays->pre[n] = '\0';
+    arrays->pre = engine_copy_text(pre.data, pre.size_bytes);
+    if (!arrays->pre)
+        return no_memory(err);
     spec->pre = arrays->pre;
     return true;
 }
@@ -264,5 +264,6 @@ tokenizer *tokenizer_from_gguf(const gguf_file *file, engine_error *err)
     free(arrays.scores);
     free(arrays.types);
     free(arrays.charsmap);
+    free(arrays.pre);
     return t;
 }

@@ -2,7 +2,10 @@
 #include "engine/tokenizer/pretokenizer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "engine/base/alloc.h"
 
 // White space as the models' tokenizers know it: PCRE2's own \s has U+180E in addition.
 #define WS                     "\\p{Z}\\t-\\r\\x{85}"
@@ -185,6 +188,8 @@ static const char *const ALIASES[][2] = {
     {"gpt3-finnish", "bloom"},
 };
 
+#define OWN "patterns:"
+
 enum {
     MATCH_LIMIT =
         10 * 1000 * 1000, // steps of one match, so that no text costs more than its length
@@ -225,16 +230,41 @@ static bool refuse_name(const char *name, engine_error *err)
                        known);
 }
 
+// The lines of a name that brings its own rules.
+static bool read_own(pretokenizer *p, const char *name, engine_error *err)
+{
+    p->text = engine_copy_text(name, strlen(name));
+    if (!p->text)
+        return engine_fail(err, "tokenizer: not enough memory for the pre-tokenizer");
+    char *line = p->text, *next;
+    p->own.name = "patterns";
+    const char *flags = line + sizeof OWN - 1;
+    p->own.whole_pieces = memchr(flags, 'w', strcspn(flags, "\n")) != NULL;
+    p->own.compose = memchr(flags, 'c', strcspn(flags, "\n")) != NULL;
+    for (int i = 0; (next = strchr(line, '\n')); i++) {
+        *next = '\0';
+        line = next + 1;
+        if (i == PRETOKENIZER_STAGES || *line == '\n' || *line == '\0')
+            return engine_fail(err, "tokenizer: its own patterns are more than %d, or empty",
+                               PRETOKENIZER_STAGES);
+        p->own.patterns[i] = line;
+    }
+    p->rules = &p->own;
+    return p->own.patterns[0] || engine_fail(err, "tokenizer: it brings no pattern");
+}
+
 bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
 {
-    p->rules = name ? find_rules(name) : NULL;
-    if (!p->rules)
-        return refuse_name(name, err);
+    bool own = name && strncmp(name, OWN, sizeof OWN - 1) == 0;
+    p->rules = name && !own ? find_rules(name) : NULL;
+    if (own ? !read_own(p, name, err) : !p->rules && !refuse_name(name, err))
+        return false;
     for (int i = 0; i < PRETOKENIZER_STAGES && p->rules->patterns[i]; i++) {
         int code = 0;
         PCRE2_SIZE offset = 0;
-        p->codes[i] = pcre2_compile((PCRE2_SPTR)p->rules->patterns[i], PCRE2_ZERO_TERMINATED,
-                                    PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
+        p->codes[i] =
+            pcre2_compile((PCRE2_SPTR)p->rules->patterns[i], PCRE2_ZERO_TERMINATED,
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, NULL);
         if (!p->codes[i])
             return engine_fail(err,
                                "tokenizer: PCRE2 refused the pattern of %s with error %d at %zu",
@@ -254,6 +284,7 @@ bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
 void pretokenizer_free(pretokenizer *p)
 {
     pcre2_match_context_free(p->limits);
+    free(p->text);
     for (int i = 0; i < PRETOKENIZER_STAGES; i++)
         pcre2_code_free(p->codes[i]);
     *p = (pretokenizer){0};
@@ -284,10 +315,11 @@ void pretokenizer_stop(pretokenizer_walk *walk)
 static size_t cut(const pretokenizer_walk *walk, int stage, size_t position, size_t end)
 {
     int result = pcre2_match(walk->p->codes[stage], (PCRE2_SPTR)walk->text, end, position,
-                             PCRE2_NO_UTF_CHECK, walk->match, walk->p->limits);
+                             PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, walk->match, walk->p->limits);
     if (result >= 0) {
         const PCRE2_SIZE *range = pcre2_get_ovector_pointer(walk->match);
-        return range[0] > position ? range[0] : range[1];
+        size_t stop = range[0] > position ? range[0] : range[1];
+        return stop > position && stop <= end ? stop : end;
     }
     size_t limit = position + UNMATCHED_WORD_BYTES;
     if (result == PCRE2_ERROR_NOMATCH || limit >= end)

@@ -28,12 +28,15 @@ typedef struct pretokenizer_rules {
 
 typedef struct pretokenizer {
     const pretokenizer_rules *rules;
+    pretokenizer_rules own; // where the file brings them
+    char *text;             // of these
     pcre2_code *codes[PRETOKENIZER_STAGES];
     int stages;
     pcre2_match_context *limits;
 } pretokenizer;
 
-// Into a zeroed pretokenizer, which must be freed on failure too.
+// Into a zeroed pretokenizer, which must be freed on failure too and stays where it is. The name is one of the
+// rules', or "patterns:FLAGS\nPATTERN\n..." with flags w (whole_pieces) and c (compose) and patterns for PCRE2.
 bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err);
 
 void pretokenizer_free(pretokenizer *p);

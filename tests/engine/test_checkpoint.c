@@ -205,10 +205,68 @@ static void becomes_a_gguf_file(void **state)
     }
 }
 
+// --- encoders ------------------------------------------------------------------------------------------------
+
+static double largest_distance(const float *is, const float *want, int64_t count)
+{
+    double worst = 0, largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double d = fabs((double)is[i] - want[i]);
+        worst = d <= worst ? worst : isnan(d) ? INFINITY : d;
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    return worst / largest;
+}
+
+static void check_encoder(const char *name)
+{
+    engine_error err = {""};
+    golden *file = golden_of(name);
+    const float *want = golden_data(file, "model", "states", GOLDEN_F32);
+    int64_t elements = golden_find(file, "model", "states")->elements;
+    engine_text text = {.ids = golden_data(file, "model", "tokens", GOLDEN_I32),
+                        .count = (int32_t)golden_find(file, "model", "tokens")->elements};
+    engine_model *model = engine_model_open(folder_of(name), &err);
+    engine_worker *worker =
+        !model ? NULL
+               : engine_worker_open(
+                     model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
+                     &err);
+    float vector[64] = {0};
+    text.states = calloc((size_t)elements, sizeof *text.states);
+    bool ranks = golden_find(file, "model", "scores") != NULL;
+    if (!worker || !text.states ||
+        !engine_embed(
+            worker, &text, 1,
+            &(engine_embedding){.pooling = ranks ? ENGINE_POOLING_RANK : ENGINE_POOLING_MEAN},
+            vector, &err))
+        fail_msg("%s: %s", name, err.text);
+    double off = largest_distance(text.states, want, elements);
+    if (ranks)
+        off = fmax(off,
+                   largest_distance(vector, golden_data(file, "model", "scores", GOLDEN_F32), 1));
+    if (!(off < 2e-5))
+        fail_msg("%s: off by %g", name, off);
+    free(text.states);
+    engine_worker_close(worker);
+    engine_model_close(model);
+    golden_close(file);
+}
+
+static void encoders_equal_transformers(void **state)
+{
+    (void)state;
+    static const char *const encoders[] = {"bert", "xlm_roberta", "nomic_bert", "modernbert",
+                                           "eurobert"};
+    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++)
+        check_encoder(encoders[i]);
+}
+
 // --- tokenizers of encoders ----------------------------------------------------------------------------------
 
 static void write_bytes(const char *name, const char *text, size_t bytes);
 static void copy_all(void);
+static void copy_edited(const char *name, const char *from, const char *to);
 
 // A folder with another tokenizer: its ids of a text, between the pieces that the file puts around it.
 static void expect_encoding(const char *json, const char *config, const char *text,
@@ -262,6 +320,32 @@ static void unigram_is_read(void **state)
         "\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"</s>\", 0.0],"
         "[\"<unk>\", 0.0], [\"\u2581\", -2.0], [\"a\", -3.0], [\"b\", -3.5], [\"ab\", -5.0]]}}";
     expect_encoding(json, "{\"eos_token\": \"</s>\"}", " ab  a ", (int32_t[]){2, 5, 2, 3, 0}, 5);
+}
+
+// Patterns that have no name in files come along with what they mean for PCRE2.
+static void other_patterns_are_read(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    gguf_string pre;
+    static const char want[] =
+        "patterns:c\n(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+        "\\p{M}| ?[^\\p{Z}\\t-\\r\\x{85}\\p{L}\\p{N}]+[\\r\\n]*|"
+        "[\\p{Z}\\t-\\r\\x{85}]*[\\r\\n]+|[\\p{Z}\\t-\\r\\x{85}]+"
+        "(?![^\\p{Z}\\t-\\r\\x{85}])|[\\p{Z}\\t-\\r\\x{85}]+";
+    copy_all();
+    copy_edited("tokenizer.json", "\\\\p{N}|", "\\\\p{M}|");
+    gguf_file *file = model_file_open(scratch, &err);
+    if (!file)
+        fail_msg("%s", err.text);
+    assert_int_equal(gguf_get_string(file, "tokenizer.ggml.pre", &pre), GGUF_FOUND);
+    assert_int_equal(pre.size_bytes, sizeof want - 1);
+    assert_memory_equal(pre.data, want, sizeof want - 1);
+    tokenizer *t = tokenizer_from_gguf(file, &err);
+    if (!t)
+        fail_msg("%s", err.text);
+    tokenizer_free(t);
+    gguf_close(file);
 }
 
 // --- integers -------------------------------------------------------------------------------------------
@@ -435,8 +519,10 @@ static void refuses(void **state)
     refuse_edited("config.json", "affine", "mxfp_4", "mode 'mxfp_4'");
     refuse_edited("config.json", "{", "[", "is no JSON");
     refuse_edited("tokenizer.json", "\"BPE\"", "\"BPX\"", "type 'BPX'");
-    refuse_edited("tokenizer.json", "\\\\p{N}|", "\\\\p{M}|",
+    refuse_edited("tokenizer.json", "\\\\p{N}|", "\\\\w{N}|",
                   "cut in a way that weft does not know");
+    refuse_edited("tokenizer.json", "\\\\p{N}|", "(*CU)|", "cut in a way");
+    refuse_edited("tokenizer.json", "\"NFC\"", "\"NFD\"", "normalised by 'NFD'");
     refuse_edited("model.safetensors", "norm.weight", "norm.height", "");
     refuse_edited("model.safetensors", "\"U32\"", "\"Q32\"", "unknown format 'Q32'");
     refuse_edited("model.safetensors", "\"U32\"", "\"I32\"", "integers that weft cannot read");
@@ -523,8 +609,10 @@ int main(void)
         cmocka_unit_test(integers_lose_nothing),
         cmocka_unit_test(rounded_activations_stay_near),
         cmocka_unit_test(tokenizer_equals_tokenizers),
+        cmocka_unit_test(encoders_equal_transformers),
         cmocka_unit_test(wordpiece_is_read),
         cmocka_unit_test(unigram_is_read),
+        cmocka_unit_test(other_patterns_are_read),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),

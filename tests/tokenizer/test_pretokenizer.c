@@ -143,6 +143,55 @@ static void files_know_them_by_more_names(void **state)
     pretokenizer_free(&p);
 }
 
+// Where the rules of a name cut a text: the ends of words as characters of a bar.
+static const char *bar(const char *name, const char *text)
+{
+    static char ends[64];
+    pretokenizer p = {0};
+    pretokenizer_walk walk;
+    engine_error err = {{0}};
+    size_t bytes = strlen(text);
+    if (!pretokenizer_build(&p, name, &err) || !pretokenizer_start(&p, &walk))
+        fail_msg("%s", err.text);
+    memset(ends, '.', sizeof ends);
+    ends[bytes] = '\0';
+    pretokenizer_text(&walk, text, bytes);
+    for (size_t end = 0; end < bytes; ends[end - 1] = '|') {
+        size_t next = pretokenizer_next(&walk, end);
+        assert_true(next > end && next <= bytes);
+        end = next;
+    }
+    pretokenizer_stop(&walk);
+    pretokenizer_free(&p);
+    return ends;
+}
+
+// A pattern that matches nothing, or ends before it began, must not keep the walk where it is.
+static void files_may_bring_their_own(void **state)
+{
+    (void)state;
+    assert_string_equal(bar("patterns:\n[a-z]+\n[aeiou]", "some 12words"), "||||..|||..|");
+    assert_string_equal(bar("patterns:wc\n[a-z]*", "a bc"), "||.|");
+    assert_non_null(bar("patterns:\n(?=b)|a\\Kb*|(?<=a)\\K", "abba"));
+    pretokenizer p = {0};
+    assert_true(pretokenizer_build(&p, "patterns:w\na", NULL));
+    assert_true(p.rules->whole_pieces && !p.rules->compose);
+    assert_string_equal(p.rules->name, "patterns");
+    pretokenizer_free(&p);
+    assert_true(pretokenizer_build(&p, "patterns:c\nw", NULL));
+    assert_true(!p.rules->whole_pieces && p.rules->compose);
+    pretokenizer_free(&p);
+    static const char *const wrong[] = {"patterns:",      "patterns:\n",
+                                        "patterns:\n\n",  "patterns:\n(",
+                                        "patterns:\n\\C", "patterns:\na\na\na\na\na\na\na"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        engine_error err = {{0}};
+        assert_false(pretokenizer_build(&p, wrong[i], &err));
+        assert_true(strncmp(err.text, "tokenizer: ", 11) == 0 && !strchr(err.text, '\n'));
+        pretokenizer_free(&p);
+    }
+}
+
 // Words of a text that is one pattern over and over, with an odd end.
 static size_t count_words(const pretokenizer *p, const char *pattern, size_t bytes)
 {
@@ -183,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_those_of_the_package),
         cmocka_unit_test(files_know_them_by_more_names),
+        cmocka_unit_test(files_may_bring_their_own),
         cmocka_unit_test(long_texts_of_one_kind_take_no_longer_than_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,11 +359,32 @@ fault("gptq-order-ignored", "engine/safetensors/checkpoint_integers.c",
       "columns of GPTQ in no order are taken for ordered ones", "engine_checkpoint")
 
 # --- folders of more families -------------------------------------------------------------------------
+fault("folder-queries-of-neighbours", "engine/safetensors/checkpoint_rows.c",
+      "        group = head / share;\n", "        group = head % o->kv_heads;\n",
+      "queries of Falcon go to other keys", "engine_checkpoint")
+fault("folder-nibbles-by-turns", "engine/safetensors/checkpoint_stacks.c",
+      "codes[8 + i / 2] >> (i % 2 * 4) & 15;", "codes[8 + i / 2] >> (4 - i % 2 * 4) & 15;",
+      "codes of gpt-oss swap places", "engine_checkpoint")
+fault("folder-first-positions", "engine/safetensors/checkpoint_rows.c",
+      "    to->data = (const char *)to->data + (size_t)skipped * row_bytes;\n", "",
+      "XLM-R's positions begin two rows early", "engine_checkpoint")
+fault("folder-latent-forgotten", "engine/safetensors/checkpoint_families.c",
+      '{"deepseek_v3", "deepseek2", .latent = true,', '{"deepseek_v3", "deepseek2", .latent = false,',
+      "DeepSeek V3 is read without its latent attention", "engine_checkpoint")
+fault("own-patterns-without-flags", "engine/tokenizer/pretokenizer.c",
+      "p->own.compose = memchr(flags, 'c', strcspn(flags, \"\\n\")) != NULL;", "p->own.compose = false;",
+      "patterns of a file forget that text is composed", "tokenizer_pretokenizer")
+fault("falcon-one-norm", "engine/model/architecture.c",
+      "falcon_block[] = {ATTEND(ATTN_NORM_2),", "falcon_block[] = {ATTEND(ATTN_NORM),",
+      "attention of Falcon 40B reads the other block's norm", "engine_logits")
+fault("exaone-rotates-all", "engine/model/config.c",
+      "config->unrotated_period = family->unrotated_period;", "config->unrotated_period = 0;",
+      "layers that do not rotate do", "engine_logits")
 fault("folder-norms-as-stored", "engine/safetensors/checkpoint_tensors.c",
-      "        copy[i] += 1;\n", "        copy[i] += 0;\n",
+      "checkpoint_widen(c, to, 1, r->err);", "checkpoint_widen(c, to, 0, r->err);",
       "norms of Gemma are taken as they are stored", "engine_checkpoint")
-fault("folder-post-norm-in-front", "engine/safetensors/checkpoint_tensors.c",
-      "if (found && family->post_norms && strcmp", "if (found && !family->model_type && strcmp",
+fault("folder-post-norm-in-front", "engine/safetensors/checkpoint_names.c",
+      "if (found && c->family->post_norms && strcmp", "if (found && !c->family->model_type && strcmp",
       "a norm behind a block is taken for the one in front of the next", "engine_checkpoint")
 fault("folder-whole-heads-rotate", "engine/safetensors/checkpoint_config.c",
       "(uint32_t)(part * (double)head_dim));", "(uint32_t)head_dim);",
@@ -372,7 +393,7 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
       'local ? local : config, local ?', 'base, local ?',
       "layers with a window rotate by the base of the others", "engine_checkpoint")
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
-      "fits = fits && all == ((n + 1) % period == 0);", "(void)all;",
+      "fits = fits && (!said || all == ((n + first) % period == 0));", "(void)all;",
       "other layers with windows than the family's are taken", "engine_checkpoint")
 # --- many at once -------------------------------------------------------------------------------------
 fault("schedule-pages-lost", "engine/schedule/choose.c",
