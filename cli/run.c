@@ -21,6 +21,8 @@ static const char help[] =
     "is\n"
     "                      full\n"
     "  --raw               no chat template: continue the prompt\n"
+    "  --prompt-cache FILE keeps what was evaluated of the prompt in FILE, and begins with it the\n"
+    "                      next time; a file of another model or a damaged one is passed over\n"
     "  --quiet             no figures at the end\n"
     "  --json              one JSON object with text and figures instead\n"
     "\n"
@@ -33,11 +35,11 @@ static const char help[] =
     "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n"
     "  git diff | weft run model.gguf --ctx 16384 --system \"Summarise this change.\"\n";
 
-enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON };
+enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON, OPT_CACHE };
 
 typedef struct request {
     const cli_command *self;
-    const char *model_path, *prompt, *file;
+    const char *model_path, *prompt, *file, *cache;
     int32_t tokens;
     bool raw, quiet, json;
     engine_options options;
@@ -72,6 +74,7 @@ static bool take_option(void *opaque, int option)
     case 'f': wish->file = optarg; return true;
     case 'n': return cli_token_limit(self, optarg, &wish->tokens);
     case OPT_RAW: wish->raw = true; return true;
+    case OPT_CACHE: wish->cache = optarg; return true;
     case OPT_QUIET: wish->quiet = true; return true;
     case OPT_JSON: wish->json = true; return true;
     default:
@@ -89,6 +92,7 @@ static int parse(request *wish, int argc, char **argv)
                                             {"file", required_argument, NULL, 'f'},
                                             {"tokens", required_argument, NULL, 'n'},
                                             {"raw", no_argument, NULL, OPT_RAW},
+                                            {"prompt-cache", required_argument, NULL, OPT_CACHE},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"json", no_argument, NULL, OPT_JSON},
                                             CLI_SAMPLING_OPTIONS,
@@ -163,6 +167,30 @@ static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
     return cli_progress_show(&run->progress, done_tokens, all_tokens);
 }
 
+// Begins with what the file has of the prompt; returns how many of its tokens.
+static int32_t open_cache(run_state *run)
+{
+    const char *path = run->wish->cache;
+    engine_error err = {""};
+    if (!path || access(path, F_OK) != 0)
+        return 0;
+    if (!engine_session_restore(run->session, path, &err))
+        fprintf(stderr, "weft run: the prompt's cache is passed over: %s\n", err.text);
+    return engine_session_common(run->session, run->ids.ids, (int32_t)run->ids.count);
+}
+
+// Keeps the prompt's part of the timeline where the file had less.
+static void close_cache(run_state *run, int32_t cached)
+{
+    engine_error err = {""};
+    int32_t prompt = (int32_t)run->ids.count;
+    if (!run->wish->cache || cached >= prompt - 1)
+        return;
+    engine_session_truncate(run->session, prompt);
+    if (!engine_session_save(run->session, run->wish->cache, &err))
+        fprintf(stderr, "weft run: the prompt's cache is not kept: %s\n", err.text);
+}
+
 static bool generate(run_state *run, engine_error *err)
 {
     const request *wish = run->wish;
@@ -182,9 +210,12 @@ static bool generate(run_state *run, engine_error *err)
     cli_wrap_start(&run->wrap);
     cli_warn_of_context(wish->self, run->model, run->worker);
     cli_catch_interrupt();
+    int32_t cached = open_cache(run);
     bool fine = engine_generate(run->session, run->ids.ids, (int32_t)run->ids.count, &generation,
                                 &run->result, err);
     cli_progress_clear(&run->progress);
+    if (fine)
+        close_cache(run, cached);
     return fine;
 }
 

@@ -202,6 +202,12 @@ const int32_t *engine_session_tokens(const engine_session *session);
 // Forgets all tokens from `length` on.
 void engine_session_truncate(engine_session *session, int32_t length);
 
+// The timeline in a file, with its keys and values, so that it need not be evaluated again. A file is taken by a
+// worker of the same model whose cache has the same formats; restoring makes the timeline that of the file, or
+// empty, with a reason, where it is another's or damaged.
+bool engine_session_save(engine_session *session, const char *path, engine_error *err);
+bool engine_session_restore(engine_session *session, const char *path, engine_error *err);
+
 // New tokens for one session.
 typedef struct engine_feed {
     engine_session *session;

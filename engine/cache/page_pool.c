@@ -228,3 +228,37 @@ bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err
                                weft_error_text(pool->context));
     return true;
 }
+
+size_t page_pool_whole_page_bytes(const page_pool *pool)
+{
+    size_t bytes = 0;
+    for (int p = 0; p < PLANES; p++)
+        bytes += pool->plane_bytes[p];
+    return bytes * (size_t)pool->layers;
+}
+
+bool page_pool_read(const page_pool *pool, int32_t page, void *to)
+{
+    unsigned char *at = to;
+    for (int32_t n = 0; n < PLANES * pool->layers; n++) {
+        size_t bytes = pool->plane_bytes[n % PLANES];
+        if (bytes > 0 && weft_copy(pool->context, at, place(pool, n / PLANES, n % PLANES, page),
+                                   bytes, NULL) != WEFT_OK)
+            return false;
+        at += bytes;
+    }
+    return weft_stream_synchronize(pool->context, NULL) == WEFT_OK;
+}
+
+bool page_pool_write(page_pool *pool, int32_t page, const void *from)
+{
+    const unsigned char *at = from;
+    for (int32_t n = 0; n < PLANES * pool->layers; n++) {
+        size_t bytes = pool->plane_bytes[n % PLANES];
+        if (bytes > 0 && weft_copy(pool->context, place(pool, n / PLANES, n % PLANES, page), at,
+                                   bytes, NULL) != WEFT_OK)
+            return false;
+        at += bytes;
+    }
+    return weft_stream_synchronize(pool->context, NULL) == WEFT_OK;
+}

@@ -60,6 +60,11 @@ void page_pool_give(page_pool *pool, int32_t page);
 bool page_pool_shared(const page_pool *pool, int32_t page);
 int32_t page_pool_shared_pages(const page_pool *pool);
 
+// A page's keys and values of all layers, as bytes; false if the device fails.
+size_t page_pool_whole_page_bytes(const page_pool *pool);
+bool page_pool_read(const page_pool *pool, int32_t page, void *to);
+bool page_pool_write(page_pool *pool, int32_t page, const void *from);
+
 // Copies a page's keys and values of all layers to another page, in the order of the context's stream.
 bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err);
 

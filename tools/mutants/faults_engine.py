@@ -223,7 +223,8 @@ fault("penalty-window-default", "engine/session/session.c",
       "sampling->penalty_window : 64;", "sampling->penalty_window : 63;",
       "the usual window is one short", "engine_sampling")
 fault("step-not-set", "engine/session/generate.c",
-      "    sampling.params.step = (uint64_t)session->length;\n", "",
+      "    sampling.params.step = (uint64_t)session->length;\n    if (!draw_token(g, &sampling, &token, err))",
+      "    if (!draw_token(g, &sampling, &token, err))",
       "the first draw of a generation has no number", "engine_sampling")
 fault("step-of-chain", "engine/session/chain.c",
       "room->params[i].step = (uint64_t)start + 1;", "room->params[i].step = (uint64_t)start;",
@@ -406,7 +407,8 @@ fault("schedule-no-hold", "engine/schedule/scheduler.c",
       "if (same - shared_now >= ENGINE_PAGE_TOKENS)", "if (false)",
       "prompts that begin alike are computed side by side", "engine_scheduler")
 fault("schedule-step-from-0", "engine/schedule/scheduler.c",
-      "params.step = (uint64_t)request->count;", "params.step = (uint64_t)request->result.generated_tokens;",
+      "params.step = (uint64_t)request->count;\n        s->fed[draws] = request;",
+      "params.step = (uint64_t)request->result.generated_tokens;\n        s->fed[draws] = request;",
       "draws are numbered otherwise than alone", "engine_scheduler")
 fault("prefix-written-is-found", "engine/session/session.c",
       "        page_pool_forget(pool, session->page_table[last]);\n", "    {\n    }\n",
@@ -429,3 +431,36 @@ fault("file-not-copied", "engine/base/file_map.c", "    memcpy(memory, map->data
       "memory in the place of a file is empty", "engine_base")
 fault("file-part-not-copied", "engine/gguf/gguf.c", "    return file_map_own(&file->map, err);", "    return true;",
       "--no-mmap copies nothing", "engine_demo")
+
+# --- speculation, samplers, timelines in files ----------------------------------------------------------
+G = ("engine_speculation",)
+fault("lookup-nearest-not-longest", "engine/speculate/lookup.c",
+      "if (same > *agreed)", "if (best < 0)", "the latest place is gone on from, not the one that agrees the longest", *G)
+fault("lookup-past-the-end", "engine/speculate/lookup.c",
+      "guesses[best + 1 + i - count]", "0", "a text that repeats itself is not gone on with beyond its end", *G)
+fault("payoff-whatever-the-company", "engine/speculate/payoff.c",
+      "* rows / pass; // in tokens", "/ pass; // in tokens", "what a guess costs does not grow with the rows beside it", *G)
+fault("payoff-never-again", "engine/speculate/payoff.c",
+      "record->right *= fades;\n        record->tried *= fades;", "record->right *= 1;\n        record->tried *= 1;",
+      "what was given up is never tried again", *G)
+fault("accept-keeps-row", "engine/session/session.c",
+      "    session->logits += session->worker->model->config.vocab;\n", "",
+      "behind a guess the logits are those before it", *G)
+fault("guess-wrong-goes-on", "engine/schedule/scheduler.c",
+      "session->ahead > 0 && session->ids[session->length] == token", "session->ahead > 0",
+      "requests go on behind guesses that were wrong", *G)
+S = ("engine_shaping",)
+fault("typical-likeliest", "engine/sample/shape.c",
+      "(float)-fabs(all - s->list[i].logit - expected)", "(float)-(all - s->list[i].logit - expected)",
+      "the likeliest tokens count as the most typical", *S)
+fault("xtc-keeps-none", "engine/sample/shape.c",
+      "s->count -= likely - 1;\n    memmove(s->list, s->list + likely - 1", "s->count -= likely;\n    memmove(s->list, s->list + likely",
+      "the least likely of the likely is left out too", *S)
+fault("dry-across-breakers", "engine/sample/shape.c",
+      " && !breaks(shaping, ids[count - 1 - longest])", "", "repetitions go across breakers", *S)
+fault("mirostat-forgets", "engine/session/sample.c",
+      "*mu = shape_mu(", "(void)shape_mu(", "mirostat begins again with every token", *S)
+fault("keep-any-model", "engine/session/keep.c",
+      "head.fingerprint != fingerprint(worker)", "false", "pages of another model are taken", "engine_keep")
+fault("keep-no-sum", "engine/session/keep.c",
+      "map->size_bytes - sizeof sum) != sum", "map->size_bytes - sizeof sum) == sum + 1", "damage is not seen", "engine_keep")

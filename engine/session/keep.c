@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Timelines in files: tokens, and the pages with their keys and values, for the same model in the same cache.
+//
+//     "weft pages 1\n\0\0\0" | fingerprint u64 | bytes of a page u64 | tokens u32 | tokens of a page u32
+//     ids i32[tokens] | pages | XXH3 of all before it u64
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "engine/base/alloc.h"
+#include "engine/base/file_map.h"
+#include "engine/session/session.h"
+
+static const char magic[16] = "weft pages 1\n";
+
+typedef struct keep_head {
+    char magic[16];
+    uint64_t fingerprint, page_bytes;
+    uint32_t tokens, page_tokens;
+} keep_head;
+
+_Static_assert(sizeof(keep_head) == 40, "the head of a file has no gaps");
+
+static void mix(uint64_t *hash, const void *data, size_t bytes)
+{
+    *hash = XXH64(data, bytes, *hash);
+}
+
+// Shape and format, and the beginning of its bytes.
+static void mix_tensor(uint64_t *hash, const model_tensor *tensor)
+{
+    int64_t shape[] = {tensor->data != NULL, (int64_t)tensor->dtype, tensor->rows, tensor->cols};
+    mix(hash, shape, sizeof shape);
+    int64_t bytes = tensor->data ? weft_dtype_row_bytes(tensor->dtype, tensor->cols) : 0;
+    if (bytes > 0)
+        mix(hash, tensor->data, bytes < 256 ? (size_t)bytes : 256);
+}
+
+// Of what the numbers in the pages depend on.
+static uint64_t fingerprint(const engine_worker *worker)
+{
+    const model_config *config = &worker->model->config;
+    const engine_options *options = &worker->settings.options;
+    const model_weights *weights = &worker->model->weights;
+    int64_t numbers[] = {config->layers,   config->embedding_dim,      config->vocab,
+                         config->q_heads,  config->kv_heads,           config->head_dim,
+                         config->window,   worker->settings.values_at, options->kv_dtype,
+                         options->v_dtype, options->adapter_count};
+    uint64_t hash = XXH64(config->architecture->name, strlen(config->architecture->name), 1);
+    mix(&hash, numbers, sizeof numbers);
+    for (int n = 0; n < MODEL_GLOBAL_TENSOR_COUNT; n++)
+        mix_tensor(&hash, &weights->globals[n]);
+    for (int32_t layer = 0; layer < config->layers; layer++)
+        for (int n = 0; n < MODEL_LAYER_TENSOR_COUNT; n++)
+            mix_tensor(&hash, &weights->layers[layer].tensors[n]);
+    for (int32_t n = 0; n < options->adapter_count; n++) {
+        mix(&hash, options->adapters[n].path, strlen(options->adapters[n].path));
+        mix(&hash, &options->adapters[n].scale, sizeof options->adapters[n].scale);
+    }
+    return hash;
+}
+
+static keep_head head_of(const engine_session *session)
+{
+    keep_head head = {.fingerprint = fingerprint(session->worker),
+                      .page_bytes = page_pool_whole_page_bytes(session->worker->pool),
+                      .tokens = (uint32_t)session->length,
+                      .page_tokens = ENGINE_PAGE_TOKENS};
+    memcpy(head.magic, magic, sizeof magic);
+    return head;
+}
+
+static size_t pages_of(uint32_t tokens)
+{
+    return ((size_t)tokens + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
+}
+
+// --- writing ------------------------------------------------------------------------------------------
+
+static bool put(FILE *file, XXH3_state_t *hash, const void *data, size_t bytes)
+{
+    return XXH3_64bits_update(hash, data, bytes) == XXH_OK && fwrite(data, 1, bytes, file) == bytes;
+}
+
+static bool write_all(engine_session *session, FILE *file, XXH3_state_t *hash, void *page)
+{
+    const keep_head head = head_of(session);
+    const page_pool *pool = session->worker->pool;
+    if (!put(file, hash, &head, sizeof head) ||
+        !put(file, hash, session->ids, head.tokens * sizeof *session->ids))
+        return false;
+    for (size_t n = 0; n < pages_of(head.tokens); n++)
+        if (!page_pool_read(pool, session->page_table[n], page) ||
+            !put(file, hash, page, head.page_bytes))
+            return false;
+    uint64_t sum = XXH3_64bits_digest(hash);
+    return fwrite(&sum, sizeof sum, 1, file) == 1;
+}
+
+bool engine_session_save(engine_session *session, const char *path, engine_error *err)
+{
+    size_t room = strlen(path) + 8;
+    char *beside = engine_alloc(room, 1);
+    void *page = engine_alloc(page_pool_whole_page_bytes(session->worker->pool), 1);
+    XXH3_state_t *hash = XXH3_createState();
+    FILE *file = NULL;
+    bool fine = beside && page && hash && XXH3_64bits_reset(hash) == XXH_OK;
+    if (fine) {
+        snprintf(beside, room, "%s.new", path);
+        file = fopen(beside, "wb");
+    }
+    fine = file && write_all(session, file, hash, page);
+    fine = file && fclose(file) == 0 && fine && rename(beside, path) == 0;
+    if (file && !fine)
+        remove(beside);
+    XXH3_freeState(hash);
+    free(page);
+    free(beside);
+    return fine || engine_fail(err, "%s cannot be written", path);
+}
+
+// --- reading ------------------------------------------------------------------------------------------
+
+static bool check(const engine_session *session, const file_map *map, engine_error *err)
+{
+    keep_head head;
+    uint64_t sum;
+    const engine_worker *worker = session->worker;
+    if (map->size_bytes < sizeof head + sizeof sum)
+        return engine_fail(err, "it is damaged");
+    memcpy(&head, map->data, sizeof head);
+    memcpy(&sum, (const char *)map->data + map->size_bytes - sizeof sum, sizeof sum);
+    if (memcmp(head.magic, magic, sizeof magic) != 0)
+        return engine_fail(err, "it is no file of pages");
+    if (XXH3_64bits(map->data, map->size_bytes - sizeof sum) != sum)
+        return engine_fail(err, "it is damaged");
+    if (head.fingerprint != fingerprint(worker) || head.page_tokens != ENGINE_PAGE_TOKENS ||
+        head.page_bytes != page_pool_whole_page_bytes(worker->pool))
+        return engine_fail(err, "it is of another model, or of other formats of its cache");
+    if (head.tokens > (uint32_t)worker->settings.options.context_tokens)
+        return engine_fail(err, "its %u tokens do not fit into the context of %d", head.tokens,
+                           worker->settings.options.context_tokens);
+    size_t expected = sizeof head + head.tokens * sizeof(int32_t) + sizeof sum;
+    size_t pages = pages_of(head.tokens);
+    return (map->size_bytes >= expected && map->size_bytes - expected == pages * head.page_bytes) ||
+           engine_fail(err, "it is damaged");
+}
+
+static bool take_pages(engine_session *session, const file_map *map, engine_error *err)
+{
+    keep_head head;
+    const char *at = (const char *)map->data + sizeof head;
+    memcpy(&head, map->data, sizeof head);
+    int32_t vocab = session->worker->model->config.vocab;
+    memcpy(session->ids, at, head.tokens * sizeof *session->ids);
+    for (uint32_t i = 0; i < head.tokens; i++)
+        if (session->ids[i] < 0 || session->ids[i] >= vocab)
+            return engine_fail(err, "it is damaged");
+    at += head.tokens * sizeof *session->ids;
+    if (!session_reserve(session, (int32_t)head.tokens, err))
+        return false;
+    for (size_t n = 0; n < pages_of(head.tokens); n++, at += head.page_bytes)
+        if (!page_pool_write(session->worker->pool, session->page_table[n], at))
+            return engine_fail(err, "a page cannot be copied");
+    session->length = (int32_t)head.tokens;
+    session_enter_pages(session);
+    return true;
+}
+
+bool engine_session_restore(engine_session *session, const char *path, engine_error *err)
+{
+    file_map map = {0};
+    engine_session_truncate(session, 0);
+    if (!file_map_open(&map, path, err))
+        return false;
+    bool fine = check(session, &map, err) && take_pages(session, &map, err);
+    file_map_close(&map);
+    session_trim(session);
+    return fine || engine_fail_in(err, path);
+}
