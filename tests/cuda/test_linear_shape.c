@@ -123,8 +123,9 @@ static void many_rows_have_a_kernel(void **state)
             static struct weft__cuda_choice choice;
             const weft_linear_desc desc = {.cols = 4096, .max_batch = most[i]};
             memset(&choice, 0, sizeof choice);
-            bool serves = weft__linear_gemm_plan(&desc, formats[f], WEFT_F32, WEFT_F32, &devices[3],
-                                                 &choice, &gemm);
+            const struct weft__linear_gemm_wish wish = {formats[f], WEFT_F32, WEFT_F32, WEFT_F16,
+                                                        weft_dtype_block_bytes(formats[f])};
+            bool serves = weft__linear_gemm_plan(&desc, &wish, &devices[3], &choice, &gemm);
             assert_true(serves == (most[i] >= (f == 0 ? WEFT__LINEAR_GEMM_MIN_EXACT
                                                       : WEFT__LINEAR_GEMM_MIN_BATCH)));
             assert_true(choice.num_kernels <=

@@ -136,6 +136,41 @@ static weft_linear_desc layer(weft_dtype format, int32_t num_parts, uint32_t fla
     return desc;
 }
 
+// Scales and biases of the format's groups, in 16 bits: tiles have them.
+static weft_linear_desc groups(weft_dtype format, weft_dtype scales)
+{
+    weft_linear_desc desc = layer(format, 1, 0);
+    desc.parts[0].scale_dtype = scales;
+    desc.parts[0].scale_cols = weft_dtype_block_elems(format);
+    return desc;
+}
+
+static void linear_of_groups(void)
+{
+    for (int value = WEFT_MLX_Q2_G32; value <= WEFT_MLX_Q8_G128; value++) {
+        const bool often = value == WEFT_MLX_Q3_G32 || value == WEFT_MLX_Q4_G64;
+        weft_linear_desc desc =
+            groups((weft_dtype)value, value == WEFT_MLX_Q4_G64 ? WEFT_F16 : WEFT_BF16);
+        desc.max_batch = value == WEFT_MLX_Q4_G64 ? 512 : 16;
+        ADD(linear, desc);
+        samples[num_samples - 1].seldom = !often;
+    }
+}
+
+static void linear_forms(void)
+{
+    static const char *const names[] = {"linear_q4_0_q8_standard_sm80", "linear_q4_0_q8_large_sm80",
+                                        "linear_q4_0_q8_wide_sm80", "linear_q4_0_q8_batched_sm80",
+                                        "linear_f16_f32_wide_sm80"};
+    for (int i = 0; i < 5; i++) {
+        weft_linear_desc desc = layer(i < 4 ? WEFT_Q4_0 : WEFT_F16, 1, 0);
+        desc.variant = names[i];
+        desc.max_batch = i == 3 ? 8 : 1;
+        ADD(linear, desc);
+        samples[num_samples - 1].seldom = i > 0;
+    }
+}
+
 static void linear_layers(void)
 {
     static const weft_dtype formats[] = {
@@ -145,7 +180,8 @@ static void linear_layers(void)
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         for (int exact = 0; exact < 2; exact++) {
             ADD(linear, layer(formats[i], 1, exact ? WEFT_LINEAR_EXACT : 0));
-            samples[num_samples - 1].seldom = i > 2 || exact;
+            samples[num_samples - 1].seldom =
+                (i > 2 && formats[i] != WEFT_Q2_K && formats[i] != WEFT_Q3_K) || exact;
         }
     for (size_t i = 0; i < 15; i++) { // many rows of X
         weft_linear_desc wide = layer(formats[i], 1, 0);
@@ -302,6 +338,8 @@ int cuda_num_samples(void)
     if (num_samples == 0) {
         attention_of_caches();
         linear_layers();
+        linear_of_groups();
+        linear_forms();
         mixtures();
         small_operations();
         caches_and_tokens();

@@ -12,9 +12,26 @@ static const struct weft__linear_kernel rows[] = {
      .weight = WEFT_##format,                                                                      \
      .acts = WEFT__ACTS_##activations,                                                             \
      .row_step = 1,                                                                                \
-     .max_batch = INT32_MAX},
+     .max_batch = INT32_MAX,                                                                       \
+     .groups = WEFT_##format >= WEFT_MLX_Q2_G32},
 #include "src/kernels/linear/linear_cuda.def"
 #undef X
+// by the name of a shape
+#define FORM(format, name, activations, shape)                                                     \
+    {.base = {"linear", "linear_" name "_" #activations "_" #shape "_sm80", WEFT__CUDA_sm80},      \
+     .weight = WEFT_##format,                                                                      \
+     .acts = WEFT__ACTS_##activations,                                                             \
+     .row_step = 1,                                                                                \
+     .max_batch = INT32_MAX,                                                                       \
+     .groups = WEFT_##format >= WEFT_MLX_Q2_G32,                                                   \
+     .form = WEFT__LINEAR_FORM_##shape},
+#define X(format, name, activations)                                                               \
+    FORM(format, name, activations, standard)                                                      \
+    FORM(format, name, activations, large)                                                         \
+    FORM(format, name, activations, wide) FORM(format, name, activations, batched)
+#include "src/kernels/linear/linear_cuda_forms.def"
+#undef X
+#undef FORM
 // weights as a file has them (linear_rows.cu), of every format
 #define ANY(ID, name, activations)                                                                 \
     {.base = {"linear", "linear_" name "_" #activations "_any_sm80", WEFT__CUDA_sm80},             \
@@ -46,7 +63,7 @@ WEFT__CUDA_CONSTANTS(linear_rows, ROWS_CONSTANTS)
 struct wanted {
     weft_dtype weight;
     enum weft__linear_acts acts;
-    bool planes;
+    bool planes, groups; // beside the codes: any; such as tiles have with them
 };
 
 static bool serves(const struct weft__kernel *row, const void *opaque)
@@ -54,7 +71,7 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
     return kernel->weight == wanted->weight && kernel->acts == wanted->acts &&
-           (!wanted->planes || kernel->planes);
+           (!wanted->planes || kernel->planes || (kernel->groups && wanted->groups));
 }
 
 static bool has_planes(const weft_linear_part *part)
@@ -62,6 +79,15 @@ static bool has_planes(const weft_linear_part *part)
     weft_dtype dtype = part->weight_dtype;
     return dtype == WEFT_INT8 || dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2 ||
            (dtype >= WEFT_MLX_Q2_G32 && dtype <= WEFT_MLX_Q8_G128) || part->scale_cols;
+}
+
+// Scales and biases that a tile has among its bytes: one of 16 bits for each block.
+static bool has_groups(const weft_linear_part *part)
+{
+    weft_dtype dtype = part->weight_dtype;
+    return dtype >= WEFT_MLX_Q2_G32 && dtype <= WEFT_MLX_Q8_G128 &&
+           part->scale_cols == weft_dtype_block_elems(dtype) && part->scale_rows == 1 &&
+           (part->scale_dtype == WEFT_F16 || part->scale_dtype == WEFT_BF16);
 }
 
 static bool rounds_y(const weft_linear_desc *desc)
@@ -132,7 +158,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
-        .WEFT_SCALE_DTYPE = WEFT_F16,
+        .WEFT_SCALE_DTYPE = set->scale_dtype,
         .WEFT_BLOCKS = shape->blocks};
     return weft__cuda_want(
         choice, plain ? "src/kernels/linear/linear_numbers.cu" : "src/kernels/linear/linear_few.cu",
@@ -151,7 +177,7 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
     int32_t count = m->exact ? 2 : 3;
     if (m->block_elems == 1)
         columns = m->block_bytes == 4 ? f32 : narrow, count = m->block_bytes == 4 ? 2 : 4;
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = m->form == WEFT__LINEAR_FORM_batched && count > 1; i < count; i++) {
         struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
         if (i > 0 && desc->max_batch <= columns[i - 1] && set->num_shapes > 0)
             break;
@@ -181,7 +207,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
     const int32_t elems = weft_dtype_block_elems(part->weight_dtype);
     bool exact = elems == 1 || desc->flags & WEFT_LINEAR_EXACT;
     const struct wanted wanted = {part->weight_dtype, exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
-                                  has_planes(part)};
+                                  has_planes(part), has_groups(part)};
     weft_status status;
     const struct weft__linear_kernel *row = (const void *)weft__cuda_choose(
         &table, &launch->limits, desc->variant, serves, &wanted, choice, &status);
@@ -192,7 +218,8 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                         .rows_kernel = -1,
                                         .pack_kernel = -1,
                                         .block_elems = elems,
-                                        .block_bytes = weft_dtype_block_bytes(part->weight_dtype),
+                                        .block_bytes = weft_dtype_block_bytes(part->weight_dtype) +
+                                                       (row->groups ? WEFT__LINEAR_GROUP_BYTES : 0),
                                         .rows = part->rows,
                                         .scale_cols = part->scale_cols,
                                         .scale_rows = part->scale_rows,
@@ -201,16 +228,20 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
     if (own->as_file)
         return WEFT_OK;
     own->tiles = elems > 1;
+    own->scale_dtype = row->groups ? (int32_t)part->scale_dtype : WEFT_F16;
     int32_t s = 0;
     while (s < launch->num_sets &&
-           desc->parts[launch->sets[s].parts[0]].weight_dtype != part->weight_dtype)
+           (desc->parts[launch->sets[s].parts[0]].weight_dtype != part->weight_dtype ||
+            launch->sets[s].scale_dtype != own->scale_dtype))
         s++;
     struct weft__linear_set *set = &launch->sets[s];
     launch->num_sets = s < launch->num_sets ? launch->num_sets : s + 1;
     set->matter = (struct weft__linear_matter){.cols = desc->cols,
                                                .block_elems = elems,
                                                .block_bytes = own->block_bytes,
-                                               .exact = elems > 1 && exact};
+                                               .exact = elems > 1 && exact,
+                                               .form = (enum weft__linear_form)row->form};
+    set->scale_dtype = own->scale_dtype;
     set->parts[set->num_parts++] = p;
     return WEFT_OK;
 }
@@ -236,7 +267,8 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
     for (int32_t p = 0; p < desc->num_parts; p++) {
         struct weft__linear_cuda_part *part = &launch->parts[p];
         const struct weft__linear_constants pack = {.WEFT_FORMAT =
-                                                        (int32_t)desc->parts[p].weight_dtype};
+                                                        (int32_t)desc->parts[p].weight_dtype,
+                                                    .WEFT_SCALE_DTYPE = part->scale_dtype};
         any_q8 = any_q8 || !part->exact;
         if (part->tiles)
             part->pack_kernel = WANT_HELPER(choice, "pack", &pack, true);
@@ -286,8 +318,11 @@ static bool add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *cho
     const int32_t x_dtype =
         set->matter.block_elems == 1 ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED;
     const weft_dtype y_dtype = desc->gate || rounds_y(desc) ? WEFT_F32 : desc->y_dtype;
-    return weft__linear_gemm_plan(desc, format, x_dtype, y_dtype, &launch->limits, choice,
-                                  &set->gemm);
+    return weft__linear_gemm_plan(
+        desc,
+        &(struct weft__linear_gemm_wish){format, x_dtype, (int32_t)y_dtype, set->scale_dtype,
+                                         set->matter.block_bytes},
+        &launch->limits, choice, &set->gemm);
 }
 
 static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_choice *choice)

@@ -19,7 +19,10 @@
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_pack_cuda.h"
 
-enum { WEFT__LINEAR_MOST_SHAPES = 4 };
+enum {
+    WEFT__LINEAR_MOST_SHAPES = 4,
+    WEFT__LINEAR_GROUP_BYTES = 4, // scale and bias of a block of MLX in a tile
+};
 
 // Function constants of linear_few.cu and linear_numbers.cu.
 #define WEFT__LINEAR_CONSTANTS(X)                                                                  \
@@ -41,6 +44,7 @@ enum { WEFT__LINEAR_MOST_SHAPES = 4 };
 // Parts of one format: one launch.
 struct weft__linear_set {
     int32_t parts[WEFT_LINEAR_MAX_PARTS], num_parts;
+    int32_t scale_dtype;
     struct weft__linear_matter matter;
     struct weft__linear_shape shapes[WEFT__LINEAR_MOST_SHAPES]; // of rising columns
     int32_t num_shapes;
@@ -63,7 +67,8 @@ struct weft__linear_cuda_part {
     bool exact;
     int32_t rows_kernel; // of weights as a file has them; -1: a set's kernels read them
     int32_t pack_kernel; // -1: none
-    int32_t block_elems, block_bytes;
+    int32_t block_elems, block_bytes; // in tiles
+    int32_t scale_dtype;              // of what tiles have beside codes (MLX)
     int64_t rows, scale_cols, scale_rows;
     int64_t staged; // in the workspace, or -1
 };

@@ -10,6 +10,20 @@
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/linear/linear_device.h"
 
+// Shapes for one row of X that are called by name: warps of a block, of which every four share 16 rows of W. The best
+// of a problem has no name.
+#define WEFT__LINEAR_FORMS(X)                                                                      \
+    X(standard) /* 4 warps: 16 rows at a time */                                                   \
+    X(large)    /* 8: 32 */                                                                        \
+    X(wide)     /* 16: 64 */                                                                       \
+    X(batched)  /* none: a row of X as one of eight */
+enum weft__linear_form {
+    WEFT__LINEAR_FORM_best,
+#define WEFT__LINEAR_FORM(name) WEFT__LINEAR_FORM_##name,
+    WEFT__LINEAR_FORMS(WEFT__LINEAR_FORM)
+#undef WEFT__LINEAR_FORM
+};
+
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
@@ -17,6 +31,7 @@ struct weft__linear_matter {
     bool gate, rounds;                // two matrices a group; results leave rounded
     bool experts;                     // every block has a list of its rows of X
     int64_t groups;                   // of 16 outputs
+    enum weft__linear_form form;
 };
 
 struct weft__linear_shape {
@@ -79,6 +94,18 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
+// Blocks of a form: warps, stages, blocks an SM; the first that fits is taken.
+enum { WEFT__LINEAR_FORM_TEAM = 4 };
+static const int8_t weft__linear_form_blocks[][6][3] = {
+    [WEFT__LINEAR_FORM_standard] =
+        {{4, 2, 8}, {4, 2, 6}, {4, 2, 4}, {4, 2, 2}, {4, 2, 1}, {4, 1, 1}},
+    [WEFT__LINEAR_FORM_large] = {{8, 2, 4}, {8, 2, 3}, {8, 2, 2}, {8, 2, 1}, {8, 1, 1}, {8, 1, 1}},
+    [WEFT__LINEAR_FORM_wide] =
+        {{16, 2, 2}, {16, 2, 1}, {16, 1, 1}, {8, 2, 1}, {8, 1, 1}, {8, 1, 1}},
+    [WEFT__LINEAR_FORM_batched] =
+        {{8, 2, 1}, {8, 1, 1}, {8, 1, 1}, {8, 1, 1}, {8, 1, 1}, {8, 1, 1}},
+};
+
 // Warps that share a group. For one row of X four where all groups have so many at the same time and do not have eight,
 // with nothing but products to do: measured nowhere else to be faster, and other formats have no registers left for it.
 // For 16 rows, which leave an SM a single block, four: while some deliver, others multiply.
@@ -87,6 +114,8 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
                                         const struct weft__cuda_limits *limits)
 {
     const int64_t warps = (int64_t)limits->num_sms * s->blocks * s->warps;
+    if (m->form && s->columns == 1 && s->split == 1 && !s->pair)
+        return WEFT__LINEAR_FORM_TEAM;
     const bool more = m->exact || m->gate || m->rounds;
     if (s->columns == 16 && s->split == 1 && m->block_elems > 1 && s->warps >= 4)
         return 4;
@@ -113,15 +142,18 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const bool needs_registers =
         m->rounds &&
         (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
-    const int8_t(*list)[3] = plain                                              ? wide
-                             : columns > 1                                      ? some
-                             : bytes                                            ? one_bytes
+    const bool formed = m->form && columns == 1;
+    const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[m->form]
+                             : plain       ? wide
+                             : columns > 1 ? some
+                             : bytes       ? one_bytes
                              : m->cols <= 2048 || m->experts || needs_registers ? one_small
                                                                                 : one;
-    const int count = plain || columns > 1 ? 5 : 6;
+    const int count = !formed && (plain || columns > 1) ? 5 : 6;
     // Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
     // With more groups a block waits for the other again and again, and gains only if it is small.
-    const bool may_pair = m->rounds && !bytes && !plain && columns == 1 && limits->sm >= 90;
+    const bool may_pair =
+        !formed && m->rounds && !bytes && !plain && columns == 1 && limits->sm >= 90;
     for (int32_t split = 1; split <= (limits->sm >= 90 ? 8 : 1); split *= 2)
         for (int i = 0; i < count; i++) {
             *shape = (struct weft__linear_shape){.columns = columns,
@@ -137,7 +169,8 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
             int64_t shared = weft__linear_shared_bytes(m, shape);
             // 64 registers are too few for exact products, and for some formats with what follows
             if (((m->exact || columns > 8) && shape->blocks > 1) ||
-                (needs_registers && shape->blocks * shape->warps > 24))
+                (needs_registers && shape->blocks * shape->warps > 24) ||
+                (columns > 8 && m->block_bytes == 84 && shape->warps > 8))
                 continue;
             // a block has 1 KB of its own beside what it asks for
             if (shared > limits->shared_per_block ||

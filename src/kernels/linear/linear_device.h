@@ -15,7 +15,10 @@
 //      4 bits     low  [pair][lane][j] words, bits 8 b + 4 h      (value in a table: bits 4 b + 16 h)
 //      5, 6 bits  the low four likewise; high [pair][lane] a word, bit 8 b + 2 j + h;
 //                 high [pair][lane][h] words, bits 8 b + 2 j
-//      2, 3 bits  low  [pair][lane][h] words, bits 8 b + 2 j; high as for 5 bits
+//      2 bits     low  [pair][lane][j / 2] words, bits 8 b + 4 h + 2 (j % 2)
+//      3 bits     low  [pair][lane][j / 2] words, of unit 0 bits 8 b + 2 + 3 (j % 2) and up, at bits 8 b the low two of word
+//                 2 (j / 2) + 1 of unit 1; high [pair][lane] a word, of unit 1 bits 8 b + 2 + 3 (j / 2) and up of words 0 and 2,
+//                 at bits 8 b and 8 b + 1 the top ones of words 1 and 3
 //      8 bits     low  [unit][lane][j] words, bits 8 b
 //
 // Rows are padded to 16 and columns to 64 with zero codes and zero scales. Only formats with blocks of

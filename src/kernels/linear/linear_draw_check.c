@@ -225,29 +225,35 @@ static void draw_weights(struct check_case *c, struct problem *p)
         draw_row(c, dtype, weight + row * p->args.weight_stride_bytes, cols);
 }
 
-// Every third problem of kernels that take them has scales, half of those biases.
+// Every third problem of kernels that take them has scales, half of those biases; every problem where tiles have them.
 static void draw_planes(struct check_case *c, struct problem *p)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     int64_t block = weft_dtype_block_elems(kernel->weight);
-    if (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || aim_of(c) == DROWNED_ROWS ||
-        check_range(c, 0, 2) != 0)
+    const bool steady = aim_of(c) == DROWNED_ROWS;
+    if (!kernel->groups && (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || steady ||
+                            check_range(c, 0, 2) != 0))
         return;
     p->part = (weft_linear_part){.weight_dtype = kernel->weight,
                                  .scale_dtype = check_dtype(c),
                                  .rows = p->desc.rows,
                                  .scale_cols = (block > 32 ? block : 32) * check_range(c, 1, 3),
                                  .scale_rows = check_range(c, 0, 3)};
+    if (kernel->groups) {
+        p->part.scale_dtype = check_range(c, 0, 1) ? WEFT_F16 : WEFT_BF16;
+        p->part.scale_cols = block;
+        p->part.scale_rows = 1;
+    }
     int64_t rows = p->part.scale_rows ? p->part.scale_rows : 1;
     int64_t row = (p->desc.cols - 1) / p->part.scale_cols + 1,
             count = (p->desc.rows - 1) / rows + 1;
     p->planes.scale_stride = row + check_range(c, 0, 3);
     size_t bytes = (size_t)weft_dtype_block_bytes(p->part.scale_dtype);
-    for (int plane = 0; plane < 1 + check_range(c, 0, 1); plane++) {
+    for (int plane = 0; plane < (steady ? 1 : 1 + check_range(c, 0, 1)); plane++) {
         int64_t elements = (count - 1) * p->planes.scale_stride + row;
         void *scales = check_buffer(c, (size_t)elements * bytes, bytes);
         for (int64_t i = 0; i < elements; i++)
-            weft__element_store(scales, p->part.scale_dtype, i, check_uniform(c, -2, 2));
+            weft__element_store(scales, p->part.scale_dtype, i, steady ? 1 : check_uniform(c, -2, 2));
         *(plane ? &p->planes.biases : &p->planes.scales) = scales;
     }
 }

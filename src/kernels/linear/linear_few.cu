@@ -319,7 +319,14 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
-// low 16 bits of `sums` times the low byte of `by`, plus high times the next byte, plus c
+// low 16 bits of `sums` times the low byte of `by`, plus high times the next byte, plus c; with the upper two bytes
+DEVICE int32_t sums_times_upper(uint32_t sums, uint32_t by, int32_t c)
+{
+    int32_t d;
+    asm("dp2a.hi.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(sums), "r"(by), "r"(c));
+    return d;
+}
+
 DEVICE int32_t sums_times(uint32_t sums, uint32_t by, int32_t c)
 {
     int32_t d;
@@ -346,9 +353,9 @@ DEVICE uint32_t offsets_of(int32_t factor, int32_t g)
     return SIXTEENS == 1 ? by | by << 8 : g ? by << 8 : by;
 }
 
-DEVICE int32_t product_start(struct x_meta meta, int32_t factor, int32_t g)
+DEVICE int32_t product_start(struct x_meta meta, int32_t factor, int32_t g, int32_t from)
 {
-    return TILE_OFFSET ? sums_times(meta.sums, offsets_of(factor, g), MAGIC_BITS) : MAGIC_BITS;
+    return TILE_OFFSET ? sums_times(meta.sums, offsets_of(factor, g), from) : from;
 }
 
 // scale of x times the sum of its sixteen g (or of the unit), what the format adds is multiplied by
@@ -371,6 +378,65 @@ DEVICE void unit_products(int32_t d[4], const uint32_t a[4], int32_t g, uint32_t
 
 #if WEFT_BATCH == 1
 
+#if TILE_FINE
+
+// The tile's products with their scales: dots of two sixteens, which 16 bits hold, meet their two scales in one
+// instruction.
+DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x_meta meta[2],
+                       int32_t dots[2][4], float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const struct fine_scales scales = fine_scales_load(slot, r + 8 * i, c);
+        float sum = 0, least = 0;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            uint32_t both = byte_permute((uint32_t)dots[0][2 * i + h],
+                                         (uint32_t)dots[1][2 * i + h], 0x5410);
+            int32_t dot = h ? sums_times_upper(both, scales.scale, MAGIC_BITS)
+                            : sums_times(both, scales.scale, MAGIC_BITS);
+            sum = fmaf(__int_as_float(dot) - MAGIC,
+                       meta[h].scale * (1.0f / (float)CODE_FACTOR(h, i)), sum);
+#if TILE_MIN
+            int32_t add = h ? sums_times_upper(meta[h].sums, scales.min, MAGIC_BITS)
+                            : sums_times(meta[h].sums, scales.min, MAGIC_BITS);
+            least = fmaf(__int_as_float(add) - MAGIC, meta[h].scale, least);
+#endif
+        }
+        acc[i] = fmaf(scales.by, sum, acc[i]);
+        if (TILE_MIN)
+            acc[i] = fmaf(scales.min_by, least, acc[i]);
+    }
+}
+
+#else
+
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
+                       const struct x_meta meta[2], int32_t d[SIXTEENS][4], int32_t e[SIXTEENS][4],
+                       float acc[ACCUMULATORS])
+{
+    struct tile_scales scales;
+    tile_scales_load(&scales, slot, pairs, r);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        float scale[2][SIXTEENS], add[2][SIXTEENS];
+        unit_scales(&scales, pairs, c, h, r, scale, add);
+#pragma unroll
+        for (int32_t g = 0; g < SIXTEENS; g++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++) {
+                const float xs = meta[h].scale * (1.0f / (float)CODE_FACTOR(h, i));
+                float dot = __int_as_float(d[g][2 * i + h]) - __int_as_float(e[g][2 * i + h]);
+                acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
+#if TILE_MIN
+                acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
+#endif
+            }
+    }
+}
+
+#endif
+
 // One row of X leaves 7 of the 8 columns of a product free. So the unit u = 0..7 of the tile has column u
 // to itself: all units add up in one product, the columns of x of the other units are zero, and lane (r, c) ends
 // with the dot products of units 2c and 2c + 1. Scales are then a matter of two units a lane, not eight.
@@ -389,16 +455,18 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     int32_t d[SIXTEENS][4], e[SIXTEENS][4];
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++) {
-        d[g][0] = d[g][2] = product_start(meta[0], UNIT_FACTOR(0), g);
-        d[g][1] = d[g][3] = product_start(meta[1], UNIT_FACTOR(1), g);
-        e[g][0] = e[g][1] = e[g][2] = e[g][3] = MAGIC_BITS;
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++) {
+            e[g][k] = TILE_FINE ? 0 : MAGIC_BITS;
+            d[g][k] = product_start(meta[k % 2], CODE_FACTOR(k % 2, k / 2), g, e[g][k]);
+        }
     }
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         uint32_t a[2][4], below[2][4];
         if (p >= pairs)
             break;
-        pair_codes(slot, pairs, p, s->lane, a, below);
+        pair_codes(slot, pairs, p, s->lane, a, below, true);
 #pragma unroll
         for (int32_t h = 0; h < 2; h++) {
             uint32_t b0 = r == 2 * p + h ? b.x : 0, b1 = r == 2 * p + h ? b.y : 0;
@@ -410,26 +478,12 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
             }
         }
     }
-    if (c >= pairs)
-        return;
-    struct tile_scales scales;
-    tile_scales_load(&scales, slot, pairs, r);
-#pragma unroll
-    for (int32_t h = 0; h < 2; h++) {
-        float scale[2][SIXTEENS], add[2][SIXTEENS];
-        unit_scales(&scales, pairs, c, h, r, scale, add);
-        const float xs = meta[h].scale * (1.0f / (float)UNIT_FACTOR(h));
-#pragma unroll
-        for (int32_t g = 0; g < SIXTEENS; g++)
-#pragma unroll
-            for (int32_t i = 0; i < 2; i++) {
-                float dot = __int_as_float(d[g][2 * i + h]) - __int_as_float(e[g][2 * i + h]);
-                acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
-#if TILE_MIN
-                acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
+#if TILE_FINE
+    tile_scale(slot, r, c, meta, d, acc);
+#else
+    if (c < pairs)
+        tile_scale(slot, pairs, r, c, meta, d, e, acc);
 #endif
-            }
-    }
 }
 
 #else
@@ -443,8 +497,8 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++) {
         int32_t d[4], e[4] = {MAGIC_BITS, MAGIC_BITS, MAGIC_BITS, MAGIC_BITS};
-        d[0] = d[2] = product_start(meta[0], factor, g);
-        d[1] = d[3] = product_start(meta[1], factor, g);
+        d[0] = d[2] = product_start(meta[0], factor, g, MAGIC_BITS);
+        d[1] = d[3] = product_start(meta[1], factor, g, MAGIC_BITS);
         unit_products(d, a, g, b0, b1);
         if (TILE_TABLE)
             unit_products(e, below, g, b0, b1);

@@ -58,7 +58,7 @@ static bool serves(const weft_linear_desc *desc, weft_dtype format, bool wgmma)
     case WEFT_IQ4_XS:
     case WEFT_MXFP4:
     case WEFT_NVFP4: return true;
-    default: return false;
+    default: return format >= WEFT_MLX_Q2_G32 && format <= WEFT_MLX_Q8_G128;
     }
 }
 
@@ -103,13 +103,13 @@ static void choose_plain(const weft_linear_desc *desc, const struct weft__cuda_l
 }
 
 // Tiles of packed weights for batches of up to max_batch, each with as many stages as fit.
-static void choose_shapes(const weft_linear_desc *desc, weft_dtype format,
+static void choose_shapes(const weft_linear_desc *desc, const struct weft__linear_gemm_wish *wish,
                           const struct weft__cuda_limits *limits, struct weft__linear_gemm *gemm)
 {
     static const int16_t of_wgmma[][4] = {{32, 4, 2, 2},  {64, 8, 4, 2},  {64, 8, 3, 1},
                                           {128, 6, 2, 2}, {128, 6, 2, 1}, {256, 4, 2, 1}};
     static const int16_t others[][2] = {{128, 4}, {64, 4}, {64, 3}};
-    const int32_t row = 256 / weft_dtype_block_elems(format) * weft_dtype_block_bytes(format);
+    const int32_t row = 256 / weft_dtype_block_elems(wish->format) * wish->block_bytes;
     const int32_t tile = WEFT__LINEAR_GEMM_TILE_ROWS * row;
     for (size_t i = 0; gemm->wgmma && i < sizeof of_wgmma / sizeof *of_wgmma; i++) {
         const int16_t *h = of_wgmma[i];
@@ -169,10 +169,11 @@ static void want_kernels(struct weft__cuda_choice *choice, struct weft__linear_g
     }
 }
 
-bool weft__linear_gemm_plan(const weft_linear_desc *desc, weft_dtype format, int32_t x_dtype,
-                            weft_dtype y_dtype, const struct weft__cuda_limits *limits,
+bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__linear_gemm_wish *wish,
+                            const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_gemm *gemm)
 {
+    const weft_dtype format = wish->format;
     *gemm = (struct weft__linear_gemm){.num_sms = limits->num_sms,
                                        // mxfp4: scales of 8 bits of exponent
                                        .brain = format == WEFT_MXFP4 || format == WEFT_BF16,
@@ -186,15 +187,15 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, weft_dtype format, int
     if (gemm->plain)
         choose_plain(desc, limits, gemm);
     else
-        choose_shapes(desc, format, limits, gemm);
+        choose_shapes(desc, wish, limits, gemm);
     if (gemm->num_shapes == 0)
         return false;
     gemm->min_batch = least;
     struct weft__linear_gemm_constants constants = {.WEFT_FORMAT = (int32_t)format,
                                                     .WEFT_BRAIN = gemm->brain,
-                                                    .WEFT_X_DTYPE = x_dtype,
-                                                    .WEFT_Y_DTYPE = (int32_t)y_dtype,
-                                                    .WEFT_SCALE_DTYPE = WEFT_F16};
+                                                    .WEFT_X_DTYPE = wish->x_dtype,
+                                                    .WEFT_Y_DTYPE = wish->y_dtype,
+                                                    .WEFT_SCALE_DTYPE = wish->scale_dtype};
     want_kernels(choice, gemm, &constants);
     return true;
 }

@@ -42,9 +42,16 @@ struct weft__linear_gemm {
 // What the kernel reads X from: rounded rows, or numbers of a dtype.
 enum { WEFT__LINEAR_GEMM_ROUNDED = 0 };
 
-// Adds kernels for packed weights of desc->parts' format `format`; false (and min_batch 0) if other kernels must serve.
-bool weft__linear_gemm_plan(const weft_linear_desc *desc, weft_dtype format, int32_t x_dtype,
-                            weft_dtype y_dtype, const struct weft__cuda_limits *limits,
+// The parts of a format that are to be served.
+struct weft__linear_gemm_wish {
+    weft_dtype format;
+    int32_t x_dtype, y_dtype, scale_dtype;
+    int32_t block_bytes; // in tiles
+};
+
+// Adds kernels for packed weights; false (and min_batch 0) if other kernels must serve.
+bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__linear_gemm_wish *wish,
+                            const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_gemm *gemm);
 
 // Bytes of a run's workspace, 256-byte aligned.

@@ -85,6 +85,8 @@ struct weft__linear_kernel {
     weft__narrow_fn *narrow; // of X, where acts are bf16
     bool turned;             // narrow() lays WEFT__BF16_ROWS rows into one another
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
+    bool groups;             // takes scales and biases of the format's own groups, in 16 bits
+    int32_t form;            // CUDA: the shape that its name asks for (linear_cuda_shape.h)
 };
 
 // In weft_linear_desc.flags, inside the library: rows of X in bf16 must lie one after another, as they will be

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Weights from the order of a file into packed tiles (linear_device.h draws both sides), a thread per
-// word of 4 bytes. Function constants: WEFT_FORMAT.
+// word of 4 bytes. Function constants: WEFT_FORMAT, WEFT_SCALE_DTYPE (MLX).
 #include "src/kernels/cuda/types.cuh"
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_format.cuh"
@@ -80,11 +80,17 @@ DEVICE uint32_t low_word(const struct tile_place *at, int32_t word)
         for (int32_t b = 0; b < 4; b++)
             bits |= (tile_code(at, word % 128 / 4, word / 128 * 2 + h, word % 4, b) & 15)
                     << (TILE_TABLE ? 4 * b + 16 * h : 8 * b + 4 * h);
+#elif TILE_BITS == 3
+    const int32_t lane = word % 64 / 2, unit = word / 64 * 2, g = word % 2 * 2;
+    for (int32_t b = 0; b < 4; b++)
+        bits |= ((tile_code(at, lane, unit + 1, 1 + g, b) & 3) |
+                 tile_code(at, lane, unit, g, b) << 2 | tile_code(at, lane, unit, 1 + g, b) << 5)
+                << 8 * b;
 #else
-    for (int32_t j = 0; j < 4; j++)
+    for (int32_t k = 0; k < 4; k++)
         for (int32_t b = 0; b < 4; b++)
-            bits |= (tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) & 3)
-                    << (8 * b + 2 * j);
+            bits |= tile_code(at, word % 64 / 2, word / 64 * 2 + k / 2, word % 2 * 2 + k % 2, b)
+                    << (8 * b + 2 * k);
 #endif
     return bits;
 }
@@ -97,7 +103,13 @@ DEVICE uint32_t high_word(const struct tile_place *at, int32_t word)
         for (int32_t b = 0; b < 4; b++)
             bits |= tile_code(at, word % 64 / 2, word / 64 * 2 + word % 2, j, b) >>
                     4 << (8 * b + 2 * j);
-#elif TILE_BITS == 5 || TILE_BITS == 3
+#elif TILE_BITS == 3
+    const int32_t lane = word % 32, unit = word / 32 * 2 + 1;
+    for (int32_t b = 0; b < 4; b++)
+        bits |= (tile_code(at, lane, unit, 1, b) >> 2 | tile_code(at, lane, unit, 3, b) >> 2 << 1 |
+                 tile_code(at, lane, unit, 0, b) << 2 | tile_code(at, lane, unit, 2, b) << 5)
+                << 8 * b;
+#elif TILE_BITS == 5
     for (int32_t h = 0; h < 2; h++)
         for (int32_t j = 0; j < 4; j++)
             for (int32_t b = 0; b < 4; b++)
@@ -117,6 +129,9 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     int32_t r = i % span / (span / 8), in = i % (span / 8);
     int32_t row = at->row + r + in % 8 / 4 * 8, col = at->col + i / span * cols + in / 8 * 32;
     const void *plane = in % 4 < 2 ? at->args->scales : at->args->biases;
+    if (!plane) // 1, 0
+        return in % 4 != 1 ? (in % 4 == 0 && WEFT_SCALE_DTYPE == 3 ? 0x80 : 0)
+                           : (WEFT_SCALE_DTYPE == 3 ? 0x3f : 0x3c);
     if (row >= at->args->rows || col >= at->args->cols)
         return 0;
     return (

@@ -9,6 +9,8 @@
 struct weft__linear_slab {
     const void *from; // its first row, on the device
     int64_t stride_bytes;
+    const void *scales, *biases; // its rows', or NULL: 1, 0
+    int64_t scales_stride_bytes;
     int32_t first_row, rows; // the former a multiple of 16
     void *packed;            // the part's
 };
@@ -19,6 +21,9 @@ static inline void weft__linear_pack_step(int32_t kernel, int64_t cols,
                                           struct weft__cuda_step *step)
 {
     const struct weft__linear_pack_args args = {.weight = slab->from,
+                                                .scales = slab->scales,
+                                                .biases = slab->biases,
+                                                .scales_stride_bytes = slab->scales_stride_bytes,
                                                 .packed = slab->packed,
                                                 .weight_stride_bytes = slab->stride_bytes,
                                                 .first_row = slab->first_row,

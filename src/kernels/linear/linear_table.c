@@ -80,7 +80,9 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      weft__linear_##ID##_##acts##_ref,                                                             \
      NARROW_##acts(ref),                                                                           \
      false,                                                                                        \
-     NULL},
+     NULL,                                                                                         \
+     false,                                                                                        \
+     0},
 #define FEW_PLANES_f32        false
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
@@ -104,7 +106,9 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      weft__linear_##function##_##acts##_##isa,                                                     \
      NARROW_##acts(isa),                                                                           \
      WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx,                     \
-     PACK_##acts(isa)},
+     PACK_##acts(isa),                                                                             \
+     false,                                                                                        \
+     0},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \

@@ -9,9 +9,17 @@
 
 enum { SIXTEENS = 32 / TILE_GROUP }; // scales per unit and row
 
-// Codes that stay where they lie are too large by this factor in the second unit of a pair.
+// Codes that stay where they lie are too large by this factor in the second unit of a pair, and, where
+// pair_codes() leaves others in place, too, by CODE_FACTOR in unit h and row r + 8 i.
 #define TILE_IN_PLACE  (TILE_BITS == 4 && !TILE_TABLE)
 #define UNIT_FACTOR(h) (TILE_IN_PLACE && (h) ? 16 : 1)
+#if TILE_BITS == 2
+#define CODE_FACTOR(h, i) ((i) ? 4 : 1)
+#elif TILE_BITS == 3
+#define CODE_FACTOR(h, i) ((h) && (i) ? 1 : 4)
+#else
+#define CODE_FACTOR(h, i) UNIT_FACTOR(h)
+#endif
 
 // Tables of 16 have eight numbers below zero: magnitudes of both halves. Codes 0..7 mean the first half.
 #if WEFT_FORMAT == FORMAT_IQ4_NL || WEFT_FORMAT == FORMAT_IQ4_XS
@@ -33,13 +41,28 @@ DEVICE uint32_t shifted(uint32_t word, int32_t left)
     return left >= 0 ? word << left : word >> -left;
 }
 
-// The codes of pair p for unit h and word j. With a table the bytes are magnitudes, in a those above zero
+#if TILE_BITS < 4
+// The codes at bits `place` and up of a word's bytes, at the bottom or left where a shift to a multiple of 4 (3 bits: of 3)
+// puts them.
+DEVICE uint32_t few_bits(uint32_t word, int32_t place, bool in_place)
+{
+#if TILE_BITS == 2
+    const int32_t left = in_place ? place % 4 : 0;
+    return word >> (place - left) & 0x03030303u << left;
+#else
+    const int32_t left = in_place ? 2 : 0;
+    return word >> (place - left) & 0x07070707u << left;
+#endif
+}
+#endif
+
+// The codes of pair p for unit h and word j, times UNIT_FACTOR(h), or in place CODE_FACTOR(h, j % 2). With a table the bytes are magnitudes, in a those above zero
 // and in `below` the others, each 0 where the other has a number: byte_permute gives 0 for a place whose
 // top bit is set, as no magnitude has a top bit.
 DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t lane,
-                       uint32_t a[2][4], uint32_t below[2][4])
+                       uint32_t a[2][4], uint32_t below[2][4], bool in_place = false)
 {
-    (void)below;
+    (void)below, (void)in_place;
     const uint8_t *low = tile;
 #if PAIR_HIGH
     const uint8_t *high = tile + pairs * PAIR_LOW;
@@ -81,17 +104,22 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
 #else
     uint2 w = *(const uint2 *)(low + p * PAIR_LOW + lane * 8);
 #if TILE_BITS == 3
-    uint32_t top = *(const uint32_t *)(high + p * PAIR_HIGH + lane * 4);
-#endif
+    uint32_t rest = *(const uint32_t *)(high + p * PAIR_HIGH + lane * 4);
 #pragma unroll
-    for (int32_t j = 0; j < 4; j++) {
-        a[0][j] = w.x >> 2 * j & 0x03030303u;
-        a[1][j] = w.y >> 2 * j & 0x03030303u;
-#if TILE_BITS == 3
-        a[0][j] |= shifted(top, 2 - 2 * j) & 0x04040404u;
-        a[1][j] |= shifted(top, 1 - 2 * j) & 0x04040404u;
-#endif
+    for (int32_t i = 0; i < 2; i++) {
+        a[0][i] = few_bits(w.x, 2 + 3 * i, in_place);
+        a[0][2 + i] = few_bits(w.y, 2 + 3 * i, in_place);
+        a[1][2 * i] = few_bits(rest, 2 + 3 * i, in_place);
     }
+    a[1][1] = (w.x & 0x03030303u) | (rest << 2 & 0x04040404u);
+    a[1][3] = (w.y & 0x03030303u) | (rest << 1 & 0x04040404u);
+#else
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++) {
+        a[k / 2][k % 2] = few_bits(w.x, 2 * k, in_place);
+        a[k / 2][2 + k % 2] = few_bits(w.y, 2 * k, in_place);
+    }
+#endif
 #endif
 }
 
@@ -166,6 +194,37 @@ DEVICE void tile_scales_load(struct tile_scales *s, const uint8_t *tile, int32_t
     }
 #endif
 }
+
+// Scales of sixteens that are small integers times a number of the row's: products with them stay integers.
+#define TILE_FINE (WEFT_FORMAT == FORMAT_Q2_K || WEFT_FORMAT == FORMAT_Q3_K)
+#if TILE_FINE
+
+// Of a row, for sixteens 4 c .. 4 c + 3: bytes with a sign, and what they are multiplied by.
+struct fine_scales {
+    uint32_t scale, min;
+    float by, min_by;
+};
+
+DEVICE struct fine_scales fine_scales_load(const uint8_t *tile, int32_t row, int32_t c)
+{
+    const uint8_t *meta = tile + 4 * (PAIR_LOW + PAIR_HIGH);
+    struct fine_scales s = {};
+#if WEFT_FORMAT == FORMAT_Q2_K
+    uint32_t both = *(const uint32_t *)(meta + row * 16 + c * 4);
+    float2 d = f16x2_float2(*(const uint32_t *)(meta + 256 + row * 4));
+    s.scale = both & 0x0f0f0f0fu, s.min = both >> 4 & 0x0f0f0f0fu;
+    s.by = d.x, s.min_by = -d.y;
+#else
+    const uint32_t *words = (const uint32_t *)(meta + row * 12);
+    uint32_t low = words[c & 1] >> (c & 2) * 2 & 0x0f0f0f0fu;
+    uint32_t top = words[2] >> 2 * c & 0x03030303u;
+    s.scale = ((low | 0x60606060u) + top * 16) ^ 0x80808080u; // less 32
+    s.by = f16_float(*(const uint16_t *)(meta + 192 + row * 2));
+#endif
+    return s;
+}
+
+#endif
 
 #if WEFT_FORMAT == FORMAT_MXFP4
 DEVICE float e8m0_half(uint32_t e) // 2^(e - 128)
