@@ -2,7 +2,8 @@
 // Rows of a table in any format: a warp decodes 32 format blocks of one token's row, a lane each, with the
 // decoders of src/formats/ themselves, and writes them side by side.
 //
-// Constants: FORMAT (weft_dtype), ELEMS (of a format block), BYTES (likewise), Y_DTYPE
+// Constants: FORMAT (weft_dtype), ELEMS (of a format block), BYTES (likewise), Y_DTYPE, SCALE_DTYPE (of scales and biases beside the
+// table; 0: there are none)
 #define _Static_assert static_assert
 #include "src/formats/formats.h"
 #include "src/formats/iq_grids.c"
@@ -17,6 +18,22 @@ DEVICE void decode(const void *block, float *y)
         weft__decode_##ID(block, y);
 #include <weft/formats.def>
 #undef WEFT_FORMAT
+}
+
+// Element `col` of row `id`: code * scale + bias, each step rounded as on the CPU.
+DEVICE float with_planes(const struct weft__embedding_device_args *args, float code, int64_t id,
+                         int64_t col)
+{
+#if SCALE_DTYPE
+    const int64_t at = id / args->scale_rows * args->scale_stride + col / args->scale_cols;
+    if (args->scales)
+        code *= element<SCALE_DTYPE>(args->scales, at);
+    if (args->biases)
+        code += element<SCALE_DTYPE>(args->biases, at);
+#else
+    (void)args, (void)id, (void)col;
+#endif
+    return code;
 }
 
 extern "C" __global__ void __launch_bounds__(32)
@@ -36,7 +53,9 @@ extern "C" __global__ void __launch_bounds__(32)
         decode(row + (first + threadIdx.x) * BYTES, decoded + threadIdx.x * (ELEMS + 1));
     __syncwarp();
     for (int32_t i = threadIdx.x; i < blocks * ELEMS; i += WARP) {
-        float y = known ? decoded[i / ELEMS * (ELEMS + 1) + i % ELEMS] : 0;
+        float y = known ? with_planes(&args, decoded[i / ELEMS * (ELEMS + 1) + i % ELEMS], id,
+                                      first * ELEMS + i)
+                        : 0;
         int64_t at = token * args.y_stride + first * ELEMS + i;
         float before = args.residual ? element<Y_DTYPE>(args.residual, at) : 0;
         set_element<Y_DTYPE>(args.y, at, y * args.scale + before);

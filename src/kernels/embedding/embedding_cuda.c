@@ -16,13 +16,13 @@ static const struct weft__embedding_kernel rows[] = {
 static const struct weft__kernel_table table = {"embedding", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(Y_DTYPE)
+#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(Y_DTYPE) X(SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(embedding, CONSTANTS)
 
 enum { THREADS = 32 };
 
 struct launch {
-    int64_t rows, row_blocks;
+    int64_t rows, row_blocks, scale_rows, scale_cols;
     float scale;
 };
 
@@ -38,11 +38,6 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     const weft_embedding_desc *desc = opaque_desc;
     struct launch *launch = choice->launch;
     weft_status status;
-    if (desc->scale_dtype != WEFT_DTYPE_NONE) {
-        snprintf(choice->text, sizeof choice->text,
-                 "a table with scales beside it has no kernel on cuda yet");
-        return WEFT_EUNSUPPORTED;
-    }
     if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
         return status;
     int32_t elems = weft_dtype_block_elems(desc->table_dtype);
@@ -50,12 +45,15 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                                                   .ELEMS = elems,
                                                   .BYTES =
                                                       weft_dtype_block_bytes(desc->table_dtype),
-                                                  .Y_DTYPE = (int32_t)desc->y_dtype};
+                                                  .Y_DTYPE = (int32_t)desc->y_dtype,
+                                                  .SCALE_DTYPE = (int32_t)desc->scale_dtype};
     int32_t kernel = weft__cuda_want(choice, "src/kernels/embedding/embedding.cu", "weft_embedding",
                                      WEFT__CUDA_VALUES(embedding, constants));
     choice->kernels[kernel].exact = true;
     launch->rows = desc->rows;
     launch->row_blocks = desc->dim / elems;
+    launch->scale_rows = desc->scale_rows;
+    launch->scale_cols = desc->scale_cols;
     launch->scale = desc->scale;
     snprintf(choice->text, sizeof choice->text, " %s %lldx%lld tokens<=%d",
              weft_dtype_name(desc->table_dtype), (long long)desc->rows, (long long)desc->dim,
@@ -76,6 +74,11 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                                  .y_stride = args->y_stride,
                                                  .rows = launch->rows,
                                                  .row_blocks = launch->row_blocks,
+                                                 .scales = args->scales,
+                                                 .biases = args->biases,
+                                                 .scale_stride = args->scale_stride,
+                                                 .scale_rows = launch->scale_rows,
+                                                 .scale_cols = launch->scale_cols,
                                                  .scale = launch->scale};
     weft__cuda_step(step, 0, (uint32_t)((launch->row_blocks + THREADS - 1) / THREADS),
                     (uint32_t)args->tokens, THREADS, &device, sizeof device);
