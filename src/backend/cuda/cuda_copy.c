@@ -73,7 +73,7 @@ static CUresult stage(struct weft__cuda *cuda, char *to, const char *from, size_
     void *buffer = cuda->staging.slots[slot].buffer;
     CUevent done = cuda->staging.slots[slot].done;
     if (to_device)
-        memcpy(buffer, from, bytes);
+        weft__cuda_copiers_copy(&cuda->staging.copiers, buffer, from, bytes);
     result = to_device ? driver->copy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)buffer,
                                       bytes, stream)
                        : driver->copy((CUdeviceptr)(uintptr_t)buffer, (CUdeviceptr)(uintptr_t)from,

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "src/backend/context.h"
+#include "src/backend/cuda/cuda_copiers.h"
 #include "src/backend/cuda/cuda_driver.h"
 
 struct weft__cuda;
@@ -34,7 +35,8 @@ enum {
 
 // Slots are taken in turn, by any thread; a slot is free again when its event has happened.
 struct weft__cuda_staging {
-    pthread_mutex_t lock; // of next and of the first allocation
+    struct weft__cuda_copiers copiers; // that fill them
+    pthread_mutex_t lock;              // of next and of the first allocation
     int32_t next;
     struct {
         pthread_mutex_t lock;

@@ -30,6 +30,7 @@ void weft__cuda_memory_open(struct weft__cuda *cuda)
     pthread_mutex_init(&cuda->pool.lock, NULL);
     pthread_mutex_init(&cuda->staging.lock, NULL);
     pthread_mutex_init(&cuda->packing.lock, NULL);
+    weft__cuda_copiers_open(&cuda->staging.copiers);
     for (int i = 0; i < WEFT__CUDA_STAGING_SLOTS; i++)
         pthread_mutex_init(&cuda->staging.slots[i].lock, NULL);
 }
@@ -48,6 +49,7 @@ static void free_chunk(struct weft__cuda *cuda, struct weft__cuda_chunk *chunk)
 
 void weft__cuda_memory_close(struct weft__cuda *cuda)
 {
+    weft__cuda_copiers_close(&cuda->staging.copiers);
     for (int i = 0; i < WEFT__CUDA_STAGING_SLOTS; i++) {
         if (cuda->staging.slots[i].done)
             cuda->driver->event_destroy(cuda->staging.slots[i].done);
