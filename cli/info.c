@@ -108,19 +108,26 @@ static const char *gpu_missing(void)
 static int print_summary(const cli_command *self, const weft_context *context, bool json)
 {
     const char *missing = gpu_missing(), *note = weft_tuning_note(context);
+    weft_device_info gpu = {.size = sizeof gpu};
+    if (!missing && weft_device_describe(WEFT_DEVICE_CUDA, 0, &gpu) != WEFT_OK)
+        gpu = (weft_device_info){.size = sizeof gpu};
     if (!json) {
         printf("weft        %s\n", weft_version());
         printf("cpu         %s, %d threads\n", weft_context_isa(context),
                weft_context_threads(context));
-        printf("gpu         %s%s\n", missing ? "none: " : "usable", missing ? missing : "");
+        if (missing)
+            printf("gpu         none: %s\n", missing);
+        else
+            printf("gpu         usable: %s, %s, %d SMs (tier: %s)\n", gpu.name, gpu.architecture,
+                   gpu.cores, gpu.tier);
         printf("tuning      %s\n",
                *note ? note : "none of this machine: weft tune linear measures");
         return CLI_DONE;
     }
-    json_t *object = json_pack("{s:s, s:s, s:i, s:b, s:s, s:o}", "version", weft_version(), "isa",
-                               weft_context_isa(context), "threads", weft_context_threads(context),
-                               "gpu", missing == NULL, "gpu_missing", missing ? missing : "",
-                               "tuning", cli_json_text(note));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:b, s:s, s:s, s:o}", "version", weft_version(), "isa",
+        weft_context_isa(context), "threads", weft_context_threads(context), "gpu", missing == NULL,
+        "gpu_missing", missing ? missing : "", "gpu_tier", gpu.tier, "tuning", cli_json_text(note));
     return cli_print_json(self, object);
 }
 

@@ -9,7 +9,7 @@ extern const cli_command tune_linear, tune_attention;
 static const char help[] =
     "usage: weft tune linear|attention [options]\n"
     "\n"
-    "Measures the thresholds and sizes by which plans of the CPU choose kernels and divide their "
+    "Measures the thresholds and sizes by which plans choose kernels and divide their "
     "work,\n"
     "and writes the best to a table of this machine. Every candidate is held against the reference "
     "kernel\n"

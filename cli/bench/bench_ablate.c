@@ -59,6 +59,48 @@ static void add_kernel(ways *all, const bench *run, weft_dtype format, const cha
         }
 }
 
+// Adds the kernel of a GPU of that name, if there is one.
+static void add_named(ways *all, const bench *run, weft_dtype format, const char *name,
+                      const char *acts)
+{
+    char wanted[96];
+    weft_kernel_info info;
+    snprintf(wanted, sizeof wanted, "linear_%s_%s_sm80", weft_dtype_name(format), acts);
+    for (int32_t n = 0; weft_kernel_at(run->context, n, &info); n++)
+        if (info.usable && strcmp(info.name, wanted) == 0) {
+            way *next = add(all, name);
+            memcpy(next->variant, wanted, sizeof wanted);
+            return;
+        }
+}
+
+// Of a GPU: packed weights, rounded activations, many rows of X at once, blocks of many warps.
+static void list_ways_of_gpu(ways *all, const linear_request *wish, weft_dtype format,
+                             int32_t batch)
+{
+    const bool blocks = weft_dtype_block_elems(format) > 1;
+    const bool scaled = strncmp(weft_dtype_name(format), "mlx_", 4) == 0; // planes of their own
+    add(all, "");
+    if (blocks && !scaled)
+        add(all, "packing")->as_in_file = true;
+    if (blocks)
+        add(all, "rounding")->exact = true;
+    if (batch > 1 && !scaled)
+        add(all, "batching")->one_by_one = true;
+    if (batch > 1)
+        return;
+    const char *acts = blocks ? "q8" : "f32";
+    char shape[32];
+    static const char *const shapes[][2] = {{"16 warps: 4", "standard"},
+                                            {"16 warps: 8", "large"},
+                                            {"own team", "wide"},
+                                            {"own shape", "batched"}};
+    for (int i = 0; i < 4; i++) {
+        snprintf(shape, sizeof shape, "%s_%s", acts, shapes[i][1]);
+        add_named(all, &wish->run, format, shapes[i][0], shape);
+    }
+}
+
 static void list_ways(ways *all, const linear_request *wish, weft_dtype format, int32_t batch)
 {
     enum { FEW = 8 };
@@ -99,8 +141,9 @@ static bool run_way(void *user)
     weft_linear_args args = p->args;
     const char *copy =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    args.packed = NULL;
-    args.weight = copy + (w->as_in_file ? p->slack : 0);
+    const bool as_in_file = w->as_in_file || p->wish->run.options.device == WEFT_DEVICE_CPU;
+    args.packed = as_in_file ? NULL : copy;
+    args.weight = as_in_file ? copy + (w->as_in_file ? p->slack : 0) : NULL;
     if (!w->one_by_one)
         return weft_linear_run(p->plan, &args) == WEFT_OK;
     args.batch = 1;
@@ -142,13 +185,13 @@ static bool print_way(const way *w, const way *best, double us, double best_us,
     bench_time time = {us, us, 1};
     double activations = (double)p->batch * ((double)w->wish.rows + w->wish.cols) * sizeof(float);
     double flops = 2.0 * p->batch * w->wish.rows * w->wish.cols;
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:s, s:f}", "op",
-                  "linear", "device", "cpu", "isa", kernel.isa, "variant", kernel.name, "plan",
-                  weft_plan_describe(p->plan), "format", weft_dtype_name(p->format), "rows",
-                  w->wish.rows, "cols", w->wish.cols, "batch", p->batch, "exact", w->wish.exact,
-                  "cold", !run->hot, "threads", weft_context_threads(run->context), "ablation",
-                  w == best ? "nothing" : w->name, "slower", us / best_us);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:s, s:f}", "op", "linear",
+        "device", bench_device_name(run), "isa", kernel.isa, "variant", kernel.name, "plan",
+        weft_plan_describe(p->plan), "format", weft_dtype_name(p->format), "rows", w->wish.rows,
+        "cols", w->wish.cols, "batch", p->batch, "exact", w->wish.exact, "cold", !run->hot,
+        "threads", weft_context_threads(run->context), "ablation", w == best ? "nothing" : w->name,
+        "slower", us / best_us);
     if (row)
         bench_add_figures(row, &time, (double)p->weight_bytes + activations, flops, roof->gbps,
                           bench_roof_gflops(run, roof, linear_products(&kernel, p->format)));
@@ -173,8 +216,9 @@ bool linear_ablate(linear_request *wish, const char *weights, weft_dtype format,
     int32_t made = 0, slow = -1;
     bool fine = all != NULL;
     weft_tuning_clear(wish->run.context); // the library's own values
+    const bool gpu = wish->run.options.device != WEFT_DEVICE_CPU;
     if (fine)
-        list_ways(all, wish, format, batch);
+        (gpu ? list_ways_of_gpu : list_ways)(all, wish, format, batch);
     for (; fine && made < all->count; made++) {
         way *w = &all->list[made];
         fine = make_way(w, wish, weights, format, batch);

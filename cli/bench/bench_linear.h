@@ -20,6 +20,7 @@ typedef struct linear_problem {
     const char *weights; // as a file has them
     int32_t batch, copies;
     int64_t weight_bytes, stride_bytes, slack; // slack: bytes of memory behind a copy
+    bool scaled; // MLX on a GPU: scales of 16 bits beside the codes, all of them 1
     weft_plan *plan;
     weft_linear_args args;
 } linear_problem;

@@ -82,35 +82,49 @@ static bool fill_weights(linear_problem *p)
 bool linear_run_once(void *user)
 {
     linear_problem *p = user;
-    p->args.packed =
+    const void *packed =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
+    *(p->scaled ? &p->args.parts[0].packed : &p->args.packed) = packed;
     return weft_linear_run(p->plan, &p->args) == WEFT_OK;
 }
 
 bool linear_make_ready(linear_problem *p)
 {
     linear_request *wish = p->wish;
-    const weft_linear_desc desc = {.size = sizeof desc,
-                                   .flags = wish->exact ? WEFT_LINEAR_EXACT : 0,
-                                   .weight_dtype = p->format,
-                                   .max_batch = p->batch,
-                                   .rows = wish->rows,
-                                   .cols = wish->cols,
-                                   .variant = wish->run.variant};
+    weft_linear_desc desc = {.size = sizeof desc,
+                             .flags = wish->exact ? WEFT_LINEAR_EXACT : 0,
+                             .weight_dtype = p->format,
+                             .max_batch = p->batch,
+                             .rows = wish->rows,
+                             .cols = wish->cols,
+                             .variant = wish->run.variant};
+    p->scaled = wish->run.options.device != WEFT_DEVICE_CPU &&
+                strncmp(weft_dtype_name(p->format), "mlx_", 4) == 0;
+    if (p->scaled) {
+        desc.parts[desc.num_parts++] = (weft_linear_part){
+            .weight_dtype = p->format, .rows = wish->rows, .scale_dtype = WEFT_F16};
+        desc.weight_dtype = WEFT_DTYPE_NONE;
+        desc.rows = 0;
+    }
     if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
         return bench_error(&wish->run);
     p->weight_bytes = (int64_t)weft_linear_packed_bytes(p->plan, 0);
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes + p->slack)))
         return false;
     p->copies = bench_copies(&wish->run, p->weight_bytes + p->slack, &p->stride_bytes);
-    return fill_weights(p) && set_activations(p);
+    bool fine = fill_weights(p) && set_activations(p);
+    if (p->scaled) {
+        p->args.parts[0].y = p->args.y;
+        p->args.y = NULL;
+    }
+    return fine;
 }
 
 void linear_drop(linear_problem *p)
 {
     weft_plan_destroy(p->plan);
     weft_memory_free(p->wish->run.context, (void *)(uintptr_t)p->args.x);
-    weft_memory_free(p->wish->run.context, p->args.y);
+    weft_memory_free(p->wish->run.context, p->scaled ? p->args.parts[0].y : p->args.y);
     weft_memory_free(p->wish->run.context, p->args.workspace);
     p->plan = NULL;
     p->args = (weft_linear_args){0};

@@ -32,10 +32,10 @@ bool tune_print(bench *run, const char *op, const char *problem, const tune_cand
         const tune_candidate *c = &candidates[i];
         const char *verdict = !tune_is_sound(c) ? "refused" : c == best ? "chosen" : "";
         json_t *row =
-            json_pack("{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:s}", "op", op, "device", "cpu",
-                      "problem", problem, "candidate", c->label, "default", c->is_default, "cost",
-                      c->cost, "speed_up", own ? own->cost / c->cost : 1.0, "error",
-                      isfinite(c->worst) ? c->worst : 1e9, "verdict", verdict);
+            json_pack("{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:s}", "op", op, "device",
+                      bench_device_name(run), "problem", problem, "candidate", c->label, "default",
+                      c->is_default, "cost", c->cost, "speed_up", own ? own->cost / c->cost : 1.0,
+                      "error", isfinite(c->worst) ? c->worst : 1e9, "verdict", verdict);
         if (!bench_print(run, row, columns))
             return false;
     }
@@ -53,16 +53,20 @@ bool tune_keep(bench *run, tune_findings *findings, const weft_tuning *entry)
     return true;
 }
 
-static weft_context *open_table(const char *out)
+static weft_context *open_table(const bench *run, const char *out)
 {
     weft_context *context = NULL;
-    const weft_context_desc desc = {.size = sizeof desc, .threads = 1, .tuning = out};
+    const weft_context_desc desc = {.size = sizeof desc,
+                                    .device = run->options.device,
+                                    .device_index = run->options.device_index,
+                                    .threads = 1,
+                                    .tuning = out};
     return weft_context_create(&desc, &context) == WEFT_OK ? context : NULL;
 }
 
 int tune_write(bench *run, const tune_findings *findings, const char *out)
 {
-    weft_context *table = open_table(out);
+    weft_context *table = open_table(run, out);
     if (!table)
         return cli_failed(run->self, "%s", weft_error_text(NULL));
     bool fine = true;
@@ -71,7 +75,7 @@ int tune_write(bench *run, const tune_findings *findings, const char *out)
     fine = fine && weft_tuning_write(table, out) == WEFT_OK;
     int status = fine ? CLI_DONE : cli_failed(run->self, "%s", weft_error_text(table));
     weft_context_destroy(table);
-    table = fine ? open_table(out) : NULL;
+    table = fine ? open_table(run, out) : NULL;
     if (table && !run->json)
         printf("\n%s\n", weft_tuning_note(table));
     weft_context_destroy(table);

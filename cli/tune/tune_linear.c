@@ -7,6 +7,7 @@
 
 #include "cli/bench/bench_linear.h"
 #include "cli/tune/tune.h"
+#include "cli/tune/tune_linear.h"
 
 static const char help[] =
     "usage: weft tune linear [options]\n"
@@ -20,6 +21,7 @@ static const char help[] =
     "  few_batch           rows of X up to which kernels for a few serve; more go to panels\n"
     "  task_bytes          weights of a task, one row of X\n"
     "  tasks_per_thread    64 rows of X\n"
+    "  kernel              on a GPU, instead: the kernel for one row of X\n"
     "\n"
     "Columns: what a candidate costs in microseconds (of few_batch: the times at 2 to 8 rows over "
     "the\n"
@@ -42,6 +44,7 @@ typedef struct request {
     linear_request linear; // of one problem; its run is that of the command
     const char *out;
     int32_t rows[MAX_SHAPES], cols[MAX_SHAPES], shapes;
+    weft_context *judge; // whose reference kernels are asked: the CPU's
     tune_findings findings;
 } request;
 
@@ -68,78 +71,6 @@ static const bench_option options[] = {
     {0},
 };
 
-// The reference kernel that rounds as this one does: linear_<format>_<acts>_ref.
-static void name_reference(const linear_problem *p, char name[96])
-{
-    bench_kernel kernel = bench_kernel_of(&p->wish->run, p->plan);
-    const char *format = weft_dtype_name(p->format);
-    size_t skip = strlen("linear_") + strlen(format) + 1;
-    const char *acts = strlen(kernel.name) > skip ? kernel.name + skip : "f32";
-    snprintf(name, 96, "linear_%s_%.*s_ref", format, (int)strcspn(acts, "_"), acts);
-}
-
-// The largest error over its bound in `rows` rows of W from r0 on: both sides may be as far from exact arithmetic as
-// linear.h says, where a weight counts as much as the largest of its row, twice.
-static bool compare_rows(const linear_problem *p, const char *reference, int64_t r0, int32_t rows,
-                         double *worst)
-{
-    linear_request *wish = p->wish;
-    int64_t row_bytes = weft_dtype_row_bytes(p->format, wish->cols);
-    const weft_linear_desc desc = {.size = sizeof desc,
-                                   .weight_dtype = p->format,
-                                   .max_batch = p->batch,
-                                   .rows = rows,
-                                   .cols = wish->cols,
-                                   .variant = reference};
-    weft_linear_args args = p->args;
-    weft_plan *plan = NULL;
-    float *y = malloc(sizeof *y * (size_t)p->batch * (size_t)rows);
-    float *w = malloc(sizeof *w * (size_t)wish->cols);
-    bool fine = y && w && weft_linear_plan(wish->run.context, &desc, &plan) == WEFT_OK;
-    args.workspace_bytes = fine ? weft_plan_workspace_bytes(plan) : 0;
-    args.workspace = bench_allocate(&wish->run, args.workspace_bytes + 64);
-    args.weight = p->weights + r0 * row_bytes;
-    args.packed = NULL;
-    args.y = y;
-    fine = fine && args.workspace && weft_linear_run(plan, &args) == WEFT_OK;
-    for (int32_t r = 0; fine && r < rows; r++) {
-        float most = 0;
-        weft_dequantize_row(p->format, p->weights + (r0 + r) * row_bytes, wish->cols, w);
-        for (int32_t i = 0; i < wish->cols; i++)
-            most = fmaxf(most, fabsf(w[i]));
-        for (int32_t m = 0; m < p->batch; m++) {
-            const float *x = (const float *)p->args.x + (int64_t)m * wish->cols;
-            double sum = 0;
-            for (int32_t i = 0; i < wish->cols; i++)
-                sum += fabs((double)x[i]);
-            double bound = 0x1p-21 * fmax(8, sqrt(wish->cols)) * (double)most * sum;
-            double off = fabs((double)y[(int64_t)m * rows + r] -
-                              (double)((const float *)p->args.y)[(int64_t)m * wish->rows + r0 + r]);
-            *worst = off / bound <= *worst ? *worst : off / bound; // keeps a NaN
-        }
-    }
-    weft_plan_destroy(plan);
-    weft_memory_free(wish->run.context, args.workspace);
-    free(y);
-    free(w);
-    return fine || bench_error(&wish->run);
-}
-
-// Runs the problem once and holds the first, the middle and the last rows against the reference.
-static bool check(linear_problem *p, double *worst)
-{
-    enum { ROWS = 8 };
-    char reference[96];
-    int32_t all = p->wish->rows, rows = all < ROWS ? all : ROWS;
-    const int64_t places[] = {0, (all - rows) / 2, all - rows};
-    *worst = 0;
-    name_reference(p, reference);
-    bool fine = linear_run_once(p) || bench_error(&p->wish->run);
-    for (int i = 0; fine && i < 3; i++)
-        fine = compare_rows(p, reference, places[i], rows, worst);
-    return fine;
-}
-
 // A problem of `batch` rows of X as a candidate does it, checked.
 static bool make_problem(request *wish, const char *weights, weft_dtype format, int32_t batch,
                          tune_candidate *candidate, linear_problem *p)
@@ -147,7 +78,7 @@ static bool make_problem(request *wish, const char *weights, weft_dtype format, 
     *p = (linear_problem){
         .wish = &wish->linear, .weights = weights, .format = format, .batch = batch};
     return tune_apply(&wish->linear.run, candidate) && linear_make_ready(p) &&
-           check(p, &candidate->worst);
+           tune_linear_check(p, wish->judge, &candidate->worst);
 }
 
 // Times the candidates at one number of rows of X.
@@ -273,6 +204,43 @@ static bool tune_choice(request *wish, const char *weights, weft_dtype format, c
     return tune_print(&wish->linear.run, "tune linear", problem, candidates, what->count);
 }
 
+// On a GPU: the kernel itself, among those that compute alike. The first is the library's own.
+static int32_t list_kernels(const request *wish, weft_dtype format, tune_candidate candidates[])
+{
+    static const char *const shapes[] = {"", "standard_", "large_", "wide_"};
+    const char *acts = weft_dtype_block_elems(format) > 1 ? "q8" : "f32";
+    int32_t count = 0;
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        weft_kernel_info info;
+        snprintf(name, sizeof name, "linear_%s_%s_%ssm80", weft_dtype_name(format), acts,
+                 shapes[i]);
+        for (int32_t n = 0; weft_kernel_at(wish->linear.run.context, n, &info); n++)
+            if (info.usable && strcmp(info.name, name) == 0) {
+                tune_candidate *next = &candidates[count++];
+                *next = (tune_candidate){.entry = {.op = WEFT_TUNING_LINEAR}, .is_default = i == 0};
+                snprintf(next->entry.kernel, sizeof next->entry.kernel, "%s", name);
+                snprintf(next->label, sizeof next->label, "%s",
+                         i ? shapes[i] : weft_dtype_name(format));
+            }
+    }
+    return count;
+}
+
+static bool tune_kernel(request *wish, const char *weights, weft_dtype format, const char *problem,
+                        weft_tuning *entry)
+{
+    tune_candidate candidates[TUNE_MAX_CANDIDATES];
+    const int32_t count = list_kernels(wish, format, candidates);
+    if (count < 2 || !race(wish, weights, format, 1, candidates, count))
+        return count < 2;
+    const tune_candidate *best = tune_best(candidates, count);
+    if (best)
+        memcpy(entry->kernel, best->entry.kernel, sizeof entry->kernel);
+    return tune_print(&wish->linear.run, "tune linear", problem, candidates, count) &&
+           (!best || tune_keep(&wish->linear.run, &wish->findings, entry));
+}
+
 static bool tune_problem(request *wish, weft_dtype format)
 {
     static const choice choices[] = {
@@ -292,6 +260,11 @@ static bool tune_problem(request *wish, weft_dtype format)
     snprintf(problem, sizeof problem, "%s %dx%d", weft_dtype_name(format), linear->rows,
              linear->cols);
     char *weights = linear_make_weights(linear, format);
+    if (wish->judge) {
+        bool done = weights && tune_kernel(wish, weights, format, problem, &entry);
+        free(weights);
+        return done;
+    }
     bool fine = weights && tune_threshold(wish, weights, format, problem, &entry);
     for (int i = 0; fine && i < 2; i++)
         fine = tune_choice(wish, weights, format, problem, &choices[i], &entry);
@@ -313,9 +286,9 @@ static int tune_linear_main(const cli_command *self, int argc, char **argv)
     int status = bench_parse(&wish.linear.run, options, argc, argv);
     if (status >= 0)
         return status;
-    if (wish.linear.run.options.device != WEFT_DEVICE_CPU)
-        return cli_bad_usage(self, "plans of a GPU choose by no such table: leave --device out");
     bool fine = bench_begin(&wish.linear.run);
+    if (fine && wish.linear.run.options.device != WEFT_DEVICE_CPU)
+        fine = weft_context_create(NULL, &wish.judge) == WEFT_OK;
     for (int32_t f = 0; fine && f < wish.linear.formats.count; f++)
         for (int32_t s = 0; fine && s < wish.shapes; s++) {
             wish.linear.rows = wish.rows[s];
@@ -323,6 +296,7 @@ static int tune_linear_main(const cli_command *self, int argc, char **argv)
             fine = tune_problem(&wish, wish.linear.formats.values[f]);
         }
     status = fine ? tune_write(&wish.linear.run, &wish.findings, wish.out) : CLI_FAILED;
+    weft_context_destroy(wish.judge);
     bench_end(&wish.linear.run);
     return status;
 }

@@ -92,7 +92,7 @@ typedef struct weft_context_desc {
      *  of the library's. On the CPU both are NULL. */
     void *native_context;
     void *native_stream;
-    /** The CPU's file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */
+    /** The file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */
     const char *tuning;
     uint64_t reserved[7];
 } weft_context_desc;

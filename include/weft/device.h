@@ -51,7 +51,8 @@ typedef struct weft_device_info {
     int64_t cache_bytes;   /**< the last cache: L2 of a GPU, L3 (or L2) of a CPU; 0 = not known */
     char name[96];         /**< e.g. "NVIDIA H200", "Intel(R) Xeon(R) Platinum 8481C" */
     char architecture[32]; /**< the best kernels' level: "avx512vnni", "neon", "sm_90" */
-    uint64_t reserved[8];
+    char tier[32]; /**< class of devices whose thresholds kernels choose by; "" = there are none */
+    uint64_t reserved[4];
 } weft_device_info;
 
 /** How many devices of that kind there are: 1 CPU; 0 for a device that this build or machine has not. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /** What a machine likes best: the thresholds and sizes by which plans of the CPU choose a kernel and divide
- *  their work, as a table of entries.
+ *  their work, as a table of entries. On a GPU an entry names the kernel of a linear layer (`kernel`), nothing else.
  *
  *  An entry has a key (a problem that it is for; a member that is 0 stands for all) and values (0: it does not
  *  say). A plan takes every value from the first entry that serves its problem and has one: the caller's, the
@@ -9,7 +9,7 @@
  *
  *  The file is what `weft tune linear` and `weft tune attention` write after measuring: $WEFT_TUNING, or
  *  tuning-<machine>.txt in $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else ~/.cache/weft. It belongs to one
- *  CPU, one instruction set and one version of the library. A context of the CPU reads it when it is
+ *  CPU or GPU, one instruction set and one version of the library. A context reads it when it is
  *  created; a file that is damaged, too long or of another machine is left alone as a whole and
  *  weft_tuning_note() says why. WEFT_TUNING=off reads none.
  *
@@ -58,7 +58,7 @@ typedef struct weft_tuning {
     int32_t least_chunk;
     int32_t
         target_tasks; /**< attention: chunks are as long as makes about so many tasks; 1..1024 */
-    /** Name of a kernel: of the panels (linear), of all (attention). Where it does not serve a problem the
+    /** Name of a kernel: of the panels (linear on the CPU), of all (attention, linear on a GPU). Where it does not serve a problem the
      *  best one does. "" = the best one. */
     char kernel[64];
     uint64_t reserved[4];
@@ -69,7 +69,7 @@ typedef struct weft_tuning {
  *
  *  Threads  not while other threads make plans of the context
  *  Errors   WEFT_EINVAL for NULL, no size, a value outside its bounds, a value of the other operation, a
- *           kernel that is not there or cannot run here; WEFT_EUNSUPPORTED for a context of a GPU;
+ *           kernel that is not there or cannot run here, on a GPU any other value;
  *           WEFT_ENOMEM, also beyond 512 entries. Text in weft_error_text(context)
  */
 WEFT_API weft_status weft_tuning_add(weft_context *context, const weft_tuning *entry);

@@ -16,7 +16,9 @@ enum { MACHINE_BYTES = 256 };
 static void machine_of(const weft_context *context, char text[MACHINE_BYTES])
 {
     weft_device_info info = {.size = sizeof info};
-    if (context->backend->describe(0, &info) != WEFT_OK)
+    const struct weft__backend *backend = context->backend;
+    if (backend->describe(backend->device_index ? backend->device_index(context) : 0, &info) !=
+        WEFT_OK)
         info.name[0] = 0;
     info.name[sizeof info.name - 1] = 0;
     snprintf(text, MACHINE_BYTES, "%s, %s, weft %s", info.name, context->backend->level(context),
@@ -85,6 +87,10 @@ static bool kernels_run(const weft_context *context, const struct weft__tunings 
 {
     for (int32_t i = 0; i < table->count; i++) {
         const weft_tuning *entry = &table->entries[i];
+        if (context->backend->tuning_fault(entry)) {
+            snprintf(why, 160, "%s", context->backend->tuning_fault(entry));
+            return false;
+        }
         if (*entry->kernel && !is_kernel(context, op_of(entry), entry->kernel)) {
             snprintf(why, 160, "no %s kernel that runs here is called '%s'", op_name(entry),
                      entry->kernel);
@@ -124,7 +130,7 @@ static void read_file(weft_context *context, const char *path)
 void weft__api_tuning_open(weft_context *context, const char *path)
 {
     char own[WEFT__PATH_BYTES];
-    if (context->backend != &weft__backend_cpu || (path && !*path))
+    if (!context->backend->tuning_fault || (path && !*path))
         return;
     if (path || own_path(context, own))
         read_file(context, path ? path : own);
@@ -135,13 +141,14 @@ weft_status weft_tuning_add(weft_context *context, const weft_tuning *user_entry
     weft_tuning entry = {0};
     if (!context)
         return WEFT_EINVAL;
-    if (context->backend != &weft__backend_cpu)
-        return weft__fail(context, WEFT_EUNSUPPORTED, "tuning: entries are for the CPU");
+    if (!context->backend->tuning_fault)
+        return weft__fail(context, WEFT_EUNSUPPORTED, "tuning: this device has no entries");
     if (!weft__api_read(&entry, WEFT__KNOWN(&entry), user_entry))
         return weft__fail(context, WEFT_EINVAL,
                           "tuning: the entry is NULL, has no size or sets members this version "
                           "does not know");
     const char *fault = weft__plan_tuning_fault(&entry);
+    fault = fault ? fault : context->backend->tuning_fault(&entry);
     if (fault)
         return weft__fail(context, WEFT_EINVAL, "tuning: %s", fault);
     if (*entry.kernel && !is_kernel(context, op_of(&entry), entry.kernel))
@@ -167,11 +174,13 @@ void weft_tuning_clear(weft_context *context)
 
 bool weft_tuning_at(const weft_context *context, int32_t n, weft_tuning *out)
 {
-    if (!context || n < 0 || context->backend != &weft__backend_cpu)
+    if (!context || n < 0)
         return false;
     int32_t count = context->tunings ? context->tunings->count : 0;
     const weft_tuning *entry = n < count ? &context->tunings->entries[count - 1 - n]
-                                         : weft__plan_tuning_built_in(n - count);
+                               : context->backend == &weft__backend_cpu
+                                   ? weft__plan_tuning_built_in(n - count)
+                                   : NULL;
     return entry && weft__api_answer(out, entry, sizeof *entry);
 }
 
@@ -239,7 +248,7 @@ weft_status weft_tuning_write(weft_context *context, const char *path)
     char own[WEFT__PATH_BYTES];
     if (!context)
         return WEFT_EINVAL;
-    if (context->backend != &weft__backend_cpu || (!path && !own_path(context, own)))
+    if (!context->backend->tuning_fault || (!path && !own_path(context, own)))
         return weft__fail(context, WEFT_EUNSUPPORTED,
                           "tuning: there is no place for a file (WEFT_TUNING=off, or no HOME)");
     const weft_allocator *host = &context->host;

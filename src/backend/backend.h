@@ -12,6 +12,7 @@
 #include <weft/batch.h>
 #include <weft/linear.h>
 #include <weft/program.h>
+#include <weft/tuning.h>
 
 #include "src/kernels/kernel.h"
 
@@ -93,6 +94,10 @@ struct weft__backend {
     // they lie as in a file, which the api does by copies. pack() is given settled arguments. NULL: none has.
     int64_t (*packed_bytes)(const weft_plan *plan, int32_t part);
     weft_status (*pack)(const weft_plan *plan, const weft_linear_pack_args *args);
+
+    // Entries of weft/tuning.h: NULL, or in words what of an entry means nothing to the device. NULL: it has none.
+    const char *(*tuning_fault)(const weft_tuning *entry);
+    int32_t (*device_index)(const weft_context *context); // NULL: 0
 
     // Without a context: how many devices there are; what one is (index is sound, info->size kept).
     int32_t (*count)(void);

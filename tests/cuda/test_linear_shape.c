@@ -136,10 +136,66 @@ static void many_rows_have_a_kernel(void **state)
         }
 }
 
+// What a device is decides by tables: below and above each of their steps.
+static void tiers_have_their_steps(void **state)
+{
+    struct weft__linear_shape s;
+    struct weft__cuda_limits device = devices[3];
+    struct weft__linear_matter m = {.block_elems = 256, .block_bytes = 84, .groups = 64};
+    (void)state;
+    const struct weft__linear_tier *top = weft__linear_tier(&device);
+    assert_string_equal(top->name, "hopper, many SMs");
+    device.num_sms = 99;
+    assert_string_equal(weft__linear_tier(&device)->name, "many SMs");
+    device.num_sms = 63;
+    assert_string_equal(weft__linear_tier(&device)->name, "few SMs");
+    assert_string_equal(weft__linear_tier(&devices[0])->name, "many SMs");
+    m.cols = top->short_cols; // small blocks
+    assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.warps == 8);
+    m.cols += 256;
+    assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.warps == 16);
+    m.groups = top->wide_rows / 16; // itself does not have the form
+    assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.team == 16);
+    m.groups++;
+    assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
+    assert_true(s.warps == 16 && s.team == WEFT__LINEAR_FORM_TEAM);
+    m.block_bytes = 144; // four bits: memory bounds them
+    assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.team == 16);
+}
+
+// Whatever is called by name has the warps that the name says, where shared memory allows them.
+static void forms_have_their_warps(void **state)
+{
+    static const int32_t warps[] = {[WEFT__LINEAR_FORM_standard] = 4,
+                                    [WEFT__LINEAR_FORM_large] = 8,
+                                    [WEFT__LINEAR_FORM_wide] = 16};
+    (void)state;
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            for (int form = WEFT__LINEAR_FORM_standard; form <= WEFT__LINEAR_FORM_wide; form++) {
+                struct weft__linear_shape s;
+                struct weft__linear_matter m = {.cols = 4096,
+                                                .block_elems = blocks[b][0],
+                                                .block_bytes = blocks[b][1],
+                                                .groups = 256,
+                                                .form = (enum weft__linear_form)form};
+                assert_true(weft__linear_choose_shape(&m, 1, &devices[d], &s));
+                assert_true(s.warps == warps[form] && s.team == WEFT__LINEAR_FORM_TEAM);
+                assert_true(s.split == 1 && s.shared_bytes <= devices[d].shared_per_block);
+                m.form = WEFT__LINEAR_FORM_best; // a name changes nothing for more rows
+                struct weft__linear_shape best, named;
+                bool found = weft__linear_choose_shape(&m, 8, &devices[d], &best);
+                m.form = (enum weft__linear_form)form;
+                assert_true(weft__linear_choose_shape(&m, 8, &devices[d], &named) == found);
+                assert_true(!found || memcmp(&best, &named, sizeof best) == 0);
+            }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_problem_has_a_shape),
-                                       cmocka_unit_test(models_keep_x_near),
-                                       cmocka_unit_test(many_rows_have_a_kernel)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiers_have_their_steps), cmocka_unit_test(forms_have_their_warps),
+        cmocka_unit_test(every_problem_has_a_shape), cmocka_unit_test(models_keep_x_near),
+        cmocka_unit_test(many_rows_have_a_kernel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

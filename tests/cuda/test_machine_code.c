@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the text of attention's kernels promises of their machine code: barriers, local memory, the width of copies,
+// What the text of kernels of attention and linear promises of their machine code: barriers, local memory, the width of copies,
 // weights that stay in registers. Needs NVRTC and a disassembler (nvdisasm in PATH, or WEFT_TEST_NVDISASM); no GPU.
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
@@ -92,6 +92,22 @@ static weft_attention_desc decode_desc(const char *variant)
                                  .variant = variant};
 }
 
+static void open_function(const struct weft__nvrtc *nvrtc, enum weft__op kind, const void *desc,
+                          const char *function)
+{
+    const struct weft__cuda_op *op = weft__cuda_op(kind);
+    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+    assert_int_equal(op->plan(desc, &h200, &choice), WEFT_OK);
+    int32_t i = 0;
+    while (i < choice.num_kernels && strcmp(choice.kernels[i].function, function) != 0)
+        i++;
+    assert_true(i < choice.num_kernels);
+    disassemble(nvrtc, &choice.kernels[i]);
+    free(choice.launch);
+    assert_int_equal(in_all(" STL"), 0); // local memory
+    assert_int_equal(in_all(" LDL"), 0);
+}
+
 // Plans a kernel of attention and disassembles its function; skips the test where that cannot be.
 static void open_code(const char *variant, const char *function)
 {
@@ -103,17 +119,7 @@ static void open_code(const char *variant, const char *function)
         skip();
     }
     const weft_attention_desc desc = decode_desc(variant);
-    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
-    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
-    assert_int_equal(op->plan(&desc, &h200, &choice), WEFT_OK);
-    int32_t i = 0;
-    while (i < choice.num_kernels && strcmp(choice.kernels[i].function, function) != 0)
-        i++;
-    assert_true(i < choice.num_kernels);
-    disassemble(nvrtc, &choice.kernels[i]);
-    free(choice.launch);
-    assert_int_equal(in_all(" STL"), 0); // local memory
-    assert_int_equal(in_all(" LDL"), 0);
+    open_function(nvrtc, WEFT__OP_attention, &desc, function);
 }
 
 static void a_warp_per_head_has_no_barrier(void **state)
@@ -186,9 +192,53 @@ static void prefill_keeps_weights_in_registers(void **state)
     assert_true(count(first, last, " SHFL.", NULL) >= 4); // rows' maxima, among four lanes
 }
 
+// One row of X, packed weights: everything comes 16 bytes at a time, and X is read once for 16 rows of W.
+static void open_linear(weft_dtype format)
+{
+    const char *why;
+    const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
+    if (!nvrtc || !disassembler())
+        skip();
+    const weft_linear_desc desc = {
+        .cols = 4096,
+        .max_batch = 1,
+        .x_dtype = WEFT_F32,
+        .y_dtype = WEFT_F32,
+        .num_parts = 1,
+        .parts = {
+            {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};
+    open_function(nvrtc, WEFT__OP_linear, &desc, "weft_linear_few");
+    assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.128"));
+    assert_true(in_all(" LDG.E.128") > 0); // X
+    assert_int_equal(in_all(" DFMA") + in_all(" DMUL") + in_all(" DADD"), 0);
+}
+
+static void a_tile_of_four_bits_takes_few_loads(void **state)
+{
+    (void)state;
+    open_linear(WEFT_Q4_0);
+    assert_int_equal(in_all(" IMMA."), 8);
+    assert_int_equal(in_all(" LDS.128"), 4 + 1); // codes; scales of X
+    assert_int_equal(in_all(" LDS.64"), 1 + 1);  // codes of X; scales
+}
+
+// Four integer products of 16 by 16 a pair; dots of two sixteens meet their scales in one instruction.
+static void few_bits_meet_their_scales_as_integers(void **state)
+{
+    (void)state;
+    open_linear(WEFT_Q2_K);
+    assert_int_equal(in_all(" IMMA."), 16);
+    assert_int_equal(in_all(" IDP.2A"), 8); // and as many for what is subtracted
+    open_linear(WEFT_Q3_K);
+    assert_true(in_all(" IDP.2A") >= 4 + 4 && in_all(" IDP.2A") <= 4 + 6); // scales; offsets
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
+        cmocka_unit_test(few_bits_meet_their_scales_as_integers),
+
         cmocka_unit_test(a_warp_per_head_has_no_barrier),
         cmocka_unit_test(a_block_per_head_has_two_barriers),
         cmocka_unit_test(warps_over_keys_meet_once),

@@ -54,6 +54,7 @@ static void case_devices(void)
     setenv("STANDIN_DEVICES", "3", 1);
     CHECK(weft_device_count(WEFT_DEVICE_CUDA) == 3);
     CHECK(weft_device_describe(WEFT_DEVICE_CUDA, 2, &info) == WEFT_OK);
+    CHECK_TEXT(info.tier, "SMs");
     CHECK_TEXT(info.name, "GPU 2");
     CHECK_TEXT(info.architecture, "sm_90");
     CHECK(info.cores == 132 && info.memory_bytes == 1 << 30);

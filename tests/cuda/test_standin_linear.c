@@ -182,7 +182,200 @@ static void case_linear_pack(void)
     weft_context_destroy(context);
 }
 
+// Scales and biases of 16 bits go to the device beside the codes of their slab; others make a matrix lie as in a file.
+static void case_linear_groups(void)
+{
+    enum { ROWS = 40, COLS = 256, GROUP = 64, SCALES = COLS / GROUP };
+    static uint16_t scales[ROWS][SCALES + 3], biases[ROWS][SCALES + 3];
+    static unsigned char weight[ROWS * COLS / 2];
+    weft_context *context = must_open();
+    for (int i = 0; i < ROWS * SCALES; i++) {
+        scales[i / SCALES][i % SCALES] = (uint16_t)(0x3000 + i);
+        biases[i / SCALES][i % SCALES] = (uint16_t)(0xb000 + i);
+    }
+    for (int other = 0; other < 3; other++) {
+        const weft_linear_desc desc = {.size = sizeof desc,
+                                       .cols = COLS,
+                                       .max_batch = 40,
+                                       .num_parts = 1,
+                                       .parts = {{.weight_dtype = WEFT_MLX_Q4_G64,
+                                                  .rows = ROWS,
+                                                  .scale_dtype = other == 1 ? WEFT_F32 : WEFT_BF16,
+                                                  .scale_cols = other == 2 ? 32 : 0}}};
+        weft_plan *plan = NULL;
+        CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+        const bool tiles = strcmp(weft_plan_describe(plan) + strlen(weft_plan_describe(plan)) - 9,
+                                  "_any_sm80") != 0;
+        CHECK(tiles == (other == 0));
+        if (tiles) {
+            char *m;
+            CHECK(weft_linear_packed_bytes(plan, 0) == 48 * (COLS / 2 + SCALES * 4));
+            CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) ==
+                  WEFT_OK);
+            const weft_linear_pack_args args = {.size = sizeof args,
+                                                .weight = weight,
+                                                .scales = scales,
+                                                .biases = biases,
+                                                .scale_stride = SCALES + 3,
+                                                .packed = m};
+            int before = standin->num_launches;
+            CHECK(weft_linear_pack(plan, &args) == WEFT_OK && standin->num_launches == before + 1);
+            const struct weft__linear_pack_args *seen =
+                (const void *)standin->launches[before].args;
+            CHECK(seen->scales_stride_bytes == SCALES * 2);
+            for (int row = 0; row < ROWS; row++) {
+                CHECK(memcmp((const char *)seen->scales + row * SCALES * 2, scales[row],
+                             SCALES * 2) == 0);
+                CHECK(memcmp((const char *)seen->biases + row * SCALES * 2, biases[row],
+                             SCALES * 2) == 0);
+            }
+            weft_linear_args run = {.x = m, .parts = {{.y = m}}};
+            expect_launches(plan, run, true, m, "round few");
+            run.batch = 40;
+            expect_launches(plan, run, true, m, "round gemm_x gemm");
+        }
+        weft_plan_destroy(plan);
+    }
+    weft_context_destroy(context);
+}
+
+static weft_plan *plan_of(weft_context *context, weft_dtype format, int64_t rows, uint32_t flags,
+                          const char *variant)
+{
+    weft_plan *plan = NULL;
+    const weft_linear_desc desc = {.size = sizeof desc,
+                                   .flags = flags,
+                                   .weight_dtype = format,
+                                   .rows = rows,
+                                   .cols = 4096,
+                                   .max_batch = 1,
+                                   .variant = variant};
+    CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+    return plan;
+}
+
+// Blocks and threads of the product's launch.
+static void expect_geometry(const weft_plan *plan, char *m, uint32_t blocks, uint32_t threads)
+{
+    const weft_linear_args args = {.size = sizeof args,
+                                   .batch = 1,
+                                   .x = m,
+                                   .y = m,
+                                   .packed = m,
+                                   .workspace = m,
+                                   .workspace_bytes = weft_plan_workspace_bytes(plan)};
+    CHECK(weft_linear_run(plan, &args) == WEFT_OK);
+    const struct standin_launch *launch = &standin->launches[standin->num_launches - 1];
+    if (launch->grid[0] != blocks || launch->block[0] != threads)
+        fprintf(stderr, "%s: %u blocks of %u threads\n", weft_plan_describe(plan), launch->grid[0],
+                launch->block[0]);
+    CHECK(launch->grid[0] == blocks && launch->block[0] == threads);
+}
+
+// A shape is had by its name: 16 rows of W for every four warps, no more blocks than the device holds.
+static void case_linear_geometry(void)
+{
+    static const struct {
+        const char *variant;
+        weft_dtype format;
+        int64_t rows;
+        uint32_t blocks, threads;
+    } cases[] = {{"linear_q4_0_q8_sm80", WEFT_Q4_0, 1024, 64, 512},
+                 {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 1024, 64, 128},
+                 {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 1024, 64, 256},
+                 {"linear_q4_0_q8_wide_sm80", WEFT_Q4_0, 128256, 264, 512},
+                 {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 128256, 528, 256},
+                 {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 128256, 1056, 128},
+                 {"linear_f16_f32_standard_sm80", WEFT_F16, 1024, 64, 128}};
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_plan *plan = plan_of(context, cases[i].format, cases[i].rows, 0, cases[i].variant);
+        expect_geometry(plan, m, cases[i].blocks, cases[i].threads);
+        weft_plan_destroy(plan);
+    }
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// From the second row of X on a pass of eight or sixteen serves, from the seventeenth on one for many.
+static void case_linear_batches(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    weft_plan *plan = linear_plan(context, (weft_linear_desc){0}, 1, WEFT_Q4_0);
+    uint32_t alone = 0; // bytes of the shape for one row
+    for (int32_t batch = 1; batch <= 20; batch++) {
+        const weft_linear_args args = {.x = m, .parts = {{.y = m}}, .batch = batch};
+        expect_launches(plan, args, true, m,
+                        batch == 1   ? "few" // rounds X itself
+                        : batch < 17 ? "round few"
+                                     : "round gemm_x gemm");
+        const struct standin_launch *launch = &standin->launches[standin->num_launches - 1];
+        alone = batch == 1 ? launch->shared_bytes : alone;
+        CHECK(batch == 1 || batch > 16 || launch->grid[1] == 1);
+        CHECK(batch == 1 || alone != launch->shared_bytes);
+    }
+    weft_plan_destroy(plan);
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// An entry of the table names the kernel of its problem; a name asked for goes before it, and exact plans do not ask.
+static void case_linear_tuned(void)
+{
+    weft_context *context = must_open();
+    weft_tuning entry = {.size = sizeof entry,
+                         .op = WEFT_TUNING_LINEAR,
+                         .dtype = WEFT_Q4_0,
+                         .rows = 4000,
+                         .kernel = "linear_q4_0_q8_large_sm80"};
+    const weft_tuning length = {.size = sizeof entry, .op = WEFT_TUNING_LINEAR, .few_batch = 4};
+    const weft_tuning other = {.size = sizeof entry, .op = WEFT_TUNING_ATTENTION, .tile_rows = 4};
+    CHECK(weft_tuning_add(context, &entry) == WEFT_OK);
+    CHECK(weft_tuning_add(context, &length) == WEFT_EINVAL);
+    CHECK(weft_tuning_add(context, &other) == WEFT_EINVAL);
+    CHECK(weft_tuning_at(context, 0, &entry) && entry.rows == 4096);
+    CHECK(!weft_tuning_at(context, 1, &entry));
+    static const struct {
+        weft_dtype format;
+        int64_t rows;
+        uint32_t flags;
+        const char *variant, *chosen;
+    } cases[] = {{WEFT_Q4_0, 4096, 0, NULL, "q8_large"},
+                 {WEFT_Q4_0, 4097, 0, NULL, "q8_sm80"},
+                 {WEFT_Q4_0, 4096, WEFT_LINEAR_BATCH_INVARIANT, NULL, "q8_sm80"},
+                 {WEFT_Q4_0, 4096, WEFT_LINEAR_EXACT, NULL, "f32_sm80"},
+                 {WEFT_Q4_0, 4096, 0, "linear_q4_0_q8_wide_sm80", "q8_wide"},
+                 {WEFT_Q8_0, 4096, 0, NULL, "q8_sm80"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_plan *plan =
+            plan_of(context, cases[i].format, cases[i].rows, cases[i].flags, cases[i].variant);
+        CHECK_TEXT(weft_plan_describe(plan), cases[i].chosen);
+        weft_plan_destroy(plan);
+    }
+    char path[256];
+    snprintf(path, sizeof path, "%s/tuning.txt", standin_cache_folder);
+    CHECK(weft_tuning_write(context, path) == WEFT_OK);
+    weft_context_destroy(context);
+    const weft_context_desc desc = {
+        .size = sizeof desc, .device = WEFT_DEVICE_CUDA, .tuning = path};
+    CHECK(weft_context_create(&desc, &context) == WEFT_OK);
+    CHECK_TEXT(weft_tuning_note(context), "1 entries from");
+    weft_plan *plan = plan_of(context, WEFT_Q4_0, 4096, 0, NULL);
+    CHECK_TEXT(weft_plan_describe(plan), "q8_large");
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+    unlink(path);
+}
+
 static const struct standin_case cases[] = {
+    {"linear_groups", case_linear_groups},
+    {"linear_geometry", case_linear_geometry},
+    {"linear_batches", case_linear_batches},
+    {"linear_tuned", case_linear_tuned},
     {"linear", case_linear},
     {"linear_plain", case_linear_plain},
     {"linear_pack", case_linear_pack},

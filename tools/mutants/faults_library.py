@@ -14,6 +14,19 @@ fault("cuda-mask-value-as-mask", "src/kernels/attention/attention_cuda.c",
 fault("cuda-any-tile-too-large", "src/kernels/attention/attention_any_cuda.c",
       "limits->shared_per_block && c.WEFT_ROWS > 1)", "limits->shared_per_sm && c.WEFT_ROWS > 1 && false)",
       "tiles do not follow the shared memory of the GPU", *C)
+L = ("cuda_linear_shape", "cuda_standin_linear")
+fault("cuda-tier-step", "src/kernels/linear/linear_cuda_shape.h",
+      "m->groups * 16 > tier->wide_rows)", "m->groups * 16 >= tier->wide_rows)",
+      "a matrix of just the threshold's rows has the wide form", *L)
+fault("cuda-tuned-always", "src/backend/cuda/cuda_run.c",
+      "        desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))\n        return;", "        false)\n        return;",
+      "plans that promise bits follow the machine's table", *L)
+fault("cuda-groups-of-any-width", "src/kernels/linear/linear_cuda.c",
+      "part->scale_cols == weft_dtype_block_elems(dtype) && part->scale_rows == 1 &&", "part->scale_rows == 1 &&",
+      "scales of other groups than the format's go into tiles", *L)
+fault("cuda-slab-biases", "src/backend/cuda/cuda_pack.c",
+      "*planes[i] = at;", "*planes[0] = at;",
+      "biases go where scales belong", *L)
 fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
       "own - mask->window + 1 : 0", "own - mask->window : 0",
       "windows are one key wider", *A)

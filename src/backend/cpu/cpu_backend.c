@@ -88,6 +88,12 @@ static int32_t cpu_threads(const weft_context *context)
     return weft__cpu_of(context)->threads;
 }
 
+static const char *tuning_fault(const weft_tuning *entry)
+{
+    (void)entry;
+    return NULL;
+}
+
 const struct weft__backend weft__backend_cpu = {
     .name = "cpu",
     .tables =
@@ -117,6 +123,7 @@ const struct weft__backend weft__backend_cpu = {
     .packed_bytes = weft__cpu_packed_bytes,
     .pack = weft__cpu_pack,
     .count = weft__cpu_count,
+    .tuning_fault = tuning_fault,
     .describe = weft__cpu_describe,
     .is_host = weft__cpu_is_host,
     .allocate = weft__cpu_allocate,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/linear/linear_cuda_shape.h"
 
 static bool fits(const weft_context *context, const struct weft__kernel *row)
 {
@@ -52,7 +53,23 @@ static weft_status describe(int32_t index, weft_device_info *info)
     info->memory_bytes = (int64_t)bytes;
     info->cache_bytes = limits.l2_bytes;
     snprintf(info->architecture, sizeof info->architecture, "sm_%d", limits.sm);
+    snprintf(info->tier, sizeof info->tier, "%s", weft__linear_tier(&limits)->name);
     return WEFT_OK;
+}
+
+// Kernels of a GPU have shapes of their own: what can be chosen is the kernel.
+static const char *tuning_fault(const weft_tuning *entry)
+{
+    if (entry->op != WEFT_TUNING_LINEAR)
+        return "entries of a GPU are for linear";
+    return entry->few_batch || entry->task_bytes || entry->tasks_per_thread
+               ? "a GPU chooses by `kernel` alone"
+               : NULL;
+}
+
+static int32_t device_index(const weft_context *context)
+{
+    return weft__cuda_of(context)->index;
 }
 
 static bool is_host(const weft_context *context, const void *pointer)
@@ -74,6 +91,8 @@ static struct weft__backend backend = {
     .threads = threads,
     .instance_at = weft__cuda_instance_at,
     .prewarm = weft__cuda_pipelines_finish,
+    .tuning_fault = tuning_fault,
+    .device_index = device_index,
     .count = count,
     .describe = describe,
     .is_host = is_host,

@@ -43,6 +43,7 @@ static weft_status choose_handle(weft_context *context, struct weft__cuda *cuda,
     if (desc->device_index < 0 || desc->device_index >= count)
         return weft__fail(context, count ? WEFT_EINVAL : WEFT_EUNSUPPORTED,
                           "there is no GPU %d: this machine has %d", desc->device_index, count);
+    cuda->index = desc->device_index;
     if (desc->native_context) {
         CUcontext gone;
         cuda->handle = desc->native_context;

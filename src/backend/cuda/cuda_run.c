@@ -7,6 +7,7 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/plan/plan.h"
+#include "src/plan/tuning.h"
 
 // Operations that have a CUDA side.
 extern const struct weft__cuda_op weft__linear_cuda;
@@ -78,6 +79,24 @@ void weft__cuda_release_plan(weft_plan *plan)
         weft__cuda_free(plan->context, launch->table);
 }
 
+// What the machine's table says of a linear plan that neither names a kernel nor promises bits.
+static void prefer_kernels(const weft_plan *plan, weft_tuning tuned[WEFT_LINEAR_MAX_PARTS],
+                           struct weft__cuda_choice *choice)
+{
+    const weft_linear_desc *desc = plan->desc;
+    if (plan->op != WEFT__OP_linear || !plan->context->tunings || desc->variant ||
+        desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))
+        return;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const weft_tuning problem = {.op = WEFT_TUNING_LINEAR,
+                                     .dtype = desc->parts[p].weight_dtype,
+                                     .rows = desc->parts[p].rows,
+                                     .cols = desc->cols};
+        tuned[p] = weft__plan_tuning_choose(plan->context->tunings, &problem);
+        choice->tuned[p] = tuned[p].kernel;
+    }
+}
+
 weft_status weft__cuda_prepare(weft_plan *plan)
 {
     weft_context *context = plan->context;
@@ -91,6 +110,8 @@ weft_status weft__cuda_prepare(weft_plan *plan)
     memset(launch, 0, bytes);
     plan->launch = launch;
     struct weft__cuda_choice choice = {.launch = launch->own};
+    weft_tuning tuned[WEFT_LINEAR_MAX_PARTS];
+    prefer_kernels(plan, tuned, &choice);
     weft_status status = op->plan(plan->desc, &weft__cuda_of(context)->limits, &choice);
     if (status != WEFT_OK)
         return weft__fail(context, status, "%s", choice.text);

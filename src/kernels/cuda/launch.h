@@ -96,6 +96,8 @@ struct weft__cuda_choice {
     // Attention: queries are wanted in the format of the cache; single queries of a batch need no append before and no
     // rounding behind.
     bool narrow, fuses;
+    const char
+        *tuned[4];  // linear: names of kernels that measurement prefers, by part; NULL or "": none
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 

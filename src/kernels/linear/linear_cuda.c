@@ -194,6 +194,10 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
             (columns[i] >= 4 || desc->max_batch == 1))
             break;
     }
+    if (set->num_shapes == 0 && m->form == WEFT__LINEAR_FORM_batched) {
+        set->matter.form = WEFT__LINEAR_FORM_best; // rows too long for several of them at once
+        return choose_shapes(desc, limits, set);
+    }
     return set->num_shapes > 0;
 }
 
@@ -209,8 +213,13 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
     const struct wanted wanted = {part->weight_dtype, exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
                                   has_planes(part), has_groups(part)};
     weft_status status;
-    const struct weft__linear_kernel *row = (const void *)weft__cuda_choose(
-        &table, &launch->limits, desc->variant, serves, &wanted, choice, &status);
+    const struct weft__linear_kernel *row = NULL;
+    if (choice->tuned[p] && *choice->tuned[p]) // where it does not serve, the best does
+        row = (const void *)weft__cuda_choose(&table, &launch->limits, choice->tuned[p], serves,
+                                              &wanted, choice, &status);
+    if (!row)
+        row = (const void *)weft__cuda_choose(&table, &launch->limits, desc->variant, serves,
+                                              &wanted, choice, &status);
     if (!row)
         return status;
     *own =

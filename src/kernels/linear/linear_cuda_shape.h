@@ -24,6 +24,28 @@ enum weft__linear_form {
 #undef WEFT__LINEAR_FORM
 };
 
+// Classes of devices: what is right for many multiprocessors is not for few. Measured on an H200 alone; the others have its
+// thresholds but for `short_cols`, below which a small device has blocks enough.
+struct weft__linear_tier {
+    const char *name;
+    int32_t sm, num_sms; // at least
+    int64_t short_cols;  // rows of no more columns have small blocks
+    int64_t
+        wide_rows; // matrices of more rows have the form `wide`, where instructions bound them (fewer than 4 bits)
+};
+
+static inline const struct weft__linear_tier *
+weft__linear_tier(const struct weft__cuda_limits *limits)
+{
+    static const struct weft__linear_tier tiers[] = {{"hopper, many SMs", 90, 100, 2048, 16384},
+                                                     {"many SMs", 80, 64, 2048, 16384},
+                                                     {"few SMs", 80, 0, 1024, INT64_MAX}};
+    const struct weft__linear_tier *tier = tiers;
+    while (tier->num_sms > 0 && (limits->sm < tier->sm || limits->num_sms < tier->num_sms))
+        tier++;
+    return tier;
+}
+
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
@@ -94,6 +116,20 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
+// The form of a shape: the one that its row is named after, or the tier's.
+static inline enum weft__linear_form weft__linear_form_of(const struct weft__linear_matter *m,
+                                                          const struct weft__linear_tier *tier,
+                                                          int32_t columns)
+{
+    const bool few_bits = m->block_elems > 1 && m->block_bytes * 2 < m->block_elems;
+    if (columns != 1 || m->experts)
+        return WEFT__LINEAR_FORM_best;
+    if (m->form == WEFT__LINEAR_FORM_best && few_bits && !m->exact && !m->gate && !m->rounds &&
+        m->groups * 16 > tier->wide_rows)
+        return WEFT__LINEAR_FORM_wide;
+    return m->form;
+}
+
 // Blocks of a form: warps, stages, blocks an SM; the first that fits is taken.
 enum { WEFT__LINEAR_FORM_TEAM = 4 };
 static const int8_t weft__linear_form_blocks[][6][3] = {
@@ -114,7 +150,7 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
                                         const struct weft__cuda_limits *limits)
 {
     const int64_t warps = (int64_t)limits->num_sms * s->blocks * s->warps;
-    if (m->form && s->columns == 1 && s->split == 1 && !s->pair)
+    if (weft__linear_form_of(m, weft__linear_tier(limits), s->columns) && s->split == 1)
         return WEFT__LINEAR_FORM_TEAM;
     const bool more = m->exact || m->gate || m->rounds;
     if (s->columns == 16 && s->split == 1 && m->block_elems > 1 && s->warps >= 4)
@@ -142,13 +178,16 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const bool needs_registers =
         m->rounds &&
         (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
-    const bool formed = m->form && columns == 1;
-    const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[m->form]
+    const struct weft__linear_tier *tier = weft__linear_tier(limits);
+    const enum weft__linear_form form = weft__linear_form_of(m, tier, columns);
+    const bool formed = form != WEFT__LINEAR_FORM_best;
+    const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[form]
                              : plain       ? wide
                              : columns > 1 ? some
                              : bytes       ? one_bytes
-                             : m->cols <= 2048 || m->experts || needs_registers ? one_small
-                                                                                : one;
+                             : m->cols <= tier->short_cols || m->experts || needs_registers
+                                 ? one_small
+                                 : one;
     const int count = !formed && (plain || columns > 1) ? 5 : 6;
     // Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
     // With more groups a block waits for the other again and again, and gains only if it is small.

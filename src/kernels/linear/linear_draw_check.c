@@ -253,7 +253,8 @@ static void draw_planes(struct check_case *c, struct problem *p)
         int64_t elements = (count - 1) * p->planes.scale_stride + row;
         void *scales = check_buffer(c, (size_t)elements * bytes, bytes);
         for (int64_t i = 0; i < elements; i++)
-            weft__element_store(scales, p->part.scale_dtype, i, steady ? 1 : check_uniform(c, -2, 2));
+            weft__element_store(scales, p->part.scale_dtype, i,
+                                steady ? 1 : check_uniform(c, -2, 2));
         *(plane ? &p->planes.biases : &p->planes.scales) = scales;
     }
 }

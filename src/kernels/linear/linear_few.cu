@@ -391,8 +391,8 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x
         float sum = 0, least = 0;
 #pragma unroll
         for (int32_t h = 0; h < 2; h++) {
-            uint32_t both = byte_permute((uint32_t)dots[0][2 * i + h],
-                                         (uint32_t)dots[1][2 * i + h], 0x5410);
+            uint32_t both =
+                byte_permute((uint32_t)dots[0][2 * i + h], (uint32_t)dots[1][2 * i + h], 0x5410);
             int32_t dot = h ? sums_times_upper(both, scales.scale, MAGIC_BITS)
                             : sums_times(both, scales.scale, MAGIC_BITS);
             sum = fmaf(__int_as_float(dot) - MAGIC,

@@ -80,6 +80,8 @@ static void draw_desc(struct check_case *c, struct layer *l)
                      : rounds_y(l)  ? 32 * check_range(c, 1, MOST_ROWS / 32)
                                     : check_range(c, 1, MOST_ROWS);
         desc->parts[p] = (weft_linear_part){.weight_dtype = l->format, .rows = l->rows[p]};
+        if (((const struct weft__linear_kernel *)c->kernel)->groups)
+            desc->parts[p].scale_dtype = WEFT_F16; // all of them 1
     }
 }
 
