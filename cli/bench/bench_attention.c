@@ -32,6 +32,10 @@ static const char help[] =
     "  --alibi             linear biases per head\n"
     "  --splits N,...      chunks that a sequence is split in; auto (default)\n"
     "  --tile-rows R,...   queries times heads of a tile; default the kernel's own\n"
+    "  --tile-heads N,...  query heads of a KV head that share a tile and read its keys once: a "
+    "divisor of\n"
+    "                      their number, 1 = each for itself; default all of them (of the CPU)\n"
+    "  --stages N          1 = no keys are asked for ahead, 2 = the next block is (of the CPU)\n"
     "  --variants          every kernel that serves, with chunks of keys and in one pass, in "
     "turns: "
     "which\n"
@@ -54,6 +58,9 @@ static const bench_column columns[] = {
     {"head_dim", "dim", 4, 0, 0},
     {"splits", "splits", 6, 0, 0},
     {"tile_rows", "tile", 4, 0, 0},
+    {"tile_heads", "heads", 5, 0, 0},
+    {"tasks", "tasks", 5, 0, 0},
+    {"busy", "% busy", 6, 0, 100},
     {"mask", "mask", -10, 0, 0},
     {"variant", "kernel", -26, 0, 0},
     {"us_median", "us median", 10, 1, 0},
@@ -132,6 +139,9 @@ static const bench_option options[] = {
     {"splits", .kind = BENCH_OTHER, .take = take_splits},
     {"tile-rows", BENCH_LIST, .offset = offsetof(attention_request, tile_rows), .low = 1,
      .high = 4096},
+    {"tile-heads", BENCH_LIST, .offset = offsetof(attention_request, tile_heads), .low = 1,
+     .high = 4096},
+    {"stages", BENCH_INT, .offset = offsetof(attention_request, stages), .low = 1, .high = 2},
     {"variants", BENCH_FLAG, .offset = offsetof(attention_request, variants)},
     {0},
 };
@@ -181,6 +191,21 @@ static double seen_pairs(const attention_problem *p)
     return pairs;
 }
 
+// How many pieces the work has, and how many of the workers have one.
+static void add_tasks(json_t *row, const attention_problem *p)
+{
+    const attention_request *wish = p->wish;
+    weft_plan_info info = {.size = sizeof info};
+    int32_t workers = weft_context_threads(wish->run.context);
+    json_object_set_new(row, "tile_heads", json_integer(p->tile_heads));
+    json_object_set_new(row, "stages", json_integer(wish->stages));
+    if (weft_plan_query(p->plan, &info) != WEFT_OK || info.tasks < 1 || workers < 1)
+        return;
+    double busy = info.tasks < workers ? (double)info.tasks / workers : 1;
+    json_object_set_new(row, "tasks", json_integer(info.tasks));
+    json_object_set_new(row, "busy", json_real(busy));
+}
+
 // slower: than the fastest of --variants, 0 where it was measured alone.
 static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof,
                       double slower)
@@ -203,6 +228,8 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         "page_size", wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
         !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
+    if (row)
+        add_tasks(row, p);
     if (row && slower > 0)
         json_object_set_new(row, "slower", json_real(slower));
     if (row)
@@ -286,11 +313,12 @@ static bool measure_all(attention_request *wish)
 {
     int32_t all = wish->kv_dtypes.count * wish->batches.count * wish->q_lens.count *
                   wish->kv_lens.count * wish->heads.count * wish->splits.count *
-                  wish->tile_rows.count;
+                  wish->tile_rows.count * wish->tile_heads.count;
     bool fine = bench_begin(&wish->run);
     for (int32_t i = 0; fine && i < all; i++) {
         int32_t at = i;
         attention_problem p = {.wish = wish};
+        p.tile_heads = take(&at, &wish->tile_heads);
         p.tile_rows = take(&at, &wish->tile_rows);
         p.splits = take(&at, &wish->splits);
         p.heads = take(&at, &wish->heads);
@@ -350,6 +378,7 @@ static int attention_main(const cli_command *self, int argc, char **argv)
                               .heads = {{32}, 1},
                               .splits = {{0}, 1},
                               .tile_rows = {{0}, 1},
+                              .tile_heads = {{0}, 1},
                               .kv_heads = 8,
                               .head_dim = 128,
                               .page_size = 64};

@@ -9,9 +9,9 @@ typedef struct attention_request {
     bench run;
     weft_dtype dtype;
     bench_formats kv_dtypes;
-    bench_list batches, q_lens, kv_lens, heads, splits, tile_rows;
+    bench_list batches, q_lens, kv_lens, heads, splits, tile_rows, tile_heads;
     bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
-    int32_t kv_heads, head_dim, page_size, window;
+    int32_t kv_heads, head_dim, page_size, window, stages;
     weft_mask mask;
     bool sinks, alibi;
     bool variants; // every kernel that serves, with chunks and without, in turns
@@ -21,7 +21,7 @@ typedef struct attention_request {
 typedef struct attention_problem {
     attention_request *wish;
     weft_dtype kv_dtype;
-    int32_t batch, q_len, kv_len, heads, splits, tile_rows, pages, copies;
+    int32_t batch, q_len, kv_len, heads, splits, tile_rows, tile_heads, pages, copies;
     int64_t pool_bytes, stride_bytes; // of keys or values; of a copy of both
     weft_plan *plan;
     weft_attention_args args;

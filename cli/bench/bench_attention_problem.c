@@ -211,6 +211,8 @@ static weft_attention_desc descriptor(const attention_problem *p)
                                  .max_kv_len = p->kv_len,
                                  .num_splits = p->splits,
                                  .tile_rows = p->tile_rows,
+                                 .tile_heads = p->tile_heads,
+                                 .stages = wish->stages,
                                  .variant = wish->run.variant};
 }
 

@@ -30,7 +30,6 @@ struct check_case {
     double
         distance; // of kernels that round their input: from the exact result, as the check defines
     char note[384], failure[512];
-    char refusal[96]; // why a device refuses the problem
     struct check_memory *memory;
 };
 
@@ -40,9 +39,6 @@ typedef void check_fn(struct check_case *c);
 
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
-
-// For a problem that the kernel of a device refuses by design: counted and printed by reason.
-void check_refused(struct check_case *c, const char *reason);
 
 // Random numbers, uniform unless they say otherwise. Ranges include both ends.
 uint64_t check_bits(struct check_case *c);

@@ -23,10 +23,18 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+// Tiles of all sequences, whatever their lengths.
+static int64_t tiles_most(const struct weft__attention_launch *launch,
+                          const weft_attention_desc *desc)
+{
+    int64_t tokens = launch->few_tokens ? launch->few_tokens : launch->tile_tokens;
+    return weft__ceil_div(desc->max_q_tokens, tokens) + desc->max_seqs;
+}
+
 // How sequences may be split and how many partial tiles that can make. False on overflow.
 static bool choose_split(struct weft__attention_launch *launch, const weft_attention_desc *desc)
 {
-    int64_t tiles = weft__ceil_div(desc->max_q_tokens, launch->tile_tokens) + desc->max_seqs;
+    int64_t tiles = tiles_most(launch, desc);
     int64_t chunks, split_tiles = smaller(tiles, desc->max_q_tokens);
     launch->split_tokens = desc->max_q_tokens;
     if (desc->num_splits > 0) {
@@ -86,11 +94,9 @@ static bool lay_out_workspace(struct weft__attention_launch *launch, int32_t thr
 }
 
 // Task numbers must fit in 32 bits whatever the lengths of a run.
-static bool tasks_fit(const struct weft__attention_launch *launch)
+static bool tasks_fit(const struct weft__attention_launch *launch, const weft_attention_desc *desc)
 {
-    int64_t tiles =
-        weft__ceil_div(launch->max_q_tokens, launch->tile_tokens) + (int64_t)launch->max_seqs;
-    int64_t tasks;
+    int64_t tiles = tiles_most(launch, desc), tasks;
     return weft__mul_i64(tiles, launch->head_tiles, &tasks) && tasks <= INT32_MAX / 2 &&
            launch->max_slots <= INT32_MAX / 2;
 }
@@ -129,6 +135,20 @@ weft_tuning weft__plan_attention_tuning(const weft_context *context,
     return weft__plan_tuning_choose(fixed ? NULL : context->tunings, &problem);
 }
 
+static int32_t few_tokens(const struct weft__attention_launch *launch)
+{
+    return WEFT__ATTENTION_FEW_ROWS / launch->tile_heads;
+}
+
+// Rows of a draft or of a short prompt are faster in several tiles of few rows, which are read in place, than in one
+// of many. Where slots are as many as the workspace has room for, and the kernel has such loops.
+static bool takes_few(const struct weft__attention_launch *launch, const weft_attention_desc *desc)
+{
+    const bool plain = desc->num_splits == 0 && desc->chunk_keys == 0 && desc->tile_rows == 0 &&
+                       !(desc->flags & WEFT_ATTENTION_BATCH_INVARIANT);
+    return plain && launch->kernel->kv && !weft__attention_is_scattered(&launch->mask);
+}
+
 static bool size_workspace(weft_plan *plan, struct weft__attention_launch *launch, int32_t threads)
 {
     return choose_split(launch, plan->desc) &&
@@ -147,6 +167,8 @@ static bool shrink(struct weft__attention_launch *launch)
     if (launch->tile_tokens == 1)
         return false;
     launch->tile_tokens /= 2;
+    if (launch->few_tokens >= launch->tile_tokens)
+        launch->few_tokens = 0;
     return true;
 }
 
@@ -183,11 +205,13 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
                                      : launch->kernel->tile_rows;
     int64_t tokens = rows / launch->tile_heads;
     launch->tile_tokens = (int32_t)smaller(tokens < 1 ? 1 : tokens, desc->max_q_tokens);
+    if (takes_few(launch, desc) && launch->tile_tokens > few_tokens(launch))
+        launch->few_tokens = few_tokens(launch);
     bool fits = size_workspace(plan, launch, threads);
     while (fits && desc->max_workspace_bytes > 0 &&
            (int64_t)plan->workspace_bytes > desc->max_workspace_bytes && shrink(launch))
         fits = size_workspace(plan, launch, threads);
-    if (!fits || !tasks_fit(launch))
+    if (!fits || !tasks_fit(launch, desc))
         return weft__fail(plan->context, WEFT_EOVERFLOW,
                           "attention: the bounds of this batch make more work than fits");
     return WEFT_OK;

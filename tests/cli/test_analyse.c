@@ -146,6 +146,23 @@ static void pages_of_requests(void **state)
     program_result_free(&ran);
 }
 
+// Drafts and other sequences of 1 to 16 tokens: a small page leaves less of itself empty.
+static void small_pages_suit_short_sequences(void **state)
+{
+    (void)state;
+    RUN("models/demo.gguf", "--requests", "0+1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", "--page-size",
+        "16,128");
+    json_t *small = line_of("pages", "page_size", NULL, 16),
+           *large = line_of("pages", "page_size", NULL, 128);
+    expect(small, "used", 16, 0);
+    expect(small, "wasted_slots", 16 * 16 - 136, 0);
+    expect(large, "used", 16, 0);
+    expect(large, "wasted_slots", 16 * 128 - 136, 0);
+    json_decref(small);
+    json_decref(large);
+    program_result_free(&ran);
+}
+
 static void bad_questions_are_refused(void **state)
 {
     (void)state;
@@ -206,6 +223,7 @@ int main(void)
         cmocka_unit_test(operations_per_byte_of_formats),
         cmocka_unit_test(memory_of_attention),
         cmocka_unit_test(pages_of_requests),
+        cmocka_unit_test(small_pages_suit_short_sequences),
         cmocka_unit_test(bad_questions_are_refused),
         cmocka_unit_test(attention_is_explained),
     };

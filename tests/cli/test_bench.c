@@ -226,7 +226,9 @@ static void attention(void **state)
     for (size_t i = 0; i < count; i++) {
         int q_len = i % 2 ? 5 : 1, elem_bytes = i < 2 ? 2 : 4, keys = 10 + q_len - 1;
         expect_figures(rows[i], "attention");
-        expect_keys(rows[i], "variant dtype page_size splits working_set_bytes");
+        expect_keys(rows[i], "variant dtype page_size splits working_set_bytes tile_heads stages");
+        assert_true(number(rows[i], "tasks") >= 2);
+        assert_true(number(rows[i], "busy") > 0 && number(rows[i], "busy") <= 1);
         assert_string_equal(text(rows[i], "kv_dtype"), i < 2 ? "f16" : "f32");
         assert_string_equal(text(rows[i], "mask"), "window:10");
         assert_int_equal(number(rows[i], "q_len"), q_len);
@@ -237,6 +239,24 @@ static void attention(void **state)
         assert_int_equal(number(rows[i], "flops"), 4 * 2 * (q_len * 10) * 4 * 16);
         assert_int_equal(number(rows[i], "bytes"),
                          2 * 2 * keys * 2 * 16 * elem_bytes + 2 * 2 * q_len * 4 * 16 * 4);
+    }
+    release(rows, count);
+}
+
+// One KV head and one short sequence are one task: of two workers, half are busy.
+static void busy_workers_and_shares_of_heads(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "attention", "--threads", "2", "--kv-len", "40", "--heads", "4",
+                           "--kv-heads", "1", "--head-dim", "16", "--tile-heads", "4,1", "--stages",
+                           "1", "--working-set", "1");
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(number(rows[i], "tile_heads"), i ? 1 : 4);
+        assert_int_equal(number(rows[i], "stages"), 1);
+        assert_int_equal(number(rows[i], "tasks"), i ? 4 : 1);
+        assert_true(number(rows[i], "busy") == (i ? 1 : 0.5));
     }
     release(rows, count);
 }
@@ -450,6 +470,7 @@ int main(void)
         cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
+        cmocka_unit_test(busy_workers_and_shares_of_heads),
         cmocka_unit_test(variants_race),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),

@@ -236,6 +236,41 @@ static void partial_states_are_handed_out(void **state)
     close_pair(&p);
 }
 
+// attention_any_ref weighs with exp2() of the C library in double, the others with a polynomial in f32.
+static void a_precise_and_a_fast_exponential(void **state)
+{
+    struct pair p = open_pair(shape(WEFT_F32, 2, 4, 64), MIXED, mixed);
+    weft_attention_desc precise = p.c.desc;
+    precise.variant = "attention_any_ref";
+    run(*state, &p, &p.c.desc, p.a, p.lse_a);
+    run(*state, &p, &precise, p.b, p.lse_b);
+    double far = attention_case_far(p.a, p.b, p.c.out_elems);
+    print_message("precise and fast differ by at most %g\n", far);
+    assert_true(far < 2e-6);
+    assert_true(far > 0 || strcmp(weft_context_isa(*state), "ref") == 0);
+    close_pair(&p);
+}
+
+// Of keys and values; the queries are the same.
+static void a_cache_of_fp8_has_half_the_bytes(void **state)
+{
+    const int32_t lens[][2] = {{1, 500}};
+    int64_t page[2], reads[2], queries = 8 * 128 * 4;
+    for (int i = 0; i < 2; i++) {
+        struct pair p = open_pair(shape(i ? WEFT_FP8_E4M3 : WEFT_BF16, 2, 4, 128), 1, lens);
+        weft_plan_info info = {.size = sizeof info};
+        weft_plan *plan;
+        assert_int_equal(weft_attention_plan(*state, &p.c.desc, &plan), WEFT_OK);
+        assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
+        page[i] = weft_kv_page_bytes(&p.c.desc.kv);
+        reads[i] = info.bytes_read - queries;
+        weft_plan_destroy(plan);
+        close_pair(&p);
+    }
+    assert_int_equal(page[0], 2 * page[1]);
+    assert_int_equal(reads[0], 2 * reads[1]);
+}
+
 static void bad_tiles_are_refused(void **state)
 {
     static const struct {
@@ -277,6 +312,8 @@ int main(void)
         cmocka_unit_test(heads_blocks_and_stages_change_no_result),
         cmocka_unit_test(a_budget_shrinks_the_workspace_or_refuses),
         cmocka_unit_test(partial_states_are_handed_out),
+        cmocka_unit_test(a_precise_and_a_fast_exponential),
+        cmocka_unit_test(a_cache_of_fp8_has_half_the_bytes),
         cmocka_unit_test(bad_tiles_are_refused),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);

@@ -68,7 +68,7 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
         struct weft__attention_place at = weft__attention_task(launch, &lengths, work, i);
         int32_t q_len = batch->cu[at.seq + 1] - batch->cu[at.seq];
         assert_in_range(at.kv_head, 0, launch->kv.num_kv_heads - 1);
-        assert_in_range(at.tokens, 1, launch->tile_tokens);
+        assert_in_range(at.tokens, 1, weft__attention_tile_tokens(launch, q_len));
         assert_true(at.first_token + at.tokens <= q_len);
         assert_true(at.key0 <= at.key1 && at.key1 <= batch->kv[at.seq]);
         keys += (int64_t)(at.key1 - at.key0) * at.tokens;
@@ -87,8 +87,9 @@ static struct weft__attention_totals verify(const weft_plan *plan, const struct 
     }
     for (int32_t s = 0; s < batch->seqs; s++) {
         int32_t q_len = batch->cu[s + 1] - batch->cu[s];
-        for (int32_t first = 0; first < q_len; first += launch->tile_tokens) {
-            int32_t n = q_len - first < launch->tile_tokens ? q_len - first : launch->tile_tokens;
+        int32_t most = weft__attention_tile_tokens(launch, q_len);
+        for (int32_t first = 0; first < q_len; first += most) {
+            int32_t n = q_len - first < most ? q_len - first : most;
             struct weft__attention_span span =
                 weft__attention_union(&launch->mask, q_len, batch->kv[s], 0, first, n);
             wanted += (int64_t)(span.end - span.begin) * n;

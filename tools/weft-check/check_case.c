@@ -21,12 +21,6 @@ void check_skip(struct check_case *c)
     c->skipped = true;
 }
 
-void check_refused(struct check_case *c, const char *reason)
-{
-    c->skipped = true;
-    snprintf(c->refusal, sizeof c->refusal, "%s", reason);
-}
-
 void check_note(struct check_case *c, const char *format, ...)
 {
     va_list arguments;

@@ -113,31 +113,6 @@ static void print_kernel(const struct options *options, const struct weft__kerne
     fflush(stdout);
 }
 
-// Reasons for which a kernel refused problems.
-struct refusals {
-    char reasons[12][96];
-    int counts[12], used;
-};
-
-static void count_refusal(struct refusals *refusals, const char *reason)
-{
-    int i = 0;
-    while (i < refusals->used && strcmp(refusals->reasons[i], reason) != 0)
-        i++;
-    if (i == 12)
-        i = 11; // more reasons than there is room for: among the last one's
-    else if (i == refusals->used)
-        snprintf(refusals->reasons[refusals->used++], sizeof refusals->reasons[0], "%s", reason);
-    refusals->counts[i]++;
-}
-
-static void print_refusals(const struct options *options, const struct refusals *refusals)
-{
-    for (int i = 0; i < refusals->used; i++)
-        fprintf(options->json ? stderr : stdout, "            refused %d: %s\n",
-                refusals->counts[i], refusals->reasons[i]);
-}
-
 // Where kernels run, in turn, and where references do (NULL: at the same place).
 struct places {
     weft_context *contexts[3], *reference;
@@ -148,7 +123,6 @@ static struct tally check_kernel(const struct options *options, const struct wef
                                  check_fn *check, const struct places *at)
 {
     struct tally tally = {0};
-    struct refusals refusals = {0};
     double worst = 0, distance = 0;
     for (int i = 0; i < options->cases; i++) {
         struct check_case c = {.context = at->contexts[(options->seed + (uint64_t)i) % 3],
@@ -162,8 +136,6 @@ static struct tally check_kernel(const struct options *options, const struct wef
             check_case_run(&c, check);
         else
             check_fail(&c, "the operation has no check");
-        if (c.refusal[0] && !c.failed)
-            count_refusal(&refusals, c.refusal);
         if (c.skipped && !c.failed)
             continue;
         if (c.failed && tally.failed < 3)
@@ -175,7 +147,6 @@ static struct tally check_kernel(const struct options *options, const struct wef
     }
     if (tally.passed + tally.failed)
         print_kernel(options, row, &tally, worst, distance);
-    print_refusals(options, &refusals);
     return tally;
 }
 

@@ -66,10 +66,17 @@ static void inform(weft_plan *plan, const struct weft__attention_launch *launch)
                      : launch->chunk_keys > 0 ? weft__ceil_div(desc->max_kv_len, launch->chunk_keys)
                                               : 1;
     int64_t tiles = weft__ceil_div(tokens, launch->tile_tokens) + desc->max_seqs - 1;
+    int64_t tasks = weft__mul_saturated((tiles < tokens ? tiles : tokens) * launch->head_tiles,
+                                        chunks < 1 ? 1 : chunks);
+    bool chosen = launch->num_splits == 0 && launch->chunk_keys == 0 && launch->max_slots > 0;
+    if (chosen && tasks < launch->target_tasks) { // keys are split to have more
+        int64_t most =
+            weft__mul_saturated(tasks, weft__ceil_div(desc->max_kv_len, launch->least_chunk));
+        tasks = most < launch->target_tasks ? most : launch->target_tasks;
+    }
     plan->info = (weft_plan_info){
         .splits = (int32_t)(chunks < 1 ? 1 : chunks),
-        .tasks = weft__mul_saturated((tiles < tokens ? tiles : tokens) * kv->num_kv_heads,
-                                     chunks < 1 ? 1 : chunks),
+        .tasks = tasks,
         .tile_rows = launch->tile_tokens,
         .bytes_read = weft__plan_bytes(kv->dtype, keys, kv->head_dim) +
                       weft__plan_bytes(kv->v_dtype, keys, kv->v_dim) +

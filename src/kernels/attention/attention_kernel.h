@@ -143,6 +143,7 @@ struct weft__attention_launch {
     float scale, softcap, mask_value;
     int32_t max_seqs, max_q_tokens, max_kv_len;
     int32_t tile_tokens;  // queries per tile
+    int32_t few_tokens;   // of sequences of few rows, 0: the same
     int32_t num_splits;   // chunks of every sequence, 0 = chunks of chunk_keys
     int32_t chunk_keys;   // fixed length of a chunk, 0 = from the work of the run
     int32_t split_tokens; // only sequences with at most so many queries are split

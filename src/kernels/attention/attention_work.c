@@ -14,12 +14,17 @@ static int32_t queries_of(const struct weft__attention_lengths *lengths, int32_t
     return lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
 }
 
+static int32_t tiles_of(const struct weft__attention_launch *launch, int32_t q_len)
+{
+    return (int32_t)weft__ceil_div(q_len, weft__attention_tile_tokens(launch, q_len));
+}
+
 static struct weft__attention_span tile_span(const struct weft__attention_launch *launch,
                                              const struct weft__attention_lengths *lengths,
                                              int32_t seq, int32_t tile)
 {
-    int32_t q_len = queries_of(lengths, seq), first = tile * launch->tile_tokens;
-    int32_t tokens = q_len - first < launch->tile_tokens ? q_len - first : launch->tile_tokens;
+    int32_t q_len = queries_of(lengths, seq), most = weft__attention_tile_tokens(launch, q_len);
+    int32_t first = tile * most, tokens = q_len - first < most ? q_len - first : most;
     return weft__attention_union(&launch->mask, q_len, lengths->kv_lens[seq],
                                  weft__attention_start(lengths, seq), first, tokens);
 }
@@ -36,7 +41,7 @@ static int32_t tile_keys(const struct weft__attention_launch *launch,
 static int32_t longest_span(const struct weft__attention_launch *launch,
                             const struct weft__attention_lengths *lengths, int32_t seq)
 {
-    int32_t last = (int32_t)weft__ceil_div(queries_of(lengths, seq), launch->tile_tokens) - 1;
+    int32_t last = tiles_of(launch, queries_of(lengths, seq)) - 1;
     const struct weft__attention_mask *mask = &launch->mask;
     int32_t longest = 0;
     if (mask->local_chunk > 0 || (mask->window > 0 && mask->window_right > 0)) { // look at all
@@ -71,7 +76,7 @@ static int64_t slots_needed(const struct weft__attention_launch *launch,
 {
     int64_t slots = 0;
     for (int32_t s = 0; s < lengths->num_seqs; s++) {
-        int64_t tiles = weft__ceil_div(queries_of(lengths, s), launch->tile_tokens);
+        int64_t tiles = tiles_of(launch, queries_of(lengths, s));
         int32_t chunks = tiles ? chunks_of(launch, chunk_keys, lengths, s) : 1;
         slots += chunks > 1 ? tiles * launch->head_tiles * chunks : 0;
     }
@@ -90,7 +95,7 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch,
         if (q_len <= 0)
             continue;
         int64_t span = longest_span(launch, lengths, s);
-        keys += weft__ceil_div(q_len, launch->tile_tokens) * span;
+        keys += tiles_of(launch, q_len) * span;
         longest = span > longest ? span : longest;
     }
     keys *= launch->head_tiles;
@@ -113,7 +118,7 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
     struct weft__attention_work next = {0};
     for (int32_t s = 0; s < lengths->num_seqs; s++) {
         int32_t q_len = queries_of(lengths, s);
-        next.tiles = (int32_t)weft__ceil_div(q_len, launch->tile_tokens);
+        next.tiles = tiles_of(launch, q_len);
         next.chunks = q_len ? chunks_of(launch, chunk_keys, lengths, s) : 1;
         work[s] = next;
         int32_t tiles = next.tiles * launch->head_tiles;
@@ -137,9 +142,9 @@ static struct weft__attention_place place(const struct weft__attention_launch *l
     at.first_head = tile_number / work[seq].tiles * launch->tile_heads;
     at.kv_head = at.first_head / launch->group_size;
     at.tile = work[seq].tiles - 1 - tile_number % work[seq].tiles;
-    at.first_token = at.tile * launch->tile_tokens;
-    at.tokens =
-        q_len - at.first_token < launch->tile_tokens ? q_len - at.first_token : launch->tile_tokens;
+    int32_t most = weft__attention_tile_tokens(launch, q_len);
+    at.first_token = at.tile * most;
+    at.tokens = q_len - at.first_token < most ? q_len - at.first_token : most;
     struct weft__attention_span span = tile_span(launch, lengths, seq, at.tile);
     int64_t keys = span.end - span.begin;
     int64_t length = weft__align_up(weft__ceil_div(keys, at.chunks), CHUNK_STEP);

@@ -12,6 +12,17 @@ enum {
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };
 
+// Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
+enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
+
+// Queries of a tile of a sequence that has q_len.
+static inline int32_t weft__attention_tile_tokens(const struct weft__attention_launch *launch,
+                                                  int32_t q_len)
+{
+    const bool few = q_len <= launch->few_tokens * WEFT__ATTENTION_FEW_TILES;
+    return few && launch->few_tokens > 0 ? launch->few_tokens : launch->tile_tokens;
+}
+
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
 //
 //      task = first_task + ((head_tile * tiles) + (tiles - 1 - tile)) * chunks + chunk
