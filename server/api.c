@@ -31,9 +31,10 @@ static bool read_sampling(api_wish *wish, api_error *error)
     const json_t *root = wish->root;
     weft_sample_params *params = &wish->sampling.params;
     params->temperature = params->top_p = 1;
-    return field_float(root, "temperature", 0, 100, &params->temperature, error) &&
+    bool fine = field_int(root, "top_k", -1, INT32_MAX, &params->top_k, error);
+    params->top_k = params->top_k < 0 ? 0 : params->top_k; // as others have it: all
+    return fine && field_float(root, "temperature", 0, 100, &params->temperature, error) &&
            field_float(root, "top_p", 0, 1, &params->top_p, error) &&
-           field_int(root, "top_k", -1, INT32_MAX, &params->top_k, error) &&
            field_float(root, "min_p", 0, 1, &params->min_p, error) &&
            field_float(root, "frequency_penalty", -2, 2, &params->frequency_penalty, error) &&
            field_float(root, "presence_penalty", -2, 2, &params->presence_penalty, error) &&

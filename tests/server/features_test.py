@@ -46,6 +46,7 @@ def samplers_change_texts(server):
     assert texts == [text(server, **settings) for settings in some]
     assert sum(one != plain for one in texts) >= 6, texts
     assert texts[-1] == text(server, temperature=0)
+    assert text(server, top_k=-1) == plain
     everything = ["penalties", "dry", "top_n_sigma", "top_k", "temperature", "typical_p", "top_p", "min_p", "xtc", "mirostat"]
     assert text(server, samplers=everything, top_p=0.8) == text(server, top_p=0.8)
     for settings, field in BAD:
