@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/api_fields.h"
+#include "server/api_tools.h"
 
 static bool no_memory(api_error *error)
 {
@@ -139,18 +140,16 @@ static bool read_best_of(api_wish *wish, api_error *error)
 // What would change the answer and cannot be done.
 static bool refuse_unserved(const api_wish *wish, api_error *error)
 {
-    static const char *const unserved[] = {"tools", "functions", "suffix", "audio", "modalities"};
-    for (size_t i = 0; i < sizeof unserved / sizeof *unserved; i++) {
+    static const char *const unserved[] = {"functions",  "suffix", "audio",
+                                           "modalities", "tools",  "response_format"};
+    size_t chat_serves = 2; // the last ones
+    for (size_t i = 0; i < sizeof unserved / sizeof *unserved - (wish->chat ? chat_serves : 0);
+         i++) {
         const json_t *field = field_get(wish->root, unserved[i]);
         if (field && !(json_is_array(field) && json_array_size(field) == 0))
             return api_fail(error, 400, unserved[i], "'%s' is not served: leave it out",
                             unserved[i]);
     }
-    const json_t *format = field_get(wish->root, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format && (!type || strcmp(type, "text") != 0))
-        return api_fail(error, 400, "response_format",
-                        "'response_format' can only be {\"type\": \"text\"}");
     bool echo = false;
     if (!field_bool(wish->root, "echo", &echo, error))
         return false;
@@ -197,7 +196,9 @@ static bool read_members(api_wish *wish, const json_t *object, chat_message *mes
     json_t *members = json_object();
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         json_t *value = field_get(object, known[i]);
-        if (value)
+        if (value && strcmp(known[i], "tool_calls") == 0)
+            json_object_set_new(members, known[i], api_calls_for_template(value));
+        else if (value)
             json_object_set(members, known[i], value);
     }
     if (json_object_size(members) > 0)
@@ -289,7 +290,8 @@ bool api_read_wish_of(api_wish *wish, bool chat, json_t *body, int32_t vocab, ap
     *wish = (api_wish){.root = body, .chat = chat, .choices = 1, .max_tokens = chat ? 0 : 16};
     if (!refuse_unserved(wish, error))
         return false;
-    return (chat ? read_messages(wish, error) : read_prompt(wish, vocab, error)) &&
+    return (chat ? read_messages(wish, error) && api_read_form(wish, error)
+                 : read_prompt(wish, vocab, error)) &&
            field_int(wish->root, "max_tokens", 1, INT32_MAX, &wish->max_tokens, error) &&
            field_int(wish->root, "max_completion_tokens", 1, INT32_MAX, &wish->max_tokens, error) &&
            field_int(wish->root, "n", 1, API_MAX_CHOICES, &wish->choices, error) &&
@@ -305,6 +307,10 @@ void api_wish_free(api_wish *wish)
         free(wish->owned[i]);
     free(wish->owned);
     free(wish->messages);
+    free(wish->tools_text);
+    free(wish->schema_text);
+    free(wish->grammar_key);
+    grammar_free(wish->grammar);
     free(wish->biases);
     tokenizer_ids_free(&wish->ids);
     json_decref(wish->root);

@@ -52,6 +52,10 @@ typedef struct api_wish {
     char **owned; // what messages point to besides the body
     size_t owned_count;
     chat_thinking thinking;
+    answer_form form; // its texts are the wish's, or the body's
+    char *tools_text, *schema_text, *grammar_key;
+    grammar *grammar; // that the answer keeps to; NULL: none
+    bool split;       // the answer is taken apart: thoughts, text, calls
     // completions: text, or ids
     const char *prompt;
     size_t prompt_bytes;

@@ -5,7 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/job_parts.h"
 #include "server/response.h"
+
+static void say_part(void *user, answer_part part, const char *text, size_t bytes);
+
+static void begin_parts(server_choice *choice)
+{
+    const answer_form *form = &choice->job->wish.form;
+    choice->parts = (answer_parts){.style = form->tools ? form->style : NULL,
+                                   .thinks = form->thoughts != ANSWER_NO_THOUGHTS,
+                                   .say = say_part,
+                                   .user = choice};
+    if (form->thoughts == ANSWER_THINKS)
+        answer_parts_think(&choice->parts);
+}
 
 server_job *job_make(api_wish *wish)
 {
@@ -21,6 +35,8 @@ server_job *job_make(api_wish *wish)
     *wish = (api_wish){0};
     for (int32_t i = 0; i < job->wish.best_of; i++) {
         job->choices[i] = (server_choice){.job = job, .index = i};
+        if (job->wish.split)
+            begin_parts(&job->choices[i]);
         if (job->wish.logprobs)
             job->choices[i].logprobs = json_array();
     }
@@ -33,6 +49,9 @@ void job_free(server_job *job)
         return;
     for (int32_t i = 0; i < job->wish.best_of; i++) {
         tokenizer_text_free(&job->choices[i].text);
+        tokenizer_text_free(&job->choices[i].thoughts);
+        answer_parts_free(&job->choices[i].parts);
+        json_decref(job->choices[i].calls);
         json_decref(job->choices[i].logprobs);
     }
     free(job->choices);
@@ -124,9 +143,11 @@ static json_t *logprobs_object(bool chat, json_t *list)
 
 // --- objects ------------------------------------------------------------------------------------------
 
-static const char *reason_of(engine_finish finish)
+static const char *reason_of(const server_choice *choice)
 {
-    return finish == ENGINE_FINISH_END || finish == ENGINE_FINISH_STOP ? "stop" : "length";
+    if (choice->finish != ENGINE_FINISH_END && choice->finish != ENGINE_FINISH_STOP)
+        return "length";
+    return choice->parts.calls > 0 ? "tool_calls" : "stop";
 }
 
 static json_t *head(const server_job *job, const char *chat_object, const char *object)
@@ -147,28 +168,77 @@ static json_t *usage_object(const server_job *job)
                      "cached_tokens", cached);
 }
 
-// What a choice has to say: text (none: NULL), logprobs (taken over), why it ended (none: NULL).
-static void write_chunk(server_choice *choice, const char *role, const char *text, size_t bytes,
-                        json_t *logprobs, const char *reason)
+// What a choice has to say in an event: `said` and logprobs are taken over; why it ended (none: NULL).
+static void write_said(server_choice *choice, json_t *said, json_t *logprobs, const char *reason)
 {
     server_job *job = choice->job;
-    json_t *object = head(job, "chat.completion.chunk", "text_completion"), *said;
-    if (job->wish.chat) {
-        json_t *delta = json_object();
-        if (role)
-            json_object_set_new(delta, "role", json_string(role));
-        if (text)
-            json_object_set_new(delta, "content", json_stringn(text, bytes));
-        said = json_pack("{s:i, s:o}", "index", choice->index, "delta", delta);
-    } else
-        said = json_pack("{s:i, s:o}", "index", choice->index, "text",
-                         json_stringn(text ? text : "", text ? bytes : 0));
+    json_t *object = head(job, "chat.completion.chunk", "text_completion");
     json_object_set_new(said, "logprobs", logprobs_object(job->wish.chat, logprobs));
     json_object_set_new(said, "finish_reason", reason ? json_string(reason) : json_null());
     json_object_set_new(object, "choices", json_pack("[o]", said));
     if (job->wish.include_usage)
         json_object_set_new(object, "usage", json_null());
     job_write_event(job, object);
+}
+
+static void write_delta(server_choice *choice, json_t *delta, json_t *logprobs, const char *reason)
+{
+    json_t *said = json_pack("{s:i, s:o}", "index", choice->index, "delta", delta);
+    write_said(choice, said, logprobs, reason);
+}
+
+// Text (none: NULL), logprobs (taken over), why it ended (none: NULL).
+static void write_chunk(server_choice *choice, const char *role, const char *text, size_t bytes,
+                        json_t *logprobs, const char *reason)
+{
+    if (!choice->job->wish.chat) {
+        json_t *said = json_pack("{s:i, s:o}", "index", choice->index, "text",
+                                 json_stringn(text ? text : "", text ? bytes : 0));
+        write_said(choice, said, logprobs, reason);
+        return;
+    }
+    json_t *delta = json_object();
+    if (role)
+        json_object_set_new(delta, "role", json_string(role));
+    if (text)
+        json_object_set_new(delta, "content", json_stringn(text, bytes));
+    write_delta(choice, delta, logprobs, reason);
+}
+
+// --- an answer in parts -------------------------------------------------------------------------------
+
+static void say_part(void *user, answer_part part, const char *text, size_t bytes)
+{
+    server_choice *choice = user;
+    if (choice->job->wish.stream)
+        write_delta(choice, parts_delta(choice, part, text, bytes), NULL, NULL);
+    else if (!parts_collect(choice, part, text, bytes))
+        choice->job->no_memory = true;
+}
+
+static bool is_mark(const server_choice *choice, tokenizer_bytes name)
+{
+    const call_style *style = choice->parts.style;
+    const char *const marks[] = {"<think>", "</think>", style ? style->mark : "",
+                                 style && style->other_mark ? style->other_mark : "",
+                                 style ? style->close : ""};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strlen(marks[i]) == name.size_bytes &&
+            memcmp(marks[i], name.data, name.size_bytes) == 0)
+            return true;
+    return false;
+}
+
+// Marks that are special tokens are no text of the answer, but say where its parts begin.
+static void add_parts(server_choice *choice, const engine_token *token)
+{
+    const tokenizer *t = choice->job->tokenizer;
+    tokenizer_bytes name;
+    answer_parts_add(&choice->parts, token->text, token->text_bytes);
+    if (token->id != TOKENIZER_NONE && tokenizer_is_special(t, token->id) &&
+        tokenizer_piece(t, token->id, &name) && is_mark(choice, name))
+        answer_parts_add(&choice->parts, name.data, name.size_bytes);
+    choice->job->no_memory = choice->job->no_memory || choice->parts.no_memory;
 }
 
 void job_write_token(server_choice *choice, const engine_token *token)
@@ -187,21 +257,29 @@ void job_write_token(server_choice *choice, const engine_token *token)
     if (!job->wish.stream) {
         if (said)
             json_array_append_new(choice->logprobs, said);
-        if (!tokenizer_text_append(&choice->text, token->text, token->text_bytes))
+        if (job->wish.split)
+            add_parts(choice, token);
+        else if (!tokenizer_text_append(&choice->text, token->text, token->text_bytes))
             job->no_memory = true;
         return;
     }
     if (choice->generated++ == 0 && chat)
         write_chunk(choice, "assistant", "", 0, NULL, NULL);
-    if (token->text_bytes > 0 || said)
+    if (job->wish.split) {
+        if (said)
+            write_chunk(choice, NULL, NULL, 0, json_pack("[o]", said), NULL);
+        add_parts(choice, token);
+    } else if (token->text_bytes > 0 || said)
         write_chunk(choice, NULL, token->text, token->text_bytes,
                     said ? json_pack("[o]", said) : NULL, NULL);
 }
 
 void job_write_end(server_choice *choice)
 {
+    if (choice->job->wish.split)
+        answer_parts_end(&choice->parts);
     if (choice->job->wish.stream && !choice->job->wish.response)
-        write_chunk(choice, NULL, NULL, 0, NULL, reason_of(choice->finish));
+        write_chunk(choice, NULL, NULL, 0, NULL, reason_of(choice));
 }
 
 // The likeliest choice, by its tokens' mean, of those that were not told yet.
@@ -229,12 +307,16 @@ static void write_whole(server_job *job)
         choice->told = true;
         json_t *text =
             json_stringn(choice->text.data ? choice->text.data : "", choice->text.size_bytes);
-        json_t *said = job->wish.chat ? json_pack("{s:i, s:{s:s, s:o}}", "index", i, "message",
-                                                  "role", "assistant", "content", text)
-                                      : json_pack("{s:i, s:o}", "index", i, "text", text);
+        if (job->wish.split) {
+            json_decref(text);
+            text = parts_message(choice);
+        } else if (job->wish.chat)
+            text = json_pack("{s:s, s:o}", "role", "assistant", "content", text);
+        json_t *said =
+            json_pack("{s:i, s:o}", "index", i, job->wish.chat ? "message" : "text", text);
         json_object_set_new(said, "logprobs", logprobs_object(job->wish.chat, choice->logprobs));
         choice->logprobs = NULL;
-        json_object_set_new(said, "finish_reason", json_string(reason_of(choice->finish)));
+        json_object_set_new(said, "finish_reason", json_string(reason_of(choice)));
         json_array_append_new(list, said);
     }
     json_object_set_new(object, "choices", list);

@@ -5,6 +5,7 @@
 // A request of a client on its way: from the connection to the engine's thread, and its answer back. What is
 // written to the client gathers in `out`; the engine never waits for who reads it.
 
+#include "server/answer_parts.h"
 #include "server/api.h"
 #include "server/embedding.h"
 
@@ -15,6 +16,9 @@ typedef struct server_choice {
     int32_t index;
     engine_request *request; // NULL: not begun, or ended
     tokenizer_text text;     // of an answer that is not streamed
+    answer_parts parts;      // if wish.split
+    tokenizer_text thoughts; // of such an answer that is not streamed
+    json_t *calls;           // likewise; NULL: none
     json_t *logprobs;        // a list; NULL: none wanted
     size_t text_offset;      // of the next token, for completions' logprobs
     engine_finish finish;
@@ -38,6 +42,7 @@ struct server_job {
     int64_t events;         // of a response's stream, that were written
     server_choice *choices; // [wish.best_of]
     int32_t *breakers;      // of DRY
+    constraint *constraint; // of the runner; NULL: none
     int32_t left;           // that have not ended
     // The runner's lock guards what follows.
     int holders;      // the connection, the engine's thread

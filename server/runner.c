@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // POLLRDHUP
 #include "server/runner.h"
 
+#include "server/constraints.h"
 #include "server/runner_embed.h"
 
 #include <poll.h>
@@ -29,6 +30,8 @@ struct server_runner {
     int32_t jobs; // in the inbox or running
     // The thread's own:
     server_job *running, *embedding;
+    token_trie *trie;
+    server_constraints *constraints;
 };
 
 double runner_now(void)
@@ -162,6 +165,7 @@ static engine_request *submit_choice(server_runner *runner, server_job *job, int
                                  .sampling = wish->sampling,
                                  .stops = wish->stops,
                                  .ignore_end = wish->ignore_end,
+                                 .constraint = job->constraint,
                                  .biases = wish->biases,
                                  .bias_count = wish->bias_count,
                                  .logprobs = wish->logprobs || wish->best_of > wish->choices,
@@ -175,6 +179,29 @@ static engine_request *submit_choice(server_runner *runner, server_job *job, int
     return engine_scheduler_submit(runner->scheduler, &asked, err);
 }
 
+// Finds or makes what its answers keep to.
+static bool constrain(server_runner *runner, server_job *job)
+{
+    engine_error err = {""};
+    grammar *g = job->wish.grammar;
+    if (!g)
+        return true;
+    job->wish.grammar = NULL;
+    job->constraint = constraints_take(runner->constraints, job->wish.grammar_key, g, &err);
+    return job->constraint ||
+           api_fail(&job->error, 400, job->wish.form.tools ? "tools" : "response_format", "%s",
+                    err.text);
+}
+
+static void refuse(server_runner *runner, server_job *job)
+{
+    job->begun = job->done = true;
+    wake(runner, job);
+    runner->jobs--;
+    constraints_give_back(runner->constraints, job->constraint);
+    runner_release(runner, job);
+}
+
 // Takes a job in, or refuses it with the reason.
 static void begin(server_runner *runner, server_job *job)
 {
@@ -183,6 +210,10 @@ static void begin(server_runner *runner, server_job *job)
         job->next = runner->embedding;
         runner->embedding = job;
         runner->metrics.accepted++;
+        return;
+    }
+    if (!constrain(runner, job)) {
+        refuse(runner, job);
         return;
     }
     bool busy = false;
@@ -207,10 +238,7 @@ static void begin(server_runner *runner, server_job *job)
         job->error.code = "context_length_exceeded";
     }
     if (job->left == 0) {
-        job->begun = job->done = true;
-        wake(runner, job);
-        runner->jobs--;
-        runner_release(runner, job);
+        refuse(runner, job);
         return;
     }
     job->next = runner->running; // the choices that were taken must end first
@@ -258,6 +286,7 @@ static void forget_the_done(server_runner *runner)
         }
         *at = job->next;
         runner->jobs--;
+        constraints_give_back(runner->constraints, job->constraint);
         runner_release(runner, job);
     }
 }
@@ -324,7 +353,10 @@ server_runner *runner_start(engine_worker *worker, const server_options *options
     runner->worker = worker;
     runner->request_seconds = options->request_seconds;
     runner->wake = wake_connection;
-    runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
+    runner->trie = token_trie_make(engine_model_tokenizer(engine_worker_model(worker)), err);
+    runner->constraints = runner->trie ? constraints_make(runner->trie) : NULL;
+    if (runner->constraints)
+        runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
     if (runner->scheduler)
         engine_scheduler_speculate(runner->scheduler, options->speculation);
     pthread_mutex_init(&runner->lock, NULL);
@@ -363,6 +395,8 @@ void runner_free(server_runner *runner)
     if (!runner)
         return;
     engine_scheduler_close(runner->scheduler);
+    constraints_free(runner->constraints);
+    token_trie_free(runner->trie);
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->news);
     free(runner);

@@ -7,6 +7,7 @@
 //
 // Grammars and trees of tokens never change; a constraint and its cursors are for one thread at a time.
 
+#include "engine/constrain/answer_form.h"
 #include "engine/constrain/gbnf.h"
 #include "engine/constrain/grammar.h"
 #include "engine/constrain/schema.h"

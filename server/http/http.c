@@ -288,6 +288,10 @@ static bool open_state(server_state *server, engine_model *model, const server_o
             sizeof server->model_name - 1);
     text_make_printable(server->model_name);
     server->template = chat_template_from_gguf(engine_model_file(model), &server->no_template);
+    gguf_string text = {"", 0};
+    gguf_get_string(engine_model_file(model), "tokenizer.chat_template", &text);
+    server->style = call_style_of(text.data, text.size_bytes);
+    server->thinks = template_thinks(text.data, text.size_bytes);
     if (options->key_file && !(server->keys = server_keys_read(options->key_file, err)))
         return false;
     return true;

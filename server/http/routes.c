@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "server/api_tools.h"
 #include "server/http/exchange.h"
 #include "server/page.h"
 #include "server/response.h"
@@ -13,12 +14,49 @@ typedef struct MHD_Connection http_connection;
 
 // --- generation ---------------------------------------------------------------------------------------
 
-static bool encode(exchange *x, const api_wish *wish, tokenizer_ids *ids, api_error *error)
+// Does the prompt end inside of a section of thinking, and may the answer begin with one?
+static answer_thoughts thoughts_of(const server_state *server, const tokenizer_ids *ids)
+{
+    enum { TAIL = 8 }; // tokens
+    static const char opening[] = "<think>";
+    size_t count = ids->count < TAIL ? ids->count : TAIL, size = sizeof opening - 1;
+    tokenizer_text text = {0};
+    answer_thoughts thoughts = server->thinks ? ANSWER_MAY_THINK : ANSWER_NO_THOUGHTS;
+    if (server->thinks &&
+        tokenizer_decode(engine_model_tokenizer(server->model), ids->ids + ids->count - count,
+                         count, TOKENIZER_SHOW_SPECIAL, &text, NULL)) {
+        size_t end = text.size_bytes;
+        while (end > 0 && strchr(" \n\r\t", text.data[end - 1]))
+            end--;
+        if (end >= size && memcmp(text.data + end - size, opening, size) == 0)
+            thoughts = ANSWER_THINKS;
+    }
+    tokenizer_text_free(&text);
+    return thoughts;
+}
+
+// What the answer keeps to, and whether it is taken apart.
+static bool shape_answer(const server_state *server, api_wish *wish, const tokenizer_ids *ids,
+                         api_error *error)
+{
+    answer_thoughts thoughts = thoughts_of(server, ids);
+    if (wish->response && wish->form.tools)
+        return api_fail(error, 400, "tools", "'tools' is served at /v1/chat/completions alone");
+    if (wish->response || wish->thinking == CHAT_THINKING_OFF)
+        thoughts = ANSWER_NO_THOUGHTS;
+    wish->form.thoughts = thoughts;
+    wish->split = !wish->response && (thoughts != ANSWER_NO_THOUGHTS || wish->form.tools);
+    return api_make_grammar(wish, server->style, thoughts, engine_model_tokenizer(server->model),
+                            error);
+}
+
+static bool encode(exchange *x, api_wish *wish, tokenizer_ids *ids, api_error *error)
 {
     const server_state *server = x->server;
     const tokenizer *t = engine_model_tokenizer(server->model);
     engine_error err = {""};
-    const chat_options options = {.add_generation_prompt = true, .thinking = wish->thinking};
+    const chat_options options = {
+        .add_generation_prompt = true, .thinking = wish->thinking, .tools = wish->form.tools};
     bool fine = true;
     if (server->options->embedding)
         return api_fail(error, 400, NULL, "the server was started for embeddings alone");
@@ -34,8 +72,9 @@ static bool encode(exchange *x, const api_wish *wish, tokenizer_ids *ids, api_er
         return api_fail(error, 400, wish->chat ? "messages" : "prompt", "%s", err.text);
     if (ids->count == 0)
         return api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is empty");
-    return ids->count <= INT32_MAX ||
-           api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is too long");
+    if (ids->count > INT32_MAX)
+        return api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is too long");
+    return !wish->chat || shape_answer(server, wish, ids, error);
 }
 
 static void draw_seed(uint64_t *seed)
