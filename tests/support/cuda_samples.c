@@ -6,7 +6,7 @@
 
 #include <weft/weft.h>
 
-enum { MOST = 256 };
+enum { MOST = 384 };
 
 static struct cuda_sample samples[MOST];
 static int num_samples;
