@@ -9,6 +9,7 @@
 enum {
     FEW = 4,     // rows of X whose sums stay in registers
     TILE = 64,   // rows of X whose sums stay in the first cache
+    PANELS = 2,  // that share a row of X among many
     AHEAD = 512, // columns of X
 };
 
@@ -231,30 +232,43 @@ WEFT__INLINE __m512i four(const int8_t *x)
     return _mm512_set1_epi32(quad);
 }
 
-// acc + the products of a group by columns [k, k + 32) of a row of X.
-WEFT__INLINE __m512 add_group(__m512 acc, const struct group *w, const struct weft__rounded_row *x,
-                              int64_t k, struct format f)
+// Adds the products of a group of each panel by columns [k, k + 32) of a row of X.
+WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
+                            const struct weft__rounded_row *x, int64_t k, struct format f)
 {
     const int parts = f.halves ? 2 : 1;
     __m512 scale = _mm512_set1_ps(x->scale[k / 32]);
     WEFT__UNROLL for (int p = 0; p < parts; p++)
     {
-        __m512i dot = _mm512_setzero_si512();
+        __m512i dot[PANELS], offset = _mm512_setzero_si512();
         if (f.halves)
-            dot = _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + p]),
-                                    (unsigned)-f.offset_shift);
+            offset = _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + p]),
+                                       (unsigned)-f.offset_shift);
         else if (!f.minimum)
-            dot = _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
+            offset =
+                _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
+        dot[0] = dot[PANELS - 1] = offset;
         WEFT__UNROLL for (int i = 0; i < 8 / parts; i++)
         {
-            int n = 8 / parts * p + i;
-            dot = _mm512_dpbusd_epi32(dot, w->w[n], four(x->q + k + 4 * n));
+            const int n = 8 / parts * p + i;
+            const __m512i quad = four(x->q + k + 4 * n);
+            WEFT__UNROLL for (int j = 0; j < panels; j++)
+            {
+                dot[j] = _mm512_dpbusd_epi32(dot[j], w[j].w[n], quad);
+            }
         }
-        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w->scale[p], scale), acc);
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[j]),
+                                     _mm512_mul_ps(w[j].scale[p], scale), acc[j]);
+        }
     }
     if (f.minimum)
-        acc = _mm512_fnmadd_ps(w->minimum, _mm512_set1_ps(x->scaled[k / 32]), acc);
-    return acc;
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            const __m512 scaled = _mm512_set1_ps(x->scaled[k / 32]);
+            acc[j] = _mm512_fnmadd_ps(w[j].minimum, scaled, acc[j]);
+        }
 }
 
 // X returns from the second cache for each panel of long rows, behind weights that pass through the first. What reads
@@ -319,7 +333,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
             {
                 if (g % 2 == 0)
                     fetch(&x[c], k + WEFT__PACKED_GROUP * g);
-                acc[c] = add_group(acc[c], &w, &x[c], k + WEFT__PACKED_GROUP * g, f);
+                add_group(&acc[c], &w, 1, &x[c], k + WEFT__PACKED_GROUP * g, f);
             }
             codes += shape.group_bytes;
         }
@@ -341,70 +355,125 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     }
 }
 
-// A panel by rows [col, col + cols) of X, at most TILE.
-WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct panel p, int32_t col,
-                                int cols, struct format f)
+// Sums of many rows of X by a few panels.
+struct sums {
+    __m512 acc[TILE][PANELS], total[TILE][PANELS];
+};
+
+// The row that lies `bytes` behind `first`.
+WEFT__INLINE struct weft__rounded_row row_behind(const struct weft__rounded_row *first,
+                                                 int64_t bytes)
 {
-    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
-    const int64_t sum = sum_columns(call->cols);
-    const struct weft__rounded_row first = weft__rounded_row(&call->acts, col);
-    const int64_t row_bytes = call->acts.at.row_bytes;
-    __m512 acc[TILE], total[TILE];
-    for (int c = 0; c < cols; c++)
-        acc[c] = total[c] = _mm512_setzero_ps();
-    const unsigned char *chunk = p.chunks;
-    for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
-        struct head head;
-        f.begin(chunk, &head);
-        const unsigned char *codes = chunk + shape.head_bytes;
-        for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++, codes += shape.group_bytes) {
-            struct group w;
-            const int64_t at = k + WEFT__PACKED_GROUP * g;
-            f.unpack(chunk, codes, g, &head, &w);
-            for (int c = 0; c < cols; c++) {
-                const int64_t to = c * row_bytes;
-                const struct weft__rounded_row x = {.q = first.q + to,
-                                                    .scale = (void *)((char *)first.scale + to),
-                                                    .scaled = (void *)((char *)first.scaled + to),
-                                                    .sum32 = (void *)((char *)first.sum32 + to),
-                                                    .sum16 = (void *)((char *)first.sum16 + to)};
-                acc[c] = add_group(acc[c], &w, &x, at, f);
-            }
-        }
-        chunk = codes;
-        left -= shape.cols;
-        if (left == 0 || k + shape.cols == call->cols) {
-            left = sum;
-            for (int c = 0; c < cols; c++) {
-                total[c] = _mm512_add_ps(total[c], acc[c]);
-                acc[c] = _mm512_setzero_ps();
-            }
-        }
-    }
-    for (int c = 0; c < cols; c++)
-        store(call, p.row, p.rows, col + c, total[c]);
+    return (struct weft__rounded_row){.q = first->q + bytes,
+                                      .scale = (void *)((char *)first->scale + bytes),
+                                      .scaled = (void *)((char *)first->scaled + bytes),
+                                      .sum32 = (void *)((char *)first->sum32 + bytes),
+                                      .sum16 = (void *)((char *)first->sum16 + bytes)};
 }
 
+// One chunk, from column k on, of each panel.
+WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const chunk[PANELS],
+                                 int panels, const struct weft__rounded *acts, int32_t col,
+                                 int cols, int64_t k, struct format f)
+{
+    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
+    const struct weft__rounded_row first = weft__rounded_row(acts, col);
+    struct head head[PANELS];
+    WEFT__UNROLL for (int j = 0; j < panels; j++)
+    {
+        f.begin(chunk[j], &head[j]);
+    }
+    for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
+        struct group w[PANELS];
+        const int64_t at = k + WEFT__PACKED_GROUP * g,
+                      codes = shape.head_bytes + shape.group_bytes * g;
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            f.unpack(chunk[j], chunk[j] + codes, g, &head[j], &w[j]);
+        }
+        for (int c = 0; c < cols; c++) {
+            const struct weft__rounded_row x = row_behind(&first, c * acts->at.row_bytes);
+            add_group(sums->acc[c], w, panels, &x, at, f);
+        }
+    }
+}
+
+static void clear(__m512 sums[TILE][PANELS], int cols)
+{
+    for (int c = 0; c < cols; c++)
+        for (int j = 0; j < PANELS; j++)
+            sums[c][j] = _mm512_setzero_ps();
+}
+
+static void fold(struct sums *sums, int cols)
+{
+    for (int c = 0; c < cols; c++)
+        for (int j = 0; j < PANELS; j++)
+            sums->total[c][j] = _mm512_add_ps(sums->total[c][j], sums->acc[c][j]);
+    clear(sums->acc, cols);
+}
+
+// Panels that follow one another, from `p` on, by rows [col, col + cols) of X, at most TILE.
+WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct panel p, int64_t row1,
+                                int panels, int32_t col, int cols, struct format f)
+{
+    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
+    const int64_t sum = sum_columns(call->cols),
+                  bytes = weft__packed_panel_bytes(shape, call->cols);
+    const int64_t chunk_bytes = weft__packed_panel_bytes(shape, shape.cols);
+    struct sums sums;
+    clear(sums.acc, cols);
+    clear(sums.total, cols);
+    for (int64_t k = 0; k < call->cols; k += shape.cols) {
+        const unsigned char *chunk[PANELS] = {p.chunks + k / shape.cols * chunk_bytes};
+        chunk[PANELS - 1] = chunk[0] + (panels - 1) * bytes;
+        multiply_chunk(&sums, chunk, panels, &call->acts, col, cols, k, f);
+        if ((k + shape.cols) % sum == 0)
+            fold(&sums, cols);
+    }
+    fold(&sums, cols);
+    for (int j = 0; j < panels; j++) {
+        const int64_t row = p.row + j * WEFT__PACKED_ROWS, left = row1 - row;
+        for (int c = 0; c < cols; c++)
+            store(call, row, left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, col + c,
+                  sums.total[c][j]);
+    }
+}
+
+// Rows [row0, row1) of W by rows [col, col + cols) of X.
+WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t row0, int64_t row1,
+                                int32_t col, int cols, struct format f)
+{
+    const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
+    for (int64_t row = row0, step; row < row1; row += step) {
+        const int64_t left = row1 - row;
+        struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row,
+                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS};
+        step = WEFT__PACKED_ROWS;
+        if (call->batch == 1) {
+            multiply_few(call, p, col, 1, f);
+        } else if (call->batch == 2) {
+            multiply_few(call, p, col, 2, f);
+        } else if (call->batch <= FEW) {
+            multiply_few(call, p, col, FEW, f);
+        } else if (left <= WEFT__PACKED_ROWS) {
+            multiply_many(call, p, row1, 1, col, cols, f);
+        } else {
+            multiply_many(call, p, row1, PANELS, col, cols, f);
+            step = PANELS * WEFT__PACKED_ROWS;
+        }
+    }
+}
+
+// Rows of X go in tiles of equal size.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            struct format f)
 {
-    const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
-    // Rows of X go in tiles of equal size, and the rows of a task past each of them.
-    int32_t tiles = (call->batch + TILE - 1) / TILE;
-    int32_t tile = call->batch <= FEW ? FEW : (call->batch + tiles - 1) / tiles;
+    const int32_t tiles = (call->batch + TILE - 1) / TILE;
+    const int32_t tile = (call->batch + tiles - 1) / tiles;
     for (int32_t col = 0; col < call->batch; col += tile)
-        for (int64_t row = row0; row < row1; row += WEFT__PACKED_ROWS) {
-            int rows = row1 - row < WEFT__PACKED_ROWS ? (int)(row1 - row) : WEFT__PACKED_ROWS;
-            struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row, rows};
-            if (call->batch == 1)
-                multiply_few(call, p, col, 1, f);
-            else if (call->batch == 2)
-                multiply_few(call, p, col, 2, f);
-            else if (call->batch <= FEW)
-                multiply_few(call, p, col, FEW, f);
-            else
-                multiply_many(call, p, col, call->batch - col < tile ? call->batch - col : tile, f);
-        }
+        multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
+                      f);
 }
 
 #define PACKED(ID, ...)                                                                            \
