@@ -102,14 +102,71 @@ static void case_packed(void)
     CHECK(shaped(run(context, &desc, "decode", 0), 3 * 2, 1, 128));
     desc.num_splits = 0, desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
     CHECK(shaped(run(context, &desc, "decode", 0), 3 * 2, 1, 128));
-    desc.max_q_tokens = 64;
+    desc.max_q_tokens = 64; // sequences of few rows are decode's: an item a KV head
     last = run(context, &desc, "decode prefill",
                0); // nobody knows how many queries a recorded run has
     CHECK(shaped(last, (64 * 4 / 128 + 2) * 2, 1, 128));
-    CHECK(shaped(last - 1, (64 * 4 / 16 + 2) * 2, 1, 128));
+    CHECK(shaped(last - 1, 2 * 2, 1, 128));
     const struct weft__attention_device_args *few = (const void *)last[-1].args;
     const struct weft__attention_device_args *many = (const void *)last->args;
     CHECK(few->q == many->q && few->page_table == many->page_table);
+    weft_context_destroy(context);
+}
+
+// Chunks of items, where a descriptor asks for them: a block, a slot and a counter for each. An item has no more chunks
+// than tiles of 16 keys.
+static void case_chunks(void)
+{
+    enum { ITEMS = 3 * 2, SLOT = 8 * (128 + 2) * 4 };
+    static const struct {
+        uint32_t flags;
+        int32_t splits, chunk_keys, max_kv_len;
+        int32_t chunks, chunk_tiles; // 1: items stay whole
+    } wants[] = {
+        {0, 7, 0, 4096, 7, 0},
+        {0, 1, 0, 4096, 1, 0},
+        {0, 1 << 30, 0, 4096, 256, 0},
+        {0, 2, 0, 16, 1, 0},
+        {0, 0, 100, 4096, 37, 7}, // whole tiles: 112 keys
+        {0, 0, 4096, 4096, 1, 0},
+        {WEFT_ATTENTION_BATCH_INVARIANT, 0, 0, 4096, 8, 32}, // 512 keys
+        {WEFT_ATTENTION_BATCH_INVARIANT, 0, 0, 131072, 16, 512},
+        {WEFT_ATTENTION_BATCH_INVARIANT, 0, 512, 131072, 256, 32},
+        {WEFT_ATTENTION_BATCH_INVARIANT, 1, 0, 131072, 1, 0},
+    };
+    weft_context *context = must_open();
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 2);
+        desc.flags = wants[i].flags, desc.max_kv_len = wants[i].max_kv_len;
+        desc.num_splits = wants[i].splits, desc.chunk_keys = wants[i].chunk_keys;
+        const int32_t blocks = ITEMS * wants[i].chunks;
+        const bool whole = wants[i].chunks == 1;
+        const size_t slots = ((size_t)blocks * SLOT + 255) / 256 * 256;
+        const struct standin_launch *last =
+            run(context, &desc, whole ? "decode" : "begin decode",
+                whole ? 0 : slots + (size_t)blocks * sizeof(uint32_t));
+        const struct weft__attention_device_args *args = (const void *)last->args;
+        CHECK(shaped(last, (uint32_t)blocks, 1, 128));
+        CHECK(args->splits == (wants[i].chunk_tiles ? 0 : wants[i].chunks));
+        CHECK(args->chunk_tiles == wants[i].chunk_tiles);
+    }
+    weft_context_destroy(context);
+}
+
+// Rows of a tile: 16 are decode's whatever the queries, then a block of 64 or 128; one that is not there is none.
+static void case_tile_rows(void)
+{
+    static const struct {
+        int32_t tile_rows, rows; // 16: decode alone
+    } wants[] = {{0, 128}, {1, 128}, {16, 16}, {17, 64}, {64, 64}, {65, 128}, {200, 128}};
+    weft_context *context = must_open();
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 64);
+        desc.num_splits = 1, desc.tile_rows = wants[i].tile_rows;
+        const uint32_t blocks = (uint32_t)(64 * 4 / wants[i].rows + 2) * 2;
+        const char *names = wants[i].rows == 16 ? "decode" : "decode prefill";
+        CHECK(shaped(run(context, &desc, names, 0), blocks, 1, 128));
+    }
     weft_context_destroy(context);
 }
 
@@ -184,6 +241,8 @@ static void case_little_memory(void)
 static const struct standin_case cases[] = {
     {"single", case_single},
     {"packed", case_packed},
+    {"chunks", case_chunks},
+    {"tile_rows", case_tile_rows},
     {"any", case_any},
     {"every_mode", case_every_mode},
     {"little_memory", case_little_memory},

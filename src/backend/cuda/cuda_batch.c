@@ -201,10 +201,11 @@ static void resolve_attention(struct weft__attention_args *run)
 bool weft__cuda_batch_changes(const weft_plan *plan, const void *args)
 {
     const struct weft__attention_args *run = args;
-    if (plan->op != WEFT__OP_attention || !run->k)
+    if (plan->op != WEFT__OP_attention || !run->base.batch)
         return false;
-    const weft_batch *last =
-        atomic_exchange(&weft__cuda_of(plan->context)->appended, run->base.batch);
+    struct weft__cuda *cuda = weft__cuda_of(plan->context);
+    const weft_batch *last = run->k ? atomic_exchange(&cuda->appended, run->base.batch)
+                                    : atomic_load(&cuda->appended);
     return last && last != run->base.batch;
 }
 

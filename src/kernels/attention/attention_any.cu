@@ -228,21 +228,21 @@ DEVICE void slot_store(const struct work *work, const float acc[COLUMNS][ROWS], 
     }
 }
 
-// The states that the blocks first..last left of an item, in the order of the blocks.
+// The states that the blocks of an item left, in the order of the blocks.
 DEVICE void item_merge(const struct weft__attention_device_args *args, struct work *work,
-                       float acc[COLUMNS][ROWS], int32_t first, int32_t last)
+                       float acc[COLUMNS][ROWS], struct holders by)
 {
 #pragma unroll
     for (int32_t row = 0; row < ROWS; row++) {
         float largest = NEGATIVE_INFINITY, sum = 0;
-        for (int32_t i = first; i <= last; i++)
+        for (int32_t i = by.first; i <= by.last; i++)
             largest = fmaxf(largest,
-                            __ldcg(slot_at(args, 2 * i + (i == first)) + ROWS * WEFT_V_DIM + row));
+                            __ldcg(slot_at(args, slot_of(args, by, i)) + ROWS * WEFT_V_DIM + row));
 #pragma unroll
         for (int32_t c = 0; c < COLUMNS; c++)
             acc[c][row] = 0;
-        for (int32_t i = first; i <= last && row < work->rows.count; i++) {
-            const float *slot = slot_at(args, 2 * i + (i == first));
+        for (int32_t i = by.first; i <= by.last && row < work->rows.count; i++) {
+            const float *slot = slot_at(args, slot_of(args, by, i));
             const float factor = weight_of(__ldcg(slot + ROWS * WEFT_V_DIM + row), largest);
             const float part = __ldcg(slot + ROWS * (WEFT_V_DIM + 1) + row);
             if (part == 0)
@@ -308,11 +308,10 @@ extern "C" __global__ void __launch_bounds__(128, 1)
         if (count == work.at.seq.tiles) {
             rows_finish(args, &work, acc);
         } else {
-            const int32_t item = end - work.at.left - work.at.tile;
-            const int32_t first = item / each, last = (item + work.at.seq.tiles - 1) / each;
-            slot_store(&work, acc, slot_at(args, 2 * (int32_t)blockIdx.x + (work.at.tile == 0)));
-            if (item_last(args->counters + first, (uint32_t)(last - first + 1)))
-                item_merge(args, &work, acc, first, last);
+            const struct holders by = holders_of(args, &work.at, end, each);
+            slot_store(&work, acc, slot_at(args, slot_of(args, by, (int32_t)blockIdx.x)));
+            if (item_last(args->counters + by.first, (uint32_t)(by.last - by.first + 1)))
+                item_merge(args, &work, acc, by);
         }
         __syncthreads();
         if (threadIdx.x == 0)

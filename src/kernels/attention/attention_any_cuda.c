@@ -78,11 +78,15 @@ weft_status weft__attention_any_plan(const weft_attention_desc *desc,
     launch->blocks = (uint32_t)(limits->num_sms * (per_sm > 2 ? 2 : per_sm));
     weft__cuda_want(choice, "src/kernels/attention/attention_any.cu", "weft_attention_any",
                     WEFT__CUDA_VALUES(attention_any, c));
-    weft__attention_plan_workspace((int64_t)c.WEFT_ROWS * (c.WEFT_V_DIM + 2), items, launch,
-                                   choice);
+    status = weft__attention_plan_workspace((int64_t)c.WEFT_ROWS * (c.WEFT_V_DIM + 2), items,
+                                            launch, choice);
+    if (status != WEFT_OK)
+        return status;
+    char division[64];
     snprintf(choice->text, sizeof choice->text, " %d/%d heads of %d/%d, pages of %d, %u blocks%s",
              desc->num_q_heads, desc->kv.num_kv_heads, c.WEFT_HEAD_DIM, c.WEFT_V_DIM,
-             desc->kv.page_size, launch->blocks, launch->whole_items ? ", items whole" : "");
+             desc->kv.page_size, launch->blocks,
+             weft__attention_division_text(launch, c.WEFT_KEYS, division));
     return WEFT_OK;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention on CUDA: which kernels, and how they are launched.
+// Attention on CUDA: which kernels a plan has. attention_steps_cuda.c says how they are launched.
 //
 // A run is up to three launches: counters to zero, decode for sequences of few rows (queries times the query heads of
 // a KV head), prefill for the others. Plans with no more queries than sequences have decode alone.
@@ -72,12 +72,10 @@ WEFT__CUDA_CONSTANTS(attention, CONSTANTS)
 enum {
     KEYS = 16, // of a tile of decode
     WARPS = WEFT__ATTENTION_WARPS,
-    FEW_ROWS = 16,     // sequences of at most so many are decode's, others prefill's
-    TOKEN_WARPS = 8,   // of a block of attention_token.cu
+    TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
     TOKEN_SPLITS = 8,  // blocks of a cluster at most; half of it at least
     TOKEN_BLOCKS = 32, // that it takes to read
     TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
-    EVERY_ROW = 0x7fffffff,
 };
 
 // Are queries rounded to the format of the cache on their way through append?
@@ -202,19 +200,27 @@ static int64_t prefill_bytes(const weft_kv_layout *kv, int32_t parts, struct til
            4 * tile_rows;
 }
 
-// The largest tile whose sums, scores and queries fit; measured in NOTES.md.
-static bool prefill_tile(const weft_kv_layout *kv, const struct weft__attention_constants *c,
+// Does the descriptor ask for decode's rows, whatever the queries? (One row a tile, which batch-invariant plans of
+// engines ask for, is nothing that tensor cores have.)
+static bool wants_decode(const weft_attention_desc *desc)
+{
+    return desc->tile_rows > 1 && desc->tile_rows <= WEFT__ATTENTION_ROWS;
+}
+
+// The largest tile whose sums, scores and queries fit, measured in NOTES.md, or that of the rows asked for.
+static bool prefill_tile(const weft_attention_desc *desc, const struct weft__attention_constants *c,
                          const struct weft__cuda_limits *limits, struct tile *tile)
 {
     bool wide = c->WEFT_HEAD_DIM > 128, parts = c->WEFT_PARTS > 1;
     bool prepared = c->WEFT_SOFTCAP || c->WEFT_ALIBI || c->WEFT_SCATTER;
-    *tile = (struct tile){.m = wide || parts ? 1 : 2,
+    bool small = desc->tile_rows > 1 && desc->tile_rows <= 64;
+    *tile = (struct tile){.m = wide || parts || small ? 1 : 2,
                           .keys = wide && parts               ? 16
                                   : wide || parts || prepared ? 32
                                                               : 64,
                           .blocks = wide ? 1 : 2};
     for (; tile->keys >= 16; tile->keys /= 2)
-        if (prefill_bytes(kv, c->WEFT_PARTS, *tile) + 1024 <= limits->shared_per_block)
+        if (prefill_bytes(&desc->kv, c->WEFT_PARTS, *tile) + 1024 <= limits->shared_per_block)
             return true;
     return false;
 }
@@ -258,8 +264,9 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
     const int64_t clusters = (int64_t)desc->max_seqs * launch->num_kv_heads;
-    const bool plain = !constants.WEFT_ALIBI && !constants.WEFT_RING && !launch->whole_items &&
-                       narrows(desc) && desc->kv.head_dim % 32 == 0 && desc->kv.head_dim <= 128;
+    const bool plain = !constants.WEFT_ALIBI && !constants.WEFT_RING &&
+                       !weft__attention_in_chunks(launch) && narrows(desc) &&
+                       desc->kv.head_dim % 32 == 0 && desc->kv.head_dim <= 128;
     int32_t splits = TOKEN_SPLITS;
     if (clusters * splits > limits->num_sms)
         splits /= 2;
@@ -336,7 +343,6 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
         .stride = desc->sparse_stride,
         .head_step = desc->sparse_head_step,
         .rank = desc->sparse_rank};
-    launch->whole_items = desc->flags & WEFT_ATTENTION_BATCH_INVARIANT || desc->num_splits == 1;
     int64_t rows_most = (int64_t)desc->max_q_tokens * launch->group_size;
     launch->slot_rows =
         rows_most < WEFT__ATTENTION_ROWS ? (int32_t)rows_most : WEFT__ATTENTION_ROWS;
@@ -350,34 +356,49 @@ static weft_status plan_any(const weft_attention_desc *desc, const struct weft__
     while (row->kernel.kv != 0)
         row++;
     choice->row = &row->kernel.base;
-    choice->narrow = false;
     return weft__attention_any_plan(desc, limits, choice);
 }
 
-static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
-                        struct weft__cuda_choice *choice)
+// Rows of 64 or 128 for sequences of many queries, where they fit.
+static bool plan_prefill(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                         const struct weft__attention_constants *constants,
+                         struct weft__cuda_choice *choice)
 {
-    const weft_attention_desc *desc = opaque_desc;
     struct weft__attention_cuda_launch *launch = choice->launch;
-    struct weft__attention_constants none = {0}, constants = constants_of(desc);
     struct tile tile;
+    if (desc->max_q_tokens <= desc->max_seqs || wants_decode(desc) ||
+        !prefill_tile(desc, constants, limits, &tile))
+        return false;
+    launch->prefill_rows = 64 * tile.m;
+    launch->prefill_blocks =
+        (uint32_t)weft__attention_items_most(desc, launch->group_size, launch->prefill_rows);
+    launch->prefill_shared_bytes = (uint32_t)prefill_bytes(&desc->kv, constants->WEFT_PARTS, tile);
+    launch->prefill = want_prefill(*constants, tile, choice);
+    return true;
+}
+
+static void describe(const weft_attention_desc *desc, struct weft__cuda_choice *choice)
+{
+    const struct weft__attention_cuda_launch *launch = choice->launch;
+    char division[64], prefill[32] = "";
+    if (launch->prefill_rows)
+        snprintf(prefill, sizeof prefill, ", prefill of %d rows", launch->prefill_rows);
+    snprintf(choice->text, sizeof choice->text, " %d/%d heads of %d, pages of %d, %u blocks%s%s%s",
+             desc->num_q_heads, desc->kv.num_kv_heads, desc->kv.head_dim, desc->kv.page_size,
+             launch->blocks, weft__attention_division_text(launch, KEYS, division), prefill,
+             choice->fuses ? ", single tokens with append" : "");
+}
+
+// Kernels of tensor cores.
+static weft_status plan_packed(const weft_attention_desc *desc,
+                               const struct weft__cuda_limits *limits,
+                               struct weft__cuda_choice *choice)
+{
+    struct weft__attention_cuda_launch *launch = choice->launch;
+    const struct weft__attention_constants constants = constants_of(desc);
     int32_t stages;
-    weft_status status;
-    if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
-        return status;
-    plan_launch(desc, launch);
-    weft__cuda_want(choice, "src/kernels/attention/attention_begin.cu", "weft_attention_begin",
-                    WEFT__CUDA_VALUES(attention, none));
-    const struct cuda_row *row = (const void *)choice->row;
-    if (row->single) {
-        weft__attention_single_plan(desc, row->single, choice);
-        return WEFT_OK;
-    }
-    if (row->kernel.kv == 0)
-        return weft__attention_any_plan(desc, limits, choice);
-    choice->narrow = narrows(desc);
     int64_t items = weft__attention_items_most(desc, launch->group_size, WEFT__ATTENTION_ROWS);
-    status = weft__attention_plan_items(desc, items, KEYS, launch, choice);
+    weft_status status = weft__attention_plan_items(desc, items, KEYS, launch, choice);
     if (status != WEFT_OK)
         return status;
     if (!decode_shape(desc, limits, constants.WEFT_PARTS, launch, &stages)) {
@@ -387,170 +408,39 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                  "attention: more shared memory than this GPU has");
         return WEFT_EUNSUPPORTED;
     }
-    bool prefill =
-        desc->max_q_tokens > desc->max_seqs && prefill_tile(&desc->kv, &constants, limits, &tile);
+    choice->narrow = narrows(desc);
     want_decode(constants, stages, choice);
-    weft__attention_plan_workspace(
+    // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
+    if (plan_prefill(desc, limits, &constants, choice))
+        items = (int64_t)desc->max_seqs * launch->num_kv_heads;
+    status = weft__attention_plan_workspace(
         weft__attention_slot_floats(desc->kv.head_dim, launch->slot_rows), items, launch, choice);
-    if (prefill) {
-        launch->prefill_blocks =
-            (uint32_t)weft__attention_items_most(desc, launch->group_size, 64 * tile.m);
-        launch->prefill_shared_bytes =
-            (uint32_t)prefill_bytes(&desc->kv, constants.WEFT_PARTS, tile);
-        launch->prefill = want_prefill(constants, tile, choice);
-    }
-    if (desc->flags & WEFT_ATTENTION_APPEND) {
+    if (status == WEFT_OK && desc->flags & WEFT_ATTENTION_APPEND)
         status = plan_append(desc, limits, &constants, stages, choice);
-        if (status != WEFT_OK)
-            return status;
-    }
-    snprintf(choice->text, sizeof choice->text, " %d/%d heads of %d, pages of %d, %u blocks%s%s%s",
-             desc->num_q_heads, desc->kv.num_kv_heads, desc->kv.head_dim, desc->kv.page_size,
-             launch->blocks, launch->whole_items ? ", items whole" : "", prefill ? ", prefill" : "",
-             choice->fuses ? ", single tokens with append" : "");
+    if (status == WEFT_OK)
+        describe(desc, choice);
+    return status;
+}
+
+static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
+                        struct weft__cuda_choice *choice)
+{
+    const weft_attention_desc *desc = opaque_desc;
+    const struct weft__attention_constants none = {0};
+    weft_status status;
+    if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
+        return status;
+    plan_launch(desc, choice->launch);
+    weft__cuda_want(choice, "src/kernels/attention/attention_begin.cu", "weft_attention_begin",
+                    WEFT__CUDA_VALUES(attention, none));
+    const struct cuda_row *row = (const void *)choice->row;
+    if (row->kernel.kv == 0)
+        return weft__attention_any_plan(desc, limits, choice);
+    if (!row->single)
+        return plan_packed(desc, limits, choice);
+    weft__attention_single_plan(desc, row->single, choice);
     return WEFT_OK;
 }
 
-static struct weft__attention_device_plane plane_of(const weft_kv_plane *plane)
-{
-    return (struct weft__attention_device_plane){plane->data, plane->page_stride,
-                                                 plane->head_stride, plane->token_stride};
-}
-
-static struct weft__attention_device_scales scales_of(const weft_kv_plane *plane)
-{
-    return (struct weft__attention_device_scales){
-        plane->scales, plane->scale_seq_stride, plane->scale_page_stride, plane->scale_head_stride,
-        plane->scale_token_stride};
-}
-
-// Do all rows of a plane begin at multiples of 16 bytes?
-static bool aligned(const weft_kv_plane *plane, int32_t elem_bytes)
-{
-    return (uintptr_t)plane->data % 16 == 0 &&
-           (plane->page_stride | plane->head_stride | plane->token_stride) % (16 / elem_bytes) == 0;
-}
-
-// Does a run want prefill? Decode serves every sequence where there seems to be none for it, so a recorded run
-// stays right whatever it is launched with.
-static bool prefills(const struct weft__attention_cuda_launch *launch,
-                     const struct weft__attention_args *run)
-{
-    return launch->prefill_blocks &&
-           (run->batch_tokens == 0 || run->batch_tokens > run->base.num_seqs);
-}
-
-static struct weft__attention_device_args
-device_args(const struct weft__attention_cuda_launch *launch,
-            const struct weft__attention_args *run)
-{
-    const weft_attention_args *args = &run->base;
-    struct weft__attention_device_sparse sparse = launch->sparse;
-    sparse.blocks = args->sparse_blocks;
-    sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
-    return (struct weft__attention_device_args){
-        .q = args->q,
-        .q_token_stride = args->q_token_stride,
-        .q_head_stride = args->q_head_stride,
-        .q_scales = args->q_scales,
-        .q_scale_token_stride = args->q_scale_token_stride,
-        .q_scale_head_stride = args->q_scale_head_stride,
-        .out = args->out,
-        .out_token_stride = args->out_token_stride,
-        .out_head_stride = args->out_head_stride,
-        .lse = args->lse,
-        .k = plane_of(&args->pool.k),
-        .v = plane_of(&args->pool.v),
-        .k_scales = scales_of(&args->pool.k),
-        .v_scales = scales_of(&args->pool.v),
-        .cu_q_lens = args->cu_q_lens,
-        .kv_lens = args->kv_lens,
-        .page_table = args->page_starts ? args->page_indices : args->page_table,
-        .page_starts = args->page_starts,
-        .page_table_stride = args->page_table_stride,
-        .seq_rows = args->seq_rows,
-        .kv_starts = args->kv_starts,
-        .sinks = args->sinks,
-        .alibi_slopes = args->alibi_slopes,
-        .tree_parents = args->tree_parents,
-        .mask_columns = args->mask_columns,
-        .mask_bits = args->mask_bits,
-        .mask_stride = args->mask_stride,
-        .slots = args->workspace,
-        .counters = run->counters ? run->counters
-                                  : (void *)((char *)args->workspace + launch->counters_offset),
-        .num_seqs = args->num_seqs,
-        .num_q_heads = launch->num_q_heads,
-        .num_kv_heads = launch->num_kv_heads,
-        .group_size = launch->group_size,
-        .mask = (int32_t)launch->mask,
-        .window = launch->window,
-        .window_right = launch->window_right,
-        .local_chunk = launch->local_chunk,
-        .ring_len = launch->ring_len,
-        .min_share = WARPS,
-        .slot_rows = launch->slot_rows,
-        .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
-                   aligned(&args->pool.v, launch->elem_bytes),
-        .whole_items = launch->whole_items,
-        .least_rows = 1,
-        .most_rows = prefills(launch, run) ? FEW_ROWS : EVERY_ROW,
-        .scale = launch->scale,
-        .softcap = launch->softcap,
-        .mask_value = launch->mask_value,
-        .sparse = sparse,
-        .new_k = run->k,
-        .new_v = run->v,
-        .new_k_stride = run->k_token_stride,
-        .new_v_stride = run->v_token_stride,
-        .turns = launch->turns,
-        .turn_factor = launch->frequencies.attention_factor};
-}
-
-static int32_t steps(const void *opaque_launch, const void *opaque_args,
-                     struct weft__cuda_step *steps)
-{
-    const struct weft__attention_cuda_launch *launch = opaque_launch;
-    const struct weft__attention_args *run = opaque_args;
-    struct weft__attention_device_args device = device_args(launch, run);
-    int32_t count = 0;
-    if (!launch->whole_items && !run->counters) {
-        struct weft__attention_begin_args begin = {device.counters, (int32_t)launch->blocks};
-        weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (launch->blocks + 255) / 256, 1, 256,
-                        &begin, sizeof begin);
-        steps[count++].overlap = 1;
-    }
-    if (launch->single_threads) {
-        weft__attention_single_step(launch, &device, &steps[count]);
-        return count + 1;
-    }
-    if (launch->any) {
-        weft__attention_any_step(launch, &run->base, &device, &steps[count]);
-        return count + 1;
-    }
-    if (run->k && launch->token && device.aligned) {
-        weft__cuda_step(&steps[count], launch->token,
-                        (uint32_t)(launch->num_kv_heads * launch->token_splits),
-                        (uint32_t)device.num_seqs, TOKEN_WARPS * 32, &device, sizeof device);
-        steps[count].shared_bytes = launch->token_shared_bytes;
-        steps[count].cluster = (uint32_t)launch->token_splits;
-        steps[count++].overlap = 1;
-        return count;
-    }
-    // With the new keys come queries that are not rotated yet: there is one of each sequence.
-    weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, launch->blocks,
-                    1, WARPS * 32, &device, sizeof device);
-    steps[count].shared_bytes = launch->shared_bytes;
-    steps[count++].overlap = 1;
-    if (!run->k && prefills(launch, run)) {
-        device.least_rows = FEW_ROWS + 1, device.most_rows = EVERY_ROW, device.whole_items = 1;
-        weft__cuda_step(&steps[count], launch->prefill, launch->prefill_blocks, 1, WARPS * 32,
-                        &device, sizeof device);
-        steps[count].shared_bytes = launch->prefill_shared_bytes;
-        steps[count++].overlap = 1;
-    }
-    return count;
-}
-
 const struct weft__cuda_op weft__attention_cuda = {
-    &table, sizeof(struct weft__attention_cuda_launch), plan, steps};
+    &table, sizeof(struct weft__attention_cuda_launch), plan, weft__attention_cuda_steps};

@@ -3,8 +3,6 @@
 #ifndef WEFT_KERNELS_ATTENTION_CUDA_H
 #define WEFT_KERNELS_ATTENTION_CUDA_H
 
-#include <stdio.h>
-
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_kernel.h"
 #include "src/kernels/cuda/launch.h"
@@ -22,7 +20,10 @@ enum {
 #define WEFT__ATTENTION_FAST     "weft_attention_fast"
 #define WEFT__ATTENTION_STANDARD "weft_attention_standard"
 
-enum { WEFT__ATTENTION_WARPS = 4 }; // of a block
+enum {
+    WEFT__ATTENTION_WARPS = 4,       // of a block
+    WEFT__ATTENTION_TOKEN_WARPS = 8, // of a block of attention_token.cu
+};
 
 struct weft__attention_cuda_launch {
     weft_mask mask;
@@ -30,13 +31,16 @@ struct weft__attention_cuda_launch {
     int32_t group_size, num_q_heads, num_kv_heads;
     float scale, softcap, mask_value;
     struct weft__attention_device_sparse sparse; // without its lists
-    bool whole_items, any;
+    int32_t splits, chunk_tiles;                 // attention_device.h
+    int32_t chunks_most;                         // of an item, 0: equal shares
+    bool any;
     uint32_t blocks, shared_bytes;
     uint32_t single_threads; // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;
     int32_t elem_bytes;                            // of the cache, for kernels of tensor cores
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
+    int32_t prefill_rows;                          // of a block
     int32_t prefill, append, token;                // numbers of kernels; 0: there is none
     int32_t token_splits;                          // blocks of a cluster of token
     uint32_t token_shared_bytes;
@@ -68,34 +72,31 @@ static inline int32_t weft__attention_sparse_kinds(const weft_attention_desc *de
            (desc->flags & WEFT_ATTENTION_SPARSE_LISTS ? 2 : 0);
 }
 
-// Counts on the device are of 32 bits: items stay whole where there may be more tiles than that.
-static inline weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t items,
-                                                     int32_t keys_of_tile,
-                                                     struct weft__attention_cuda_launch *launch,
-                                                     struct weft__cuda_choice *choice)
+// Does a block take a chunk of an item, instead of a share of all tiles?
+static inline bool weft__attention_in_chunks(const struct weft__attention_cuda_launch *launch)
 {
-    if (items > INT32_MAX || (int64_t)desc->max_q_tokens * launch->group_size > INT32_MAX) {
-        snprintf(choice->text, sizeof choice->text, "attention: more than 2^31 rows of queries");
-        return WEFT_EUNSUPPORTED;
-    }
-    if (items > INT32_MAX / (desc->max_kv_len / keys_of_tile + 2))
-        launch->whole_items = true;
-    return WEFT_OK;
+    return launch->splits || launch->chunk_tiles;
 }
 
-// Two slots a block, and its counter.
-static inline void weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
-                                                  struct weft__attention_cuda_launch *launch,
-                                                  struct weft__cuda_choice *choice)
-{
-    if (launch->whole_items) {
-        launch->blocks = (uint32_t)items;
-        return;
-    }
-    int64_t slots = 2 * (int64_t)launch->blocks * slot_floats * 4;
-    launch->counters_offset = (slots + 255) / 256 * 256;
-    choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
-}
+// attention_division_cuda.c. How a run is divided, from the descriptor and from how many items there may be.
+weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t items,
+                                       int32_t keys_of_tile,
+                                       struct weft__attention_cuda_launch *launch,
+                                       struct weft__cuda_choice *choice);
+
+// The blocks of a run of up to `items` items, slots for their states, and counters. `blocks` of the launch: as many
+// as are resident.
+weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
+                                           struct weft__attention_cuda_launch *launch,
+                                           struct weft__cuda_choice *choice);
+
+// For descriptions: ", items whole" and the like.
+const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,
+                                          int32_t keys_of_tile, char text[64]);
+
+// attention_steps_cuda.c.
+int32_t weft__attention_cuda_steps(const void *launch, const void *args,
+                                   struct weft__cuda_step *steps);
 
 // attention_any_cuda.c: caches of any format.
 weft_status weft__attention_any_plan(const weft_attention_desc *desc,

@@ -135,14 +135,12 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
         item_finish(args, lengths, work->rows, warp, lane, 0);
         return;
     }
-    const int32_t item =
-        work->end - at->left - at->tile; // where it begins in the list of all tiles
-    const int32_t first = item / work->each, last = (item + at->seq.tiles - 1) / work->each;
+    const struct holders by = holders_of(args, at, work->end, work->each);
     item_finish(args, lengths, work->rows, warp, lane,
-                slot_at(args, 2 * (int32_t)blockIdx.x + (at->tile == 0)));
+                slot_at(args, slot_of(args, by, (int32_t)blockIdx.x)));
     // counted by the block in which the item begins: no other begins there and goes on
-    if (item_last(args->counters + first, (uint32_t)(last - first + 1)))
-        item_merge(args, lengths, work->rows, warp, lane, first, last);
+    if (item_last(args->counters + by.first, (uint32_t)(by.last - by.first + 1)))
+        item_merge(args, lengths, work->rows, warp, lane, by);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2)
@@ -152,7 +150,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     __shared__ struct place asked[WARPS];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
-    wait_for_previous();
+    if (!args.early)
+        wait_for_previous();
     int32_t each;
     struct ring ring;
     struct place at = place_begin(&args, lane, &each);
@@ -166,8 +165,13 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     ring.at = &asked[warp], ring.slot = 0, ring.warp = warp, ring.lane = lane;
     ring_clear_padding(warp, lane);
     ring_item(&args, &ring);
-    for (int32_t i = 0; i < WEFT_STAGES; i++)
+    for (int32_t i = 0; i < WEFT_STAGES; i++) {
+        if (args.early && !ring_is_old(&ring))
+            wait_for_previous();
         ring_ask(&args, &ring);
+    }
+    if (args.early)
+        wait_for_previous();
     __syncthreads();
     while (work.at.left > 0) {
         const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);

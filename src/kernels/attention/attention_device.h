@@ -10,6 +10,9 @@
 //      slot 2 i      the item began in an earlier block
 //      slot 2 i + 1  it began in block i
 //
+// A plan may ask for chunks instead, of which every block takes one: each item in `splits` chunks, or in chunks of
+// `chunk_tiles` tiles. What an item gives is a function of its own length then. A block has one slot, of its own number.
+//
 //      slot: float acc[slot_rows][padded head_dim], (largest, sum)[slot_rows]      (units of log2, as on the CPU)
 //
 // and the block that arrives last (counted where the item began) merges the slots in their order. The counters are
@@ -74,8 +77,11 @@ struct weft__attention_device_args {
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
     int32_t min_share;                                   // tiles a block takes at least
     int32_t slot_rows;
+    int32_t
+        early; // lengths, pages and keys before the run's own are there before the launch before has ended
     int32_t aligned;     // rows of the cache begin at multiples of 16 bytes
-    int32_t whole_items; // one block an item: a result does not depend on the rest of the batch
+    int32_t splits;      // chunks of every item, 1 = items stay whole
+    int32_t chunk_tiles; // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
     float scale, softcap, mask_value;

@@ -47,11 +47,24 @@ DEVICE struct sequence sequence_of(const struct weft__attention_device_args *arg
     return sequence_from(args, lengths);
 }
 
-// Work of a sequence: its tiles, or its items where items stay whole.
-DEVICE int32_t sequence_cost(const struct weft__attention_device_args *args,
-                             const struct sequence *s)
+// Does every block take a chunk of an item, instead of a share of all tiles?
+DEVICE bool in_chunks(const struct weft__attention_device_args *args)
 {
-    return args->whole_items ? s->items : s->tiles * s->items;
+    return (args->splits | args->chunk_tiles) != 0;
+}
+
+// The tiles of a chunk of an item of `tiles` tiles.
+DEVICE int32_t chunk_length(const struct weft__attention_device_args *args, int32_t tiles)
+{
+    return args->splits ? (tiles + args->splits - 1) / args->splits : args->chunk_tiles;
+}
+
+// What an item counts for: its tiles, or its chunks, of which the last ones may be empty.
+DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t tiles)
+{
+    if (!in_chunks(args))
+        return tiles;
+    return args->splits ? args->splits : (tiles + args->chunk_tiles - 1) / args->chunk_tiles;
 }
 
 // --- places ---------------------------------------------------------------------------------------
@@ -110,7 +123,7 @@ DEVICE struct scan scan_of(const struct weft__attention_device_args *args, int32
 {
     struct scan scan;
     scan.own = sequence_of(args, i * WARP + lane);
-    scan.cost = sequence_cost(args, &scan.own);
+    scan.cost = item_cost(args, scan.own.tiles) * scan.own.items;
     scan.sum = scan_sum(scan.cost, lane);
     return scan;
 }
@@ -135,8 +148,10 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
                               __shfl_sync(0xffffffffu, own->kv_len, lane),
                               __shfl_sync(0xffffffffu, own->first_token, lane)};
     at->seq = sequence_from(args, lengths);
-    int32_t item = args->whole_items ? skipped : skipped / at->seq.tiles;
-    at->tile = args->whole_items ? 0 : skipped - item * at->seq.tiles;
+    const int32_t cost = item_cost(args, at->seq.tiles), item = skipped / cost;
+    at->tile = skipped - item * cost;
+    if (in_chunks(args))
+        at->tile = min(at->tile * chunk_length(args, at->seq.tiles), at->seq.tiles);
     at->row_tile = item / args->num_kv_heads;
     at->kv_head = item - at->row_tile * args->num_kv_heads;
     return true;
@@ -153,7 +168,7 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
         total += scan_total(&more);
     }
     const int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x;
-    *each = args->whole_items ? 1 : max((total + blocks - 1) / blocks, args->min_share);
+    *each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
     struct place at;
     const int32_t begin = block * *each;
     at.left = begin >= total ? 0 : min(total - begin, *each);
@@ -163,9 +178,38 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
         before += scan_total(&scan);
         scan = scan_of(args, i, lane);
     }
-    if (args->whole_items)
-        at.left = at.seq.tiles;
+    if (in_chunks(args))
+        at.left = min(chunk_length(args, at.seq.tiles), at.seq.tiles - at.tile);
     return at;
+}
+
+// The blocks that have tiles of an item.
+struct holders {
+    int32_t first, last;
+};
+
+// Of the item of a block's place; `end`: where the block's share ends in the list of all tiles, `each`: of a share.
+DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
+                                 const struct place *at, int32_t end, int32_t each)
+{
+    const int32_t tiles = at->seq.tiles;
+    struct holders by;
+    if (in_chunks(args)) {
+        const int32_t length = chunk_length(args, tiles);
+        by.first = (int32_t)blockIdx.x - at->tile / length;
+        by.last = by.first + (tiles - 1) / length;
+    } else {
+        const int32_t item = end - at->left - at->tile; // where it begins in the list
+        by.first = item / each, by.last = (item + tiles - 1) / each;
+    }
+    return by;
+}
+
+// The slot that block `block` leaves a state of the item in.
+DEVICE int32_t slot_of(const struct weft__attention_device_args *args, struct holders by,
+                       int32_t block)
+{
+    return in_chunks(args) ? block : 2 * block + (block == by.first);
 }
 
 #endif

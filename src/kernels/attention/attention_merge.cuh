@@ -44,13 +44,14 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
         float *to = shared_state(warp, row, rows);
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++) {
+            const float2 x = make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
             *(float2 *)(to + 8 * t + 2 * (lane % 4)) =
-                make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
-            nothing += state->acc[t][2 * i] * 0.0f + state->acc[t][2 * i + 1] * 0.0f;
+                make_float2(x.x * WEIGHT_UNIT, x.y * WEIGHT_UNIT);
+            nothing += x.x * 0.0f + x.y * 0.0f;
         }
         nothing += sum * 0.0f;
         if (lane % 4 == 0)
-            to[DIM] = state->largest[i] - WEIGHT_EXPONENT, to[DIM + 1] = sum;
+            to[DIM] = state->largest[i], to[DIM + 1] = sum * WEIGHT_UNIT;
     }
     return nothing != 0.0f;
 }
@@ -177,47 +178,51 @@ DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t in
     return args->slots + (int64_t)index * (args->slot_rows * (DIM + 2));
 }
 
-// Merges the states that the blocks first..last left of an item: in the order of the blocks.
+// Merges the states that the blocks of an item left, in the order of the blocks: a warp per row, 32 blocks at a time. Trips
+// to memory are what it takes time for, so numbers are asked for before it is known what they count for.
 DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
-                       struct rows rows, int32_t warp, int32_t lane, int32_t first, int32_t last)
+                       struct rows rows, int32_t warp, int32_t lane, struct holders by)
 {
-    enum { TOGETHER = DIM > 128 ? 4 : 8 };
+    enum { TOGETHER = DIM > 128 ? 4 : 16 };
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0;
         float2 value[QUERY_PAIRS] = {};
-        for (int32_t i = first + lane; i <= last; i += WARP)
-            largest = fmaxf(largest, __ldcg(slot_at(args, 2 * i + (i == first)) +
-                                            args->slot_rows * DIM + 2 * row));
-        largest = warp_max(largest, 32);
-        for (int32_t i0 = first; i0 <= last; i0 += WARP) {
+        for (int32_t i0 = by.first; i0 <= by.last; i0 += WARP) {
+            const int32_t count = min(by.last - i0 + 1, WARP);
+            float2 state = make_float2(NEGATIVE_INFINITY, 0);
+            if (lane < count)
+                state = __ldcg((const float2 *)(slot_at(args, slot_of(args, by, i0 + lane)) +
+                                                args->slot_rows * DIM + 2 * row));
             float factor = 0;
-            const int32_t count = min(last - i0 + 1, WARP);
-            if (lane < count) {
-                const float2 state =
-                    __ldcg((const float2 *)(slot_at(args, 2 * (i0 + lane) + (i0 + lane == first)) +
-                                            args->slot_rows * DIM + 2 * row));
-                factor = weight_of(state.x, largest);
-                sum += factor * state.y;
-            }
             for (int32_t j0 = 0; j0 < count; j0 += TOGETHER) {
                 float2 x[TOGETHER][QUERY_PAIRS];
 #pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++)
+                for (int32_t j = 0; j < TOGETHER; j++) {
+                    const float *slot = slot_at(args, slot_of(args, by, i0 + j0 + j)) + row * DIM;
 #pragma unroll
                     for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        const int32_t i = i0 + j0 + j, d = 2 * (k * WARP + lane);
+                        const int32_t d = 2 * (k * WARP + lane);
                         x[j][k] = make_float2(0, 0);
-                        if (i <= last && (DIM % 64 == 0 || d < DIM))
-                            x[j][k] = __ldcg((const float2 *)(slot_at(args, 2 * i + (i == first)) +
-                                                              row * DIM + d));
+                        if (j0 + j < count && (DIM % 64 == 0 || d < DIM))
+                            x[j][k] = __ldcg((const float2 *)(slot + d));
                     }
+                }
+                if (j0 == 0) {
+                    const float most = fmaxf(largest, warp_max(state.x, 32));
+                    const float earlier = weight_of(largest, most);
+                    factor = weight_of(state.x, most);
+                    sum = sum * earlier + factor * state.y, largest = most;
+#pragma unroll
+                    for (int32_t k = 0; k < QUERY_PAIRS; k++)
+                        value[k].x *= earlier, value[k].y *= earlier;
+                }
 #pragma unroll
                 for (int32_t j = 0; j < TOGETHER; j++) {
-                    const float by = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
+                    const float weight = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
 #pragma unroll
                     for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        value[k].x = fmaf(by, x[j][k].x, value[k].x);
-                        value[k].y = fmaf(by, x[j][k].y, value[k].y);
+                        value[k].x = fmaf(weight, x[j][k].x, value[k].x);
+                        value[k].y = fmaf(weight, x[j][k].y, value[k].y);
                     }
                 }
             }

@@ -4,7 +4,7 @@
 // weights and results stay in registers; keys and values come through shared memory, the next tile while this
 // one is worked at, with one barrier a tile.
 //
-// Blocks take items (attention_divide.cuh, whole_items) with the longest row tiles of a causal sequence first. Every
+// Blocks take items (attention_divide.cuh, splits 1) with the longest row tiles of a causal sequence first. Every
 // row's sums are made by one warp in the order of the keys: two runs agree to the bit, whatever else is in the batch.
 //
 // Rows of shared memory are 16 bytes longer than head_dim, which makes ldmatrix free of bank conflicts.
@@ -386,8 +386,9 @@ DEVICE void rows_finish(const struct weft__attention_device_args *args, const st
             if (at >= item->rows.count)
                 continue;
             const struct row row = row_at(args, item->rows, at);
-            const float by = row_end(args, item->seq.lengths, row,
-                                     state->largest[m][half] - WEIGHT_EXPONENT, sum, lane % 4 == 0);
+            const float by =
+                WEIGHT_UNIT * row_end(args, item->seq.lengths, row, state->largest[m][half],
+                                      sum * WEIGHT_UNIT, lane % 4 == 0);
             const int64_t to = out_at(args, item->seq.lengths, row) + 2 * (lane % 4);
             nothing += sum * 0.0f;
 #pragma unroll

@@ -121,6 +121,14 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
     }
 }
 
+// Are all keys of the warp's next tile older than the run's own, which the launch before may have made?
+DEVICE bool ring_is_old(const struct ring *ring)
+{
+    const struct sequence *seq = &ring->at->seq;
+    return ring->tile < ring->last &&
+           seq->begin + (ring->tile + 1) * KEYS <= seq->lengths.kv_len - seq->lengths.q_len;
+}
+
 // Asks for the warp's next tile; an empty request keeps the count of requests.
 DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring)
 {

@@ -30,6 +30,10 @@ enum {
     WEIGHT_EXPONENT = WEFT_KV_DTYPE == 2 ? 15 - SLACK : 0,
 };
 
+// What sums of weights, and of values by them, are multiplied by before they leave the registers: a logarithm of a
+// sum near 2^WEIGHT_EXPONENT would be as coarse as that.
+#define WEIGHT_UNIT (1.0f / (1 << WEIGHT_EXPONENT))
+
 DEVICE uint32_t two_narrow(float a, float b)
 {
     return WEFT_KV_DTYPE == 2 ? floats_f16x2(a, b) : floats_bf16x2(a, b);

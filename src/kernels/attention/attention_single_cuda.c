@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention on CUDA, one query and one query head at a time: what attention_single.cu is compiled for, and its launch.
+#include <stdio.h>
 #include <string.h>
 
 #include "src/kernels/attention/attention_cuda.h"
@@ -39,7 +40,7 @@ void weft__attention_single_plan(const weft_attention_desc *desc, const char *fu
     if (strcmp(function, WEFT__ATTENTION_STANDARD) != 0)
         launch->single_threads = strcmp(function, WEFT__ATTENTION_FAST) == 0 ? 32 : 1024;
     launch->blocks = (uint32_t)desc->max_q_tokens;
-    launch->whole_items = true;
+    launch->splits = 1;
     weft__cuda_want(choice, "src/kernels/attention/attention_single.cu", function,
                     WEFT__CUDA_VALUES(attention_single, c));
     snprintf(choice->text, sizeof choice->text,

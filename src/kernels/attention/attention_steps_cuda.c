@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Runs of attention on CUDA: which launches, in which order (attention_cuda.c).
+#include "src/kernels/attention/attention_cuda.h"
+
+enum {
+    WARPS = WEFT__ATTENTION_WARPS,
+    TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
+    FEW_ROWS = WEFT__ATTENTION_ROWS, // sequences of at most so many are decode's, others prefill's
+    EVERY_ROW = 0x7fffffff,
+};
+
+static struct weft__attention_device_plane plane_of(const weft_kv_plane *plane)
+{
+    return (struct weft__attention_device_plane){plane->data, plane->page_stride,
+                                                 plane->head_stride, plane->token_stride};
+}
+
+static struct weft__attention_device_scales scales_of(const weft_kv_plane *plane)
+{
+    return (struct weft__attention_device_scales){
+        plane->scales, plane->scale_seq_stride, plane->scale_page_stride, plane->scale_head_stride,
+        plane->scale_token_stride};
+}
+
+// Do all rows of a plane begin at multiples of 16 bytes?
+static bool aligned(const weft_kv_plane *plane, int32_t elem_bytes)
+{
+    return (uintptr_t)plane->data % 16 == 0 &&
+           (plane->page_stride | plane->head_stride | plane->token_stride) % (16 / elem_bytes) == 0;
+}
+
+// Does a run want prefill? Decode serves every sequence where there seems to be none for it, so a recorded run
+// stays right whatever it is launched with. In chunks, the kernel of a sequence follows from its own length.
+static bool prefills(const struct weft__attention_cuda_launch *launch,
+                     const struct weft__attention_args *run)
+{
+    return launch->prefill_blocks && (weft__attention_in_chunks(launch) || run->batch_tokens == 0 ||
+                                      run->batch_tokens > run->base.num_seqs);
+}
+
+// The counters of a batch are as many as a run in equal shares has blocks.
+static uint32_t *counters_of_batch(const struct weft__attention_cuda_launch *launch,
+                                   const struct weft__attention_args *run)
+{
+    return weft__attention_in_chunks(launch) ? NULL : run->counters;
+}
+
+static struct weft__attention_device_args
+device_args(const struct weft__attention_cuda_launch *launch,
+            const struct weft__attention_args *run)
+{
+    const weft_attention_args *args = &run->base;
+    uint32_t *const counters = counters_of_batch(launch, run);
+    struct weft__attention_device_sparse sparse = launch->sparse;
+    sparse.blocks = args->sparse_blocks;
+    sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
+    return (struct weft__attention_device_args){
+        .q = args->q,
+        .q_token_stride = args->q_token_stride,
+        .q_head_stride = args->q_head_stride,
+        .q_scales = args->q_scales,
+        .q_scale_token_stride = args->q_scale_token_stride,
+        .q_scale_head_stride = args->q_scale_head_stride,
+        .out = args->out,
+        .out_token_stride = args->out_token_stride,
+        .out_head_stride = args->out_head_stride,
+        .lse = args->lse,
+        .k = plane_of(&args->pool.k),
+        .v = plane_of(&args->pool.v),
+        .k_scales = scales_of(&args->pool.k),
+        .v_scales = scales_of(&args->pool.v),
+        .cu_q_lens = args->cu_q_lens,
+        .kv_lens = args->kv_lens,
+        .page_table = args->page_starts ? args->page_indices : args->page_table,
+        .page_starts = args->page_starts,
+        .page_table_stride = args->page_table_stride,
+        .seq_rows = args->seq_rows,
+        .kv_starts = args->kv_starts,
+        .sinks = args->sinks,
+        .alibi_slopes = args->alibi_slopes,
+        .tree_parents = args->tree_parents,
+        .mask_columns = args->mask_columns,
+        .mask_bits = args->mask_bits,
+        .mask_stride = args->mask_stride,
+        .slots = args->workspace,
+        .counters =
+            counters ? counters : (void *)((char *)args->workspace + launch->counters_offset),
+        .num_seqs = args->num_seqs,
+        .num_q_heads = launch->num_q_heads,
+        .num_kv_heads = launch->num_kv_heads,
+        .group_size = launch->group_size,
+        .mask = (int32_t)launch->mask,
+        .window = launch->window,
+        .window_right = launch->window_right,
+        .local_chunk = launch->local_chunk,
+        .ring_len = launch->ring_len,
+        .min_share = WARPS,
+        .slot_rows = launch->slot_rows,
+        .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
+                   aligned(&args->pool.v, launch->elem_bytes),
+        .early = run->counters != NULL,
+        .splits = launch->splits,
+        .chunk_tiles = launch->chunk_tiles,
+        .least_rows = 1,
+        .most_rows = prefills(launch, run) ? FEW_ROWS : EVERY_ROW,
+        .scale = launch->scale,
+        .softcap = launch->softcap,
+        .mask_value = launch->mask_value,
+        .sparse = sparse,
+        .new_k = run->k,
+        .new_v = run->v,
+        .new_k_stride = run->k_token_stride,
+        .new_v_stride = run->v_token_stride,
+        .turns = launch->turns,
+        .turn_factor = launch->frequencies.attention_factor};
+}
+
+int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque_args,
+                                   struct weft__cuda_step *steps)
+{
+    const struct weft__attention_cuda_launch *launch = opaque_launch;
+    const struct weft__attention_args *run = opaque_args;
+    struct weft__attention_device_args device = device_args(launch, run);
+    int32_t count = 0;
+    if (launch->splits != 1 && !counters_of_batch(launch, run)) {
+        struct weft__attention_begin_args begin = {device.counters, (int32_t)launch->blocks};
+        weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (launch->blocks + 255) / 256, 1, 256,
+                        &begin, sizeof begin);
+        steps[count++].overlap = 1;
+    }
+    if (launch->single_threads) {
+        weft__attention_single_step(launch, &device, &steps[count]);
+        return count + 1;
+    }
+    if (launch->any) {
+        weft__attention_any_step(launch, &run->base, &device, &steps[count]);
+        return count + 1;
+    }
+    if (run->k && launch->token && device.aligned) {
+        weft__cuda_step(&steps[count], launch->token,
+                        (uint32_t)(launch->num_kv_heads * launch->token_splits),
+                        (uint32_t)device.num_seqs, TOKEN_WARPS * 32, &device, sizeof device);
+        steps[count].shared_bytes = launch->token_shared_bytes;
+        steps[count].cluster = (uint32_t)launch->token_splits;
+        steps[count++].overlap = 1;
+        return count;
+    }
+    // With the new keys come queries that are not rotated yet: there is one of each sequence.
+    weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, launch->blocks,
+                    1, WARPS * 32, &device, sizeof device);
+    steps[count].shared_bytes = launch->shared_bytes;
+    steps[count++].overlap = 1;
+    if (!run->k && prefills(launch, run)) {
+        device.least_rows = FEW_ROWS + 1, device.most_rows = EVERY_ROW;
+        device.splits = 1, device.chunk_tiles = 0;
+        weft__cuda_step(&steps[count], launch->prefill, launch->prefill_blocks, 1, WARPS * 32,
+                        &device, sizeof device);
+        steps[count].shared_bytes = launch->prefill_shared_bytes;
+        steps[count++].overlap = 1;
+    }
+    return count;
+}
