@@ -72,9 +72,10 @@ static void set_rounding(const struct check_case *c, const struct problem *p,
         return;
     query->weight_floor = kv == WEFT_F16 ? 0x1p-39 : 0;
     query->tiny = 0x1p-126;
-    if (p->desc.q_dtype == kv && weft_dtype_block_bytes(kv) == 2) {
-        query->weight_rounding = kv == WEFT_F16 ? 0x1p-11 : 0x1p-8;
-        query->weight_floor = kv == WEFT_F16 ? 0x1p-31 : 0;
+    const weft_dtype narrow = weft_dtype_block_bytes(kv) == 1 ? WEFT_BF16 : kv;
+    if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {
+        query->weight_rounding = narrow == WEFT_F16 ? 0x1p-11 : 0x1p-8;
+        query->weight_floor = narrow == WEFT_F16 ? 0x1p-31 : 0;
     }
 }
 

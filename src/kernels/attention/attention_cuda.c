@@ -53,6 +53,7 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
     X(WEFT_HEAD_DIM)                                                                               \
     X(WEFT_CACHE)                                                                                  \
     X(WEFT_SCALED)                                                                                 \
+    X(WEFT_CODES)                                                                                  \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_X_DTYPE)                                                                                \
     X(WEFT_Y_DTYPE)                                                                                \
@@ -91,6 +92,19 @@ static bool is_byte(const weft_kv_layout *kv)
     return weft_dtype_block_bytes(kv->dtype) == 1;
 }
 
+// Does decode widen codes in registers (attention_codes.cuh)? Queries in parts leave no room for heads of 256.
+static bool has_codes(const weft_kv_layout *kv, int32_t parts)
+{
+    return is_byte(kv) &&
+           (kv->head_dim == 64 || kv->head_dim == 128 || (kv->head_dim == 256 && parts == 1));
+}
+
+// Queries that enter as they are: in the cache's own format, or in what its bytes become.
+static bool is_narrow(weft_dtype q_dtype, const weft_kv_layout *kv)
+{
+    return q_dtype == (is_byte(kv) ? WEFT_BF16 : kv->dtype);
+}
+
 static bool is_scaled(const weft_kv_layout *kv)
 {
     return kv->scaling != WEFT_KV_SCALING_NONE || kv->v_scaling != WEFT_KV_SCALING_NONE;
@@ -100,14 +114,16 @@ static bool is_scaled(const weft_kv_layout *kv)
 static struct weft__attention_constants constants_of(const weft_attention_desc *desc)
 {
     weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
+    int32_t parts = is_narrow(q_dtype, &desc->kv) ? 1 : 3;
     return (struct weft__attention_constants){
         .WEFT_HEAD_DIM = desc->kv.head_dim,
         .WEFT_CACHE = (int32_t)desc->kv.dtype,
         .WEFT_SCALED = is_scaled(&desc->kv),
+        .WEFT_CODES = has_codes(&desc->kv, parts),
         .WEFT_KV_DTYPE = is_byte(&desc->kv) ? WEFT_BF16 : (int32_t)desc->kv.dtype,
         .WEFT_X_DTYPE = (int32_t)q_dtype,
         .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
-        .WEFT_PARTS = q_dtype == desc->kv.dtype && !is_byte(&desc->kv) ? 1 : 3,
+        .WEFT_PARTS = parts,
         .WEFT_PAGE = desc->kv.page_size,
         .WEFT_SOFTCAP = desc->softcap != 0,
         .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0,
@@ -141,19 +157,19 @@ static int64_t row_bytes(int32_t head_dim)
     return weft__attention_padded_dim(head_dim) * 2 + 16;
 }
 
-// Tiles of keys and values: `stages` as the cache has them, with their scales, and one of bytes widened.
-static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stages)
+// Tiles of keys and values: `stages` as the cache has them, with their scales, and one of bytes `widened`.
+static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stages, bool widened)
 {
     int64_t row = row_bytes(kv->head_dim), raw = is_byte(kv) ? kv->head_dim : row;
     return stages * (2 * keys * raw + (is_scaled(kv) ? 8 * keys : 0)) +
-           (is_byte(kv) ? 2 * keys * row : 0);
+           (widened ? 2 * keys * row : 0);
 }
 
 // Shared memory of a block: rings of its warps, queries in parts, states of the rows.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages,
                             int32_t rows_used)
 {
-    return WARPS * tiles_bytes(kv, KEYS, stages) +
+    return WARPS * tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts)) +
            parts * WEFT__ATTENTION_ROWS * row_bytes(kv->head_dim) + 4 * WEFT__ATTENTION_ROWS +
            WARPS * rows_used * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
@@ -196,8 +212,8 @@ struct tile {
 static int64_t prefill_bytes(const weft_kv_layout *kv, int32_t parts, struct tile tile)
 {
     int64_t tile_rows = 64 * tile.m;
-    return tiles_bytes(kv, tile.keys, 2) + parts * tile_rows * row_bytes(kv->head_dim) +
-           4 * tile_rows;
+    return tiles_bytes(kv, tile.keys, 2, is_byte(kv)) +
+           parts * tile_rows * row_bytes(kv->head_dim) + 4 * tile_rows;
 }
 
 // Does the descriptor ask for decode's rows, whatever the queries? (One row a tile, which batch-invariant plans of
@@ -229,6 +245,7 @@ static int32_t want_prefill(struct weft__attention_constants constants, struct t
                             struct weft__cuda_choice *choice)
 {
     constants.WEFT_M = tile.m, constants.WEFT_KEYS = tile.keys, constants.WEFT_BLOCKS = tile.blocks;
+    constants.WEFT_CODES = 0;
     return weft__cuda_want(choice, "src/kernels/attention/attention_prefill.cu",
                            "weft_attention_prefill", WEFT__CUDA_VALUES(attention, constants));
 }

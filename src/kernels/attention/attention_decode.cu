@@ -10,7 +10,8 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results leave as int8, linear_device.h).
+// attention_mask.cuh, WEFT_CODES (1: attention_codes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// leave as int8, linear_device.h).
 #include <stdint.h>
 
 enum {
@@ -27,7 +28,7 @@ enum {
     RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
     STAGE_BYTES =
         2 * RAW_PLANE_BYTES + (WEFT_SCALED ? 8 * KEYS : 0), // keys, values, scales of both
-    WIDE_BYTES = WEFT_CACHE > 3 ? 2 * PLANE_BYTES : 0,      // a warp's tile in bf16
+    WIDE_BYTES = WEFT_CACHE > 3 && !WEFT_CODES ? 2 * PLANE_BYTES : 0, // a warp's tile in bf16
     RING_BYTES = WARPS * (WEFT_STAGES * STAGE_BYTES + WIDE_BYTES),
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
@@ -192,6 +193,10 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             COPY_WAIT(WEFT_STAGES - 1);
             __syncwarp();
             const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
+#if WEFT_CODES
+            uint32_t odd = 0;
+            codes_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score, &odd);
+#else
 #if WEFT_CACHE > 3
             uint8_t *wide = shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + warp * WIDE_BYTES;
             tile_widen<4>(from, wide, lane, WARP);
@@ -199,13 +204,20 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             from = wide;
 #endif
             tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
+#endif
             if (WEFT_SCALED)
                 scores_scale(scales, lane, score);
             tile_log2(&args, &work, key0, lane, score);
             tile_weights(&state, score);
             if (WEFT_SCALED)
                 scores_scale(scales + KEYS, lane, score);
+#if WEFT_CODES
+            codes_values(from + RAW_PLANE_BYTES, lane, score, &state, &odd);
+            if (__any_sync(0xffffffffu, odd != 0))
+                state.sum[0] = state.sum[1] = bits_float(0x7fc00000u);
+#else
             tile_values(from, lane, score, &state);
+#endif
             __syncwarp();
             ring_ask(&args, &ring);
         }

@@ -117,7 +117,8 @@ struct weft__attention_kernel {
     weft_dtype kv;     // the one format that it reads in place, 0: any formats, strides and masks
     int32_t tile_rows; // rows that a tile should have if there are enough queries
     bool every_mask;   // a row of one format that serves trees and bit masks too
-    // With queries of the cache's own 16-bit format, weights are rounded to it before they multiply values;
+    // With queries of the cache's own 16-bit format, or of bf16 where it has one byte an element, weights are rounded to
+    // theirs before they multiply values;
     // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.
     // Numbers below f32's normal ones may be 0.
     bool narrow_weights;

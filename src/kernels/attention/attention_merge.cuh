@@ -30,6 +30,12 @@ DEVICE void state_begin(struct state *state)
         state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
 }
 
+// The element of a row that lane `lane` has in acc[t][2 half + i].
+DEVICE int32_t acc_element(int32_t t, int32_t i, int32_t lane)
+{
+    return WEFT_CODES ? (2 * (lane % 4) + i) * (DIM / 8) + t : 8 * t + 2 * (lane % 4) + i;
+}
+
 // Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
 // parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN.
 DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
@@ -45,8 +51,13 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++) {
             const float2 x = make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
-            *(float2 *)(to + 8 * t + 2 * (lane % 4)) =
+#if WEFT_CODES
+            to[acc_element(t, 0, lane)] = x.x * WEIGHT_UNIT;
+            to[acc_element(t, 1, lane)] = x.y * WEIGHT_UNIT;
+#else
+            *(float2 *)(to + acc_element(t, 0, lane)) =
                 make_float2(x.x * WEIGHT_UNIT, x.y * WEIGHT_UNIT);
+#endif
             nothing += x.x * 0.0f + x.y * 0.0f;
         }
         nothing += sum * 0.0f;

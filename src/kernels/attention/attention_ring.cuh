@@ -7,6 +7,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
+#include "src/kernels/attention/attention_codes.cuh"
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_widen.cuh"
 
@@ -69,6 +70,16 @@ DEVICE const uint8_t *sixteen_row(const struct weft__attention_device_args *args
     return (const uint8_t *)plane->data + at * BYTES;
 }
 
+// Where a chunk of 16 bytes of a row lies.
+DEVICE int32_t ring_chunk(int32_t plane, int32_t key, int32_t chunk)
+{
+#if WEFT_CODES
+    return codes_chunk(plane, key, chunk);
+#else
+    return chunk;
+#endif
+}
+
 // Asks for sixteen keys and their values. `fresh` is the one of them that the launch itself appends, or -1.
 DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
                         int32_t i, const uint8_t *row, int32_t fresh, uint8_t *to_keys)
@@ -83,8 +94,8 @@ DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const st
             const uint8_t *from = (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row,
                                                                p * 16 + (at & 15));
             if ((16 * CHUNKS % WARP == 0 || at < 16) && (!WEFT_APPEND || at != fresh))
-                copy_chunk(to + at * RAW_ROW_BYTES + chunk * 16, from + chunk * 16,
-                           all >> (at & 15) & 1, args->aligned);
+                copy_chunk(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16,
+                           from + chunk * 16, all >> (at & 15) & 1, args->aligned);
         }
     }
 }

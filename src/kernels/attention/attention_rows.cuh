@@ -98,6 +98,15 @@ DEVICE void query_fetch(const struct weft__attention_device_args *args, struct l
     }
 }
 
+// The column of shared memory that has element `d` of a query, d even; its neighbour follows it. With WEFT_CODES as
+// attention_codes.cuh reads keys: product s of 64 elements has 16 t + 4 s + {0, 1}, of t = 0..3, then their neighbours.
+DEVICE int32_t query_column(int32_t d)
+{
+    if (!WEFT_CODES)
+        return d;
+    return d / 64 * 64 + d % 16 / 4 * 16 + d % 4 / 2 * 8 + d % 64 / 16 * 2;
+}
+
 DEVICE void query_store(const float2 x[QUERY_PAIRS], uint8_t *to, int32_t part_bytes, int32_t lane,
                         float *factor)
 {
@@ -120,7 +129,7 @@ DEVICE void query_store(const float2 x[QUERY_PAIRS], uint8_t *to, int32_t part_b
         two_in_parts(x[i].x * divide, x[i].y * divide, parts);
 #pragma unroll
         for (int32_t part = 0; part < WEFT_PARTS && pair < DIM / 2; part++)
-            *(uint32_t *)(to + part * part_bytes + pair * 4) = parts[part];
+            *(uint32_t *)(to + part * part_bytes + query_column(2 * pair) * 2) = parts[part];
     }
 }
 

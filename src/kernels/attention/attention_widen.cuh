@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Caches of one byte an element for tensor cores: keys and values of a tile become bf16, which holds every number of
 // these formats. Scales stay out of it: those of keys multiply scores, those of values weights.
+// (attention_codes.cuh widens in registers what decode has.)
 //
 // WEFT_CACHE: 4 fp8_e4m3, 5 fp8_e5m2, 6 int8; 2 and 3, formats of two bytes, need none of this.
 #ifndef WEFT_KERNELS_ATTENTION_WIDEN_CUH
@@ -17,8 +18,8 @@ DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
-// Four elements.
-DEVICE uint2 four_widen(uint32_t bytes)
+// Four elements that are finite.
+DEVICE uint2 four_widen_finite(uint32_t bytes)
 {
 #if WEFT_CACHE == 6
     // 128 + the lower bits, minus 128 or (where the byte is negative) 256
@@ -32,17 +33,25 @@ DEVICE uint2 four_widen(uint32_t bytes)
     const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
     const uint32_t shift = WEFT_CACHE == 4 ? 4 : 3, mask = 0x7f007f00u >> shift;
     const uint32_t factor = WEFT_CACHE == 4 ? 0x7b807b80u : 0x77807780u;
-    uint2 wide =
-        make_uint2(fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
-                   fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
+    return make_uint2(
+        fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
+        fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
+#endif
+}
+
+// Four elements.
+DEVICE uint2 four_widen(uint32_t bytes)
+{
+    uint2 wide = four_widen_finite(bytes);
+#if WEFT_CACHE != 6
     const uint32_t odd = // NaN, and infinities: rows that see one are computed again
         ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
     if (odd) {
         wide.x |= (odd & 0x80u ? 0x7fffu : 0) | (odd & 0x8000u ? 0x7fff0000u : 0);
         wide.y |= (odd & 0x800000u ? 0x7fffu : 0) | (odd & 0x80000000u ? 0x7fff0000u : 0);
     }
-    return wide;
 #endif
+    return wide;
 }
 
 // A tile's keys and values from rows of HEAD bytes to rows of ROW_BYTES, by `threads` threads, TOGETHER pieces of 16
