@@ -91,11 +91,12 @@ static void case_single(void)
 // that stay whole need neither. Prefill: a block per KV head and 128 rows, and one more per sequence.
 static void case_packed(void)
 {
-    enum { BLOCKS = 2 * 132, SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * BLOCKS * SLOT };
+    enum { BLOCKS = 2 * 132, MOST = WEFT__ATTENTION_ROUNDS * BLOCKS };
+    enum { SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * MOST * SLOT };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_BF16, 2);
     const struct standin_launch *last =
-        run(context, &desc, "begin decode", SLOTS + BLOCKS * sizeof(uint32_t));
+        run(context, &desc, "begin decode", SLOTS + MOST * sizeof(uint32_t));
     CHECK(shaped(last, BLOCKS, 1, 128) && last->overlaps);
     CHECK(shaped(last - 1, 2, 1, 256));
     desc.num_splits = 1;
@@ -170,15 +171,75 @@ static void case_tile_rows(void)
     weft_context_destroy(context);
 }
 
+// Blocks of a run: one share each while items are few, more than are resident where they are many.
+static void case_rounds(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    static const int32_t seqs[] = {1, 32, 33, 34, 64, 65, 66, 67, 131, 132, 1000};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    weft_attention_desc desc = small_desc(WEFT_BF16, 1000);
+    desc.out_dtype = WEFT_F32, desc.scale = 1, desc.max_seqs = 1000;
+    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+    CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+    for (size_t i = 0; i < sizeof seqs / sizeof *seqs; i++) {
+        const uint32_t rounds = weft__attention_grid(choice.launch, seqs[i]) / 264;
+        const int32_t states = seqs[i] * 2 * 8 / 264; // eight of an item
+        CHECK(rounds == (uint32_t)(states < 1                        ? 1
+                                   : states < WEFT__ATTENTION_ROUNDS ? states
+                                                                     : WEFT__ATTENTION_ROUNDS));
+    }
+    free(choice.launch);
+}
+
+// The value of a function constant of a plan's decode kernel, -1 if there is none.
+static int32_t decode_constant(const weft_attention_desc *like, const char *name)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    weft_attention_desc desc = *like; // as the library settles it
+    desc.out_dtype = WEFT_F32, desc.scale = 1;
+    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+    int32_t value = -1;
+    CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+    const struct weft__cuda_kernel *decode = &choice.kernels[WEFT__ATTENTION_DECODE];
+    for (int32_t i = 0; i < decode->num_constants; i++)
+        if (strcmp(decode->names[i], name) == 0)
+            value = decode->values[i];
+    free(choice.launch);
+    return value;
+}
+
+// Bytes are widened in registers for the head dims that this has a layout for; queries of bf16 enter in one part.
+static void case_bytes(void)
+{
+    static const struct {
+        int32_t head_dim;
+        weft_dtype q;
+        int32_t codes, parts;
+    } wants[] = {{64, WEFT_F32, 1, 3},   {64, WEFT_BF16, 1, 1}, {128, WEFT_F32, 1, 3},
+                 {128, WEFT_BF16, 1, 1}, {128, WEFT_F16, 1, 3}, {256, WEFT_BF16, 1, 1},
+                 {256, WEFT_F32, 0, 3},  {96, WEFT_BF16, 0, 1}, {80, WEFT_F32, 0, 3}};
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++)
+        for (int kv = WEFT_FP8_E4M3; kv <= WEFT_INT8; kv++) {
+            weft_attention_desc desc = small_desc((weft_dtype)kv, 64);
+            desc.kv.head_dim = wants[i].head_dim, desc.q_dtype = wants[i].q;
+            CHECK(decode_constant(&desc, "WEFT_CODES") == wants[i].codes);
+            CHECK(decode_constant(&desc, "WEFT_PARTS") == wants[i].parts);
+        }
+    const weft_attention_desc desc = small_desc(WEFT_BF16, 64);
+    CHECK(decode_constant(&desc, "WEFT_CODES") == 0);
+}
+
 // Keys and values decoded to f32, rows of 16: as decode, with slots of v_dim.
 static void case_any(void)
 {
-    enum { BLOCKS = 2 * 132, SLOTS = 2 * BLOCKS * 16 * (64 + 2) * 4 };
+    enum { BLOCKS = 2 * 132, MOST = WEFT__ATTENTION_ROUNDS * BLOCKS };
+    enum { SLOTS = 2 * MOST * 16 * (64 + 2) * 4 };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_Q4_0, 2);
     desc.kv.v_dtype = WEFT_INT8, desc.kv.v_dim = 64;
-    CHECK(shaped(run(context, &desc, "begin any", SLOTS + BLOCKS * sizeof(uint32_t)), BLOCKS, 1,
-                 128));
+    CHECK(
+        shaped(run(context, &desc, "begin any", SLOTS + MOST * sizeof(uint32_t)), BLOCKS, 1, 128));
     weft_context_destroy(context);
 }
 
@@ -239,13 +300,11 @@ static void case_little_memory(void)
 }
 
 static const struct standin_case cases[] = {
-    {"single", case_single},
-    {"packed", case_packed},
+    {"single", case_single},         {"packed", case_packed},
     {"chunks", case_chunks},
-    {"tile_rows", case_tile_rows},
-    {"any", case_any},
-    {"every_mode", case_every_mode},
-    {"little_memory", case_little_memory},
+    {"rounds", case_rounds},         {"tile_rows", case_tile_rows},
+    {"bytes", case_bytes},           {"any", case_any},
+    {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
 };
 
 int main(void)

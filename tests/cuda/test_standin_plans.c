@@ -254,7 +254,7 @@ static void open_appending(struct appending *a)
                                         .num_plans = 2};
     for (int i = 0; i < 2; i++)
         CHECK(weft_batch_create(a->context, &batch_desc, &a->batches[i]) == WEFT_OK);
-    CHECK(weft_memory_allocate(a->context, WEFT_MEMORY_DEVICE, 8 << 20, (void **)&memory) ==
+    CHECK(weft_memory_allocate(a->context, WEFT_MEMORY_DEVICE, 32 << 20, (void **)&memory) ==
           WEFT_OK);
     a->set = (weft_batch_args){.size = sizeof a->set,
                                .num_seqs = 2,
@@ -272,7 +272,7 @@ static void open_appending(struct appending *a)
         .batch = a->batches[0],
         .append = &a->append,
         .workspace = memory + (1 << 20),
-        .workspace_bytes = 7 << 20};
+        .workspace_bytes = 31 << 20};
     CHECK(weft_plan_workspace_bytes(a->plans[0]) <= a->args.workspace_bytes);
 }
 
@@ -348,6 +348,55 @@ static void case_append_of_two_batches(void)
     close_appending(&a);
 }
 
+// Attention alone asks for a batch's old keys before the launch before it has ended: it waits where another batch
+// appended last, and asks for nothing without a batch.
+static void case_old_keys_early(void)
+{
+    struct appending a;
+    open_appending(&a);
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = 64, .page_size = 4},
+        .num_q_heads = 8,
+        .max_seqs = 2,
+        .max_q_tokens = 8,
+        .max_kv_len = 16};
+    weft_plan *appends = a.plans[1];
+    CHECK(weft_attention_plan(a.context, &desc, &a.plans[1]) == WEFT_OK);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 2,
+                                        .max_q_tokens = 8,
+                                        .max_kv_len = 16,
+                                        .page_size = 4,
+                                        .plans = (const weft_plan *const *)a.plans,
+                                        .num_plans = 2};
+    for (int i = 0; i < 2; i++) {
+        weft_batch_destroy(a.batches[i]);
+        CHECK(weft_batch_create(a.context, &batch_desc, &a.batches[i]) == WEFT_OK);
+        CHECK(weft_batch_set(a.batches[i], &a.set) == WEFT_OK);
+    }
+    a.args.batch = a.batches[0];
+    expect_run(&a, 0, "attention_token");
+    a.args.append = NULL;
+    for (int i = 0; i < 2; i++) {
+        a.args.batch = a.batches[i];
+        const struct standin_launch *launch = expect_run(&a, 1, "attention_decode");
+        const struct weft__attention_device_args *seen = (const void *)launch->args;
+        CHECK(seen->early && launch->overlaps == (i == 0));
+    }
+    int32_t *lists = (void *)((char *)a.args.workspace + (30 << 20));
+    memcpy(lists, single, sizeof single), memcpy(lists + 4, kv_lens, sizeof kv_lens);
+    memcpy(lists + 8, page_table, sizeof page_table);
+    a.args.batch = NULL, a.args.num_seqs = 2, a.args.cu_q_lens = lists;
+    a.args.kv_lens = lists + 4, a.args.page_table = lists + 8, a.args.page_table_stride = 2;
+    const struct weft__attention_device_args *seen =
+        (const void *)expect_run(&a, 1, "attention_begin attention_decode attention_prefill")[1]
+            .args;
+    CHECK(!seen->early);
+    weft_plan_destroy(appends);
+    close_appending(&a);
+}
+
 static void case_device_arrays_refused(void)
 {
     weft_context *context = must_open();
@@ -420,6 +469,7 @@ static const struct standin_case cases[] = {
     {"device_arrays_refused", case_device_arrays_refused},
     {"append", case_append},
     {"append_of_two_batches", case_append_of_two_batches},
+    {"old_keys_early", case_old_keys_early},
 };
 
 int main(void)

@@ -12,10 +12,11 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/base/memory.h"
+#include "src/kernels/attention/attention_cuda.h"
 #include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
-enum { BLOCKS_PER_SM = 2 }; // of a run of attention, at most
+enum { BLOCKS_PER_SM = 2 * WEFT__ATTENTION_ROUNDS }; // of a run of attention, at most
 
 struct device_batch {
     int32_t *memory; // on the device
@@ -204,8 +205,8 @@ bool weft__cuda_batch_changes(const weft_plan *plan, const void *args)
     if (plan->op != WEFT__OP_attention || !run->base.batch)
         return false;
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
-    const weft_batch *last = run->k ? atomic_exchange(&cuda->appended, run->base.batch)
-                                    : atomic_load(&cuda->appended);
+    const weft_batch *last =
+        run->k ? atomic_exchange(&cuda->appended, run->base.batch) : atomic_load(&cuda->appended);
     return last && last != run->base.batch;
 }
 

@@ -21,7 +21,8 @@ enum {
 #define WEFT__ATTENTION_STANDARD "weft_attention_standard"
 
 enum {
-    WEFT__ATTENTION_WARPS = 4,       // of a block
+    WEFT__ATTENTION_WARPS = 4,  // of a block
+    WEFT__ATTENTION_ROUNDS = 4, // shares that a resident block takes one after the other, at most
     WEFT__ATTENTION_TOKEN_WARPS = 8, // of a block of attention_token.cu
 };
 
@@ -34,8 +35,8 @@ struct weft__attention_cuda_launch {
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
     bool any;
-    uint32_t blocks, shared_bytes;
-    uint32_t single_threads; // of a block of attention_single.cu; 0: another kernel
+    uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
+    uint32_t single_threads;       // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;
     int32_t elem_bytes;                            // of the cache, for kernels of tensor cores
     int64_t counters_offset;                       // in the workspace, behind the slots
@@ -89,6 +90,10 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
 weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                                            struct weft__attention_cuda_launch *launch,
                                            struct weft__cuda_choice *choice);
+
+// The blocks of a run. Shares of a few items are one for every resident block: each has a state to merge. Of many, more
+// of them, so that a block that memory serves well takes one more.
+uint32_t weft__attention_grid(const struct weft__attention_cuda_launch *launch, int32_t num_seqs);
 
 // For descriptions: ", items whole" and the like.
 const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,

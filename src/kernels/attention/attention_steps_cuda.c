@@ -121,11 +121,12 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const struct weft__attention_cuda_launch *launch = opaque_launch;
     const struct weft__attention_args *run = opaque_args;
     struct weft__attention_device_args device = device_args(launch, run);
+    const uint32_t grid = weft__attention_grid(launch, device.num_seqs);
     int32_t count = 0;
     if (launch->splits != 1 && !counters_of_batch(launch, run)) {
-        struct weft__attention_begin_args begin = {device.counters, (int32_t)launch->blocks};
-        weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (launch->blocks + 255) / 256, 1, 256,
-                        &begin, sizeof begin);
+        struct weft__attention_begin_args begin = {device.counters, (int32_t)grid};
+        weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (grid + 255) / 256, 1, 256, &begin,
+                        sizeof begin);
         steps[count++].overlap = 1;
     }
     if (launch->single_threads) {
@@ -146,8 +147,8 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
         return count;
     }
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
-    weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, launch->blocks,
-                    1, WARPS * 32, &device, sizeof device);
+    weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, grid, 1,
+                    WARPS * 32, &device, sizeof device);
     steps[count].shared_bytes = launch->shared_bytes;
     steps[count++].overlap = 1;
     if (!run->k && prefills(launch, run)) {
