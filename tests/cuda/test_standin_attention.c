@@ -91,12 +91,11 @@ static void case_single(void)
 // that stay whole need neither. Prefill: a block per KV head and 128 rows, and one more per sequence.
 static void case_packed(void)
 {
-    enum { BLOCKS = 2 * 132, MOST = WEFT__ATTENTION_ROUNDS * BLOCKS };
-    enum { SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * MOST * SLOT };
+    enum { BLOCKS = 2 * 132, SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * BLOCKS * SLOT };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_BF16, 2);
     const struct standin_launch *last =
-        run(context, &desc, "begin decode", SLOTS + MOST * sizeof(uint32_t));
+        run(context, &desc, "begin decode", SLOTS + BLOCKS * sizeof(uint32_t));
     CHECK(shaped(last, BLOCKS, 1, 128) && last->overlaps);
     CHECK(shaped(last - 1, 2, 1, 256));
     desc.num_splits = 1;
@@ -171,24 +170,31 @@ static void case_tile_rows(void)
     weft_context_destroy(context);
 }
 
-// Blocks of a run: one share each while items are few, more than are resident where they are many.
-static void case_rounds(void)
+// A run of one sequence whose rows are one tile: chunks of every KV head instead of shares, where all of them fit.
+static void case_one_sequence(void)
 {
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
-    static const int32_t seqs[] = {1, 32, 33, 34, 64, 65, 66, 67, 131, 132, 1000};
+    static const struct {
+        int32_t q_heads, kv_heads, max_q_tokens, num_seqs, splits;
+    } wants[] = {{8, 2, 1, 1, 132},   {32, 8, 1, 1, 33},   {32, 8, 4, 1, 33},
+                 {32, 8, 5, 1, 0},    {32, 8, 4, 2, 0},    {264, 264, 1, 1, 1},
+                 {265, 265, 1, 1, 0}, {320, 20, 1, 1, 13}, {340, 20, 1, 1, 0}};
     const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
-    weft_attention_desc desc = small_desc(WEFT_BF16, 1000);
-    desc.out_dtype = WEFT_F32, desc.scale = 1, desc.max_seqs = 1000;
-    struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
-    CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
-    for (size_t i = 0; i < sizeof seqs / sizeof *seqs; i++) {
-        const uint32_t rounds = weft__attention_grid(choice.launch, seqs[i]) / 264;
-        const int32_t states = seqs[i] * 2 * 8 / 264; // eight of an item
-        CHECK(rounds == (uint32_t)(states < 1                        ? 1
-                                   : states < WEFT__ATTENTION_ROUNDS ? states
-                                                                     : WEFT__ATTENTION_ROUNDS));
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, wants[i].max_q_tokens);
+        desc.num_q_heads = wants[i].q_heads, desc.kv.num_kv_heads = wants[i].kv_heads;
+        desc.out_dtype = WEFT_F32, desc.scale = 1, desc.max_seqs = wants[i].max_q_tokens;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        struct weft__attention_args run = {.base = {.num_seqs = wants[i].num_seqs}};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        CHECK(op->steps(choice.launch, &run, steps) == 2);
+        const struct weft__attention_device_args *args = (const void *)steps[1].args;
+        CHECK(args->splits == wants[i].splits && args->min_share == 4);
+        CHECK(steps[1].grid[0] ==
+              (uint32_t)(wants[i].splits ? wants[i].splits * wants[i].kv_heads : 264));
+        free(choice.launch);
     }
-    free(choice.launch);
 }
 
 // The value of a function constant of a plan's decode kernel, -1 if there is none.
@@ -233,13 +239,12 @@ static void case_bytes(void)
 // Keys and values decoded to f32, rows of 16: as decode, with slots of v_dim.
 static void case_any(void)
 {
-    enum { BLOCKS = 2 * 132, MOST = WEFT__ATTENTION_ROUNDS * BLOCKS };
-    enum { SLOTS = 2 * MOST * 16 * (64 + 2) * 4 };
+    enum { BLOCKS = 2 * 132, SLOTS = 2 * BLOCKS * 16 * (64 + 2) * 4 };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_Q4_0, 2);
     desc.kv.v_dtype = WEFT_INT8, desc.kv.v_dim = 64;
-    CHECK(
-        shaped(run(context, &desc, "begin any", SLOTS + MOST * sizeof(uint32_t)), BLOCKS, 1, 128));
+    CHECK(shaped(run(context, &desc, "begin any", SLOTS + BLOCKS * sizeof(uint32_t)), BLOCKS, 1,
+                 128));
     weft_context_destroy(context);
 }
 
@@ -300,11 +305,15 @@ static void case_little_memory(void)
 }
 
 static const struct standin_case cases[] = {
-    {"single", case_single},         {"packed", case_packed},
+    {"single", case_single},
+    {"packed", case_packed},
     {"chunks", case_chunks},
-    {"rounds", case_rounds},         {"tile_rows", case_tile_rows},
-    {"bytes", case_bytes},           {"any", case_any},
-    {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
+    {"one_sequence", case_one_sequence},
+    {"tile_rows", case_tile_rows},
+    {"bytes", case_bytes},
+    {"any", case_any},
+    {"every_mode", case_every_mode},
+    {"little_memory", case_little_memory},
 };
 
 int main(void)

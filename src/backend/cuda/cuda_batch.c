@@ -12,11 +12,10 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/base/memory.h"
-#include "src/kernels/attention/attention_cuda.h"
 #include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
-enum { BLOCKS_PER_SM = 2 * WEFT__ATTENTION_ROUNDS }; // of a run of attention, at most
+enum { BLOCKS_PER_SM = 2 }; // of a run of attention, at most
 
 struct device_batch {
     int32_t *memory; // on the device

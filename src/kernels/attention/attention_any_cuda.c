@@ -97,8 +97,8 @@ void weft__attention_any_step(const struct weft__attention_cuda_launch *launch,
 {
     struct weft__attention_any_args any = {*device, args->pool.k.inner_stride,
                                            args->pool.v.inner_stride};
-    weft__cuda_step(step, WEFT__ATTENTION_ANY, weft__attention_grid(launch, device->num_seqs), 1,
-                    WEFT__ATTENTION_WARPS * 32, &any, sizeof any);
+    weft__cuda_step(step, WEFT__ATTENTION_ANY, launch->blocks, 1, WEFT__ATTENTION_WARPS * 32, &any,
+                    sizeof any);
     step->shared_bytes = launch->shared_bytes;
     step->overlap = 1;
 }

@@ -229,11 +229,12 @@ static bool prefill_tile(const weft_attention_desc *desc, const struct weft__att
 {
     bool wide = c->WEFT_HEAD_DIM > 128, parts = c->WEFT_PARTS > 1;
     bool prepared = c->WEFT_SOFTCAP || c->WEFT_ALIBI || c->WEFT_SCATTER;
+    bool scaled = is_byte(&desc->kv) && c->WEFT_SCALED; // registers
     bool small = desc->tile_rows > 1 && desc->tile_rows <= 64;
-    *tile = (struct tile){.m = wide || parts || small ? 1 : 2,
-                          .keys = wide && parts               ? 16
-                                  : wide || parts || prepared ? 32
-                                                              : 64,
+    *tile = (struct tile){.m = wide || parts || scaled || small ? 1 : 2,
+                          .keys = wide && parts                         ? 16
+                                  : wide || parts || prepared || scaled ? 32
+                                                                        : 64,
                           .blocks = wide ? 1 : 2};
     for (; tile->keys >= 16; tile->keys /= 2)
         if (prefill_bytes(&desc->kv, c->WEFT_PARTS, *tile) + 1024 <= limits->shared_per_block)
@@ -361,6 +362,7 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
         .head_step = desc->sparse_head_step,
         .rank = desc->sparse_rank};
     int64_t rows_most = (int64_t)desc->max_q_tokens * launch->group_size;
+    launch->most_rows = rows_most < INT32_MAX ? (int32_t)rows_most : INT32_MAX;
     launch->slot_rows =
         rows_most < WEFT__ATTENTION_ROWS ? (int32_t)rows_most : WEFT__ATTENTION_ROWS;
 }

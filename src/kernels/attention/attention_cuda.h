@@ -21,8 +21,7 @@ enum {
 #define WEFT__ATTENTION_STANDARD "weft_attention_standard"
 
 enum {
-    WEFT__ATTENTION_WARPS = 4,  // of a block
-    WEFT__ATTENTION_ROUNDS = 4, // shares that a resident block takes one after the other, at most
+    WEFT__ATTENTION_WARPS = 4,       // of a block
     WEFT__ATTENTION_TOKEN_WARPS = 8, // of a block of attention_token.cu
 };
 
@@ -34,6 +33,7 @@ struct weft__attention_cuda_launch {
     struct weft__attention_device_sparse sparse; // without its lists
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
+    int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
     uint32_t single_threads;       // of a block of attention_single.cu; 0: another kernel
@@ -91,9 +91,10 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                                            struct weft__attention_cuda_launch *launch,
                                            struct weft__cuda_choice *choice);
 
-// The blocks of a run. Shares of a few items are one for every resident block: each has a state to merge. Of many, more
-// of them, so that a block that memory serves well takes one more.
-uint32_t weft__attention_grid(const struct weft__attention_cuda_launch *launch, int32_t num_seqs);
+// Chunks of every item of a run that had better be in chunks than in shares: one sequence whose rows are one tile
+// has as many blocks for each KV head as there are, and none has parts of two. 0: shares.
+int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *launch,
+                                    int32_t num_seqs);
 
 // For descriptions: ", items whole" and the like.
 const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,

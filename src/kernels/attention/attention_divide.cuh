@@ -56,7 +56,8 @@ DEVICE bool in_chunks(const struct weft__attention_device_args *args)
 // The tiles of a chunk of an item of `tiles` tiles.
 DEVICE int32_t chunk_length(const struct weft__attention_device_args *args, int32_t tiles)
 {
-    return args->splits ? (tiles + args->splits - 1) / args->splits : args->chunk_tiles;
+    return args->splits ? max((tiles + args->splits - 1) / args->splits, args->min_share)
+                        : args->chunk_tiles;
 }
 
 // What an item counts for: its tiles, or its chunks, of which the last ones may be empty.

@@ -10,8 +10,6 @@ enum {
     // Chunks of batch-invariant plans, as the CPU has them: a function of max_kv_len alone.
     INVARIANT_CHUNKS = 16,
     INVARIANT_KEYS = 512, // at least
-    // States of an item that are merged as fast as fewer.
-    FEW_STATES = 8,
 };
 
 static int32_t at_most(int64_t a, int64_t b)
@@ -69,8 +67,7 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                                            struct weft__attention_cuda_launch *launch,
                                            struct weft__cuda_choice *choice)
 {
-    int64_t slots = 2 * WEFT__ATTENTION_ROUNDS * (int64_t)launch->blocks; // of equal shares
-    int64_t counters = WEFT__ATTENTION_ROUNDS * (int64_t)launch->blocks;
+    int64_t slots = 2 * (int64_t)launch->blocks; // of equal shares
     if (weft__attention_in_chunks(launch)) {
         slots = items * launch->chunks_most;
         if (slots > INT32_MAX) {
@@ -79,24 +76,22 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                 "attention: more than 2^31 chunks of keys: fewer num_splits, or more chunk_keys");
             return WEFT_EUNSUPPORTED;
         }
-        counters = slots;
         launch->blocks = (uint32_t)slots;
     }
     if (launch->splits == 1)
         return WEFT_OK;
     launch->counters_offset = (slots * slot_floats * 4 + 255) / 256 * 256;
-    choice->workspace_bytes =
-        (size_t)(launch->counters_offset + counters * (int64_t)sizeof(uint32_t));
+    choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
     return WEFT_OK;
 }
 
-uint32_t weft__attention_grid(const struct weft__attention_cuda_launch *launch, int32_t num_seqs)
+int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *launch,
+                                    int32_t num_seqs)
 {
-    if (weft__attention_in_chunks(launch))
-        return launch->blocks;
-    int64_t rounds = (int64_t)num_seqs * launch->num_kv_heads * FEW_STATES / launch->blocks;
-    rounds = rounds < 1 ? 1 : rounds;
-    return launch->blocks * (uint32_t)at_most(rounds, WEFT__ATTENTION_ROUNDS);
+    const bool even = num_seqs == 1 && launch->most_rows <= WEFT__ATTENTION_ROWS;
+    if (!even || launch->any || weft__attention_in_chunks(launch))
+        return 0;
+    return (int32_t)launch->blocks / launch->num_kv_heads;
 }
 
 const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,

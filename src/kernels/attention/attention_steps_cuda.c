@@ -94,7 +94,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .window_right = launch->window_right,
         .local_chunk = launch->local_chunk,
         .ring_len = launch->ring_len,
-        .min_share = WARPS,
+        .min_share = weft__attention_in_chunks(launch) ? 1 : WARPS,
         .slot_rows = launch->slot_rows,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
                    aligned(&args->pool.v, launch->elem_bytes),
@@ -121,7 +121,8 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const struct weft__attention_cuda_launch *launch = opaque_launch;
     const struct weft__attention_args *run = opaque_args;
     struct weft__attention_device_args device = device_args(launch, run);
-    const uint32_t grid = weft__attention_grid(launch, device.num_seqs);
+    const int32_t splits = weft__attention_even_splits(launch, device.num_seqs);
+    const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
     int32_t count = 0;
     if (launch->splits != 1 && !counters_of_batch(launch, run)) {
         struct weft__attention_begin_args begin = {device.counters, (int32_t)grid};
@@ -146,6 +147,7 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
         steps[count++].overlap = 1;
         return count;
     }
+    device.splits = splits ? splits : device.splits;
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
     weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, grid, 1,
                     WARPS * 32, &device, sizeof device);
