@@ -27,6 +27,15 @@ fault("cuda-groups-of-any-width", "src/kernels/linear/linear_cuda.c",
 fault("cuda-slab-biases", "src/backend/cuda/cuda_pack.c",
       "*planes[i] = at;", "*planes[0] = at;",
       "biases go where scales belong", *L)
+fault("cuda-chunks-past-tiles", "src/kernels/attention/attention_division_cuda.c",
+      "launch->splits = at_most(desc->num_splits, most);", "launch->splits = desc->num_splits;",
+      "an item may have more chunks than tiles", *C)
+fault("cuda-one-sequence-of-many-rows", "src/kernels/attention/attention_division_cuda.c",
+      "num_seqs == 1 && launch->most_rows <= WEFT__ATTENTION_ROWS;", "num_seqs == 1;",
+      "a run of several row tiles gets blocks for one", *C)
+fault("cuda-early-over-another-batch", "src/backend/cuda/cuda_batch.c",
+      ": atomic_load(&cuda->appended);", ": NULL;",
+      "attention starts before what another batch appends is there", "cuda_standin_plans")
 fault("window-one-wider", "src/kernels/attention/attention_kernel.h",
       "own - mask->window + 1 : 0", "own - mask->window : 0",
       "windows are one key wider", *A)
