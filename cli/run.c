@@ -31,9 +31,7 @@ static const char help[] =
     "model:\n" CLI_MODEL_HELP "\n"
     "Examples:\n"
     "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
-    "  weft run models/demo.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
-    "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n"
-    "  git diff | weft run model.gguf --ctx 16384 --system \"Summarise this change.\"\n";
+    "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n";
 
 enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON, OPT_CACHE };
 
