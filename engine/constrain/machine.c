@@ -268,6 +268,9 @@ static bool begin_tables(machine *m)
     void *stacks = m->stacks;
     bool fine = grow(m, &stacks, &m->stack_room, 1, sizeof *m->stacks, MAX_STACKS);
     m->stacks = stacks;
+    void *items = m->items; // none are needed yet, but a place for them
+    fine = fine && grow(m, &items, &m->item_room, 1, sizeof *m->items, MAX_ALL_ITEMS);
+    m->items = items;
     if (!fine)
         return false;
     m->stacks[0] = (machine_stack){0};

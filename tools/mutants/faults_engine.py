@@ -233,7 +233,7 @@ fault("step-of-chain-stays", "src/kernels/sample/sample_steps.c",
       "    next->step++;\n", "",
       "all draws of a chain have one number", "engine_sampling", *S)
 fault("end-ignored", "engine/session/generate.c",
-      "if (t && !g->wish->ignore_end && tokenizer_is_end(t, token)) {", "if (false) {",
+      "if (t && (!g->wish->ignore_end || g->cursor) && tokenizer_is_end(t, token)) {", "if (false) {",
       "generation goes on behind the end", "engine_sampling")
 fault("limit-one-more", "engine/session/generate.c",
       "g->result->generated_tokens >= g->wish->max_tokens)", "g->result->generated_tokens > g->wish->max_tokens)",
