@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-enum { MOST_OPTIONS = 96, MOST_WORD_BYTES = 48, MODEL_OPTION = 'm' };
+enum { MOST_OPTIONS = 192, MOST_WORD_BYTES = 48, MODEL_OPTION = 'm' };
 
 // Another name of an option, which is known by its number or, where that differs, by its name. A letter
 // is one only if a command has the option.

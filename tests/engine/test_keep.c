@@ -47,8 +47,11 @@ static int close_all(void **state)
 
 static engine_worker *open_for(int32_t context, weft_dtype kv)
 {
-    const engine_options options = {
-        .threads = 1, .context_tokens = context, .kv_dtype = kv, .max_sessions = 2};
+    const engine_options options = {.threads = 1,
+                                    .context_tokens = context,
+                                    .kv_dtype = kv,
+                                    .max_sessions = 2,
+                                    .invariant = true};
     return engine_worker_open(model, &options, NULL);
 }
 

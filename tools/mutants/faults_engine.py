@@ -223,9 +223,8 @@ fault("penalty-window-default", "engine/session/session.c",
       "sampling->penalty_window : 64;", "sampling->penalty_window : 63;",
       "the usual window is one short", "engine_sampling")
 fault("step-not-set", "engine/session/generate.c",
-      "    sampling.params.step = (uint64_t)session->length;\n    if (!draw_token(g, &sampling, &token, err))",
-      "    if (!draw_token(g, &sampling, &token, err))",
-      "the first draw of a generation has no number", "engine_sampling")
+      "    sampling.params.step = (uint64_t)g->session->length;\n", "",
+      "draws of a generation have no number", "engine_sampling")
 fault("step-of-chain", "engine/session/chain.c",
       "room->params[i].step = (uint64_t)start + 1;", "room->params[i].step = (uint64_t)start;",
       "the draws of a chain are numbered one too low", "engine_sampling", *S)
