@@ -15,7 +15,7 @@ help:
 ## weft: language-model inference in C
 ##
 ##   make demo      build, then write a story with the demo model and answer a question about it
-##   make test      prove everything: every build, every test, every check (a quarter of an hour on 2 cores)
+##   make test      prove everything: every build, every test, every check (twenty minutes on 2 cores)
 ##   make build     install what is missing, configure and build into build/release
 ##   make bench     measure this machine's ceilings and the kernels against them
 ##   make install   install library, headers, weft and weft-check below PREFIX (default /usr/local)

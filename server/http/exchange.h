@@ -14,7 +14,6 @@
 
 typedef struct server_state {
     engine_model *model;
-    const engine_worker *worker; // to be described
     const server_options *options;
     server_keys *keys;       // NULL: nobody is asked for one
     chat_template *template; // NULL: the model has none, no_template says why
@@ -23,6 +22,7 @@ typedef struct server_state {
     bool thinks;             // the template knows sections of thinking
     char model_name[128];
     int32_t vocab;
+    int32_t longest_text; // in tokens, that becomes a vector
     int64_t started;
     server_runner *runner;
     atomic_int connections;

@@ -273,6 +273,17 @@ static void wait_for_the_end(server_state *server, const sigset_t *signals)
             break;
 }
 
+// Encoders take a text in one piece. (Asked before the runner's thread has the worker.)
+static int32_t longest_text(const engine_model *model, const engine_worker *worker)
+{
+    engine_model_info info;
+    engine_worker_info run;
+    engine_model_describe(model, &info);
+    engine_worker_describe(worker, &run);
+    return info.encoder && run.chunk_tokens < run.context_tokens ? run.chunk_tokens
+                                                                 : run.context_tokens;
+}
+
 static bool open_state(server_state *server, engine_model *model, const server_options *options,
                        engine_error *err)
 {
@@ -314,7 +325,7 @@ bool server_run(engine_model *model, engine_worker *worker, const server_options
     signal(SIGPIPE, SIG_IGN);
     struct MHD_Daemon *daemon = NULL;
     bool opened = open_state(&server, model, options, err);
-    server.worker = worker;
+    server.longest_text = longest_text(model, worker);
     if (opened)
         server.runner = runner_start(worker, options, resume, err);
     if (server.runner)

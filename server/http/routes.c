@@ -198,17 +198,6 @@ enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
 
 // --- vectors ------------------------------------------------------------------------------------------
 
-// Encoders take a text in one piece.
-static int32_t longest_text(const server_state *server)
-{
-    engine_model_info info;
-    engine_worker_info run;
-    engine_model_describe(server->model, &info);
-    engine_worker_describe(server->worker, &run);
-    return info.encoder && run.chunk_tokens < run.context_tokens ? run.chunk_tokens
-                                                                 : run.context_tokens;
-}
-
 static bool make_embedding(exchange *x, embedding *e, api_error *error)
 {
     const server_state *server = x->server;
@@ -217,7 +206,7 @@ static bool make_embedding(exchange *x, embedding *e, api_error *error)
                         "the server was not started for embeddings (weft serve --embedding)");
     if (!embedding_read(e, x->body.data ? x->body.data : "", x->body.size_bytes, server->vocab,
                         error) ||
-        !embedding_encode(e, engine_model_tokenizer(server->model), longest_text(server), error))
+        !embedding_encode(e, engine_model_tokenizer(server->model), server->longest_text, error))
         return false;
     e->dim = engine_embedding_dim(server->model, ENGINE_POOLING_DEFAULT);
     if (e->dimensions > 0 && e->dimensions != e->dim)
