@@ -13,8 +13,9 @@
 #include <cmocka.h>
 
 #include "src/backend/cpu/cpu_cores.h"
+#include "tests/support/scratch.h"
 
-static char root[64];
+static char root[SCRATCH_PATH_BYTES];
 
 static void put(const char *path, const char *text)
 {
@@ -35,16 +36,14 @@ static void put(const char *path, const char *text)
 static int make_root(void **state)
 {
     (void)state;
-    strcpy(root, "cores-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    scratch_folder(root);
+    return 0;
 }
 
 static int remove_root(void **state)
 {
-    char command[96];
     (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", root);
-    return system(command);
+    return scratch_remove(root);
 }
 
 static struct weft__cpu_cores choose(int first, int last)

@@ -78,7 +78,7 @@ static float distance(const float *a, const float *b)
 static void scales(void **state)
 {
     static float plain[TOKENS * VOCAB], whole[TOKENS * VOCAB], other[TOKENS * VOCAB];
-    char zero[128], half[128];
+    char zero[SCRATCH_PATH_BYTES + 8], half[SCRATCH_PATH_BYTES + 8];
     (void)state;
     snprintf(zero, sizeof zero, "%s=0", adapter.path);
     snprintf(half, sizeof half, "%s=0.5", adapter.path);
@@ -106,7 +106,7 @@ static void refuse(const char *lora, int status, const char *fragment)
 
 static void refuses(void **state)
 {
-    char bad[128];
+    char bad[SCRATCH_PATH_BYTES + 8];
     (void)state;
     snprintf(bad, sizeof bad, "%s=inf", adapter.path);
     refuse(bad, 2, "finite");

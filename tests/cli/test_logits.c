@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The program: `weft logits` writes what transformers computes.
-#define _XOPEN_SOURCE 700
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,29 +7,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/support/golden_model.h"
 #include "tests/support/program.h"
 
-static char model_path[] = P_tmpdir "/weft-model-XXXXXX";
-static char out_path[] = P_tmpdir "/weft-logits-XXXXXX";
+static char model_path[SCRATCH_PATH_BYTES], out_path[SCRATCH_PATH_BYTES];
 
 static int make_paths(void **state)
 {
     (void)state;
-    int model = mkstemp(model_path), out = mkstemp(out_path);
-    return model < 0 || out < 0 || close(model) != 0 || close(out) != 0;
+    scratch_file(model_path, NULL, 0);
+    scratch_file(out_path, NULL, 0);
+    return 0;
 }
 
 static int remove_paths(void **state)
 {
     (void)state;
-    unlink(model_path);
-    unlink(out_path);
-    return 0;
+    return scratch_remove(model_path) | scratch_remove(out_path);
 }
 
 // "1,2,3"

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 #include <weft/weft.h>
@@ -15,6 +14,7 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/pipeline.h"
 #include "src/base/memory.h"
+#include "tests/support/scratch.h"
 
 static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
 
@@ -33,22 +33,19 @@ static const char *disassembler(void)
 static void disassemble(const struct weft__nvrtc *nvrtc, const struct weft__cuda_kernel *kernel)
 {
     static char log[65536], all[MOST_CODE];
-    char path[] = "weft_code_XXXXXX", command[512], arch[16];
+    char path[SCRATCH_PATH_BYTES], command[512], arch[16];
     struct weft__cuda_image image;
     weft__cuda_arch(nvrtc, h200.sm, arch);
     assert_int_equal(weft__cuda_compile(nvrtc, kernel, arch, false, &image, log, sizeof log),
                      WEFT_OK);
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, image.data, image.bytes), (ssize_t)image.bytes);
-    close(file);
+    scratch_file(path, image.data, image.bytes);
     weft__base_release(NULL, image.data);
     snprintf(command, sizeof command, "'%s' -c '%s' 2>&1", disassembler(), path);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     all[fread(all, 1, sizeof all - 1, pipe)] = 0;
     assert_int_equal(pclose(pipe), 0);
-    unlink(path);
+    scratch_remove(path);
     snprintf(command, sizeof command, "\n.text.%s:", kernel->function);
     const char *begin = strstr(all, command);
     assert_non_null(begin);

@@ -356,7 +356,7 @@ static void case_linear_tuned(void)
         CHECK_TEXT(weft_plan_describe(plan), cases[i].chosen);
         weft_plan_destroy(plan);
     }
-    char path[256];
+    char path[300];
     snprintf(path, sizeof path, "%s/tuning.txt", standin_cache_folder);
     CHECK(weft_tuning_write(context, path) == WEFT_OK);
     weft_context_destroy(context);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Adapters beside a model's weights: the logits are those of transformers with the adapter merged, several add
 // up, and files that do not fit are refused.
-#define _DEFAULT_SOURCE
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -166,11 +164,10 @@ static void add_matrix(gguf_writer *w, const char *name, int64_t cols, int64_t r
 static void beside_some_blocks(void **state)
 {
     enum { RANK = 4, DIM = 256 };
-    char path[] = P_tmpdir "/weft-adapter-XXXXXX";
-    int descriptor = mkstemp(path);
+    char path[SCRATCH_PATH_BYTES];
     gguf_writer w = gguf_writer_new();
     (void)state;
-    assert_true(descriptor >= 0 && close(descriptor) == 0);
+    scratch_file(path, NULL, 0);
     open_both("llama_q8_0", "llama_lora");
     gguf_writer_string(&w, "general.architecture", "llama");
     gguf_writer_string(&w, "general.type", "adapter");
@@ -183,7 +180,7 @@ static void beside_some_blocks(void **state)
     engine_options options = with_adapters(1, 1);
     options.adapters[0] = (engine_adapter){path, 1};
     nearly_exact(options);
-    unlink(path);
+    scratch_remove(path);
 }
 
 static char *read_adapter(size_t *size_bytes)
@@ -212,15 +209,13 @@ static void refuse_edited(const char *from, const char *to, int at, uint64_t val
     memcpy(bytes + i, to, length);
     if (at >= 0)
         memcpy(bytes + i + length + at, &value, sizeof value);
-    char path[] = P_tmpdir "/weft-adapter-XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0 && write(descriptor, bytes, size_bytes) == (ssize_t)size_bytes);
-    close(descriptor);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, bytes, size_bytes);
     engine_error err = {""};
     engine_options options = with_adapters(1, 1);
     options.adapters[0].path = path;
     assert_null(open_worker(base.path, &options, &err));
-    unlink(path);
+    scratch_remove(path);
     check_refusal(&err, fragment);
     free(bytes);
 }

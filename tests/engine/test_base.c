@@ -22,6 +22,7 @@
 #include "engine/base/file_map.h"
 #include "engine/base/system_memory.h"
 #include "engine/base/text.h"
+#include "tests/support/scratch.h"
 
 static void errors_are_one_clean_line(void **state)
 {
@@ -168,23 +169,24 @@ static void cursor_stays_failed(void **state)
 
 // --- mapped files -----------------------------------------------------------------------------------
 
-static char folder[] = P_tmpdir "/weft-base-XXXXXX";
+static char folder[SCRATCH_PATH_BYTES];
 
 static int make_folder(void **state)
 {
     (void)state;
-    return mkdtemp(folder) != NULL && chmod(folder, 0755) == 0 ? 0 : -1;
+    scratch_folder(folder);
+    return chmod(folder, 0755);
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    return rmdir(folder);
+    return scratch_remove(folder);
 }
 
 static const char *path_in_folder(const char *name)
 {
-    static char path[128];
+    static char path[SCRATCH_PATH_BYTES + 16];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     return path;
 }

@@ -17,6 +17,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/open_worker.h"
+#include "tests/support/scratch.h"
 
 enum { MOST_TOKENS = 256 };
 
@@ -139,10 +140,8 @@ static void copy_file(const char *from, const char *to)
 static void without_mmap_the_file_may_go(void **state)
 {
     (void)state;
-    char path[] = P_tmpdir "/weft-demo-XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    close(descriptor);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, NULL, 0);
     copy_file(WEFT_TEST_GOLDEN "/../../models/demo.gguf", path);
     engine_error err = {""};
     engine_options options = {.threads = 1, .no_mmap = true};
@@ -157,7 +156,7 @@ static void without_mmap_the_file_may_go(void **state)
         fail_msg("%s", err.text);
     engine_session_close(session);
     close_worker(own);
-    unlink(path);
+    scratch_remove(path);
 }
 
 // The logits behind each of a few tokens.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Encoders against transformers: three texts as one ragged batch and apart, states of their tokens and what
 // is made of these. tests/golden/models/encoders.py says where the models come from.
-#define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -29,7 +27,7 @@ enum { NAME_COUNT = sizeof names / sizeof names[0], TEXTS = 3 };
 typedef struct subject {
     const char *name;
     golden *file;
-    char path[64];
+    char path[SCRATCH_PATH_BYTES];
     engine_model *model;
     engine_text texts[TEXTS];
     int32_t tokens, dim;
@@ -45,9 +43,8 @@ static int subject_open(void **state)
     engine_error err = {{0}};
     snprintf(relative, sizeof relative, "models/encoders/%s.safetensors", s->name);
     s->file = golden_open(relative);
-    snprintf(s->path, sizeof s->path, P_tmpdir "/weft-encoders-XXXXXX");
-    int file = mkstemp(s->path);
-    if (file < 0 || close(file) != 0 || !golden_model_write(s->file, s->path))
+    scratch_file(s->path, NULL, 0);
+    if (!golden_model_write(s->file, s->path))
         return -1;
     s->model = engine_model_open(s->path, &err);
     if (!s->model)
@@ -72,7 +69,7 @@ static int subject_close(void **state)
 {
     subject *s = *state;
     engine_model_close(s->model);
-    unlink(s->path);
+    scratch_remove(s->path);
     golden_close(s->file);
     free(s->states);
     return 0;

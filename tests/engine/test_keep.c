@@ -8,17 +8,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/support/scratch.h"
 
 enum { CONTEXT = 256, MOST = 30 };
 
 static engine_model *model;
 static tokenizer_ids prompt;
-static char path[] = P_tmpdir "/weft-keep-XXXXXX";
+static char path[SCRATCH_PATH_BYTES];
 
 static int open_all(void **state)
 {
@@ -27,11 +27,10 @@ static int open_all(void **state)
         "second could read, and the third could sing all the songs of the country, which were many "
         "and long, and she sang them every evening when the sun went down behind the hill.";
     (void)state;
-    int file = mkstemp(path);
+    scratch_file(path, NULL, 0);
     model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
-    return file >= 0 && close(file) == 0 && model &&
-                   tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
-                                    TOKENIZER_ADD_SPECIAL, &prompt, NULL)
+    return model && tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
+                                     TOKENIZER_ADD_SPECIAL, &prompt, NULL)
                ? 0
                : -1;
 }
@@ -39,7 +38,7 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     (void)state;
-    unlink(path);
+    scratch_remove(path);
     tokenizer_ids_free(&prompt);
     engine_model_close(model);
     return 0;

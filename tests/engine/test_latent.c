@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Latent attention: a cache of one row per token that holds keys and values alike, and files that cannot have it.
-#define _DEFAULT_SOURCE
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -136,14 +134,11 @@ static char *find(char *bytes, size_t size_bytes, const char *text)
 
 static void refuse_file(const char *bytes, size_t size_bytes, const char *fragment)
 {
-    char path[] = P_tmpdir "/weft-latent-XXXXXX";
+    char path[SCRATCH_PATH_BYTES];
     engine_error err = {""};
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    assert_true(write(descriptor, bytes, size_bytes) == (ssize_t)size_bytes);
-    close(descriptor);
+    scratch_file(path, bytes, size_bytes);
     assert_null(engine_model_open(path, &err));
-    unlink(path);
+    scratch_remove(path);
     check_refusal(&err, fragment);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whole models against transformers: logits of a prompt of 300 tokens however it is cut, and 64 greedy
 // tokens. tests/golden/README.md says where the models come from.
-#define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -42,7 +40,7 @@ enum { NUM_NAMES = sizeof names / sizeof names[0] };
 typedef struct subject {
     const char *name;
     golden *file;
-    char path[64];
+    char path[SCRATCH_PATH_BYTES];
     int32_t num_tokens, prompt, greedy, vocab;
     const int32_t *tokens; // the prompt, then what greedy decoding adds
     float bound;           // on |difference| of logits
@@ -65,11 +63,9 @@ static int subject_open(void **state)
     char relative[64];
     snprintf(relative, sizeof relative, "models/%s.safetensors", s->name);
     s->file = golden_open(relative);
-    snprintf(s->path, sizeof s->path, P_tmpdir "/weft-logits-XXXXXX");
-    int file = mkstemp(s->path);
-    if (file < 0 || close(file) != 0 || !golden_model_write(s->file, s->path)) {
+    scratch_file(s->path, NULL, 0);
+    if (!golden_model_write(s->file, s->path))
         return -1;
-    }
     s->num_tokens = (int32_t)golden_find(s->file, "model", "tokens")->elements;
     s->tokens = golden_data(s->file, "model", "tokens", GOLDEN_I32);
     s->prompt = (int32_t)golden_number(s->file, "model", "prompt", 0);
@@ -86,7 +82,7 @@ static int subject_open(void **state)
 static int subject_close(void **state)
 {
     subject *s = *state;
-    unlink(s->path);
+    scratch_remove(s->path);
     golden_close(s->file);
     free(s->first);
     free(s->logits);

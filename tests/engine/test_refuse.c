@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Model files and requests that the engine cannot serve: one line with cause and cure, nothing else.
 
-#define _DEFAULT_SOURCE
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -19,6 +16,7 @@
 #include "tests/support/gguf_tiny_model.h"
 #include "tests/support/open_worker.h"
 #include "tests/support/refusal.h"
+#include "tests/support/scratch.h"
 
 static const engine_options small = {.threads = 1, .context_tokens = 16, .chunk_tokens = 4};
 
@@ -41,13 +39,10 @@ static void replace_text(uint8_t *bytes, size_t size_bytes, const char *from, co
 static engine_worker *open_bytes(const uint8_t *bytes, size_t size_bytes,
                                  const engine_options *options, engine_error *err)
 {
-    char path[] = P_tmpdir "/weft-model-XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    assert_true(write(descriptor, bytes, size_bytes) == (ssize_t)size_bytes);
-    close(descriptor);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, bytes, size_bytes);
     engine_worker *worker = open_worker(path, options, err);
-    unlink(path);
+    scratch_remove(path);
     return worker;
 }
 

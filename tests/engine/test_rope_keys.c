@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // What the rope keys of a file mean, as llama.cpp reads them; whole models with scaling are in test_logits.
-#define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/model/config.h"
 #include "tests/support/gguf_tiny_model.h"
+#include "tests/support/scratch.h"
 
 enum { DIM = 16, PAIRS = DIM / 2 };
 
@@ -34,7 +33,7 @@ typedef struct reading {
 
 static reading read_keys(const key *keys)
 {
-    char path[64], name[128];
+    char path[SCRATCH_PATH_BYTES], name[128];
     reading r = {.fine = false};
     model_config config;
     gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .dim = DIM});
@@ -45,11 +44,10 @@ static reading read_keys(const key *keys)
         else
             gguf_writer_f32(&w, name, keys[i].number);
     }
-    snprintf(path, sizeof path, P_tmpdir "/weft-rope-XXXXXX");
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0 && close(descriptor) == 0 && gguf_writer_save(&w, path));
+    scratch_file(path, NULL, 0);
+    assert_true(gguf_writer_save(&w, path));
     gguf_file *file = gguf_open(path, &r.err);
-    unlink(path);
+    scratch_remove(path);
     assert_non_null(file);
     r.fine = model_config_read(&config, file, &r.err);
     r.params = config.rope;

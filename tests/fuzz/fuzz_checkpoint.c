@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Opens a model folder of which one file is the input: the first byte says which, config.json, tokenizer.json,
 // tokenizer_config.json or the index of shards; the others are whole.
-#define _XOPEN_SOURCE 700
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/safetensors/checkpoint.h"
+#include "tests/support/scratch.h"
 
 static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
                                     "model.safetensors.index.json"};
@@ -26,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
 static void write_file(const char *folder, const char *name, const void *data, size_t bytes)
 {
-    char path[256];
+    char path[SCRATCH_PATH_BYTES + 32];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(data, 1, bytes, file) != bytes)
@@ -34,18 +33,11 @@ static void write_file(const char *folder, const char *name, const void *data, s
     fclose(file);
 }
 
-static char folder[] = P_tmpdir "/weft-fuzz-XXXXXX";
+static char folder[SCRATCH_PATH_BYTES];
 
 static void remove_folder(void)
 {
-    char path[256];
-    for (int i = 0; i < FILES; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
-    }
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    unlink(path);
-    rmdir(folder);
+    scratch_remove(folder);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
@@ -55,8 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     if (size_bytes == 0)
         return 0;
     if (!made++) {
-        if (!mkdtemp(folder))
-            abort();
+        scratch_folder(folder);
         atexit(remove_folder);
         write_file(folder, "model.safetensors", empty, sizeof empty - 1);
     }

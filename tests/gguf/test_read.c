@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Good files: everything that was written comes back.
 
-#define _DEFAULT_SOURCE
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/gguf/ggml_type.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/scratch.h"
 
 typedef struct opened {
     uint8_t *bytes;
@@ -448,10 +446,8 @@ static void large_vocabularies_open_quickly(void **state)
         for (int i = 0; i < VOCAB; i++)
             buffer_string(&w.keys, &"piece piece"[i % 6]);
     }
-    char path[] = P_tmpdir "/weft-vocabulary-XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    close(descriptor);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, NULL, 0);
     assert_true(gguf_writer_save(&w, path));
 
     double best_ms = 1e9;
@@ -470,7 +466,7 @@ static void large_vocabularies_open_quickly(void **state)
         gguf_close(file);
     }
     free(strings);
-    unlink(path);
+    scratch_remove(path);
     print_message("opened in %.2f ms\n", best_ms);
     assert_true(best_ms < 50);
 }

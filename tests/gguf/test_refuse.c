@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bad files: each is refused with one line that names cause and cure.
 
-#define _DEFAULT_SOURCE
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/support/gguf_touch.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/refusal.h"
+#include "tests/support/scratch.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, I8 = 24, F64 = 28 };
 
@@ -126,18 +124,17 @@ static void other_versions_are_refused(void **state)
 static void what_is_no_regular_file_is_refused(void **state)
 {
     (void)state;
-    char path[] = P_tmpdir "/weft-refuse-XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, NULL, 0);
     engine_error err = {""};
     assert_null(gguf_open(path, &err));
     check_refusal(&err, "is empty");
-    assert_true(write(descriptor, "GGUF?", 5) == 5);
-    close(descriptor);
+    scratch_remove(path);
+    scratch_file(path, "GGUF?", 5);
     assert_null(gguf_open(path, &err));
     check_refusal(&err, "ends inside its header");
     assert_memory_equal(err.text, path, strlen(path)); // the text begins with the path
-    unlink(path);
+    scratch_remove(path);
     assert_null(gguf_open(path, &err));
     check_refusal(&err, "check the path");
     assert_null(gguf_open("/tmp", &err));

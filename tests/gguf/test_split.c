@@ -13,14 +13,15 @@
 #include <cmocka.h>
 
 #include "tests/support/gguf_writer.h"
+#include "tests/support/scratch.h"
 
 enum { PARTS = 3 };
 
-static char folder[] = P_tmpdir "/weft-split-XXXXXX";
+static char folder[SCRATCH_PATH_BYTES];
 
 static const char *path_of(uint32_t number, uint32_t count)
 {
-    static char path[256];
+    static char path[SCRATCH_PATH_BYTES + 32];
     snprintf(path, sizeof path, "%s/model-%05u-of-%05u.gguf", folder, number + 1, count);
     return path;
 }
@@ -58,7 +59,7 @@ static void save_all(void)
 static void expect_refusal(uint32_t number, const char *reason)
 {
     engine_error err = {""};
-    char path[256];
+    char path[SCRATCH_PATH_BYTES + 32];
     snprintf(path, sizeof path, "%s", path_of(number, PARTS));
     assert_null(gguf_open(path, &err));
     if (!strstr(err.text, reason))
@@ -112,11 +113,7 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(joins), cmocka_unit_test(refuses)};
-    if (!mkdtemp(folder))
-        return 1;
+    scratch_folder(folder);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (uint32_t n = 0; n < PARTS; n++)
-        unlink(path_of(n, PARTS));
-    rmdir(folder);
-    return failed;
+    return scratch_remove(folder) ? 1 : failed;
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-#define _XOPEN_SOURCE 700
 #include "tests/support/golden_model.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // The recipe, and how numbers come from a seed, is drawn in tests/golden/models/fill.py.
 enum fill_kind {
@@ -190,10 +188,8 @@ int32_t golden_model_wrong_choice(const golden *file, const float *logits)
 bool golden_model_open(golden_written *model, const char *name)
 {
     model->file = golden_open(name);
-    snprintf(model->path, sizeof model->path, P_tmpdir "/weft-golden-XXXXXX");
-    int descriptor = mkstemp(model->path);
-    if (!model->file || descriptor < 0 || close(descriptor) != 0 ||
-        !golden_model_write(model->file, model->path))
+    scratch_file(model->path, NULL, 0);
+    if (!model->file || !golden_model_write(model->file, model->path))
         return false;
     model->tokens = golden_data(model->file, "model", "tokens", GOLDEN_I32);
     model->vocab = (int32_t)golden_number(model->file, "model", "vocab", 0);
@@ -203,5 +199,5 @@ bool golden_model_open(golden_written *model, const char *name)
 int golden_model_close(golden_written *model)
 {
     golden_close(model->file);
-    return unlink(model->path);
+    return scratch_remove(model->path);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "tests/support/golden.h"
+#include "tests/support/scratch.h"
 
 // Writes the model of a file in tests/golden/models/ as a GGUF file. False, with a line on standard
 // error, if it cannot be written or its data differs from what the generator made.
@@ -15,7 +16,7 @@ bool golden_model_write(const golden *file, const char *path);
 // A golden model written to a file of its own, with what its file says of it.
 typedef struct golden_written {
     golden *file;
-    char path[64];
+    char path[SCRATCH_PATH_BYTES];
     const int32_t *tokens;
     int32_t vocab;
 } golden_written;

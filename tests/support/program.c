@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "tests/support/scratch.h"
+
 static char *read_all(FILE *file)
 {
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
@@ -75,40 +77,26 @@ void program_result_free(program_result *result)
 
 char *folder_make(void)
 {
-    char path[] = P_tmpdir "/weft-test-XXXXXX";
-    assert_non_null(mkdtemp(path));
+    char path[SCRATCH_PATH_BYTES];
+    scratch_folder(path);
     char *folder = strdup(path);
     assert_non_null(folder);
     return folder;
 }
 
-// Calls `each` on every file of the folder and returns their number.
-static int visit(const char *folder, int (*each)(const char *path))
+int folder_count(const char *folder)
 {
     int count = 0;
     DIR *open_folder = opendir(folder);
     assert_non_null(open_folder);
-    for (struct dirent *entry; (entry = readdir(open_folder));) {
-        char path[4096];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        count++;
-        if (each)
-            each(path);
-    }
+    for (struct dirent *entry; (entry = readdir(open_folder));)
+        count += entry->d_name[0] != '.';
     closedir(open_folder);
     return count;
 }
 
-int folder_count(const char *folder)
-{
-    return visit(folder, NULL);
-}
-
 void folder_remove(char *folder)
 {
-    visit(folder, unlink);
-    rmdir(folder);
+    scratch_remove(folder);
     free(folder);
 }

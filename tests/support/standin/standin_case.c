@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "tests/support/scratch.h"
+
 enum { MAX_CASES = 64 };
 
 struct standin *standin;
-char standin_cache_folder[] = "weft_standin_XXXXXX";
+char standin_cache_folder[SCRATCH_PATH_BYTES];
 
 static void load_standin(void)
 {
@@ -75,23 +77,15 @@ static void run_case(void **state)
     in_a_process(((const struct standin_case *)*state)->body);
 }
 
-static void remove_all(const char *folder)
-{
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        fprintf(stderr, "%s was left behind\n", folder);
-}
-
 int standin_run(const struct standin_case *cases, int num_cases)
 {
     struct CMUnitTest tests[MAX_CASES];
-    if (num_cases > MAX_CASES || !mkdtemp(standin_cache_folder))
+    if (num_cases > MAX_CASES)
         return 1;
+    scratch_folder(standin_cache_folder);
     for (int i = 0; i < num_cases; i++)
         tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, (void *)&cases[i]};
     setenv("WEFT_CACHE_DIR", standin_cache_folder, 1);
     int failures = _cmocka_run_group_tests("standin", tests, (size_t)num_cases, NULL, NULL);
-    remove_all(standin_cache_folder);
-    return failures;
+    return scratch_remove(standin_cache_folder) ? 1 : failures;
 }
