@@ -68,7 +68,7 @@ fault("encoder-causal", "engine/worker/program_steps.c",
 fault("encoder-window-right", "engine/worker/program_steps.c",
       "                                .window_right = rules.window_right,\n", "",
       "windows of encoders have no right end", *E)
-fault("encoder-last-sees-all", "engine/model/config.c",
+fault("encoder-last-sees-all", "engine/model/config_rules.c",
       "MODEL_FIRST_SEES_ALL ? 0 : 1;", "MODEL_FIRST_SEES_ALL ? 1 : 1;",
       "another layer of ModernBERT sees all keys", *E)
 fault("embed-types", "engine/session/embed.c",
