@@ -147,22 +147,58 @@ static void read_window(key_reader *reader, model_config *config)
         config->unrotated_period = 0;
 }
 
-// Files may list the layers that have a window: they must be those of the family.
+// Files may say which layers have a window, one by one or as a period: they must be those of the family.
 static bool check_pattern(key_reader *reader, const model_config *config)
 {
     gguf_array array;
+    bool windowed;
+    int32_t period = config->window_period;
     const char *key = full_key(reader, "attention.sliding_window_pattern");
-    if (gguf_get_array(reader->file, key, &array) != GGUF_FOUND || config->window == 0)
+    gguf_lookup lookup = gguf_get_array(reader->file, key, &array);
+    if (lookup == GGUF_MISSING || config->window == 0)
         return true;
-    for (size_t i = 0; i < array.count && i < MAX_LAYERS; i++) {
-        bool windowed;
-        if (!gguf_array_bool(&array, i, &windowed) || windowed == model_config_sees_all(config, (int32_t)i))
-            return engine_fail(reader->err,
+    bool fits = lookup == GGUF_FOUND ? array.count >= (size_t)config->layers
+                                     : gguf_get_i32(reader->file, key, &period) == GGUF_FOUND &&
+                                           period == config->window_period;
+    for (int32_t i = 0; fits && lookup == GGUF_FOUND && i < config->layers; i++)
+        fits = gguf_array_bool(&array, (size_t)i, &windowed) &&
+               windowed != model_config_sees_all(config, i);
+    return fits || engine_fail(reader->err,
                                "layers with a window are not those of other %s models (%s): weft "
                                "cannot run this one yet",
                                config->architecture->name, key);
-    }
-    return true;
+}
+
+// Files may name the function of the feed-forward blocks, in the words of those who made the model.
+static bool read_function(key_reader *reader, model_config *config)
+{
+    static const struct {
+        const char *name;
+        weft_activation_kind function;
+    } known[] = {{"silu", WEFT_ACTIVATION_SILU},
+                 {"swish", WEFT_ACTIVATION_SILU},
+                 {"swiglu", WEFT_ACTIVATION_SILU},
+                 {"gelu", WEFT_ACTIVATION_GELU},
+                 {"geglu", WEFT_ACTIVATION_GELU},
+                 {"gelu_python", WEFT_ACTIVATION_GELU},
+                 {"gelu_new", WEFT_ACTIVATION_GELU_TANH},
+                 {"gelu_fast", WEFT_ACTIVATION_GELU_TANH},
+                 {"gelu_pytorch_tanh", WEFT_ACTIVATION_GELU_TANH}};
+    gguf_string name;
+    const char *key = full_key(reader, "hidden_activation");
+    gguf_lookup lookup = gguf_get_string(reader->file, key, &name);
+    config->function = config->architecture->function;
+    if (!gguf_wanted(reader->file, lookup, key, "a string", reader->err))
+        return false;
+    for (size_t i = 0; lookup == GGUF_FOUND && i < sizeof known / sizeof *known; i++)
+        if (gguf_string_equals(name, known[i].name)) {
+            config->function = known[i].function;
+            return true;
+        }
+    return lookup == GGUF_MISSING ||
+           engine_fail(reader->err,
+                       "activation '%.*s' cannot run yet: weft knows silu, gelu and gelu by tanh",
+                       GGUF_SHOWN(name));
 }
 
 static void read_factors(key_reader *reader, model_config *config)
@@ -386,7 +422,8 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
     read_tables(&reader, config);
     read_rope(&reader, config);
     read_local_rope(&reader, config);
-    if (reader.failed || !choose_blocks(&reader, config) || !check_pattern(&reader, config))
+    if (reader.failed || !choose_blocks(&reader, config) || !read_function(&reader, config) ||
+        !check_pattern(&reader, config))
         return false;
     if (config->architecture->traits & MODEL_LATENT_ATTENTION) {
         if (!read_latent(&reader, config, value_dim))

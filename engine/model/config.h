@@ -39,7 +39,8 @@ typedef struct model_config {
     int32_t dense_layers; // the first ones, without experts
     int32_t expert_groups, expert_top_groups;
     bool sigmoid_route, normalises_route;
-    float expert_scale; // of the weights of a token's experts; 0: 1
+    float expert_scale;            // of the weights of a token's experts; 0: 1
+    weft_activation_kind function; // of the feed-forward blocks
     float norm_eps;
     // Factors, of which 0 means none; caps, of which 0 means none either.
     float embedding_scale, residual_scale, attention_scale, logit_scale;

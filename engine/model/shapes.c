@@ -123,6 +123,7 @@ bool model_shape_config(model_config *config, const char *name, engine_error *er
             .kv_heads = s->kv_heads,
             .head_dim = s->head_dim,
             .trained_context = s->context,
+            .function = family->function,
             .norm_eps = 1e-5f,
             .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
         set_tables(config);

@@ -235,6 +235,28 @@ static bool put_norm_eps(const writer *w)
     return put_float(w, w->c->config, name, key);
 }
 
+// The function of the feed-forward blocks, which the engine knows or refuses. Gemma's first configs say gelu and
+// leave hidden_activation out: those models were made, and are run by everybody, with its tanh form.
+static bool put_function(const writer *w)
+{
+    static const char *const names[] = {"hidden_activation", "hidden_act", "activation_function",
+                                        "activation"};
+    char key[128];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(w->c->config, names[i]);
+        const char *name = json_string_value(value);
+        if (!value || json_is_null(value))
+            continue;
+        if (!name)
+            return engine_fail(w->err, "config.json: '%s' is no name; download it again", names[i]);
+        if (i > 0 && strcmp(name, "gelu") == 0 && strcmp(w->c->family->model_type, "gemma") == 0)
+            name = "gelu_pytorch_tanh";
+        gguf_output_text(w->output, key_of(w, "hidden_activation", key), name);
+        return true;
+    }
+    return true;
+}
+
 static bool put_window(const writer *w)
 {
     int64_t window;
@@ -424,8 +446,8 @@ bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *er
                 put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
                 put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
                 put_heads(&w, hidden) && put_norm_eps(&w) && put_rope(&w, c->head_dim) &&
-                put_window(&w) && check_layers(&w) && put_factors(&w) && put_experts(&w) &&
-                put_encoder(&w) && check_words(&w);
+                put_window(&w) && put_function(&w) && check_layers(&w) && put_factors(&w) &&
+                put_experts(&w) && put_encoder(&w) && check_words(&w);
     const json_t *tied = json_object_get(c->config, "tie_word_embeddings");
     c->tied = json_is_boolean(tied) ? json_is_true(tied) : c->family->tied;
     return good;

@@ -60,13 +60,13 @@ static const model_line *next_reader(const model_program *program, const model_l
     }
 }
 
-// The family's function on rows of the feed-forward block.
+// The model's function on rows of the feed-forward block.
 static bool add_function(model_program *program, step_list *list, float *x, const float *up,
                          engine_error *err)
 {
     return program_add_activation(
         program, list,
-        &(program_activation){.function = program->config->architecture->function,
+        &(program_activation){.function = program->config->function,
                               .dim = program->config->feed_forward_dim,
                               .max_rows = program->bounds.max_tokens,
                               .x = x,

@@ -8,7 +8,7 @@ static const float clamp_limit = 7, clamp_slope = 1.702f;
 
 weft_linear_gate program_gate(const model_program *program)
 {
-    switch (program->config->architecture->function) {
+    switch (program->config->function) {
     case WEFT_ACTIVATION_SILU: return WEFT_LINEAR_GATE_SILU;
     case WEFT_ACTIVATION_GELU: return WEFT_LINEAR_GATE_GELU;
     case WEFT_ACTIVATION_GELU_TANH: return WEFT_LINEAR_GATE_GELU_TANH;

@@ -121,6 +121,44 @@ static void unknown_architectures_are_refused(void **state)
     gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mamba", .dim = 8});
     refuse_writer(&w, "architecture 'mamba' cannot run yet: weft knows llama");
     refuse_edited("general.architecture", "general.architectuur", "general.architecture");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "clip", .dim = 8});
+    refuse_writer(&w, "is the part of a model that sees or hears");
+}
+
+// One layer of a family whose every fourth sees all keys, with what the file says of that.
+static gguf_writer windowed_model(void)
+{
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "exaone4", .dim = 8});
+    gguf_writer_u32(&w, "exaone4.attention.sliding_window", 4);
+    return w;
+}
+
+static void other_windows_are_refused(void **state)
+{
+    static const char key[] = "exaone4.attention.sliding_window_pattern", says[] = "with a window";
+    const uint8_t windowed = 1, sees_all = 0;
+    (void)state;
+    gguf_writer w = windowed_model();
+    gguf_writer_array(&w, key, GGUF_BOOL, &windowed, 1);
+    refuse_writer(&w, "attn_q_norm.weight is missing"); // past the pattern, on to the tensors
+    w = windowed_model();
+    gguf_writer_array(&w, key, GGUF_BOOL, &sees_all, 1);
+    refuse_writer(&w, says);
+    w = windowed_model();
+    gguf_writer_array(&w, key, GGUF_BOOL, &windowed, 0);
+    refuse_writer(&w, says);
+    w = windowed_model();
+    gguf_writer_array(&w, key, GGUF_U32, &(uint32_t){1}, 1);
+    refuse_writer(&w, says);
+    w = windowed_model();
+    gguf_writer_u32(&w, key, 4);
+    refuse_writer(&w, "attn_q_norm.weight is missing");
+    w = windowed_model();
+    gguf_writer_u32(&w, key, 3);
+    refuse_writer(&w, says);
+    w = windowed_model();
+    gguf_writer_string(&w, key, "LLLG");
+    refuse_writer(&w, says);
 }
 
 static void formats_without_kernels_are_refused(void **state)
@@ -177,6 +215,12 @@ static void contradictions_are_refused(void **state)
     w = gguf_tiny_model(&llama);
     gguf_writer_string(&w, "llama.rope.scaling.type", "spiral");
     refuse_writer(&w, "rope scaling 'spiral'");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_string(&w, "llama.hidden_activation", "relu");
+    refuse_writer(&w, "activation 'relu' cannot run yet");
+    w = gguf_tiny_model(&llama);
+    gguf_writer_u32(&w, "llama.hidden_activation", 1);
+    refuse_writer(&w, "llama.hidden_activation");
     w = gguf_tiny_model(&llama);
     gguf_writer_u32(&w, "llama.expert_count", 8);
     refuse_writer(&w, "'llama.expert_used_count' is missing");
@@ -294,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(smallest_models_run),
         cmocka_unit_test(unknown_architectures_are_refused),
+        cmocka_unit_test(other_windows_are_refused),
         cmocka_unit_test(formats_without_kernels_are_refused),
         cmocka_unit_test(incomplete_models_are_refused),
         cmocka_unit_test(contradictions_are_refused),

@@ -394,7 +394,22 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
       "layers with a window rotate by the base of the others", "engine_checkpoint")
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
       "fits = fits && (!said || all == ((n + first) % period == 0));", "(void)all;",
-      "other layers with windows than the family's are taken", "engine_checkpoint")
+      "other layers with windows than the family's are taken", "engine_checkpoint_refuse")
+fault("folder-function-of-family", "engine/safetensors/checkpoint_config.c",
+      "put_window(&w) && put_function(&w) &&", "put_window(&w) &&",
+      "the feed-forward's function is the family's, whatever the config says", "engine_checkpoint")
+fault("gemma-gelu-by-word", "engine/safetensors/checkpoint_config.c",
+      'name = "gelu_pytorch_tanh";', 'name = "gelu";',
+      "Gemma's first configs get the function that they name", "engine_checkpoint")
+fault("function-unknown-taken", "engine/model/config.c",
+      "return lookup == GGUF_MISSING ||\n           engine_fail(reader->err,\n                       \"activation", "return true ||\n           engine_fail(reader->err,\n                       \"activation",
+      "a function that weft does not know becomes the family's", "engine_refuse")
+fault("window-period-unread", "engine/model/config.c",
+      "gguf_get_i32(reader->file, key, &period) == GGUF_FOUND &&\n                                           period == config->window_period;", "true;",
+      "another period of windows than the family's is taken", "engine_refuse")
+fault("window-list-short", "engine/model/config.c",
+      "array.count >= (size_t)config->layers", "true",
+      "a list of windows for fewer layers is taken", "engine_refuse")
 # --- many at once -------------------------------------------------------------------------------------
 fault("schedule-pages-lost", "engine/schedule/choose.c",
       "    f->pages += last->own;\n", "",
