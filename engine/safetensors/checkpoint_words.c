@@ -162,6 +162,18 @@ static bool put_text(translation *t, const char *text)
     return put(t, text, strlen(text));
 }
 
+// \p{Han} means the script alone in these files, in PCRE2 whatever is written with it, too.
+static bool is_script(const char *name, size_t length)
+{
+    static const char *const scripts[] = {"Han",   "Hiragana", "Katakana",  "Hangul", "Arabic",
+                                          "Thai",  "Cyrillic", "Greek",     "Latin",  "Hebrew",
+                                          "Tamil", "Bengali",  "Devanagari"};
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (strlen(scripts[i]) == length && memcmp(scripts[i], name, length) == 0)
+            return true;
+    return false;
+}
+
 // One escape. \s and \d mean other things in PCRE2; what is not here is refused.
 static bool put_escape(translation *t)
 {
@@ -177,8 +189,12 @@ static bool put_escape(translation *t)
         length = strcspn(t->from, "}") + 1;
         if (length > 32 || t->from[length - 1] != '}')
             return false;
-        if (strncmp(t->from + 2, "{Han}", 5) == 0)
-            return put(t, t->from, 3) && (t->from += length, put_text(t, "sc:Han}"));
+        if (is_script(t->from + 3, length - 4)) {
+            if (!put(t, t->from, 3) || !put_text(t, "sc:"))
+                return false;
+            t->from += 3;
+            length -= 3;
+        }
     } else if (!c || (!strchr("rntfv", c) && !strchr("\\^$.|?*+()[]{}-/'\"`~!@#%&=<>,;:_ ", c))) {
         return false;
     }
@@ -198,19 +214,39 @@ static bool is_plain_group(const char *open)
     return false;
 }
 
+// What means something else in PCRE2, or may: classes in classes and those that begin with a bracket, anchors,
+// {2}+, which repeats there and takes hold here, and {,2}.
+static bool is_other(const translation *t)
+{
+    static const char *const in_class[] = {"[", "&&"};
+    static const char *const outside[] = {"^", "[]", "[^]", "}+", "{,"};
+    const char *const *others = t->in_class ? in_class : outside;
+    size_t count =
+        t->in_class ? sizeof in_class / sizeof *in_class : sizeof outside / sizeof *outside;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(t->from, others[i], strlen(others[i])) == 0)
+            return true;
+    return (unsigned char)*t->from < ' ' ||
+           (!t->in_class && *t->from == '(' && !is_plain_group(t->from));
+}
+
 static bool translate(const char *from, char *to, size_t room)
 {
     translation t = {from, to, to + room, false};
     for (*to = '\0'; *t.from;) {
         const char c = *t.from;
         bool starts = c == '[' && !t.in_class;
-        if ((unsigned char)c < ' ' || (c == '[' && t.in_class) ||
-            (t.in_class && strncmp(t.from, "&&", 2) == 0) ||
-            (!t.in_class && (c == '^' || (c == '(' && !is_plain_group(t.from)))))
+        if (is_other(&t))
             return false;
         if (c == '\\') {
             if (!put_escape(&t))
                 return false;
+            continue;
+        }
+        if (c == '$' && !t.in_class) { // the end of a line
+            if (!put_text(&t, "(?=\\n|\\z)"))
+                return false;
+            t.from++;
             continue;
         }
         size_t length = starts && t.from[1] == '^' ? 2 : 1;

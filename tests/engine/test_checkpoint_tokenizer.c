@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -95,12 +96,53 @@ static void other_patterns_are_read(void **state)
     checkpoint_copy_close(&copy);
 }
 
+// What a pattern becomes; NULL: it is refused, because it may mean something else in PCRE2.
+static void expect_pattern(const char *pattern, const char *want)
+{
+    char json[1024], whole[512];
+    engine_error err = {""};
+    gguf_string pre = {"", 0};
+    checkpoint_copy copy;
+    int length =
+        snprintf(json, sizeof json,
+                 "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2},"
+                 "\"merges\": [\"a b\"]}, \"pre_tokenizer\": {\"type\": \"Sequence\","
+                 "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"%s\"},"
+                 "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\","
+                 "\"add_prefix_space\": false, \"use_regex\": false}]}}",
+                 pattern);
+    checkpoint_copy_open(&copy, "qwen3_mlx");
+    checkpoint_copy_write(&copy, "tokenizer.json", json, (size_t)length);
+    gguf_file *file = model_file_open(copy.folder, &err);
+    if (file)
+        assert_int_equal(gguf_get_string(file, "tokenizer.ggml.pre", &pre), GGUF_FOUND);
+    snprintf(whole, sizeof whole, "patterns:\n%s", want ? want : "");
+    if (want ? !gguf_string_equals(pre, whole) : !strstr(err.text, "cut in a way"))
+        fail_msg("%s became %.*s%s", pattern, (int)pre.size_bytes, pre.data, err.text);
+    gguf_close(file);
+    checkpoint_copy_close(&copy);
+}
+
+static void patterns_mean_the_same(void **state)
+{
+    (void)state;
+    expect_pattern("\\\\s+$", "[\\p{Z}\\t-\\r\\x{85}]+(?=\\n|\\z)");
+    expect_pattern("\\\\p{Hiragana}+|\\\\P{Han}|\\\\p{Lu}",
+                   "\\p{sc:Hiragana}+|\\P{sc:Han}|\\p{Lu}");
+    expect_pattern("\\\\p{N}++|[^$]{1,2}", "\\p{N}++|[^$]{1,2}");
+    static const char *const others[] = {"\\\\p{N}{1,3}+", "a{,2}", "[]a]",   "[^]a]",  "^a",
+                                         "[a[b]]",         "(?R)",  "[a&&b]", "\\\\w+", "(*UTF)a"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        expect_pattern(others[i], NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wordpiece_is_read),
         cmocka_unit_test(unigram_is_read),
         cmocka_unit_test(other_patterns_are_read),
+        cmocka_unit_test(patterns_mean_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,6 +395,15 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
       "fits = fits && (!said || all == ((n + first) % period == 0));", "(void)all;",
       "other layers with windows than the family's are taken", "engine_checkpoint_refuse")
+fault("folder-line-ends", "engine/safetensors/checkpoint_words.c",
+      'put_text(&t, "(?=\\\\n|\\\\z)")', 'put_text(&t, "$")',
+      "the end of a line in a pattern is the end of the text", "engine_checkpoint_tokenizer")
+fault("folder-scripts-and-company", "engine/safetensors/checkpoint_words.c",
+      'if (is_script(t->from + 3, length - 4)) {', "if (false) {",
+      "a script in a pattern takes what is written with it", "engine_checkpoint_tokenizer")
+fault("folder-repeated-repeats", "engine/safetensors/checkpoint_words.c",
+      '"[^]", "}+", "{,"};', '"[^]", "{,"};',
+      "repeats of a repeated count take hold instead", "engine_checkpoint_tokenizer")
 fault("folder-function-of-family", "engine/safetensors/checkpoint_config.c",
       "put_window(&w) && put_function(&w) &&", "put_window(&w) &&",
       "the feed-forward's function is the family's, whatever the config says", "engine_checkpoint")

@@ -14,6 +14,8 @@ import tempfile
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+import texts
+
 HERE = pathlib.Path(__file__).parent
 FOLDER = HERE.parent / "checkpoints" / "qwen3_mlx"
 BREAK = "<|break|>"
@@ -52,47 +54,27 @@ WAYS = {
     "gpt-2": (sequence(gpt_2=True), None, False),
     "modern-bert": (sequence(gpt_2=True), normalizers.NFC(), False),
     "punctuation": (sequence(pre_tokenizers.Punctuation("contiguous"), split(r"\d{2}"), gpt_2=True), None, False),
+    "line-ends": (sequence(split(r"\p{Hiragana}+|\p{Katakana}+"), split(r"\s+$|\p{L}+$|\p{N}{1,3}"), gpt_2=True), None, False),
     "single": (sequence(pre_tokenizers.Punctuation("isolated"), split(r"\p{Han}+"), split(r"\s+")), None, False),
 }  # fmt: skip
 
 
-def read_texts():
-    data, at, found = (HERE / "texts.bin").read_bytes(), 0, []
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = data[at], at + 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        varint()
-        size = varint()
-        found.append(data[at : at + size].decode())
-        at += size
-    return found
-
-
-def train(way, texts):
+def train(way, kept):
     pre, normalizer, whole = WAYS[way]
     tok = Tokenizer(models.BPE(ignore_merges=whole))
     tok.pre_tokenizer, tok.decoder = pre, decoders.ByteLevel()
     if normalizer:
         tok.normalizer = normalizer
-    tok.train_from_iterator(texts, trainers.BpeTrainer(
+    tok.train_from_iterator(kept, trainers.BpeTrainer(
         vocab_size=3000, special_tokens=[BREAK], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))  # fmt: skip
     return tok
 
 
-def compare(way, weft, texts, folder):
-    tok = train(way, texts)
+def compare(way, weft, kept, folder):
+    tok = train(way, kept)
     tok.save(f"{folder}/tokenizer.json")
-    joined = BREAK.join(texts)
+    joined = BREAK.join(kept)
     pathlib.Path(folder, "texts").write_text(joined, newline="")
     command = [weft, "tokenize", folder, "-f", f"{folder}/texts", "--special", "--no-bos", "--ids"]
     out = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -106,12 +88,12 @@ def compare(way, weft, texts, folder):
 
 
 def main():
-    texts = [t for t in read_texts() if BREAK not in t]
+    kept = [t for t in texts.stored() if BREAK not in t]
     with tempfile.TemporaryDirectory() as folder:
         for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
             shutil.copy(FOLDER / name, folder)
         for way in sys.argv[2:] or WAYS:
-            print(f"{way}: {compare(way, sys.argv[1], texts, folder)}", flush=True)
+            print(f"{way}: {compare(way, sys.argv[1], kept, folder)}", flush=True)
 
 
 if __name__ == "__main__":

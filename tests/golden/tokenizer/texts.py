@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Text in many scripts, made from a seed: to train the vocabularies on and to hold the tokenizers against."""
+import pathlib
 import random
 
 SCRIPTS = {
@@ -140,3 +141,26 @@ def test_texts(seed, plain, with_specials):
     pairs += [(maker.text(), False) for _ in range(plain - len(edge))]
     pairs += [(maker.text_with_specials(), i % 2 == 0) for i in range(with_specials)]
     return pairs
+
+
+def stored():
+    """The texts of texts.bin, which generate.py has written: for each whether control tokens in it are parsed, its length
+    and its bytes."""
+    data, at, found = (pathlib.Path(__file__).parent / "texts.bin").read_bytes(), 0, []
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        varint()
+        size = varint()
+        found.append(data[at:at + size].decode())
+        at += size
+    return found

@@ -11,30 +11,10 @@ import pathlib
 import xxhash
 
 import oracle
+import texts
 
 HERE = pathlib.Path(__file__).parent
 GROUP = 8
-
-
-def read_texts():
-    data, at, texts = (HERE / "texts.bin").read_bytes(), 0, []
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = data[at], at + 1
-            value |= (byte & 0x7f) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        varint()
-        size = varint()
-        texts.append(data[at:at + size].decode())
-        at += size
-    return texts
 
 
 def ends(splitter, text):
@@ -47,14 +27,14 @@ def ends(splitter, text):
 
 
 def main():
-    texts, out = read_texts(), bytearray()
+    kept, out = texts.stored(), bytearray()
     for name in oracle.STAGES:
         splitter = oracle.words(name)
         out += bytes([len(name)]) + name.encode()
-        for first in range(0, len(texts), GROUP):
-            out += xxhash.xxh32(b"".join(ends(splitter, text) for text in texts[first:first + GROUP])).intdigest().to_bytes(4, "little")
+        for first in range(0, len(kept), GROUP):
+            out += xxhash.xxh32(b"".join(ends(splitter, text) for text in kept[first:first + GROUP])).intdigest().to_bytes(4, "little")
     (HERE / "words.bin").write_bytes(out)
-    print(f"{len(oracle.STAGES)} pre-tokenizers, {len(texts)} texts, {len(out)} bytes")
+    print(f"{len(oracle.STAGES)} pre-tokenizers, {len(kept)} texts, {len(out)} bytes")
 
 
 if __name__ == "__main__":
