@@ -369,6 +369,11 @@ static bool check_words(const writer *w)
 {
     char key[128];
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
+    const char *positions =
+        json_string_value(json_object_get(w->c->config, "position_embedding_type"));
+    if (w->c->family->encoder && positions && strncmp(positions, "relative", 8) == 0)
+        return engine_fail(w->err, "config.json: positions of kind '%.32s' cannot run yet",
+                           positions);
     if (json_is_true(json_object_get(w->c->config, "alibi")))
         return engine_fail(w->err, "config.json: alibi in place of rope cannot run yet");
     if (w->c->family->qkv == CHECKPOINT_QKV_PER_KV_HEAD &&

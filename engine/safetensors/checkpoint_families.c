@@ -44,7 +44,7 @@ static const checkpoint_family families[] = {
      .defaults = "{\"partial_rotary_factor\": 0.25}"},
     {"falcon", "falcon", .layer_norm = true, .qkv = CHECKPOINT_QKV_PER_KV_HEAD, .tied = true,
      .defaults = FALCON},
-    {"gpt_oss", "gpt-oss", .post_norms = true, .window_period = 2},
+    {"gpt_oss", "gpt-oss", .post_norms = true, .window_period = 2, .stacked = true},
     {"dots1", "dots1", .halves = false},
     {"deepseek_v2", "deepseek2", .latent = true},
     {"deepseek_v3", "deepseek2", .latent = true,

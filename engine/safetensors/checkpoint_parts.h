@@ -31,6 +31,7 @@ typedef struct checkpoint_family {
     bool transposed;          // matrices are stored columns first
     bool latent;              // latent attention: keys and values of heads come from one matrix
     bool encoder;
+    bool stacked;           // all experts of a layer lie in one tensor
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;
     const char *defaults; // JSON: what the config may leave out; NULL: nothing

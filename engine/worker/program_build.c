@@ -64,15 +64,14 @@ static const model_line *next_reader(const model_program *program, const model_l
 static bool add_function(model_program *program, step_list *list, float *x, const float *up,
                          engine_error *err)
 {
-    return program_add_activation(
-        program, list,
-        &(program_activation){.function = program->config->function,
-                              .dim = program->config->feed_forward_dim,
-                              .max_rows = program->bounds.max_tokens,
-                              .x = x,
-                              .up = up,
-                              .y = x},
-        err);
+    return program_add_activation(program, list,
+                                  &(program_activation){.function = program->config->function,
+                                                        .dim = program->config->feed_forward_dim,
+                                                        .max_rows = program->bounds.max_tokens,
+                                                        .x = x,
+                                                        .up = up,
+                                                        .y = x},
+                                  err);
 }
 
 // NULL if the layer does not have it.

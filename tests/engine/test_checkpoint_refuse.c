@@ -56,7 +56,8 @@ static void damaged_files(void **state)
          "cut in a way that weft does not know"},
         {"qwen3_mlx", "tokenizer.json", "\\\\p{N}|", "(*CU)?|", "cut in a way"},
         {"qwen3_mlx", "tokenizer.json", "\"NFC\"", "\"NFD\"", "normalised by 'NFD'"},
-        {"qwen3_mlx", "model.safetensors", "norm.weight", "norm.height", "attn_norm.weight is missing"},
+        {"qwen3_mlx", "model.safetensors", "norm.weight", "norm.height",
+         "attn_norm.weight is missing"},
         {"qwen3_mlx", "model.safetensors", "\"U32\"", "\"Q32\"", "unknown format 'Q32'"},
         {"qwen3_mlx", "model.safetensors", "\"U32\"", "\"I32\"", "integers that weft cannot read"},
     };
@@ -74,6 +75,8 @@ static void damaged_integers(void **state)
         {"gptq8_order", "model.safetensors", "q_proj.scales", "q_proj.skales", "do not fit"},
         {"gptq8_order", "model.safetensors", "q_proj.qzeros", "q_proj.qzeroz", "do not fit"},
         {"awq", "config.json", "\"gemm\"", "\"gemv\"", "'gemv'"},
+        {"int8", "model.safetensors", "model.layers.0.post_attention_layernorm.weight",
+         "model.layers.0.mlp.down_proj.weight_zero_point", "around a zero of their own"},
     };
     refuse_all(edits, sizeof edits / sizeof *edits);
 }
@@ -106,6 +109,9 @@ static void other_layers(void **state)
          "activation 'relu' cannot run yet: weft knows silu"},
         {"gpt_neox", "config.json", "\"hidden_act\": \"gelu\"", "\"hidden_act\": 123456",
          "'hidden_act' is no name"},
+        {"bert", "config.json", "\"attention_probs_dropout_prob\": 0.1,\n \"bos_token_id\": 0",
+         "\"position_embedding_type\": \"relative_key\"              ",
+         "positions of kind 'relative_key'"},
     };
     refuse_all(edits, sizeof edits / sizeof *edits);
 }
@@ -120,8 +126,12 @@ static void what_cannot_be_taken_apart(void **state)
         {"gpt_oss", "model.safetensors", "gate_up_proj_scales", "gate_up_proj_scalez",
          "gate_up_proj_scales is missing"},
         {"gpt_oss", "model.safetensors", "[3,64,1]", "[3,32,2]", "are no experts of config.json"},
+        {"qwen2_moe", "model.safetensors", ".mlp.experts.3.gate_proj.weight",
+         ".mlp.experts.gate_up_proj_other",
+         "experts of qwen2_moe in one tensor cannot be read yet"},
         {"deepseek_v2", "config.json", "\"v_head_dim\": 8", "\"v_head_dim\": 9", "not 8 and 9"},
-        {"deepseek_v2", "config.json", "\"kv_lora_rank\": 16", "\"kv_lora_rank\": 24", "attn_kv_a_mqa.weight is 24 x 32"},
+        {"deepseek_v2", "config.json", "\"kv_lora_rank\": 16", "\"kv_lora_rank\": 24",
+         "attn_kv_a_mqa.weight is 24 x 32"},
         {"gpt_neox", "config.json", "\"num_attention_heads\": 4", "\"num_attention_heads\": 5",
          "not the same number for each of 15 heads"},
         {"falcon", "config.json", "\"alibi\": false", "\"alibi\": true ", "alibi"},

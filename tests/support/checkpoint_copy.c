@@ -48,7 +48,7 @@ void checkpoint_copy_write(const checkpoint_copy *copy, const char *name, const 
 void checkpoint_copy_edit(const checkpoint_copy *copy, const char *name, const char *from,
                           const char *to)
 {
-    static char bytes[1 << 18];
+    static char bytes[1 << 20];
     char path[1024];
     assert_true(!from || strlen(from) == strlen(to));
     snprintf(path, sizeof path, "%s/%s", checkpoint_golden_folder(copy->model), name);

@@ -395,6 +395,12 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
       "fits = fits && (!said || all == ((n + first) % period == 0));", "(void)all;",
       "other layers with windows than the family's are taken", "engine_checkpoint_refuse")
+fault("folder-zeros-ignored", "engine/safetensors/checkpoint_tensors.c",
+      "if (zeros->data[i] != 0)", "if (false)",
+      "int8 codes around a zero of their own are taken for others", "engine_checkpoint_refuse")
+fault("folder-stacks-of-all", "engine/safetensors/checkpoint_tensors.c",
+      "if (!r->c->family->stacked)", "if (false)",
+      "stacked experts of other families are read as those of gpt-oss", "engine_checkpoint_refuse")
 fault("folder-line-ends", "engine/safetensors/checkpoint_words.c",
       'put_text(&t, "(?=\\\\n|\\\\z)")', 'put_text(&t, "$")',
       "the end of a line in a pattern is the end of the text", "engine_checkpoint_tokenizer")
