@@ -236,8 +236,8 @@ static bool add_stack(reader *r, const safetensor *from)
     const safetensor *exponents = NULL;
     size_t index;
     int count;
-    if (!r->c->family
-             ->stacked) // rows of gate and up may lie otherwise there, and columns first or last
+    // Elsewhere rows of gate and up may lie otherwise, and columns first or last.
+    if (!r->c->family->stacked)
         return engine_fail(r->err, "%s: experts of %s in one tensor cannot be read yet", from->name,
                            r->c->family->model_type);
     if (strcmp(from->name + length - strlen("_scales"), "_scales") == 0)

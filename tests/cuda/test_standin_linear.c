@@ -134,6 +134,19 @@ static void case_linear_plain(void)
     weft_context_destroy(context);
 }
 
+// One row of X, all of whose arrays are `m`.
+static void run_row(const weft_plan *plan, void *m, const void *packed)
+{
+    const weft_linear_args args = {.size = sizeof args,
+                                   .batch = 1,
+                                   .x = m,
+                                   .y = m,
+                                   .packed = packed,
+                                   .workspace = m,
+                                   .workspace_bytes = weft_plan_workspace_bytes(plan)};
+    CHECK(weft_linear_run(plan, &args) == WEFT_OK);
+}
+
 // Slabs of rows go through the device in order, and the parts of a launch are the packed ones.
 static void case_linear_pack(void)
 {
@@ -165,14 +178,8 @@ static void case_linear_pack(void)
             CHECK(memcmp((const char *)seen->weight + 1, weight + SLAB_ROWS * ROW_BYTES + 1,
                          (size_t)seen->rows * ROW_BYTES - 1) == 0);
     }
-    const weft_linear_args run = {.size = sizeof run,
-                                  .batch = 1,
-                                  .x = x,
-                                  .y = x,
-                                  .packed = packed,
-                                  .workspace = x,
-                                  .workspace_bytes = weft_plan_workspace_bytes(plan)};
-    CHECK(weft_linear_run(plan, &run) == WEFT_OK && standin->num_launches == 3);
+    run_row(plan, x, packed);
+    CHECK(standin->num_launches == 3);
     const struct weft__linear_device_args *seen = (const void *)standin->launches[2].args;
     CHECK(seen->part[0].weight == packed && seen->part[0].rows == ROWS);
     standin->lost = 700;
@@ -257,14 +264,7 @@ static weft_plan *plan_of(weft_context *context, weft_dtype format, int64_t rows
 // Blocks and threads of the product's launch.
 static void expect_geometry(const weft_plan *plan, char *m, uint32_t blocks, uint32_t threads)
 {
-    const weft_linear_args args = {.size = sizeof args,
-                                   .batch = 1,
-                                   .x = m,
-                                   .y = m,
-                                   .packed = m,
-                                   .workspace = m,
-                                   .workspace_bytes = weft_plan_workspace_bytes(plan)};
-    CHECK(weft_linear_run(plan, &args) == WEFT_OK);
+    run_row(plan, m, m);
     const struct standin_launch *launch = &standin->launches[standin->num_launches - 1];
     if (launch->grid[0] != blocks || launch->block[0] != threads)
         fprintf(stderr, "%s: %u blocks of %u threads\n", weft_plan_describe(plan), launch->grid[0],
