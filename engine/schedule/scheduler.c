@@ -31,6 +31,8 @@ struct engine_scheduler {
     bool speculates;
     engine_speculation speculation;
     payoff_costs costs;
+    int32_t timed_rows; // of the pass under way, if it only decodes; 0: its time says nothing
+    double pass_started;
     engine_scheduler_info info;
 };
 
@@ -362,20 +364,33 @@ static void guess(engine_scheduler *s, int32_t feeds)
     }
 }
 
-// Passes that only decode are timed, as guesses are measured by what those take.
-static bool run_pass(engine_scheduler *s, int32_t feeds, engine_error *err)
+// Passes that only decode are timed, as guesses are measured by what those take: until tokens are drawn, as who draws
+// waits for the device.
+static void begin_time(engine_scheduler *s, int32_t feeds)
 {
-    int32_t rows = 0;
     bool decodes = true;
+    s->timed_rows = 0;
     for (int32_t i = 0; i < feeds; i++) {
         decodes = decodes && s->feeds[i].count - s->feeds[i].guesses == 1;
-        rows += s->feeds[i].count;
+        s->timed_rows += s->feeds[i].count;
     }
-    double started = engine_seconds();
+    if (!decodes)
+        s->timed_rows = 0;
+    s->pass_started = engine_seconds();
+}
+
+static void end_time(engine_scheduler *s)
+{
+    if (s->timed_rows > 0)
+        payoff_time(&s->costs, s->timed_rows, engine_seconds() - s->pass_started);
+    s->timed_rows = 0;
+}
+
+static bool run_pass(engine_scheduler *s, int32_t feeds, engine_error *err)
+{
+    begin_time(s, feeds);
     if (!engine_pass(s->worker, s->feeds, feeds, NULL, err))
         return false;
-    if (decodes)
-        payoff_time(&s->costs, rows, engine_seconds() - started);
     s->info.passes++;
     return true;
 }
@@ -416,10 +431,11 @@ static void draw_one_by_one(engine_scheduler *s, int32_t draws)
 
 static void take(engine_scheduler *s, engine_request *request, int32_t token)
 {
+    int32_t before = request->result.generated_tokens;
     request->resumes = false;
     s->users.list[request->user].served++;
     request_take(request, token);
-    s->info.generated_tokens += request->result.finish != ENGINE_FINISH_END;
+    s->info.generated_tokens += request->result.generated_tokens - before;
 }
 
 // The row of guesses ends with the first that is wrong.
@@ -458,6 +474,7 @@ static void draw(engine_scheduler *s, int32_t feeds)
         int32_t left = 0;
         if (!engine_sample_all(s->worker, s->draws, draws, NULL))
             draw_one_by_one(s, draws);
+        end_time(s);
         for (int32_t i = 0; i < draws; i++) {
             engine_request *request = s->fed[i];
             if (!request->ended)

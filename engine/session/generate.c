@@ -160,7 +160,7 @@ static engine_sampling sampling_of(generator *g)
     return sampling;
 }
 
-// Draws the token behind the timeline and takes it.
+// Chooses the token behind the timeline.
 static bool draw_token(generator *g, int32_t *token, engine_error *err)
 {
     engine_sampling sampling = sampling_of(g);
@@ -170,7 +170,7 @@ static bool draw_token(generator *g, int32_t *token, engine_error *err)
         return false;
     if (g->wish->forced)
         *token = g->wish->forced[g->result->generated_tokens];
-    return take_token(g, *token, err);
+    return true;
 }
 
 // Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
@@ -184,18 +184,21 @@ static bool try_guesses(generator *g, int32_t *token, engine_error *err)
         speculator_guess(s, &g->costs, session->ids, session->length + 1, 1, guess_room(g));
     memcpy(ids + 1, s->guesses, (size_t)made * sizeof *ids);
     engine_feed feed = {.session = session, .ids = ids, .count = 1 + made, .guesses = made};
+    // A device may still be at the pass when it is given; who draws waits for it.
     double started = engine_seconds();
-    if (!engine_pass(session->worker, &feed, 1, NULL, err))
+    if (!engine_pass(session->worker, &feed, 1, NULL, err) || !draw_token(g, token, err))
         return false;
     payoff_time(&g->costs, 1 + made, engine_seconds() - started);
     while (true) {
-        if (!draw_token(g, token, err))
+        if (!take_token(g, *token, err))
             return false;
         bool guessed = right < made && ids[right + 1] == *token;
         right += guessed;
         if (g->done || !guessed)
             break;
         engine_session_accept(session);
+        if (!draw_token(g, token, err))
+            return false;
     }
     engine_session_reject(session);
     speculator_learn(s, right);
@@ -227,11 +230,10 @@ static bool generate(generator *g, engine_error *err)
     double started = engine_seconds();
     engine_session *session = g->session;
     int32_t token;
-    if (!draw_token(g, &token, err))
-        return false;
+    bool fine = draw_token(g, &token, err) && take_token(g, token, err);
     g->result->first_token_seconds = g->result->prompt_seconds + engine_seconds() - started;
-    bool fine =
-        g->done || (step_by_step(g->wish) ? speculate(g, token, err) : decode(g, token, err));
+    if (fine && !g->done)
+        fine = step_by_step(g->wish) ? speculate(g, token, err) : decode(g, token, err);
     if (g->cursor)
         session_drop_logits(session); // they are masked
     session_trim(session);

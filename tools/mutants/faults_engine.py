@@ -478,6 +478,12 @@ fault("accept-keeps-row", "engine/session/session.c",
 fault("guess-wrong-goes-on", "engine/schedule/scheduler.c",
       "session->ahead > 0 && session->ids[session->length] == token", "session->ahead > 0",
       "requests go on behind guesses that were wrong", *G)
+fault("constrained-logits-stay", "engine/session/generate.c",
+      "        session_drop_logits(session); // they are masked\n", "        (void)session;\n",
+      "who goes on behind a constrained text finds its logits masked", "engine_constrained")
+fault("generated-without-last", "engine/schedule/scheduler.c",
+      "request->result.generated_tokens - before;", "request->result.finish != ENGINE_FINISH_END;",
+      "the token that completes a constrained text is not counted", "engine_constrained")
 S = ("engine_shaping",)
 fault("typical-likeliest", "engine/sample/shape.c",
       "(float)-fabs(all - s->list[i].logit - expected)", "(float)-(all - s->list[i].logit - expected)",
