@@ -27,14 +27,38 @@ static void mix(uint64_t *hash, const void *data, size_t bytes)
     *hash = XXH64(data, bytes, *hash);
 }
 
-// Shape and format, and the beginning of its bytes.
-static void mix_tensor(uint64_t *hash, const model_tensor *tensor)
+enum { FIRST_BYTES = 256 };
+
+// Shape and format, and as many of its bytes, the first ones.
+static void mix_tensor(uint64_t *hash, const model_tensor *tensor, int64_t most_bytes)
 {
     int64_t shape[] = {tensor->data != NULL, (int64_t)tensor->dtype, tensor->rows, tensor->cols};
     mix(hash, shape, sizeof shape);
-    int64_t bytes = tensor->data ? weft_dtype_row_bytes(tensor->dtype, tensor->cols) : 0;
+    int64_t bytes =
+        tensor->data ? weft_dtype_row_bytes(tensor->dtype, tensor->cols) * tensor->rows : 0;
     if (bytes > 0)
-        mix(hash, tensor->data, bytes < 256 ? (size_t)bytes : 256);
+        mix(hash, tensor->data, (size_t)(bytes < most_bytes ? bytes : most_bytes));
+}
+
+// Of a matrix: the adapters beside it, as they are, wherever they were read from.
+static void mix_adapters(uint64_t *hash, const model_tensor *matrix)
+{
+    for (const model_adapter *pair = matrix->adapters; pair; pair = pair->next) {
+        mix_tensor(hash, &pair->a, INT64_MAX);
+        mix_tensor(hash, &pair->b, INT64_MAX);
+        mix(hash, &pair->scale, sizeof pair->scale);
+    }
+}
+
+static void mix_rope(uint64_t *hash, const weft_rope_params *rope)
+{
+    int32_t numbers[] = {(int32_t)rope->style, (int32_t)rope->scaling, rope->rotary_dim,
+                         rope->original_context};
+    float factors[] = {
+        rope->base,      rope->factor,    rope->low_freq_factor, rope->high_freq_factor,
+        rope->beta_fast, rope->beta_slow, rope->attention_factor};
+    mix(hash, numbers, sizeof numbers);
+    mix(hash, factors, sizeof factors);
 }
 
 // Of what the numbers in the pages depend on.
@@ -42,22 +66,24 @@ static uint64_t fingerprint(const engine_worker *worker)
 {
     const model_config *config = &worker->model->config;
     const engine_options *options = &worker->settings.options;
-    const model_weights *weights = &worker->model->weights;
+    const model_weights *weights =
+        options->adapter_count > 0 ? &worker->adapted.weights : &worker->model->weights;
     int64_t numbers[] = {config->layers,   config->embedding_dim,      config->vocab,
                          config->q_heads,  config->kv_heads,           config->head_dim,
                          config->window,   worker->settings.values_at, options->kv_dtype,
-                         options->v_dtype, options->adapter_count};
+                         options->v_dtype, config->experts_used};
     uint64_t hash = XXH64(config->architecture->name, strlen(config->architecture->name), 1);
     mix(&hash, numbers, sizeof numbers);
+    mix(&hash, &config->norm_eps, sizeof config->norm_eps);
+    mix_rope(&hash, &config->rope);
+    mix_rope(&hash, &config->local_rope);
     for (int n = 0; n < MODEL_GLOBAL_TENSOR_COUNT; n++)
-        mix_tensor(&hash, &weights->globals[n]);
+        mix_tensor(&hash, &weights->globals[n], FIRST_BYTES);
     for (int32_t layer = 0; layer < config->layers; layer++)
-        for (int n = 0; n < MODEL_LAYER_TENSOR_COUNT; n++)
-            mix_tensor(&hash, &weights->layers[layer].tensors[n]);
-    for (int32_t n = 0; n < options->adapter_count; n++) {
-        mix(&hash, options->adapters[n].path, strlen(options->adapters[n].path));
-        mix(&hash, &options->adapters[n].scale, sizeof options->adapters[n].scale);
-    }
+        for (int n = 0; n < MODEL_LAYER_TENSOR_COUNT; n++) {
+            mix_tensor(&hash, &weights->layers[layer].tensors[n], FIRST_BYTES);
+            mix_adapters(&hash, &weights->layers[layer].tensors[n]);
+        }
     return hash;
 }
 

@@ -258,6 +258,56 @@ static void refuses(void **state)
     check_refusal(&err, "too many");
 }
 
+// Writes the bytes to the path and opens a worker with the adapter that they are.
+static engine_worker *worker_with(const char *path, const char *bytes, size_t size_bytes)
+{
+    engine_error err = {""};
+    engine_options options = with_adapters(1, 1);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size_bytes, file), size_bytes);
+    fclose(file);
+    options.adapters[0].path = path;
+    engine_worker *worker = open_worker(base.path, &options, &err);
+    if (!worker)
+        fail_msg("%s", err.text);
+    return worker;
+}
+
+// A timeline in a file belongs to what the adapter holds, not to where it lies.
+static void saved_pages_are_of_one_adapter(void **state)
+{
+    char path[] = P_tmpdir "/weft-adapter-XXXXXX", other[] = P_tmpdir "/weft-adapter-XXXXXX",
+         pages[] = P_tmpdir "/weft-adapter-XXXXXX";
+    int descriptors[] = {mkstemp(path), mkstemp(other), mkstemp(pages)};
+    engine_error err = {""};
+    size_t size_bytes;
+    (void)state;
+    for (int n = 0; n < 3; n++)
+        assert_true(descriptors[n] >= 0 && close(descriptors[n]) == 0);
+    open_both("llama_f32", "llama_lora");
+    char *bytes = read_adapter(&size_bytes);
+    for (int n = 0; n < 3; n++) { // the adapter, the same elsewhere, another in its place
+        const char *where = n == 1 ? other : path;
+        bytes[size_bytes - 2] ^= n == 2;
+        engine_worker *worker = worker_with(where, bytes, size_bytes);
+        engine_session *session = engine_session_open(worker, &err);
+        engine_feed feed = {.session = session, .ids = adapter.tokens, .count = 3};
+        if (n == 0)
+            assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err) &&
+                        engine_session_save(session, pages, &err));
+        else
+            assert_int_equal(engine_session_restore(session, pages, &err), n == 1);
+        engine_session_close(session);
+        close_worker(worker);
+    }
+    check_refusal(&err, "another model");
+    free(bytes);
+    unlink(path);
+    unlink(other);
+    unlink(pages);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +316,7 @@ int main(void)
         cmocka_unit_test_teardown(beside_blocks, close_both),
         cmocka_unit_test_teardown(beside_some_blocks, close_both),
         cmocka_unit_test_teardown(refuses, close_both),
+        cmocka_unit_test_teardown(saved_pages_are_of_one_adapter, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

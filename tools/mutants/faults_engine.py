@@ -497,5 +497,7 @@ fault("mirostat-forgets", "engine/session/sample.c",
       "*mu = shape_mu(", "(void)shape_mu(", "mirostat begins again with every token", *S)
 fault("keep-any-model", "engine/session/keep.c",
       "head.fingerprint != fingerprint(worker)", "false", "pages of another model are taken", "engine_keep")
+fault("keep-any-adapter", "engine/session/keep.c",
+      "        mix_tensor(hash, &pair->b, INT64_MAX);\n", "", "pages of another adapter are taken", "engine_adapters")
 fault("keep-no-sum", "engine/session/keep.c",
       "map->size_bytes - sizeof sum) != sum", "map->size_bytes - sizeof sum) == sum + 1", "damage is not seen", "engine_keep")
