@@ -88,24 +88,32 @@ static double entropy(const shaped *s, double all)
 
 // --- on whole rows, before anything is sorted out -----------------------------------------------------
 
+// Of tokens of the text, by id: how often, or how far. Zero for all others.
+static void count_none(shape_candidate *by_id, int32_t vocab, const int32_t *ids, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        if (ids[i] >= 0 && ids[i] < vocab)
+            by_id[ids[i]].logit = 0;
+}
+
 static void penalise(float *row, int32_t vocab, const weft_sample_params *params,
-                     const shape_text *text)
+                     const shape_text *text, shape_candidate *times)
 {
     int32_t window = text->penalty_window < text->count ? text->penalty_window : text->count;
     const int32_t *ids = text->ids + text->count - window;
     double repetition = params->repetition_penalty == 0 ? 1 : params->repetition_penalty;
+    count_none(times, vocab, ids, window);
+    for (int32_t i = 0; i < window; i++)
+        if (ids[i] >= 0 && ids[i] < vocab)
+            times[ids[i]].logit++;
     for (int32_t i = 0; i < window; i++) {
-        int32_t id = ids[i], times = 0;
-        bool before = false;
-        for (int32_t k = 0; k < window; k++) {
-            times += ids[k] == id;
-            before = before || (k < i && ids[k] == id);
-        }
-        if (before || id < 0 || id >= vocab || !isfinite(row[id]))
+        int32_t id = ids[i];
+        if (id < 0 || id >= vocab || !isfinite(row[id]) || times[id].logit == 0)
             continue;
         double logit = row[id] > 0 ? row[id] / repetition : row[id] * repetition;
-        logit -= (double)params->frequency_penalty * times + params->presence_penalty;
+        logit -= (double)params->frequency_penalty * times[id].logit + params->presence_penalty;
         row[id] = (float)fmin(fmax(logit, -FLT_MAX), FLT_MAX);
+        times[id].logit = 0; // once
     }
 }
 
@@ -130,28 +138,27 @@ static void discourage_repetition(float *row, int32_t vocab, const engine_shapin
     if (window > 0 && window < text->count)
         first = text->count - window;
     const int32_t *ids = text->ids + first;
-    int32_t count = text->count - first, marks = 0;
+    int32_t count = text->count - first;
     while (longest < count && longest < DRY_LONGEST && !breaks(shaping, ids[count - 1 - longest]))
         longest++;
-    // The longest repetition that each token would go on with: tokens in worst[].id, in its logit how long.
+    // The longest repetition that each token would go on with.
+    count_none(worst, vocab, ids, count);
     for (int32_t i = count - 1; i > 0 && longest > 0; i--) {
-        int32_t same = 0, mark = 0;
+        int32_t same = 0;
         while (same < longest && same < i && ids[i - 1 - same] == ids[count - 1 - same])
             same++;
-        if (same < (int32_t)shaping->dry_allowed_length || ids[i] < 0 || ids[i] >= vocab)
-            continue;
-        while (mark < marks && worst[mark].id != ids[i])
-            mark++;
-        if (mark == marks && marks < vocab)
-            worst[marks++] = (shape_candidate){ids[i], (float)same};
-        else if (mark < marks && worst[mark].logit < (float)same)
-            worst[mark].logit = (float)same;
+        if (same >= (int32_t)shaping->dry_allowed_length && ids[i] >= 0 && ids[i] < vocab)
+            worst[ids[i]].logit = fmaxf(worst[ids[i]].logit, (float)same);
     }
-    for (int32_t i = 0; i < marks; i++) {
-        double over = worst[i].logit - floor(shaping->dry_allowed_length);
-        double logit = row[worst[i].id] - shaping->dry_multiplier * pow(shaping->dry_base, over);
-        if (isfinite(row[worst[i].id]))
-            row[worst[i].id] = (float)fmax(logit, -FLT_MAX);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t id = ids[i];
+        if (id < 0 || id >= vocab || worst[id].logit == 0)
+            continue;
+        double over = worst[id].logit - floor(shaping->dry_allowed_length);
+        double logit = row[id] - shaping->dry_multiplier * pow(shaping->dry_base, over);
+        if (isfinite(row[id]))
+            row[id] = (float)fmax(logit, -FLT_MAX);
+        worst[id].logit = 0; // once
     }
 }
 
@@ -274,7 +281,7 @@ static void run_on_row(engine_sampler sampler, shaped *s)
 {
     float *row = s->room->host;
     if (sampler == ENGINE_SAMPLER_PENALTIES)
-        penalise(row, s->room->vocab, s->params, s->text);
+        penalise(row, s->room->vocab, s->params, s->text, s->room->spare);
     if (sampler == ENGINE_SAMPLER_DRY && s->shaping->dry_multiplier > 0)
         discourage_repetition(row, s->room->vocab, s->shaping, s->text, s->room->spare);
 }

@@ -28,10 +28,9 @@ static bool open_room(engine_worker *worker, engine_error *err)
     void *row = NULL;
     if (room->host)
         return true;
-    shape_room_free(room);
     if (shape_room_make(room, vocab) &&
-        (room->row || weft_memory_allocate(worker->context, WEFT_MEMORY_DEVICE,
-                                           (size_t)vocab * sizeof(float), &row) == WEFT_OK)) {
+        weft_memory_allocate(worker->context, WEFT_MEMORY_DEVICE, (size_t)vocab * sizeof(float),
+                             &row) == WEFT_OK) {
         room->row = row;
         room->host = worker->settings.options.device == WEFT_DEVICE_CPU
                          ? room->row
