@@ -8,9 +8,6 @@
 //
 // A pool can remember: then full pages are found again by their tokens, also when nobody holds them, until they
 // are taken for something else, those that were let go first before others.
-//
-// A pool can remember: then full pages are found again by their tokens, also when nobody holds them, until they
-// are taken for something else, those that were let go first first.
 
 #include <weft/weft.h>
 
