@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/support/demo_model.h"
+#include "tests/support/open_worker.h"
 #include "tests/support/scratch.h"
 
 enum { CONTEXT = 256, MOST = 30 };
@@ -28,11 +30,8 @@ static int open_all(void **state)
         "and long, and she sang them every evening when the sun went down behind the hill.";
     (void)state;
     scratch_file(path, NULL, 0);
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
-    return model && tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
-                                     TOKENIZER_ADD_SPECIAL, &prompt, NULL)
-               ? 0
-               : -1;
+    model = demo_model_open(text, &prompt);
+    return model ? 0 : -1;
 }
 
 static int close_all(void **state)
@@ -51,12 +50,7 @@ static engine_worker *open_for(int32_t context, weft_dtype kv)
                                     .kv_dtype = kv,
                                     .max_sessions = 2,
                                     .invariant = true};
-    return engine_worker_open(model, &options, NULL);
-}
-
-static bool keep_text(void *user, const char *text, size_t bytes)
-{
-    return tokenizer_text_append(user, text, bytes);
+    return open_worker_of(model, &options, NULL);
 }
 
 static char *generate(engine_session *session, engine_result *result)

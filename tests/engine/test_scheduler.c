@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/support/demo_model.h"
 #include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
@@ -55,7 +56,7 @@ static engine_worker *open_for(int32_t sessions, int32_t pool_tokens)
                               .pool_tokens = pool_tokens,
                               .invariant = true};
     engine_error err = {""};
-    engine_worker *worker = engine_worker_open(model, &options, &err);
+    engine_worker *worker = open_worker_of(model, &options, &err);
     if (!worker)
         print_error("%s\n", err.text);
     return worker;
@@ -69,18 +70,13 @@ static engine_sampling sampling_of(int32_t n)
                                         .seed = (uint64_t)n + 1}};
 }
 
-static bool keep_text(void *user, const char *text, size_t bytes)
-{
-    return tokenizer_text_append(user, text, bytes);
-}
-
 // What each request gives when it runs alone.
 static int open_all(void **state)
 {
     (void)state;
     static const char *const stops[] = {"house", NULL};
     engine_error err = {""};
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &err);
+    model = demo_model_open(NULL, NULL);
     alone = model ? open_for(1, 0) : NULL;
     engine_session *session = alone ? engine_session_open(alone, &err) : NULL;
     if (!session)

@@ -14,6 +14,8 @@
 
 #include "engine/engine.h"
 #include "engine/sample/shape.h"
+#include "tests/support/demo_model.h"
+#include "tests/support/open_worker.h"
 
 enum { VOCAB = 48, MOST_HISTORY = 64 };
 
@@ -140,13 +142,10 @@ static int open_all(void **state)
     static const char text[] = "Lily had a red ball. She had a red ball. The red ball was";
     const engine_options options = {.threads = 1, .context_tokens = 192, .invariant = true};
     (void)state;
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
-    worker = model ? engine_worker_open(model, &options, NULL) : NULL;
+    model = demo_model_open(text, &prompt);
+    worker = model ? open_worker_of(model, &options, NULL) : NULL;
     session = worker ? engine_session_open(worker, NULL) : NULL;
-    return session && tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
-                                       TOKENIZER_ADD_SPECIAL, &prompt, NULL)
-               ? 0
-               : -1;
+    return session ? 0 : -1;
 }
 
 static int close_all(void **state)
@@ -157,11 +156,6 @@ static int close_all(void **state)
     engine_worker_close(worker);
     engine_model_close(model);
     return 0;
-}
-
-static bool keep_text(void *user, const char *text, size_t bytes)
-{
-    return tokenizer_text_append(user, text, bytes);
 }
 
 static char *text_of(const engine_sampling *sampling, const engine_speculation *speculation)
@@ -232,7 +226,7 @@ static void texts_are_the_same_in_company(void **state)
     shapings[2].dynatemp_range = 0.3f;
     const engine_options options = {
         .threads = 1, .context_tokens = 192, .max_sessions = 2, .invariant = true};
-    engine_worker *many = engine_worker_open(model, &options, NULL);
+    engine_worker *many = open_worker_of(model, &options, NULL);
     engine_scheduler *scheduler = engine_scheduler_open(many, 0, NULL);
     asked all[3] = {{{0}}};
     for (int n = 0; n < 3; n++) {

@@ -13,6 +13,8 @@
 #include "engine/engine.h"
 #include "engine/speculate/lookup.h"
 #include "engine/speculate/payoff.h"
+#include "tests/support/demo_model.h"
+#include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
 enum { SEEDS = 4, DRAWS = 60, THREADS = 1 };
@@ -140,7 +142,7 @@ static engine_worker *open_worker_for(int32_t sessions, bool invariant)
                               .chunk_tokens = 48,
                               .max_sessions = sessions,
                               .invariant = invariant};
-    return engine_worker_open(model, &options, NULL);
+    return open_worker_of(model, &options, NULL);
 }
 
 static int open_all(void **state)
@@ -148,14 +150,11 @@ static int open_all(void **state)
     static const char text[] =
         "Tom had a red ball and a blue ball. Tom had a red ball and a blue ball. Tom had a";
     (void)state;
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
+    model = demo_model_open(text, &prompt);
     worker = model ? open_worker_for(8, true) : NULL;
     drafts = worker ? open_worker_for(8, true) : NULL;
     session = drafts ? engine_session_open(worker, NULL) : NULL;
-    return session && tokenizer_encode(engine_model_tokenizer(model), text, strlen(text),
-                                       TOKENIZER_ADD_SPECIAL, &prompt, NULL)
-               ? 0
-               : -1;
+    return session ? 0 : -1;
 }
 
 static int close_all(void **state)
@@ -167,11 +166,6 @@ static int close_all(void **state)
     engine_worker_close(worker);
     engine_model_close(model);
     return 0;
-}
-
-static bool keep_text(void *user, const char *text, size_t bytes)
-{
-    return tokenizer_text_append(user, text, bytes);
 }
 
 static engine_sampling sampling_of(int32_t seed)
@@ -357,7 +351,7 @@ static void run_scheduler(int32_t slots, int32_t pool_tokens, const engine_specu
                               .keep_prefixes = true,
                               .invariant = true};
     engine_error err = {""};
-    engine_worker *many = engine_worker_open(model, &options, &err);
+    engine_worker *many = open_worker_of(model, &options, &err);
     engine_scheduler *scheduler = engine_scheduler_open(many, 0, &err);
     asked all[SEEDS] = {{{0}, false}};
     engine_scheduler_speculate(scheduler, speculation);
