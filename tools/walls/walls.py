@@ -23,8 +23,8 @@ Finding = namedtuple("Finding", "path line rule text")
 DOOR = "include/weft/"
 INTERFACE = "src/backend/*"  # files of the folder, not of folders in it
 DEVICE = ("src/plan/", INTERFACE, "src/kernels/", "src/formats/", "src/base/")
-# The engine's rooms from the ground up; one that is not named sees them all.
-ENGINE = ("engine/engine.h", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/constrain/",
+# The engine's headers for programs and its rooms from the ground up; one that is not named sees them all.
+ENGINE = ("engine/*", "engine/base/", "engine/gguf/", "engine/safetensors/", "engine/tokenizer/", "engine/constrain/",
           "engine/cache/", "engine/model/", "engine/worker/", "engine/session/")
 ROOMS = [
     # room, prefix, prefixes it may include besides its own and the door
