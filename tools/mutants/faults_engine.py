@@ -496,7 +496,7 @@ fault("dry-across-breakers", "engine/sample/shape.c",
 fault("mirostat-forgets", "engine/session/sample.c",
       "*mu = shape_mu(", "(void)shape_mu(", "mirostat begins again with every token", *S)
 fault("keep-any-model", "engine/session/keep.c",
-      "head.fingerprint != fingerprint(worker)", "false", "pages of another model are taken", "engine_keep")
+      "head.fingerprint != fingerprint(worker)", "false", "pages of another model are taken", "engine_adapters")
 fault("keep-any-adapter", "engine/session/keep.c",
       "        mix_tensor(hash, &pair->b, INT64_MAX);\n", "", "pages of another adapter are taken", "engine_adapters")
 fault("keep-no-sum", "engine/session/keep.c",
