@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/bench/bench.h"
 
 static const char help[] =
     "usage: weft bench speculation --shape S --format F --source FILE --result FILE\n"
@@ -41,7 +41,7 @@ enum {
 };
 enum { MOST_ROUNDS = 25 };
 
-typedef struct bench {
+typedef struct edit {
     const cli_command *self;
     const char *shape, *model_path, *tokenizer, *source, *result;
     weft_dtype format;
@@ -53,11 +53,11 @@ typedef struct bench {
     engine_worker *worker;
     engine_session *session;
     engine_result last;
-} bench;
+} edit;
 
 static bool take_option(void *opaque, int option)
 {
-    bench *b = opaque;
+    edit *b = opaque;
     switch (option) {
     case OPT_SHAPE: b->shape = optarg; return true;
     case OPT_FORMAT: return cli_dtype(b->self, "--format", optarg, &b->format);
@@ -71,7 +71,7 @@ static bool take_option(void *opaque, int option)
     }
 }
 
-static int parse(bench *b, int argc, char **argv)
+static int parse(edit *b, int argc, char **argv)
 {
     static const struct option options[] = {{"shape", required_argument, NULL, OPT_SHAPE},
                                             {"format", required_argument, NULL, OPT_FORMAT},
@@ -91,7 +91,7 @@ static int parse(bench *b, int argc, char **argv)
     return -1;
 }
 
-static bool read_ids(bench *b, const tokenizer *t, const char *path, tokenizer_ids *ids)
+static bool read_ids(edit *b, const tokenizer *t, const char *path, tokenizer_ids *ids)
 {
     size_t bytes;
     engine_error err = {""};
@@ -107,7 +107,7 @@ static bool read_ids(bench *b, const tokenizer *t, const char *path, tokenizer_i
     return fine;
 }
 
-static bool read_texts(bench *b)
+static bool read_texts(edit *b)
 {
     engine_error err = {""};
     engine_model *model = engine_model_open(b->tokenizer, &err);
@@ -121,7 +121,7 @@ static bool read_texts(bench *b)
     return fine;
 }
 
-static bool open_model(bench *b, engine_error *err)
+static bool open_model(edit *b, engine_error *err)
 {
     b->options.context_tokens = (int32_t)(b->before.count + b->after.count + 8);
     b->model = b->shape ? engine_model_synthesise(b->shape, b->format, &b->options, err)
@@ -132,7 +132,7 @@ static bool open_model(bench *b, engine_error *err)
 }
 
 // Tokens per second; 0 with a reason.
-static double write_result(bench *b, const engine_speculation *speculation, engine_error *err)
+static double write_result(edit *b, const engine_speculation *speculation, engine_error *err)
 {
     engine_generation wish = {.max_tokens = (int32_t)b->after.count,
                               .ignore_end = true,
@@ -146,13 +146,7 @@ static double write_result(bench *b, const engine_speculation *speculation, engi
                : 0;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const double *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
-static int print(const bench *b, double plain, double lookup)
+static int print(const edit *b, double plain, double lookup)
 {
     double right =
         b->last.guessed_tokens ? (double)b->last.accepted_tokens / b->last.guessed_tokens : 0;
@@ -171,7 +165,7 @@ static int print(const bench *b, double plain, double lookup)
     return CLI_DONE;
 }
 
-static int measure(bench *b)
+static int measure(edit *b)
 {
     const engine_speculation lookup = {.lookup = true};
     double plain[MOST_ROUNDS], guessed[MOST_ROUNDS];
@@ -186,14 +180,13 @@ static int measure(bench *b)
         if (guessed[n] <= 0)
             return cli_failed(b->self, "%s", err.text);
     }
-    qsort(plain, (size_t)b->rounds, sizeof *plain, by_value);
-    qsort(guessed, (size_t)b->rounds, sizeof *guessed, by_value);
-    return print(b, plain[b->rounds / 2], guessed[b->rounds / 2]);
+    return print(b, bench_summary(plain, b->rounds).us_median,
+                 bench_summary(guessed, b->rounds).us_median);
 }
 
 static int bench_main(const cli_command *self, int argc, char **argv)
 {
-    bench b = {.self = self, .tokenizer = "models/demo.gguf", .format = WEFT_Q4_0, .rounds = 3};
+    edit b = {.self = self, .tokenizer = "models/demo.gguf", .format = WEFT_Q4_0, .rounds = 3};
     int status = parse(&b, argc, argv);
     if (status < 0)
         status = measure(&b);

@@ -318,6 +318,40 @@ static void rows_in_place(void **state)
     }
 }
 
+static void write_text(char *path, size_t room, const char *name, const char *text)
+{
+    snprintf(path, room, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    fclose(file);
+}
+
+// An edit of a text, which stands in its prompt: most of it is guessed.
+static void edits_are_guessed(void **state)
+{
+    (void)state;
+    char before[256], after[256];
+    write_text(before, sizeof before, "before.txt",
+               "The king was old and tired, but his three daughters were not. The first could "
+               "ride, the second could read, and the third could sing all day.");
+    write_text(after, sizeof after, "after.txt",
+               "The king was old and tired, but his three daughters were not. The first could "
+               "swim, the second could read, and the third could sing all day.");
+    static const char demo[] = WEFT_TEST_GOLDEN "/../../models/demo.gguf";
+    program_result result = program_run(
+        folder, (const char *const[]){WEFT_TEST_PROGRAM, "bench", "speculation", "--model", demo,
+                                      "--tokenizer", demo, "--source", before, "--result", after,
+                                      "--rounds", "1", "--threads", "1", "--json", NULL});
+    assert_int_equal(result.status, 0);
+    json_t *row = json_loads(result.out, 0, NULL);
+    assert_true(number(row, "generated") > 30 && number(row, "prompt") > 30);
+    assert_true(number(row, "accepted") <= number(row, "guessed"));
+    assert_true(number(row, "plain_tokens_per_second") > 0 && number(row, "ratio") > 0);
+    json_decref(row);
+    program_result_free(&result);
+}
+
 // What an earlier run printed stands beside the same problems; others have nothing to stand beside.
 static void speed_ups_against_a_baseline(void **state)
 {
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(variants_race),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),
+        cmocka_unit_test(edits_are_guessed),
         cmocka_unit_test(speed_ups_against_a_baseline),
         cmocka_unit_test(attention_of_a_triangle),
         cmocka_unit_test(model),
