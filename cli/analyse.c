@@ -344,5 +344,5 @@ static int analyse_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_analyse = {"analyse", "bytes, operations and bounds of a model", help,
-                                 analyse_main};
+const cli_command cli_analyse = {
+    "analyse", "bytes, operations and bounds of a model", {help}, analyse_main};

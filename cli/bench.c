@@ -40,7 +40,7 @@ static int bench_main(const cli_command *self, int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        fputs(self->help, stdout);
+        cli_print_help(self);
         return CLI_DONE;
     }
     for (int i = 0; i < BENCH_COUNT; i++)
@@ -51,5 +51,5 @@ static int bench_main(const cli_command *self, int argc, char **argv)
               "speculation");
 }
 
-const cli_command cli_bench = {"bench", "measure kernels against the device's ceilings", help,
-                               bench_main};
+const cli_command cli_bench = {
+    "bench", "measure kernels against the device's ceilings", {help}, bench_main};

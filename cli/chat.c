@@ -313,4 +313,4 @@ static int chat_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_chat = {"chat", "talk with a model", help, chat_main};
+const cli_command cli_chat = {"chat", "talk with a model", {help}, chat_main};

@@ -19,7 +19,8 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 typedef struct cli_command {
     const char *name;
     const char *summary; // one line for the overview
-    const char *help;    // the page of --help
+    const char
+        *help[3]; // the page of --help, in parts: C promises no longer literals than 4095 bytes
     int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 
@@ -91,6 +92,9 @@ enum {
 
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status);
+
+// Writes the page of --help to standard output.
+void cli_print_help(const cli_command *self);
 
 // Takes all of them: -1 to go on, or an exit status. take() says no after it has worded why; the option's value is
 // in optarg.

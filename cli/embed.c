@@ -302,4 +302,5 @@ static int embed_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_embed = {"embed", "turn texts into vectors, or score them", help, embed_main};
+const cli_command cli_embed = {
+    "embed", "turn texts into vectors, or score them", {help}, embed_main};

@@ -96,5 +96,5 @@ static int explain_main(const cli_command *self, int argc, char **argv)
     return cli_bad_usage(self, "nothing is known of '%s': attention or linear", what);
 }
 
-const cli_command cli_explain = {"explain", "attention and linear, worked out step by step", help,
-                                 explain_main};
+const cli_command cli_explain = {
+    "explain", "attention and linear, worked out step by step", {help}, explain_main};

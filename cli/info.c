@@ -188,4 +188,4 @@ static int info_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_info = {"info", "version, devices and kernels", help, info_main};
+const cli_command cli_info = {"info", "version, devices and kernels", {help}, info_main};

@@ -338,4 +338,4 @@ static int inspect_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_inspect = {"inspect", "show what a model file holds", help, inspect_main};
+const cli_command cli_inspect = {"inspect", "show what a model file holds", {help}, inspect_main};

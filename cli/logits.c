@@ -136,5 +136,5 @@ static int logits_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_logits = {"logits", "write the logits of given tokens to a file", help,
-                                logits_main};
+const cli_command cli_logits = {
+    "logits", "write the logits of given tokens to a file", {help}, logits_main};

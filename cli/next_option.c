@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Words of a command line to options: the names that other programs use for them, and what to say of a
 // word that is none.
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-enum { MOST_OPTIONS = 192, MOST_WORD_BYTES = 48, MODEL_OPTION = 'm' };
+enum { MOST_WORD_BYTES = 48, MODEL_OPTION = 'm' };
 
 // Another name of an option, which is known by its number or, where that differs, by its name. A letter
 // is one only if a command has the option.
@@ -43,18 +44,25 @@ static const struct option *meant(const struct option *options, int entry)
     return named;
 }
 
-// The options of a command with their other names, and --model, which stands for the operand.
+// The options of a command with their other names, and --model, which stands for the operand. Kept until those
+// of another command are asked for; NULL when memory is short.
 static const struct option *with_other_names(const struct option *options)
 {
     static const struct option *made_from, model = {"model", required_argument, NULL, MODEL_OPTION};
-    static struct option all[MOST_OPTIONS];
+    static struct option *all;
+    size_t own_count = 0, count = 0;
+    bool has_model = false;
     if (made_from == options)
         return all;
-    int count = 0;
-    bool has_model = false;
-    for (const struct option *own = options; own->name && count < MOST_OPTIONS / 2; own++) {
-        has_model |= strcmp(own->name, model.name) == 0;
-        all[count++] = *own;
+    while (options[own_count].name)
+        own_count++;
+    struct option *room = realloc(all, (own_count + 1 + OTHER_NAMES + 1) * sizeof *room);
+    if (!room)
+        return NULL;
+    all = room;
+    for (; count < own_count; count++) {
+        has_model |= strcmp(options[count].name, model.name) == 0;
+        all[count] = options[count];
     }
     if (!has_model)
         all[count++] = model;
@@ -131,6 +139,12 @@ static int option_of_letter(int letter, const struct option *options)
     return 0;
 }
 
+void cli_print_help(const cli_command *self)
+{
+    for (size_t i = 0; i < sizeof self->help / sizeof *self->help && self->help[i]; i++)
+        fputs(self->help[i], stdout);
+}
+
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status)
 {
@@ -138,6 +152,10 @@ int cli_next_option(const cli_command *self, int argc, char **argv, const struct
     static char *model; // given as an option
     const struct option *all = with_other_names(options);
     int option;
+    if (!all) {
+        *status = cli_failed(self, "not enough memory for its options");
+        return CLI_OPTIONS_BAD;
+    }
     opterr = 0;
     *status = CLI_DONE;
     while ((option = getopt_long(argc, argv, letters, all, NULL)) == MODEL_OPTION &&
@@ -148,7 +166,7 @@ int cli_next_option(const cli_command *self, int argc, char **argv, const struct
         model = NULL;
     }
     if (option == CLI_OPT_HELP || option == 'h') {
-        fputs(self->help, stdout);
+        cli_print_help(self);
         return CLI_OPTIONS_BAD;
     }
     int meant_option = option > ' ' && option <= '~' ? option_of_letter(option, options) : option;

@@ -426,5 +426,5 @@ static int perplexity_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_perplexity = {"perplexity", "how well a model foretells a text", help,
-                                    perplexity_main};
+const cli_command cli_perplexity = {
+    "perplexity", "how well a model foretells a text", {help}, perplexity_main};

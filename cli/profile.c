@@ -245,5 +245,5 @@ static int profile_main(const cli_command *self, int argc, char **argv)
     return execute(&wish) ? CLI_DONE : CLI_FAILED;
 }
 
-const cli_command cli_profile = {"profile", "the time of a token, operator by operator", help,
-                                 profile_main};
+const cli_command cli_profile = {
+    "profile", "the time of a token, operator by operator", {help}, profile_main};

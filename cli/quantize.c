@@ -186,5 +186,5 @@ static int quantize_main(const cli_command *self, int argc, char **argv)
     return good ? print_total(&wish) : cli_failed(self, "%s", err.text);
 }
 
-const cli_command cli_quantize = {"quantize", "write a model file in another format", help,
-                                  quantize_main};
+const cli_command cli_quantize = {
+    "quantize", "write a model file in another format", {help}, quantize_main};

@@ -28,10 +28,15 @@ static const char help[] =
     "\n"
     "sampling:\n" CLI_SAMPLING_HELP "\n"
     "speculation:\n" CLI_SPECULATION_HELP "\n"
-    "model:\n" CLI_MODEL_HELP "\n"
+    "model:\n" CLI_MODEL_HELP;
+
+static const char examples[] =
+    "\n"
     "Examples:\n"
     "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
-    "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n";
+    "  weft run models/demo.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
+    "  weft run model.gguf -p \"Who wrote Faust?\" --json-schema person.json\n"
+    "  git diff | weft run model.gguf --ctx 16384 --system \"Summarise this change.\"\n";
 
 enum { OPT_RAW = 1, OPT_QUIET, OPT_JSON, OPT_CACHE };
 
@@ -47,13 +52,11 @@ typedef struct request {
 
 // What a run holds; output() appends to `text` for --json.
 typedef struct run_state {
-    const request *wish;
+    request *wish;
     char *read;
     size_t prompt_bytes;
     engine_model *model;
     engine_worker *worker;
-    cli_speculation speculation;
-    cli_sampling sampling; // the wish's
     engine_session *session;
     tokenizer_ids ids;
     tokenizer_text text;
@@ -191,15 +194,15 @@ static void close_cache(run_state *run, int32_t cached)
 
 static bool generate(run_state *run, engine_error *err)
 {
-    const request *wish = run->wish;
+    request *wish = run->wish;
     run->session = engine_session_open(run->worker, err);
     if (!run->session)
         return false;
     engine_generation generation = {.max_tokens = wish->tokens,
-                                    .sampling = cli_sampling_of(&run->sampling, run->model),
+                                    .sampling = cli_sampling_of(&wish->sampling, run->model),
                                     .stops = wish->sampling.stops,
                                     .ignore_end = wish->sampling.ignore_end,
-                                    .speculation = cli_speculation_wish(&run->speculation),
+                                    .speculation = cli_speculation_wish(&wish->speculation),
                                     .constraint = run->constraint.made,
                                     .write = output,
                                     .progress = show_progress,
@@ -219,6 +222,7 @@ static bool generate(run_state *run, engine_error *err)
 
 static int print_json(const run_state *run)
 {
+    const request *wish = run->wish;
     const engine_result *result = &run->result;
     double prompt_seconds = result->prompt_seconds, seconds = result->generation_seconds;
     json_t *object =
@@ -229,13 +233,13 @@ static int print_json(const run_state *run)
                   prompt_seconds > 0 ? result->prompt_tokens / prompt_seconds : 0.0,
                   "generated_tokens_per_second", cli_generation_rate(result), "first_token_seconds",
                   result->first_token_seconds, "total_seconds", prompt_seconds + seconds, "seed",
-                  (json_int_t)run->wish->sampling.sampling.params.seed, "peak_memory_bytes",
+                  (json_int_t)wish->sampling.sampling.params.seed, "peak_memory_bytes",
                   (json_int_t)cli_peak_memory_bytes());
-    if (cli_speculation_wish(&run->speculation))
+    if (cli_speculation_wish(&wish->speculation))
         json_object_update_new(object,
                                json_pack("{s:i, s:i}", "guessed_tokens", result->guessed_tokens,
                                          "accepted_tokens", result->accepted_tokens));
-    return cli_print_json(run->wish->self, object);
+    return cli_print_json(wish->self, object);
 }
 
 static int report(const run_state *run)
@@ -253,7 +257,7 @@ static int report(const run_state *run)
 
 static int execute(run_state *run)
 {
-    const request *wish = run->wish;
+    request *wish = run->wish;
     const char *prompt;
     engine_error err = {{0}};
     if (!read_prompt(run, &prompt))
@@ -262,7 +266,7 @@ static int execute(run_state *run)
     if (run->model)
         run->worker = engine_worker_open(run->model, &wish->options, &err);
     if (run->worker &&
-        !cli_speculation_open(&run->speculation, run->model, run->worker, &wish->options, &err))
+        !cli_speculation_open(&wish->speculation, run->model, run->worker, &wish->options, &err))
         return cli_failed(wish->self, "%s", err.text);
     if (!run->worker || !encode(run, prompt, &err) ||
         !cli_constraint_open(&run->constraint, &wish->sampling, run->model, &err) ||
@@ -276,20 +280,18 @@ static int run_main(const cli_command *self, int argc, char **argv)
     request wish = {.self = self, .sampling = cli_sampling_default()};
     run_state run = {.wish = &wish};
     int status = parse(&wish, argc, argv);
-    run.speculation = wish.speculation;
-    run.sampling = wish.sampling;
     if (status < 0)
         status = execute(&run);
     engine_session_close(run.session);
     cli_constraint_close(&run.constraint);
     engine_worker_close(run.worker);
-    cli_speculation_close(&run.speculation);
+    cli_speculation_close(&wish.speculation);
     engine_model_close(run.model);
     tokenizer_ids_free(&run.ids);
     tokenizer_text_free(&run.text);
     free(run.read);
-    cli_sampling_free(&run.sampling);
+    cli_sampling_free(&wish.sampling);
     return status;
 }
 
-const cli_command cli_run = {"run", "answer a prompt", help, run_main};
+const cli_command cli_run = {"run", "answer a prompt", {help, examples}, run_main};

@@ -183,4 +183,4 @@ static int serve_main(const cli_command *self, int argc, char **argv)
     return fine ? CLI_DONE : cli_failed(self, "%s", err.text);
 }
 
-const cli_command cli_serve = {"serve", "answer many users over HTTP", help, serve_main};
+const cli_command cli_serve = {"serve", "answer many users over HTTP", {help}, serve_main};

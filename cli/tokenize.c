@@ -216,7 +216,7 @@ static int detokenize_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command cli_tokenize = {"tokenize", "show the tokens of a text", tokenize_help,
-                                  tokenize_main};
-const cli_command cli_detokenize = {"detokenize", "show the text of tokens", detokenize_help,
-                                    detokenize_main};
+const cli_command cli_tokenize = {
+    "tokenize", "show the tokens of a text", {tokenize_help}, tokenize_main};
+const cli_command cli_detokenize = {
+    "detokenize", "show the text of tokens", {detokenize_help}, detokenize_main};

@@ -27,7 +27,7 @@ static int tune_main(const cli_command *self, int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        fputs(self->help, stdout);
+        cli_print_help(self);
         return CLI_DONE;
     }
     if (strcmp(name, "linear") == 0)
@@ -37,4 +37,4 @@ static int tune_main(const cli_command *self, int argc, char **argv)
     return cli_bad_usage(self, "say what to tune: linear or attention");
 }
 
-const cli_command cli_tune = {"tune", "measure what this machine likes best", help, tune_main};
+const cli_command cli_tune = {"tune", "measure what this machine likes best", {help}, tune_main};

@@ -392,5 +392,5 @@ static int attention_main(const cli_command *self, int argc, char **argv)
     return measure_all(&wish) ? CLI_DONE : CLI_FAILED;
 }
 
-const cli_command bench_attention = {"bench attention", "attention over a paged KV cache", help,
-                                     attention_main};
+const cli_command bench_attention = {
+    "bench attention", "attention over a paged KV cache", {help}, attention_main};

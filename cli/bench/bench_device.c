@@ -96,4 +96,4 @@ static int device_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command bench_device = {"bench device", "the device's ceilings", help, device_main};
+const cli_command bench_device = {"bench device", "the device's ceilings", {help}, device_main};

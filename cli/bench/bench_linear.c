@@ -149,4 +149,4 @@ static int linear_main(const cli_command *self, int argc, char **argv)
     return fine ? CLI_DONE : CLI_FAILED;
 }
 
-const cli_command bench_linear = {"bench linear", "linear layers", help, linear_main};
+const cli_command bench_linear = {"bench linear", "linear layers", {help}, linear_main};

@@ -491,4 +491,4 @@ static int model_main(const cli_command *self, int argc, char **argv)
     return fine ? CLI_DONE : CLI_FAILED;
 }
 
-const cli_command bench_model = {"bench model", "a whole model", help, model_main};
+const cli_command bench_model = {"bench model", "a whole model", {help}, model_main};

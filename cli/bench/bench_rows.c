@@ -201,5 +201,7 @@ static int softcap_main(const cli_command *self, int argc, char **argv)
     return rows_main(self, argc, argv, true);
 }
 
-const cli_command bench_softmax = {"bench softmax", "softmax of rows", softmax_help, softmax_main};
-const cli_command bench_softcap = {"bench softcap", "soft-cap of rows", softcap_help, softcap_main};
+const cli_command bench_softmax = {
+    "bench softmax", "softmax of rows", {softmax_help}, softmax_main};
+const cli_command bench_softcap = {
+    "bench softcap", "soft-cap of rows", {softcap_help}, softcap_main};

@@ -198,5 +198,5 @@ static int bench_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command bench_speculation = {"bench speculation", "texts that are guessed ahead", help,
-                                       bench_main};
+const cli_command bench_speculation = {
+    "bench speculation", "texts that are guessed ahead", {help}, bench_main};

@@ -234,4 +234,4 @@ static int tune_attention_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command tune_attention = {"tune attention", "attention", help, tune_attention_main};
+const cli_command tune_attention = {"tune attention", "attention", {help}, tune_attention_main};

@@ -301,4 +301,4 @@ static int tune_linear_main(const cli_command *self, int argc, char **argv)
     return status;
 }
 
-const cli_command tune_linear = {"tune linear", "linear layers", help, tune_linear_main};
+const cli_command tune_linear = {"tune linear", "linear layers", {help}, tune_linear_main};

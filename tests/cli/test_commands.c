@@ -96,6 +96,10 @@ static void help(void **state)
         free(same);
     }
     free(overview);
+    char *run = OUTPUT_OF("run", "--help"); // in two parts
+    assert_non_null(strstr(run, "--lora"));
+    assert_non_null(strstr(run, "Examples:\n  weft run models/demo.gguf -p"));
+    free(run);
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
         char *page = OUTPUT_OF("bench", benches[i], "--help");
         assert_non_null(strstr(page, "Examples:"));
