@@ -277,14 +277,13 @@ static engine_worker *worker_with(const char *path, const char *bytes, size_t si
 // A timeline in a file belongs to what the adapter holds, not to where it lies.
 static void saved_pages_are_of_one_adapter(void **state)
 {
-    char path[] = P_tmpdir "/weft-adapter-XXXXXX", other[] = P_tmpdir "/weft-adapter-XXXXXX",
-         pages[] = P_tmpdir "/weft-adapter-XXXXXX";
-    int descriptors[] = {mkstemp(path), mkstemp(other), mkstemp(pages)};
+    char path[SCRATCH_PATH_BYTES], other[SCRATCH_PATH_BYTES], pages[SCRATCH_PATH_BYTES];
     engine_error err = {""};
     size_t size_bytes;
     (void)state;
-    for (int n = 0; n < 3; n++)
-        assert_true(descriptors[n] >= 0 && close(descriptors[n]) == 0);
+    scratch_file(path, NULL, 0);
+    scratch_file(other, NULL, 0);
+    scratch_file(pages, NULL, 0);
     open_both("llama_f32", "llama_lora");
     char *bytes = read_adapter(&size_bytes);
     for (int n = 0; n < 3; n++) { // the adapter, the same elsewhere, another in its place
@@ -303,9 +302,9 @@ static void saved_pages_are_of_one_adapter(void **state)
     }
     check_refusal(&err, "another model");
     free(bytes);
-    unlink(path);
-    unlink(other);
-    unlink(pages);
+    scratch_remove(path);
+    scratch_remove(other);
+    scratch_remove(pages);
 }
 
 int main(void)
