@@ -33,6 +33,7 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
+    KEEPS_QUERIES = WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
 };
 
 // Shared memory: rings | tiles in bf16 | queries | states [warp][row], of the rows that exist.
@@ -185,6 +186,9 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
         state_begin(&state);
         __syncthreads();
+        const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
+        struct queries kept;
+        queries_keep(queries, lane, &kept);
         for (int32_t tile = first_tile + warp; tile < first_tile + count; tile += WARPS) {
             // the ring is full: what was asked for first lies where is asked for next
             const uint8_t *from = shared_memory() + (warp * WEFT_STAGES + ring.slot) * STAGE_BYTES;
@@ -195,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
 #if WEFT_CODES
             uint32_t odd = 0;
-            codes_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score, &odd);
+            codes_scores(queries, from, lane, score, &odd);
 #else
 #if WEFT_CACHE > 3
             uint8_t *wide = shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + warp * WIDE_BYTES;
@@ -203,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             __syncwarp();
             from = wide;
 #endif
-            tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
+            tile_scores(queries, &kept, from, lane, score);
 #endif
             if (WEFT_SCALED)
                 scores_scale(scales, lane, score);

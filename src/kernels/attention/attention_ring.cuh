@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The ring of a decode warp: tiles of keys and values on their way to shared memory while earlier ones are
-// worked at. A lane computes where one key (lanes 0..15) or value (16..31) of sixteen lies, the others get it by
-// shuffle: any page size from 1 costs the same.
+// worked at. It runs ahead of the work, over the ends of items.
 //
-// The ring runs ahead of the work, over the ends of items.
+// Sixteen keys are asked for at a time. What is known when the kernel is compiled, that they share a page, and what holds
+// for all but the ends of a sequence, that all of them are seen, leaves an addition and a copy for every 16 bytes. With
+// smaller pages a lane computes where one key (lanes 0..15) or value (16..31) lies, the others get it by shuffle.
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
@@ -11,42 +12,89 @@
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_widen.cuh"
 
+enum {
+    ONE_PAGE = PAGE % 16 == 0 && !WEFT_RING, // sixteen keys lie one behind the other
+    IN_STEPS = ONE_PAGE && WARP % CHUNKS == 0 && (WEFT_PARTS == 1 || DIM <= 128), // registers
+    STEP_ROWS = IN_STEPS ? WARP / CHUNKS : 1, // that a warp copies at once
+};
+
 struct ring {
     struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
     int32_t tile;     // the warp's next tile of it
     int32_t last;     // end of the block's tiles of the item
     int32_t slot, warp, lane;
-    const int32_t *pages;    // of the sequence
-    int32_t page[KEYS / 16]; // that the lane's keys of the next tile lie in, asked for a tile ahead
+    int32_t begin, first_key, end_key; // of the sequence, from `at`
+    const int32_t *pages;              // of the sequence
+    // Pages, asked for at least a tile ahead: of the lane's keys of the next tile; ONE_PAGE: of tile `lane` of the warp's next
+    // 32 (of which `passed` have been asked for).
+    int32_t page[KEYS / 16];
+    int32_t passed;
+    const uint8_t *
+        lane_first[2]; // IN_STEPS: the lane's 16 bytes of the first keys of page 0, of their values
 };
 
-// The lane's key of sixteen i of a tile.
+// The first key of sixteen i of a tile.
+DEVICE int32_t ring_first(const struct ring *ring, int32_t tile, int32_t i)
+{
+    return ring->begin + tile * KEYS + 16 * i;
+}
+
+// The lane's key of them.
 DEVICE int32_t ring_key(const struct ring *ring, int32_t tile, int32_t i)
 {
-    return ring->at->seq.begin + tile * KEYS + 16 * i + ring->lane % 16;
+    return ring_first(ring, tile, i) + ring->lane % 16;
 }
 
 DEVICE bool ring_sees(const struct ring *ring, int32_t key)
 {
-    return key >= ring->at->seq.first_key && key < ring->at->seq.end_key;
+    return key >= ring->first_key && key < ring->end_key;
 }
 
 DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ring *ring)
 {
+    const int32_t tile = ring->tile + (ONE_PAGE ? ring->lane * WARPS : 0);
+    ring->passed = 0;
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++) {
-        int32_t key = ring_key(ring, ring->tile, i);
-        ring->page[i] = ring->tile < ring->last && ring_sees(ring, key)
-                            ? ring->pages[place_of(args, key) / PAGE]
-                            : 0;
+        // of a page's sixteen keys, one that is seen
+        const int32_t key =
+            ONE_PAGE ? max(ring_first(ring, tile, i), ring->first_key) : ring_key(ring, tile, i);
+        ring->page[i] =
+            tile < ring->last && ring_sees(ring, key) ? ring->pages[place_of(args, key) / PAGE] : 0;
     }
+}
+
+// The pages of the tile after the one that was asked for last.
+DEVICE void ring_pages_next(const struct weft__attention_device_args *args, struct ring *ring)
+{
+    if (!ONE_PAGE || ++ring->passed == WARP)
+        ring_pages(args, ring);
+}
+
+// That the lane's key of sixteen i of the next tile lies in.
+DEVICE int32_t page_of(const struct ring *ring, int32_t i)
+{
+    return ONE_PAGE ? __shfl_sync(0xffffffffu, ring->page[i], ring->passed) : ring->page[i];
+}
+
+DEVICE const uint8_t *lane_first_of(const struct weft__attention_device_plane *plane,
+                                    const struct ring *ring)
+{
+    const int64_t at =
+        ring->at->kv_head * plane->head_stride + ring->lane / CHUNKS * plane->token_stride;
+    return (const uint8_t *)plane->data + at * BYTES + ring->lane % CHUNKS * 16;
 }
 
 DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
 {
+    const struct sequence *seq = &ring->at->seq;
+    ring->begin = seq->begin, ring->first_key = seq->first_key, ring->end_key = seq->end_key;
     ring->last = ring->at->tile + place_tiles(ring->at);
     ring->tile = ring->at->tile + ring->warp;
-    ring->pages = pages_of(args, ring->at->seq.lengths.seq);
+    ring->pages = pages_of(args, seq->lengths.seq);
+    if (IN_STEPS)
+        ring->lane_first[0] = lane_first_of(&args->k, ring),
+        ring->lane_first[1] = lane_first_of(&args->v, ring);
     ring_pages(args, ring);
 }
 
@@ -60,13 +108,13 @@ DEVICE void ring_clear_padding(int32_t warp, int32_t lane)
 
 // Where the lane's key (0..15) or value (16..31) of sixteen i of the tile lies, if it is seen.
 DEVICE const uint8_t *sixteen_row(const struct weft__attention_device_args *args,
-                                  const struct ring *ring, int32_t i)
+                                  const struct ring *ring, int32_t i, int32_t page)
 {
     const struct weft__attention_device_plane *plane = ring->lane < 16 ? &args->k : &args->v;
     int32_t key = ring_key(ring, ring->tile, i);
     int64_t at = ring->at->kv_head * plane->head_stride;
     if (ring_sees(ring, key))
-        at += ring->page[i] * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
+        at += page * plane->page_stride + place_of(args, key) % PAGE * plane->token_stride;
     return (const uint8_t *)plane->data + at * BYTES;
 }
 
@@ -80,15 +128,64 @@ DEVICE int32_t ring_chunk(int32_t plane, int32_t key, int32_t chunk)
 #endif
 }
 
-// Asks for sixteen keys and their values. `fresh` is the one of them that the launch itself appends, or -1.
-DEVICE void sixteen_ask(const struct weft__attention_device_args *args, const struct ring *ring,
-                        int32_t i, const uint8_t *row, int32_t fresh, uint8_t *to_keys)
+// Keys (plane 0) or values of sixteen i, all of which are seen and lie in one page.
+DEVICE void steps_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                      int32_t i, int32_t p, int32_t page, uint8_t *to_rows)
+{
+    const struct weft__attention_device_plane *plane = p ? &args->v : &args->k;
+    const uint32_t slot = (uint32_t)ring_first(ring, ring->tile, i) / 16 % (PAGE / 16) * 16;
+    const uint8_t *from =
+        ring->lane_first[p] + ((uint64_t)(uint32_t)page * (uint64_t)plane->page_stride +
+                               (uint64_t)slot * (uint64_t)plane->token_stride) *
+                                  BYTES;
+    const int64_t step = STEP_ROWS * plane->token_stride * BYTES;
+    const int32_t row = ring->lane / CHUNKS, chunk = ring->lane % CHUNKS;
+    const uint32_t to = shared_address(to_rows);
+#pragma unroll
+    for (int32_t j = 0; j < 16 / STEP_ROWS; j++) {
+        const int32_t at = j * STEP_ROWS + row;
+        copy_16_async(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16, from);
+        from += step;
+    }
+}
+
+// Sixteen keys and their values, all of which are seen, in rows that begin at multiples of 16 bytes.
+DEVICE void sixteen_ask_whole(const struct weft__attention_device_args *args,
+                              const struct ring *ring, int32_t i, int32_t page, uint8_t *to_keys)
+{
+    if (IN_STEPS) {
+        steps_ask(args, ring, i, 0, page, to_keys);
+        steps_ask(args, ring, i, 1, page, to_keys + RAW_PLANE_BYTES);
+        return;
+    }
+    const unsigned long long row = (unsigned long long)sixteen_row(args, ring, i, page);
+    const uint32_t to = shared_address(to_keys);
+#pragma unroll
+    for (int32_t p = 0; p < 2; p++)
+#pragma unroll(DIM > 128 ? 4 : 16)
+        for (int32_t j = 0; j < (16 * CHUNKS + WARP - 1) / WARP; j++) {
+            const int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS;
+            const int32_t chunk = piece % CHUNKS;
+            const uint8_t *from =
+                (const uint8_t *)__shfl_sync(0xffffffffu, row, p * 16 + (at & 15));
+            if (16 * CHUNKS % WARP == 0 || at < 16)
+                copy_16_async(to + p * RAW_PLANE_BYTES + at * RAW_ROW_BYTES +
+                                  ring_chunk(p, at, chunk) * 16,
+                              from + chunk * 16);
+        }
+}
+
+// Any sixteen keys and their values; what nobody sees is zeros. `fresh` is the one of them that the launch itself
+// appends, or -1.
+DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
+                             const struct ring *ring, int32_t i, const uint8_t *row, int32_t fresh,
+                             uint8_t *to_keys)
 {
     const uint32_t all = __ballot_sync(0xffffffffu, ring_sees(ring, ring_key(ring, ring->tile, i)));
 #pragma unroll
     for (int32_t p = 0; p < 2; p++) {
         uint32_t to = shared_address(to_keys + p * RAW_PLANE_BYTES);
-#pragma unroll(DIM > 128 ? 4 : 16)
+#pragma unroll 4
         for (int32_t j = 0; j < (16 * CHUNKS + WARP - 1) / WARP; j++) {
             int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
             const uint8_t *from = (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row,
@@ -106,38 +203,42 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
 {
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++) {
-        const uint8_t *row = sixteen_row(args, ring, i);
+        const int32_t first = ring_first(ring, ring->tile, i), page = page_of(ring, i);
         uint8_t *to = slot + 16 * i * RAW_ROW_BYTES;
         if (WEFT_SCALED) {
-            const int32_t key = ring_key(ring, ring->tile, i);
+            const int32_t key = first + ring->lane % 16;
             scale_ask(ring->lane < 16 ? &args->k_scales : &args->v_scales,
-                      ring->at->seq.lengths.seq, ring->page[i], ring->at->kv_head,
+                      ring->at->seq.lengths.seq, page, ring->at->kv_head,
                       place_of(args, key) % PAGE, ring_sees(ring, key),
                       (float *)(slot + 2 * RAW_PLANE_BYTES) + ring->lane / 16 * KEYS + 16 * i +
                           ring->lane % 16);
         }
 #if WEFT_APPEND
         const struct lengths lengths = ring->at->seq.lengths;
-        const int32_t fresh = lengths.kv_len - 1 - ring_key(ring, ring->tile, i) + ring->lane % 16;
+        const int32_t fresh = lengths.kv_len - 1 - first;
         if (fresh >= 0 && fresh < 16) {
             const struct fresh head = fresh_load(args, lengths, ring->at->kv_head, ring->lane);
-            sixteen_ask(args, ring, i, row, fresh, to);
+            const uint8_t *row = sixteen_row(args, ring, i, page);
+            sixteen_ask_some(args, ring, i, row, fresh, to);
             fresh_store(args, &head, lengths.kv_len - 1, ring->lane, to + fresh * ROW_BYTES,
                         (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
                         (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
             continue;
         }
 #endif
-        sixteen_ask(args, ring, i, row, -1, to);
+        if (args->aligned && first >= ring->first_key && first + 16 <= ring->end_key)
+            sixteen_ask_whole(args, ring, i, page, to);
+        else
+            sixteen_ask_some(args, ring, i, sixteen_row(args, ring, i, page), -1, to);
     }
 }
 
 // Are all keys of the warp's next tile older than the run's own, which the launch before may have made?
 DEVICE bool ring_is_old(const struct ring *ring)
 {
-    const struct sequence *seq = &ring->at->seq;
+    const struct lengths *lengths = &ring->at->seq.lengths;
     return ring->tile < ring->last &&
-           seq->begin + (ring->tile + 1) * KEYS <= seq->lengths.kv_len - seq->lengths.q_len;
+           ring_first(ring, ring->tile + 1, 0) <= lengths->kv_len - lengths->q_len;
 }
 
 // Asks for the warp's next tile; an empty request keeps the count of requests.
@@ -155,7 +256,7 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
         ring_tile(args, ring, slot);
         ring->tile += WARPS;
-        ring_pages(args, ring);
+        ring_pages_next(args, ring);
     }
     copy_group_end();
     ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;

@@ -1,41 +1,63 @@
 // SPDX-License-Identifier: MIT
 // Sixteen rows of queries against a tile of KEYS keys and values in shared memory: scores, weights, sums.
 //
-// A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart. The kernel defines these, DIM, PART_BYTES and
-// PLANE_BYTES.
+// A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart. The kernel defines these, DIM, PART_BYTES,
+// PLANE_BYTES and KEEPS_QUERIES.
 #ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
 #define WEFT_KERNELS_ATTENTION_TILE_CUH
 
 #include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_scores.cuh"
 
-// score[t]: rows by keys 8 t.. of the tile. queries: the rows, part after part.
-DEVICE void tile_scores(uint32_t queries, const uint8_t *slot, int32_t lane,
-                        float score[KEYS / 8][4])
+// The rows of queries as tensor cores take them, sixteen elements at a time, part after part; a kernel that has registers
+// for all of them (KEEPS_QUERIES) loads them once an item.
+struct queries {
+    uint32_t of[KEEPS_QUERIES ? DIM / 16 : 1][WEFT_PARTS][4];
+};
+
+DEVICE void queries_take(uint32_t queries, int32_t i, int32_t lane, uint32_t q[WEFT_PARTS][4])
 {
-    uint32_t q_row = queries + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+    const uint32_t row = queries + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+#pragma unroll
+    for (int32_t part = 0; part < WEFT_PARTS; part++)
+        load_matrix_4(q[part], row + part * PART_BYTES + i * 32);
+}
+
+DEVICE void queries_keep(uint32_t queries, int32_t lane, struct queries *kept)
+{
+#pragma unroll
+    for (int32_t i = 0; KEEPS_QUERIES && i < DIM / 16; i++)
+        queries_take(queries, i, lane, kept->of[i]);
+}
+
+// score[t]: rows by keys 8 t.. of the tile. queries: the rows, unless they are kept.
+DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint8_t *slot,
+                        int32_t lane, float score[KEYS / 8][4])
+{
     uint32_t k_row =
         shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
-    float low[KEYS / 8][4] = {}; // of all parts but the first
-#pragma unroll(DIM > 128 ? 1 : 8)
-    for (int32_t i = 0; i < DIM; i += 16) {
-        uint32_t q[WEFT_PARTS][4];
-#pragma unroll
-        for (int32_t part = 0; part < WEFT_PARTS; part++)
-            load_matrix_4(q[part], q_row + part * PART_BYTES + i * 2);
+    float low[KEYS / 8][4] =
+        {}; // of all parts but the first, or of every other sixteen: two chains
+#pragma unroll(DIM > 128 ? 2 : 8)
+    for (int32_t i = 0; i < DIM / 16; i++) {
+        uint32_t own[WEFT_PARTS][4];
+        if (!KEEPS_QUERIES)
+            queries_take(queries, i, lane, own);
+        const uint32_t(*q)[4] = KEEPS_QUERIES ? kept->of[KEEPS_QUERIES ? i : 0] : own;
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 8; t += 2) {
             uint32_t k[4];
-            load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 2);
+            load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 32);
 #pragma unroll
             for (int32_t part = 0; part < WEFT_PARTS; part++) {
-                mma_score(part ? low[t] : score[t], part, q[part], k[0], k[1]);
-                mma_score(part ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
+                const bool other = WEFT_PARTS > 1 ? part > 0 : i % 2;
+                mma_score(other ? low[t] : score[t], part, q[part], k[0], k[1]);
+                mma_score(other ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
             }
         }
     }
 #pragma unroll
-    for (int32_t i = 0; WEFT_PARTS > 1 && i < KEYS / 2; i++)
+    for (int32_t i = 0; i < KEYS / 2; i++)
         score[i / 4][i % 4] += low[i / 4][i % 4];
 }
 

@@ -35,6 +35,7 @@ enum {
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     PIECES = HEAD / 32,     // of a row
     PIECE_FLOATS = 32 + 2,  // acc, largest, sum
+    KEEPS_QUERIES = 0,
 };
 
 // Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | pieces of every block
@@ -249,7 +250,7 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ri
         barrier_wait(ring->barriers + 8 * slot, parity);
         if (fresh >= 0 && fresh < KEYS)
             fresh_put(from, fresh, lane);
-        tile_scores(shared_address(shared_memory() + RING_BYTES), from, lane, score);
+        tile_scores(shared_address(shared_memory() + RING_BYTES), NULL, from, lane, score);
         tile_log2(args, at, key0, lane, score);
         tile_weights(state, score);
         tile_values(from, lane, score, state);
