@@ -151,7 +151,7 @@ static bool check_nothing_lost(jinja_text text, const chat_message *messages, si
         seen[text.origin ? text.origin[i] : text.source] = true;
     for (size_t i = 0; i < message_count; i++) {
         const char *role = messages[i].role;
-        jinja_text content = {messages[i].content, NULL, messages[i].content_bytes, 0};
+        jinja_text content = {.data = messages[i].content, .size_bytes = messages[i].content_bytes};
         bool empty = jinja_strip(content, NULL, true, true).size_bytes == 0;
         bool asked = strcmp(role, "system") == 0 || strcmp(role, "user") == 0;
         if (asked && !empty && !seen[source_of(i)])

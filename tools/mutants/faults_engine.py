@@ -395,6 +395,15 @@ fault("folder-local-base", "engine/safetensors/checkpoint_config.c",
 fault("folder-layer-pattern", "engine/safetensors/checkpoint_config.c",
       "fits = fits && (!said || all == ((n + first) % period == 0));", "(void)all;",
       "other layers with windows than the family's are taken", "engine_checkpoint_refuse")
+fault("jinja-safe-is-plain", "engine/chat/jinja/jinja_evaluate.c",
+      "bool safe = a.safe || b.safe;", "bool safe = false;",
+      "what is added to safe text is not escaped", "chat_jinja")
+fault("jinja-generator-again", "engine/chat/jinja/jinja_value.c",
+      "        *value.list = (jinja_list){0};\n", "",
+      "a generator can be visited twice", "chat_jinja")
+fault("jinja-generator-searched-anew", "engine/chat/jinja/jinja_operations.c",
+      "    left->count--;\n    return *left->items++;", "    return *left->items;",
+      "searching a generator takes nothing from it", "chat_jinja")
 fault("folder-zeros-ignored", "engine/safetensors/checkpoint_tensors.c",
       "if (zeros->data[i] != 0)", "if (false)",
       "int8 codes around a zero of their own are taken for others", "engine_checkpoint_refuse")

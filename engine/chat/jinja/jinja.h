@@ -50,6 +50,7 @@ typedef enum jinja_kind {
     JINJA_LIST,
     JINJA_DICT,
     JINJA_CALLABLE,
+    JINJA_GENERATOR, // what map, select and the like give: visited once, without length or order
 } jinja_kind;
 
 // Text of UTF-8. origin says for each byte where it is from: 0 is the template itself, other numbers are
@@ -59,6 +60,7 @@ typedef struct jinja_text {
     const unsigned char *origin;
     size_t size_bytes;
     unsigned char source;
+    bool safe; // came out of `safe` or `escape`: what is added to it with + is escaped
 } jinja_text;
 
 typedef struct jinja_list jinja_list;
@@ -72,7 +74,7 @@ typedef struct jinja_value {
         int64_t integer;
         double real;
         const jinja_text *text;
-        jinja_list *list;
+        jinja_list *list; // of a generator: what is left
         jinja_dict_data *dict;
         const jinja_callable *callable;
     };

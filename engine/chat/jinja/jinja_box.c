@@ -138,12 +138,13 @@ jinja_value jinja_text_from(jinja_box *box, unsigned char source, const char *da
     if (!copy)
         return (jinja_value){.kind = JINJA_UNDEFINED};
     memcpy(copy, data, size_bytes);
-    return jinja_of_text(box, (jinja_text){copy, NULL, size_bytes, source});
+    return jinja_of_text(box,
+                         (jinja_text){.data = copy, .size_bytes = size_bytes, .source = source});
 }
 
 jinja_value jinja_literal(jinja_box *box, const char *text)
 {
-    return jinja_of_text(box, (jinja_text){text, NULL, strlen(text), 0});
+    return jinja_of_text(box, (jinja_text){.data = text, .size_bytes = strlen(text)});
 }
 
 jinja_value jinja_new_list(jinja_box *box)

@@ -79,6 +79,9 @@ void jinja_write_bytes(jinja_writer *writer, const char *data, size_t size_bytes
                        unsigned char source);
 jinja_text jinja_written(const jinja_writer *writer);
 
+// A generator of the items of a list, which nobody else has.
+jinja_value jinja_generator(jinja_value list);
+
 // --- lists and dicts ----------------------------------------------------------------------------------
 
 jinja_value jinja_find(jinja_box *box, const jinja_dict_data *dict,
@@ -97,7 +100,8 @@ const char *jinja_type_name(jinja_value value);
 // -1, 0 or 1; values that have no order fail.
 int jinja_compare(jinja_box *box, jinja_value a, jinja_value b);
 
-// The items that a loop over the value visits: of a list, the keys of a dict, the characters of a text.
+// The items that a loop over the value visits: of a list, the keys of a dict, the characters of a text, what is
+// left of a generator, of which nothing is left then.
 jinja_value jinja_items_of(jinja_box *box, jinja_value value);
 
 // str(value): what {{ value }} prints; and repr(value).

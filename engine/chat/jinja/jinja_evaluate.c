@@ -27,6 +27,18 @@ static jinja_value join(jinja_run *run, jinja_value a, jinja_value b)
     return jinja_of_text(run->box, jinja_written(&writer));
 }
 
+// Text and text; what is added to safe text is escaped.
+static jinja_value add_texts(jinja_run *run, jinja_text a, jinja_text b)
+{
+    jinja_writer writer = {.box = run->box};
+    bool safe = a.safe || b.safe;
+    jinja_write(&writer, safe ? jinja_escape(run, a) : a);
+    jinja_write(&writer, safe ? jinja_escape(run, b) : b);
+    jinja_text text = jinja_written(&writer);
+    text.safe = safe;
+    return jinja_of_text(run->box, text);
+}
+
 static jinja_value join_lists(jinja_run *run, const jinja_list *a, const jinja_list *b)
 {
     jinja_value all = jinja_new_list(run->box);
@@ -96,7 +108,9 @@ static jinja_value repeat(jinja_run *run, jinja_text text, int64_t times)
     jinja_writer writer = {.box = run->box};
     for (int64_t i = 0; i < times && !run->box->failed; i++)
         jinja_write(&writer, text);
-    return jinja_of_text(run->box, jinja_written(&writer));
+    jinja_text all = jinja_written(&writer);
+    all.safe = text.safe;
+    return jinja_of_text(run->box, all);
 }
 
 static jinja_value binary(jinja_run *run, const jinja_node *node)
@@ -121,7 +135,7 @@ static jinja_value binary(jinja_run *run, const jinja_node *node)
     if (jinja_is_number(a) && jinja_is_number(b))
         return arithmetic(run, node, a, b);
     if (o.data[0] == '+' && a.kind == JINJA_TEXT && b.kind == JINJA_TEXT)
-        return join(run, a, b);
+        return add_texts(run, *a.text, *b.text);
     if (o.data[0] == '+' && a.kind == JINJA_LIST && b.kind == JINJA_LIST)
         return join_lists(run, a.list, b.list);
     if (jinja_text_is(o, "*") && a.kind == JINJA_TEXT && b.kind == JINJA_INT)

@@ -156,7 +156,7 @@ FILTER(f_indent)
 {
     jinja_writer writer = {.box = run->box};
     jinja_value width = jinja_argument(run, given, 0, "width");
-    jinja_text text = jinja_as_text(run->box, input), feed = {"\n", NULL, 1, 0};
+    jinja_text text = jinja_as_text(run->box, input), feed = {.data = "\n", .size_bytes = 1};
     int64_t blanks = width.kind == JINJA_INT ? width.integer : 4;
     bool first = jinja_truth(jinja_argument(run, given, 1, "first"));
     bool empty_too = jinja_truth(jinja_argument(run, given, 2, "blank"));
@@ -177,13 +177,13 @@ FILTER(f_indent)
     return jinja_of_text(run->box, jinja_written(&writer));
 }
 
-FILTER(f_escape)
+jinja_text jinja_escape(jinja_run *run, jinja_text text)
 {
     static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
     static const char marks[] = "&<>\"'";
-    (void)given;
     jinja_writer writer = {.box = run->box};
-    jinja_text text = jinja_as_text(run->box, input);
+    if (text.safe)
+        return text;
     for (size_t i = 0; i < text.size_bytes && !run->box->failed; i++) {
         const char *mark = text.data[i] ? strchr(marks, text.data[i]) : NULL;
         if (mark)
@@ -191,14 +191,23 @@ FILTER(f_escape)
         else
             jinja_write(&writer, jinja_part(text, i, 1));
     }
-    return jinja_of_text(run->box, jinja_written(&writer));
+    text = jinja_written(&writer);
+    text.safe = true;
+    return text;
+}
+
+FILTER(f_escape)
+{
+    (void)given;
+    return jinja_of_text(run->box, jinja_escape(run, jinja_as_text(run->box, input)));
 }
 
 FILTER(f_safe)
 {
-    (void)run;
+    jinja_text text = jinja_as_text(run->box, input);
     (void)given;
-    return input;
+    text.safe = true;
+    return jinja_of_text(run->box, text);
 }
 
 static const struct {

@@ -21,15 +21,17 @@ FILTER(f_items)
 {
     (void)given;
     if (input.kind == JINJA_UNDEFINED)
-        return jinja_new_list(run->box);
+        return jinja_generator(jinja_new_list(run->box));
     if (input.kind != JINJA_DICT)
         return jinja_refuse(run->box, "a %s has no items", jinja_type_name(input));
-    return jinja_dict_items(run, input);
+    return jinja_generator(jinja_dict_items(run, input));
 }
 
 FILTER(f_first)
 {
     (void)given;
+    if (input.kind == JINJA_GENERATOR)
+        return input.list->count ? jinja_next(input.list) : UNDEFINED;
     jinja_value items = jinja_items_of(run->box, input);
     return run->box->failed || items.list->count == 0 ? UNDEFINED : items.list->items[0];
 }
@@ -37,6 +39,8 @@ FILTER(f_first)
 FILTER(f_last)
 {
     (void)given;
+    if (input.kind == JINJA_GENERATOR)
+        return jinja_refuse(run->box, "a generator has no last item: it lacks `| list`");
     jinja_value items = jinja_items_of(run->box, input);
     return run->box->failed || items.list->count == 0 ? UNDEFINED
                                                       : items.list->items[items.list->count - 1];
@@ -46,8 +50,10 @@ FILTER(f_reverse)
 {
     (void)given;
     jinja_value bounds[3] = {UNDEFINED, UNDEFINED, jinja_int(-1)};
-    return jinja_slice(run, input.kind == JINJA_DICT ? jinja_items_of(run->box, input) : input,
-                       bounds);
+    if (input.kind == JINJA_TEXT)
+        return jinja_slice(run, input, bounds);
+    jinja_value back = jinja_slice(run, jinja_items_of(run->box, input), bounds);
+    return input.kind == JINJA_GENERATOR ? back : jinja_generator(back);
 }
 
 // item.a.b for a text "a.b" or an index.
@@ -55,7 +61,7 @@ static jinja_value dig(jinja_run *run, jinja_value item, jinja_value path)
 {
     if (path.kind != JINJA_TEXT)
         return jinja_attribute(run, item, path);
-    jinja_text dot = {".", NULL, 1, 0}, text = *path.text;
+    jinja_text dot = {.data = ".", .size_bytes = 1}, text = *path.text;
     for (size_t at = 0; at <= text.size_bytes && !run->box->failed;) {
         size_t end = jinja_seek(text, dot, at);
         end = end == SIZE_MAX ? text.size_bytes : end;
@@ -166,7 +172,7 @@ FILTER(f_unique)
         jinja_append(run->box, seen, key);
         jinja_append(run->box, kept, items.list->items[i]);
     }
-    return kept;
+    return jinja_generator(kept);
 }
 
 static jinja_value extreme(jinja_run *run, jinja_value input, const jinja_arguments *given,
@@ -217,7 +223,7 @@ FILTER(f_map)
                                                  : function(run, item, &rest);
         jinja_append(run->box, mapped, item.kind == JINJA_UNDEFINED ? fallback : item);
     }
-    return mapped;
+    return jinja_generator(mapped);
 }
 
 // select, reject, selectattr, rejectattr: items (or an attribute of them) for which a test holds or not.
@@ -239,7 +245,7 @@ static jinja_value pick(jinja_run *run, jinja_value input, const jinja_arguments
         if (jinja_truth(value) == wanted)
             jinja_append(run->box, kept, item);
     }
-    return kept;
+    return jinja_generator(kept);
 }
 
 FILTER(f_select)

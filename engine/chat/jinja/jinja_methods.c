@@ -279,7 +279,7 @@ METHOD(m_format)
             at += c == '{' || c == '}' ? 2 : 1;
             continue;
         }
-        jinja_text close = {"}", NULL, 1, 0};
+        jinja_text close = {.data = "}", .size_bytes = 1};
         size_t end = jinja_seek(text, close, at);
         char name[64] = "";
         if (c == '}' || end == SIZE_MAX || end - at > sizeof name)

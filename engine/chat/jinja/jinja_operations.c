@@ -25,6 +25,12 @@ jinja_value jinja_new_callable(jinja_run *run, jinja_callable callable)
     return (jinja_value){.kind = JINJA_CALLABLE, .callable = kept};
 }
 
+jinja_value jinja_next(jinja_list *left)
+{
+    left->count--;
+    return *left->items++;
+}
+
 // --- attributes, items, slices ------------------------------------------------------------------------------
 
 static int64_t length_of(jinja_value object)
@@ -115,6 +121,12 @@ bool jinja_contains(jinja_run *run, jinja_value container, jinja_value item)
                 return true;
         return false;
     }
+    if (container.kind == JINJA_GENERATOR) {
+        while (container.list->count && !run->box->failed)
+            if (jinja_equal(run->box, jinja_next(container.list), item))
+                return true;
+        return false;
+    }
     if (container.kind != JINJA_UNDEFINED)
         jinja_refuse(run->box, "a %s is searched for in a %s", jinja_type_name(item),
                      jinja_type_name(container));
@@ -125,7 +137,7 @@ bool jinja_contains(jinja_run *run, jinja_value container, jinja_value item)
 
 jinja_value jinja_argument(jinja_run *run, const jinja_arguments *given, size_t n, const char *name)
 {
-    jinja_text text = {name, NULL, strlen(name), 0};
+    jinja_text text = {.data = name, .size_bytes = strlen(name)};
     if (n < given->count)
         return given->items[n];
     return given->named ? jinja_find(run->box, given->named,

@@ -17,7 +17,7 @@ static jinja_node *pair(jinja_parser *parser, jinja_node_kind kind, const char *
     jinja_node *node = jinja_new_node(parser, kind);
     if (!node)
         return NULL;
-    node->text = (jinja_text){operator, NULL, strlen(operator), 0};
+    node->text = (jinja_text){.data = operator, .size_bytes = strlen(operator)};
     node->a = a;
     node->b = b;
     node->depth = 1 + (a ? a->depth : 0);
@@ -136,7 +136,7 @@ static jinja_node *parse_literal(jinja_parser *parser)
         jinja_write_bytes(&writer, parser->token->data, parser->token->size_bytes, false);
         parser->token++;
     }
-    jinja_text text = {first->data, NULL, first->size_bytes, 0};
+    jinja_text text = {.data = first->data, .size_bytes = first->size_bytes};
     if (parser->token != first + 1) {
         text = jinja_written(&writer);
         text.origin = NULL;

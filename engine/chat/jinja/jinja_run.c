@@ -104,7 +104,7 @@ static jinja_value describe_loop(jinja_run *run, const jinja_list *items, size_t
 
 static void execute_for(jinja_run *run, const jinja_node *node)
 {
-    static const jinja_text loop_name = {"loop", NULL, 4, 0};
+    static const jinja_text loop_name = {.data = "loop", .size_bytes = 4};
     jinja_box *box = run->box;
     jinja_frame *outer = run->frame;
     jinja_value items = wanted_items(run, node, jinja_items_of(box, jinja_evaluate(run, node->a)));

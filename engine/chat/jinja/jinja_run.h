@@ -68,6 +68,11 @@ bool jinja_contains(jinja_run *run, jinja_value container, jinja_value item);
 jinja_value jinja_apply_test(jinja_run *run, jinja_text name, jinja_value input,
                              const jinja_arguments *given, int32_t line);
 
+// The next of a generator's items, of which some are left.
+jinja_value jinja_next(jinja_list *left);
+// With marks of HTML in words.
+jinja_text jinja_escape(jinja_run *run, jinja_text text);
+
 void jinja_execute(jinja_run *run, const jinja_nodes *body);
 
 // The value that a name has here.

@@ -104,7 +104,7 @@ typedef struct jinja_parser {
 
 static inline jinja_text jinja_token_text(const jinja_token *token)
 {
-    return (jinja_text){token->data, NULL, token->size_bytes, 0};
+    return (jinja_text){.data = token->data, .size_bytes = token->size_bytes};
 }
 
 jinja_node *jinja_new_node(jinja_parser *parser, jinja_node_kind kind);

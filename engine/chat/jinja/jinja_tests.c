@@ -26,7 +26,8 @@ KIND_TEST(t_number, jinja_is_number(input))
 KIND_TEST(t_string, input.kind == JINJA_TEXT)
 KIND_TEST(t_mapping, input.kind == JINJA_DICT)
 KIND_TEST(t_iterable, input.kind == JINJA_TEXT || input.kind == JINJA_LIST ||
-                          input.kind == JINJA_DICT || input.kind == JINJA_UNDEFINED)
+                          input.kind == JINJA_DICT || input.kind == JINJA_UNDEFINED ||
+                          input.kind == JINJA_GENERATOR)
 KIND_TEST(t_sequence, input.kind == JINJA_TEXT || input.kind == JINJA_LIST ||
                           input.kind == JINJA_DICT || input.kind == JINJA_UNDEFINED)
 KIND_TEST(t_callable, input.kind == JINJA_CALLABLE)

@@ -7,8 +7,10 @@
 
 jinja_text jinja_part(jinja_text text, size_t start, size_t size_bytes)
 {
-    return (jinja_text){text.data + start, text.origin ? text.origin + start : NULL, size_bytes,
-                        text.source};
+    text.data += start;
+    text.origin += text.origin ? start : 0;
+    text.size_bytes = size_bytes;
+    return text;
 }
 
 bool jinja_same(jinja_text a, jinja_text b)
@@ -140,7 +142,7 @@ void jinja_write(jinja_writer *writer, jinja_text text)
 void jinja_write_bytes(jinja_writer *writer, const char *data, size_t size_bytes,
                        unsigned char source)
 {
-    jinja_write(writer, (jinja_text){data, NULL, size_bytes, source});
+    jinja_write(writer, (jinja_text){.data = data, .size_bytes = size_bytes, .source = source});
 }
 
 void jinja_write_own(jinja_writer *writer, const char *text)
@@ -150,6 +152,7 @@ void jinja_write_own(jinja_writer *writer, const char *text)
 
 jinja_text jinja_written(const jinja_writer *writer)
 {
-    return (jinja_text){writer->data ? writer->data : "", writer->origin, writer->size_bytes,
-                        false};
+    return (jinja_text){.data = writer->data ? writer->data : "",
+                        .origin = writer->origin,
+                        .size_bytes = writer->size_bytes};
 }

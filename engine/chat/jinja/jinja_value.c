@@ -34,15 +34,16 @@ bool jinja_truth(jinja_value value)
     case JINJA_TEXT: return value.text->size_bytes > 0;
     case JINJA_LIST: return value.list->count > 0;
     case JINJA_DICT: return value.dict->count > 0 || value.dict->is_namespace;
-    case JINJA_CALLABLE: return true;
+    case JINJA_CALLABLE:
+    case JINJA_GENERATOR: return true;
     }
     return false;
 }
 
 const char *jinja_type_name(jinja_value value)
 {
-    static const char *const names[] = {"undefined", "None", "bool", "int",     "float",
-                                        "str",       "list", "dict", "function"};
+    static const char *const names[] = {"undefined", "None", "bool", "int",      "float",
+                                        "str",       "list", "dict", "function", "generator"};
     return names[value.kind];
 }
 
@@ -73,6 +74,8 @@ static bool equal(jinja_box *box, jinja_value a, jinja_value b, int depth)
                          jinja_find(box, b.dict, a.dict->entries[i].key), depth + 1);
         return same;
     }
+    if (a.kind == JINJA_GENERATOR)
+        return a.list == b.list;
     return a.kind != JINJA_CALLABLE || a.callable == b.callable;
 }
 
@@ -172,7 +175,10 @@ jinja_value jinja_items_of(jinja_box *box, jinja_value value)
     if (value.kind == JINJA_LIST)
         return value;
     jinja_value items = jinja_new_list(box);
-    if (value.kind == JINJA_DICT) {
+    if (value.kind == JINJA_GENERATOR && items.kind == JINJA_LIST) {
+        *items.list = *value.list;
+        *value.list = (jinja_list){0};
+    } else if (value.kind == JINJA_DICT) {
         for (size_t i = 0; i < value.dict->count; i++)
             jinja_append(box, items, value.dict->entries[i].key);
     } else if (value.kind == JINJA_TEXT) {
@@ -187,6 +193,13 @@ jinja_value jinja_items_of(jinja_box *box, jinja_value value)
         jinja_refuse(box, "the template loops over a %s", jinja_type_name(value));
     }
     return items;
+}
+
+jinja_value jinja_generator(jinja_value list)
+{
+    if (list.kind == JINJA_LIST)
+        list.kind = JINJA_GENERATOR;
+    return list;
 }
 
 // --- numbers as Python writes them ------------------------------------------------------------------------
@@ -228,7 +241,7 @@ static void print_number(jinja_writer *writer, jinja_value value)
 
 static void quote(jinja_writer *writer, jinja_text text)
 {
-    jinja_text single = {"'", NULL, 1, 0}, twofold = {"\"", NULL, 1, 0};
+    jinja_text single = {.data = "'", .size_bytes = 1}, twofold = {.data = "\"", .size_bytes = 1};
     bool use_double =
         jinja_seek(text, single, 0) != SIZE_MAX && jinja_seek(text, twofold, 0) == SIZE_MAX;
     char mark = use_double ? '"' : '\'';
@@ -295,6 +308,9 @@ static void print(jinja_writer *writer, jinja_value value, bool quoted, int dept
     case JINJA_LIST: print_list(writer, value.list, depth); break;
     case JINJA_DICT: print_dict(writer, value.dict, depth); break;
     case JINJA_CALLABLE: jinja_write_own(writer, "<function>"); break;
+    case JINJA_GENERATOR: // Jinja prints where it lies in memory
+        jinja_refuse(writer->box, "the template prints a generator: it lacks `| list`");
+        break;
     }
 }
 
@@ -439,6 +455,7 @@ static void json(const json_form *form, jinja_value value, int depth)
     case JINJA_DICT: json_members(form, value, depth); break;
     case JINJA_UNDEFINED:
     case JINJA_CALLABLE:
+    case JINJA_GENERATOR:
         jinja_refuse(writer->box, "the template writes a %s as JSON", jinja_type_name(value));
     }
 }

@@ -3,8 +3,8 @@
 
     pip install jinja2 && python3 jinja.py
 
-With a folder of templates (jinja.py FOLDER, *.jinja), holds weft against Jinja on those and twenty conversations each instead,
-through the test program, and writes nothing:
+With a folder of templates (jinja.py FOLDER, *.jinja), holds weft against Jinja on those and twenty conversations each instead, with
+and without a prompt for the answer, through the test program, and writes nothing; the test chat_templates does so with this folder:
 
     python3 jinja.py FOLDER build/dev/test_chat_jinja
 """
@@ -15,10 +15,14 @@ import subprocess
 import sys
 import tempfile
 
-import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+try:
+    import jinja2
+    from jinja2 import nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+except ImportError:
+    print("jinja2 is not installed")
+    sys.exit(77)
 
 HERE = pathlib.Path(__file__).parent
 TIME = "26 Jul 2024"
@@ -92,6 +96,12 @@ TEMPLATES = [
     "{{ {'a':1}.get('b') }}{{ {'a':1}.get('b', 3) }}{{ {'a':1}.keys()|list }}{{ {'a':1}.values()|list }}{{ 'a' in {'a':1} }}{{ ['a','b']|map('upper')|join }}{{ [3,1]|max }}{{ [3,1]|min }}",
     "{% generation %}kept{% endgeneration %}{% if n %}{% elif false %}{% else %}no{% endif %}{% if false %}{% elif n == 7 %}seven{% endif %}",
     "{{ [1,2] == [1,2] }}{{ {'a':1} == {'a':1.0} }}{{ 'a' < 'b' }}{{ [1] < [1,2] }}", "{{ 'a' < 1 }}", "{{ \"it's\" }} {{ ['it\\'s', 'a\"b\\n'] }}", "{% for a in n %}{% endfor %}", "{% if %}{% endif %}", "{{ 1 + }}", "{% for %}",
+    "{{ 'a<'|safe + '<b' }} {{ '<b' + 'a<'|safe }} {{ ('a<'|safe + n|string)|trim + '\"' }} {{ '<'|e + '<'|e + '<' }} {{ '<' ~ '<'|safe ~ '>' }} {{ 'a<'|safe * 2 + '<' }}"
+    " {{ ('<a>'|safe)[1:] + '>' }} {{ {'a': '<'|safe}|tojson }} {{ '<'|safe == '<' }}",
+    "{% set g = messages|map(attribute='role') %}{{ g|list }}{{ g|list }}{% if [] | select %}yes{% endif %}{{ [1]|map('string') is sequence }}{{ [1]|map('string') is iterable }}",
+    "{% set g = [1,2,3,4]|select %}{{ g|first }}{{ 2 in g }}{{ g|list }}{{ g|first is defined }}{% set r = [1,2]|reverse %}{{ r|list }}{{ r|list }}{{ [1,2]|select|reverse }}",
+    "{{ ([1,2]|select)[0] is defined }}{% for x in [1,2]|select %}{{ loop.index }}/{{ loop.length }}{{ x }}{% endfor %}{{ [1]|select == [1] }}{{ {'a': 1}|items|list }}{{ [2,1]|unique|sort }}",
+    "{{ [1]|select|length }}", "{{ [1]|map('string')|tojson }}", "{{ [1]|select|last }}", "{{ ([1]|select)[:1] }}", "{{ [1]|select + [2] }}", "{{ [2]|reverse|length }}",
     "{{ messages[1].content[3:9] }}|{{ messages[1].content | length }}|{{ messages[1].content | reverse }}|{{ messages[1].content.upper() }}|{{ messages[1].content | replace('\\n', '⏎') }}",
 ]
 
@@ -143,22 +153,27 @@ def write_golden(env):
     print(f"{len(cases)} templates, {sum(case['text'] is None for case in cases)} refused")
 
 
+def fails(program, cases):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"cases": cases}, file)
+        file.flush()
+        return subprocess.run([program, file.name], capture_output=True, check=False).returncode != 0
+
+
 def compare(env, folder, program):
-    differing = 0
-    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
-        template, bad = path.read_text(), 0
-        for values in conversations():
-            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-                json.dump({"values": values, "cases": [{"template": template, **render(env, template, values)}]}, file)
-                file.flush()
-                bad += subprocess.run([program, file.name], capture_output=True, check=False).returncode != 0
-        differing += bad > 0
-        print(f"{path.name}: {bad} of {2 * len(CONVERSATIONS)} renderings differ")
-    print(f"{differing} templates differ")
+    paths, differing = sorted(pathlib.Path(folder).glob("*.jinja")), 0
+    for path in paths:
+        template = path.read_text()
+        cases = [{"template": template, "values": values, **render(env, template, values)} for values in conversations()]
+        if fails(program, cases):
+            differing += 1
+            print(f"{path.name}: {sum(fails(program, [case]) for case in cases)} of {len(cases)} renderings differ")
+    print(f"{len(paths) - differing} of {len(paths)} templates render alike in all of {2 * len(CONVERSATIONS)} ways")
+    return not paths or differing
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        compare(environment(), sys.argv[1], sys.argv[2])
+        sys.exit(bool(compare(environment(), sys.argv[1], sys.argv[2])))
     else:
         write_golden(environment())
