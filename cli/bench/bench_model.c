@@ -405,13 +405,14 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
     const engine_model_info *m = &r->info;
     const engine_worker_info *w = &r->running;
     const char *format = format_name(r);
-    double tokens = (double)r->open * (generating ? 1 : wish->prompt);
+    int32_t together = m->encoder ? wish->batch : r->open; // texts of encoders have no session open
+    double tokens = (double)together * (generating ? 1 : wish->prompt);
     // The median step of generation has half of what will be generated behind it.
     double keys = generating ? wish->depth + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
     double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
     double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
     double bytes = passes * ((double)m->streamed_bytes + more_experts(m, tokens / passes)) +
-                   (generating ? cached_tokens(wish, cached) : r->open * cached) *
+                   (generating ? cached_tokens(wish, cached) : together * cached) *
                        (double)w->kv_bytes_per_token;
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
@@ -422,7 +423,7 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         wish->shape  ? wish->shape
         : m->name[0] ? m->name
                      : m->architecture,
-        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", r->open,
+        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", together,
         "exact", wish->run.options.exact, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "tokens_per_second",
         tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",

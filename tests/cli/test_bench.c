@@ -261,6 +261,21 @@ static void busy_workers_and_shares_of_heads(void **state)
     release(rows, count);
 }
 
+// An encoder has a prompt alone: texts that become vectors.
+static void encoders_have_one_row(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "model", "--shape", "bert-base/1", "--format", "q8_0",
+                           "--working-set", "1", "--prompt", "4", "--batch", "2");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "model");
+    assert_string_equal(text(rows[0], "phase"), "prefill");
+    assert_int_equal(number(rows[0], "batch"), 2);
+    assert_true(number(rows[0], "tokens_per_second") > 0 && number(rows[0], "bytes_per_token") > 0);
+    release(rows, count);
+}
+
 static void variants_race(void **state)
 {
     (void)state;
@@ -506,6 +521,7 @@ int main(void)
         cmocka_unit_test(attention),
         cmocka_unit_test(busy_workers_and_shares_of_heads),
         cmocka_unit_test(variants_race),
+        cmocka_unit_test(encoders_have_one_row),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),
         cmocka_unit_test(edits_are_guessed),
