@@ -22,6 +22,24 @@ void *engine_realloc(void *memory, size_t count, size_t size)
     return realloc(memory, bytes > 0 ? bytes : 1);
 }
 
+bool engine_grow(void *array, size_t *room, size_t wanted, size_t size)
+{
+    void *memory;
+    size_t larger = *room ? *room : 16;
+    if (wanted <= *room)
+        return true;
+    while (larger < wanted)
+        if (!checked_mul(larger, 2, &larger))
+            return false;
+    memcpy(&memory, array, sizeof memory); // whatever it points to
+    memory = engine_realloc(memory, larger, size);
+    if (!memory)
+        return false;
+    memcpy(array, &memory, sizeof memory);
+    *room = larger;
+    return true;
+}
+
 char *engine_copy_text(const char *text, size_t length)
 {
     size_t bytes;

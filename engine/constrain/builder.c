@@ -67,7 +67,7 @@ grammar_expr grammar_fail(grammar_builder *b, const char *format, ...)
 }
 
 // Room for `more` of an array's elements behind `count`.
-static bool grow(grammar_builder *b, void **array, size_t *room, size_t count, size_t more,
+static bool grow(grammar_builder *b, void *array, size_t *room, size_t count, size_t more,
                  size_t size, size_t most)
 {
     if (b->failed)
@@ -76,28 +76,15 @@ static bool grow(grammar_builder *b, void **array, size_t *room, size_t count, s
         grammar_fail(b, "the grammar is too large");
         return false;
     }
-    if (count + more <= *room)
-        return true;
-    size_t wanted = *room ? *room : 64;
-    while (wanted < count + more)
-        wanted *= 2;
-    void *larger = engine_realloc(*array, wanted, size);
-    if (!larger) {
+    if (!engine_grow(array, room, count + more, size))
         grammar_fail(b, "not enough memory for a grammar");
-        return false;
-    }
-    *array = larger;
-    *room = wanted;
-    return true;
+    return !b->failed;
 }
 
 static grammar_expr add_expression(grammar_builder *b, expression one)
 {
-    void *array = b->expressions;
-    bool fine =
-        grow(b, &array, &b->expression_room, b->expression_count, 1, sizeof one, MAX_EXPRESSIONS);
-    b->expressions = array;
-    if (!fine)
+    if (!grow(b, &b->expressions, &b->expression_room, b->expression_count, 1, sizeof one,
+              MAX_EXPRESSIONS))
         return 0;
     b->expressions[b->expression_count] = one;
     return b->expression_count++;
@@ -105,10 +92,7 @@ static grammar_expr add_expression(grammar_builder *b, expression one)
 
 static bool add_bytes(grammar_builder *b, const char *text, size_t bytes, uint32_t *from)
 {
-    void *array = b->bytes;
-    bool fine = grow(b, &array, &b->byte_room, b->byte_count, bytes + 1, 1, MAX_BYTES);
-    b->bytes = array;
-    if (!fine)
+    if (!grow(b, &b->bytes, &b->byte_room, b->byte_count, bytes + 1, 1, MAX_BYTES))
         return false;
     *from = b->byte_count;
     if (bytes > 0)
@@ -169,10 +153,8 @@ static void push_characters(grammar_builder *b, uint32_t first, uint32_t last)
 
 grammar_expr grammar_class(grammar_builder *b, const code_range *ranges, size_t count, bool others)
 {
-    void *array = b->ranges;
-    bool fine =
-        grow(b, &array, &b->range_room, b->range_count, 2 * count + 2, sizeof *ranges, MAX_RANGES);
-    b->ranges = array;
+    bool fine = grow(b, &b->ranges, &b->range_room, b->range_count, 2 * count + 2, sizeof *ranges,
+                     MAX_RANGES);
     code_range *sorted = fine ? engine_alloc(count + 1, sizeof *sorted) : NULL;
     if (!sorted)
         return grammar_fail(b, "not enough memory for a grammar");
@@ -224,6 +206,14 @@ void grammar_add(grammar_builder *b, grammar_expr list, grammar_expr part)
     b->expressions[list].last = part;
 }
 
+grammar_expr grammar_add_all(grammar_builder *b, grammar_expr list, const grammar_expr *parts,
+                             size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        grammar_add(b, list, parts[i]);
+    return list;
+}
+
 grammar_expr grammar_repeat(grammar_builder *b, grammar_expr part, int32_t least, int32_t most)
 {
     if (least > GRAMMAR_MAX_REPEAT || most > GRAMMAR_MAX_REPEAT)
@@ -270,13 +260,9 @@ grammar_expr grammar_until(grammar_builder *b, const char *mark, size_t bytes, b
 uint32_t grammar_new_rule(grammar_builder *b, const char *name, size_t name_bytes)
 {
     builder_rule rule = {.name_bytes = (uint32_t)name_bytes};
-    void *array = b->rules;
     if (name_bytes > 0 && !add_bytes(b, name, name_bytes, &rule.name))
         return 0;
-    bool fine =
-        grow(b, &array, &b->rule_room, b->rule_count, 1, sizeof *b->rules, GRAMMAR_MAX_RULES);
-    b->rules = array;
-    if (!fine)
+    if (!grow(b, &b->rules, &b->rule_room, b->rule_count, 1, sizeof *b->rules, GRAMMAR_MAX_RULES))
         return 0;
     b->rules[b->rule_count] = rule;
     return b->rule_count++;
@@ -333,16 +319,8 @@ uint32_t grammar_node_make(grammar_builder *b, grammar_node node)
                      GRAMMAR_MAX_NODES);
         return GRAMMAR_END_NODE;
     }
-    if (g->node_count == b->node_room) {
-        size_t room = b->node_room ? 2 * b->node_room : 256;
-        grammar_node *nodes = engine_realloc(g->nodes, room, sizeof *nodes);
-        if (!nodes) {
-            grammar_fail(b, "not enough memory for a grammar");
-            return GRAMMAR_END_NODE;
-        }
-        g->nodes = nodes;
-        b->node_room = room;
-    }
+    if (!grow(b, &g->nodes, &b->node_room, g->node_count, 1, sizeof node, GRAMMAR_MAX_NODES))
+        return GRAMMAR_END_NODE;
     g->nodes[g->node_count] = node;
     return g->node_count++;
 }

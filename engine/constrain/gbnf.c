@@ -4,42 +4,40 @@
 #include <string.h>
 
 #include "engine/constrain/builder.h"
+#include "engine/constrain/scan.h"
 
 enum { MAX_GROUPS = 100, MAX_CLASS = 4096 };
 
 typedef struct gbnf_reader {
     grammar_builder *b;
-    const char *text;
-    size_t bytes, at;
+    scanner in;
     int groups; // that are open
 } gbnf_reader;
 
 static grammar_expr fail_at(gbnf_reader *r, const char *what)
 {
     size_t line = 1;
-    for (size_t i = 0; i < r->at && i < r->bytes; i++)
-        line += r->text[i] == '\n';
+    for (size_t i = 0; i < r->in.at && i < r->in.bytes; i++)
+        line += r->in.text[i] == '\n';
     return grammar_fail(r->b, "line %zu: %s", line, what);
 }
 
 static int peek(const gbnf_reader *r)
 {
-    return r->at < r->bytes ? (unsigned char)r->text[r->at] : -1;
+    return scan_peek(&r->in);
 }
 
-static bool take(gbnf_reader *r, char c)
+static bool take(gbnf_reader *r, const char *word)
 {
-    bool there = peek(r) == (unsigned char)c;
-    r->at += there;
-    return there;
+    return scan_take(&r->in, word);
 }
 
 static void skip_blanks(gbnf_reader *r, bool lines)
 {
-    for (int c; (c = peek(r)) >= 0; r->at++) {
+    for (int c; (c = peek(r)) >= 0; r->in.at++) {
         if (c == '#')
-            while (r->at + 1 < r->bytes && r->text[r->at + 1] != '\n')
-                r->at++;
+            while (r->in.at + 1 < r->in.bytes && r->in.text[r->in.at + 1] != '\n')
+                r->in.at++;
         else if (c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && lines))
             return;
     }
@@ -53,32 +51,18 @@ static bool is_name(int c)
 
 static size_t take_name(gbnf_reader *r)
 {
-    size_t from = r->at;
+    size_t from = r->in.at;
     while (is_name(peek(r)))
-        r->at++;
-    return r->at - from;
+        r->in.at++;
+    return r->in.at - from;
 }
 
 // --- characters ---------------------------------------------------------------------------------------
 
-static int hex_digit(int c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool take_hex(gbnf_reader *r, int digits, uint32_t *code)
 {
-    *code = 0;
-    for (int i = 0; i < digits; i++) {
-        int digit = hex_digit(peek(r));
-        if (digit < 0 || *code > GRAMMAR_LAST_CODE)
-            return fail_at(r, "an escape lacks hexadecimal digits");
-        *code = *code * 16 + (uint32_t)digit;
-        r->at++;
-    }
+    if (!scan_hex(&r->in, digits, code))
+        return fail_at(r, "an escape lacks hexadecimal digits");
     bool fine = *code <= GRAMMAR_LAST_CODE && (*code < 0xD800 || *code > 0xDFFF);
     return fine || fail_at(r, "an escape is no character");
 }
@@ -86,7 +70,7 @@ static bool take_hex(gbnf_reader *r, int digits, uint32_t *code)
 static bool take_escape(gbnf_reader *r, uint32_t *code)
 {
     int c = peek(r);
-    r->at++;
+    r->in.at += c >= 0;
     switch (c) {
     case 'n': *code = '\n'; return true;
     case 'r': *code = '\r'; return true;
@@ -105,40 +89,29 @@ static bool take_escape(gbnf_reader *r, uint32_t *code)
 // A character of the text, which must be UTF-8.
 static bool take_character(gbnf_reader *r, uint32_t *code)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     int c = peek(r);
     if (c < 0 || c == '\n')
         return fail_at(r, "a text or class is not closed on its line");
-    r->at++;
-    if (c == '\\')
+    if (take(r, "\\"))
         return take_escape(r, code);
-    int size = c < 0x80 ? 1 : c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC2 ? 2 : 0;
-    *code = size == 1 ? (uint32_t)c : (uint32_t)c & (0x7Fu >> size);
-    for (int i = 1; i < size; i++, r->at++) {
-        if ((peek(r) & 0xC0) != 0x80)
-            size = 0;
-        *code = *code << 6 | ((uint32_t)peek(r) & 0x3F);
-    }
-    bool fine = size > 0 && *code >= least[size] && *code <= GRAMMAR_LAST_CODE &&
-                (*code < 0xD800 || *code > 0xDFFF);
-    return fine || fail_at(r, "the grammar is not UTF-8");
+    return scan_character(&r->in, code) || fail_at(r, "the grammar is not UTF-8");
 }
 
 static grammar_expr parse_text(gbnf_reader *r)
 {
     grammar_expr whole = grammar_sequence(r->b);
     uint32_t code;
-    while (!take(r, '"')) {
-        size_t from = r->at;
+    while (!take(r, "\"")) {
+        size_t from = r->in.at;
         bool escaped = peek(r) == '\\';
         if (!take_character(r, &code))
             return 0;
         while (!escaped && peek(r) >= 0x20 && peek(r) < 0x7F && peek(r) != '"' && peek(r) != '\\')
-            r->at++;
+            r->in.at++;
         const code_range one = {code, code};
         grammar_add(r->b, whole,
                     escaped ? grammar_class(r->b, &one, 1, false)
-                            : grammar_text(r->b, r->text + from, r->at - from));
+                            : grammar_text(r->b, r->in.text + from, r->in.at - from));
     }
     return whole;
 }
@@ -147,14 +120,14 @@ static grammar_expr parse_class(gbnf_reader *r)
 {
     code_range ranges[MAX_CLASS];
     size_t count = 0;
-    bool others = take(r, '^');
-    while (!take(r, ']')) {
+    bool others = take(r, "^");
+    while (!take(r, "]")) {
         code_range *range = &ranges[count++];
         if (!take_character(r, &range->first))
             return 0;
         range->last = range->first;
-        if (peek(r) == '-' && r->at + 1 < r->bytes && r->text[r->at + 1] != ']') {
-            r->at++;
+        if (peek(r) == '-' && r->in.at + 1 < r->in.bytes && r->in.text[r->in.at + 1] != ']') {
+            r->in.at++;
             if (!take_character(r, &range->last))
                 return 0;
         }
@@ -169,12 +142,12 @@ static grammar_expr parse_class(gbnf_reader *r)
 // <name>: a special token is written with its angle brackets, as vocabularies do.
 static grammar_expr parse_special(gbnf_reader *r)
 {
-    size_t from = r->at - 1;
+    size_t from = r->in.at - 1;
     while (peek(r) >= 0 && peek(r) != '\n' && peek(r) != '>')
-        r->at++;
-    if (!take(r, '>'))
+        r->in.at++;
+    if (!take(r, ">"))
         return fail_at(r, "the name of a special token is not closed with >");
-    return grammar_special(r->b, r->text + from, r->at - from);
+    return grammar_special(r->b, r->in.text + from, r->in.at - from);
 }
 
 // --- expressions --------------------------------------------------------------------------------------
@@ -188,28 +161,18 @@ static grammar_expr parse_group(gbnf_reader *r)
     grammar_expr inner = parse_choice(r);
     r->groups--;
     skip_blanks(r, true);
-    if (!take(r, ')') && !grammar_failed(r->b))
+    if (!take(r, ")") && !grammar_failed(r->b))
         return fail_at(r, "a parenthesis is not closed");
     return inner;
 }
 
 static grammar_expr parse_name(gbnf_reader *r)
 {
-    const char *name = r->text + r->at;
+    const char *name = r->in.text + r->in.at;
     size_t bytes = take_name(r);
     bool found;
     uint32_t rule = grammar_find_rule(r->b, name, bytes, &found);
     return grammar_call(r->b, found ? rule : grammar_new_rule(r->b, name, bytes));
-}
-
-static bool take_number(gbnf_reader *r, int32_t *number)
-{
-    size_t from = r->at;
-    *number = 0;
-    for (int c; (c = peek(r)) >= '0' && c <= '9'; r->at++)
-        if (*number <= GRAMMAR_MAX_REPEAT)
-            *number = *number * 10 + (c - '0');
-    return r->at > from;
 }
 
 // {3} {2,} {2,5} {,5}
@@ -217,18 +180,18 @@ static grammar_expr parse_times(gbnf_reader *r, grammar_expr part)
 {
     int32_t least = 0, most;
     skip_blanks(r, false);
-    bool any = take_number(r, &least);
+    bool any = scan_number(&r->in, GRAMMAR_MAX_REPEAT, &least);
     skip_blanks(r, false);
     most = least;
-    if (take(r, ',')) {
+    if (take(r, ",")) {
         skip_blanks(r, false);
-        if (!take_number(r, &most))
+        if (!scan_number(&r->in, GRAMMAR_MAX_REPEAT, &most))
             most = -1;
         else
             any = true;
         skip_blanks(r, false);
     }
-    if (!any || !take(r, '}'))
+    if (!any || !take(r, "}"))
         return fail_at(r, "a repetition is written {3}, {2,} or {2,5}");
     return grammar_repeat(r->b, part, least, most);
 }
@@ -238,13 +201,13 @@ static grammar_expr parse_repetition(gbnf_reader *r, grammar_expr part)
     for (int signs = 0; !grammar_failed(r->b); signs++) {
         if (signs == MAX_GROUPS)
             return fail_at(r, "too many signs of repetition behind each other");
-        if (take(r, '*'))
+        if (take(r, "*"))
             part = grammar_repeat(r->b, part, 0, -1);
-        else if (take(r, '+'))
+        else if (take(r, "+"))
             part = grammar_repeat(r->b, part, 1, -1);
-        else if (take(r, '?'))
+        else if (take(r, "?"))
             part = grammar_optional(r->b, part);
-        else if (take(r, '{'))
+        else if (take(r, "{"))
             part = parse_times(r, part);
         else
             return part;
@@ -254,15 +217,15 @@ static grammar_expr parse_repetition(gbnf_reader *r, grammar_expr part)
 
 static grammar_expr parse_part(gbnf_reader *r)
 {
-    if (take(r, '"'))
+    if (take(r, "\""))
         return parse_text(r);
-    if (take(r, '['))
+    if (take(r, "["))
         return parse_class(r);
-    if (take(r, '('))
+    if (take(r, "("))
         return parse_group(r);
-    if (take(r, '<'))
+    if (take(r, "<"))
         return parse_special(r);
-    if (take(r, '.'))
+    if (take(r, "."))
         return grammar_class(r->b, NULL, 0, true);
     if (is_name(peek(r)))
         return parse_name(r);
@@ -292,11 +255,11 @@ static grammar_expr parse_sequence(gbnf_reader *r)
 // Of a rule, the next line goes on where it begins with |.
 static bool another_way(gbnf_reader *r)
 {
-    size_t from = r->at;
+    size_t from = r->in.at;
     skip_blanks(r, true);
-    if (take(r, '|'))
+    if (take(r, "|"))
         return true;
-    r->at = from;
+    r->in.at = from;
     return false;
 }
 
@@ -311,12 +274,12 @@ static grammar_expr parse_choice(gbnf_reader *r)
 
 static void parse_rule(gbnf_reader *r)
 {
-    const char *name = r->text + r->at;
+    const char *name = r->in.text + r->in.at;
     size_t bytes = take_name(r);
     bool found;
     uint32_t rule = grammar_find_rule(r->b, name, bytes, &found);
     skip_blanks(r, false);
-    if (bytes == 0 || !take(r, ':') || !take(r, ':') || !take(r, '=')) {
+    if (bytes == 0 || !take(r, "::=")) {
         fail_at(r, "a rule is written name ::= ...");
         return;
     }
@@ -335,7 +298,7 @@ static void parse_rule(gbnf_reader *r)
 
 grammar *gbnf_parse(const char *text, size_t bytes, engine_error *err)
 {
-    gbnf_reader r = {.b = grammar_begin(err), .text = text, .bytes = bytes};
+    gbnf_reader r = {.b = grammar_begin(err), .in = {.text = text, .bytes = bytes}};
     bool found;
     if (!r.b)
         return NULL;

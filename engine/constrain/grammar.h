@@ -84,9 +84,19 @@ grammar_expr grammar_class(grammar_builder *b, const code_range *ranges, size_t 
 grammar_expr grammar_sequence(grammar_builder *b);
 grammar_expr grammar_choice(grammar_builder *b); // without a way nothing matches
 void grammar_add(grammar_builder *b, grammar_expr list, grammar_expr part);
+// Adds several parts and returns the list.
+grammar_expr grammar_add_all(grammar_builder *b, grammar_expr list, const grammar_expr *parts,
+                             size_t count);
 grammar_expr grammar_repeat(grammar_builder *b, grammar_expr part, int32_t least,
                             int32_t most); // most -1: any number
 grammar_expr grammar_optional(grammar_builder *b, grammar_expr part);
+
+// Parts behind each other; ways beside each other. The parts may be made in any order.
+#define GRAMMAR_LIST(b, list, ...)                                                                 \
+    grammar_add_all(b, list, (const grammar_expr[]){__VA_ARGS__},                                  \
+                    sizeof((const grammar_expr[]){__VA_ARGS__}) / sizeof(grammar_expr))
+#define GRAMMAR_SEQUENCE(b, ...) GRAMMAR_LIST(b, grammar_sequence(b), __VA_ARGS__)
+#define GRAMMAR_CHOICE(b, ...)   GRAMMAR_LIST(b, grammar_choice(b), __VA_ARGS__)
 
 // Rules are numbers. name (may be NULL) is for errors.
 uint32_t grammar_new_rule(grammar_builder *b, const char *name, size_t name_bytes);

@@ -16,21 +16,11 @@ enum {
     MAX_NEXT = 1 << 23, // entries of all states
 };
 
-static bool grow(machine *m, void **array, size_t *room, size_t wanted, size_t size, size_t most)
+static bool grow(machine *m, void *array, size_t *room, size_t wanted, size_t size, size_t most)
 {
-    if (wanted <= *room)
-        return true;
-    size_t larger = *room ? *room : 256;
-    while (larger < wanted)
-        larger *= 2;
-    void *memory = wanted <= most ? engine_realloc(*array, larger, size) : NULL;
-    if (!memory) {
-        m->failed = true;
-        return false;
-    }
-    *array = memory;
-    *room = larger;
-    return true;
+    bool fine = wanted <= most && engine_grow(array, room, wanted, size);
+    m->failed = m->failed || !fine;
+    return fine;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -104,11 +94,7 @@ static uint32_t push(machine *m, uint32_t parent, uint32_t node)
         if (other->parent == parent && other->node == node && entry > 1)
             return entry - 1;
     }
-    void *array = m->stacks;
-    bool fine =
-        grow(m, &array, &m->stack_room, (size_t)m->stack_count + 1, sizeof stack, MAX_STACKS);
-    m->stacks = array;
-    if (!fine)
+    if (!grow(m, &m->stacks, &m->stack_room, (size_t)m->stack_count + 1, sizeof stack, MAX_STACKS))
         return MACHINE_BOTTOM;
     m->stacks[m->stack_count] = stack;
     return enter(m, &m->stack_index, m->stack_count) ? m->stack_count++ : MACHINE_BOTTOM;
@@ -117,15 +103,10 @@ static uint32_t push(machine *m, uint32_t parent, uint32_t node)
 static bool add_state(machine *m)
 {
     size_t classes = m->g->class_count, states = (size_t)m->state_count + 1;
-    void *items = m->items, *all = m->states, *next = m->next;
-    bool fine = grow(m, &items, &m->item_room, (size_t)m->item_count + m->found_count,
-                     sizeof *m->items, MAX_ALL_ITEMS);
-    m->items = items;
-    fine = fine && grow(m, &all, &m->state_room, states, sizeof *m->states, MAX_STATES);
-    m->states = all;
-    fine = fine && grow(m, &next, &m->next_room, states * classes, sizeof *m->next, MAX_NEXT);
-    m->next = next;
-    if (!fine)
+    if (!grow(m, &m->items, &m->item_room, (size_t)m->item_count + m->found_count, sizeof *m->items,
+              MAX_ALL_ITEMS) ||
+        !grow(m, &m->states, &m->state_room, states, sizeof *m->states, MAX_STATES) ||
+        !grow(m, &m->next, &m->next_room, states * classes, sizeof *m->next, MAX_NEXT))
         return false;
     if (m->found_count > 0)
         memcpy(m->items + m->item_count, m->found, m->found_count * sizeof *m->found);
@@ -265,13 +246,8 @@ uint32_t machine_work_out(machine *m, uint32_t state, uint8_t byte)
 // The empty tables with what has a fixed number: the bottom, the dead state.
 static bool begin_tables(machine *m)
 {
-    void *stacks = m->stacks;
-    bool fine = grow(m, &stacks, &m->stack_room, 1, sizeof *m->stacks, MAX_STACKS);
-    m->stacks = stacks;
-    void *items = m->items; // none are needed yet, but a place for them
-    fine = fine && grow(m, &items, &m->item_room, 1, sizeof *m->items, MAX_ALL_ITEMS);
-    m->items = items;
-    if (!fine)
+    if (!grow(m, &m->stacks, &m->stack_room, 1, sizeof *m->stacks, MAX_STACKS) ||
+        !grow(m, &m->items, &m->item_room, 1, sizeof *m->items, MAX_ALL_ITEMS)) // a place for them
         return false;
     m->stacks[0] = (machine_stack){0};
     m->stack_count = 1;

@@ -68,49 +68,43 @@ static void set_tokens(const token_trie *trie, uint32_t node, uint64_t *bits)
 
 static bool note(mask_table *t, uint32_t value)
 {
-    if (t->list_count == t->list_room) {
-        size_t room = t->list_room ? 2 * t->list_room : 1024;
-        uint32_t *larger = engine_realloc(t->list, room, sizeof *larger);
-        if (!larger)
-            return false;
-        t->list = larger;
-        t->list_room = room;
-    }
+    if (!engine_grow(&t->list, &t->list_room, t->list_count + 1, sizeof *t->list))
+        return false;
     t->list[t->list_count++] = value;
     return true;
 }
 
-// --- inside a rule ------------------------------------------------------------------------------------
-
-// Walks the whole tree from a way at the bottom of a stack; tokens become bits, exits the list.
-static bool walk_rule(mask_table *t, uint32_t state, uint64_t *bits, uint32_t *tokens)
+// Walks the tree below a node, behind whose bytes the text stands in `state`; tokens become bits. With `inside`, the
+// state began at the bottom of a stack: where it ends the rule has been left, which is noted in the list and no token.
+static bool walk(mask_table *t, uint32_t from, uint32_t state, bool inside, uint64_t *bits)
 {
     const token_node *nodes = t->trie->nodes;
     machine *m = t->machine;
-    t->list_count = 0;
-    *tokens = 0;
-    t->path[0] = state;
-    for (uint32_t n = 1; n < t->trie->node_count && !m->failed;) {
+    t->path[nodes[from].depth] = state;
+    for (uint32_t n = from + 1, end = nodes[from].end; n < end && !m->failed;) {
         uint32_t depth = nodes[n].depth, to = machine_step(m, t->path[depth - 1], nodes[n].byte);
         const machine_state *reached = &m->states[to];
-        if (reached->ends && !note(t, n))
+        if (inside && reached->ends && !note(t, n))
             return false;
-        if (reached->count == 0) {
+        if (to == MACHINE_DEAD || (inside && reached->count == 0)) {
             n = nodes[n].end;
             continue;
         }
         t->path[depth] = to;
-        *tokens += nodes[n + 1].token - nodes[n].token;
         set_tokens(t->trie, n, bits);
         n++;
     }
     return !m->failed;
 }
 
+// --- inside a rule ------------------------------------------------------------------------------------
+
 // A part of few tokens keeps them as a list.
-static mask_part *pack(mask_table *t, uint64_t *bits, uint32_t tokens)
+static mask_part *pack(mask_table *t, uint64_t *bits)
 {
-    uint32_t exits = (uint32_t)t->list_count, listed = 0;
+    uint32_t exits = (uint32_t)t->list_count, listed = 0, tokens = 0;
+    for (size_t w = 0; w < t->words; w++)
+        tokens += (uint32_t)__builtin_popcountll(bits[w]);
     bool sparse = tokens < t->words * 2 / SPARSE * 8;
     size_t count = (sparse ? tokens : 0) + (size_t)exits;
     mask_part *part = engine_alloc(1, sizeof *part + count * sizeof *part->list);
@@ -133,9 +127,10 @@ static const mask_part *part_of(mask_table *t, uint32_t node)
     if (t->parts[node])
         return t->parts[node];
     uint64_t *bits = engine_alloc(t->words, sizeof *bits);
-    uint32_t start = machine_start(t->machine, node, MACHINE_BOTTOM), tokens;
-    if (bits && walk_rule(t, start, bits, &tokens))
-        t->parts[node] = pack(t, bits, tokens);
+    uint32_t start = machine_start(t->machine, node, MACHINE_BOTTOM);
+    t->list_count = 0;
+    if (bits && walk(t, 0, start, true, bits))
+        t->parts[node] = pack(t, bits);
     if (!t->parts[node] || !t->parts[node]->bits)
         free(bits);
     return t->parts[node];
@@ -146,21 +141,8 @@ static const mask_part *part_of(mask_table *t, uint32_t node)
 // Adds what goes on in `state` behind the bytes of a node of the tree.
 static bool walk_behind(mask_table *t, uint32_t exit, uint32_t state, uint64_t *bits)
 {
-    const token_node *nodes = t->trie->nodes;
-    machine *m = t->machine;
     set_tokens(t->trie, exit, bits);
-    t->path[nodes[exit].depth] = state;
-    for (uint32_t n = exit + 1, end = nodes[exit].end; n < end && !m->failed;) {
-        uint32_t depth = nodes[n].depth, to = machine_step(m, t->path[depth - 1], nodes[n].byte);
-        if (to == MACHINE_DEAD) {
-            n = nodes[n].end;
-            continue;
-        }
-        t->path[depth] = to;
-        set_tokens(t->trie, n, bits);
-        n++;
-    }
-    return !m->failed;
+    return walk(t, exit, state, false, bits);
 }
 
 static void add_part(const mask_table *t, const mask_part *part, uint64_t *bits)

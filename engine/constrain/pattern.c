@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/constrain/scan.h"
 #include "engine/constrain/schema_build.h"
 
 enum { MAX_PARENTHESES = 50, MAX_RANGES = 1024 };
@@ -13,8 +14,7 @@ enum { MAX_PARENTHESES = 50, MAX_RANGES = 1024 };
 typedef struct pattern_reader {
     schema_work *work;
     grammar_builder *b;
-    const char *text;
-    size_t bytes, at;
+    scanner in;
     int depth;
 } pattern_reader;
 
@@ -26,21 +26,17 @@ typedef struct character_set {
 
 static grammar_expr fail_at(pattern_reader *r, const char *what)
 {
-    return schema_fail(r->work, "'pattern', character %zu: %s", r->at, what);
+    return schema_fail(r->work, "'pattern', character %zu: %s", r->in.at, what);
 }
 
 static int peek(const pattern_reader *r)
 {
-    return r->at < r->bytes ? (unsigned char)r->text[r->at] : -1;
+    return scan_peek(&r->in);
 }
 
 static bool take(pattern_reader *r, const char *word)
 {
-    size_t size = strlen(word);
-    if (r->bytes - r->at < size || memcmp(r->text + r->at, word, size) != 0)
-        return false;
-    r->at += size;
-    return true;
+    return scan_take(&r->in, word);
 }
 
 // --- characters ---------------------------------------------------------------------------------------
@@ -139,14 +135,8 @@ static bool add_kind(character_set *set, int letter)
 
 static bool take_hex(pattern_reader *r, int digits, uint32_t *code)
 {
-    *code = 0;
-    for (int i = 0; i < digits; i++, r->at++) {
-        int c = peek(r), low = c | 0x20;
-        int digit = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
-        if (digit < 0)
-            return fail_at(r, "an escape lacks hexadecimal digits");
-        *code = *code * 16 + (uint32_t)digit;
-    }
+    if (!scan_hex(&r->in, digits, code))
+        return fail_at(r, "an escape lacks hexadecimal digits");
     return (*code < 0xD800 || *code > 0xDFFF) || fail_at(r, "an escape is half a character");
 }
 
@@ -158,7 +148,7 @@ static bool take_escape(pattern_reader *r, character_set *set, uint32_t *code, b
     *is_kind = c > 0 && strchr("dwsDWS", c) && add_kind(set, c);
     if (c < 0)
         return fail_at(r, "an escape is not complete");
-    r->at++;
+    r->in.at++;
     if (*is_kind)
         return true;
     const char *at = strchr(letters, c);
@@ -176,14 +166,7 @@ static bool take_escape(pattern_reader *r, character_set *set, uint32_t *code, b
 
 static bool take_plain(pattern_reader *r, uint32_t *code)
 {
-    int c = peek(r), size = c < 0x80 ? 1 : c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-    *code = size == 1 ? (uint32_t)c : (uint32_t)c & (0x7Fu >> size);
-    if (c < 0 || r->bytes - r->at < (size_t)size)
-        return fail_at(r, "it is not complete");
-    for (int i = 1; i < size; i++) // UTF-8, as JSON's reader has seen
-        *code = *code << 6 | ((unsigned char)r->text[r->at + (size_t)i] & 0x3F);
-    r->at += (size_t)size;
-    return true;
+    return scan_character(&r->in, code) || fail_at(r, "it is not complete");
 }
 
 static bool take_class_member(pattern_reader *r, character_set *set, uint32_t *code, bool *is_kind)
@@ -193,7 +176,7 @@ static bool take_class_member(pattern_reader *r, character_set *set, uint32_t *c
         return take_plain(r, code);
     if (peek(r) != 'b')
         return take_escape(r, set, code, is_kind);
-    r->at++;
+    r->in.at++;
     *code = '\b';
     return true;
 }
@@ -208,9 +191,9 @@ static grammar_expr parse_class(pattern_reader *r)
         if (!take_class_member(r, &set, &first, &is_kind))
             return 0;
         last = first;
-        bool range =
-            !is_kind && peek(r) == '-' && r->at + 1 < r->bytes && r->text[r->at + 1] != ']';
-        r->at += range;
+        bool range = !is_kind && peek(r) == '-' && r->in.at + 1 < r->in.bytes &&
+                     r->in.text[r->in.at + 1] != ']';
+        r->in.at += range;
         if (range && !take_class_member(r, &set, &last, &ends_kind))
             return 0;
         if (range && (ends_kind || last < first))
@@ -233,7 +216,7 @@ static grammar_expr parse_group(pattern_reader *r)
         if (!take(r, "<") || peek(r) == '=' || peek(r) == '!')
             return fail_at(r, "looking ahead or behind is not served");
         while (peek(r) > 0 && peek(r) != '>')
-            r->at++;
+            r->in.at++;
         take(r, ">");
     }
     grammar_expr inner = parse_ways(r, false);
@@ -270,23 +253,13 @@ static grammar_expr parse_atom(pattern_reader *r)
     return character(r, &set);
 }
 
-static bool take_number(pattern_reader *r, int32_t *number)
-{
-    size_t from = r->at;
-    *number = 0;
-    for (int c; (c = peek(r)) >= '0' && c <= '9'; r->at++)
-        if (*number <= GRAMMAR_MAX_REPEAT)
-            *number = *number * 10 + (c - '0');
-    return r->at > from;
-}
-
 static grammar_expr parse_times(pattern_reader *r, grammar_expr atom)
 {
     int32_t least, most;
-    if (!take_number(r, &least))
+    if (!scan_number(&r->in, GRAMMAR_MAX_REPEAT, &least))
         return fail_at(r, "a quantifier is written {3}, {2,} or {2,5}");
     most = least;
-    if (take(r, ",") && !take_number(r, &most))
+    if (take(r, ",") && !scan_number(&r->in, GRAMMAR_MAX_REPEAT, &most))
         most = -1;
     if (!take(r, "}"))
         return fail_at(r, "a quantifier is written {3}, {2,} or {2,5}");
@@ -348,9 +321,9 @@ static grammar_expr parse_ways(pattern_reader *r, bool outermost)
 
 grammar_expr schema_pattern(schema_work *work, const char *pattern, size_t bytes)
 {
-    pattern_reader r = {.work = work, .b = work->b, .text = pattern, .bytes = bytes};
+    pattern_reader r = {.work = work, .b = work->b, .in = {.text = pattern, .bytes = bytes}};
     grammar_expr ways = parse_ways(&r, true);
-    if (r.at < bytes && !grammar_failed(work->b))
+    if (r.in.at < bytes && !grammar_failed(work->b))
         return fail_at(&r, "a parenthesis or $ stands where it cannot");
     return ways;
 }

@@ -9,18 +9,28 @@
 
 enum { MAX_VISITS = 1 << 24 };
 
+// Who calls a rule at its beginning: a list of edges, numbered from 1 on.
+typedef struct searched_rule {
+    uint32_t callers; // the first edge; 0: none
+    uint32_t calls;   // how many it calls so
+    bool empty;       // it matches the empty text
+} searched_rule;
+
+typedef struct search_edge {
+    uint32_t caller, next;
+} search_edge;
+
 typedef struct search {
     grammar_builder *b;
     const grammar *g;
-    bool *empty;     // [rules]: matches the empty text
+    searched_rule *rules;
     uint32_t *stamp; // [nodes], of the last visit
-    uint32_t *todo;  // [nodes]
+    uint32_t *todo;  // [nodes or rules, whichever are more]
     uint32_t round;
     size_t visits;
     bool (*call)(struct search *s, uint32_t from, uint32_t to);
-    uint32_t *callers, *next, *heads; // lists of who calls a rule at its beginning
-    uint32_t *calls;                  // [rules]: how many it calls so
-    size_t edges, room;
+    search_edge *edges; // [nodes]: a node calls one rule
+    uint32_t edge_count;
 } search;
 
 static void visit(search *s, uint32_t node, uint32_t *count)
@@ -46,7 +56,8 @@ static bool explore(search *s, uint32_t rule)
             visit(s, node->other, &count);
         if (node->kind == GRAMMAR_CALL && s->call && !s->call(s, rule, node->other))
             return ends;
-        if (node->kind == GRAMMAR_SPLIT || (node->kind == GRAMMAR_CALL && s->empty[node->other]))
+        if (node->kind == GRAMMAR_SPLIT ||
+            (node->kind == GRAMMAR_CALL && s->rules[node->other].empty))
             visit(s, node->next, &count);
     }
     return ends;
@@ -58,9 +69,9 @@ static bool find_empty(search *s)
         more = false;
         for (uint32_t i = s->g->rule_count; i > 0;
              i--) { // those that are called come later, mostly
-            if (s->empty[i - 1] || !explore(s, i - 1))
+            if (s->rules[i - 1].empty || !explore(s, i - 1))
                 continue;
-            s->empty[i - 1] = more = true;
+            s->rules[i - 1].empty = more = true;
         }
         if (s->visits > MAX_VISITS) {
             grammar_fail(s->b,
@@ -73,14 +84,13 @@ static bool find_empty(search *s)
 
 static bool note_call(search *s, uint32_t from, uint32_t to)
 {
-    if (s->edges == s->room) {
+    if (s->edge_count == s->g->node_count) {
         grammar_fail(s->b, "the grammar has too many calls");
         return false;
     }
-    s->callers[s->edges] = from;
-    s->next[s->edges] = s->heads[to];
-    s->heads[to] = (uint32_t)++s->edges;
-    s->calls[from]++;
+    s->edges[s->edge_count] = (search_edge){from, s->rules[to].callers};
+    s->rules[to].callers = ++s->edge_count;
+    s->rules[from].calls++;
     return true;
 }
 
@@ -88,17 +98,20 @@ static bool take_away(search *s)
 {
     uint32_t rules = s->g->rule_count, count = 0, taken = 0;
     for (uint32_t i = 0; i < rules; i++)
-        if (s->calls[i] == 0)
+        if (s->rules[i].calls == 0)
             s->todo[count++] = i;
     while (count > 0) {
         uint32_t rule = s->todo[--count];
         taken++;
-        for (uint32_t edge = s->heads[rule]; edge; edge = s->next[edge - 1])
-            if (--s->calls[s->callers[edge - 1]] == 0)
-                s->todo[count++] = s->callers[edge - 1];
+        const search_edge *edge;
+        for (uint32_t n = s->rules[rule].callers; n; n = edge->next) {
+            edge = &s->edges[n - 1];
+            if (--s->rules[edge->caller].calls == 0)
+                s->todo[count++] = edge->caller;
+        }
     }
     for (uint32_t i = 0; taken < rules && i < rules; i++)
-        if (s->calls[i] > 0) {
+        if (s->rules[i].calls > 0) {
             const builder_rule *rule = &s->b->rules[i];
             grammar_fail(s->b,
                          "the rule '%.*s' begins with itself, or with a rule that does: let "
@@ -123,24 +136,18 @@ bool grammar_check_recursion(grammar_builder *b)
 {
     const grammar *g = b->made;
     size_t rules = g->rule_count, nodes = g->node_count, most = nodes > rules ? nodes : rules;
-    search s = {.b = b, .g = g, .room = nodes};
-    s.empty = engine_alloc(rules, sizeof *s.empty);
+    search s = {.b = b, .g = g};
+    s.rules = engine_alloc(rules, sizeof *s.rules);
     s.stamp = engine_alloc(nodes, sizeof *s.stamp);
     s.todo = engine_alloc(most, sizeof *s.todo);
-    s.callers = engine_alloc(nodes, sizeof *s.callers);
-    s.next = engine_alloc(nodes, sizeof *s.next);
-    s.heads = engine_alloc(rules, sizeof *s.heads);
-    s.calls = engine_alloc(rules, sizeof *s.calls);
-    bool fine = s.empty && s.stamp && s.todo && s.callers && s.next && s.heads && s.calls;
+    s.edges = engine_alloc(nodes, sizeof *s.edges);
+    bool fine = s.rules && s.stamp && s.todo && s.edges;
     if (!fine)
         grammar_fail(b, "not enough memory for a grammar");
     fine = fine && check(&s);
-    free(s.empty);
+    free(s.rules);
     free(s.stamp);
     free(s.todo);
-    free(s.callers);
-    free(s.next);
-    free(s.heads);
-    free(s.calls);
+    free(s.edges);
     return fine;
 }

@@ -43,6 +43,13 @@ static bool fits_types(const json_t *value, const json_t *types)
     return false;
 }
 
+static bool check_types(schema_work *work, const json_t *types)
+{
+    return !types || json_is_string(types) ||
+           (json_is_array(types) && json_array_size(types) > 0 && json_array_size(types) <= 7) ||
+           schema_fail(work, "'type' must be the name of a type or a list of such");
+}
+
 static grammar_expr one_of_values(schema_work *work, const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "enum"), *value,
@@ -51,6 +58,8 @@ static grammar_expr one_of_values(schema_work *work, const json_t *schema)
     size_t n, left = 0;
     if (!json_is_array(list) || json_array_size(list) > MAX_ENUM)
         return schema_fail(work, "'enum' must be a list of at most %d values", MAX_ENUM);
+    if (!check_types(work, types))
+        return 0;
     json_array_foreach(list, n, value)
     {
         if (!fits_types(value, types))
@@ -94,15 +103,10 @@ static const json_t *point(const json_t *at, const char *pointer)
 
 static bool remember(schema_work *work, const json_t *to, uint32_t rule)
 {
-    if (work->reference_count == work->reference_room) {
-        size_t room = work->reference_room ? 2 * work->reference_room : 16;
-        schema_reference *larger =
-            room <= MAX_REFERENCES ? engine_realloc(work->references, room, sizeof *larger) : NULL;
-        if (!larger)
-            return schema_fail(work, "there are too many references");
-        work->references = larger;
-        work->reference_room = room;
-    }
+    if (work->reference_count == MAX_REFERENCES ||
+        !engine_grow(&work->references, &work->reference_room, work->reference_count + 1,
+                     sizeof *work->references))
+        return schema_fail(work, "there are too many references");
     work->references[work->reference_count++] = (schema_reference){to, rule};
     return true;
 }
@@ -169,8 +173,8 @@ static grammar_expr of_types(schema_work *work, const json_t *schema, const json
     size_t n;
     if (json_is_string(types))
         return of_type(work, schema, json_string_value(types));
-    if (!json_is_array(types) || json_array_size(types) == 0 || json_array_size(types) > 7)
-        return schema_fail(work, "'type' must be the name of a type or a list of such");
+    if (!check_types(work, types))
+        return 0;
     json_array_foreach(types, n, one)
     {
         if (!json_is_string(one))

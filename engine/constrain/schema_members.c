@@ -7,6 +7,8 @@
 #include "engine/base/alloc.h"
 #include "engine/constrain/schema_build.h"
 
+enum { MAX_MEMBERS = 4096 }; // of an object
+
 bool schema_count(schema_work *work, const json_t *schema, const char *name, int32_t *count)
 {
     const json_t *value = json_object_get(schema, name);
@@ -43,26 +45,17 @@ typedef struct members {
     uint32_t other, rest; // rules: another member; any number of them, each behind a comma
 } members;
 
-// A comma, then the member.
-static grammar_expr behind_comma(const members *m, uint32_t rule)
+// A comma, then a member or an item.
+static grammar_expr behind_comma(schema_work *work, uint32_t rule)
 {
-    grammar_builder *b = m->work->b;
-    grammar_expr whole = grammar_sequence(b);
-    grammar_add(b, whole, grammar_word(b, ","));
-    grammar_add(b, whole, schema_blanks(m->work));
-    grammar_add(b, whole, grammar_call(b, rule));
-    return whole;
+    grammar_builder *b = work->b;
+    return GRAMMAR_SEQUENCE(b, grammar_word(b, ","), schema_blanks(work), grammar_call(b, rule));
 }
 
 static grammar_expr value_behind(schema_work *work, grammar_expr name, const json_t *schema)
 {
-    grammar_builder *b = work->b;
-    grammar_expr whole = grammar_sequence(b);
-    grammar_add(b, whole, name);
-    grammar_add(b, whole, grammar_word(b, ":"));
-    grammar_add(b, whole, schema_blanks(work));
-    grammar_add(b, whole, schema_value(work, schema));
-    return whole;
+    return GRAMMAR_SEQUENCE(work->b, name, grammar_word(work->b, ":"), schema_blanks(work),
+                            schema_value(work, schema));
 }
 
 static bool is_required(const json_t *required, const char *name)
@@ -143,31 +136,24 @@ static grammar_expr other_name(members *m, const char **names, size_t count, siz
         bool escaped = c < 0x20 || c == '"' || c == '\\';
         if (!alike)
             schema_fail(m->work, "not enough memory");
-        else if (!escaped) {
-            grammar_expr way = grammar_sequence(b);
-            grammar_add(b, way, grammar_byte(b, c, c));
-            grammar_add(b, way, other_name(m, alike, alike_count, at + 1, depth + 1));
-            grammar_add(b, ways, way);
-        }
+        else if (!escaped)
+            grammar_add(b, ways,
+                        GRAMMAR_SEQUENCE(b, grammar_byte(b, c, c),
+                                         other_name(m, alike, alike_count, at + 1, depth + 1)));
         free(alike);
     }
     if (!ends)
         grammar_add(b, ways, 0);
-    grammar_expr on = grammar_sequence(b);
-    grammar_add(b, on, grammar_class(b, taken, taken_count, true));
-    grammar_add(b, on, grammar_repeat(b, grammar_class(b, plain, 3, true), 0, -1));
-    grammar_add(b, ways, on);
+    grammar_expr first = grammar_class(b, taken, taken_count, true),
+                 more = grammar_repeat(b, grammar_class(b, plain, 3, true), 0, -1);
+    grammar_add(b, ways, GRAMMAR_SEQUENCE(b, first, more));
     return ways;
 }
 
 static grammar_expr quoted(schema_work *work, grammar_expr inner)
 {
-    grammar_builder *b = work->b;
-    grammar_expr whole = grammar_sequence(b);
-    grammar_add(b, whole, grammar_word(b, "\""));
-    grammar_add(b, whole, inner);
-    grammar_add(b, whole, grammar_word(b, "\""));
-    return whole;
+    return GRAMMAR_SEQUENCE(work->b, grammar_word(work->b, "\""), inner,
+                            grammar_word(work->b, "\""));
 }
 
 static void add_others(members *m)
@@ -192,7 +178,7 @@ static void add_others(members *m)
     size_t mark = schema_enter(m->work, "additionalProperties");
     grammar_expr key = quoted(m->work, other_name(m, names, count, 0, 0));
     m->other = grammar_make_rule(b, value_behind(m->work, key, m->others));
-    m->rest = grammar_make_rule(b, grammar_repeat(b, behind_comma(m, m->other), 0, -1));
+    m->rest = grammar_make_rule(b, grammar_repeat(b, behind_comma(m->work, m->other), 0, -1));
     schema_leave(m->work, mark);
     free(names);
 }
@@ -204,11 +190,10 @@ static uint32_t make_rest(members *m, uint32_t *rests)
     uint32_t rest = m->others ? m->rest : grammar_make_rule(b, 0);
     for (size_t i = m->count; i > 0; i--) {
         const member *one = &m->list[i - 1];
-        grammar_expr whole = grammar_sequence(b), part = behind_comma(m, one->rule);
+        grammar_expr part = behind_comma(m->work, one->rule);
         rests[i] = rest;
-        grammar_add(b, whole, one->required ? part : grammar_optional(b, part));
-        grammar_add(b, whole, grammar_call(b, rest));
-        rest = grammar_make_rule(b, whole);
+        part = one->required ? part : grammar_optional(b, part);
+        rest = grammar_make_rule(b, GRAMMAR_SEQUENCE(b, part, grammar_call(b, rest)));
     }
     return rests[0] = rest;
 }
@@ -218,37 +203,25 @@ static grammar_expr first_and_rest(members *m, const uint32_t *rests)
 {
     grammar_builder *b = m->work->b;
     grammar_expr ways = grammar_choice(b);
-    size_t i = 0;
-    for (bool more = true; more && i < m->count; i++) {
-        grammar_expr way = grammar_sequence(b);
-        grammar_add(b, way, grammar_call(b, m->list[i].rule));
-        grammar_add(b, way, grammar_call(b, rests[i + 1]));
-        grammar_add(b, ways, way);
-        more = !m->list[i].required;
-        if (!more)
+    for (size_t i = 0; i < m->count; i++) {
+        grammar_add(
+            b, ways,
+            GRAMMAR_SEQUENCE(b, grammar_call(b, m->list[i].rule), grammar_call(b, rests[i + 1])));
+        if (m->list[i].required)
             return ways;
     }
     grammar_add(b, ways, 0);
-    if (m->others) {
-        grammar_expr way = grammar_sequence(b);
-        grammar_add(b, way, grammar_call(b, m->other));
-        grammar_add(b, way, grammar_call(b, m->rest));
-        grammar_add(b, ways, way);
-    }
+    if (m->others)
+        grammar_add(b, ways,
+                    GRAMMAR_SEQUENCE(b, grammar_call(b, m->other), grammar_call(b, m->rest)));
     return ways;
 }
 
 static grammar_expr bracketed(schema_work *work, const char *open, grammar_expr inner,
                               const char *close)
 {
-    grammar_builder *b = work->b;
-    grammar_expr whole = grammar_sequence(b);
-    grammar_add(b, whole, grammar_word(b, open));
-    grammar_add(b, whole, schema_blanks(work));
-    grammar_add(b, whole, inner);
-    grammar_add(b, whole, schema_blanks(work));
-    grammar_add(b, whole, grammar_word(b, close));
-    return whole;
+    return GRAMMAR_SEQUENCE(work->b, grammar_word(work->b, open), schema_blanks(work), inner,
+                            schema_blanks(work), grammar_word(work->b, close));
 }
 
 grammar_expr schema_object(schema_work *work, const json_t *schema)
@@ -260,13 +233,16 @@ grammar_expr schema_object(schema_work *work, const json_t *schema)
     if ((m.properties && !json_is_object(m.properties)) ||
         (m.required && !json_is_array(m.required)))
         return schema_fail(work, "'properties' must be an object, 'required' a list");
+    m.room = json_object_size(m.properties) + json_array_size(m.required);
+    if (m.room > MAX_MEMBERS)
+        return schema_fail(work, "an object may have at most %d 'properties' and 'required'",
+                           MAX_MEMBERS);
     if (!m.others && json_object_size(m.properties) == 0)
         m.others = json_true();
     if (json_is_false(m.others))
         m.others = NULL;
-    if (json_is_true(m.others) && json_object_size(m.properties) + json_array_size(m.required) == 0)
+    if (json_is_true(m.others) && m.room == 0)
         return schema_call(work, SCHEMA_OBJECT);
-    m.room = json_object_size(m.properties) + json_array_size(m.required);
     m.list = engine_alloc(m.room, sizeof *m.list);
     uint32_t *rests = engine_alloc(m.room + 1, sizeof *rests);
     if (!m.list || !rests)
@@ -318,16 +294,6 @@ static uint32_t item_rule(schema_work *work, const json_t *items)
     return rule;
 }
 
-static grammar_expr more_items(schema_work *work, uint32_t item)
-{
-    grammar_builder *b = work->b;
-    grammar_expr more = grammar_sequence(b);
-    grammar_add(b, more, grammar_word(b, ","));
-    grammar_add(b, more, schema_blanks(work));
-    grammar_add(b, more, grammar_call(b, item));
-    return more;
-}
-
 static int32_t less(int32_t count, int32_t by)
 {
     return count < 0 ? -1 : count > by ? count - by : 0;
@@ -348,7 +314,7 @@ static grammar_expr fixed_array(schema_work *work, const json_t *schema, const j
         return schema_fail(work, "'minItems' is more than there can be");
     grammar_expr rest = json_is_false(items)
                             ? 0
-                            : grammar_repeat(b, more_items(work, item_rule(work, items)),
+                            : grammar_repeat(b, behind_comma(work, item_rule(work, items)),
                                              less(least, count), less(most, count));
     return bracketed(work, "[", tuple(work, first, grammar_make_rule(b, rest), 0, least), "]");
 }
@@ -370,9 +336,8 @@ grammar_expr schema_array(schema_work *work, const json_t *schema)
     if (!items && least == 0 && most < 0)
         return schema_call(work, SCHEMA_ARRAY);
     uint32_t item = item_rule(work, items);
-    grammar_expr inner = grammar_sequence(b);
-    grammar_add(b, inner, grammar_call(b, item));
-    grammar_add(b, inner, grammar_repeat(b, more_items(work, item), less(least, 1), less(most, 1)));
+    grammar_expr more = grammar_repeat(b, behind_comma(work, item), less(least, 1), less(most, 1));
+    grammar_expr inner = GRAMMAR_SEQUENCE(b, grammar_call(b, item), more);
     return bracketed(work, "[", least > 0 ? inner : grammar_optional(b, inner), "]");
 }
 

@@ -10,7 +10,7 @@
 #include "engine/base/alloc.h"
 #include "engine/constrain/schema_build.h"
 
-enum { MAX_DIGITS = 40, MAX_STATES = 4096, SLOTS = 1 << 14, MAX_DIVISOR = 100000, KEYS = 13 };
+enum { MAX_DIGITS = 40, MAX_STATES = 4096, SLOTS = 1 << 14, MAX_DIVISOR = 100000, KEYS = 12 };
 
 // A decimal without exponent; zero has no sign.
 typedef struct decimal {
@@ -34,6 +34,13 @@ typedef struct digit_state {
     uint32_t rest; // of the division
 } digit_state;
 
+typedef struct number_state {
+    digit_state digits;
+    uint32_t next[KEYS]; // by key, 0 to 9, '-', '.': the state's number + 1
+    bool ends, useful;
+    uint32_t rule;
+} number_state;
+
 typedef struct number_work {
     schema_work *work;
     bound bounds[2]; // the least, the largest
@@ -41,10 +48,8 @@ typedef struct number_work {
     int most_whole, most_fraction; // digits that are counted
     uint32_t divisor;              // 0: none
     int divisor_fraction;          // it is divisor / 10^this
-    digit_state *states;
-    uint32_t (*next)[KEYS]; // [states], by key: 0 to 9, '-', '.'; number + 1
-    bool *ends, *useful;
-    uint32_t *slots, *rules;
+    number_state *states;
+    uint32_t *slots; // of states by their digits: number + 1
     uint32_t count;
     bool full;
 } number_work;
@@ -260,13 +265,13 @@ static uint32_t number_of(number_work *n, const digit_state *s)
 {
     uint32_t slot = hash(s) % SLOTS;
     for (; n->slots[slot]; slot = (slot + 1) % SLOTS)
-        if (memcmp(&n->states[n->slots[slot] - 1], s, sizeof *s) == 0)
+        if (memcmp(&n->states[n->slots[slot] - 1].digits, s, sizeof *s) == 0)
             return n->slots[slot];
     if (n->count == MAX_STATES) {
         n->full = true;
         return 0;
     }
-    n->states[n->count] = *s;
+    n->states[n->count].digits = *s;
     return n->slots[slot] = ++n->count;
 }
 
@@ -275,10 +280,11 @@ static void explore(number_work *n)
     const digit_state begin = {.phase = BEGIN};
     number_of(n, &begin);
     for (uint32_t i = 0; i < n->count && !n->full; i++) {
-        n->ends[i] = is_complete(n, &n->states[i]);
-        for (int key = 0; key < 12; key++) {
-            digit_state s = n->states[i];
-            n->next[i][key] = take_key(n, &s, key) ? number_of(n, &s) : 0;
+        number_state *from = &n->states[i];
+        from->ends = from->useful = is_complete(n, &from->digits);
+        for (int key = 0; key < KEYS; key++) {
+            digit_state s = from->digits;
+            from->next[key] = take_key(n, &s, key) ? number_of(n, &s) : 0;
         }
     }
 }
@@ -286,35 +292,34 @@ static void explore(number_work *n)
 // From which states a number can still become complete.
 static void find_useful(number_work *n)
 {
-    memcpy(n->useful, n->ends, n->count * sizeof *n->useful);
     for (bool more = true; more;) {
         more = false;
         for (uint32_t i = n->count; i > 0; i--)
-            for (int key = 0; key < 12 && !n->useful[i - 1]; key++) {
-                uint32_t to = n->next[i - 1][key];
-                if (to && n->useful[to - 1])
-                    n->useful[i - 1] = more = true;
+            for (int key = 0; key < KEYS && !n->states[i - 1].useful; key++) {
+                uint32_t to = n->states[i - 1].next[key];
+                if (to && n->states[to - 1].useful)
+                    n->states[i - 1].useful = more = true;
             }
     }
 }
 
 // The ways on from a state; digits that lead to the same place together.
-static grammar_expr ways_from(number_work *n, uint32_t from)
+static grammar_expr ways_from(number_work *n, const number_state *from)
 {
     static const char keys[] = "0123456789-.";
     grammar_builder *b = n->work->b;
     grammar_expr ways = grammar_choice(b);
-    if (n->ends[from])
+    if (from->ends)
         grammar_add(b, ways, 0);
-    for (int key = 0, last; key < 12; key = last + 1) {
-        uint32_t to = n->next[from][key];
-        for (last = key; last < 9 && key < 10 && n->next[from][last + 1] == to;)
+    for (int key = 0, last; key < KEYS; key = last + 1) {
+        uint32_t to = from->next[key];
+        for (last = key; last < 9 && key < 10 && from->next[last + 1] == to;)
             last++;
-        if (!to || !n->useful[to - 1])
+        if (!to || !n->states[to - 1].useful)
             continue;
         grammar_expr way = grammar_sequence(b);
         grammar_add(b, way, grammar_byte(b, (uint8_t)keys[key], (uint8_t)keys[last]));
-        grammar_add(b, way, grammar_call(b, n->rules[to - 1]));
+        grammar_add(b, way, grammar_call(b, n->states[to - 1].rule));
         grammar_add(b, ways, way);
     }
     return ways;
@@ -327,15 +332,15 @@ static grammar_expr make_rules(number_work *n)
     if (n->full)
         return schema_fail(n->work, "bounds and 'multipleOf' together are too intricate");
     find_useful(n);
-    if (!n->useful[0])
+    if (!n->states[0].useful)
         return schema_fail(n->work, "no number is within the bounds");
     for (uint32_t i = 0; i < n->count; i++)
-        if (n->useful[i])
-            n->rules[i] = grammar_new_rule(b, NULL, 0);
+        if (n->states[i].useful)
+            n->states[i].rule = grammar_new_rule(b, NULL, 0);
     for (uint32_t i = 0; i < n->count && !grammar_failed(b); i++)
-        if (n->useful[i])
-            grammar_define(b, n->rules[i], ways_from(n, i));
-    return grammar_call(b, n->rules[0]);
+        if (n->states[i].useful)
+            grammar_define(b, n->states[i].rule, ways_from(n, &n->states[i]));
+    return grammar_call(b, n->states[0].rule);
 }
 
 static void count_digits(number_work *n)
@@ -360,18 +365,10 @@ grammar_expr schema_number(schema_work *work, const json_t *schema, bool integer
         return schema_call(work, integer ? SCHEMA_INTEGER : SCHEMA_NUMBER);
     count_digits(&n);
     n.states = engine_alloc(MAX_STATES, sizeof *n.states);
-    n.next = engine_alloc(MAX_STATES, sizeof *n.next);
-    n.ends = engine_alloc(MAX_STATES, sizeof *n.ends);
-    n.useful = engine_alloc(MAX_STATES, sizeof *n.useful);
     n.slots = engine_alloc(SLOTS, sizeof *n.slots);
-    n.rules = engine_alloc(MAX_STATES, sizeof *n.rules);
-    bool fine = n.states && n.next && n.ends && n.useful && n.slots && n.rules;
+    bool fine = n.states && n.slots;
     grammar_expr value = fine ? make_rules(&n) : schema_fail(work, "not enough memory");
     free(n.states);
-    free(n.next);
-    free(n.ends);
-    free(n.useful);
     free(n.slots);
-    free(n.rules);
     return value;
 }

@@ -34,30 +34,6 @@ void schema_leave(schema_work *work, size_t mark)
 
 // --- what schemas share -------------------------------------------------------------------------------
 
-static grammar_expr sequence_of(grammar_builder *b, const grammar_expr *parts, size_t count)
-{
-    grammar_expr whole = grammar_sequence(b);
-    for (size_t i = 0; i < count; i++)
-        grammar_add(b, whole, parts[i]);
-    return whole;
-}
-
-#define SEQUENCE(b, ...)                                                                           \
-    sequence_of(b, (const grammar_expr[]){__VA_ARGS__},                                            \
-                sizeof((const grammar_expr[]){__VA_ARGS__}) / sizeof(grammar_expr))
-
-static grammar_expr choice_of(grammar_builder *b, const grammar_expr *ways, size_t count)
-{
-    grammar_expr whole = grammar_choice(b);
-    for (size_t i = 0; i < count; i++)
-        grammar_add(b, whole, ways[i]);
-    return whole;
-}
-
-#define CHOICE(b, ...)                                                                             \
-    choice_of(b, (const grammar_expr[]){__VA_ARGS__},                                              \
-              sizeof((const grammar_expr[]){__VA_ARGS__}) / sizeof(grammar_expr))
-
 static grammar_expr of_ranges(grammar_builder *b, const char *pairs)
 {
     code_range ranges[8];
@@ -79,7 +55,8 @@ static grammar_expr make_blanks(schema_work *work)
     grammar_builder *b = work->b;
     grammar_expr indentation = grammar_repeat(b, of_ranges(b, "  \t\t"), 0, MAX_INDENTATION);
     return grammar_optional(
-        b, CHOICE(b, grammar_word(b, " "), SEQUENCE(b, grammar_word(b, "\n"), indentation)));
+        b, GRAMMAR_CHOICE(b, grammar_word(b, " "),
+                          GRAMMAR_SEQUENCE(b, grammar_word(b, "\n"), indentation)));
 }
 
 // Surrogates come in pairs, so that every string is one of characters.
@@ -88,50 +65,55 @@ static grammar_expr make_character(schema_work *work)
     static const code_range no[] = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
     grammar_builder *b = work->b;
     grammar_expr plain = grammar_class(b, no, 3, true);
-    grammar_expr one = SEQUENCE(b, of_ranges(b, "09acefACEF"), grammar_repeat(b, hex(b), 3, 3));
-    grammar_expr low = SEQUENCE(b, of_ranges(b, "ddDD"), of_ranges(b, "07"), hex(b), hex(b));
-    grammar_expr pair = SEQUENCE(b, of_ranges(b, "ddDD"), of_ranges(b, "89abAB"), hex(b), hex(b),
-                                 grammar_word(b, "\\u"), of_ranges(b, "ddDD"), of_ranges(b, "cfCF"),
-                                 hex(b), hex(b));
-    grammar_expr coded = SEQUENCE(b, grammar_word(b, "u"), CHOICE(b, one, low, pair));
+    grammar_expr one =
+        GRAMMAR_SEQUENCE(b, of_ranges(b, "09acefACEF"), grammar_repeat(b, hex(b), 3, 3));
+    grammar_expr low =
+        GRAMMAR_SEQUENCE(b, of_ranges(b, "ddDD"), of_ranges(b, "07"), hex(b), hex(b));
+    grammar_expr pair = GRAMMAR_SEQUENCE(b, of_ranges(b, "ddDD"), of_ranges(b, "89abAB"), hex(b),
+                                         hex(b), grammar_word(b, "\\u"), of_ranges(b, "ddDD"),
+                                         of_ranges(b, "cfCF"), hex(b), hex(b));
+    grammar_expr coded =
+        GRAMMAR_SEQUENCE(b, grammar_word(b, "u"), GRAMMAR_CHOICE(b, one, low, pair));
     grammar_expr letter = of_ranges(b, "\"\"\\\\//bbffnnrrtt");
-    return CHOICE(b, plain, SEQUENCE(b, grammar_word(b, "\\"), CHOICE(b, letter, coded)));
+    return GRAMMAR_CHOICE(
+        b, plain, GRAMMAR_SEQUENCE(b, grammar_word(b, "\\"), GRAMMAR_CHOICE(b, letter, coded)));
 }
 
 static grammar_expr make_string(schema_work *work)
 {
     grammar_builder *b = work->b;
     grammar_expr inner = grammar_repeat(b, schema_call(work, SCHEMA_CHARACTER), 0, -1);
-    return SEQUENCE(b, grammar_word(b, "\""), inner, grammar_word(b, "\""));
+    return GRAMMAR_SEQUENCE(b, grammar_word(b, "\""), inner, grammar_word(b, "\""));
 }
 
 static grammar_expr make_integer(schema_work *work)
 {
     grammar_builder *b = work->b;
     grammar_expr several =
-        SEQUENCE(b, of_ranges(b, "19"), grammar_repeat(b, of_ranges(b, "09"), 0, -1));
-    return SEQUENCE(b, grammar_optional(b, grammar_word(b, "-")),
-                    CHOICE(b, grammar_word(b, "0"), several));
+        GRAMMAR_SEQUENCE(b, of_ranges(b, "19"), grammar_repeat(b, of_ranges(b, "09"), 0, -1));
+    return GRAMMAR_SEQUENCE(b, grammar_optional(b, grammar_word(b, "-")),
+                            GRAMMAR_CHOICE(b, grammar_word(b, "0"), several));
 }
 
 static grammar_expr make_number(schema_work *work)
 {
     grammar_builder *b = work->b;
     grammar_expr fraction =
-        SEQUENCE(b, grammar_word(b, "."), grammar_repeat(b, of_ranges(b, "09"), 1, -1));
+        GRAMMAR_SEQUENCE(b, grammar_word(b, "."), grammar_repeat(b, of_ranges(b, "09"), 1, -1));
     grammar_expr power =
-        SEQUENCE(b, of_ranges(b, "eeEE"), grammar_optional(b, of_ranges(b, "++--")),
-                 grammar_repeat(b, of_ranges(b, "09"), 1, 3));
-    return SEQUENCE(b, schema_call(work, SCHEMA_INTEGER), grammar_optional(b, fraction),
-                    grammar_optional(b, power));
+        GRAMMAR_SEQUENCE(b, of_ranges(b, "eeEE"), grammar_optional(b, of_ranges(b, "++--")),
+                         grammar_repeat(b, of_ranges(b, "09"), 1, 3));
+    return GRAMMAR_SEQUENCE(b, schema_call(work, SCHEMA_INTEGER), grammar_optional(b, fraction),
+                            grammar_optional(b, power));
 }
 
 static grammar_expr make_value(schema_work *work)
 {
     grammar_builder *b = work->b;
-    return CHOICE(b, schema_call(work, SCHEMA_STRING), schema_call(work, SCHEMA_NUMBER),
-                  schema_call(work, SCHEMA_OBJECT), schema_call(work, SCHEMA_ARRAY),
-                  grammar_word(b, "true"), grammar_word(b, "false"), grammar_word(b, "null"));
+    return GRAMMAR_CHOICE(b, schema_call(work, SCHEMA_STRING), schema_call(work, SCHEMA_NUMBER),
+                          schema_call(work, SCHEMA_OBJECT), schema_call(work, SCHEMA_ARRAY),
+                          grammar_word(b, "true"), grammar_word(b, "false"),
+                          grammar_word(b, "null"));
 }
 
 // In brackets, with commas between.
@@ -140,19 +122,20 @@ static grammar_expr make_list(schema_work *work, const char *open, uint32_t memb
 {
     grammar_builder *b = work->b;
     grammar_expr more =
-        SEQUENCE(b, grammar_word(b, ","), schema_blanks(work), grammar_call(b, member));
-    grammar_expr members = SEQUENCE(b, grammar_call(b, member), grammar_repeat(b, more, 0, -1));
-    return SEQUENCE(b, grammar_word(b, open), schema_blanks(work),
-                    grammar_optional(b, SEQUENCE(b, members, schema_blanks(work))),
-                    grammar_word(b, close));
+        GRAMMAR_SEQUENCE(b, grammar_word(b, ","), schema_blanks(work), grammar_call(b, member));
+    grammar_expr members =
+        GRAMMAR_SEQUENCE(b, grammar_call(b, member), grammar_repeat(b, more, 0, -1));
+    return GRAMMAR_SEQUENCE(b, grammar_word(b, open), schema_blanks(work),
+                            grammar_optional(b, GRAMMAR_SEQUENCE(b, members, schema_blanks(work))),
+                            grammar_word(b, close));
 }
 
 static grammar_expr make_object(schema_work *work)
 {
     grammar_builder *b = work->b;
-    uint32_t member =
-        grammar_make_rule(b, SEQUENCE(b, schema_call(work, SCHEMA_STRING), grammar_word(b, ":"),
-                                      schema_blanks(work), schema_call(work, SCHEMA_VALUE)));
+    uint32_t member = grammar_make_rule(
+        b, GRAMMAR_SEQUENCE(b, schema_call(work, SCHEMA_STRING), grammar_word(b, ":"),
+                            schema_blanks(work), schema_call(work, SCHEMA_VALUE)));
     return make_list(work, "{", member, "}");
 }
 
@@ -207,5 +190,5 @@ grammar_expr schema_literal(schema_work *work, const json_t *value)
 
 grammar_expr schema_either(schema_work *work, grammar_expr one, grammar_expr other)
 {
-    return CHOICE(work->b, one, other);
+    return GRAMMAR_CHOICE(work->b, one, other);
 }

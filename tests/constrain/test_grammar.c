@@ -144,6 +144,7 @@ static void test_refusals(void **state)
     expect_refusal("root ::= \"a\")", "not opened");
     expect_refusal("root ::= [z-a]", "backwards");
     expect_refusal("root ::= \"\\q\"", "escape");
+    expect_refusal("root ::= \"\\", "escape");
     expect_refusal("root ::= \"\\uD800\"", "no character");
     expect_refusal("root ::= \"a\"{3,2}", "at least 3");
     expect_refusal("root ::= \"a\"{1000001}", "too long");
@@ -276,6 +277,21 @@ static void test_schema_refusals(void **state)
     expect_schema_refusal("{\"minLength\": 3, \"maxLength\": 2}", "characters");
     expect_schema_refusal("{\"enum\": []}", "enum");
     expect_schema_refusal("{\"multipleOf\": 0}", "multipleOf");
+    expect_schema_refusal("{\"enum\": [1], \"type\": []}", "'type'");
+}
+
+// Every name is looked for among the others: so many would take a stranger's minutes.
+static void test_many_members(void **state)
+{
+    (void)state;
+    enum { NAMES = 4100, ROOM = 16 * NAMES };
+    char *text = malloc(ROOM);
+    int size = snprintf(text, ROOM, "{\"required\": [\"a\"");
+    for (int n = 0; n < NAMES; n++)
+        size += snprintf(text + size, (size_t)(ROOM - size), ", \"%d\"", n);
+    snprintf(text + size, (size_t)(ROOM - size), "]}");
+    expect_schema_refusal(text, "at most 4096");
+    free(text);
 }
 
 // --- masks --------------------------------------------------------------------------------------------
@@ -425,8 +441,9 @@ int main(void)
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_types),
         cmocka_unit_test(test_objects),         cmocka_unit_test(test_arrays_and_references),
         cmocka_unit_test(test_strings),         cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_schema_refusals), cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_apply),           cmocka_unit_test(test_special_tokens),
-        cmocka_unit_test(test_sweep),           cmocka_unit_test(test_bounds)};
+        cmocka_unit_test(test_schema_refusals), cmocka_unit_test(test_many_members),
+        cmocka_unit_test(test_masks),           cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_special_tokens),  cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_bounds)};
     return cmocka_run_group_tests(tests, load, unload);
 }

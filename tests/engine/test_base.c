@@ -132,6 +132,26 @@ static void allocation_is_zeroed_and_checked(void **state)
     assert_null(engine_copy_text("", SIZE_MAX));
 }
 
+static void arrays_grow(void **state)
+{
+    (void)state;
+    int32_t *array = NULL;
+    size_t room = 0;
+    for (int32_t n = 0; n < 100; n++) {
+        assert_true(engine_grow(&array, &room, (size_t)n + 1, sizeof *array));
+        assert_true(room > (size_t)n);
+        array[n] = n;
+    }
+    for (int32_t n = 0; n < 100; n++)
+        assert_int_equal(array[n], n);
+    int32_t *before = array;
+    size_t had = room;
+    assert_false(engine_grow(&array, &room, SIZE_MAX / 2, sizeof *array));
+    assert_false(engine_grow(&array, &room, SIZE_MAX, sizeof *array));
+    assert_true(array == before && room == had);
+    free(array);
+}
+
 static void cursor_reads_little_endian_at_any_position(void **state)
 {
     (void)state;
@@ -300,6 +320,7 @@ int main(void)
         cmocka_unit_test(memory_is_known),
         cmocka_unit_test(long_contexts_leave_room),
         cmocka_unit_test(allocation_is_zeroed_and_checked),
+        cmocka_unit_test(arrays_grow),
         cmocka_unit_test(cursor_reads_little_endian_at_any_position),
         cmocka_unit_test(cursor_stays_failed),
         cmocka_unit_test(regular_files_are_mapped),

@@ -5,10 +5,10 @@ from fault import fault
 # --- constrained output -------------------------------------------------------------------------------
 C = ("constrain_grammar", "engine_constrained")
 fault("constrain-exits-lost", "engine/constrain/mask.c",
-      "        if (reached->ends && !note(t, n))", "        if (false && !note(t, n))",
+      "        if (inside && reached->ends && !note(t, n))", "        if (false && !note(t, n))",
       "tokens that leave their rule are masked", *C)
 fault("constrain-behind-is-free", "engine/constrain/mask.c",
-      "        if (to == MACHINE_DEAD) {", "        if (false) {",
+      "        if (to == MACHINE_DEAD || (inside", "        if ((inside",
       "behind a rule any token is allowed", *C)
 fault("constrain-tail-call-grows", "engine/constrain/machine.c",
       "if (stack.depth > MACHINE_MAX_STACK)", "if (stack.depth > 4)",
