@@ -9,29 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
-
-typedef enum answer_part {
-    PART_THOUGHT,
-    PART_TEXT,
-    PART_CALL,      // a call begins: its name
-    PART_ARGUMENTS, // more of the arguments of that call, as JSON
-} answer_part;
+#include "server/call_parts.h"
 
 typedef struct answer_parts {
-    const call_style *style; // NULL: calls are text
-    bool thinks;             // sections of thinking are recognised
-    void (*say)(void *user, answer_part part, const char *text, size_t bytes);
-    void *user;
+    const thought_style *thoughts; // NULL: sections of thinking are text
+    call_parts calls;              // calls.style NULL: calls are text
     // where it stands
     uint8_t section; // zero: nothing has come yet
+    bool any_text, no_memory;
     tokenizer_text held;
-    int32_t depth; // of brackets in a call
-    uint8_t value; // of a member that is being read: none, name, arguments
-    bool in_string, escaped, is_key, any_text;
-    tokenizer_text word; // a key, or the name
-    int32_t calls;
-    bool no_memory;
 } answer_parts;
 
 // The answer begins inside of a section of thinking.

@@ -54,8 +54,9 @@ typedef struct api_wish {
     chat_thinking thinking;
     answer_form form; // its texts are the wish's, or the body's
     char *tools_text, *schema_text, *grammar_key;
-    grammar *grammar; // that the answer keeps to; NULL: none
-    bool split;       // the answer is taken apart: thoughts, text, calls
+    grammar *grammar;  // that the answer keeps to; NULL: none
+    bool split;        // the answer is taken apart: thoughts, text, calls
+    engine_error note; // of what the answer does not keep to; empty: nothing
     // completions: text, or ids
     const char *prompt;
     size_t prompt_bytes;

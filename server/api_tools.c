@@ -190,8 +190,7 @@ static char *make_key(const answer_form *form)
     return text;
 }
 
-bool api_make_grammar(api_wish *wish, const call_style *style, answer_thoughts thoughts,
-                      const tokenizer *t, api_error *error)
+bool api_make_grammar(api_wish *wish, const call_style *style, const tokenizer *t, api_error *error)
 {
     engine_error err = {""};
     answer_form *form = &wish->form;
@@ -201,9 +200,8 @@ bool api_make_grammar(api_wish *wish, const call_style *style, answer_thoughts t
     if (!form->tools && !form->schema)
         return true;
     form->style = form->tools ? style : NULL;
-    form->thoughts = thoughts;
     wish->grammar_key = make_key(form);
-    wish->grammar = answer_grammar(form, t, &err);
+    wish->grammar = answer_grammar(form, t, &wish->note, &err);
     if (wish->grammar && wish->grammar_key)
         return true;
     return wish->grammar ? no_memory(error)

@@ -14,9 +14,9 @@ bool api_read_form(api_wish *wish, api_error *error);
 // Calls of earlier answers as templates want them: arguments as an object, not as its text. A new reference.
 json_t *api_calls_for_template(const json_t *calls);
 
-// The grammar of the answer, and a key that says which; none where any text will do. `thoughts` is what the prompt's
-// end says. The style is the template's.
-bool api_make_grammar(api_wish *wish, const call_style *style, answer_thoughts thoughts,
-                      const tokenizer *t, api_error *error);
+// The grammar of the answer, and a key that says which; none where any text will do. The form's thoughts are what the
+// prompt's end says. The style is the template's.
+bool api_make_grammar(api_wish *wish, const call_style *style, const tokenizer *t,
+                      api_error *error);
 
 #endif

@@ -12,11 +12,14 @@ static void say_part(void *user, answer_part part, const char *text, size_t byte
 
 static void begin_parts(server_choice *choice)
 {
-    const answer_form *form = &choice->job->wish.form;
-    choice->parts = (answer_parts){.style = form->tools ? form->style : NULL,
-                                   .thinks = form->thoughts != ANSWER_NO_THOUGHTS,
-                                   .say = say_part,
-                                   .user = choice};
+    const api_wish *wish = &choice->job->wish;
+    const answer_form *form = &wish->form;
+    choice->parts =
+        (answer_parts){.thoughts = form->thoughts != ANSWER_NO_THOUGHTS ? form->thought : NULL,
+                       .calls = {.style = form->tools ? form->style : NULL,
+                                 .tools = json_object_get(wish->root, "tools"),
+                                 .say = say_part,
+                                 .user = choice}};
     if (form->thoughts == ANSWER_THINKS)
         answer_parts_think(&choice->parts);
 }
@@ -50,10 +53,13 @@ void job_free(server_job *job)
     for (int32_t i = 0; i < job->wish.best_of; i++) {
         tokenizer_text_free(&job->choices[i].text);
         tokenizer_text_free(&job->choices[i].thoughts);
+        tokenizer_text_free(&job->choices[i].arguments);
         answer_parts_free(&job->choices[i].parts);
         json_decref(job->choices[i].calls);
         json_decref(job->choices[i].logprobs);
     }
+    json_decref(job->output.items);
+    json_decref(job->output.item);
     free(job->choices);
     free(job->breakers);
     api_wish_free(&job->wish);
@@ -147,7 +153,7 @@ static const char *reason_of(const server_choice *choice)
 {
     if (choice->finish != ENGINE_FINISH_END && choice->finish != ENGINE_FINISH_STOP)
         return "length";
-    return choice->parts.calls > 0 ? "tool_calls" : "stop";
+    return choice->parts.calls.count > 0 ? "tool_calls" : "stop";
 }
 
 static json_t *head(const server_job *job, const char *chat_object, const char *object)
@@ -210,7 +216,9 @@ static void write_chunk(server_choice *choice, const char *role, const char *tex
 static void say_part(void *user, answer_part part, const char *text, size_t bytes)
 {
     server_choice *choice = user;
-    if (choice->job->wish.stream)
+    if (choice->job->wish.response)
+        response_write_part(choice, part, text, bytes);
+    else if (choice->job->wish.stream)
         write_delta(choice, parts_delta(choice, part, text, bytes), NULL, NULL);
     else if (!parts_collect(choice, part, text, bytes))
         choice->job->no_memory = true;
@@ -218,15 +226,14 @@ static void say_part(void *user, answer_part part, const char *text, size_t byte
 
 static bool is_mark(const server_choice *choice, tokenizer_bytes name)
 {
-    const call_style *style = choice->parts.style;
-    const char *const marks[] = {"<think>", "</think>", style ? style->mark : "",
-                                 style && style->other_mark ? style->other_mark : "",
-                                 style ? style->close : ""};
+    const thought_style *thoughts = choice->parts.thoughts;
+    const char *const marks[] = {thoughts ? thoughts->open : "", thoughts ? thoughts->close : ""};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if (strlen(marks[i]) == name.size_bytes &&
             memcmp(marks[i], name.data, name.size_bytes) == 0)
             return true;
-    return false;
+    const call_style *style = choice->parts.calls.style;
+    return style && call_style_has(style, name.data, name.size_bytes);
 }
 
 // Marks that are special tokens are no text of the answer, but say where its parts begin.
@@ -247,7 +254,11 @@ void job_write_token(server_choice *choice, const engine_token *token)
     bool chat = job->wish.chat;
     json_t *said = NULL;
     if (job->wish.response) {
-        response_write_token(choice, token);
+        response_write_begin(job);
+        if (job->wish.split)
+            add_parts(choice, token);
+        else
+            say_part(choice, PART_TEXT, token->text, token->text_bytes);
         return;
     }
     if (token->id != TOKENIZER_NONE)

@@ -14,19 +14,27 @@ typedef struct server_job server_job;
 typedef struct server_choice {
     server_job *job;
     int32_t index;
-    engine_request *request; // NULL: not begun, or ended
-    tokenizer_text text;     // of an answer that is not streamed
-    answer_parts parts;      // if wish.split
-    tokenizer_text thoughts; // of such an answer that is not streamed
-    json_t *calls;           // likewise; NULL: none
-    json_t *logprobs;        // a list; NULL: none wanted
-    size_t text_offset;      // of the next token, for completions' logprobs
+    engine_request *request;  // NULL: not begun, or ended
+    tokenizer_text text;      // of an answer that is not streamed
+    answer_parts parts;       // if wish.split
+    tokenizer_text thoughts;  // of such an answer that is not streamed
+    json_t *calls;            // likewise; NULL: none
+    tokenizer_text arguments; // of the last call
+    json_t *logprobs;         // a list; NULL: none wanted
+    size_t text_offset;       // of the next token, for completions' logprobs
     engine_finish finish;
     double logprob; // of all its tokens, if wish.best_of asks
     int32_t generated, cached;
     bool told;         // it is in the answer
     double last_token; // when it came; 0: none has
 } server_choice;
+
+// What /v1/responses tells: items, one after another.
+typedef struct response_output {
+    json_t *items;  // that are whole
+    json_t *item;   // that is being written; NULL: none. Its text is the choice's, or its arguments
+    int64_t events; // of the stream, that were written
+} response_output;
 
 struct server_job {
     server_job *next; // in the runner's list
@@ -39,7 +47,7 @@ struct server_job {
     const char *model_name;
     const tokenizer *tokenizer;
     double arrived;
-    int64_t events;         // of a response's stream, that were written
+    response_output output;
     server_choice *choices; // [wish.best_of]
     int32_t *breakers;      // of DRY
     constraint *constraint; // of the runner; NULL: none

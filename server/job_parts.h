@@ -12,6 +12,9 @@ json_t *parts_delta(const server_choice *choice, answer_part part, const char *t
 // Gathers a part for parts_message; false when memory is short.
 bool parts_collect(server_choice *choice, answer_part part, const char *text, size_t bytes);
 
-json_t *parts_message(const server_choice *choice);
+json_t *parts_message(server_choice *choice);
+
+// The id of the call that began last: nine letters and digits, as some templates take no others.
+void parts_call_id(const server_choice *choice, char id[10]);
 
 #endif

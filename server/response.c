@@ -6,8 +6,6 @@
 
 #include "server/api_fields.h"
 
-// --- reading ------------------------------------------------------------------------------------------
-
 // The parts of a message's content as chat/completions has them.
 static json_t *content_of(const json_t *content, const char *where, api_error *error)
 {
@@ -38,14 +36,10 @@ static json_t *content_of(const json_t *content, const char *where, api_error *e
     return parts;
 }
 
-static bool add_item(json_t *messages, const json_t *item, size_t n, api_error *error)
+static bool add_message(json_t *messages, const json_t *item, size_t n, api_error *error)
 {
     char where[64];
-    const char *type = json_string_value(json_object_get(item, "type"));
     json_t *role = json_object_get(item, "role");
-    snprintf(where, sizeof where, "input[%zu]", n);
-    if (!json_is_object(item) || (type && strcmp(type, "message") != 0) || !json_is_string(role))
-        return api_fail(error, 400, where, "'%s' must be a message with a role", where);
     snprintf(where, sizeof where, "input[%zu].content", n);
     json_t *content = content_of(json_object_get(item, "content"), where, error);
     if (!content)
@@ -55,6 +49,64 @@ static bool add_item(json_t *messages, const json_t *item, size_t n, api_error *
     return json_array_append_new(messages,
                                  json_pack("{s:o, s:o}", "role", told, "content", content)) == 0 ||
            api_fail(error, 500, NULL, "not enough memory for the request");
+}
+
+// A call of an earlier answer: of the same message as the call before it.
+static bool add_call(json_t *messages, const json_t *item, size_t n, api_error *error)
+{
+    char where[64];
+    json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
+           *arguments = json_object_get(item, "arguments");
+    snprintf(where, sizeof where, "input[%zu]", n);
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
+        return api_fail(error, 400, where, "'%s' must have the strings call_id, name, arguments",
+                        where);
+    json_t *message = json_array_get(messages, json_array_size(messages) - 1),
+           *calls = json_object_get(message, "tool_calls");
+    if (!calls) {
+        calls = json_array();
+        message =
+            json_pack("{s:s, s:s, s:O}", "role", "assistant", "content", "", "tool_calls", calls);
+        json_array_append_new(messages, message);
+        json_decref(calls);
+    }
+    json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function",
+                             "name", name, "arguments", arguments);
+    return json_array_append_new(calls, call) == 0 ||
+           api_fail(error, 500, NULL, "not enough memory for the request");
+}
+
+static bool add_output(json_t *messages, const json_t *item, size_t n, api_error *error)
+{
+    char where[64];
+    json_t *id = json_object_get(item, "call_id");
+    snprintf(where, sizeof where, "input[%zu].call_id", n);
+    if (!json_is_string(id))
+        return api_fail(error, 400, where, "'%s' must be a string", where);
+    snprintf(where, sizeof where, "input[%zu].output", n);
+    json_t *output = content_of(json_object_get(item, "output"), where, error);
+    return output && (json_array_append_new(messages, json_pack("{s:s, s:O, s:o}", "role", "tool",
+                                                                "tool_call_id", id, "content",
+                                                                output)) == 0 ||
+                      api_fail(error, 500, NULL, "not enough memory for the request"));
+}
+
+// Thoughts of earlier answers are passed over: templates leave them out.
+static bool add_item(json_t *messages, const json_t *item, size_t n, api_error *error)
+{
+    char where[64];
+    const char *type = json_string_value(json_object_get(item, "type"));
+    snprintf(where, sizeof where, "input[%zu]", n);
+    if (type && strcmp(type, "function_call") == 0)
+        return add_call(messages, item, n, error);
+    if (type && strcmp(type, "function_call_output") == 0)
+        return add_output(messages, item, n, error);
+    if (type && strcmp(type, "reasoning") == 0)
+        return true;
+    if (!json_is_object(item) || (type && strcmp(type, "message") != 0) ||
+        !json_is_string(json_object_get(item, "role")))
+        return api_fail(error, 400, where, "'%s' must be a message with a role", where);
+    return add_message(messages, item, n, error);
 }
 
 static bool add_messages(json_t *messages, const json_t *root, api_error *error)
@@ -96,6 +148,34 @@ static void add_format(json_t *chat, const json_t *root)
     json_object_set_new(chat, "response_format", told);
 }
 
+// {"type": "function", "name", ...} is chat/completions' {"type": "function", "function": {"name", ...}}. What has
+// not that form is left as it is, to be refused there.
+static json_t *function_of(json_t *told)
+{
+    const char *type = json_string_value(json_object_get(told, "type"));
+    if (!type || strcmp(type, "function") != 0 || json_object_get(told, "function"))
+        return json_incref(told);
+    json_t *function = json_copy(told);
+    json_object_del(function, "type");
+    return json_pack("{s:s, s:o}", "type", "function", "function", function);
+}
+
+static void add_tools(json_t *chat, const json_t *root)
+{
+    json_t *tools = field_get(root, "tools"), *choice = field_get(root, "tool_choice"), *one;
+    size_t n;
+    if (json_is_array(tools)) {
+        json_t *list = json_array();
+        json_array_foreach(tools, n, one)
+        {
+            json_array_append_new(list, function_of(one));
+        }
+        json_object_set_new(chat, "tools", list);
+    }
+    if (json_is_object(choice))
+        json_object_set_new(chat, "tool_choice", function_of(choice));
+}
+
 // What would need a memory of answers, which there is none of.
 static bool refuse_stored(const json_t *root, api_error *error)
 {
@@ -112,9 +192,8 @@ static bool refuse_stored(const json_t *root, api_error *error)
 
 static json_t *chat_of(json_t *root, api_error *error)
 {
-    static const char *const changed[] = {"input",         "instructions", "max_output_tokens",
-                                          "text",          "top_logprobs", "tool_choice",
-                                          "stream_options"};
+    static const char *const changed[] = {"input", "instructions", "max_output_tokens",
+                                          "text",  "top_logprobs", "stream_options"};
     json_t *messages = json_array(), *chat = json_copy(root);
     if (!messages || !chat || !refuse_stored(root, error) || !add_messages(messages, root, error)) {
         if (!error->status)
@@ -131,6 +210,7 @@ static json_t *chat_of(json_t *root, api_error *error)
     json_object_set_new(chat, "n", json_integer(1));
     json_object_set_new(chat, "logprobs", json_false());
     add_format(chat, root);
+    add_tools(chat, root);
     return chat;
 }
 
@@ -150,145 +230,4 @@ bool response_read(api_wish *wish, const char *body, size_t bytes, int32_t vocab
     }
     wish->response = true;
     return true;
-}
-
-// --- writing ------------------------------------------------------------------------------------------
-
-static json_t *content_part(const server_choice *choice)
-{
-    json_t *text =
-        json_stringn(choice->text.data ? choice->text.data : "", choice->text.size_bytes);
-    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
-                     "logprobs");
-}
-
-static json_t *message(const server_job *job, const char *status, bool with_text)
-{
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", job->id + strlen("resp_"));
-    json_t *content = json_array();
-    if (with_text)
-        json_array_append_new(content, content_part(&job->choices[0]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "type", "message", "id", id, "status", status,
-                     "role", "assistant", "content", content);
-}
-
-static json_t *usage(const server_job *job)
-{
-    json_int_t prompt = (json_int_t)job->ids.count, generated = job->choices[0].generated;
-    return json_pack("{s:I, s:{s:I}, s:I, s:{s:i}, s:I}", "input_tokens", prompt,
-                     "input_tokens_details", "cached_tokens", (json_int_t)job->choices[0].cached,
-                     "output_tokens", generated, "output_tokens_details", "reasoning_tokens", 0,
-                     "total_tokens", prompt + generated);
-}
-
-// status: "in_progress", "completed", "incomplete", "failed".
-static json_t *response(const server_job *job, const char *status)
-{
-    bool ended = strcmp(status, "in_progress") != 0;
-    bool cut = strcmp(status, "incomplete") == 0, failed = strcmp(status, "failed") == 0;
-    const weft_sample_params *params = &job->wish.sampling.params;
-    json_t *output = json_array();
-    if (ended && !failed)
-        json_array_append_new(output, message(job, status, true));
-    json_t *object =
-        json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:[], s:s, s:b, s:f, s:f, s:{s:{s:s}}}", "id",
-                  job->id, "object", "response", "created_at", (json_int_t)job->created, "status",
-                  status, "model", job->model_name, "output", output, "tools", "tool_choice",
-                  "auto", "parallel_tool_calls", 0, "temperature", (double)params->temperature,
-                  "top_p", (double)params->top_p, "text", "format", "type", "text");
-    json_object_set_new(object, "usage", ended ? usage(job) : json_null());
-    json_object_set_new(object, "max_output_tokens",
-                        job->wish.max_tokens > 0 ? json_integer(job->wish.max_tokens)
-                                                 : json_null());
-    json_object_set_new(
-        object, "error",
-        failed ? json_pack("{s:s, s:s}", "code", "server_error", "message", job->error.message)
-               : json_null());
-    json_object_set_new(object, "incomplete_details",
-                        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null());
-    json_object_set_new(object, "instructions", json_null());
-    json_object_set_new(object, "metadata", json_object());
-    return object;
-}
-
-// Takes the object over.
-static void write_event(server_job *job, const char *type, json_t *object)
-{
-    char head[80];
-    json_object_set_new(object, "type", json_string(type));
-    json_object_set_new(object, "sequence_number", json_integer(job->events++));
-    snprintf(head, sizeof head, "event: %s\n", type);
-    if (!tokenizer_text_append(&job->out, head, strlen(head)))
-        job->no_memory = true;
-    job_write_event(job, object);
-}
-
-static json_t *in_item(const server_job *job)
-{
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", job->id + strlen("resp_"));
-    return json_pack("{s:s, s:i, s:i}", "item_id", id, "output_index", 0, "content_index", 0);
-}
-
-static void write_begin(server_job *job)
-{
-    server_choice empty = {.job = job};
-    write_event(job, "response.created",
-                json_pack("{s:o}", "response", response(job, "in_progress")));
-    write_event(job, "response.in_progress",
-                json_pack("{s:o}", "response", response(job, "in_progress")));
-    write_event(
-        job, "response.output_item.added",
-        json_pack("{s:i, s:o}", "output_index", 0, "item", message(job, "in_progress", false)));
-    json_t *part = in_item(job);
-    json_object_set_new(part, "part", content_part(&empty));
-    write_event(job, "response.content_part.added", part);
-}
-
-void response_write_token(server_choice *choice, const engine_token *token)
-{
-    server_job *job = choice->job;
-    if (job->wish.stream && job->events == 0)
-        write_begin(job);
-    if (!tokenizer_text_append(&choice->text, token->text, token->text_bytes))
-        job->no_memory = true;
-    if (!job->wish.stream || token->text_bytes == 0)
-        return;
-    json_t *object = in_item(job);
-    json_object_set_new(object, "delta", json_stringn(token->text, token->text_bytes));
-    json_object_set_new(object, "logprobs", json_array());
-    write_event(job, "response.output_text.delta", object);
-}
-
-static void write_end(server_job *job, const char *status)
-{
-    json_t *part = content_part(&job->choices[0]), *object = in_item(job);
-    json_object_set(object, "text", json_object_get(part, "text"));
-    json_object_set_new(object, "logprobs", json_array());
-    write_event(job, "response.output_text.done", object);
-    object = in_item(job);
-    json_object_set_new(object, "part", part);
-    write_event(job, "response.content_part.done", object);
-    write_event(job, "response.output_item.done",
-                json_pack("{s:i, s:o}", "output_index", 0, "item", message(job, status, true)));
-}
-
-void response_write_done(server_job *job)
-{
-    engine_finish finish = job->choices[0].finish;
-    bool whole = finish == ENGINE_FINISH_END || finish == ENGINE_FINISH_STOP;
-    const char *status = job->error.status ? "failed" : whole ? "completed" : "incomplete";
-    char name[40];
-    if (!job->wish.stream) {
-        if (!job_write_json(job, response(job, status)))
-            job->no_memory = true;
-        return;
-    }
-    if (job->events == 0)
-        write_begin(job);
-    if (!job->error.status)
-        write_end(job, status);
-    snprintf(name, sizeof name, "response.%s", status);
-    write_event(job, name, json_pack("{s:o}", "response", response(job, status)));
 }

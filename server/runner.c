@@ -100,6 +100,8 @@ static void complete(server_runner *runner, server_job *job)
         api_fail(&job->error, 500, NULL, "not enough memory for the answer");
     if (!job->gone)
         job_write_done(job);
+    if (!job->error.status && job->no_memory && !job->wish.stream)
+        api_fail(&job->error, 500, NULL, "not enough memory for the answer");
     job->begun = job->done = true;
     wake(runner, job);
 }

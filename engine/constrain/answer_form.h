@@ -2,27 +2,11 @@
 #ifndef ENGINE_CONSTRAIN_ANSWER_FORM_H
 #define ENGINE_CONSTRAIN_ANSWER_FORM_H
 
-// The form of a model's answers: how it writes function calls and thoughts, which its chat template shows; and the
-// grammar of an answer that may or must call functions, or be a JSON value.
+// The grammar of an answer that may or must call functions, or be a JSON value, and may begin with thoughts.
 
+#include "engine/constrain/call_style.h"
 #include "engine/constrain/grammar.h"
 #include "engine/tokenizer/tokenizer.h"
-
-// How a family writes calls: an object {"name": ..., <arguments>: {...}}, or a list of such, behind a mark.
-typedef struct call_style {
-    const char *name;
-    const char *mark;       // in front of calls; "": none, a call is an answer that begins with {
-    const char *other_mark; // that may stand in front as well; NULL: none
-    const char *close;      // behind each; "": none
-    const char *arguments;  // the name of that member
-    bool list;
-} call_style;
-
-// The style that a template shows, or NULL.
-const call_style *call_style_of(const char *chat_template, size_t bytes);
-
-// Does the template know sections of thinking, <think> to </think>?
-bool template_thinks(const char *chat_template, size_t bytes);
 
 typedef enum answer_thoughts {
     ANSWER_NO_THOUGHTS,
@@ -38,9 +22,12 @@ typedef struct answer_form {
     bool one_call;           // at most one
     const char *schema;      // of an answer without calls, JSON; NULL: any text
     answer_thoughts thoughts;
+    const thought_style *thought; // unless there are none
 } answer_form;
 
-// NULL with a reason, which names the place in the tools or the schema.
-grammar *answer_grammar(const answer_form *form, const tokenizer *t, engine_error *err);
+// NULL with a reason, which names the place in the tools or the schema. Functions that are not strict may have
+// parameters that are not served: then these may be any, and the first reason comes in `note` (NULL: nobody asks).
+grammar *answer_grammar(const answer_form *form, const tokenizer *t, engine_error *note,
+                        engine_error *err);
 
 #endif

@@ -4,9 +4,23 @@
 
 #include "server/http/exchange.h"
 
+// Where the answer does not keep to all that was asked for, says so.
+static void add_note(const server_job *job, struct MHD_Response *response)
+{
+    char text[sizeof job->wish.note.text];
+    memcpy(text, job->wish.note.text, sizeof text);
+    for (char *at = text; *at; at++)
+        if (*at < ' ' || *at > '~') // headers are ASCII
+            *at = '?';
+    if (*text)
+        MHD_add_response_header(response, "Weft-Note", text);
+}
+
 static void add_headers(const exchange *x, struct MHD_Response *response, const char *type)
 {
     const char *origin = x->server->options->origin;
+    if (x->job)
+        add_note(x->job, response);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (!origin)
@@ -15,6 +29,7 @@ static void add_headers(const exchange *x, struct MHD_Response *response, const 
     MHD_add_response_header(response, "Access-Control-Allow-Headers",
                             "Authorization, Content-Type");
     MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    MHD_add_response_header(response, "Access-Control-Expose-Headers", "Weft-Note");
     MHD_add_response_header(response, "Access-Control-Max-Age", "600");
 }
 

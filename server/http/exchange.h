@@ -18,8 +18,8 @@ typedef struct server_state {
     server_keys *keys;       // NULL: nobody is asked for one
     chat_template *template; // NULL: the model has none, no_template says why
     engine_error no_template;
-    const call_style *style; // how its template writes calls; NULL: not known
-    bool thinks;             // the template knows sections of thinking
+    const call_style *style;       // how its template writes calls; NULL: not known
+    const thought_style *thoughts; // that the template knows; NULL: none
     char model_name[128];
     int32_t vocab;
     int32_t longest_text; // in tokens, that becomes a vector

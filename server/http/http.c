@@ -302,7 +302,7 @@ static bool open_state(server_state *server, engine_model *model, const server_o
     gguf_string text = {"", 0};
     gguf_get_string(engine_model_file(model), "tokenizer.chat_template", &text);
     server->style = call_style_of(text.data, text.size_bytes);
-    server->thinks = template_thinks(text.data, text.size_bytes);
+    server->thoughts = thought_style_of(text.data, text.size_bytes);
     if (options->key_file && !(server->keys = server_keys_read(options->key_file, err)))
         return false;
     return true;

@@ -18,12 +18,14 @@ typedef struct MHD_Connection http_connection;
 static answer_thoughts thoughts_of(const server_state *server, const tokenizer_ids *ids)
 {
     enum { TAIL = 8 }; // tokens
-    static const char opening[] = "<think>";
-    size_t count = ids->count < TAIL ? ids->count : TAIL, size = sizeof opening - 1;
+    size_t count = ids->count < TAIL ? ids->count : TAIL;
     tokenizer_text text = {0};
-    answer_thoughts thoughts = server->thinks ? ANSWER_MAY_THINK : ANSWER_NO_THOUGHTS;
-    if (server->thinks &&
-        tokenizer_decode(engine_model_tokenizer(server->model), ids->ids + ids->count - count,
+    if (!server->thoughts)
+        return ANSWER_NO_THOUGHTS;
+    const char *opening = server->thoughts->open;
+    size_t size = strlen(opening);
+    answer_thoughts thoughts = ANSWER_MAY_THINK;
+    if (tokenizer_decode(engine_model_tokenizer(server->model), ids->ids + ids->count - count,
                          count, TOKENIZER_SHOW_SPECIAL, &text, NULL)) {
         size_t end = text.size_bytes;
         while (end > 0 && strchr(" \n\r\t", text.data[end - 1]))
@@ -39,15 +41,11 @@ static answer_thoughts thoughts_of(const server_state *server, const tokenizer_i
 static bool shape_answer(const server_state *server, api_wish *wish, const tokenizer_ids *ids,
                          api_error *error)
 {
-    answer_thoughts thoughts = thoughts_of(server, ids);
-    if (wish->response && wish->form.tools)
-        return api_fail(error, 400, "tools", "'tools' is served at /v1/chat/completions alone");
-    if (wish->response || wish->thinking == CHAT_THINKING_OFF)
-        thoughts = ANSWER_NO_THOUGHTS;
-    wish->form.thoughts = thoughts;
-    wish->split = !wish->response && (thoughts != ANSWER_NO_THOUGHTS || wish->form.tools);
-    return api_make_grammar(wish, server->style, thoughts, engine_model_tokenizer(server->model),
-                            error);
+    bool off = wish->thinking == CHAT_THINKING_OFF;
+    wish->form.thoughts = off ? ANSWER_NO_THOUGHTS : thoughts_of(server, ids);
+    wish->form.thought = server->thoughts;
+    wish->split = wish->form.thoughts != ANSWER_NO_THOUGHTS || wish->form.tools;
+    return api_make_grammar(wish, server->style, engine_model_tokenizer(server->model), error);
 }
 
 static bool encode(exchange *x, api_wish *wish, tokenizer_ids *ids, api_error *error)

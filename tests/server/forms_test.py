@@ -25,7 +25,10 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "animal", "strict": Tru
 TOOLS = [{"type": "function", "function": {"name": "find", "parameters": SCHEMA, "strict": True}},
          {"type": "function", "function": {"name": "stop_it", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}]
 TURNS = "{% for m in messages %}{{ m.content }} {% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
-STYLES = {"hermes": "<tool_call> </tool_call>", "mistral": "[TOOL_CALLS]", "llama": "<|python_tag|>"}
+STYLES = {"hermes": "<tool_call> </tool_call>", "mistral": "[TOOL_CALLS]", "llama": "<|python_tag|>", "mistral_named": "[TOOL_CALLS][ARGS]"}
+TAGGED = "<tool_call> <function= <parameter="
+TEXTS = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}, "kind": {"type": "string", "enum": ["fox", "owl"]}},
+         "required": ["count", "kind"], "additionalProperties": False}
 
 
 def with_template(model, path, template):
@@ -110,9 +113,61 @@ def calls(client):
     client.chat.completions.create(model="demo", messages=history, tools=TOOLS, tool_choice="none", max_tokens=4)
 
 
+def tagged(client):
+    """Arguments between tags: strings are written as they are."""
+    tools = [{"type": "function", "function": {"name": "count", "parameters": TEXTS, "strict": True}}]
+    for seed in range(3):
+        reply = client.chat.completions.create(model="demo", messages=SAY, tools=tools, tool_choice="required", seed=seed, temperature=1.2, max_tokens=200,
+                                               parallel_tool_calls=False).choices[0]
+        assert reply.finish_reason == "tool_calls" and not reply.message.content, reply
+        value = json.loads(reply.message.tool_calls[0].function.arguments)
+        assert 1 <= value["count"] <= 9 and value["kind"] in ("fox", "owl"), value
+
+
+def notes(client):
+    """Parameters that are not served are taken as any object, which the answer's head says."""
+    tool = {"name": "any", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}
+    wish = {"model": "demo", "messages": SAY, "max_tokens": 4}
+    for stream in (False, True):
+        reply = client.chat.completions.with_raw_response.create(**wish, stream=stream, tools=[{"type": "function", "function": tool}])
+        assert "tools[0].function.parameters" in reply.headers["weft-note"] and "'not'" in reply.headers["weft-note"], reply.headers
+    assert "weft-note" not in client.chat.completions.with_raw_response.create(**wish, tools=TOOLS).headers
+
+
+def responses(client):
+    """The same calls from /v1/responses, as items and as events."""
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    wish = {"model": "demo", "input": "Tell me about a fox.", "tools": tools, "temperature": 0, "max_output_tokens": 300, "tool_choice": {"type": "function", "name": "find"}}
+    reply = client.responses.create(**wish)
+    assert reply.status == "completed" and [item.type for item in reply.output] == ["function_call"], reply
+    call = reply.output[0]
+    assert call.name == "find" and call.call_id and reply.tool_choice.name == "find" and reply.tools[0].name == "find", reply
+    check_animal(call.arguments)
+    events = list(client.responses.create(**wish, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    names = [event.type for event in events]
+    assert names[:3] == ["response.created", "response.in_progress", "response.output_item.added"] and names[-3:] == \
+        ["response.function_call_arguments.done", "response.output_item.done", "response.completed"], names
+    assert "".join(event.delta for event in events if event.type == "response.function_call_arguments.delta") == call.arguments
+    assert events[-1].response.output[0].arguments == events[-3].arguments == call.arguments
+    history = [{"role": "user", "content": "Find."}, {"type": "reasoning", "id": "r", "summary": []}, call.model_dump(exclude_none=True),
+               {"type": "function_call_output", "call_id": call.call_id, "output": "found"}]
+    free = client.responses.create(**{**wish, "input": history, "tool_choice": "auto", "max_output_tokens": 8})
+    assert [item.type for item in free.output] == ["message"] and free.output_text, free
+    for param, change in (("tool_choice", {"tool_choice": {"type": "function", "name": "nobody"}}), ("input[0]", {"input": [{"type": "function_call", "name": "a"}]}),
+                          ("input[0].call_id", {"input": [{"type": "function_call_output", "output": "a"}]}), ("tools[0].type", {"tools": [{"type": "web_search"}]})):
+        try:
+            client.responses.create(**{**wish, **change})
+            raise SystemExit(f"{change} was not refused")
+        except openai.BadRequestError as error:
+            assert error.param == param, (param, error)
+
+
 def thoughts(client):
     reply = client.chat.completions.create(model="demo", messages=SAY, temperature=0, max_tokens=12).choices[0]
     assert reply.message.reasoning_content and not reply.message.content, reply
+    told = client.responses.create(model="demo", input=SAY[0]["content"], temperature=0, max_output_tokens=12)
+    assert [item.type for item in told.output] == ["reasoning"] and told.output[0].content[0].text == reply.message.reasoning_content, told
 
 
 def main():
@@ -128,8 +183,11 @@ def main():
     served(model, formats)
     for name, mark in STYLES.items():
         path = with_template(model, os.path.join(scratch, f"forms_{name}.gguf"), TURNS + "{# " + mark + " #}")
-        served(path, *([calls, formats, refusals] if name == "hermes" else [calls]))
+        served(path, *([calls, formats, refusals, notes, responses] if name == "hermes" else [calls]))
         os.remove(path)
+    path = with_template(model, os.path.join(scratch, "forms_tagged.gguf"), TURNS + "{# " + TAGGED + " #}")
+    served(path, tagged)
+    os.remove(path)
     path = with_template(model, os.path.join(scratch, "forms_thoughts.gguf"), TURNS + "<think>")
     served(path, thoughts)
     os.remove(path)

@@ -23,11 +23,28 @@ fault("constrain-longer-is-smaller", "engine/constrain/schema_number.c",
       "return s->whole < b->value.whole_count ? -1 : 1;", "return s->whole < b->value.whole_count ? 1 : -1;",
       "longer numbers are smaller", "constrain_grammar", "constrain_differential")
 fault("constrain-optional-comma", "engine/constrain/schema_members.c",
-      "grammar_add(b, whole, one->required ? part : grammar_optional(b, part));",
-      "grammar_add(b, whole, part);", "members that may be missing may not", "constrain_grammar", "constrain_differential")
+      "        part = one->required ? part : grammar_optional(b, part);", "", "members that may be missing may not",
+      "constrain_grammar", "constrain_differential")
 fault("constrain-pattern-anchored", "engine/constrain/pattern.c",
       "    if (outermost && !ends)", "    if (false)",
       "a pattern must end where its string does", "constrain_grammar", "constrain_differential")
+fault("calls-id-is-name", "server/call_parts.c", "    has_id = has_id && id < end;", "    has_id = false;",
+      "an id behind the name of a call is part of it", "server_calls")
+fault("calls-text-not-escaped", "server/call_parts.c", """        if (byte == '"' || byte""", "        if (byte",
+      "a quotation mark in a tagged argument ends its string", "server_calls")
+fault("calls-any-object-is-call", "server/call_parts.c",
+      "c->word.size_bytes == 0 || !call_function(c->tools, c->word.data, c->word.size_bytes)", "c->word.size_bytes == 0",
+      "an answer with a member of the name is a call", "server_calls")
+fault("calls-glm-as-hermes", "engine/constrain/call_style.c", "{{\"<tool_call>\", \"<arg_key>\", \"<arg_value>\"},", "{{\"<tool_call>\", \"<arg_key>\", \"<arg>\"},",
+      "calls between tags of GLM are not known", "server_calls")
+fault("calls-note-lost", "engine/constrain/call_grammar.c", "        *work->note = why;", "        (void)why;",
+      "nobody is told that parameters are not served", "server_calls")
+fault("thoughts-blanks-in-front", "server/answer_parts.c", "    case BEFORE_THOUGHTS: return go_on_to(p, THINKING);",
+      "    case BEFORE_THOUGHTS: p->section = THINKING; return true;", "blanks in front of thoughts are theirs", "server_calls")
+fault("schema-members-unbounded", "engine/constrain/schema_members.c", "    if (m.room > MAX_MEMBERS)", "    if (false)",
+      "a schema may have any number of members", "constrain_grammar")
+fault("arrays-room-lies", "engine/base/alloc.c", "    *room = larger;", "    *room = 2 * larger;",
+      "an array has less room than it says", "engine_base")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
       "return !request->cursor || session_constrain(request->session, request->cursor, err);",
       "return true;", "requests are not constrained", "engine_constrained")

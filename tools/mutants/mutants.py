@@ -56,7 +56,7 @@ def copy_tree(tree):
 
 
 def target_of(test):
-    if test.startswith("server_"):
+    if test.startswith("server_") and os.path.exists(os.path.join(ROOT, "tests", "server", test[7:] + "_test.py")):
         return ["weft_cli"]
     return [test.split()[0]] if test.startswith("weft-check") else \
         [f"test_{test}"] + (["weft_cli"] if test.startswith("cli_") else [])

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// Files of prompts' caches. The first byte says what the rest is: a file as it stands (0), or changes of one that is
+// whole, three bytes each: a place (from the end, if the first byte is 2) and what stands there; its checksum is made
+// right again. What is taken can be gone on with; what is refused leaves an empty timeline and a reason.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/engine.h"
+#include "tests/support/gguf_tiny_model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+enum { CONTEXT = 64, TOKENS = 20 };
+
+static void check(bool promise)
+{
+    if (!promise)
+        abort();
+}
+
+static void name_of(int descriptor, char path[64])
+{
+    snprintf(path, 64, "/proc/self/fd/%d", descriptor);
+}
+
+static int file_of(const void *data, size_t size_bytes)
+{
+    int descriptor = memfd_create("cache", MFD_CLOEXEC);
+    check(descriptor >= 0 && write(descriptor, data, size_bytes) == (ssize_t)size_bytes);
+    return descriptor;
+}
+
+static engine_worker *worker;
+
+static engine_worker *open_tiny(void)
+{
+    char path[64];
+    const gguf_tiny_shape shape = {.architecture = "llama", .dim = 32};
+    gguf_writer writer = gguf_tiny_model(&shape);
+    size_t size_bytes;
+    uint8_t *bytes = gguf_writer_finish(&writer, &size_bytes);
+    int file = file_of(bytes, size_bytes);
+    name_of(file, path);
+    const engine_options options = {.threads = 1, .context_tokens = CONTEXT, .chunk_tokens = 16};
+    engine_model *model = engine_model_open(path, NULL);
+    engine_worker *opened = model ? engine_worker_open(model, &options, NULL) : NULL;
+    check(opened != NULL);
+    free(bytes);
+    return opened; // with the model, as long as the program runs
+}
+
+static bool evaluate(engine_session *session, int32_t count)
+{
+    int32_t ids[TOKENS] = {0};
+    engine_feed feed = {.session = session, .ids = ids, .count = count};
+    for (int32_t i = 0; i < count; i++)
+        ids[i] = i % TINY_MODEL_VOCAB;
+    return engine_eval(worker, &feed, 1, NULL, NULL, NULL);
+}
+
+// A file that is whole.
+static uint8_t *whole_file(engine_session *session, size_t *size_bytes)
+{
+    char path[] = P_tmpdir "/weft-fuzz-cache-XXXXXX";
+    int descriptor = mkstemp(path);
+    check(descriptor >= 0 && evaluate(session, TOKENS));
+    check(engine_session_save(session, path, NULL));
+    close(descriptor);
+    FILE *file = fopen(path, "rb");
+    uint8_t *data = malloc(1 << 20);
+    check(file && data);
+    *size_bytes = fread(data, 1, 1 << 20, file);
+    check(*size_bytes > 64 && *size_bytes < 1 << 20);
+    fclose(file);
+    unlink(path);
+    return data;
+}
+
+static void restore(engine_session *session, const uint8_t *data, size_t size_bytes)
+{
+    char path[64];
+    engine_error err = {""};
+    int file = file_of(data, size_bytes);
+    name_of(file, path);
+    if (engine_session_restore(session, path, &err)) {
+        int32_t length = engine_session_length(session);
+        check(length >= 0 && length <= CONTEXT);
+        if (length + TOKENS <= CONTEXT)
+            check(evaluate(session, TOKENS));
+    } else {
+        check(*err.text && !strchr(err.text, '\n'));
+        check(engine_session_length(session) == 0);
+    }
+    close(file);
+}
+
+// Changes, then the checksum of all before it.
+static void change(uint8_t *file, size_t file_bytes, const uint8_t *data, size_t size_bytes,
+                   bool end)
+{
+    for (size_t i = 0; i + 3 <= size_bytes; i += 3) {
+        size_t at = (size_t)(data[i] << 8 | data[i + 1]) % file_bytes;
+        file[end ? file_bytes - 1 - at : at] = data[i + 2];
+    }
+    uint64_t sum = XXH3_64bits(file, file_bytes - sizeof sum);
+    memcpy(file + file_bytes - sizeof sum, &sum, sizeof sum);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static engine_session *session;
+    static uint8_t *whole;
+    static size_t whole_bytes;
+    if (!session) {
+        worker = open_tiny();
+        session = engine_session_open(worker, NULL);
+        check(session != NULL);
+        whole = whole_file(session, &whole_bytes);
+        restore(session, whole, whole_bytes);
+        check(engine_session_length(session) > 0);
+    }
+    if (size_bytes < 1)
+        return 0;
+    if (data[0] % 3 == 0) {
+        restore(session, data + 1, size_bytes - 1);
+        return 0;
+    }
+    uint8_t *copy = malloc(whole_bytes);
+    check(copy != NULL);
+    memcpy(copy, whole, whole_bytes);
+    change(copy, whole_bytes, data + 1, size_bytes - 1, data[0] % 3 == 2);
+    restore(session, copy, whole_bytes);
+    free(copy);
+    return 0;
+}
