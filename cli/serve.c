@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// weft serve: a model for many users over HTTP.
+// weft serve: models for many users over HTTP.
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -7,6 +9,7 @@
 
 static const char help[] =
     "usage: weft serve MODEL [options]\n"
+    "       weft serve --model NAME=FILE --model NAME=FILE ... [options]\n"
     "\n"
     "Serves a model over HTTP, to many at once, as OpenAI's interface has it, and a page to chat "
     "with it\n"
@@ -17,6 +20,10 @@ static const char help[] =
     "  --port P            (default 8080; 0: any that is free)\n"
     "  --api-key-file F    asks for one of the keys in F, one per line\n"
     "  --name NAME         of the model in answers (default: the file's)\n"
+    "  --model NAME=FILE   one of several models, which a request chooses by `model`; loaded when "
+    "it\n"
+    "                      is asked for, but for the first\n"
+    "  --memory MB         that loaded models may take together; those that nobody uses go first\n"
     "  --cors ORIGIN       pages of this origin may use the server; * is any (default: none but "
     "its "
     "own)\n"
@@ -62,15 +69,54 @@ enum {
     OPT_GRACE,
     OPT_INVARIANT,
     OPT_EMBEDDING,
+    OPT_MODEL,
+    OPT_MEMORY,
 };
+
+enum { MAX_MODELS = 64 };
 
 typedef struct wish {
     const cli_command *self;
-    const char *path;
+    const char *name;
+    server_model models[MAX_MODELS];
+    char *names[MAX_MODELS]; // owned
     engine_options engine;
     cli_speculation speculation;
     server_options server;
 } wish;
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool add_model(wish *w, const char *name, size_t bytes, const char *path)
+{
+    int32_t n = w->server.model_count;
+    w->names[n] = strndup(name, bytes);
+    if (!w->names[n]) {
+        cli_failed(w->self, "not enough memory for a name");
+        return false;
+    }
+    w->models[n] = (server_model){w->names[n], path};
+    w->server.model_count++;
+    return true;
+}
+
+// NAME=FILE, or a file that gives the name.
+static bool take_model(wish *w, const char *text)
+{
+    const char *sign = strchr(text, '=');
+    if (w->server.model_count == MAX_MODELS || (sign && (sign == text || !sign[1]))) {
+        cli_bad_usage(w->self, "--model takes NAME=FILE, at most %d times", MAX_MODELS);
+        return false;
+    }
+    if (sign)
+        return add_model(w, text, (size_t)(sign - text), sign + 1);
+    const char *name = file_name(text);
+    return add_model(w, name, strlen(name), text);
+}
 
 static bool take_option(void *opaque, int option)
 {
@@ -81,7 +127,13 @@ static bool take_option(void *opaque, int option)
     case OPT_HOST: server->host = optarg; return true;
     case OPT_PORT: return cli_int32(self, "--port", optarg, 0, 65535, &server->port);
     case OPT_KEYS: server->key_file = optarg; return true;
-    case OPT_NAME: server->model_name = optarg; return true;
+    case OPT_NAME: w->name = optarg; return true;
+    case OPT_MODEL: return take_model(w, optarg);
+    case OPT_MEMORY:
+        if (!cli_int(self, "--memory", optarg, 1, 1 << 24, &server->memory_bytes))
+            return false;
+        server->memory_bytes <<= 20;
+        return true;
     case OPT_CORS: server->origin = optarg; return true;
     case OPT_SLOTS: return cli_int32(self, "--slots", optarg, 1, 4096, &w->engine.max_sessions);
     case OPT_POOL: return cli_int32(self, "--pool", optarg, 1, INT32_MAX, &w->engine.pool_tokens);
@@ -124,20 +176,27 @@ static int parse(wish *w, int argc, char **argv)
         {"grace", required_argument, NULL, OPT_GRACE},
         {"invariant", no_argument, NULL, OPT_INVARIANT},
         {"embedding", no_argument, NULL, OPT_EMBEDDING},
+        {"model", required_argument, NULL, OPT_MODEL},
+        {"memory", required_argument, NULL, OPT_MEMORY},
         CLI_SPECULATION_OPTIONS,
         CLI_MODEL_OPTIONS,
         {0}};
     int status = cli_take_options(w->self, argc, argv, options, take_option, w);
     if (status >= 0)
         return status;
-    w->path = cli_operand(w->self, argc, argv, "MODEL");
-    return w->path ? -1 : CLI_USAGE;
-}
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    if (w->server.model_count == 0) {
+        const char *path = cli_operand(w->self, argc, argv, "MODEL");
+        if (!path || !add_model(w, file_name(path), strlen(file_name(path)), path))
+            return CLI_USAGE;
+    } else if (optind < argc)
+        return cli_bad_usage(w->self, "give MODEL or --model, not both");
+    if (w->name && w->server.model_count > 1)
+        return cli_bad_usage(w->self, "--name goes with one model");
+    if (w->name)
+        w->models[0].name = w->name;
+    if (w->speculation.draft_path && w->server.model_count > 1)
+        return cli_bad_usage(w->self, "--draft goes with one model");
+    return -1;
 }
 
 static void ready(void *user, int port)
@@ -145,8 +204,25 @@ static void ready(void *user, int port)
     const wish *w = user;
     const char *host = w->server.host ? w->server.host : "127.0.0.1";
     bool six = strchr(host, ':') != NULL;
-    fprintf(stderr, "weft serve: %s at http://%s%s%s:%d\n", w->server.model_name, six ? "[" : "",
-            host, six ? "]" : "", port);
+    fprintf(stderr, "weft serve: %s at http://%s%s%s:%d\n", w->models[0].name, six ? "[" : "", host,
+            six ? "]" : "", port);
+}
+
+static bool opened(void *user, const engine_model *model, const engine_worker *worker,
+                   const engine_speculation **speculation, engine_error *err)
+{
+    wish *w = user;
+    cli_warn_of_context(w->self, model, worker);
+    if (!cli_speculation_open(&w->speculation, model, worker, &w->engine, err))
+        return false;
+    *speculation = cli_speculation_wish(&w->speculation);
+    return true;
+}
+
+static void failed(void *user, const char *name, const engine_error *err)
+{
+    (void)user;
+    fprintf(stderr, "weft serve: %s: %s\n", name, err->text);
 }
 
 static int serve_main(const cli_command *self, int argc, char **argv)
@@ -159,28 +235,19 @@ static int serve_main(const cli_command *self, int argc, char **argv)
                          .idle_seconds = 60,
                          .grace_seconds = 30,
                          .ready = ready,
-                         .user = &w}};
+                         .opened = opened,
+                         .failed = failed}};
     engine_error err = {""};
+    w.server.user = &w;
+    w.server.models = w.models;
+    w.server.engine = &w.engine;
     int status = parse(&w, argc, argv);
-    if (status >= 0)
-        return status;
-    if (!w.server.model_name)
-        w.server.model_name = file_name(w.path);
-    if (!server_available()) {
-        server_run(NULL, NULL, &w.server, &err);
-        return cli_failed(self, "%s", err.text);
-    }
-    engine_model *model = engine_model_open(w.path, &err);
-    engine_worker *worker = model ? engine_worker_open(model, &w.engine, &err) : NULL;
-    if (worker)
-        cli_warn_of_context(self, model, worker);
-    bool fine = worker && cli_speculation_open(&w.speculation, model, worker, &w.engine, &err);
-    w.server.speculation = cli_speculation_wish(&w.speculation);
-    fine = fine && server_run(model, worker, &w.server, &err);
-    engine_worker_close(worker);
+    if (status < 0)
+        status = server_run(&w.server, &err) ? CLI_DONE : cli_failed(self, "%s", err.text);
     cli_speculation_close(&w.speculation);
-    engine_model_close(model);
-    return fine ? CLI_DONE : cli_failed(self, "%s", err.text);
+    for (int n = 0; n < MAX_MODELS; n++)
+        free(w.names[n]);
+    return status;
 }
 
 const cli_command cli_serve = {"serve", "answer many users over HTTP", {help}, serve_main};

@@ -37,7 +37,8 @@ typedef struct response_output {
 } response_output;
 
 struct server_job {
-    server_job *next; // in the runner's list
+    server_job *next;             // in the runner's list
+    struct server_runner *runner; // that has it
     api_wish wish;
     embedding embedding; // count > 0: the job wants these vectors, and wish is empty
     tokenizer_ids ids;   // of the prompt

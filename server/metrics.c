@@ -16,6 +16,47 @@ void metrics_observe(metrics_histogram *histogram, double seconds)
     histogram->count++;
 }
 
+static void add_histogram(metrics_histogram *to, const metrics_histogram *more)
+{
+    for (int n = 0; n <= METRICS_BUCKETS; n++)
+        to->buckets[n] += more->buckets[n];
+    to->sum += more->sum;
+    to->count += more->count;
+}
+
+void metrics_add(metrics *to, const metrics *more)
+{
+    to->accepted += more->accepted;
+    to->refused += more->refused;
+    to->cancelled += more->cancelled;
+    to->failed += more->failed;
+    to->finished += more->finished;
+    add_histogram(&to->first_token, &more->first_token);
+    add_histogram(&to->per_token, &more->per_token);
+    add_histogram(&to->whole, &more->whole);
+}
+
+void metrics_add_scheduler(engine_scheduler_info *to, const engine_scheduler_info *more)
+{
+    to->waiting += more->waiting;
+    to->running += more->running;
+    to->prompt_tokens += more->prompt_tokens;
+    to->cached_tokens += more->cached_tokens;
+    to->generated_tokens += more->generated_tokens;
+    to->preemptions += more->preemptions;
+    to->passes += more->passes;
+    to->guessed_tokens += more->guessed_tokens;
+    to->accepted_tokens += more->accepted_tokens;
+}
+
+void metrics_add_worker(engine_worker_info *to, const engine_worker_info *more)
+{
+    to->pool_pages += more->pool_pages;
+    to->free_pages += more->free_pages;
+    to->shared_pages += more->shared_pages;
+    to->remembered_pages += more->remembered_pages;
+}
+
 static bool add(tokenizer_text *text, const char *line, int bytes)
 {
     return bytes > 0 && tokenizer_text_append(text, line, (size_t)bytes);

@@ -2,7 +2,7 @@
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
-// What Prometheus is told. Not safe for several threads: whoever has the lock of the runner may use it.
+// What Prometheus is told. Not safe for several threads.
 
 #include "engine/engine.h"
 
@@ -20,6 +20,11 @@ typedef struct metrics {
 } metrics;
 
 void metrics_observe(metrics_histogram *histogram, double seconds);
+
+// Sums of what several have counted, as far as the page tells it.
+void metrics_add(metrics *to, const metrics *more);
+void metrics_add_scheduler(engine_scheduler_info *to, const engine_scheduler_info *more);
+void metrics_add_worker(engine_worker_info *to, const engine_worker_info *more);
 
 // Appends the page in the text format of Prometheus; false when memory is short.
 bool metrics_write(const metrics *m, const engine_scheduler_info *scheduler,

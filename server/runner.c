@@ -28,6 +28,7 @@ struct server_runner {
     engine_scheduler_info scheduler_info; // as they were after the last pass
     engine_worker_info worker_info;
     int32_t jobs; // in the inbox or running
+    bool ended;   // the thread
     // The thread's own:
     server_job *running, *embedding;
     token_trie *trie;
@@ -72,6 +73,7 @@ bool runner_submit(server_runner *runner, server_job *job)
 {
     if (runner->draining || runner->stopping)
         return false;
+    job->runner = runner;
     job->holders++;
     job->next = NULL;
     server_job **last = &runner->inbox;
@@ -81,13 +83,6 @@ bool runner_submit(server_runner *runner, server_job *job)
     runner->jobs++;
     pthread_cond_signal(&runner->news);
     return true;
-}
-
-void runner_count_refusal(server_runner *runner)
-{
-    runner_lock(runner);
-    runner->metrics.refused++;
-    runner_unlock(runner);
 }
 
 // All of its choices have ended.
@@ -108,25 +103,24 @@ static void complete(server_runner *runner, server_job *job)
 
 // --- what the scheduler says --------------------------------------------------------------------------
 
-static server_runner *runner_of; // of the thread that runs passes: there is one server in a program
-
 static bool take_token(void *user, const engine_token *token)
 {
     server_choice *choice = user;
     server_job *job = choice->job;
+    server_runner *runner = job->runner;
     double now = runner_now();
-    runner_lock(runner_of);
+    runner_lock(runner);
     if (!job->begun)
-        metrics_observe(&runner_of->metrics.first_token, now - job->arrived);
+        metrics_observe(&runner->metrics.first_token, now - job->arrived);
     if (choice->last_token > 0 && token->id != TOKENIZER_NONE)
-        metrics_observe(&runner_of->metrics.per_token, now - choice->last_token);
+        metrics_observe(&runner->metrics.per_token, now - choice->last_token);
     choice->last_token = now;
     job_write_token(choice, token);
     job->begun = true;
     bool go_on = !job->gone && !job->no_memory;
     if (job->wish.stream)
-        wake(runner_of, job);
-    runner_unlock(runner_of);
+        wake(runner, job);
+    runner_unlock(runner);
     return go_on;
 }
 
@@ -134,7 +128,8 @@ static void take_end(void *user, const engine_request_result *result)
 {
     server_choice *choice = user;
     server_job *job = choice->job;
-    runner_lock(runner_of);
+    server_runner *runner = job->runner;
+    runner_lock(runner);
     choice->request = NULL;
     choice->finish = result->finish;
     choice->generated = result->generated_tokens;
@@ -144,8 +139,8 @@ static void take_end(void *user, const engine_request_result *result)
     if (!job->gone && !result->error)
         job_write_end(choice);
     if (--job->left == 0)
-        complete(runner_of, job);
-    runner_unlock(runner_of);
+        complete(runner, job);
+    runner_unlock(runner);
 }
 
 // --- the thread ---------------------------------------------------------------------------------------
@@ -345,6 +340,7 @@ static void *run(void *opaque)
 // --- from outside -------------------------------------------------------------------------------------
 
 server_runner *runner_start(engine_worker *worker, const server_options *options,
+                            const engine_speculation *speculation,
                             void (*wake_connection)(void *connection), engine_error *err)
 {
     server_runner *runner = calloc(1, sizeof *runner);
@@ -360,10 +356,9 @@ server_runner *runner_start(engine_worker *worker, const server_options *options
     if (runner->constraints)
         runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
     if (runner->scheduler)
-        engine_scheduler_speculate(runner->scheduler, options->speculation);
+        engine_scheduler_speculate(runner->scheduler, speculation);
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->news, NULL);
-    runner_of = runner;
     if (runner->scheduler && pthread_create(&runner->thread, NULL, run, runner) == 0)
         return runner;
     if (runner->scheduler)
@@ -383,13 +378,14 @@ bool runner_drain(server_runner *runner)
 
 void runner_stop(server_runner *runner)
 {
-    if (!runner)
+    if (!runner || runner->ended)
         return;
     runner_lock(runner);
     runner->draining = runner->stopping = true;
     pthread_cond_signal(&runner->news);
     runner_unlock(runner);
     pthread_join(runner->thread, NULL);
+    runner->ended = true;
 }
 
 void runner_free(server_runner *runner)
@@ -404,11 +400,12 @@ void runner_free(server_runner *runner)
     free(runner);
 }
 
-bool runner_metrics(server_runner *runner, int32_t connections, tokenizer_text *text)
+void runner_describe(server_runner *runner, metrics *counted, engine_scheduler_info *scheduler,
+                     engine_worker_info *worker)
 {
     runner_lock(runner);
-    bool fine = metrics_write(&runner->metrics, &runner->scheduler_info, &runner->worker_info,
-                              connections, text);
+    metrics_add(counted, &runner->metrics);
+    metrics_add_scheduler(scheduler, &runner->scheduler_info);
+    metrics_add_worker(worker, &runner->worker_info);
     runner_unlock(runner);
-    return fine;
 }

@@ -11,14 +11,16 @@
 
 typedef struct server_runner server_runner;
 
-// wake: called, with the lock held, to make a suspended connection go on.
+// speculation: for all requests; NULL: none. wake: called, with the lock held, to make a suspended connection go on.
 server_runner *runner_start(engine_worker *worker, const server_options *options,
-                            void (*wake)(void *connection), engine_error *err);
+                            const engine_speculation *speculation, void (*wake)(void *connection),
+                            engine_error *err);
 
 // Refuses what comes from now on; true when nothing runs any more.
 bool runner_drain(server_runner *runner);
 
-// Ends what still runs, and the thread. Nothing is suspended afterwards, nor will be. NULL is allowed.
+// Ends what still runs, and the thread. Nothing is suspended afterwards, nor will be. NULL and a second time are
+// allowed.
 void runner_stop(server_runner *runner);
 void runner_free(server_runner *runner);
 
@@ -31,9 +33,9 @@ bool runner_submit(server_runner *runner, server_job *job);
 // With the lock held: the caller lets go of a job.
 void runner_release(server_runner *runner, server_job *job);
 
-// The page of metrics.
-bool runner_metrics(server_runner *runner, int32_t connections, tokenizer_text *text);
-void runner_count_refusal(server_runner *runner);
+// Adds what it has counted.
+void runner_describe(server_runner *runner, metrics *counted, engine_scheduler_info *scheduler,
+                     engine_worker_info *worker);
 
 double runner_now(void); // seconds of a clock that only goes on
 

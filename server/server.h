@@ -7,31 +7,42 @@
 
 #include "engine/engine.h"
 
+typedef struct server_model {
+    const char *name, *path; // as requests and answers name it; its file
+} server_model;
+
 typedef struct server_options {
-    const char *host;       // an address to listen on; NULL: 127.0.0.1
-    int32_t port;           // 0: any that is free
-    const char *key_file;   // one key per line; NULL: nobody is asked for one
-    const char *origin;     // of pages that may use it from elsewhere, or "*"; NULL: none
-    const char *model_name; // that answers state
-    int32_t max_waiting;    // requests in the queue; 0: 256
+    const server_model *models; // [model_count]; the first is loaded at the start
+    int32_t model_count;
+    int64_t
+        memory_bytes; // that loaded models may take together; 0: as they need. One is always loaded
+    const engine_options *engine; // of all models
+    const char *host;             // an address to listen on; NULL: 127.0.0.1
+    int32_t port;                 // 0: any that is free
+    const char *key_file;         // one key per line; NULL: nobody is asked for one
+    const char *origin;           // of pages that may use it from elsewhere, or "*"; NULL: none
+    int32_t max_waiting;          // requests in the queue; 0: 256
     int32_t max_connections;
     int32_t max_body_bytes;
     int32_t idle_seconds;    // that a connection may do nothing
     int32_t request_seconds; // after which an answer is cut off; 0: never
     int32_t grace_seconds;   // that answers are given to end when the server is told to
     bool embedding;          // texts to vectors is all that is served
-    const engine_speculation *speculation; // for all requests; NULL: none
     // Called when it listens, with the port.
     void (*ready)(void *user, int port);
+    // Called when a model has been loaded, before it is used; says how its texts are to be speculated for. NULL: none.
+    bool (*opened)(void *user, const engine_model *model, const engine_worker *worker,
+                   const engine_speculation **speculation, engine_error *err);
+    // Called when one cannot be loaded that was asked for. NULL: nobody is told why.
+    void (*failed)(void *user, const char *name, const engine_error *err);
     void *user;
 } server_options;
 
 // Is there a server in this build?
 bool server_available(void);
 
-// Serves until SIGTERM or SIGINT, then finishes what runs and refuses what comes; a second signal ends that. The
-// worker is the server's until it returns. False if it could not begin.
-bool server_run(engine_model *model, engine_worker *worker, const server_options *options,
-                engine_error *err);
+// Serves until SIGTERM or SIGINT, then finishes what runs and refuses what comes; a second signal ends that. False if
+// it could not begin.
+bool server_run(const server_options *options, engine_error *err);
 
 #endif

@@ -84,13 +84,15 @@ enum MHD_Result answer_json(exchange *x, struct MHD_Connection *connection, json
 enum MHD_Result answer_error(exchange *x, struct MHD_Connection *connection, const api_error *error)
 {
     if (error->status != MHD_HTTP_INTERNAL_SERVER_ERROR)
-        runner_count_refusal(x->server->runner);
+        atomic_fetch_add(&x->server->refused, 1);
     return answer_text(x, connection, error->status, job_error_text(error));
 }
 
 // --- streams ------------------------------------------------------------------------------------------
 
 typedef struct stream {
+    server_models *models;
+    served_model *served; // which the stream holds
     server_runner *runner;
     server_job *job;
     struct MHD_Connection *connection;
@@ -130,6 +132,7 @@ static void end_stream(void *opaque)
     runner_lock(s->runner);
     runner_release(s->runner, s->job);
     runner_unlock(s->runner);
+    models_let_go(s->models, s->served);
     free(s);
 }
 
@@ -138,13 +141,14 @@ enum MHD_Result answer_stream(exchange *x, struct MHD_Connection *connection)
     stream *s = malloc(sizeof *s);
     if (!s)
         return MHD_NO;
-    *s = (stream){x->server->runner, x->job, connection};
+    *s = (stream){x->server->models, x->served, x->served->runner, x->job, connection};
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream, s, end_stream);
     if (!response) {
         free(s);
         return MHD_NO;
     }
+    models_hold(s->models, s->served);
     runner_lock(s->runner);
     s->job->holders++;
     runner_unlock(s->runner);

@@ -9,22 +9,15 @@
 #include <microhttpd.h>
 
 #include "server/keys.h"
-#include "server/runner.h"
+#include "server/models.h"
 #include "server/server.h"
 
 typedef struct server_state {
-    engine_model *model;
     const server_options *options;
-    server_keys *keys;       // NULL: nobody is asked for one
-    chat_template *template; // NULL: the model has none, no_template says why
-    engine_error no_template;
-    const call_style *style;       // how its template writes calls; NULL: not known
-    const thought_style *thoughts; // that the template knows; NULL: none
-    char model_name[128];
-    int32_t vocab;
-    int32_t longest_text; // in tokens, that becomes a vector
+    server_models *models;
+    server_keys *keys; // NULL: nobody is asked for one
     int64_t started;
-    server_runner *runner;
+    atomic_llong refused; // requests
     atomic_int connections;
     atomic_llong body_bytes; // that all connections hold together
     atomic_ullong serial;    // of answers
@@ -39,6 +32,8 @@ typedef struct exchange {
     tokenizer_text body;
     bool too_long, counted;
     uint64_t owner;
+    served_model *served; // that the request asks for; NULL: not known yet, or none
+    waiter waiter;
     server_job *job;
     bool answered;
 } exchange;
@@ -56,7 +51,8 @@ enum MHD_Result answer_stream(exchange *x, struct MHD_Connection *connection);
 // The routes. `run` is called when the body is there.
 struct server_route {
     const char *method, *path;
-    bool open; // without a key
+    bool open;  // without a key
+    bool model; // it needs one
     enum MHD_Result (*run)(exchange *x, struct MHD_Connection *connection);
 };
 

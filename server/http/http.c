@@ -132,6 +132,50 @@ static void drop_body(exchange *x)
 
 // --- what libmicrohttpd calls -------------------------------------------------------------------------
 
+// Which model a body names; NULL: none, or it is no such body, which its route says better.
+static char *named_model(const exchange *x)
+{
+    json_t *root =
+        json_loadb(x->body.data ? x->body.data : "", x->body.size_bytes, JSON_ALLOW_NUL, NULL);
+    const char *name = json_string_value(json_object_get(root, "model"));
+    char *copy = name ? strdup(name) : NULL;
+    json_decref(root);
+    return copy;
+}
+
+static bool find_model(exchange *x, api_error *error)
+{
+    server_models *models = x->server->models;
+    char *name = models_count(models) > 1 ? named_model(x) : NULL;
+    x->served = models_find(models, name);
+    if (!x->served) {
+        if (name)
+            api_fail(error, 404, "model", "there is no model '%.80s' (GET /v1/models)", name);
+        else
+            api_fail(error, 400, "model", "'model' must name one of several (GET /v1/models)");
+        error->code = name ? "model_not_found" : NULL;
+    }
+    free(name);
+    return x->served != NULL;
+}
+
+// Takes the model that is asked for. False: the connection waits for it, or there is an error.
+static bool take_model(exchange *x, struct MHD_Connection *connection, api_error *error)
+{
+    server_models *models = x->server->models;
+    if (!x->served && !find_model(x, error))
+        return false;
+    models_lock(models);
+    bool taken = models_take(models, x->served, &x->waiter, connection);
+    bool failed = x->waiter.state == WAITER_FAILED;
+    if (x->waiter.state == WAITER_WAITS)
+        MHD_suspend_connection(connection);
+    models_unlock(models);
+    if (failed)
+        api_fail(error, 503, "model", "the model '%s' cannot be loaded now", x->served->name);
+    return taken;
+}
+
 static enum MHD_Result respond(exchange *x, struct MHD_Connection *connection)
 {
     if (x->error.status)
@@ -140,6 +184,9 @@ static enum MHD_Result respond(exchange *x, struct MHD_Connection *connection)
         return answer_bytes(x, connection, MHD_HTTP_NO_CONTENT, "text/plain", "", 0);
     if (x->job)
         return exchange_go_on(x, connection);
+    api_error error = {0};
+    if (x->route->model && !take_model(x, connection, &error))
+        return error.status ? answer_error(x, connection, &error) : MHD_YES;
     enum MHD_Result result = x->route->run(x, connection);
     drop_body(x);
     return result;
@@ -182,7 +229,7 @@ static void completed(void *opaque, struct MHD_Connection *connection, void **st
         return;
     drop_body(x);
     if (x->job) {
-        server_runner *runner = x->server->runner;
+        server_runner *runner = x->served->runner;
         runner_lock(runner);
         x->job->socket = -1;
         x->job->suspended = NULL;
@@ -190,6 +237,8 @@ static void completed(void *opaque, struct MHD_Connection *connection, void **st
         runner_release(runner, x->job);
         runner_unlock(runner);
     }
+    if (x->served)
+        models_give_back(x->server->models, x->served, &x->waiter);
     free(x);
     *state = NULL;
 }
@@ -265,7 +314,7 @@ static void wait_for_the_end(server_state *server, const sigset_t *signals)
     while (!signalled(signals))
         ;
     double until = runner_now() + server->options->grace_seconds;
-    while (!runner_drain(server->runner) && runner_now() < until && !signalled(signals))
+    while (!models_drain(server->models) && runner_now() < until && !signalled(signals))
         ;
     // Whoever has been told the end still has to take it.
     for (int n = 0; n < 10 && atomic_load(&server->connections) > 0; n++)
@@ -273,50 +322,14 @@ static void wait_for_the_end(server_state *server, const sigset_t *signals)
             break;
 }
 
-// Encoders take a text in one piece. (Asked before the runner's thread has the worker.)
-static int32_t longest_text(const engine_model *model, const engine_worker *worker)
-{
-    engine_model_info info;
-    engine_worker_info run;
-    engine_model_describe(model, &info);
-    engine_worker_describe(worker, &run);
-    return info.encoder && run.chunk_tokens < run.context_tokens ? run.chunk_tokens
-                                                                 : run.context_tokens;
-}
-
-static bool open_state(server_state *server, engine_model *model, const server_options *options,
-                       engine_error *err)
-{
-    engine_model_info info;
-    engine_model_describe(model, &info);
-    *server = (server_state){.model = model, .options = options, .vocab = info.vocab};
-    if (!engine_model_tokenizer(model))
-        return engine_fail(err, "the model has no tokenizer: it cannot be served");
-    size_t pieces = tokenizer_size(engine_model_tokenizer(model));
-    server->vocab = pieces < (size_t)info.vocab ? (int32_t)pieces : info.vocab;
-    server->started = (int64_t)time(NULL);
-    strncpy(server->model_name, options->model_name ? options->model_name : "weft",
-            sizeof server->model_name - 1);
-    text_make_printable(server->model_name);
-    server->template = chat_template_from_gguf(engine_model_file(model), &server->no_template);
-    gguf_string text = {"", 0};
-    gguf_get_string(engine_model_file(model), "tokenizer.chat_template", &text);
-    server->style = call_style_of(text.data, text.size_bytes);
-    server->thoughts = thought_style_of(text.data, text.size_bytes);
-    if (options->key_file && !(server->keys = server_keys_read(options->key_file, err)))
-        return false;
-    return true;
-}
-
 bool server_available(void)
 {
     return true;
 }
 
-bool server_run(engine_model *model, engine_worker *worker, const server_options *options,
-                engine_error *err)
+bool server_run(const server_options *options, engine_error *err)
 {
-    server_state server;
+    server_state server = {.options = options, .started = (int64_t)time(NULL)};
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -324,11 +337,11 @@ bool server_run(engine_model *model, engine_worker *worker, const server_options
     pthread_sigmask(SIG_BLOCK, &signals, &before); // threads begin with it blocked
     signal(SIGPIPE, SIG_IGN);
     struct MHD_Daemon *daemon = NULL;
-    bool opened = open_state(&server, model, options, err);
-    server.longest_text = longest_text(model, worker);
-    if (opened)
-        server.runner = runner_start(worker, options, resume, err);
-    if (server.runner)
+    if (options->key_file)
+        server.keys = server_keys_read(options->key_file, err);
+    if (server.keys || !options->key_file)
+        server.models = models_open(options, resume, err);
+    if (server.models)
         daemon = listen_on(&server, err);
     if (daemon) {
         const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
@@ -336,11 +349,10 @@ bool server_run(engine_model *model, engine_worker *worker, const server_options
             options->ready(options->user, info ? info->port : options->port);
         wait_for_the_end(&server, &signals);
     }
-    runner_stop(server.runner);
+    models_stop(server.models);
     if (daemon)
         MHD_stop_daemon(daemon);
-    runner_free(server.runner);
-    chat_template_free(server.template);
+    models_free(server.models);
     server_keys_free(server.keys);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon != NULL;

@@ -15,17 +15,17 @@ typedef struct MHD_Connection http_connection;
 // --- generation ---------------------------------------------------------------------------------------
 
 // Does the prompt end inside of a section of thinking, and may the answer begin with one?
-static answer_thoughts thoughts_of(const server_state *server, const tokenizer_ids *ids)
+static answer_thoughts thoughts_of(const served_model *served, const tokenizer_ids *ids)
 {
     enum { TAIL = 8 }; // tokens
     size_t count = ids->count < TAIL ? ids->count : TAIL;
     tokenizer_text text = {0};
-    if (!server->thoughts)
+    if (!served->thoughts)
         return ANSWER_NO_THOUGHTS;
-    const char *opening = server->thoughts->open;
+    const char *opening = served->thoughts->open;
     size_t size = strlen(opening);
     answer_thoughts thoughts = ANSWER_MAY_THINK;
-    if (tokenizer_decode(engine_model_tokenizer(server->model), ids->ids + ids->count - count,
+    if (tokenizer_decode(engine_model_tokenizer(served->model), ids->ids + ids->count - count,
                          count, TOKENIZER_SHOW_SPECIAL, &text, NULL)) {
         size_t end = text.size_bytes;
         while (end > 0 && strchr(" \n\r\t", text.data[end - 1]))
@@ -38,30 +38,30 @@ static answer_thoughts thoughts_of(const server_state *server, const tokenizer_i
 }
 
 // What the answer keeps to, and whether it is taken apart.
-static bool shape_answer(const server_state *server, api_wish *wish, const tokenizer_ids *ids,
+static bool shape_answer(const served_model *served, api_wish *wish, const tokenizer_ids *ids,
                          api_error *error)
 {
     bool off = wish->thinking == CHAT_THINKING_OFF;
-    wish->form.thoughts = off ? ANSWER_NO_THOUGHTS : thoughts_of(server, ids);
-    wish->form.thought = server->thoughts;
+    wish->form.thoughts = off ? ANSWER_NO_THOUGHTS : thoughts_of(served, ids);
+    wish->form.thought = served->thoughts;
     wish->split = wish->form.thoughts != ANSWER_NO_THOUGHTS || wish->form.tools;
-    return api_make_grammar(wish, server->style, engine_model_tokenizer(server->model), error);
+    return api_make_grammar(wish, served->style, engine_model_tokenizer(served->model), error);
 }
 
 static bool encode(exchange *x, api_wish *wish, tokenizer_ids *ids, api_error *error)
 {
-    const server_state *server = x->server;
-    const tokenizer *t = engine_model_tokenizer(server->model);
+    const served_model *served = x->served;
+    const tokenizer *t = engine_model_tokenizer(served->model);
     engine_error err = {""};
     const chat_options options = {
         .add_generation_prompt = true, .thinking = wish->thinking, .tools = wish->form.tools};
     bool fine = true;
-    if (server->options->embedding)
+    if (x->server->options->embedding)
         return api_fail(error, 400, NULL, "the server was started for embeddings alone");
-    if (wish->chat && !server->template)
-        return api_fail(error, 400, NULL, "%s", server->no_template.text);
+    if (wish->chat && !served->template)
+        return api_fail(error, 400, NULL, "%s", served->no_template.text);
     if (wish->chat)
-        fine = chat_encode(server->template, t, wish->messages, wish->message_count, &options, ids,
+        fine = chat_encode(served->template, t, wish->messages, wish->message_count, &options, ids,
                            &err);
     else if (wish->prompt)
         fine =
@@ -72,7 +72,7 @@ static bool encode(exchange *x, api_wish *wish, tokenizer_ids *ids, api_error *e
         return api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is empty");
     if (ids->count > INT32_MAX)
         return api_fail(error, 400, wish->chat ? "messages" : "prompt", "the prompt is too long");
-    return !wish->chat || shape_answer(server, wish, ids, error);
+    return !wish->chat || shape_answer(served, wish, ids, error);
 }
 
 static void draw_seed(uint64_t *seed)
@@ -92,8 +92,8 @@ static void fill_in(exchange *x, http_connection *connection)
     job->owner = x->owner;
     job->arrived = runner_now();
     job->created = (int64_t)time(NULL);
-    job->model_name = server->model_name;
-    job->tokenizer = engine_model_tokenizer(server->model);
+    job->model_name = x->served->name;
+    job->tokenizer = engine_model_tokenizer(x->served->model);
     const char *kind = job->wish.response ? "resp_" : job->wish.chat ? "chatcmpl-" : "cmpl-";
     snprintf(job->id, sizeof job->id, "%s%llx-%llx", kind, (unsigned long long)server->started,
              atomic_fetch_add(&server->serial, 1ULL));
@@ -102,7 +102,7 @@ static void fill_in(exchange *x, http_connection *connection)
     engine_shaping *shaping = &job->wish.shaping;
     if (shaping->dry_multiplier > 0) {
         job->breakers =
-            engine_dry_breakers(server->model, *job->wish.breakers ? job->wish.breakers : NULL,
+            engine_dry_breakers(x->served->model, *job->wish.breakers ? job->wish.breakers : NULL,
                                 &shaping->dry_breaker_count);
         shaping->dry_breakers = job->breakers;
     }
@@ -113,7 +113,7 @@ static enum MHD_Result submit(exchange *x, http_connection *connection)
 {
     api_error error = {0};
     fill_in(x, connection);
-    server_runner *runner = x->server->runner;
+    server_runner *runner = x->served->runner;
     runner_lock(runner);
     bool taken = runner_submit(runner, x->job);
     if (taken) {
@@ -136,7 +136,7 @@ static enum MHD_Result generate(exchange *x, http_connection *connection, wish_f
     tokenizer_ids ids = {0};
     const char *body = x->body.data ? x->body.data : "";
     size_t bytes = x->body.size_bytes;
-    int32_t vocab = x->server->vocab;
+    int32_t vocab = x->served->vocab;
     bool fine = form == FORM_RESPONSE
                     ? response_read(&wish, body, bytes, vocab, &error)
                     : api_read_wish(&wish, form == FORM_CHAT, body, bytes, vocab, &error);
@@ -176,14 +176,14 @@ static enum MHD_Result responses(exchange *x, http_connection *connection)
 enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
 {
     server_job *job = x->job;
-    runner_lock(x->server->runner);
+    runner_lock(x->served->runner);
     api_error error = job->error;
     bool ready = job->done || (job->wish.stream && job->begun);
     if (!ready) { // woken for nothing
         job->suspended = connection;
         MHD_suspend_connection(connection);
     }
-    runner_unlock(x->server->runner);
+    runner_unlock(x->served->runner);
     if (!ready)
         return MHD_YES;
     if (error.status)
@@ -198,15 +198,15 @@ enum MHD_Result exchange_go_on(exchange *x, http_connection *connection)
 
 static bool make_embedding(exchange *x, embedding *e, api_error *error)
 {
-    const server_state *server = x->server;
-    if (!server->options->embedding)
+    const served_model *served = x->served;
+    if (!x->server->options->embedding)
         return api_fail(error, 400, NULL,
                         "the server was not started for embeddings (weft serve --embedding)");
-    if (!embedding_read(e, x->body.data ? x->body.data : "", x->body.size_bytes, server->vocab,
+    if (!embedding_read(e, x->body.data ? x->body.data : "", x->body.size_bytes, served->vocab,
                         error) ||
-        !embedding_encode(e, engine_model_tokenizer(server->model), server->longest_text, error))
+        !embedding_encode(e, engine_model_tokenizer(served->model), served->longest_text, error))
         return false;
-    e->dim = engine_embedding_dim(server->model, ENGINE_POOLING_DEFAULT);
+    e->dim = engine_embedding_dim(served->model, ENGINE_POOLING_DEFAULT);
     if (e->dimensions > 0 && e->dimensions != e->dim)
         return api_fail(error, 400, "dimensions", "'dimensions' can only be %d, the model's",
                         e->dim);
@@ -238,17 +238,31 @@ static enum MHD_Result health(exchange *x, http_connection *connection)
     return answer_json(x, connection, json_pack("{s:s}", "status", "ok"));
 }
 
-static enum MHD_Result models(exchange *x, http_connection *connection)
+static json_t *describe_model(const server_state *server, const served_model *served)
 {
     engine_model_info info;
-    engine_model_describe(x->server->model, &info);
-    return answer_json(x, connection,
-                       json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:{s:s, s:I, s:i, s:i}}]}",
-                                 "object", "list", "data", "id", x->server->model_name, "object",
-                                 "model", "created", (json_int_t)x->server->started, "owned_by",
-                                 "weft", "meta", "architecture", info.architecture, "parameters",
-                                 (json_int_t)info.parameters, "trained_context",
-                                 info.trained_context, "vocab", info.vocab));
+    json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:b}", "id", served->name, "object", "model",
+                               "created", (json_int_t)server->started, "owned_by", "weft", "loaded",
+                               served->state == SERVED_LOADED);
+    if (served->state != SERVED_LOADED)
+        return object;
+    engine_model_describe(served->model, &info);
+    json_object_set_new(object, "meta",
+                        json_pack("{s:s, s:I, s:i, s:i}", "architecture", info.architecture,
+                                  "parameters", (json_int_t)info.parameters, "trained_context",
+                                  info.trained_context, "vocab", info.vocab));
+    return object;
+}
+
+static enum MHD_Result models(exchange *x, http_connection *connection)
+{
+    server_models *all = x->server->models;
+    json_t *list = json_array();
+    models_lock(all);
+    for (int32_t n = 0; n < models_count(all); n++)
+        json_array_append_new(list, describe_model(x->server, models_at(all, n)));
+    models_unlock(all);
+    return answer_json(x, connection, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static enum MHD_Result tokenize(exchange *x, http_connection *connection)
@@ -260,7 +274,7 @@ static enum MHD_Result tokenize(exchange *x, http_connection *connection)
     json_t *list = json_array();
     bool fine =
         api_read_tokenize(&text, x->body.data ? x->body.data : "", x->body.size_bytes, &error);
-    if (fine && !tokenizer_encode(engine_model_tokenizer(x->server->model), text.text,
+    if (fine && !tokenizer_encode(engine_model_tokenizer(x->served->model), text.text,
                                   text.text_bytes, text.flags, &ids, &err))
         fine = api_fail(&error, 400, "content", "%s", err.text);
     for (size_t i = 0; i < ids.count; i++)
@@ -280,8 +294,8 @@ static enum MHD_Result detokenize(exchange *x, http_connection *connection)
     tokenizer_text content = {0};
     engine_error err = {""};
     bool fine = api_read_detokenize(&text, x->body.data ? x->body.data : "", x->body.size_bytes,
-                                    x->server->vocab, &error);
-    if (fine && !tokenizer_decode(engine_model_tokenizer(x->server->model), text.ids.ids,
+                                    x->served->vocab, &error);
+    if (fine && !tokenizer_decode(engine_model_tokenizer(x->served->model), text.ids.ids,
                                   text.ids.count, TOKENIZER_SHOW_SPECIAL, &content, &err))
         fine = api_fail(&error, 400, "tokens", "%s", err.text);
     api_text_free(&text);
@@ -298,7 +312,13 @@ static enum MHD_Result metrics_page(exchange *x, http_connection *connection)
 {
     tokenizer_text text = {0};
     enum MHD_Result result = MHD_NO;
-    if (runner_metrics(x->server->runner, atomic_load(&x->server->connections), &text))
+    server_state *server = x->server;
+    metrics counted;
+    engine_scheduler_info scheduler;
+    engine_worker_info worker;
+    models_describe(server->models, &counted, &scheduler, &worker);
+    counted.refused += atomic_load(&server->refused);
+    if (metrics_write(&counted, &scheduler, &worker, atomic_load(&server->connections), &text))
         result = answer_bytes(x, connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data,
                               text.size_bytes);
     tokenizer_text_free(&text);
@@ -312,15 +332,15 @@ static enum MHD_Result page(exchange *x, http_connection *connection)
 }
 
 const server_route server_routes[] = {
-    {"GET", "/", true, page},
-    {"GET", "/health", true, health},
-    {"GET", "/v1/models", false, models},
-    {"GET", "/metrics", false, metrics_page},
-    {"POST", "/v1/chat/completions", false, chat_completions},
-    {"POST", "/v1/completions", false, completions},
-    {"POST", "/v1/responses", false, responses},
-    {"POST", "/v1/embeddings", false, embeddings},
-    {"POST", "/tokenize", false, tokenize},
-    {"POST", "/detokenize", false, detokenize},
+    {"GET", "/", true, false, page},
+    {"GET", "/health", true, false, health},
+    {"GET", "/v1/models", false, false, models},
+    {"GET", "/metrics", false, false, metrics_page},
+    {"POST", "/v1/chat/completions", false, true, chat_completions},
+    {"POST", "/v1/completions", false, true, completions},
+    {"POST", "/v1/responses", false, true, responses},
+    {"POST", "/v1/embeddings", false, true, embeddings},
+    {"POST", "/tokenize", false, true, tokenize},
+    {"POST", "/detokenize", false, true, detokenize},
 };
 const int server_route_count = sizeof server_routes / sizeof *server_routes;

@@ -7,10 +7,9 @@ bool server_available(void)
     return false;
 }
 
-bool server_run(engine_model *model, engine_worker *worker, const server_options *options,
-                engine_error *err)
+bool server_run(const server_options *options, engine_error *err)
 {
-    (void)model, (void)worker, (void)options;
+    (void)options;
     return engine_fail(err, "this build has no server: install libmicrohttpd (Debian: "
                             "libmicrohttpd-dev) and build weft again");
 }

@@ -7,10 +7,9 @@ usage: forms_test.py WEFT MODEL SCRATCH_DIR [SANITIZER]
 """
 import json
 import os
-import struct
 import sys
 
-from serving import serving
+from serving import serving, with_template
 
 try:
     import openai
@@ -29,20 +28,6 @@ STYLES = {"hermes": "<tool_call> </tool_call>", "mistral": "[TOOL_CALLS]", "llam
 TAGGED = "<tool_call> <function= <parameter="
 TEXTS = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}, "kind": {"type": "string", "enum": ["fox", "owl"]}},
          "required": ["count", "kind"], "additionalProperties": False}
-
-
-def with_template(model, path, template):
-    """The model with another chat template: of the same length, so that nothing else moves."""
-    with open(model, "rb") as file:
-        data = file.read()
-    key = b"tokenizer.chat_template"
-    at = data.index(key) + len(key) + 4
-    size = struct.unpack_from("<Q", data, at)[0]
-    text = template.encode()
-    assert len(text) + 4 <= size, (len(text), size)
-    with open(path, "wb") as file:
-        file.write(data[:at + 8] + b"{#" + b" " * (size - len(text) - 4) + b"#}" + text + data[at + 8 + size:])
-    return path
 
 
 def check_animal(text):

@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import signal
+import struct
 import subprocess
 
 
@@ -67,3 +68,17 @@ def serving(weft, model, *options):
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait()
+
+
+def with_template(model, path, template):
+    """The model with another chat template: of the same length, so that nothing else moves."""
+    with open(model, "rb") as file:
+        data = file.read()
+    key = b"tokenizer.chat_template"
+    at = data.index(key) + len(key) + 4
+    size = struct.unpack_from("<Q", data, at)[0]
+    text = template.encode()
+    assert len(text) + 4 <= size, (len(text), size)
+    with open(path, "wb") as file:
+        file.write(data[:at + 8] + b"{#" + b" " * (size - len(text) - 4) + b"#}" + text + data[at + 8 + size:])
+    return path

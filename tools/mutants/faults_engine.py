@@ -45,6 +45,11 @@ fault("schema-members-unbounded", "engine/constrain/schema_members.c", "    if (
       "a schema may have any number of members", "constrain_grammar")
 fault("arrays-room-lies", "engine/base/alloc.c", "    *room = larger;", "    *room = 2 * larger;",
       "an array has less room than it says", "engine_base")
+fault("models-never-put-away", "server/models.c", "           open_bytes(models) + wanted->bytes > most) {", "           false) {",
+      "loaded models take as much memory as they want", "server_models")
+fault("models-counts-lost", "server/models.c", "    retire(models, served);\n", "", "what a model counted goes with it", "server_models")
+fault("models-any-name", "server/models.c", "        if (models->count == 1 || (name && strcmp(models->list[n].name, name) == 0))", "        if (true)",
+      "every name is the first model", "server_models")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
       "return !request->cursor || session_constrain(request->session, request->cursor, err);",
       "return true;", "requests are not constrained", "engine_constrained")
