@@ -57,6 +57,7 @@ void job_free(server_job *job)
         answer_parts_free(&job->choices[i].parts);
         json_decref(job->choices[i].calls);
         json_decref(job->choices[i].logprobs);
+        tokenizer_text_free(&job->choices[i].frame);
     }
     json_decref(job->output.items);
     json_decref(job->output.item);
@@ -211,6 +212,41 @@ static void write_chunk(server_choice *choice, const char *role, const char *tex
     write_delta(choice, delta, logprobs, reason);
 }
 
+// The event that says "" is made once; of the others only the text.
+static bool make_frame(server_choice *choice)
+{
+    server_job *job = choice->job;
+    size_t begin = job->out.size_bytes;
+    const char *nothing = job->wish.chat ? "\"content\":\"\"" : "\"text\":\"\"";
+    write_chunk(choice, NULL, "", 0, NULL, NULL);
+    bool fine =
+        !job->no_memory &&
+        tokenizer_text_append(&choice->frame, job->out.data + begin, job->out.size_bytes - begin) &&
+        tokenizer_text_append(&choice->frame, "", 1);
+    job->out.size_bytes = begin;
+    const char *place = fine ? strstr(choice->frame.data, nothing) : NULL;
+    if (place)
+        choice->frame_at = (size_t)(place - choice->frame.data) + strlen(nothing) - 2;
+    return place != NULL;
+}
+
+// What write_chunk writes of text alone.
+static void write_text(server_choice *choice, const char *text, size_t bytes)
+{
+    server_job *job = choice->job;
+    const tokenizer_text *frame = &choice->frame;
+    bool framed = choice->frame_at > 0 || make_frame(choice);
+    json_t *string = framed ? json_stringn(text, bytes) : NULL;
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    const char *behind = framed ? frame->data + choice->frame_at + 2 : "";
+    if (!quoted || !tokenizer_text_append(&job->out, frame->data, choice->frame_at) ||
+        !tokenizer_text_append(&job->out, quoted, strlen(quoted)) ||
+        !tokenizer_text_append(&job->out, behind, strlen(behind)))
+        job->no_memory = true;
+    free(quoted);
+    json_decref(string);
+}
+
 // --- an answer in parts -------------------------------------------------------------------------------
 
 static void say_part(void *user, answer_part part, const char *text, size_t bytes)
@@ -280,9 +316,10 @@ void job_write_token(server_choice *choice, const engine_token *token)
         if (said)
             write_chunk(choice, NULL, NULL, 0, json_pack("[o]", said), NULL);
         add_parts(choice, token);
-    } else if (token->text_bytes > 0 || said)
-        write_chunk(choice, NULL, token->text, token->text_bytes,
-                    said ? json_pack("[o]", said) : NULL, NULL);
+    } else if (said)
+        write_chunk(choice, NULL, token->text, token->text_bytes, json_pack("[o]", said), NULL);
+    else if (token->text_bytes > 0)
+        write_text(choice, token->text, token->text_bytes);
 }
 
 void job_write_end(server_choice *choice)

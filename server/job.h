@@ -25,8 +25,10 @@ typedef struct server_choice {
     engine_finish finish;
     double logprob; // of all its tokens, if wish.best_of asks
     int32_t generated, cached;
-    bool told;         // it is in the answer
-    double last_token; // when it came; 0: none has
+    bool told;            // it is in the answer
+    double last_token;    // when it came; 0: none has
+    tokenizer_text frame; // an event of its stream that says nothing; empty: not made yet
+    size_t frame_at;      // where in it a text stands
 } server_choice;
 
 // What /v1/responses tells: items, one after another.
@@ -57,6 +59,7 @@ struct server_job {
     int holders;      // the connection, the engine's thread
     int socket;       // of the connection; -1: it is closed
     void *suspended;  // the connection, while it waits; NULL: it does not
+    double woken;     // when it was told last that there is something
     bool begun, done; // out has something to say; all is in it
     bool gone;        // the client went away
     api_error error;  // status 0: none

@@ -13,6 +13,9 @@
 
 enum { POLLED_AT_ONCE = 64 };
 
+// A connection that is told of every token of a fast model costs more than the token, and nobody reads that fast.
+static const double told_seconds = 0.04;
+
 struct server_runner {
     engine_worker *worker;
     engine_scheduler *scheduler;
@@ -118,8 +121,10 @@ static bool take_token(void *user, const engine_token *token)
     job_write_token(choice, token);
     job->begun = true;
     bool go_on = !job->gone && !job->no_memory;
-    if (job->wish.stream)
+    if (job->wish.stream && now - job->woken >= told_seconds) {
+        job->woken = now;
         wake(runner, job);
+    }
     runner_unlock(runner);
     return go_on;
 }

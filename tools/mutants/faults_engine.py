@@ -482,6 +482,9 @@ fault("server-any-key", "server/keys.c",
 fault("server-any-origin", "server/http/http.c",
       "return name && host && strcmp(name + 3, host) == 0;", "return true;",
       "pages of any origin are served", "server_endpoints")
+fault("server-frame-shifted", "server/job.c",
+      "+ strlen(nothing) - 2;", "+ strlen(nothing) - 3;",
+      "text stands beside its place in events", "server_endpoints")
 fault("server-no-bounds", "server/api_fields.c",
       "if (!json_is_number(field) || !(number >= low && number <= high))", "if (!json_is_number(field))",
       "numbers out of range are taken", "server_endpoints")
