@@ -71,6 +71,7 @@ struct weft__f32_format {
     weft__f32_decode_fn *decode;
     weft__f32_part_fn *part; // or NULL
     int bytes32;             // of 32 columns, rounded up
+    bool ahead;              // the next tile is asked for, else left to the hardware
 };
 
 struct weft__f32_tile {
@@ -119,7 +120,8 @@ WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t e
         t->acc[r][c] = vf32_zero();
     }
     for (; k + 32 <= end; k += 32) {
-        weft__linear_fetch_next(&t->w, rows, k / 32 * format.bytes32, format.bytes32);
+        if (format.ahead)
+            weft__linear_fetch_next(&t->w, rows, k / 32 * format.bytes32, format.bytes32);
         weft__f32_step(t, k, 32, rows, cols, format);
     }
     if (k < end)
@@ -152,6 +154,16 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
         if (col + c < call->batch)
             weft__linear_store(call, col + c, row + r, vf32_sum(total[r * cols + c]));
     }
+}
+
+// One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better than tiles
+// are asked for (NOTES.md), as long as X stays in the first cache beside it and one chain of sums keeps up.
+WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
+                                      struct weft__f32_format format)
+{
+    enum { NEAR_X_BYTES = 16 << 10 };
+    return WEFT__F32_PARTS <= 2 && format.part && call->batch == 1 &&
+           call->cols * (int64_t)sizeof(float) <= NEAR_X_BYTES;
 }
 
 #endif

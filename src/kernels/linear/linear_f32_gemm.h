@@ -163,7 +163,10 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
     void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
                                            int64_t row1)                                           \
     {                                                                                              \
-        const struct weft__f32_format format = {weft__f32_decode_##weight, part, bytes32};         \
+        const struct weft__f32_format format = {weft__f32_decode_##weight, part, bytes32, true};   \
+        const struct weft__f32_format alone = {weft__f32_decode_##weight, part, bytes32, false};   \
+        for (; weft__f32_is_stream(call, alone) && row0 < row1; row0++)                            \
+            weft__f32_multiply_tile(call, row0, 1, 0, 1, alone);                                   \
         WEFT__LINEAR_TILES(call, row0, row1, 4, WEFT__F32_MANY, weft__f32_multiply_tile, format);  \
     }                                                                                              \
     weft__linear_fn weft__linear_##weight##_f32_panel_##isa;                                       \
