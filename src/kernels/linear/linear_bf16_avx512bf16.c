@@ -12,7 +12,7 @@
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
-    CHUNK = 64,       // columns whose products are a sum of their own
+    CHUNK = 128,      // columns whose products are a sum of their own
     TILE_COLS = 192,  // rows of X that share a panel
     STEP_COLS = 6,    // rows of X in registers
     FOLD = 64 * CHUNK // columns whose chunks share a sum
@@ -59,8 +59,8 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
         for (int r = 0; r < 16; r++) {
             int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
             rows[r] = call->weight + at * call->weight_stride_bytes;
-            __builtin_prefetch(rows[r] + 2 * (k + CHUNK));
-            __builtin_prefetch(rows[r] + 2 * (k + CHUNK) + 64);
+            for (int i = 0; i < CHUNK; i += 32)
+                __builtin_prefetch(rows[r] + 2 * (k + CHUNK + i));
         }
         for (int64_t i = 0; i < columns; i += 32) {
             int64_t left = columns - i;
