@@ -68,21 +68,16 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 // Activations are rounded for blocks, not for plain elements. What may lie beside the codes of a format
 // is known to the reference, to plain formats of the kernels of any, and to theirs of MLX.
 #define IS_MLX(ID) (WEFT_##ID >= WEFT_MLX_Q2_G32 && WEFT_##ID <= WEFT_MLX_Q8_G128)
-#define REFERENCE(ID, name, acts)                                                                  \
-    {{"linear", "linear_" name "_" #acts "_ref", WEFT__ISA_ref},                                   \
-     WEFT_##ID,                                                                                    \
-     WEFT__ACTS_##acts,                                                                            \
-     1,                                                                                            \
-     1,                                                                                            \
-     MANY,                                                                                         \
-     false,                                                                                        \
-     true,                                                                                         \
-     weft__linear_##ID##_##acts##_ref,                                                             \
-     NARROW_##acts(ref),                                                                           \
-     false,                                                                                        \
-     NULL,                                                                                         \
-     false,                                                                                        \
-     0},
+#define REFERENCE(ID, name, acts_of)                                                               \
+    {.base = {"linear", "linear_" name "_" #acts_of "_ref", WEFT__ISA_ref},                        \
+     .weight = WEFT_##ID,                                                                          \
+     .acts = WEFT__ACTS_##acts_of,                                                                 \
+     .row_step = 1,                                                                                \
+     .min_batch = 1,                                                                               \
+     .max_batch = MANY,                                                                            \
+     .planes = true,                                                                               \
+     .run = weft__linear_##ID##_##acts_of##_ref,                                                   \
+     .narrow = NARROW_##acts_of(ref)},
 #define FEW_PLANES_f32        false
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
@@ -94,21 +89,19 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_q8_masked  true
 #define FEW_PLANES_q8_packed  false
 #define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
-#define ROW(ID, text, acts, isa, row_step, min_batch, max_batch, planes, function)                 \
-    {{"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                         \
-     WEFT_##ID,                                                                                    \
-     WEFT__ACTS_##acts,                                                                            \
-     row_step,                                                                                     \
-     min_batch,                                                                                    \
-     max_batch,                                                                                    \
-     FEW_PLANES(acts, isa),                                                                        \
-     planes,                                                                                       \
-     weft__linear_##function##_##acts##_##isa,                                                     \
-     NARROW_##acts(isa),                                                                           \
-     WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx,                     \
-     PACK_##acts(isa),                                                                             \
-     false,                                                                                        \
-     0},
+#define ROW(ID, text, acts_of, isa, step, least, most, takes_planes, function)                     \
+    {.base = {"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                 \
+     .weight = WEFT_##ID,                                                                          \
+     .acts = WEFT__ACTS_##acts_of,                                                                 \
+     .row_step = step,                                                                             \
+     .min_batch = least,                                                                           \
+     .max_batch = most,                                                                            \
+     .few_planes = FEW_PLANES(acts_of, isa),                                                       \
+     .planes = takes_planes,                                                                       \
+     .run = weft__linear_##function##_##acts_of##_##isa,                                           \
+     .narrow = NARROW_##acts_of(isa),                                                              \
+     .turned = WEFT__ACTS_##acts_of == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx,        \
+     .pack = PACK_##acts_of(isa)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \
