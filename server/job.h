@@ -59,7 +59,8 @@ struct server_job {
     int holders;      // the connection, the engine's thread
     int socket;       // of the connection; -1: it is closed
     void *suspended;  // the connection, while it waits; NULL: it does not
-    double woken;     // when it was told last that there is something
+    bool untold;      // out has something that the connection does not know of
+    double woken;     // when it was told last
     bool begun, done; // out has something to say; all is in it
     bool gone;        // the client went away
     api_error error;  // status 0: none

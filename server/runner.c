@@ -120,11 +120,8 @@ static bool take_token(void *user, const engine_token *token)
     choice->last_token = now;
     job_write_token(choice, token);
     job->begun = true;
+    job->untold = job->wish.stream;
     bool go_on = !job->gone && !job->no_memory;
-    if (job->wish.stream && now - job->woken >= told_seconds) {
-        job->woken = now;
-        wake(runner, job);
-    }
     runner_unlock(runner);
     return go_on;
 }
@@ -326,6 +323,19 @@ static void embed(server_runner *runner)
     runner_unlock(runner);
 }
 
+// What a step has made goes out together, so that a guess that was right is not held back until the next.
+static void tell(server_runner *runner)
+{
+    const double now = runner_now();
+    runner_lock(runner);
+    for (server_job *job = runner->running; job; job = job->next)
+        if (job->untold && now - job->woken >= told_seconds) {
+            job->untold = false, job->woken = now;
+            wake(runner, job);
+        }
+    runner_unlock(runner);
+}
+
 static void *run(void *opaque)
 {
     server_runner *runner = opaque;
@@ -337,8 +347,10 @@ static void *run(void *opaque)
             return NULL;
         if (runner->embedding)
             embed(runner);
-        if (runner->running)
+        if (runner->running) {
             engine_scheduler_step(runner->scheduler);
+            tell(runner);
+        }
     }
 }
 
