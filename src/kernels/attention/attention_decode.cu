@@ -145,6 +145,54 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
         item_merge(args, lengths, work->rows, warp, lane, by);
 }
 
+// The warp's tiles of an item, from `tile` on: scores, weights, sums.
+DEVICE void tiles_walk(const struct weft__attention_device_args *args, const struct work *work,
+                       struct ring *ring, int32_t tile, int32_t end, struct state *state)
+{
+    const int32_t lane = ring->lane;
+    const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
+    struct queries kept;
+    queries_keep(queries, lane, &kept);
+    for (; tile < end; tile += WARPS) {
+        // the ring is full: what was asked for first lies where is asked for next
+        const uint8_t *from =
+            shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+        const int32_t key0 = work->at.seq.begin + tile * KEYS;
+        float score[KEYS / 8][4] = {};
+        COPY_WAIT(WEFT_STAGES - 1);
+        __syncwarp();
+        const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
+#if WEFT_CODES
+        uint32_t odd = 0;
+        codes_scores(queries, from, lane, score, &odd);
+#else
+#if WEFT_CACHE > 3
+        uint8_t *wide =
+            shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + ring->warp * WIDE_BYTES;
+        tile_widen<4>(from, wide, lane, WARP);
+        __syncwarp();
+        from = wide;
+#endif
+        tile_scores(queries, &kept, from, lane, score);
+#endif
+        if (WEFT_SCALED)
+            scores_scale(scales, lane, score);
+        tile_log2(args, work, key0, lane, score);
+        tile_weights(state, score);
+        if (WEFT_SCALED)
+            scores_scale(scales + KEYS, lane, score);
+#if WEFT_CODES
+        codes_values(from + RAW_PLANE_BYTES, lane, score, state, &odd);
+        if (__any_sync(0xffffffffu, odd != 0))
+            state->sum[0] = state->sum[1] = bits_float(0x7fc00000u);
+#else
+        tile_values(from, lane, score, state);
+#endif
+        __syncwarp();
+        ring_ask(args, ring);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128, 2)
     weft_attention_decode(const __grid_constant__ struct weft__attention_device_args args)
 {
@@ -186,45 +234,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
         state_begin(&state);
         __syncthreads();
-        const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
-        struct queries kept;
-        queries_keep(queries, lane, &kept);
-        for (int32_t tile = first_tile + warp; tile < first_tile + count; tile += WARPS) {
-            // the ring is full: what was asked for first lies where is asked for next
-            const uint8_t *from = shared_memory() + (warp * WEFT_STAGES + ring.slot) * STAGE_BYTES;
-            const int32_t key0 = work.at.seq.begin + tile * KEYS;
-            float score[KEYS / 8][4] = {};
-            COPY_WAIT(WEFT_STAGES - 1);
-            __syncwarp();
-            const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
-#if WEFT_CODES
-            uint32_t odd = 0;
-            codes_scores(queries, from, lane, score, &odd);
-#else
-#if WEFT_CACHE > 3
-            uint8_t *wide = shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + warp * WIDE_BYTES;
-            tile_widen<4>(from, wide, lane, WARP);
-            __syncwarp();
-            from = wide;
-#endif
-            tile_scores(queries, &kept, from, lane, score);
-#endif
-            if (WEFT_SCALED)
-                scores_scale(scales, lane, score);
-            tile_log2(&args, &work, key0, lane, score);
-            tile_weights(&state, score);
-            if (WEFT_SCALED)
-                scores_scale(scales + KEYS, lane, score);
-#if WEFT_CODES
-            codes_values(from + RAW_PLANE_BYTES, lane, score, &state, &odd);
-            if (__any_sync(0xffffffffu, odd != 0))
-                state.sum[0] = state.sum[1] = bits_float(0x7fc00000u);
-#else
-            tile_values(from, lane, score, &state);
-#endif
-            __syncwarp();
-            ring_ask(&args, &ring);
-        }
+        tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, &state);
         if (__syncthreads_or(state_store(&state, warp, lane, work.rows.count)))
             item_again(&args, &work.at, count);
         item_end(&args, &work, count, warp, lane);
