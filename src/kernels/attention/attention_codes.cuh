@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tiles of one byte an element without a copy in bf16 (WEFT_CODES): a lane loads the codes that its products want and
-// widens them in registers. head_dim is 64, 128 or 256.
+// Tiles of one byte an element without a copy (WEFT_CODES): a lane loads the codes that its products want and widens them
+// in registers to f16, which holds every number of these formats and takes the fewest instructions. head_dim is 64, 128 or 256.
 //
 // A product of queries and keys does not mind the order of the elements, as long as both have the same: lane
 // 4 key + t loads the elements 16 t .. 16 t + 15 of every 64 of a key at once, and queries lie in shared memory in the
@@ -11,8 +11,8 @@
 // Chunks of 16 bytes of a row change places by the number of the key, so that neither kind of load meets its neighbours
 // in a bank.
 //
-// Codes that are not finite would take a branch each: where a tile has one, the warp's sums become NaN, and its rows are
-// computed again (item_again()).
+// Codes that are not finite make sums that are not, and such rows are computed again (item_again()). Where the device does
+// not convert e4m3 itself its NaN would take a branch each: where a tile has one, the warp's sums become NaN.
 #ifndef WEFT_KERNELS_ATTENTION_CODES_CUH
 #define WEFT_KERNELS_ATTENTION_CODES_CUH
 
@@ -33,12 +33,10 @@ DEVICE int32_t codes_chunk(int32_t plane, int32_t key, int32_t chunk)
     return chunk ^ (HEAD == 256 ? (pair & 1) | (pair & 2) << 1 : 2 * pair & (CHUNKS - 1));
 }
 
-// Not 0 if one of four codes is NaN or an infinity.
+// Not 0 if one of four codes is a NaN that four_halves() does not see.
 DEVICE uint32_t codes_odd(uint32_t bytes)
 {
-    if (WEFT_CACHE == 6)
-        return 0;
-    return ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
+    return HALVES_BLIND ? ((bytes & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u : 0;
 }
 
 // Scores as tile_scores() makes them.
@@ -68,7 +66,7 @@ DEVICE void codes_scores(uint32_t queries, const uint8_t *keys, int32_t lane,
                                       : s == 1 ? codes[t].y
                                       : s == 2 ? codes[t].z
                                                : codes[t].w;
-                const uint2 k = four_widen_finite(four);
+                const uint2 k = four_halves(four);
                 *odd |= codes_odd(four);
 #pragma unroll
                 for (int32_t part = 0; part < WEFT_PARTS; part++)
@@ -122,7 +120,7 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
 #pragma unroll
             for (int32_t i = 0; i < 4; i++) {
                 float *acc = state->acc[at + 4 * j + i];
-                const uint2 v = four_widen_finite(four[i]);
+                const uint2 v = four_halves(four[i]);
                 *odd |= codes_odd(four[i]);
 #if WEFT_PARTS == 1
                 mma_narrow(acc, p[0], v.x, v.y);
@@ -139,6 +137,49 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
         }
     }
 }
+
+#if WEFT_SCALED
+
+// Weights times the scales of their values as f16 holds them: the largest of a row so far is 2^14 to 2^15. acc follows,
+// in whole powers of two.
+DEVICE void weights_scale(const float *scale, int32_t lane, float weight[KEYS / 8][4],
+                          struct state *state)
+{
+    uint32_t exponent[2] = {0, 0};
+    bool more = false;
+    scores_scale(scale, lane, weight);
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            exponent[i / 2] = max(exponent[i / 2], float_bits(weight[t][i]) & 0x7fffffffu);
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        exponent[i] = min(warp_max_bits(exponent[i], 4) >> 23, 250u);
+        more = more || exponent[i] > state->exponent[i];
+    }
+    if (__any_sync(0xffffffffu, more)) {
+        float less[2];
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++) {
+            exponent[i] = max(exponent[i], state->exponent[i]);
+            less[i] = bits_float((127 - min(exponent[i] - state->exponent[i], 126u)) << 23);
+            state->exponent[i] = exponent[i];
+        }
+#pragma unroll
+        for (int32_t t = 0; t < DIM / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 4; i++)
+                state->acc[t][i] *= less[i / 2];
+    }
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            weight[t][i] *= bits_float((254 + 14 - state->exponent[i / 2]) << 23);
+}
+
+#endif
 
 #endif
 #endif

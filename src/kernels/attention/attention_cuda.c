@@ -86,7 +86,7 @@ static bool narrows(const weft_attention_desc *desc)
            (desc->kv.dtype == WEFT_F16 || desc->kv.dtype == WEFT_BF16);
 }
 
-// A cache of one byte an element: tensor cores get it as bf16.
+// A cache of one byte an element: tensor cores get it as bf16, or as f16 where codes are widened in registers.
 static bool is_byte(const weft_kv_layout *kv)
 {
     return weft_dtype_block_bytes(kv->dtype) == 1;
@@ -120,7 +120,9 @@ static struct weft__attention_constants constants_of(const weft_attention_desc *
         .WEFT_CACHE = (int32_t)desc->kv.dtype,
         .WEFT_SCALED = is_scaled(&desc->kv),
         .WEFT_CODES = has_codes(&desc->kv, parts),
-        .WEFT_KV_DTYPE = is_byte(&desc->kv) ? WEFT_BF16 : (int32_t)desc->kv.dtype,
+        .WEFT_KV_DTYPE = has_codes(&desc->kv, parts) ? WEFT_F16
+                         : is_byte(&desc->kv)        ? WEFT_BF16
+                                                     : (int32_t)desc->kv.dtype,
         .WEFT_X_DTYPE = (int32_t)q_dtype,
         .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
         .WEFT_PARTS = parts,
@@ -246,7 +248,8 @@ static int32_t want_prefill(struct weft__attention_constants constants, struct t
                             struct weft__cuda_choice *choice)
 {
     constants.WEFT_M = tile.m, constants.WEFT_KEYS = tile.keys, constants.WEFT_BLOCKS = tile.blocks;
-    constants.WEFT_CODES = 0;
+    if (constants.WEFT_CODES)
+        constants.WEFT_CODES = 0, constants.WEFT_KV_DTYPE = WEFT_BF16;
     return weft__cuda_want(choice, "src/kernels/attention/attention_prefill.cu",
                            "weft_attention_prefill", WEFT__CUDA_VALUES(attention, constants));
 }

@@ -179,8 +179,11 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
             scores_scale(scales, lane, score);
         tile_log2(args, work, key0, lane, score);
         tile_weights(state, score);
-        if (WEFT_SCALED)
-            scores_scale(scales + KEYS, lane, score);
+#if WEFT_CODES && WEFT_SCALED
+        weights_scale(scales + KEYS, lane, score, state);
+#elif WEFT_SCALED
+        scores_scale(scales + KEYS, lane, score);
+#endif
 #if WEFT_CODES
         codes_values(from + RAW_PLANE_BYTES, lane, score, state, &odd);
         if (__any_sync(0xffffffffu, odd != 0))

@@ -16,6 +16,9 @@
 struct state {
     float acc[DIM / 8][4];
     float largest[2], sum[2]; // sum: of this lane's keys
+#if WEFT_CODES && WEFT_SCALED
+    uint32_t exponent[2]; // acc is over 2^(exponent - 14 - 127) (weights_scale())
+#endif
 };
 
 DEVICE void state_begin(struct state *state)
@@ -28,6 +31,19 @@ DEVICE void state_begin(struct state *state)
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
+#if WEFT_CODES && WEFT_SCALED
+    state->exponent[0] = state->exponent[1] = 16;
+#endif
+}
+
+// What acc of row r + 8 i is multiplied by when it leaves the registers.
+DEVICE float acc_unit(const struct state *state, int32_t i)
+{
+#if WEFT_CODES && WEFT_SCALED
+    return bits_float((state->exponent[i] - 14) << 23) * WEIGHT_UNIT;
+#else
+    return WEIGHT_UNIT;
+#endif
 }
 
 // The element of a row that lane `lane` has in acc[t][2 half + i].
@@ -48,15 +64,15 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
         if (row >= rows)
             continue;
         float *to = shared_state(warp, row, rows);
+        const float unit = acc_unit(state, i);
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++) {
             const float2 x = make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
 #if WEFT_CODES
-            to[acc_element(t, 0, lane)] = x.x * WEIGHT_UNIT;
-            to[acc_element(t, 1, lane)] = x.y * WEIGHT_UNIT;
+            to[acc_element(t, 0, lane)] = x.x * unit;
+            to[acc_element(t, 1, lane)] = x.y * unit;
 #else
-            *(float2 *)(to + acc_element(t, 0, lane)) =
-                make_float2(x.x * WEIGHT_UNIT, x.y * WEIGHT_UNIT);
+            *(float2 *)(to + acc_element(t, 0, lane)) = make_float2(x.x * unit, x.y * unit);
 #endif
             nothing += x.x * 0.0f + x.y * 0.0f;
         }

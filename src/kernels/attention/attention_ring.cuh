@@ -14,8 +14,9 @@
 
 enum {
     ONE_PAGE = PAGE % 16 == 0 && !WEFT_RING, // sixteen keys lie one behind the other
-    IN_STEPS = ONE_PAGE && WARP % CHUNKS == 0 && (WEFT_PARTS == 1 || DIM <= 128), // registers
-    STEP_ROWS = IN_STEPS ? WARP / CHUNKS : 1, // that a warp copies at once
+    IN_STEPS = ONE_PAGE && CHUNKS > 1 && WARP % CHUNKS == 0 &&
+               (WEFT_PARTS == 1 || DIM <= 128), // registers
+    STEP_ROWS = IN_STEPS ? WARP / CHUNKS : 1,   // that a warp copies at once
 };
 
 struct ring {

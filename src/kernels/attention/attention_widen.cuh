@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Caches of one byte an element for tensor cores: keys and values of a tile become bf16, which holds every number of
 // these formats. Scales stay out of it: those of keys multiply scores, those of values weights.
-// (attention_codes.cuh widens in registers what decode has.)
+// (attention_codes.cuh widens what decode has in registers, to f16.)
 //
 // WEFT_CACHE: 4 fp8_e4m3, 5 fp8_e5m2, 6 int8; 2 and 3, formats of two bytes, need none of this.
 #ifndef WEFT_KERNELS_ATTENTION_WIDEN_CUH
@@ -11,6 +11,20 @@
 
 #if WEFT_CACHE > 3
 
+DEVICE uint32_t sub_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+DEVICE uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
 DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t d;
@@ -18,8 +32,8 @@ DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
-// Four elements that are finite.
-DEVICE uint2 four_widen_finite(uint32_t bytes)
+// Four elements as bf16.
+DEVICE uint2 four_widen(uint32_t bytes)
 {
 #if WEFT_CACHE == 6
     // 128 + the lower bits, minus 128 or (where the byte is negative) 256
@@ -33,23 +47,44 @@ DEVICE uint2 four_widen_finite(uint32_t bytes)
     const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
     const uint32_t shift = WEFT_CACHE == 4 ? 4 : 3, mask = 0x7f007f00u >> shift;
     const uint32_t factor = WEFT_CACHE == 4 ? 0x7b807b80u : 0x77807780u;
-    return make_uint2(
-        fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
-        fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
-#endif
-}
-
-// Four elements.
-DEVICE uint2 four_widen(uint32_t bytes)
-{
-    uint2 wide = four_widen_finite(bytes);
-#if WEFT_CACHE != 6
+    uint2 wide =
+        make_uint2(fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
+                   fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
     const uint32_t odd = // NaN, and infinities: rows that see one are computed again
         ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
     if (odd) {
         wide.x |= (odd & 0x80u ? 0x7fffu : 0) | (odd & 0x8000u ? 0x7fff0000u : 0);
         wide.y |= (odd & 0x800000u ? 0x7fffu : 0) | (odd & 0x80000000u ? 0x7fff0000u : 0);
     }
+    return wide;
+#endif
+}
+
+// Four elements as f16; HALVES_BLIND: but for NaN, which becomes a number.
+#if WEFT_CACHE == 4 && __CUDA_ARCH__ < 890
+#define HALVES_BLIND 1
+#else
+#define HALVES_BLIND 0
+#endif
+
+DEVICE uint2 four_halves(uint32_t bytes)
+{
+    uint2 wide;
+#if WEFT_CACHE == 6 // 1024 + 128 + the number, less 1152
+    const uint32_t above = bytes ^ 0x80808080u;
+    wide.x = sub_f16x2(byte_permute(above, 0x64646464u, 0x4140), 0x64806480u);
+    wide.y = sub_f16x2(byte_permute(above, 0x64646464u, 0x4342), 0x64806480u);
+#elif WEFT_CACHE == 5 // the upper half of f16
+    wide.x = byte_permute(bytes, 0, 0x1404), wide.y = byte_permute(bytes, 0, 0x3424);
+#elif !HALVES_BLIND
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}"
+        : "=r"(wide.x), "=r"(wide.y)
+        : "r"(bytes));
+#else // the bits at their places in f16, whose bias is 8 more
+    const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
+    wide.x = mul_f16x2((low & 0x80008000u) | (low >> 1 & 0x3f803f80u), 0x5c005c00u);
+    wide.y = mul_f16x2((high & 0x80008000u) | (high >> 1 & 0x3f803f80u), 0x5c005c00u);
 #endif
     return wide;
 }
