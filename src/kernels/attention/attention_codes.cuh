@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tiles of one byte an element without a copy (WEFT_CODES): a lane loads the codes that its products want and widens them
-// in registers to f16, which holds every number of these formats and takes the fewest instructions. head_dim is 64, 128 or 256.
+// in registers to f16, which holds every number of these formats and takes the fewest instructions; values that have scales
+// to bf16. head_dim is 64, 128 or 256.
 //
 // A product of queries and keys does not mind the order of the elements, as long as both have the same: lane
 // 4 key + t loads the elements 16 t .. 16 t + 15 of every 64 of a key at once, and queries lie in shared memory in the
@@ -11,8 +12,8 @@
 // Chunks of 16 bytes of a row change places by the number of the key, so that neither kind of load meets its neighbours
 // in a bank.
 //
-// Codes that are not finite make sums that are not, and such rows are computed again (item_again()). Where the device does
-// not convert e4m3 itself its NaN would take a branch each: where a tile has one, the warp's sums become NaN.
+// Codes that are not finite make sums that are not, and such rows are computed again (item_again()). Where widening does not
+// see them they would take a branch each: where a tile has one, the warp's sums become NaN.
 #ifndef WEFT_KERNELS_ATTENTION_CODES_CUH
 #define WEFT_KERNELS_ATTENTION_CODES_CUH
 
@@ -36,7 +37,7 @@ DEVICE int32_t codes_chunk(int32_t plane, int32_t key, int32_t chunk)
 // Not 0 if one of four codes is a NaN that four_halves() does not see.
 DEVICE uint32_t codes_odd(uint32_t bytes)
 {
-    return HALVES_BLIND ? ((bytes & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u : 0;
+    return HALVES_BLIND ? four_odd(bytes) : 0;
 }
 
 // Scores as tile_scores() makes them.
@@ -120,15 +121,16 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
 #pragma unroll
             for (int32_t i = 0; i < 4; i++) {
                 float *acc = state->acc[at + 4 * j + i];
-                const uint2 v = four_halves(four[i]);
-                *odd |= codes_odd(four[i]);
+                const uint2 v =
+                    VALUE_DTYPE == 2 ? four_halves(four[i]) : four_widen_finite(four[i]);
+                *odd |= VALUE_DTYPE == 2 ? codes_odd(four[i]) : four_odd(four[i]);
 #if WEFT_PARTS == 1
-                mma_narrow(acc, p[0], v.x, v.y);
+                mma_narrow<VALUE_DTYPE>(acc, p[0], v.x, v.y);
 #else
                 float sum[4] = {};
 #pragma unroll
                 for (int32_t part = WEFT_PARTS - 1; part >= 0; part--)
-                    mma_narrow(sum, p[part], v.x, v.y);
+                    mma_narrow<VALUE_DTYPE>(sum, p[part], v.x, v.y);
 #pragma unroll
                 for (int32_t e = 0; e < 4; e++)
                     acc[e] += sum[e];
@@ -137,49 +139,6 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
         }
     }
 }
-
-#if WEFT_SCALED
-
-// Weights times the scales of their values as f16 holds them: the largest of a row so far is 2^14 to 2^15. acc follows,
-// in whole powers of two.
-DEVICE void weights_scale(const float *scale, int32_t lane, float weight[KEYS / 8][4],
-                          struct state *state)
-{
-    uint32_t exponent[2] = {0, 0};
-    bool more = false;
-    scores_scale(scale, lane, weight);
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            exponent[i / 2] = max(exponent[i / 2], float_bits(weight[t][i]) & 0x7fffffffu);
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
-        exponent[i] = min(warp_max_bits(exponent[i], 4) >> 23, 250u);
-        more = more || exponent[i] > state->exponent[i];
-    }
-    if (__any_sync(0xffffffffu, more)) {
-        float less[2];
-#pragma unroll
-        for (int32_t i = 0; i < 2; i++) {
-            exponent[i] = max(exponent[i], state->exponent[i]);
-            less[i] = bits_float((127 - min(exponent[i] - state->exponent[i], 126u)) << 23);
-            state->exponent[i] = exponent[i];
-        }
-#pragma unroll
-        for (int32_t t = 0; t < DIM / 8; t++)
-#pragma unroll
-            for (int32_t i = 0; i < 4; i++)
-                state->acc[t][i] *= less[i / 2];
-    }
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            weight[t][i] *= bits_float((254 + 14 - state->exponent[i / 2]) << 23);
-}
-
-#endif
 
 #endif
 #endif

@@ -110,6 +110,17 @@ static bool is_scaled(const weft_kv_layout *kv)
     return kv->scaling != WEFT_KV_SCALING_NONE || kv->v_scaling != WEFT_KV_SCALING_NONE;
 }
 
+// Sixteens of rows that decode takes at once: two where sequences may have several queries and registers allow it.
+static int32_t sixteens(const weft_attention_desc *desc)
+{
+    const weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
+    const bool several = desc->max_q_tokens > desc->max_seqs &&
+                         (desc->tile_rows <= 1 || desc->tile_rows > WEFT__ATTENTION_ROWS);
+    return several && !is_byte(&desc->kv) && q_dtype == desc->kv.dtype && desc->kv.head_dim <= 128
+               ? 2
+               : 1;
+}
+
 // What the kernels are compiled for, the shapes of tiles apart.
 static struct weft__attention_constants constants_of(const weft_attention_desc *desc)
 {
@@ -168,12 +179,13 @@ static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stage
 }
 
 // Shared memory of a block: rings of its warps, queries in parts, states of the rows.
-static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages,
+static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
                             int32_t rows_used)
 {
+    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
     return WARPS * tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts)) +
-           parts * WEFT__ATTENTION_ROWS * row_bytes(kv->head_dim) + 4 * WEFT__ATTENTION_ROWS +
-           WARPS * rows_used * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
+           m * WEFT__ATTENTION_ROWS * (parts * row_bytes(kv->head_dim) + 4) +
+           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
 
 // Ring and blocks: as many bytes under way as an SM can hold with two blocks on it.
@@ -182,7 +194,9 @@ static bool decode_shape(const weft_attention_desc *desc, const struct weft__cud
 {
     for (int32_t per_sm = 2; per_sm >= 1; per_sm--)
         for (*stages = 3; *stages >= 1; --*stages) {
-            int64_t shared = decode_bytes(&desc->kv, parts, *stages, launch->slot_rows);
+            int64_t shared =
+                decode_bytes(&desc->kv, parts, *stages, launch->few_rows / WEFT__ATTENTION_ROWS,
+                             launch->slot_rows);
             if (shared + 1024 > limits->shared_per_block ||
                 (shared + 2048) * per_sm > limits->shared_per_sm || (per_sm == 2 && *stages == 1))
                 continue;
@@ -200,7 +214,9 @@ static bool decode_shape(const weft_attention_desc *desc, const struct weft__cud
 static void want_decode(struct weft__attention_constants constants, int32_t stages,
                         struct weft__cuda_choice *choice)
 {
+    const struct weft__attention_cuda_launch *launch = choice->launch;
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
+    constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
     weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu", "weft_attention_decode",
                     WEFT__CUDA_VALUES(attention, constants));
 }
@@ -330,7 +346,7 @@ static weft_status plan_append(const weft_attention_desc *desc,
     }
     constants.WEFT_X_DTYPE = WEFT_F32;
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
-    constants.WEFT_APPEND = 1;
+    constants.WEFT_APPEND = 1, constants.WEFT_M = 1;
     constants.WEFT_ROPE = desc->rope ? (int32_t)desc->rope->style + 1 : 0;
     constants.WEFT_ROTARY = launch->frequencies.rotary_dim;
     constants.WEFT_ROUNDED = (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) != 0;
@@ -366,8 +382,8 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
         .rank = desc->sparse_rank};
     int64_t rows_most = (int64_t)desc->max_q_tokens * launch->group_size;
     launch->most_rows = rows_most < INT32_MAX ? (int32_t)rows_most : INT32_MAX;
-    launch->slot_rows =
-        rows_most < WEFT__ATTENTION_ROWS ? (int32_t)rows_most : WEFT__ATTENTION_ROWS;
+    launch->few_rows = WEFT__ATTENTION_ROWS * sixteens(desc);
+    launch->slot_rows = rows_most < launch->few_rows ? (int32_t)rows_most : launch->few_rows;
 }
 
 // Tiles of tensor cores are more than this GPU's shared memory holds.
@@ -419,7 +435,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     struct weft__attention_cuda_launch *launch = choice->launch;
     const struct weft__attention_constants constants = constants_of(desc);
     int32_t stages;
-    int64_t items = weft__attention_items_most(desc, launch->group_size, WEFT__ATTENTION_ROWS);
+    int64_t items = weft__attention_items_most(desc, launch->group_size, launch->few_rows);
     weft_status status = weft__attention_plan_items(desc, items, KEYS, launch, choice);
     if (status != WEFT_OK)
         return status;

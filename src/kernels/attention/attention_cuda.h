@@ -38,7 +38,8 @@ struct weft__attention_cuda_launch {
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
     uint32_t single_threads;       // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;
-    int32_t elem_bytes;                            // of the cache, for kernels of tensor cores
+    int32_t few_rows;   // sequences of at most so many are decode's, 16 or 32, others prefill's
+    int32_t elem_bytes; // of the cache, for kernels of tensor cores
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
     int32_t prefill_rows;                          // of a block

@@ -88,7 +88,7 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
 int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *launch,
                                     int32_t num_seqs)
 {
-    const bool even = num_seqs == 1 && launch->most_rows <= WEFT__ATTENTION_ROWS;
+    const bool even = num_seqs == 1 && launch->most_rows <= launch->few_rows;
     if (!even || launch->any || weft__attention_in_chunks(launch))
         return 0;
     return (int32_t)launch->blocks / launch->num_kv_heads;

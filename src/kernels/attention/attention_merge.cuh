@@ -16,9 +16,6 @@
 struct state {
     float acc[DIM / 8][4];
     float largest[2], sum[2]; // sum: of this lane's keys
-#if WEFT_CODES && WEFT_SCALED
-    uint32_t exponent[2]; // acc is over 2^(exponent - 14 - 127) (weights_scale())
-#endif
 };
 
 DEVICE void state_begin(struct state *state)
@@ -31,19 +28,6 @@ DEVICE void state_begin(struct state *state)
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
-#if WEFT_CODES && WEFT_SCALED
-    state->exponent[0] = state->exponent[1] = 16;
-#endif
-}
-
-// What acc of row r + 8 i is multiplied by when it leaves the registers.
-DEVICE float acc_unit(const struct state *state, int32_t i)
-{
-#if WEFT_CODES && WEFT_SCALED
-    return bits_float((state->exponent[i] - 14) << 23) * WEIGHT_UNIT;
-#else
-    return WEIGHT_UNIT;
-#endif
 }
 
 // The element of a row that lane `lane` has in acc[t][2 half + i].
@@ -64,15 +48,15 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
         if (row >= rows)
             continue;
         float *to = shared_state(warp, row, rows);
-        const float unit = acc_unit(state, i);
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++) {
             const float2 x = make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
 #if WEFT_CODES
-            to[acc_element(t, 0, lane)] = x.x * unit;
-            to[acc_element(t, 1, lane)] = x.y * unit;
+            to[acc_element(t, 0, lane)] = x.x * WEIGHT_UNIT;
+            to[acc_element(t, 1, lane)] = x.y * WEIGHT_UNIT;
 #else
-            *(float2 *)(to + acc_element(t, 0, lane)) = make_float2(x.x * unit, x.y * unit);
+            *(float2 *)(to + acc_element(t, 0, lane)) =
+                make_float2(x.x * WEIGHT_UNIT, x.y * WEIGHT_UNIT);
 #endif
             nothing += x.x * 0.0f + x.y * 0.0f;
         }
@@ -83,11 +67,11 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
     return nothing != 0.0f;
 }
 
-// The states of the item's rows once more, a warp per row. Leaves them as those of warp 0.
+// The states of rows of the item once more, a warp per row. Leaves them as those of warp 0.
 static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
-                                               const struct place *at, int32_t tiles)
+                                               const struct place *at, struct rows rows,
+                                               int32_t tiles)
 {
-    const struct rows rows = rows_of(args, at);
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     for (int32_t i = warp; i < rows.count; i += WARPS) {
         struct row_state again;
@@ -163,9 +147,9 @@ DEVICE void store_row(const struct weft__attention_device_args *args, struct len
     }
 }
 
-// A warp per row: the warps' states become the result, or the state of a slot.
+// A warp per row: the warps' states become the result, or the states of rows `slot_row` and up of a slot.
 DEVICE void item_finish(const struct weft__attention_device_args *args, struct lengths lengths,
-                        struct rows rows, int32_t warp, int32_t lane, float *slot)
+                        struct rows rows, int32_t warp, int32_t lane, float *slot, int32_t slot_row)
 {
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0, factor[WARPS];
@@ -189,9 +173,10 @@ DEVICE void item_finish(const struct weft__attention_device_args *args, struct l
 #pragma unroll
             for (int32_t i = 0; i < QUERY_PAIRS; i++)
                 if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM)
-                    *(float2 *)(slot + row * DIM + 2 * (i * WARP + lane)) = value[i];
+                    *(float2 *)(slot + (slot_row + row) * DIM + 2 * (i * WARP + lane)) = value[i];
             if (lane == 0)
-                *(float2 *)(slot + args->slot_rows * DIM + 2 * row) = make_float2(largest, sum);
+                *(float2 *)(slot + args->slot_rows * DIM + 2 * (slot_row + row)) =
+                    make_float2(largest, sum);
         } else {
             const struct row own = row_at(args, rows, row);
             store_row(args, lengths, own, lane, value,

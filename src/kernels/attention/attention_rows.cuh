@@ -22,43 +22,48 @@
 #endif
 
 enum {
-    BYTES = WEFT_CACHE > 3 ? 1 : 2,                    // of an element of the cache
-    FACTORS = WEFT_KV_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
+    BYTES = WEFT_CACHE > 3 ? 1 : 2, // of an element of the cache
+    KEY_DTYPE = WEFT_KV_DTYPE,      // what queries and keys are multiplied in
+    // weights and values: f16 need not hold weights times scales
+    VALUE_DTYPE = WEFT_CODES && WEFT_SCALED ? 3 : WEFT_KV_DTYPE,
+    FACTORS = KEY_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
     // What a row's weights are measured against may be 2^SLACK too small: sums in several parts have no room for it.
     SLACK = WEFT_PARTS == 1 ? 8 : 0,
     // Weights are 2^(WEIGHT_EXPONENT + SLACK) at most: as much as f16 holds.
-    WEIGHT_EXPONENT = WEFT_KV_DTYPE == 2 ? 15 - SLACK : 0,
+    WEIGHT_EXPONENT = VALUE_DTYPE == 2 ? 15 - SLACK : 0,
 };
 
 // What sums of weights, and of values by them, are multiplied by before they leave the registers: a logarithm of a
 // sum near 2^WEIGHT_EXPONENT would be as coarse as that.
 #define WEIGHT_UNIT (1.0f / (1 << WEIGHT_EXPONENT))
 
-DEVICE uint32_t two_narrow(float a, float b)
+template <int32_t DTYPE = KEY_DTYPE> DEVICE uint32_t two_narrow(float a, float b)
 {
-    return WEFT_KV_DTYPE == 2 ? floats_f16x2(a, b) : floats_bf16x2(a, b);
+    return DTYPE == 2 ? floats_f16x2(a, b) : floats_bf16x2(a, b);
 }
 
-DEVICE float2 two_wide(uint32_t pair)
+template <int32_t DTYPE> DEVICE float2 two_wide(uint32_t pair)
 {
-    return WEFT_KV_DTYPE == 2 ? f16x2_float2(pair) : bf16x2_float2(pair);
+    return DTYPE == 2 ? f16x2_float2(pair) : bf16x2_float2(pair);
 }
 
 // Two numbers in parts: part 0 is the numbers rounded, part i what the parts before it leave.
+template <int32_t DTYPE = KEY_DTYPE>
 DEVICE void two_in_parts(float a, float b, uint32_t part[WEFT_PARTS])
 {
-    part[0] = two_narrow(a, b);
+    part[0] = two_narrow<DTYPE>(a, b);
 #pragma unroll
     for (int32_t i = 1; i < WEFT_PARTS; i++) {
-        float2 wide = two_wide(part[i - 1]);
+        float2 wide = two_wide<DTYPE>(part[i - 1]);
         a -= wide.x, b -= wide.y;
-        part[i] = two_narrow(a, b);
+        part[i] = two_narrow<DTYPE>(a, b);
     }
 }
 
+template <int32_t DTYPE>
 DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    if (WEFT_KV_DTYPE == 2)
+    if (DTYPE == 2)
         mma_f16(d, a, b0, b1);
     else
         mma_bf16(d, a, b0, b1);
@@ -69,11 +74,11 @@ DEVICE void mma_narrow(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 DEVICE void mma_score(float d[4], int32_t part, const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     if (WEFT_PARTS == 1 || part > 0) {
-        mma_narrow(d, a, b0, b1);
+        mma_narrow<KEY_DTYPE>(d, a, b0, b1);
         return;
     }
     float sum[4] = {0, 0, 0, 0};
-    mma_narrow(sum, a, b0, b1);
+    mma_narrow<KEY_DTYPE>(sum, a, b0, b1);
 #pragma unroll
     for (int32_t i = 0; i < 4; i++)
         d[i] += sum[i];

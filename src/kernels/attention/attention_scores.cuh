@@ -42,7 +42,7 @@ DEVICE void weights_narrow(const float weight[KEYS / 8][4], int32_t t, uint32_t 
     for (int32_t i = 0; i < 4; i++) {
         const float *w = &weight[t + i / 2][i % 2 * 2];
         uint32_t parts[WEFT_PARTS];
-        two_in_parts(w[0], w[1], parts);
+        two_in_parts<VALUE_DTYPE>(w[0], w[1], parts);
 #pragma unroll
         for (int32_t part = 0; part < WEFT_PARTS; part++)
             p[part][i] = parts[part];

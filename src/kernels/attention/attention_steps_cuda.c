@@ -5,7 +5,6 @@
 enum {
     WARPS = WEFT__ATTENTION_WARPS,
     TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
-    FEW_ROWS = WEFT__ATTENTION_ROWS, // sequences of at most so many are decode's, others prefill's
     EVERY_ROW = 0x7fffffff,
 };
 
@@ -102,7 +101,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .splits = launch->splits,
         .chunk_tiles = launch->chunk_tiles,
         .least_rows = 1,
-        .most_rows = prefills(launch, run) ? FEW_ROWS : EVERY_ROW,
+        .most_rows = prefills(launch, run) ? launch->few_rows : EVERY_ROW,
         .scale = launch->scale,
         .softcap = launch->softcap,
         .mask_value = launch->mask_value,
@@ -154,7 +153,7 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     steps[count].shared_bytes = launch->shared_bytes;
     steps[count++].overlap = 1;
     if (!run->k && prefills(launch, run)) {
-        device.least_rows = FEW_ROWS + 1, device.most_rows = EVERY_ROW;
+        device.least_rows = launch->few_rows + 1, device.most_rows = EVERY_ROW;
         device.splits = 1, device.chunk_tiles = 0;
         weft__cuda_step(&steps[count], launch->prefill, launch->prefill_blocks, 1, WARPS * 32,
                         &device, sizeof device);

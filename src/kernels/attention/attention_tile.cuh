@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Sixteen rows of queries against a tile of KEYS keys and values in shared memory: scores, weights, sums.
+// ROWS rows of queries, sixteen or twice as many, against a tile of KEYS keys and values in shared memory: scores, weights,
+// sums.
 //
 // A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart. The kernel defines these, DIM, PART_BYTES,
-// PLANE_BYTES and KEEPS_QUERIES.
+// PLANE_BYTES, ROWS and KEEPS_QUERIES.
 #ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
 #define WEFT_KERNELS_ATTENTION_TILE_CUH
 
 #include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_scores.cuh"
 
+enum { SIXTEENS = ROWS / 16 };
+
 // The rows of queries as tensor cores take them, sixteen elements at a time, part after part; a kernel that has registers
-// for all of them (KEEPS_QUERIES) loads them once an item.
+// for all of them (KEEPS_QUERIES: of sixteen rows) loads them once an item.
 struct queries {
     uint32_t of[KEEPS_QUERIES ? DIM / 16 : 1][WEFT_PARTS][4];
 };
@@ -30,35 +33,41 @@ DEVICE void queries_keep(uint32_t queries, int32_t lane, struct queries *kept)
         queries_take(queries, i, lane, kept->of[i]);
 }
 
-// score[t]: rows by keys 8 t.. of the tile. queries: the rows, unless they are kept.
+// score[m][t]: rows 16 m.. by keys 8 t.. of the tile. queries: the rows, unless they are kept.
 DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint8_t *slot,
-                        int32_t lane, float score[KEYS / 8][4])
+                        int32_t lane, float score[SIXTEENS][KEYS / 8][4])
 {
     uint32_t k_row =
         shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
-    float low[KEYS / 8][4] =
-        {}; // of all parts but the first, or of every other sixteen: two chains
+    // of all parts but the first, or of every other sixteen: two chains
+    float low[SIXTEENS][KEYS / 8][4] = {};
 #pragma unroll(DIM > 128 ? 2 : 8)
     for (int32_t i = 0; i < DIM / 16; i++) {
-        uint32_t own[WEFT_PARTS][4];
-        if (!KEEPS_QUERIES)
-            queries_take(queries, i, lane, own);
-        const uint32_t(*q)[4] = KEEPS_QUERIES ? kept->of[KEEPS_QUERIES ? i : 0] : own;
+        uint32_t k[KEYS / 16][4];
 #pragma unroll
-        for (int32_t t = 0; t < KEYS / 8; t += 2) {
-            uint32_t k[4];
-            load_matrix_4(k, k_row + t * 8 * ROW_BYTES + i * 32);
+        for (int32_t t = 0; t < KEYS / 16; t++)
+            load_matrix_4(k[t], k_row + t * 16 * ROW_BYTES + i * 32);
 #pragma unroll
-            for (int32_t part = 0; part < WEFT_PARTS; part++) {
-                const bool other = WEFT_PARTS > 1 ? part > 0 : i % 2;
-                mma_score(other ? low[t] : score[t], part, q[part], k[0], k[1]);
-                mma_score(other ? low[t + 1] : score[t + 1], part, q[part], k[2], k[3]);
-            }
+        for (int32_t m = 0; m < SIXTEENS; m++) {
+            uint32_t own[WEFT_PARTS][4];
+            if (!KEEPS_QUERIES)
+                queries_take(queries + m * 16 * ROW_BYTES, i, lane, own);
+            const uint32_t(*q)[4] = KEEPS_QUERIES ? kept->of[KEEPS_QUERIES ? i : 0] : own;
+#pragma unroll
+            for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+                for (int32_t part = 0; part < WEFT_PARTS; part++) {
+                    const bool other = WEFT_PARTS > 1 ? part > 0 : i % 2;
+                    mma_score(other ? low[m][t] : score[m][t], part, q[part], k[t / 2][t % 2 * 2],
+                              k[t / 2][t % 2 * 2 + 1]);
+                }
         }
     }
 #pragma unroll
-    for (int32_t i = 0; i < KEYS / 2; i++)
-        score[i / 4][i % 4] += low[i / 4][i % 4];
+    for (int32_t m = 0; m < SIXTEENS; m++)
+#pragma unroll
+        for (int32_t i = 0; i < KEYS / 2; i++)
+            score[m][i / 4][i % 4] += low[m][i / 4][i % 4];
 }
 
 // Scores become weights exp2(score - largest), where `largest` may be SLACK behind; acc and sum follow it.
@@ -102,32 +111,37 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
     state->sum[0] += sum[0], state->sum[1] += sum[1];
 }
 
-DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[KEYS / 8][4],
-                        struct state *state)
+DEVICE void tile_values(const uint8_t *slot, int32_t lane,
+                        const float weight[SIXTEENS][KEYS / 8][4], struct state state[SIXTEENS])
 {
     uint32_t v_row = shared_address(slot + PLANE_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
-        uint32_t p[WEFT_PARTS][4];
-        weights_narrow(weight, t, p);
+        uint32_t p[SIXTEENS][WEFT_PARTS][4];
+#pragma unroll
+        for (int32_t m = 0; m < SIXTEENS; m++)
+            weights_narrow(weight[m], t, p[m]);
 #pragma unroll
         for (int32_t i = 0; i < DIM / 8; i += 2) {
             uint32_t v[4];
             load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
+#pragma unroll
+            for (int32_t m = 0; m < SIXTEENS; m++) {
 #if WEFT_PARTS == 1
-            mma_narrow(state->acc[i], p[0], v[0], v[1]);
-            mma_narrow(state->acc[i + 1], p[0], v[2], v[3]);
+                mma_narrow<VALUE_DTYPE>(state[m].acc[i], p[m][0], v[0], v[1]);
+                mma_narrow<VALUE_DTYPE>(state[m].acc[i + 1], p[m][0], v[2], v[3]);
 #else
-            float sum[2][4] = {};
+                float sum[2][4] = {};
 #pragma unroll
-            for (int32_t part = WEFT_PARTS - 1; part >= 0; part--) {
-                mma_narrow(sum[0], p[part], v[0], v[1]);
-                mma_narrow(sum[1], p[part], v[2], v[3]);
-            }
+                for (int32_t part = WEFT_PARTS - 1; part >= 0; part--) {
+                    mma_narrow<VALUE_DTYPE>(sum[0], p[m][part], v[0], v[1]);
+                    mma_narrow<VALUE_DTYPE>(sum[1], p[m][part], v[2], v[3]);
+                }
 #pragma unroll
-            for (int32_t j = 0; j < 8; j++)
-                state->acc[i + j / 4][j % 4] += sum[j / 4][j % 4];
+                for (int32_t j = 0; j < 8; j++)
+                    state[m].acc[i + j / 4][j % 4] += sum[j / 4][j % 4];
 #endif
+            }
         }
     }
 }

@@ -246,13 +246,13 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ri
     for (int32_t slot = 0; tile < ring->end; tile += WARPS) {
         uint8_t *from = shared_memory() + warp * WARP_BYTES + slot * STAGE_BYTES;
         const int32_t key0 = at->seq.begin + tile * KEYS, fresh = ring->fresh - key0;
-        float score[KEYS / 8][4] = {};
+        float score[1][KEYS / 8][4] = {};
         barrier_wait(ring->barriers + 8 * slot, parity);
         if (fresh >= 0 && fresh < KEYS)
             fresh_put(from, fresh, lane);
         tile_scores(shared_address(shared_memory() + RING_BYTES), NULL, from, lane, score);
-        tile_log2(args, at, key0, lane, score);
-        tile_weights(state, score);
+        tile_log2(args, at, key0, lane, score[0]);
+        tile_weights(state, score[0]);
         tile_values(from, lane, score, state);
         __syncwarp();
         ring_ask(args, ring, at, warp, lane);
@@ -384,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     tiles_walk(&args, &ring, &at, at.tile + warp, warp, lane, &state);
     __syncwarp();
     if (__syncthreads_or(state_store(&state, warp, lane, rows.count)))
-        item_again(&args, &at, at.left);
+        item_again(&args, &at, rows, at.left);
     if (WEFT_SPLITS > 1)
         cluster_wait();
     pieces_send(rows, rank, warp, lane);

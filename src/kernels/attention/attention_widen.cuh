@@ -32,8 +32,8 @@ DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
-// Four elements as bf16.
-DEVICE uint2 four_widen(uint32_t bytes)
+// Four elements that are finite, as bf16.
+DEVICE uint2 four_widen_finite(uint32_t bytes)
 {
 #if WEFT_CACHE == 6
     // 128 + the lower bits, minus 128 or (where the byte is negative) 256
@@ -47,17 +47,30 @@ DEVICE uint2 four_widen(uint32_t bytes)
     const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
     const uint32_t shift = WEFT_CACHE == 4 ? 4 : 3, mask = 0x7f007f00u >> shift;
     const uint32_t factor = WEFT_CACHE == 4 ? 0x7b807b80u : 0x77807780u;
-    uint2 wide =
-        make_uint2(fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
-                   fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
-    const uint32_t odd = // NaN, and infinities: rows that see one are computed again
-        ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
-    if (odd) {
+    return make_uint2(
+        fma_bf16x2((low & 0x80008000u) | (low >> shift & mask), factor, 0x80008000u),
+        fma_bf16x2((high & 0x80008000u) | (high >> shift & mask), factor, 0x80008000u));
+#endif
+}
+
+// Not 0 if one of four codes is NaN or an infinity: the top bits of those.
+DEVICE uint32_t four_odd(uint32_t bytes)
+{
+    if (WEFT_CACHE == 6)
+        return 0;
+    return ((bytes & 0x7f7f7f7fu) + (WEFT_CACHE == 4 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
+}
+
+// Four elements as bf16.
+DEVICE uint2 four_widen(uint32_t bytes)
+{
+    uint2 wide = four_widen_finite(bytes);
+    const uint32_t odd = four_odd(bytes);
+    if (odd) { // rows that see one are computed again
         wide.x |= (odd & 0x80u ? 0x7fffu : 0) | (odd & 0x8000u ? 0x7fff0000u : 0);
         wide.y |= (odd & 0x800000u ? 0x7fffu : 0) | (odd & 0x80000000u ? 0x7fff0000u : 0);
     }
     return wide;
-#endif
 }
 
 // Four elements as f16; HALVES_BLIND: but for NaN, which becomes a number.
