@@ -195,7 +195,7 @@ DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t in
 DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
                        struct rows rows, int32_t warp, int32_t lane, struct holders by)
 {
-    enum { TOGETHER = DIM > 128 ? 4 : 16 };
+    enum { TOGETHER = DIM > 128 ? 4 : 32 };
     for (int32_t row = warp; row < rows.count; row += WARPS) {
         float largest = NEGATIVE_INFINITY, sum = 0;
         float2 value[QUERY_PAIRS] = {};
