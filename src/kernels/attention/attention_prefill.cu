@@ -310,8 +310,8 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
             load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
 #pragma unroll
             for (int32_t m = 0; m < WEFT_M; m++) {
-                mma_narrow(state->acc[m][i], p[m][0], v[0], v[1]);
-                mma_narrow(state->acc[m][i + 1], p[m][0], v[2], v[3]);
+                mma_narrow<VALUE_DTYPE>(state->acc[m][i], p[m][0], v[0], v[1]);
+                mma_narrow<VALUE_DTYPE>(state->acc[m][i + 1], p[m][0], v[2], v[3]);
             }
         }
     }
@@ -333,8 +333,8 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
             for (int32_t part = WEFT_PARTS - 1; part >= 0; part--)
 #pragma unroll
                 for (int32_t m = 0; m < WEFT_M; m++) {
-                    mma_narrow(sum[m][0], p[t][m][part], v[0], v[1]);
-                    mma_narrow(sum[m][1], p[t][m][part], v[2], v[3]);
+                    mma_narrow<VALUE_DTYPE>(sum[m][0], p[t][m][part], v[0], v[1]);
+                    mma_narrow<VALUE_DTYPE>(sum[m][1], p[t][m][part], v[2], v[3]);
                 }
         }
 #pragma unroll
