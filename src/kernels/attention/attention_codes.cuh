@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tiles of one byte an element without a copy (WEFT_CODES): a lane loads the codes that its products want and widens them
-// in registers to f16, which holds every number of these formats and takes the fewest instructions; values that have scales
-// to bf16. head_dim is 64, 128 or 256.
+// in registers: keys, where queries enter in one part, to f16, which takes the fewest instructions, else to bf16.
+// head_dim is 64, 128 or 256.
 //
 // A product of queries and keys does not mind the order of the elements, as long as both have the same: lane
 // 4 key + t loads the elements 16 t .. 16 t + 15 of every 64 of a key at once, and queries lie in shared memory in the
@@ -34,10 +34,20 @@ DEVICE int32_t codes_chunk(int32_t plane, int32_t key, int32_t chunk)
     return chunk ^ (HEAD == 256 ? (pair & 1) | (pair & 2) << 1 : 2 * pair & (CHUNKS - 1));
 }
 
-// Not 0 if one of four codes is a NaN that four_halves() does not see.
-DEVICE uint32_t codes_odd(uint32_t bytes)
+// Four codes as DTYPE. *odd becomes other than 0 if one is not finite and comes out as if it were.
+template <int32_t DTYPE> DEVICE uint2 codes_widen(uint32_t four, uint32_t *odd)
 {
-    return HALVES_BLIND ? four_odd(bytes) : 0;
+#if HALVES_BLIND || WEFT_CACHE == 6
+    *odd |= four_odd(four);
+    return DTYPE == 2 ? four_halves(four) : four_widen_finite(four);
+#else
+    (void)odd;
+    const uint2 halves = four_halves(four);
+    if (DTYPE == 2)
+        return halves;
+    const float2 low = f16x2_float2(halves.x), high = f16x2_float2(halves.y);
+    return make_uint2(floats_bf16x2(low.x, low.y), floats_bf16x2(high.x, high.y));
+#endif
 }
 
 // Scores as tile_scores() makes them.
@@ -67,8 +77,7 @@ DEVICE void codes_scores(uint32_t queries, const uint8_t *keys, int32_t lane,
                                       : s == 1 ? codes[t].y
                                       : s == 2 ? codes[t].z
                                                : codes[t].w;
-                const uint2 k = four_halves(four);
-                *odd |= codes_odd(four);
+                const uint2 k = codes_widen<KEY_DTYPE>(four, odd);
 #pragma unroll
                 for (int32_t part = 0; part < WEFT_PARTS; part++)
                     mma_score(part ? low[t] : score[t], part, q[part], k.x, k.y);
@@ -121,9 +130,7 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
 #pragma unroll
             for (int32_t i = 0; i < 4; i++) {
                 float *acc = state->acc[at + 4 * j + i];
-                const uint2 v =
-                    VALUE_DTYPE == 2 ? four_halves(four[i]) : four_widen_finite(four[i]);
-                *odd |= VALUE_DTYPE == 2 ? codes_odd(four[i]) : four_odd(four[i]);
+                const uint2 v = codes_widen<VALUE_DTYPE>(four[i], odd);
 #if WEFT_PARTS == 1
                 mma_narrow<VALUE_DTYPE>(acc, p[0], v.x, v.y);
 #else

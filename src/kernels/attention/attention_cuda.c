@@ -131,9 +131,9 @@ static struct weft__attention_constants constants_of(const weft_attention_desc *
         .WEFT_CACHE = (int32_t)desc->kv.dtype,
         .WEFT_SCALED = is_scaled(&desc->kv),
         .WEFT_CODES = has_codes(&desc->kv, parts),
-        .WEFT_KV_DTYPE = has_codes(&desc->kv, parts) ? WEFT_F16
-                         : is_byte(&desc->kv)        ? WEFT_BF16
-                                                     : (int32_t)desc->kv.dtype,
+        .WEFT_KV_DTYPE = !is_byte(&desc->kv)                         ? (int32_t)desc->kv.dtype
+                         : has_codes(&desc->kv, parts) && parts == 1 ? WEFT_F16
+                                                                     : WEFT_BF16,
         .WEFT_X_DTYPE = (int32_t)q_dtype,
         .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
         .WEFT_PARTS = parts,

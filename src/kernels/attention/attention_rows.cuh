@@ -24,8 +24,8 @@
 enum {
     BYTES = WEFT_CACHE > 3 ? 1 : 2, // of an element of the cache
     KEY_DTYPE = WEFT_KV_DTYPE,      // what queries and keys are multiplied in
-    // weights and values: f16 need not hold weights times scales
-    VALUE_DTYPE = WEFT_CODES && WEFT_SCALED ? 3 : WEFT_KV_DTYPE,
+    // Weights and values: where most codes are 0, what decides may be a weight that f16 has no place for.
+    VALUE_DTYPE = WEFT_CODES ? 3 : WEFT_KV_DTYPE,
     FACTORS = KEY_DTYPE == 2 && WEFT_X_DTYPE != 2, // f32 does not fit f16
     // What a row's weights are measured against may be 2^SLACK too small: sums in several parts have no room for it.
     SLACK = WEFT_PARTS == 1 ? 8 : 0,
