@@ -68,7 +68,9 @@
      .norm_bias = MODEL_##normed##_BIAS,                                                           \
      .parts = {{MODEL_FFN_UP, MODEL_FFN_UP_BIAS, MODEL_BUFFER_GATED}}},                            \
     {                                                                                              \
-        .op = MODEL_ACTIVATE, .in = MODEL_BUFFER_GATED                                             \
+        .op = MODEL_ACTIVATE, .in = MODEL_BUFFER_GATED, .parts = {                                 \
+            {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}                                    \
+        }                                                                                          \
     }
 //  to = [to +] W gated
 #define DOWN(to, adds)                                                                             \
@@ -176,6 +178,24 @@ static const model_line encoder_block[] = {
 static const model_line gated_encoder_block[] = {
     ATTEND(ATTN_NORM),  PROJECT(HIDDEN, true),       NORM_STREAM(ATTN_OUT_NORM), GATE_UP(FFN_NORM),
     DOWN(HIDDEN, true), NORM_STREAM(LAYER_OUT_NORM), {.op = MODEL_END}};
+
+// Some layers with experts, which have no gate.
+static const model_line mixture_encoder_block[] = {
+    ATTEND(ATTN_NORM),
+    PROJECT(HIDDEN, true),
+    NORM_STREAM(ATTN_OUT_NORM),
+    ROUTE(FFN_NORM, ROUTER, MODEL_NO_TENSOR, MODEL_NO_TENSOR),
+    UP(FFN_NORM),
+    DOWN(HIDDEN, true),
+    {.op = MODEL_MIX,
+     .in = MODEL_BUFFER_HIDDEN,
+     .norm = MODEL_FFN_NORM,
+     .base = MODEL_BUFFER_HIDDEN,
+     .parts = {{MODEL_EXPERTS_UP, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
+               {MODEL_NO_TENSOR, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
+               {MODEL_EXPERTS_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}}},
+    NORM_STREAM(LAYER_OUT_NORM),
+    {.op = MODEL_END}};
 
 // Dense or a mixture, layer by layer. An expert that all tokens go to reads the stream before the others add.
 #define DENSE_OR_MIXTURE                                                                           \
@@ -334,6 +354,11 @@ static const model_architecture architectures[] = {
     {"nomic-bert", HALVES, LAYER, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN, .may = FUSED_QKV,
      .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = gated_encoder_block},
+    {"nomic-bert-moe", HALVES, LAYER, GELU, .traits = MODEL_ENCODER,
+     .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT),
+     .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS) | FFN_BIASES,
+     .sparse = BIT(ROUTER) | BIT(EXPERTS_UP) | BIT(EXPERTS_DOWN), .dense = PLAIN_FFN,
+     .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = mixture_encoder_block},
     {"modern-bert", HALVES, LAYER, GELU,
      .traits = MODEL_ENCODER | MODEL_LOCAL_ROPE | MODEL_FIRST_SEES_ALL, .window_period = 3,
      .needs = BIT(FFN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN,

@@ -182,8 +182,8 @@ typedef enum model_op {
     MODEL_ABSORB, // QUERIES and COMPRESSED -> Q and K: the latent normed; heads times the first part
     MODEL_EXPAND, // LATENTS -> ATTENDED: heads times the first part
     MODEL_ROUTE,  // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
-    MODEL_MIX, // in -> [norm] -> gate, up and down of the routed experts; the third part's buffer
-               // becomes what is in `base` plus that
+    MODEL_MIX,    // in -> [norm] -> gate, up (or none) and down of the routed experts; the third
+                  // part's buffer becomes what is in `base` plus that
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };
@@ -237,7 +237,7 @@ typedef struct model_architecture {
     uint64_t needs;    // bits of model_layer_tensor that every layer has
     uint64_t may;      // and those that it may have besides
     uint64_t sparse;   // bits that layers with experts need besides,
-    uint64_t dense;    // and the first layers, of models where these have none
+    uint64_t dense;    // and layers without, of models that have such
     uint32_t
         globals; // bits of model_global_tensor beside the embedding; 0: the norm behind the layers
     const struct model_architecture

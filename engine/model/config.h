@@ -37,6 +37,8 @@ typedef struct model_config {
     int32_t experts, experts_used, expert_dim;
     int32_t shared_dim;   // of the expert that all tokens go to; 0: none
     int32_t dense_layers; // the first ones, without experts
+    int32_t
+        expert_period; // of every so many layers the second has experts; 0: all but dense_layers
     int32_t expert_groups, expert_top_groups;
     bool sigmoid_route, normalises_route;
     float expert_scale;            // of the weights of a token's experts; 0: 1

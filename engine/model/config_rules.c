@@ -28,6 +28,7 @@ static bool check_experts(const model_config *config, engine_error *err)
         !in_range(config->expert_dim, 1, MAX_DIM, "expert_feed_forward_length", err) ||
         !in_range(config->shared_dim, shared, MAX_DIM, "expert_shared_feed_forward_length", err) ||
         !in_range(config->dense_layers, 0, config->layers - 1, "leading_dense_block_count", err) ||
+        !in_range(config->expert_period, 0, MAX_LAYERS, "moe_every_n_layers", err) ||
         !in_range(config->expert_groups, 1, config->experts, "expert_group_count", err) ||
         !in_range(config->expert_top_groups, 1, config->expert_groups, "expert_group_used_count",
                   err))
@@ -93,7 +94,9 @@ uint64_t model_config_needs(const model_config *config, int32_t layer)
         needs |= UINT64_C(1) << MODEL_LATENT_Q;
     if (!family->sparse)
         return needs;
-    return needs | (layer < config->dense_layers ? family->dense : family->sparse);
+    bool sparse =
+        config->expert_period ? layer % config->expert_period == 1 : layer >= config->dense_layers;
+    return needs | (sparse ? family->sparse : family->dense);
 }
 
 bool model_config_needs_global(const model_config *config, int tensor)

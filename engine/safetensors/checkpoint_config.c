@@ -371,6 +371,12 @@ static bool check_words(const writer *w)
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
     const char *positions =
         json_string_value(json_object_get(w->c->config, "position_embedding_type"));
+    if (w->c->family->encoder &&
+        json_integer_value(json_object_get(w->c->config, "moe_every_n_layers")) > 0)
+        return engine_fail(w->err,
+                           "config.json: experts of %s cannot be read from a folder yet: get "
+                           "the model as a GGUF file",
+                           w->c->family->model_type);
     if (w->c->family->encoder && positions && strncmp(positions, "relative", 8) == 0)
         return engine_fail(w->err, "config.json: positions of kind '%.32s' cannot run yet",
                            positions);

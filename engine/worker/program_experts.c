@@ -67,18 +67,20 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
 {
     const model_config *config = program->config;
     bool shared = line->parts[0].matrix == MODEL_SHARED_GATE;
-    weft_experts_desc desc = {.size = sizeof desc,
-                              .flags =
-                                  (program->bounds.exact ? WEFT_LINEAR_EXACT : 0u) |
-                                  (program->bounds.invariant ? WEFT_LINEAR_BATCH_INVARIANT : 0u),
-                              .experts = shared ? 1 : config->experts,
-                              .top_k = shared ? 1 : config->experts_used,
-                              .max_batch = program->bounds.max_tokens,
-                              .gate = program_gate(program),
-                              .cols = config->embedding_dim,
-                              .inner = shared ? config->shared_dim : config->expert_dim,
-                              .norm = WEFT_LINEAR_NORM_RMS,
-                              .norm_eps = config->norm_eps};
+    bool plain = !line->parts[WEFT_EXPERTS_UP].matrix;
+    weft_experts_desc desc = {
+        .size = sizeof desc,
+        .flags = (program->bounds.exact ? WEFT_LINEAR_EXACT : 0u) |
+                 (program->bounds.invariant ? WEFT_LINEAR_BATCH_INVARIANT : 0u) |
+                 (plain ? WEFT_EXPERTS_PLAIN : 0u),
+        .experts = shared ? 1 : config->experts,
+        .top_k = shared ? 1 : config->experts_used,
+        .max_batch = program->bounds.max_tokens,
+        .gate = program_gate(program),
+        .cols = config->embedding_dim,
+        .inner = shared ? config->shared_dim : config->expert_dim,
+        .norm = tensors[line->norm].data ? WEFT_LINEAR_NORM_RMS : WEFT_LINEAR_NORM_NONE,
+        .norm_eps = config->norm_eps};
     if (config->architecture->traits & MODEL_CLAMPS_GATE) {
         desc.clamp_limit = clamp_limit;
         desc.clamp_slope = clamp_slope;
@@ -147,7 +149,8 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
         program_add_step(program, &program->layers, STEP_EXPERTS, &desc, sizeof desc, err);
     // (the norm's weights are in a rounded x already)
     if (!step ||
-        (!mixture->x_rounded && !program_place_vector(program, &tensors[line->norm], &norm, err)) ||
+        (!mixture->x_rounded && desc.norm &&
+         !program_place_vector(program, &tensors[line->norm], &norm, err)) ||
         !program_place_vector(program, mixture->next, &next, err))
         return false;
     weft_experts_args *args = &step->args.experts;
@@ -165,7 +168,8 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
-        if (!place_part(program, step->plan, i, &tensors[line->parts[i].matrix],
+        if (line->parts[i].matrix &&
+            !place_part(program, step->plan, i, &tensors[line->parts[i].matrix],
                         line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL, &args->parts[i],
                         err))
             return false;

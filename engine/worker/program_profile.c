@@ -39,8 +39,9 @@ static int64_t linear_bytes(const weft_linear_desc *desc)
 static int64_t experts_bytes(const weft_experts_desc *desc)
 {
     const weft_linear_part *parts = desc->parts;
-    int64_t up = weft_dtype_row_bytes(parts[WEFT_EXPERTS_GATE].weight_dtype, desc->cols) +
-                 weft_dtype_row_bytes(parts[WEFT_EXPERTS_UP].weight_dtype, desc->cols);
+    int64_t up = weft_dtype_row_bytes(parts[WEFT_EXPERTS_GATE].weight_dtype, desc->cols);
+    if (!(desc->flags & WEFT_EXPERTS_PLAIN))
+        up += weft_dtype_row_bytes(parts[WEFT_EXPERTS_UP].weight_dtype, desc->cols);
     int64_t down = weft_dtype_row_bytes(parts[WEFT_EXPERTS_DOWN].weight_dtype, desc->inner);
     return desc->top_k * (desc->inner * up + desc->cols * down) + desc->cols * 12;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <math.h>
+#include <string.h>
 
 #include <weft/experts.h>
 
@@ -8,8 +9,17 @@
 #include "src/plan/plan_experts.h"
 #include "src/plan/plan_linear.h"
 
+static bool lacks(const weft_experts_desc *desc, int part)
+{
+    return part == WEFT_EXPERTS_UP && desc->flags & WEFT_EXPERTS_PLAIN;
+}
+
 static weft_status check_parts(weft_context *context, weft_experts_desc *desc)
 {
+    static const weft_linear_part none;
+    if (lacks(desc, WEFT_EXPERTS_UP) &&
+        memcmp(&desc->parts[WEFT_EXPERTS_UP], &none, sizeof none) != 0)
+        return weft__fail(context, WEFT_EINVAL, "experts: plain ones have no part of up");
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         int64_t rows = p == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
         if (desc->parts[p].rows && desc->parts[p].rows != rows)
@@ -20,9 +30,11 @@ static weft_status check_parts(weft_context *context, weft_experts_desc *desc)
     WEFT__TRY(weft__api_linear_desc(context, &inner));
     WEFT__TRY(weft__api_linear_desc(context, &down));
     desc->parts[WEFT_EXPERTS_GATE] = inner.parts[0];
-    desc->parts[WEFT_EXPERTS_UP] = inner.parts[1];
+    desc->parts[WEFT_EXPERTS_UP] = lacks(desc, WEFT_EXPERTS_UP) ? none : inner.parts[1];
     desc->parts[WEFT_EXPERTS_DOWN] = down.parts[0];
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        if (lacks(desc, p))
+            continue;
         int64_t bytes,
             row = weft_dtype_row_bytes(desc->parts[p].weight_dtype,
                                        p == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols);
@@ -36,7 +48,8 @@ static weft_status check_parts(weft_context *context, weft_experts_desc *desc)
 static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT |
-                           WEFT_LINEAR_NORM_PLUS_ONE | WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT;
+                           WEFT_LINEAR_NORM_PLUS_ONE | WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT |
+                           WEFT_EXPERTS_PLAIN;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "experts: unknown flags 0x%x",
                           desc->flags & ~known);
@@ -62,10 +75,11 @@ static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
                           (int)desc->norm);
     bool clamps = desc->clamp_limit != 0;
     if (!isfinite(desc->clamp_limit) || !isfinite(desc->clamp_slope) || desc->clamp_limit < 0 ||
-        (clamps ? !(desc->clamp_slope > 0) || desc->gate != WEFT_LINEAR_GATE_SILU
+        (clamps ? !(desc->clamp_slope > 0) || desc->gate != WEFT_LINEAR_GATE_SILU ||
+                      desc->flags & WEFT_EXPERTS_PLAIN
                 : desc->clamp_slope != 0))
         return weft__fail(context, WEFT_EINVAL,
-                          "experts: a clamp has a positive limit and slope, and SiLU");
+                          "experts: a clamp has a positive limit and slope, SiLU and a part of up");
     return check_parts(context, desc);
 }
 
@@ -118,6 +132,11 @@ static weft_status settle_part(const weft_plan *plan, weft_experts_args *all, in
     int64_t cols = p == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
     int64_t row = weft_dtype_row_bytes(part->weight_dtype, cols);
     WEFT__TRY(weft__api_tail(plan->context, "experts: a part", args->reserved, 3));
+    if (lacks(desc, p))
+        return !args->weight && !args->packed && !args->scales && !args->biases && !args->bias
+                   ? WEFT_OK
+                   : weft__fail(plan->context, WEFT_EINVAL,
+                                "experts: plain ones have no part of up");
     if (!args->packed != !all->parts[0].packed)
         return weft__fail(plan->context, WEFT_EINVAL, "experts: all parts are packed, or none");
     if (args->packed)

@@ -5,7 +5,8 @@
 #include <weft/experts.h>
 
 // The linear layers that an expert consists of: gate and up with the norm in front, of which a run has a row
-// of X for every choice; and down. Rows of the parts are filled in.
+// of X for every choice (of plain experts the gate twice, of which a run does the first alone); and down. Rows of the
+// parts are filled in.
 weft_linear_desc weft__plan_experts_inner(const weft_experts_desc *desc);
 weft_linear_desc weft__plan_experts_down(const weft_experts_desc *desc);
 

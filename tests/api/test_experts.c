@@ -140,6 +140,33 @@ static void reads_an_expert_once(void **state)
     close_layer(&l);
 }
 
+// Without a gate: the function of one product, and a part less that is read.
+static void plain_ones_read_two_parts(void **state)
+{
+    layer l;
+    uint64_t read = 0;
+    open_layer(&l, 1);
+    l.desc.flags = WEFT_EXPERTS_PLAIN;
+    weft_plan *plan = NULL;
+    assert_refused(*state, weft_experts_plan(*state, &l.desc, &plan), WEFT_EINVAL, "no part of up");
+    l.desc.parts[WEFT_EXPERTS_UP] = (weft_linear_part){0};
+    l.desc.clamp_limit = l.desc.clamp_slope = 1;
+    assert_refused(*state, weft_experts_plan(*state, &l.desc, &plan), WEFT_EINVAL, "a part of up");
+    l.desc.clamp_limit = l.desc.clamp_slope = 0;
+    plan = plan_of(*state, &l);
+    choose(&l, (const int32_t[]){4, 1});
+    l.args.bytes_read = &read;
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "no part of up");
+    l.args.parts[WEFT_EXPERTS_UP] = (weft_experts_part_args){0};
+    assert_int_equal(weft_experts_run(plan, &l.args), WEFT_OK);
+    assert_int_equal(read, TOP_K * 2 * COLS * INNER * sizeof(float));
+    double want = 0.5 * expert(4) / 5 + 0.5 * expert(1) / 2;
+    for (int i = 0; i < COLS; i++)
+        assert_true(fabs(l.y[i] - want) < 1e-5 * want);
+    weft_plan_destroy(plan);
+    close_layer(&l);
+}
+
 static void refuses_descriptors(void **state)
 {
     layer l;
@@ -229,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_only_the_chosen),
         cmocka_unit_test(reads_an_expert_once),
+        cmocka_unit_test(plain_ones_read_two_parts),
         cmocka_unit_test(refuses_descriptors),
         cmocka_unit_test(refuses_runs),
     };

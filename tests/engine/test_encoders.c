@@ -20,7 +20,7 @@
 #ifdef WEFT_TEST_SLOW
 static const char *const names[] = {"xlmr", "modernbert"};
 #else
-static const char *const names[] = {"bert", "xlmr", "nomic", "modernbert", "eurobert"};
+static const char *const names[] = {"bert", "xlmr", "nomic", "modernbert", "eurobert", "nomicmoe"};
 #endif
 enum { NAME_COUNT = sizeof names / sizeof names[0], TEXTS = 3 };
 

@@ -3,28 +3,33 @@
 
 The layout is the published one (u64 header length, JSON header, tensor data), written here so that
 running a generator twice gives the same bytes. Every case is a name; its tensors are called
-"<case>.<tensor>", and its parameters stand as JSON text in "__metadata__" under the case's name.
+"<case>.<tensor>", and its parameters stand as JSON text in "__metadata__" under the case's name. Tensors are
+NumPy's or PyTorch's, which need not be there for the former.
 """
 
 import json
 
 import numpy as np
-import torch
 
+# the format's name and bytes of an element
 _CODES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
+    "float64": ("F64", 8),
+    "float32": ("F32", 4),
+    "float16": ("F16", 2),
+    "bfloat16": ("BF16", 2),
+    "int64": ("I64", 8),
+    "int32": ("I32", 4),
+    "uint8": ("U8", 1),
 }
 _ALIGN = 8
 
 
 def _raw(tensor):
-    return tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    if isinstance(tensor, np.ndarray):
+        return tensor.tobytes()
+    import torch
+
+    return tensor.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 class GoldenFile:
@@ -39,23 +44,19 @@ class GoldenFile:
             raise ValueError(f"case {case} added twice")
         self.cases[case] = params
         for name, value in tensors.items():
-            if isinstance(value, np.ndarray):
-                value = torch.from_numpy(np.array(value))
-            self.tensors[f"{case}.{name}"] = value.detach().reshape(value.shape or (1,))
+            code, _ = _CODES[str(value.dtype).removeprefix("torch.")]
+            self.tensors[f"{case}.{name}"] = (code, list(value.shape) or [1], _raw(value))
 
     def write(self, path):
         # Wide elements first: every tensor is aligned, and there are no holes, as the format demands.
-        names = sorted(self.tensors, key=lambda n: -self.tensors[n].element_size())
+        sizes = dict(_CODES.values())
+        names = sorted(self.tensors, key=lambda n: -sizes[self.tensors[n][0]])
         header = {"__metadata__": {k: json.dumps(v, sort_keys=True) for k, v in self.cases.items()}}
         offset = 0
         for name in names:
-            tensor = self.tensors[name]
-            end = offset + tensor.numel() * tensor.element_size()
-            header[name] = {
-                "dtype": _CODES[tensor.dtype],
-                "shape": list(tensor.shape),
-                "data_offsets": [offset, end],
-            }
+            code, shape, raw = self.tensors[name]
+            end = offset + len(raw)
+            header[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, end]}
             offset = end
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % _ALIGN)
@@ -63,5 +64,5 @@ class GoldenFile:
             file.write(len(text).to_bytes(8, "little"))
             file.write(text)
             for name in names:
-                file.write(_raw(self.tensors[name]))
+                file.write(self.tensors[name][2])
         print(f"{path}: {len(self.cases)} cases, {8 + len(text) + offset} bytes")

@@ -93,6 +93,12 @@ fault("encoder-window-right", "engine/worker/program_steps.c",
 fault("encoder-last-sees-all", "engine/model/config_rules.c",
       "MODEL_FIRST_SEES_ALL ? 0 : 1;", "MODEL_FIRST_SEES_ALL ? 1 : 1;",
       "another layer of ModernBERT sees all keys", *E)
+fault("experts-of-first-layers", "engine/model/config_rules.c",
+      "layer % config->expert_period == 1", "layer % config->expert_period == 0",
+      "other layers of nomic-embed-text v2 have experts", *E)
+fault("experts-normed-with-ones", "engine/worker/program_experts.c",
+      ".norm = tensors[line->norm].data ? WEFT_LINEAR_NORM_RMS", ".norm = line->norm ? WEFT_LINEAR_NORM_RMS",
+      "experts behind no norm get one without weights", *E)
 fault("embed-types", "engine/session/embed.c",
       "i >= texts[n].second;", "i > texts[n].second;", "the second part begins a token late", *E)
 fault("embed-first-row", "engine/session/pass.c",

@@ -222,6 +222,12 @@ fault("experts-first-choice-only", "src/backend/cpu/cpu_experts_run.c",
 fault("experts-duplicate-choices", "src/backend/cpu/cpu_experts_run.c",
       "|| work->places[order[i]] >= 0)", ")",
       "a choice may stand twice in the order", "api_experts", "api_hostile")
+fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_run.c",
+      ".up = plain ? NULL : work->up + first,", ".up = work->up + first,",
+      "experts without a gate are multiplied by what nobody made", "api_experts", "weft-check --op experts --cases 20")
+fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
+      "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
+      "experts without a gate count a product that they have not", "api_experts")
 fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
       "                     work->args->order[first] / work->desc->top_k);",
       "                     first / work->desc->top_k);",

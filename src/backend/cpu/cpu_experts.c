@@ -145,7 +145,9 @@ weft_status weft__cpu_prepare_experts(weft_plan *plan)
     launch->inner_f32 = reads_f32(&launch->inner, 2);
     launch->inner_step = step_of(&launch->inner, 2);
     launch->down_step = step_of(&launch->down, 1);
-    launch->expert_bytes = launch->inner.bytes + launch->down.bytes;
+    // Of plain experts the first of two like products is done.
+    launch->expert_bytes =
+        launch->inner.bytes / (desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1) + launch->down.bytes;
     status = lay_out(plan, launch);
     if (status == WEFT_OK)
         describe(plan, launch);

@@ -186,10 +186,11 @@ static void run_part(const struct weft__linear_part_launch *part,
 static void apply_gate(const struct work *work, int32_t e, int64_t r0, int64_t r1)
 {
     const int32_t *starts = work->args->starts;
+    const bool plain = work->desc->flags & WEFT_EXPERTS_PLAIN;
     int64_t inner = work->desc->inner, first = starts[e] * inner + r0;
     const weft_activation_args args = {.x = work->between + first,
                                        .x_stride = inner,
-                                       .up = work->up + first,
+                                       .up = plain ? NULL : work->up + first,
                                        .up_stride = inner,
                                        .y = work->between + first,
                                        .y_stride = inner};
@@ -214,8 +215,9 @@ static void inner_task(void *opaque, int32_t index, int32_t thread)
     int64_t r0 = index % pieces * work->inner_rows, r1 = r0 + work->inner_rows;
     (void)thread;
     r1 = r1 < work->desc->inner ? r1 : work->desc->inner;
+    const int last = work->desc->flags & WEFT_EXPERTS_PLAIN ? WEFT_EXPERTS_GATE : WEFT_EXPERTS_UP;
     // With the clamp, the gate's product stands in `up`, and the result overwrites up's in `between`.
-    for (int p = WEFT_EXPERTS_GATE; p <= WEFT_EXPERTS_UP; p++) {
+    for (int p = WEFT_EXPERTS_GATE; p <= last; p++) {
         struct weft__linear_planes planes;
         struct weft__linear_call call = call_of(work, e, p, &planes);
         if (work->desc->clamp_limit != 0)

@@ -27,6 +27,11 @@ struct problem {
     int32_t *ids;
 };
 
+static bool has(const weft_experts_desc *desc, int part)
+{
+    return part != WEFT_EXPERTS_UP || !(desc->flags & WEFT_EXPERTS_PLAIN);
+}
+
 static weft_dtype draw_format(struct check_case *c)
 {
     if (c->format)
@@ -69,6 +74,10 @@ static void draw_desc(struct check_case *c, weft_experts_desc *desc)
         desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_NORM_PLUS_ONE : 0;
     }
     desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_BATCH_INVARIANT : 0;
+    if (!c->reference && desc->clamp_limit == 0 && check_range(c, 0, 3) == 0) { // the CPU's
+        desc->flags |= WEFT_EXPERTS_PLAIN;
+        desc->parts[WEFT_EXPERTS_UP] = (weft_linear_part){0};
+    }
     desc->x_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->y_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     if (all_plain || check_range(c, 0, 2) == 0)
@@ -208,7 +217,8 @@ static struct problem draw(struct check_case *c)
     if (p.desc.norm && check_range(c, 0, 2))
         args->norm_weight = draw_floats(c, cols, 1);
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
-        draw_part(c, &p, n);
+        if (has(&p.desc, n))
+            draw_part(c, &p, n);
     route(c, &p);
     check_note(
         c, "%d of %d experts, %s to %s, %s %s %s, %lldx%lld, batch %d, flags 0x%x gate %d clamp %g",
@@ -220,6 +230,7 @@ static struct problem draw(struct check_case *c)
     return p;
 }
 
+// Of plain experts up is 1.
 static double function(const weft_experts_desc *desc, double gate, double up)
 {
     double limit = (double)desc->clamp_limit, slope = (double)desc->clamp_slope;
@@ -278,11 +289,12 @@ static void expert_exactly(struct check_case *c, const struct problem *p, int32_
     double *h_off = check_buffer(c, (size_t)inner * sizeof *h, 8);
     for (int64_t i = 0; i < inner; i++) {
         int64_t at = e * inner + i;
-        double gate_off, up_off;
+        double gate_off, up_off = 0, up = 1;
         double gate = product(p->decoded[0] + at * cols, cols, x, x_off,
                               bias[0] ? bias[0] + at : NULL, &gate_off);
-        double up = product(p->decoded[1] + at * cols, cols, x, x_off,
-                            bias[1] ? bias[1] + at : NULL, &up_off);
+        if (has(&p->desc, WEFT_EXPERTS_UP))
+            up = product(p->decoded[1] + at * cols, cols, x, x_off, bias[1] ? bias[1] + at : NULL,
+                         &up_off);
         double size = fabs(function(&p->desc, gate, 1)) + 1e-3;
         h[i] = function(&p->desc, gate, up);
         h_off[i] = (1.3 * gate_off + 0x1p-19 * (size + fmin(1, fabs(gate)))) * (fabs(up) + 1) * 2 +
@@ -325,32 +337,36 @@ static void expert_by_layers(struct check_case *c, const struct problem *p, int3
                              const float *x, double *y)
 {
     const weft_experts_desc *d = &p->desc;
-    bool clamps = d->clamp_limit != 0;
+    bool plain = !has(d, WEFT_EXPERTS_UP), apart_function = d->clamp_limit != 0 || plain;
+    const uint32_t flags = d->flags & ~(uint32_t)WEFT_EXPERTS_PLAIN;
     float *h = check_output(c, d->inner), *up = check_output(c, d->inner);
     float *result = check_output(c, d->cols);
     weft_linear_desc inner = {.size = sizeof inner,
-                              .flags = d->flags,
+                              .flags = flags,
                               .cols = d->cols,
                               .norm = d->norm,
                               .norm_eps = d->norm_eps,
-                              .gate = clamps ? WEFT_LINEAR_GATE_NONE : d->gate,
-                              .num_parts = 2,
+                              .gate = apart_function ? WEFT_LINEAR_GATE_NONE : d->gate,
+                              .num_parts = plain ? 1 : 2,
                               .parts = {d->parts[0], d->parts[1]}};
     weft_linear_desc down = {.size = sizeof down,
-                             .flags = d->flags & ~(uint32_t)WEFT_LINEAR_NORM_PLUS_ONE,
+                             .flags = flags & ~(uint32_t)WEFT_LINEAR_NORM_PLUS_ONE,
                              .cols = d->inner,
                              .num_parts = 1,
                              .parts = {d->parts[2]}};
-    inner.parts[0].rows = inner.parts[1].rows = d->inner;
+    inner.parts[0].rows = d->inner;
+    inner.parts[1].rows = plain ? 0 : d->inner;
     down.parts[0].rows = d->cols;
     weft_linear_args args = {.size = sizeof args,
                              .batch = 1,
                              .x = x,
                              .norm_weight = p->args.norm_weight,
-                             .parts = {part_of(p, 0, e, h), part_of(p, 1, e, up)}};
+                             .parts = {part_of(p, 0, e, h)}};
+    if (!plain)
+        args.parts[1] = part_of(p, 1, e, up);
     run_linear(c, &inner, &args);
-    for (int64_t i = 0; clamps && i < d->inner; i++)
-        h[i] = (float)function(d, h[i], up[i]);
+    for (int64_t i = 0; apart_function && i < d->inner; i++)
+        h[i] = (float)function(d, h[i], plain ? 1 : up[i]);
     args = (weft_linear_args){
         .size = sizeof args, .batch = 1, .x = h, .parts = {part_of(p, 2, e, result)}};
     run_linear(c, &down, &args);
@@ -366,8 +382,8 @@ static void check_token(struct check_case *c, const struct problem *p, int32_t t
     double *x = check_buffer(c, bytes, 8), *x_off = check_buffer(c, bytes, 8);
     double *y = check_buffer(c, bytes, 8), *off = check_buffer(c, bytes, 8);
     double *want = check_buffer(c, bytes, 8), *bound = check_buffer(c, bytes, 8), largest = 0;
-    bool agrees =
-        p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0 && !c->reference;
+    bool agrees = p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0 &&
+                  has(&p->desc, WEFT_EXPERTS_UP) && !c->reference;
     double alpha = p->args.alpha != 0 ? (double)p->args.alpha : 1;
     memset(want, 0, bytes);
     memset(bound, 0, bytes);
@@ -408,6 +424,8 @@ static void check_bytes(struct check_case *c, const struct problem *p, uint64_t 
     for (int32_t e = 0; e < p->desc.experts; e++)
         for (int n = 0; n < WEFT_EXPERTS_PARTS && p->args.starts[e + 1] > p->args.starts[e]; n++) {
             bool down = n == WEFT_EXPERTS_DOWN;
+            if (!has(&p->desc, n))
+                continue;
             want += (uint64_t)(weft_dtype_row_bytes(p->desc.parts[n].weight_dtype,
                                                     down ? p->desc.inner : p->desc.cols) *
                                (down ? p->desc.cols : p->desc.inner));
