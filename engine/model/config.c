@@ -297,9 +297,10 @@ static void read_experts(key_reader *reader, model_config *config)
             read_int(reader, "expert_shared_feed_forward_length",
                      counts ? count * config->expert_dim : config->feed_forward_dim);
     }
-    if (config->architecture->dense)
+    if (config->architecture->dense) {
         config->dense_layers = read_int(reader, "leading_dense_block_count", 0);
-    config->expert_period = read_int(reader, "moe_every_n_layers", 0);
+        config->expert_period = read_int(reader, "moe_every_n_layers", 0);
+    }
     config->expert_groups = read_int(reader, "expert_group_count", 1);
     config->expert_top_groups = read_int(reader, "expert_group_used_count", config->expert_groups);
     config->expert_scale = read_float(reader, "expert_weights_scale", 0);
