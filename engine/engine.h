@@ -69,8 +69,9 @@ struct engine_options {
     // On the CPU: a GGUF file's bytes are copied into memory of the process, in huge pages, where they were mapped. That
     // takes as much memory as the file has and the time of copying it; weights are read faster then.
     bool no_mmap;
-    // On the CPU matrices are laid out at the start as its kernels like them best, in huge pages, if memory has room for
-    // all of them: that takes as much memory as they have. Not with no_mmap, or with this: they are read where they lie.
+    // On the CPU matrices of formats for which it has kernels of another layout are laid out at the start as those like them
+    // best, in huge pages, if memory has room for all of them: that takes as much memory as they have. Not with no_mmap, or
+    // with this: they are read where they lie, as others are anyway.
     bool no_pack;
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a

@@ -217,12 +217,13 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     return desc;
 }
 
-// A matrix and what lies beside it: packed for the device, or as the host has it.
+// A matrix and what lies beside it: packed for the device, or where it lies if the host reads it just as well there.
 static bool place_matrix(model_program *program, const weft_plan *plan, int32_t i,
                          const model_tensor *matrix, weft_linear_part_args *part, engine_error *err)
 {
     const gguf_planes *planes = &matrix->planes;
-    if (!program->bounds.packs) {
+    const bool is_host = program->bounds.device == WEFT_DEVICE_CPU;
+    if (is_host && !(program->bounds.packs && weft_linear_packed_layout(plan, i))) {
         part->weight = matrix->data;
         part->scales = planes->scales;
         part->biases = planes->biases;

@@ -192,6 +192,11 @@ WEFT_API bool weft_linear_supported(weft_context *context, const weft_linear_des
  *  0 for a plan of another operation, NULL or a part that the plan does not have. */
 WEFT_API size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part);
 
+/** Name of the layout that weft_linear_pack() gives the weights of a part. Equal names of one version of the library,
+ *  for parts of equal format, rows and cols, mean equal bytes. NULL where weights stay as a file has them (the CPU reads
+ *  those as fast where they are), and where weft_linear_packed_bytes() is 0. */
+WEFT_API const char *weft_linear_packed_layout(const weft_plan *plan, int32_t part);
+
 typedef struct weft_linear_pack_args {
     uint32_t size;
     int32_t part;                /**< of the plan; 0: the first or only one */

@@ -26,6 +26,13 @@ size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part)
     return (size_t)(own ? own : packed.bytes);
 }
 
+const char *weft_linear_packed_layout(const weft_plan *plan, int32_t part)
+{
+    return weft_linear_packed_bytes(plan, part) && weft__api_packed_by_device(plan, part)
+               ? plan->context->backend->layout
+               : NULL;
+}
+
 // A packing under way.
 struct packing {
     const weft_plan *plan;

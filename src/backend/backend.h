@@ -94,6 +94,7 @@ struct weft__backend {
     // they lie as in a file, which the api does by copies. pack() is given settled arguments. NULL: none has.
     int64_t (*packed_bytes)(const weft_plan *plan, int32_t part);
     weft_status (*pack)(const weft_plan *plan, const weft_linear_pack_args *args);
+    const char *layout; // its name
 
     // Entries of weft/tuning.h: NULL, or in words what of an entry means nothing to the device. NULL: it has none.
     const char *(*tuning_fault)(const weft_tuning *entry);

@@ -420,6 +420,8 @@ static void pack(const weft_plan *plan, int32_t p, weft_dtype dtype, const float
     if (weft_linear_pack(plan, &pack_args) != WEFT_OK)
         fail_msg("%s", weft_error_text(context));
     assert_int_equal(last, bytes);
+    if (!weft_linear_packed_layout(plan, p))
+        assert_memory_equal(packed, weights[p], (size_t)row * ROWS);
     memset(apart, 0, sizeof apart);
     args->parts[p].packed = packed;
     args->parts[p].weight = args->parts[p].scales = NULL;
@@ -446,6 +448,8 @@ static void packed_weights_are_the_weights(void **state)
     assert_close(0, BATCH);
     assert_same(1, BATCH);
     assert_int_equal(weft_linear_packed_bytes(plan, 2), 0);
+    assert_null(weft_linear_packed_layout(plan, 2));
+    assert_null(weft_linear_packed_layout(plan, 1)); // no kernel of the CPU has panels of MLX
     weft_linear_pack_args wrong = {
         .size = sizeof wrong, .weight = weights[0], .packed = packed[0] + 4};
     assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
@@ -472,6 +476,7 @@ static void packed_kernels_read_packed_weights(void **state)
     args.workspace = workspace;
     args.workspace_bytes = sizeof workspace;
     assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
+    assert_non_null(weft_linear_packed_layout(plan, 0));
     assert_int_equal(weft_linear_run(plan, &args), WEFT_EINVAL);
     pack(plan, 0, WEFT_Q4_K, NULL, packed, sizeof packed, &args);
     assert_int_equal(weft_linear_run(plan, &args), WEFT_OK);

@@ -122,6 +122,7 @@ const struct weft__backend weft__backend_cpu = {
     .rounded_row_bytes = weft__cpu_rounded_row_bytes,
     .packed_bytes = weft__cpu_packed_bytes,
     .pack = weft__cpu_pack,
+    .layout = "panels of 16 rows",
     .count = weft__cpu_count,
     .tuning_fault = tuning_fault,
     .describe = weft__cpu_describe,

@@ -88,6 +88,7 @@ static struct weft__backend backend = {
     .rounded_row_bytes = weft__cuda_rounded_row_bytes,
     .packed_bytes = weft__cuda_packed_bytes,
     .pack = weft__cuda_pack,
+    .layout = "tiles",
     .threads = threads,
     .instance_at = weft__cuda_instance_at,
     .prewarm = weft__cuda_pipelines_finish,
