@@ -51,6 +51,7 @@ enum {
     CLI_OPT_LORA,
     CLI_OPT_NO_MMAP,
     CLI_OPT_NO_PACK,
+    CLI_OPT_PACK_CACHE,
     CLI_OPT_HELP,
 };
 
@@ -65,6 +66,7 @@ enum {
         {"lora", required_argument, NULL, CLI_OPT_LORA},                                           \
         {"no-mmap", no_argument, NULL, CLI_OPT_NO_MMAP},                                           \
         {"no-pack", no_argument, NULL, CLI_OPT_NO_PACK},                                           \
+        {"pack-cache", required_argument, NULL, CLI_OPT_PACK_CACHE},                               \
     {                                                                                              \
         "help", no_argument, NULL, CLI_OPT_HELP                                                    \
     }
@@ -83,9 +85,8 @@ enum {
     "laying\n"                                                                                     \
     "                      them out anew at the start: starts sooner, writes slower, half the "    \
     "memory\n"                                                                                     \
-    "  --no-mmap           copy a GGUF file's weights into memory as they are, in huge pages, "    \
-    "instead\n"                                                                                    \
-    "                      of laying them out anew or reading the mapped file\n"                   \
+    "  --pack-cache DIR    keep what was laid out in a folder, and map it at the next start\n"     \
+    "  --no-mmap           copy a GGUF file's weights into memory as they are, in huge pages\n"    \
     "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
     "takes\n"                                                                                      \
     "                      scores, softmax and values one after another\n"

@@ -187,6 +187,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_ATTENTION: options->attention = value; return true;
     case CLI_OPT_NO_MMAP: options->no_mmap = true; return true;
     case CLI_OPT_NO_PACK: options->no_pack = true; return true;
+    case CLI_OPT_PACK_CACHE: options->pack_cache = value; return true;
     case CLI_OPT_LORA: return parse_adapter(self, optarg, options);
     default: return false;
     }

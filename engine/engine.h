@@ -73,6 +73,9 @@ struct engine_options {
     // best, in huge pages, if memory has room for all of them: that takes as much memory as they have. Not with no_mmap, or
     // with this: they are read where they lie, as others are anyway.
     bool no_pack;
+    // A folder, made if it is not there, where matrices that were laid out are kept and mapped from at the next start, of a model in
+    // GGUF files; NULL: nowhere. A file of another model, version or kernel and a damaged one is written anew.
+    const char *pack_cache;
     bool
         separate; // norms, matrices and gates are runs of their own: for comparison, and the way of a
                   // device that has not what puts them together
@@ -98,6 +101,8 @@ typedef struct engine_worker_info {
     int64_t kv_bytes_per_token; // over all layers
     int64_t kv_pool_bytes;      // when full
     int64_t buffer_bytes;       // activations and workspace
+    int64_t packed_bytes; // of matrices that were laid out anew: workers of a model share them
+    bool packed_found;    // by another worker, or in pack_cache
     int32_t context_tokens, chunk_tokens, page_tokens;
     int32_t pool_pages, free_pages;
     int32_t remembered_pages; // of the free ones, that keep_prefixes can still find

@@ -36,6 +36,7 @@ static const char help[] =
     "  --exact             activations stay f32 against quantised weights\n"
     "  --no-mmap           weights of a --model are copied into memory, in huge pages\n"
     "  --no-pack           weights are read where they lie\n"
+    "  --pack-cache DIR    what was laid out for the CPU is kept there and mapped again\n"
     "  --verbose           the kernel plans of the model as well\n" BENCH_HELP "\n"
     "Of decode, a step is one token of every sequence; it reads all weights once and the KV cache "
     "of\n"
@@ -93,6 +94,7 @@ static const bench_option options[] = {
     {"exact", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_EXACT},
     {"no-mmap", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_MMAP},
     {"no-pack", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_PACK},
+    {"pack-cache", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_PACK_CACHE},
     {"verbose", BENCH_FLAG, .offset = offsetof(request, verbose)},
     {"shared", BENCH_FLAG, .offset = offsetof(request, shared)},
     {"cascade-rows", BENCH_INT, .offset = offsetof(request, run.options.cascade_rows), .low = -1,

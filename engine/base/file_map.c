@@ -53,7 +53,10 @@ static bool map_descriptor(file_map *map, int descriptor, engine_error *err)
     void *data = mmap(NULL, size_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (data == MAP_FAILED)
         return fail_with_errno(err, "map");
-    *map = (file_map){.data = data, .size_bytes = size_bytes};
+    *map = (file_map){.data = data,
+                      .size_bytes = size_bytes,
+                      .written_ns =
+                          (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec};
     return true;
 }
 
@@ -122,6 +125,20 @@ bool file_map_own(file_map *map, engine_error *err)
         return false;
     }
     map->owned = true;
+    return true;
+}
+
+bool file_map_memory(file_map *map, size_t size_bytes, char **data, engine_error *err)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (size_bytes > SIZE_MAX / 2)
+        return engine_fail(err, "%zu bytes are too many for this machine's memory", size_bytes);
+    const size_t bytes = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+    char *memory = take_memory(NULL, bytes);
+    if (!memory)
+        return engine_fail(err, "%zu MB of memory are not to be had", size_bytes >> 20);
+    *map = (file_map){.data = memory, .size_bytes = bytes, .owned = true};
+    *data = memory;
     return true;
 }
 

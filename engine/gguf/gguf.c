@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "engine/base/alloc.h"
 #include "engine/gguf/gguf_file.h"
@@ -154,6 +155,19 @@ void gguf_prefetch(const gguf_file *file)
     file_map_prefetch(&file->map, file->data_offset, file->map.size_bytes);
     for (uint32_t n = 1; n < file->part_count; n++)
         gguf_prefetch(file->parts[n]);
+}
+
+uint64_t gguf_stamp(const gguf_file *file)
+{
+    uint64_t stamp = 0;
+    for (uint32_t n = 1; n < file->part_count; n++) {
+        const uint64_t part = gguf_stamp(file->parts[n]);
+        if (!part)
+            return 0;
+        stamp = XXH3_64bits_withSeed(&part, sizeof part, stamp);
+    }
+    const int64_t numbers[] = {(int64_t)file->map.size_bytes, file->map.written_ns};
+    return file->map.written_ns ? XXH3_64bits_withSeed(numbers, sizeof numbers, stamp) | 1 : 0;
 }
 
 void gguf_leave(const gguf_file *file)

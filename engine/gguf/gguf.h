@@ -223,6 +223,9 @@ void gguf_prefetch(const gguf_file *file);
 // mapped; others are there already.
 bool gguf_own(gguf_file *file, engine_error *err);
 
+// Stands for the files that are mapped, by their sizes and when they were written; 0 where the bytes are in no file.
+uint64_t gguf_stamp(const gguf_file *file);
+
 // Tells the operating system that what is mapped will hardly be read; only a hint.
 void gguf_leave(const gguf_file *file);
 

@@ -13,9 +13,13 @@
 static engine_model *start(engine_error *err)
 {
     engine_model *model = engine_alloc(1, sizeof *model);
-    if (!model)
-        engine_fail(err, "not enough memory for a model");
-    return model;
+    if (model)
+        model->packed = packed_store_make();
+    if (model && model->packed)
+        return model;
+    engine_fail(err, "not enough memory for a model");
+    free(model);
+    return NULL;
 }
 
 static bool load(engine_model *model, const char *path, engine_error *err)
@@ -96,6 +100,7 @@ void engine_model_close(engine_model *model)
         return;
     model_weights_free(&model->weights);
     tokenizer_free(model->tokenizer);
+    packed_store_free(model->packed);
     gguf_close(model->file);
     free(model);
 }

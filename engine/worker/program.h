@@ -7,7 +7,7 @@
 // number of tokens and walks the list.
 
 #include "engine/cache/page_pool.h"
-#include "engine/model/weights.h"
+#include "engine/model/packed.h"
 
 typedef struct model_program model_program;
 typedef struct engine_profile engine_profile; // engine.h
@@ -20,10 +20,12 @@ typedef struct program_bounds {
     weft_device device;    // of the context
     const char *attention; // kernel by name, or NULL
     bool exact;            // activations stay f32
-    bool packs;            // matrices are packed (a device other than the CPU always does)
-    bool separate;         // norms, matrices and gates are steps of their own
-    bool invariant;        // a token's numbers depend on its timeline alone
-    int32_t cascade_rows;  // as in engine_options
+    packed_store
+        *store;         // of packed matrices of the CPU; NULL: none are (other devices always pack)
+    packed_wish packed; // of those, its first three members
+    bool separate;      // norms, matrices and gates are steps of their own
+    bool invariant;     // a token's numbers depend on its timeline alone
+    int32_t cascade_rows; // as in engine_options
 } program_bounds;
 
 // The config, weights, pool and context must outlive the program.
@@ -34,6 +36,9 @@ model_program *model_program_make(weft_context *context, const model_config *con
 void model_program_free(model_program *program); // may be NULL
 
 int64_t model_program_buffer_bytes(const model_program *program);
+
+// Bytes of matrices that lie as the kernels of the CPU like them best, and whether they were found so.
+int64_t model_program_packed_bytes(const model_program *program, bool *found);
 
 // The n-th distinct plan, in words; NULL past the last.
 const char *model_program_plan_at(const model_program *program, int32_t n);

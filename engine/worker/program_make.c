@@ -81,6 +81,7 @@ static bool lay_out(model_program *program, engine_error *err)
 {
     for (int i = 0; i < ARENA_COUNT; i++)
         program->arenas[i].used = 0;
+    program->wish = program->bounds.packed;
     carve_buffers(program);
     return program_add_all(program, err);
 }
@@ -106,6 +107,26 @@ static bool count(model_program *program, engine_error *err)
     return lay_out(program, err);
 }
 
+// Packed matrices of the CPU, as a worker before has left them or to be laid out.
+static bool take_packed(model_program *program, engine_error *err)
+{
+    program_arena *arena = &program->arenas[ARENA_WEIGHTS];
+    if (program->bounds.device != WEFT_DEVICE_CPU || arena->bytes == 0)
+        return true;
+    program->wish.bytes = arena->bytes;
+    program->packed =
+        packed_take(program->bounds.store, &program->wish, &program->packed_found, err);
+    arena->base = program->packed ? packed_data(program->packed) : NULL;
+    return program->packed != NULL;
+}
+
+// All is laid out: who waits for it may go on.
+static bool complete(model_program *program, engine_error *err)
+{
+    return !program->packed || program->packed_found ||
+           packed_complete(program->bounds.store, program->packed, err);
+}
+
 // As much as was counted, and the workspace, which became known while counting.
 static bool allocate(model_program *program, engine_error *err)
 {
@@ -115,7 +136,9 @@ static bool allocate(model_program *program, engine_error *err)
         weft_memory_kind kind = i == ARENA_PINNED ? WEFT_MEMORY_PINNED : WEFT_MEMORY_DEVICE;
         void *base;
         arena->bytes = arena->used;
-        if (arena->bytes == 0)
+        if (i == ARENA_WEIGHTS && !take_packed(program, err))
+            return false;
+        if (arena->bytes == 0 || arena->base)
             continue;
         if (weft_memory_allocate(program->context, kind, arena->bytes, &base) != WEFT_OK)
             return engine_fail(err, "%zu MB of %s do not fit: %s; choose a smaller %s",
@@ -184,7 +207,7 @@ model_program *model_program_make(weft_context *context, const model_config *con
         program->head_rows = bounds->max_tokens;
     if (count(program, err) && allocate(program, err) && make_batch(program, err) &&
         program_open_cascades(program, err) && make_chains(program, err) && lay_out(program, err) &&
-        model_program_prepare(program, 1, err))
+        complete(program, err) && model_program_prepare(program, 1, err))
         return program;
     model_program_free(program);
     return NULL;
@@ -213,7 +236,8 @@ void model_program_free(model_program *program)
     free(program->head.steps);
     free(program->states.steps);
     free(program->sample.steps);
-    for (int i = 0; i < ARENA_COUNT; i++)
+    packed_release(program->bounds.store, program->packed);
+    for (int i = program->packed ? ARENA_WEIGHTS + 1 : 0; i < ARENA_COUNT; i++)
         weft_memory_free(program->context, program->arenas[i].base);
     free(program);
 }
@@ -221,6 +245,12 @@ void model_program_free(model_program *program)
 int64_t model_program_buffer_bytes(const model_program *program)
 {
     return (int64_t)(program->arenas[ARENA_BUFFERS].bytes + program->arenas[ARENA_PINNED].bytes);
+}
+
+int64_t model_program_packed_bytes(const model_program *program, bool *found)
+{
+    *found = program->packed_found;
+    return program->packed ? (int64_t)program->arenas[ARENA_WEIGHTS].bytes : 0;
 }
 
 const char *model_program_plan_at(const model_program *program, int32_t n)

@@ -223,7 +223,8 @@ static bool place_matrix(model_program *program, const weft_plan *plan, int32_t 
 {
     const gguf_planes *planes = &matrix->planes;
     const bool is_host = program->bounds.device == WEFT_DEVICE_CPU;
-    if (is_host && !(program->bounds.packs && weft_linear_packed_layout(plan, i))) {
+    const char *layout = weft_linear_packed_layout(plan, i);
+    if (is_host && !(program->bounds.store && layout)) {
         part->weight = matrix->data;
         part->scales = planes->scales;
         part->biases = planes->biases;
@@ -237,7 +238,9 @@ static bool place_matrix(model_program *program, const weft_plan *plan, int32_t 
                                         .biases = planes->biases,
                                         .packed = to};
     part->packed = to;
-    return !to || weft_linear_pack(plan, &pack) == WEFT_OK ||
+    if (is_host && !to)
+        packed_wish_add(&program->wish, matrix, layout);
+    return !to || program->packed_found || weft_linear_pack(plan, &pack) == WEFT_OK ||
            engine_fail(err, "weights cannot be packed for the device: %s",
                        weft_error_text(program->context));
 }

@@ -126,6 +126,9 @@ struct model_program {
     void *workspace;
     size_t workspace_bytes;
     program_arena arenas[ARENA_COUNT];
+    packed_wish wish;       // what the arena of weights has, of the CPU
+    packed_weights *packed; // which is these then; NULL: memory of the context
+    bool packed_found;      // and need not be written
     program_counts counts;
     int32_t tokens; // of the last pass
     int32_t layer;  // while building: whose steps are added

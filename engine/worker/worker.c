@@ -26,17 +26,45 @@ static bool own_weights(const engine_worker *worker, engine_error *err)
     return !options->no_mmap || options->device != WEFT_DEVICE_CPU || !file || gguf_own(file, err);
 }
 
-// Has memory room for all matrices a second time? Those of a mapped file leave it again.
-static bool packs(const engine_worker *worker)
+// Where the CPU's packed matrices are, NULL for none, if memory has room for all a second time: those of a mapped file
+// leave it again.
+static packed_store *packs(const engine_worker *worker)
 {
     const engine_options *options = &worker->settings.options;
     engine_model_info info;
-    if (options->device != WEFT_DEVICE_CPU)
-        return true;
-    if (options->no_pack || options->no_mmap)
-        return false;
+    if (options->device != WEFT_DEVICE_CPU || options->no_pack || options->no_mmap)
+        return NULL;
     engine_model_describe(worker->model, &info);
-    return (double)info.weight_bytes <= 0.75 * (double)system_memory_available();
+    const bool has_room = (double)info.weight_bytes <= 0.75 * (double)system_memory_available();
+    return has_room ? worker->model->packed : NULL;
+}
+
+// Can what is packed be kept, if that is wished?
+static bool check_cache(const engine_worker *worker, const program_bounds *bounds,
+                        engine_error *err)
+{
+    if (!bounds->packed.folder)
+        return true;
+    if (bounds->device != WEFT_DEVICE_CPU || worker->settings.options.no_pack ||
+        worker->settings.options.no_mmap)
+        return engine_fail(err,
+                           "packed weights are kept of the CPU's alone, and where they are made: "
+                           "leave out --pack-cache, or --no-pack and --no-mmap");
+    if (!bounds->packed.stamp)
+        return engine_fail(err, "packed weights are kept of models in GGUF files: leave out "
+                                "--pack-cache");
+    return bounds->store != NULL ||
+           engine_fail(err, "memory has no room for packed weights: leave out --pack-cache");
+}
+
+// Matrices that were read once, to be laid out elsewhere, need not stay in memory.
+static void leave_file(const engine_worker *worker)
+{
+    bool found;
+    const bool packed = model_program_packed_bytes(worker->program, &found) > 0;
+    const bool is_host = worker->settings.options.device == WEFT_DEVICE_CPU;
+    if (worker->model->file && (!is_host || (packed && !found)))
+        gguf_leave(worker->model->file);
 }
 
 static bool open_program(engine_worker *worker, engine_error *err)
@@ -52,12 +80,15 @@ static bool open_program(engine_worker *worker, engine_error *err)
         .device = settings->options.device,
         .attention = settings->options.attention,
         .exact = settings->options.exact,
-        .packs = packs(worker),
+        .store = packs(worker),
+        .packed = {.folder = settings->options.pack_cache,
+                   .name = model->name,
+                   .stamp = model->file ? gguf_stamp(model->file) : 0},
         .separate = settings->options.separate,
         .invariant = settings->options.invariant,
         // who shares a prefix must not change what is summed in which order
         .cascade_rows = settings->options.invariant ? -1 : settings->options.cascade_rows};
-    if (!own_weights(worker, err))
+    if (!check_cache(worker, &bounds, err) || !own_weights(worker, err))
         return false;
     worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,
                                     model->config.layers, settings->pool_pages, err);
@@ -71,8 +102,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
     worker->program = model_program_make(worker->context, &model->config,
                                          adapts ? &worker->adapted.weights : &model->weights,
                                          worker->pool, &settings->kv, &bounds, err);
-    if (worker->program && bounds.packs && model->file)
-        gguf_leave(model->file);
+    if (worker->program)
+        leave_file(worker);
     return worker->program != NULL;
 }
 
@@ -164,10 +195,14 @@ void engine_worker_describe(const engine_worker *worker, engine_worker_info *inf
 {
     const worker_settings *settings = &worker->settings;
     program_counts counts = model_program_counts(worker->program);
+    bool packed_found;
+    const int64_t packed_bytes = model_program_packed_bytes(worker->program, &packed_found);
     *info = (engine_worker_info){
         .kv_bytes_per_token = settings->pool_bytes / settings->pool_pages / ENGINE_PAGE_TOKENS,
         .kv_pool_bytes = settings->pool_bytes,
         .buffer_bytes = model_program_buffer_bytes(worker->program),
+        .packed_bytes = packed_bytes,
+        .packed_found = packed_found,
         .context_tokens = settings->options.context_tokens,
         .chunk_tokens = settings->options.chunk_tokens,
         .page_tokens = ENGINE_PAGE_TOKENS,

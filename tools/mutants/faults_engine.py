@@ -541,3 +541,13 @@ fault("keep-any-adapter", "engine/session/keep.c",
       "        mix_tensor(hash, &pair->b, INT64_MAX);\n", "", "pages of another adapter are taken", "engine_adapters")
 fault("keep-no-sum", "engine/session/keep.c",
       "map->size_bytes - sizeof sum) != sum", "map->size_bytes - sizeof sum) == sum + 1", "damage is not seen", "engine_keep")
+PC = ("engine_packed",)
+fault("packed-own-each", "engine/model/packed.c",
+      "return weights->shapes == wish->shapes && weights->places", "return weights->shapes != wish->shapes && weights->places",
+      "every worker lays its own copy out", *PC)
+fault("packed-no-sum", "engine/model/packed.c",
+      " && head.hash == XXH3_64bits(weights->data, weights->bytes))", ")", "damaged matrices are taken", *PC)
+fault("packed-any-model", "engine/model/packed.c",
+      " && head->identity == weights->identity &&", " &&", "matrices of another model are taken", *PC)
+fault("packed-leaves-early", "engine/model/packed.c",
+      "    if (--weights->holders == 0)", "    if (--weights->holders <= 1)", "the last but one takes the matrices with it", *PC)

@@ -111,6 +111,10 @@ fault("packed-pairs-place", "src/kernels/linear/linear_packed_avx512vnni.c", "mo
       "packed q6_k finds the top bits of a quad in another's place", *PK)
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
+fault("packed-layout-of-all", "src/api/api_linear_pack.c", "weft_linear_packed_bytes(plan, part) && weft__api_packed_by_device(plan, part)",
+      "weft_linear_packed_bytes(plan, part)", "every format has a layout of its own, by its name", "api_linear_parts")
+fault("stream-skips-a-row", "src/kernels/linear/linear_f32_gemm.h", "&& row0 < row1; row0++)", "&& row0 + 1 < row1; row0 += 2)",
+      "a row in two of plain weights is not multiplied", "weft-check --variant linear_bf16_f32_avx512 --cases 40")
 fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512.h",
       "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
       "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",
