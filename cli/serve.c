@@ -23,6 +23,12 @@ static const char help[] =
     "  --model NAME=FILE   one of several models, which a request chooses by `model`; loaded when "
     "it\n"
     "                      is asked for, but for the first\n"
+    "  --cache-dir DIR     keeps there what was evaluated of prompts when the server ends or puts "
+    "a "
+    "model\n"
+    "                      away, and begins with it; files of another model or damaged ones are "
+    "passed\n"
+    "                      over\n"
     "  --memory MB         that loaded models may take together; those that nobody uses go first\n"
     "  --cors ORIGIN       pages of this origin may use the server; * is any (default: none but "
     "its "
@@ -71,6 +77,7 @@ enum {
     OPT_EMBEDDING,
     OPT_MODEL,
     OPT_MEMORY,
+    OPT_CACHE,
 };
 
 enum { MAX_MODELS = 64 };
@@ -129,6 +136,7 @@ static bool take_option(void *opaque, int option)
     case OPT_KEYS: server->key_file = optarg; return true;
     case OPT_NAME: w->name = optarg; return true;
     case OPT_MODEL: return take_model(w, optarg);
+    case OPT_CACHE: server->cache_folder = optarg; return true;
     case OPT_MEMORY:
         if (!cli_int(self, "--memory", optarg, 1, 1 << 24, &server->memory_bytes))
             return false;
@@ -178,6 +186,7 @@ static int parse(wish *w, int argc, char **argv)
         {"embedding", no_argument, NULL, OPT_EMBEDDING},
         {"model", required_argument, NULL, OPT_MODEL},
         {"memory", required_argument, NULL, OPT_MEMORY},
+        {"cache-dir", required_argument, NULL, OPT_CACHE},
         CLI_SPECULATION_OPTIONS,
         CLI_MODEL_OPTIONS,
         {0}};
@@ -219,7 +228,7 @@ static bool opened(void *user, const engine_model *model, const engine_worker *w
     return true;
 }
 
-static void failed(void *user, const char *name, const engine_error *err)
+static void warn(void *user, const char *name, const engine_error *err)
 {
     (void)user;
     fprintf(stderr, "weft serve: %s: %s\n", name, err->text);
@@ -236,7 +245,7 @@ static int serve_main(const cli_command *self, int argc, char **argv)
                          .grace_seconds = 30,
                          .ready = ready,
                          .opened = opened,
-                         .failed = failed}};
+                         .warn = warn}};
     engine_error err = {""};
     w.server.user = &w;
     w.server.models = w.models;

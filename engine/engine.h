@@ -143,6 +143,11 @@ void engine_session_truncate(engine_session *session, int32_t length);
 bool engine_session_save(engine_session *session, const char *path, engine_error *err);
 bool engine_session_restore(engine_session *session, const char *path, engine_error *err);
 
+// The full pages that a worker remembers (engine_options.keep_prefixes) in a file, likewise; what is restored is found by
+// its tokens, as far as the pool has free pages. Where a file is damaged, what stood in front of that may have been taken.
+bool engine_worker_save_pages(const engine_worker *worker, const char *path, engine_error *err);
+bool engine_worker_restore_pages(engine_worker *worker, const char *path, engine_error *err);
+
 // New tokens for one session.
 typedef struct engine_feed {
     engine_session *session;

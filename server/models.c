@@ -2,6 +2,7 @@
 #include "server/models.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,10 +85,59 @@ static bool describe(served_model *served, engine_error *err)
     return true;
 }
 
-static void put_away(served_model *served)
+// Where the pages of a model are kept, DIR/NAME.pages, whatever bytes the name has; NULL: nowhere.
+static char *cache_path(const server_models *models, const served_model *served)
 {
+    const char *folder = models->options->cache_folder;
+    size_t room = folder ? strlen(folder) + 3 * strlen(served->name) + 16 : 0;
+    char *path = folder ? malloc(room) : NULL;
+    if (!path)
+        return NULL;
+    size_t size = (size_t)snprintf(path, room, "%s/", folder);
+    for (const char *at = served->name; *at; at++) {
+        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+                     (*at >= '0' && *at <= '9') || *at == '-' || *at == '_' ||
+                     (*at == '.' && at > served->name);
+        size +=
+            (size_t)snprintf(path + size, room - size, plain ? "%c" : "%%%02x", (unsigned char)*at);
+    }
+    snprintf(path + size, room - size, ".pages");
+    return path;
+}
+
+static void warn(const server_models *models, const served_model *served, const engine_error *err)
+{
+    if (models->options->warn)
+        models->options->warn(models->options->user, served->name, err);
+}
+
+// What is not there is not missed.
+static void restore_pages(const server_models *models, served_model *served)
+{
+    engine_error err = {""};
+    struct stat file;
+    char *path = cache_path(models, served);
+    if (path && stat(path, &file) == 0 && !engine_worker_restore_pages(served->worker, path, &err))
+        warn(models, served, &err);
+    free(path);
+}
+
+static void save_pages(const server_models *models, const served_model *served)
+{
+    engine_error err = {""};
+    char *path = cache_path(models, served);
+    if (path && !engine_worker_save_pages(served->worker, path, &err))
+        warn(models, served, &err);
+    free(path);
+}
+
+static void put_away(const server_models *models, served_model *served)
+{
+    bool ran = served->runner != NULL;
     runner_stop(served->runner);
     runner_free(served->runner);
+    if (ran)
+        save_pages(models, served);
     chat_template_free(served->template);
     engine_worker_close(served->worker);
     engine_model_close(served->model);
@@ -108,11 +158,12 @@ static bool load(const server_models *models, served_model *served, engine_error
         (!options->opened ||
          options->opened(options->user, served->model, served->worker, &speculation, err))) {
         read_template(served);
+        restore_pages(models, served);
         served->runner = runner_start(served->worker, options, speculation, models->wake, err);
     }
     if (served->runner)
         return true;
-    put_away(served);
+    put_away(models, served);
     return false;
 }
 
@@ -164,7 +215,7 @@ static void close_one(server_models *models, served_model *served)
     retire(models, served);
     served->state = SERVED_CLOSING;
     models_unlock(models);
-    put_away(served);
+    put_away(models, served);
     models_lock(models);
     served->state = served->waiters ? SERVED_WANTED : SERVED_AWAY;
 }
@@ -198,8 +249,8 @@ static void load_wanted(server_models *models, served_model *served)
     served->state = SERVED_LOADING;
     models_unlock(models);
     bool fine = load(models, served, &err);
-    if (!fine && models->options->failed)
-        models->options->failed(models->options->user, served->name, &err);
+    if (!fine)
+        warn(models, served, &err);
     models_lock(models);
     served->state = fine ? SERVED_LOADED : SERVED_AWAY;
     served->used = ++models->clock;
@@ -368,7 +419,7 @@ void models_free(server_models *models)
     if (!models)
         return;
     for (int32_t n = 0; n < models->count; n++)
-        put_away(&models->list[n]);
+        put_away(models, &models->list[n]);
     free(models->list);
     pthread_mutex_destroy(&models->lock);
     pthread_cond_destroy(&models->news);

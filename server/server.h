@@ -21,7 +21,9 @@ typedef struct server_options {
     int32_t port;                 // 0: any that is free
     const char *key_file;         // one key per line; NULL: nobody is asked for one
     const char *origin;           // of pages that may use it from elsewhere, or "*"; NULL: none
-    int32_t max_waiting;          // requests in the queue; 0: 256
+    const char *
+        cache_folder; // where pages that models remember are kept while they are away; NULL: nowhere
+    int32_t max_waiting; // requests in the queue; 0: 256
     int32_t max_connections;
     int32_t max_body_bytes;
     int32_t idle_seconds;    // that a connection may do nothing
@@ -33,8 +35,9 @@ typedef struct server_options {
     // Called when a model has been loaded, before it is used; says how its texts are to be speculated for. NULL: none.
     bool (*opened)(void *user, const engine_model *model, const engine_worker *worker,
                    const engine_speculation **speculation, engine_error *err);
-    // Called when one cannot be loaded that was asked for. NULL: nobody is told why.
-    void (*failed)(void *user, const char *name, const engine_error *err);
+    // Called when a model cannot be loaded that was asked for, or its kept pages are passed over or cannot be written.
+    // NULL: nobody is told.
+    void (*warn)(void *user, const char *name, const engine_error *err);
     void *user;
 } server_options;
 

@@ -193,6 +193,12 @@ int32_t page_pool_find(const page_pool *pool, uint64_t before, const int32_t *id
     return pool->index ? prefix_index_find(pool->index, before, ids, link) : -1;
 }
 
+bool page_pool_entry(const page_pool *pool, int32_t page, uint64_t *before, uint64_t *link,
+                     const int32_t **ids)
+{
+    return pool->index && prefix_index_entry(pool->index, page, before, link, ids);
+}
+
 void page_pool_forget(page_pool *pool, int32_t page)
 {
     if (pool->index)

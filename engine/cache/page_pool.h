@@ -41,6 +41,10 @@ bool page_pool_remember(page_pool *pool, int32_t page_tokens);
 uint64_t page_pool_enter(page_pool *pool, int32_t page, uint64_t before, const int32_t *ids);
 int32_t page_pool_find(const page_pool *pool, uint64_t before, const int32_t *ids, uint64_t *link);
 
+// What a page is entered with; false if it is not.
+bool page_pool_entry(const page_pool *pool, int32_t page, uint64_t *before, uint64_t *link,
+                     const int32_t **ids);
+
 // The page will be written: it is found no longer.
 void page_pool_forget(page_pool *pool, int32_t page);
 

@@ -102,6 +102,15 @@ uint64_t prefix_index_add(prefix_index *index, int32_t page, uint64_t before, co
     return entry->link;
 }
 
+bool prefix_index_entry(const prefix_index *index, int32_t page, uint64_t *before, uint64_t *link,
+                        const int32_t **ids)
+{
+    *before = index->pages[page].before;
+    *link = index->pages[page].link;
+    *ids = ids_of(index, page);
+    return *link != 0;
+}
+
 bool prefix_index_has(const prefix_index *index, int32_t page)
 {
     return index->pages[page].link != 0;

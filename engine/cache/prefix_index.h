@@ -25,6 +25,10 @@ int32_t prefix_index_find(const prefix_index *index, uint64_t before, const int3
 // only one. Returns the link of whichever is found from now on.
 uint64_t prefix_index_add(prefix_index *index, int32_t page, uint64_t before, const int32_t *ids);
 
+// What a page that is entered was entered with, and its link; false if it is not.
+bool prefix_index_entry(const prefix_index *index, int32_t page, uint64_t *before, uint64_t *link,
+                        const int32_t **ids);
+
 bool prefix_index_has(const prefix_index *index, int32_t page);
 void prefix_index_remove(prefix_index *index, int32_t page); // if it is entered
 

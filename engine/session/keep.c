@@ -3,13 +3,13 @@
 //
 //     "weft pages 1\n\0\0\0" | fingerprint u64 | bytes of a page u64 | tokens u32 | tokens of a page u32
 //     ids i32[tokens] | pages | XXH3 of all before it u64
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/file_map.h"
+#include "engine/base/summed_file.h"
 #include "engine/session/session.h"
 
 static const char magic[16] = "weft pages 1\n";
@@ -62,7 +62,7 @@ static void mix_rope(uint64_t *hash, const weft_rope_params *rope)
 }
 
 // Of what the numbers in the pages depend on.
-static uint64_t fingerprint(const engine_worker *worker)
+uint64_t session_fingerprint(const engine_worker *worker)
 {
     const model_config *config = &worker->model->config;
     const engine_options *options = &worker->settings.options;
@@ -89,7 +89,7 @@ static uint64_t fingerprint(const engine_worker *worker)
 
 static keep_head head_of(const engine_session *session)
 {
-    keep_head head = {.fingerprint = fingerprint(session->worker),
+    keep_head head = {.fingerprint = session_fingerprint(session->worker),
                       .page_bytes = page_pool_whole_page_bytes(session->worker->pool),
                       .tokens = (uint32_t)session->length,
                       .page_tokens = ENGINE_PAGE_TOKENS};
@@ -104,45 +104,27 @@ static size_t pages_of(uint32_t tokens)
 
 // --- writing ------------------------------------------------------------------------------------------
 
-static bool put(FILE *file, XXH3_state_t *hash, const void *data, size_t bytes)
-{
-    return XXH3_64bits_update(hash, data, bytes) == XXH_OK && fwrite(data, 1, bytes, file) == bytes;
-}
-
-static bool write_all(engine_session *session, FILE *file, XXH3_state_t *hash, void *page)
+static bool write_all(engine_session *session, summed_file *file, void *page)
 {
     const keep_head head = head_of(session);
     const page_pool *pool = session->worker->pool;
-    if (!put(file, hash, &head, sizeof head) ||
-        !put(file, hash, session->ids, head.tokens * sizeof *session->ids))
-        return false;
-    for (size_t n = 0; n < pages_of(head.tokens); n++)
-        if (!page_pool_read(pool, session->page_table[n], page) ||
-            !put(file, hash, page, head.page_bytes))
+    summed_file_put(file, &head, sizeof head);
+    summed_file_put(file, session->ids, head.tokens * sizeof *session->ids);
+    for (size_t n = 0; n < pages_of(head.tokens); n++) {
+        if (!page_pool_read(pool, session->page_table[n], page))
             return false;
-    uint64_t sum = XXH3_64bits_digest(hash);
-    return fwrite(&sum, sizeof sum, 1, file) == 1;
+        summed_file_put(file, page, head.page_bytes);
+    }
+    return true;
 }
 
 bool engine_session_save(engine_session *session, const char *path, engine_error *err)
 {
-    size_t room = strlen(path) + 8;
-    char *beside = engine_alloc(room, 1);
     void *page = engine_alloc(page_pool_whole_page_bytes(session->worker->pool), 1);
-    XXH3_state_t *hash = XXH3_createState();
-    FILE *file = NULL;
-    bool fine = beside && page && hash && XXH3_64bits_reset(hash) == XXH_OK;
-    if (fine) {
-        snprintf(beside, room, "%s.new", path);
-        file = fopen(beside, "wb");
-    }
-    fine = file && write_all(session, file, hash, page);
-    fine = file && fclose(file) == 0 && fine && rename(beside, path) == 0;
-    if (file && !fine)
-        remove(beside);
-    XXH3_freeState(hash);
+    summed_file file;
+    summed_file_begin(&file, path);
+    bool fine = summed_file_end(&file, page && write_all(session, &file, page));
     free(page);
-    free(beside);
     return fine || engine_fail(err, "%s cannot be written", path);
 }
 
@@ -151,25 +133,24 @@ bool engine_session_save(engine_session *session, const char *path, engine_error
 static bool check(const engine_session *session, const file_map *map, engine_error *err)
 {
     keep_head head;
-    uint64_t sum;
     const engine_worker *worker = session->worker;
-    if (map->size_bytes < sizeof head + sizeof sum)
+    if (map->size_bytes < sizeof head)
         return engine_fail(err, "it is damaged");
     memcpy(&head, map->data, sizeof head);
-    memcpy(&sum, (const char *)map->data + map->size_bytes - sizeof sum, sizeof sum);
     if (memcmp(head.magic, magic, sizeof magic) != 0)
         return engine_fail(err, "it is no file of pages");
-    if (XXH3_64bits(map->data, map->size_bytes - sizeof sum) != sum)
+    size_t bytes = summed_file_check(map->data, map->size_bytes);
+    if (bytes < sizeof head)
         return engine_fail(err, "it is damaged");
-    if (head.fingerprint != fingerprint(worker) || head.page_tokens != ENGINE_PAGE_TOKENS ||
+    if (head.fingerprint != session_fingerprint(worker) || head.page_tokens != ENGINE_PAGE_TOKENS ||
         head.page_bytes != page_pool_whole_page_bytes(worker->pool))
         return engine_fail(err, "it is of another model, or of other formats of its cache");
     if (head.tokens > (uint32_t)worker->settings.options.context_tokens)
         return engine_fail(err, "its %u tokens do not fit into the context of %d", head.tokens,
                            worker->settings.options.context_tokens);
-    size_t expected = sizeof head + head.tokens * sizeof(int32_t) + sizeof sum;
+    size_t expected = sizeof head + head.tokens * sizeof(int32_t);
     size_t pages = pages_of(head.tokens);
-    return (map->size_bytes >= expected && map->size_bytes - expected == pages * head.page_bytes) ||
+    return (bytes >= expected && bytes - expected == pages * head.page_bytes) ||
            engine_fail(err, "it is damaged");
 }
 

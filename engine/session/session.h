@@ -36,6 +36,9 @@ bool session_reserve(engine_session *session, int32_t length, engine_error *err)
 // Gives back the pages that its tokens do not need.
 void session_trim(engine_session *session);
 
+// Of a worker: what the numbers in its pages depend on.
+uint64_t session_fingerprint(const engine_worker *worker);
+
 // Lets a pool that remembers find the pages that are full.
 void session_enter_pages(engine_session *session);
 

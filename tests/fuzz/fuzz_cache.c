@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Files of prompts' caches. The first byte says what the rest is: a file as it stands (0), or changes of one that is
-// whole, three bytes each: a place (from the end, if the first byte is 2) and what stands there; its checksum is made
-// right again. What is taken can be gone on with; what is refused leaves an empty timeline and a reason.
+// Files of timelines and, if the first byte is odd, of the pages that a worker remembers. Half of it says what the rest
+// is: a file as it stands (0), or changes of one that is whole, three bytes each: a place (from the end, if it is 2) and
+// what stands there; its checksum is made right again. What is taken can be gone on with; what is refused leaves an
+// empty timeline and a reason.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-enum { CONTEXT = 64, TOKENS = 20 };
+enum { CONTEXT = 192, TOKENS = 80 };
 
 static void check(bool promise)
 {
@@ -46,7 +47,11 @@ static engine_worker *open_tiny(void)
     uint8_t *bytes = gguf_writer_finish(&writer, &size_bytes);
     int file = file_of(bytes, size_bytes);
     name_of(file, path);
-    const engine_options options = {.threads = 1, .context_tokens = CONTEXT, .chunk_tokens = 16};
+    const engine_options options = {.threads = 1,
+                                    .context_tokens = CONTEXT,
+                                    .chunk_tokens = 64,
+                                    .max_sessions = 2,
+                                    .keep_prefixes = true};
     engine_model *model = engine_model_open(path, NULL);
     engine_worker *opened = model ? engine_worker_open(model, &options, NULL) : NULL;
     check(opened != NULL);
@@ -63,22 +68,29 @@ static bool evaluate(engine_session *session, int32_t count)
     return engine_eval(worker, &feed, 1, NULL, NULL, NULL);
 }
 
-// A file that is whole.
-static uint8_t *whole_file(engine_session *session, size_t *size_bytes)
+typedef struct whole_file {
+    uint8_t *data;
+    size_t size_bytes;
+} whole_file;
+
+// A file that is whole: of the session's timeline, or of the worker's pages.
+static whole_file write_whole(engine_session *session, bool pages)
 {
+    whole_file made;
     char path[] = P_tmpdir "/weft-fuzz-cache-XXXXXX";
     int descriptor = mkstemp(path);
-    check(descriptor >= 0 && evaluate(session, TOKENS));
-    check(engine_session_save(session, path, NULL));
+    check(descriptor >= 0);
+    check(pages ? engine_worker_save_pages(worker, path, NULL)
+                : engine_session_save(session, path, NULL));
     close(descriptor);
     FILE *file = fopen(path, "rb");
-    uint8_t *data = malloc(1 << 20);
-    check(file && data);
-    *size_bytes = fread(data, 1, 1 << 20, file);
-    check(*size_bytes > 64 && *size_bytes < 1 << 20);
+    made.data = malloc(1 << 20);
+    check(file && made.data);
+    made.size_bytes = fread(made.data, 1, 1 << 20, file);
+    check(made.size_bytes > 64 && made.size_bytes < 1 << 20);
     fclose(file);
     unlink(path);
-    return data;
+    return made;
 }
 
 static void restore(engine_session *session, const uint8_t *data, size_t size_bytes)
@@ -99,6 +111,22 @@ static void restore(engine_session *session, const uint8_t *data, size_t size_by
     close(file);
 }
 
+static void restore_pages(engine_session *session, const uint8_t *data, size_t size_bytes)
+{
+    char path[64];
+    engine_error err = {""};
+    engine_worker_info info;
+    int file = file_of(data, size_bytes);
+    name_of(file, path);
+    if (!engine_worker_restore_pages(worker, path, &err))
+        check(*err.text && !strchr(err.text, '\n'));
+    engine_session_truncate(session, 0);
+    engine_worker_describe(worker, &info);
+    check(info.free_pages == info.pool_pages && info.remembered_pages <= info.pool_pages);
+    check(evaluate(session, TOKENS));
+    close(file);
+}
+
 // Changes, then the checksum of all before it.
 static void change(uint8_t *file, size_t file_bytes, const uint8_t *data, size_t size_bytes,
                    bool end)
@@ -114,27 +142,33 @@ static void change(uint8_t *file, size_t file_bytes, const uint8_t *data, size_t
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static engine_session *session;
-    static uint8_t *whole;
-    static size_t whole_bytes;
+    static whole_file wholes[2];
     if (!session) {
         worker = open_tiny();
         session = engine_session_open(worker, NULL);
-        check(session != NULL);
-        whole = whole_file(session, &whole_bytes);
-        restore(session, whole, whole_bytes);
+        check(session && evaluate(session, TOKENS));
+        wholes[0] = write_whole(session, false);
+        engine_session_truncate(session, 0); // then its full page is remembered
+        wholes[1] = write_whole(session, true);
+        restore(session, wholes[0].data, wholes[0].size_bytes);
         check(engine_session_length(session) > 0);
+        restore_pages(session, wholes[1].data, wholes[1].size_bytes);
     }
     if (size_bytes < 1)
         return 0;
-    if (data[0] % 3 == 0) {
-        restore(session, data + 1, size_bytes - 1);
+    bool pages = data[0] & 1;
+    int how = data[0] / 2 % 3;
+    const whole_file *whole = &wholes[pages];
+    void (*read)(engine_session *, const uint8_t *, size_t) = pages ? restore_pages : restore;
+    if (how == 0) {
+        read(session, data + 1, size_bytes - 1);
         return 0;
     }
-    uint8_t *copy = malloc(whole_bytes);
+    uint8_t *copy = malloc(whole->size_bytes);
     check(copy != NULL);
-    memcpy(copy, whole, whole_bytes);
-    change(copy, whole_bytes, data + 1, size_bytes - 1, data[0] % 3 == 2);
-    restore(session, copy, whole_bytes);
+    memcpy(copy, whole->data, whole->size_bytes);
+    change(copy, whole->size_bytes, data + 1, size_bytes - 1, how == 2);
+    read(session, copy, whole->size_bytes);
     free(copy);
     return 0;
 }

@@ -7,6 +7,7 @@ usage: models_test.py WEFT MODEL SCRATCH_DIR [SANITIZER]
 import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -36,6 +37,34 @@ def streamed(server, name):
 def loaded(server):
     _, _, body = server.ask("GET", "/v1/models")
     return {one["id"]: one["loaded"] for one in json.loads(body)["data"]}
+
+
+def kept(weft, model, names, scratch):
+    """Prompts are found again by the next server, and by a model that was put away; a damaged file is passed over."""
+    folder = os.path.join(scratch, "models_cache")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    long = {"prompt": "Once upon a time there was a fox and an owl. " * 14, "max_tokens": 8, "temperature": 0}
+    options = (*OPTIONS, "--cache-dir", folder)
+    with serving(weft, model, *options, "--name", "a/b") as server:
+        first = server.post("/v1/completions", long)
+        assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, first
+    assert os.listdir(folder) == ["a%2fb.pages"], os.listdir(folder)
+    with serving(weft, model, *options, "--name", "a/b") as server:
+        again = server.post("/v1/completions", long)
+        assert again["choices"] == first["choices"] and again["usage"]["prompt_tokens_details"]["cached_tokens"] >= 128, again
+    with open(os.path.join(folder, "a%2fb.pages"), "r+b") as file:
+        file.seek(1000)
+        file.write(b"weft")
+    with serving(weft, model, *options, "--name", "a/b") as server:
+        fresh = server.post("/v1/completions", long)
+        assert fresh["choices"] == first["choices"] and fresh["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, fresh
+    with serving(weft, *names, *options, "--memory", "1") as server:
+        for name in ("a", "b", "a"):
+            reply = server.post("/v1/completions", {**long, "model": name})
+            assert reply["choices"] == first["choices"], reply
+        assert reply["usage"]["prompt_tokens_details"]["cached_tokens"] >= 128, reply
+    shutil.rmtree(folder)
 
 
 def main():
@@ -73,6 +102,7 @@ def main():
             time.sleep(0.05)
         assert metrics["requests_finished_total"] == 28 and metrics["requests_refused_total"] == 1, metrics
         assert metrics["requests_running"] == metrics["pages_used"] == 0, metrics
+    kept(weft, model, names, scratch)
     for bad in (["--model", f"a={model}", "--model", f"a={other}"], ["--model", f"a={model}", "--model", "b=/nowhere.gguf"], ["--model", "=x"], [model, "--model", f"a={model}"]):
         assert subprocess.run([weft, "serve", *bad, "--port", "0"], capture_output=True, timeout=60).returncode in (1, 2), bad
     os.remove(other)

@@ -50,6 +50,16 @@ fault("models-never-put-away", "server/models.c", "           open_bytes(models)
 fault("models-counts-lost", "server/models.c", "    retire(models, served);\n", "", "what a model counted goes with it", "server_models")
 fault("models-any-name", "server/models.c", "        if (models->count == 1 || (name && strcmp(models->list[n].name, name) == 0))", "        if (true)",
       "every name is the first model", "server_models")
+fault("pages-behind-nothing", "engine/session/keep_pages.c", "page_pool_enter(pool, page, links[before], ids)", "page_pool_enter(pool, page, 0, ids)",
+      "every page that is restored stands at the beginning", "engine_keep_pages")
+fault("pages-of-any-model", "engine/session/keep_pages.c", "    if (head->fingerprint != session_fingerprint(worker) ||\n        head->page_tokens", "    if (head->page_tokens",
+      "pages of another cache are taken", "engine_keep_pages")
+fault("pages-push-out", "engine/session/keep_pages.c", "        if (page_pool_free_pages(pool) == page_pool_remembered(pool))", "        if (false)",
+      "pages that are restored take the place of those that are there", "engine_keep_pages")
+fault("summed-any-sum", "engine/base/summed_file.c", "    return XXH3_64bits(data, bytes) == sum ? bytes : 0;", "    return bytes;",
+      "a damaged file is whole", "engine_keep_pages", "engine_keep")
+fault("models-cache-not-kept", "server/models.c", "        save_pages(models, served);", "        (void)save_pages;",
+      "pages are not kept when a model goes", "server_models")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
       "return !request->cursor || session_constrain(request->session, request->cursor, err);",
       "return true;", "requests are not constrained", "engine_constrained")
@@ -551,3 +561,6 @@ fault("packed-any-model", "engine/model/packed.c",
       " && head->identity == weights->identity &&", " &&", "matrices of another model are taken", *PC)
 fault("packed-leaves-early", "engine/model/packed.c",
       "    if (--weights->holders == 0)", "    if (--weights->holders <= 1)", "the last but one takes the matrices with it", *PC)
+      "head.fingerprint != session_fingerprint(worker)", "false", "pages of another model are taken", "engine_keep")
+fault("keep-no-sum", "engine/session/keep.c",
+      "summed_file_check(map->data, map->size_bytes)", "map->size_bytes - sizeof(uint64_t)", "damage is not seen", "engine_keep")

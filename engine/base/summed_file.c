@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "engine/base/summed_file.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "engine/base/alloc.h"
+
+void summed_file_begin(summed_file *file, const char *path)
+{
+    size_t size = strlen(path);
+    *file = (summed_file){.hash = XXH3_createState(),
+                          .path = engine_copy_text(path, size),
+                          .beside = engine_alloc(size + 8, 1)};
+    file->failed =
+        !file->path || !file->beside || !file->hash || XXH3_64bits_reset(file->hash) != XXH_OK;
+    if (file->failed)
+        return;
+    snprintf(file->beside, size + 8, "%s.new", path);
+    file->file = fopen(file->beside, "wb");
+    file->failed = !file->file;
+}
+
+void summed_file_put(summed_file *file, const void *data, size_t bytes)
+{
+    file->failed = file->failed || XXH3_64bits_update(file->hash, data, bytes) != XXH_OK ||
+                   fwrite(data, 1, bytes, file->file) != bytes;
+}
+
+bool summed_file_end(summed_file *file, bool keep)
+{
+    bool fine = keep && !file->failed;
+    if (fine) {
+        uint64_t sum = XXH3_64bits_digest(file->hash);
+        fine = fwrite(&sum, sizeof sum, 1, file->file) == 1;
+    }
+    if (file->file) {
+        fine = fclose(file->file) == 0 && fine && rename(file->beside, file->path) == 0;
+        if (!fine)
+            remove(file->beside);
+    }
+    XXH3_freeState(file->hash);
+    free(file->path);
+    free(file->beside);
+    *file = (summed_file){0};
+    return fine;
+}
+
+size_t summed_file_check(const void *data, size_t bytes)
+{
+    uint64_t sum;
+    if (bytes < sizeof sum)
+        return 0;
+    bytes -= sizeof sum;
+    memcpy(&sum, (const char *)data + bytes, sizeof sum);
+    return XXH3_64bits(data, bytes) == sum ? bytes : 0;
+}
