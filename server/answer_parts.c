@@ -5,7 +5,7 @@
 
 #include "server/held_text.h"
 
-enum { BEGINNING, BEFORE_THOUGHTS, THINKING, BEHIND_THOUGHTS, TEXT, CALLS };
+enum { BEGINNING, BEFORE_THOUGHTS, THINKING, BEHIND_THOUGHTS, LEAD, TEXT, CALLS };
 
 static void say(answer_parts *p, answer_part part, const char *text, size_t bytes)
 {
@@ -52,23 +52,39 @@ static bool go_on_to(answer_parts *p, int section)
     return true;
 }
 
+// Is a mark in front of what is held, behind `blanks`? *open: it may still come.
+static bool begins_with(const answer_parts *p, size_t blanks, const char *mark, bool *open)
+{
+    size_t left = p->held.size_bytes - blanks, size = strlen(mark),
+           there = left < size ? left : size;
+    bool alike = memcmp(p->held.data + blanks, mark, there) == 0;
+    *open = alike && there < size;
+    return alike && there == size;
+}
+
 // Blanks and the mark that opens thoughts, or neither.
 static bool go_on_beginning(answer_parts *p)
 {
-    p->section = TEXT;
-    if (!p->thoughts)
+    bool open = false;
+    size_t blanks = held_blanks(&p->held);
+    if (p->thinks && begins_with(p, blanks, p->thoughts->open, &open)) {
+        held_drop(&p->held, blanks + strlen(p->thoughts->open));
+        p->section = BEFORE_THOUGHTS;
         return true;
-    size_t blanks = held_blanks(&p->held), left = p->held.size_bytes - blanks,
-           size = strlen(p->thoughts->open), there = left < size ? left : size;
-    if (memcmp(p->held.data + blanks, p->thoughts->open, there) != 0)
-        return true;
-    if (there < size) { // it may still come
-        p->section = BEGINNING;
-        return false;
     }
-    held_drop(&p->held, blanks + size);
-    p->section = BEFORE_THOUGHTS;
-    return true;
+    p->section = open ? BEGINNING : LEAD;
+    return !open;
+}
+
+// What may stand in front of an answer.
+static bool go_on_lead(answer_parts *p)
+{
+    bool open = false;
+    const char *lead = p->thoughts ? p->thoughts->lead : NULL;
+    if (lead && begins_with(p, 0, lead, &open))
+        held_drop(&p->held, strlen(lead));
+    p->section = open ? LEAD : TEXT;
+    return !open && p->held.size_bytes > 0;
 }
 
 static bool begins_call(const answer_parts *p)
@@ -121,7 +137,8 @@ static bool go_on(answer_parts *p)
     case BEGINNING: return go_on_beginning(p);
     case BEFORE_THOUGHTS: return go_on_to(p, THINKING);
     case THINKING: return go_on_thinking(p);
-    case BEHIND_THOUGHTS: return go_on_to(p, TEXT);
+    case BEHIND_THOUGHTS: return go_on_to(p, LEAD);
+    case LEAD: return go_on_lead(p);
     case TEXT: return go_on_text(p);
     default: return go_on_calls(p);
     }

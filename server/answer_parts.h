@@ -12,7 +12,8 @@
 #include "server/call_parts.h"
 
 typedef struct answer_parts {
-    const thought_style *thoughts; // NULL: sections of thinking are text
+    const thought_style *thoughts; // of the template; NULL: it knows none
+    bool thinks;                   // else sections of thinking are text
     call_parts calls;              // calls.style NULL: calls are text
     // where it stands
     uint8_t section; // zero: nothing has come yet

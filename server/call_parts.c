@@ -171,11 +171,28 @@ static bool pass(tokenizer_text *held, const char *mark)
     return whole;
 }
 
+// Where a name ends and what is behind it begins; false if neither is there yet.
+static bool find_name_end(const call_style *style, const tokenizer_text *held, size_t *end,
+                          size_t *behind)
+{
+    bool opens, closes;
+    if (*style->separator) {
+        *end = held_find(held, style->separator, &closes);
+        *behind = *end + strlen(style->separator);
+        return closes;
+    }
+    size_t key = held_find(held, style->key_open, &opens),
+           close = held_find(held, style->close, &closes);
+    *end = *behind = key < close ? key : close;
+    return key < close ? opens : closes;
+}
+
 static bool take_name(call_parts *c, tokenizer_text *held)
 {
     const call_style *style = c->style;
-    bool ends, has_id = false;
-    size_t end = held_find(held, style->separator, &ends), id = held->size_bytes;
+    bool has_id = false;
+    size_t end, behind, id = held->size_bytes;
+    bool ends = find_name_end(style, held, &end, &behind);
     if (style->id_mark)
         id = held_find(held, style->id_mark, &has_id);
     has_id = has_id && id < end;
@@ -185,7 +202,7 @@ static bool take_name(call_parts *c, tokenizer_text *held)
     size_t bytes = held_without_blanks(held, size);
     say_call(c, held->data + (blanks < bytes ? blanks : bytes),
              blanks < bytes ? bytes - blanks : 0);
-    held_drop(held, size + strlen(has_id ? style->id_mark : style->separator));
+    held_drop(held, has_id ? id + strlen(style->id_mark) : behind);
     c->step = has_id ? ID : style->body == CALL_TAGGED ? KEY_OR_END : ARGUMENTS;
     c->depth = 0;
     c->in_string = c->escaped = false;

@@ -14,12 +14,12 @@ static void begin_parts(server_choice *choice)
 {
     const api_wish *wish = &choice->job->wish;
     const answer_form *form = &wish->form;
-    choice->parts =
-        (answer_parts){.thoughts = form->thoughts != ANSWER_NO_THOUGHTS ? form->thought : NULL,
-                       .calls = {.style = form->tools ? form->style : NULL,
-                                 .tools = json_object_get(wish->root, "tools"),
-                                 .say = say_part,
-                                 .user = choice}};
+    choice->parts = (answer_parts){.thoughts = form->thought,
+                                   .thinks = form->thoughts != ANSWER_NO_THOUGHTS,
+                                   .calls = {.style = form->tools ? form->style : NULL,
+                                             .tools = json_object_get(wish->root, "tools"),
+                                             .say = say_part,
+                                             .user = choice}};
     if (form->thoughts == ANSWER_THINKS)
         answer_parts_think(&choice->parts);
 }
@@ -260,18 +260,6 @@ static void say_part(void *user, answer_part part, const char *text, size_t byte
         choice->job->no_memory = true;
 }
 
-static bool is_mark(const server_choice *choice, tokenizer_bytes name)
-{
-    const thought_style *thoughts = choice->parts.thoughts;
-    const char *const marks[] = {thoughts ? thoughts->open : "", thoughts ? thoughts->close : ""};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strlen(marks[i]) == name.size_bytes &&
-            memcmp(marks[i], name.data, name.size_bytes) == 0)
-            return true;
-    const call_style *style = choice->parts.calls.style;
-    return style && call_style_has(style, name.data, name.size_bytes);
-}
-
 // Marks that are special tokens are no text of the answer, but say where its parts begin.
 static void add_parts(server_choice *choice, const engine_token *token)
 {
@@ -279,7 +267,8 @@ static void add_parts(server_choice *choice, const engine_token *token)
     tokenizer_bytes name;
     answer_parts_add(&choice->parts, token->text, token->text_bytes);
     if (token->id != TOKENIZER_NONE && tokenizer_is_special(t, token->id) &&
-        tokenizer_piece(t, token->id, &name) && is_mark(choice, name))
+        tokenizer_piece(t, token->id, &name) &&
+        style_has(choice->parts.calls.style, choice->parts.thoughts, name.data, name.size_bytes))
         answer_parts_add(&choice->parts, name.data, name.size_bytes);
     choice->job->no_memory = choice->job->no_memory || choice->parts.no_memory;
 }

@@ -36,13 +36,17 @@ static grammar_expr answer(form_work *work, bool tools, uint32_t call)
 {
     const answer_form *form = work->form;
     grammar_builder *b = work->b;
+    const char *lead = form->thought && form->thought->lead ? form->thought->lead : "";
     if (!tools)
-        return form->schema ? value(work) : anything(work);
+        return GRAMMAR_SEQUENCE(b, form_text(work, lead),
+                                form->schema ? value(work) : anything(work));
     if (form->must_call)
         return form_calls(work, call);
-    if (*form->style->mark && !form->schema)
+    if (*form->style->mark && !*lead && !form->schema)
         return form_until(work, form->style->mark, form_calls_behind(work, call), true);
-    return GRAMMAR_CHOICE(b, form_calls(work, call), form->schema ? value(work) : plain_text(work));
+    grammar_expr text = form->schema ? value(work) : *lead ? anything(work) : plain_text(work);
+    return GRAMMAR_CHOICE(b, form_calls(work, call),
+                          GRAMMAR_SEQUENCE(b, form_text(work, lead), text));
 }
 
 static grammar_expr whole_answer(form_work *work, const json_t *list)

@@ -22,7 +22,7 @@ typedef struct answer_form {
     bool one_call;           // at most one
     const char *schema;      // of an answer without calls, JSON; NULL: any text
     answer_thoughts thoughts;
-    const thought_style *thought; // unless there are none
+    const thought_style *thought; // of the template; NULL: it knows none
 } answer_form;
 
 // NULL with a reason, which names the place in the tools or the schema. Functions that are not strict may have

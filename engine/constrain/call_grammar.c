@@ -45,8 +45,11 @@ grammar_expr form_text(form_work *work, const char *text)
 
 grammar_expr form_until(form_work *work, const char *mark, grammar_expr behind, bool may_end)
 {
-    size_t bytes = strlen(mark);
-    return grammar_until(work->b, mark, bytes, is_control(work, mark, bytes), behind, may_end);
+    size_t token = leading_token(work, mark);
+    if (token == 0)
+        return grammar_until(work->b, mark, strlen(mark), false, behind, may_end);
+    grammar_expr rest = GRAMMAR_SEQUENCE(work->b, form_text(work, mark + token), behind);
+    return grammar_until(work->b, mark, token, true, rest, may_end);
 }
 
 grammar_expr form_gap(form_work *work)

@@ -16,7 +16,8 @@ typedef struct form_work {
 // A text in which names of special tokens are those tokens.
 grammar_expr form_text(form_work *work, const char *text);
 
-// Any text up to a mark, which is a special token or has none; as grammar_until.
+// Any text up to a mark, of which a special token may be the first part and no other; as grammar_until. What begins
+// with that token is the mark.
 grammar_expr form_until(form_work *work, const char *mark, grammar_expr behind, bool may_end);
 
 // Between marks: nothing, a space, or up to two ends of lines.

@@ -23,6 +23,10 @@ static const struct {
     const char *has[3], *lacks[3];
     call_style style;
 } known[] = {
+    {{"<|channel|>commentary", "functions.", "<|call|>"},
+     {NULL},
+     {"channels", .body = CALL_NAMED, .mark = "<|channel|>commentary to=functions.", .open = "",
+      .separator = " <|constrain|>json<|message|>", .close = "", .end = ""}},
     {{"<tool_call>", "<function=", "<parameter="},
      {NULL},
      {"qwen-coder", TAGGED("<parameter=", ">\n", "\n</parameter>\n"), .marks_each = true,
@@ -33,6 +37,10 @@ static const struct {
      {"seed", TAGGED("<parameter=", ">", "</parameter>\n"), .marks_each = true,
       .mark = "<seed:tool_call>", .open = "\n<function=", .separator = ">\n",
       .close = "</function>\n</seed:tool_call>", .end = ""}},
+    {{"<tool_call>", "<arg_key>", "</arg_key><arg_value>"},
+     {NULL},
+     {"glm-4.7", TAGGED("<arg_key>", "</arg_key><arg_value>", "</arg_value>"), .marks_each = true,
+      .mark = "<tool_call>", .open = "", .separator = "", .close = "</tool_call>", .end = ""}},
     {{"<tool_call>", "<arg_key>", "<arg_value>"},
      {NULL},
      {"glm", TAGGED("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"), .marks_each = true,
@@ -100,11 +108,16 @@ const call_style *call_style_of(const char *chat_template, size_t bytes)
     return NULL;
 }
 
-bool call_style_has(const call_style *style, const char *name, size_t bytes)
+bool style_has(const call_style *style, const thought_style *thoughts, const char *name,
+               size_t bytes)
 {
+    static const call_style no_calls;
+    static const thought_style no_thoughts;
+    const call_style *c = style ? style : &no_calls;
+    const thought_style *t = thoughts ? thoughts : &no_thoughts;
     const char *const texts[] = {
-        style->mark,    style->other_mark, style->open,     style->close,     style->end,
-        style->id_mark, style->separator,  style->key_open, style->key_close, style->value_close};
+        c->mark,     c->other_mark, c->open,        c->close, c->end,   c->id_mark, c->separator,
+        c->key_open, c->key_close,  c->value_close, t->open,  t->close, t->lead};
     char word[64];
     if (bytes == 0 || bytes >= sizeof word)
         return false;
@@ -118,9 +131,12 @@ bool call_style_has(const call_style *style, const char *name, size_t bytes)
 
 const thought_style *thought_style_of(const char *chat_template, size_t bytes)
 {
-    static const thought_style styles[] = {{"<think>", "</think>"},
-                                           {"[THINK]", "[/THINK]"},
-                                           {"<|START_THINKING|>", "<|END_THINKING|>"}};
+    static const thought_style styles[] = {{"<|channel|>analysis<|message|>",
+                                            "<|end|><|start|>assistant",
+                                            "<|channel|>final<|message|>"},
+                                           {"<think>", "</think>", NULL},
+                                           {"[THINK]", "[/THINK]", NULL},
+                                           {"<|START_THINKING|>", "<|END_THINKING|>", NULL}};
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
         if (mentions(chat_template, bytes, styles[i].open) ||
             mentions(chat_template, bytes, styles[i].close))

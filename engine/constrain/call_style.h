@@ -29,27 +29,28 @@ typedef struct call_style {
     // CALL_OBJECT: names of its members
     const char *id_key, *name_key, *arguments_key; // id_key may be NULL
     // else
-    const char *id_mark; // behind the name may stand this and letters or digits; NULL: nothing
-    const char *separator;
+    const char *id_mark;   // behind the name may stand this and letters or digits; NULL: nothing
+    const char *separator; // "": the name ends where a key or the call's end begins
     const char *key_open, *key_close, *value_close;
 } call_style;
+
+// The marks round sections of thinking, and what stands in front of an answer that is text (NULL: nothing).
+typedef struct thought_style {
+    const char *open, *close, *lead;
+} thought_style;
 
 // The style that a template shows, or NULL.
 const call_style *call_style_of(const char *chat_template, size_t bytes);
 
-// Is this the name of a token that marks are made of?
-bool call_style_has(const call_style *style, const char *name, size_t bytes);
+// Is this the name of a token that marks are made of? Both may be NULL.
+bool style_has(const call_style *style, const thought_style *thoughts, const char *name,
+               size_t bytes);
 
 // The function of this name in a list of tools as OpenAI's interface has it, or NULL.
 const struct json_t *call_function(const struct json_t *tools, const char *name, size_t bytes);
 
 // Is this argument of a tagged call a string, which is then written as it is? Others are written as JSON.
 bool call_argument_is_text(const struct json_t *function, const char *name, size_t bytes);
-
-// The marks round sections of thinking.
-typedef struct thought_style {
-    const char *open, *close;
-} thought_style;
 
 // Those that a template knows, or NULL.
 const thought_style *thought_style_of(const char *chat_template, size_t bytes);

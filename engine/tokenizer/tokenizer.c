@@ -83,6 +83,24 @@ static bool any_space_inside(const vocab *v)
     return false;
 }
 
+static int32_t find_control(const tokenizer *t, const char *name)
+{
+    int32_t id = special_find(&t->specials, name, strlen(name));
+    return id != TOKENIZER_NONE && t->vocab.types[id] == TOKENIZER_CONTROL ? id : TOKENIZER_NONE;
+}
+
+// Where an answer has channels (gpt-oss), <|end|> closes one of them; the answer ends with a return or a call.
+static void mark_channel_ends(tokenizer *t, const tokenizer_spec *spec)
+{
+    int32_t back = find_control(t, "<|return|>"), call = find_control(t, "<|call|>"),
+            end = find_control(t, "<|end|>");
+    if (back == TOKENIZER_NONE || call == TOKENIZER_NONE)
+        return;
+    t->ends[back] = t->ends[call] = true;
+    if (end != TOKENIZER_NONE && end != spec->eos)
+        t->ends[end] = false;
+}
+
 static bool mark_ends(tokenizer *t, const tokenizer_spec *spec, engine_error *err)
 {
     static const char *const names[] = {
@@ -99,10 +117,11 @@ static bool mark_ends(tokenizer *t, const tokenizer_spec *spec, engine_error *er
             t->ends[ids[i]] = true;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        int32_t id = special_find(&t->specials, names[i], strlen(names[i]));
-        if (id != TOKENIZER_NONE && t->vocab.types[id] == TOKENIZER_CONTROL)
+        int32_t id = find_control(t, names[i]);
+        if (id != TOKENIZER_NONE)
             t->ends[id] = true;
     }
+    mark_channel_ends(t, spec);
     return true;
 }
 

@@ -41,7 +41,8 @@ static answer_thoughts thoughts_of(const served_model *served, const tokenizer_i
 static bool shape_answer(const served_model *served, api_wish *wish, const tokenizer_ids *ids,
                          api_error *error)
 {
-    bool off = wish->thinking == CHAT_THINKING_OFF;
+    bool channels = served->thoughts && served->thoughts->lead;
+    bool off = wish->thinking == CHAT_THINKING_OFF && !channels; // these are there in any case
     wish->form.thoughts = off ? ANSWER_NO_THOUGHTS : thoughts_of(served, ids);
     wish->form.thought = served->thoughts;
     wish->split = wish->form.thoughts != ANSWER_NO_THOUGHTS || wish->form.tools;

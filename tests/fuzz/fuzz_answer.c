@@ -22,7 +22,7 @@ static const char *const templates[16] = {
     "<tool_call><think>",
     "<tool_call><function=<parameter=<think>",
     "<seed:tool_call><function=<parameter=",
-    "<tool_call><arg_key><arg_value><think>",
+    "<tool_call><arg_key></arg_key><arg_value><think>",
     "[TOOL_CALLS][ARGS][THINK]",
     "[TOOL_CALLS]",
     "<｜tool▁calls▁begin｜>```json",
@@ -33,7 +33,8 @@ static const char *const templates[16] = {
     "<function=</function>",
     "<|python_tag|>",
     "\"parameters\": dictionary of argument name",
-    "<think>"};
+    "<|channel|>analysis<|message|><|channel|>commentary "
+    "functions.<|call|>"};
 
 // --- taking apart -------------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ static story take_apart(const char *template, bool thinks, const json_t *tools, 
 {
     story s = {.any = false};
     answer_parts parts = {.thoughts = thought_style_of(template, strlen(template)),
+                          .thinks = thought_style_of(template, strlen(template)) != NULL,
                           .calls = {.style = call_style_of(template, strlen(template)),
                                     .tools = tools,
                                     .say = tell,

@@ -78,6 +78,7 @@ static void check_pieces(const answer *a, size_t piece)
     json_t *tools = json_loads(TOOLS, 0, NULL);
     story s = {.any = false};
     answer_parts parts = {.thoughts = thought_style_of(a->template, strlen(a->template)),
+                          .thinks = thought_style_of(a->template, strlen(a->template)) != NULL,
                           .calls = {.style = call_style_of(a->template, strlen(a->template)),
                                     .tools = tools,
                                     .say = tell,
@@ -204,7 +205,8 @@ static void tags(void **state)
     (void)state;
     static const char coder[] = "<tool_call> <function= <parameter=",
                       seed[] = "<seed:tool_call> <function= <parameter=",
-                      glm[] = "<tool_call> <arg_key> <arg_value>";
+                      glm[] = "<tool_call> <arg_key> <arg_value>",
+                      tight[] = "<tool_call><arg_key></arg_key><arg_value>";
     CHECK(
         {coder, false,
          "I look.\n\n<tool_call>\n<function=find>\n<parameter=what>\na \"red\"\nfox < "
@@ -221,7 +223,11 @@ static void tags(void **state)
          "<tool_call>find\n<arg_key>what</arg_key>\n<arg_value>tab\there</arg_value>\n"
          "<arg_key>most</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
          "<call:find><arguments:{\"what\": \"tab\\u0009here\", \"most\": 3}>"},
-        {glm, false, "<tool_call>stop-it\n</tool_call>", "<call:stop-it><arguments:{}>"});
+        {glm, false, "<tool_call>stop-it\n</tool_call>", "<call:stop-it><arguments:{}>"},
+        {tight, false,
+         "<tool_call>find<arg_key>what</arg_key><arg_value>a < b</arg_value><arg_key>most</arg_key>"
+         "<arg_value>3</arg_value></tool_call><tool_call>stop-it</tool_call>",
+         "<call:find><arguments:{\"what\": \"a < b\", \"most\": 3}><call:stop-it><arguments:{}>"});
 }
 
 static void thoughts(void **state)
@@ -236,6 +242,25 @@ static void thoughts(void **state)
            "<thought:Well><call:stop-it><arguments:{}>"},
           {think, false, "No <think> here.", "<text:No <think> here.>"},
           {magistral, false, "[THINK]Hm.[/THINK]Yes.", "<thought:Hm.><text:Yes.>"});
+}
+
+// An answer in channels: thoughts, then the text or a call.
+static void channels(void **state)
+{
+    (void)state;
+    static const char oss[] =
+        "<|channel|>analysis<|message|> <|channel|>commentary functions. <|call|>";
+    CHECK({oss, false,
+           "<|channel|>analysis<|message|>Well.<|end|><|start|>assistant<|channel|>final<|message|>"
+           "Yes <|.",
+           "<thought:Well.><text:Yes <|.>"},
+          {oss, false, "<|channel|>final<|message|>Yes.", "<text:Yes.>"},
+          {oss, false,
+           "<|channel|>analysis<|message|>Well.<|end|><|start|>assistant<|channel|>commentary "
+           "to=functions.find <|constrain|>json<|message|>" FOX,
+           "<thought:Well.>" FOX_TOLD},
+          {oss, false, "<|channel|>commentary to=functions.stop-it <|constrain|>json<|message|>{}",
+           "<call:stop-it><arguments:{}>"});
 }
 
 // Without a mark a call is an answer that begins with a brace; other such answers are text.
@@ -306,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(objects), cmocka_unit_test(names),
                                        cmocka_unit_test(tags),    cmocka_unit_test(thoughts),
-                                       cmocka_unit_test(bare),    cmocka_unit_test(unserved)};
+                                       cmocka_unit_test(bare),    cmocka_unit_test(channels),
+                                       cmocka_unit_test(unserved)};
     return cmocka_run_group_tests(tests, load, unload);
 }

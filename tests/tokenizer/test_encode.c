@@ -356,6 +356,26 @@ static void unknown_text_does_not_begin_or_end_one(void **state)
     }
 }
 
+// Where an answer has channels, what closes one of them does not end it.
+static void channels_do_not_end_answers(void **state)
+{
+    (void)state;
+    for (int channels = 0; channels < 2; channels++) {
+        tokenizer_builder b = builder_new(TOKENIZER_BYTE_LEVEL);
+        builder_bytes(&b);
+        int32_t end = builder_piece(&b, "<|end|>", TOKENIZER_CONTROL, 0);
+        int32_t call = builder_piece(&b, "<|call|>", TOKENIZER_CONTROL, 0);
+        int32_t back = channels ? builder_piece(&b, "<|return|>", TOKENIZER_CONTROL, 0) : call;
+        b.spec.eos = 'z';
+        tokenizer *t = finish(&b);
+        assert_true(tokenizer_is_end(t, 'z'));
+        assert_int_equal(tokenizer_is_end(t, end), !channels);
+        assert_int_equal(tokenizer_is_end(t, call), channels);
+        assert_int_equal(tokenizer_is_end(t, back), channels);
+        tokenizer_free(t);
+    }
+}
+
 static void ends_of_generation_are_known(void **state)
 {
     (void)state;
@@ -490,6 +510,7 @@ int main(void)
         cmocka_unit_test(equal_scores_join_from_the_left),
         cmocka_unit_test(a_byte_without_piece_is_unknown_or_refused),
         cmocka_unit_test(unknown_text_does_not_begin_or_end_one),
+        cmocka_unit_test(channels_do_not_end_answers),
         cmocka_unit_test(ends_of_generation_are_known),
         cmocka_unit_test(long_words_join_like_short_ones),
         cmocka_unit_test(hostile_lengths_take_no_hostile_time),

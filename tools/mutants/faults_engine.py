@@ -60,6 +60,10 @@ fault("summed-any-sum", "engine/base/summed_file.c", "    return XXH3_64bits(dat
       "a damaged file is whole", "engine_keep_pages", "engine_keep")
 fault("models-cache-not-kept", "server/models.c", "        save_pages(models, served);", "        (void)save_pages;",
       "pages are not kept when a model goes", "server_models")
+fault("channels-end-answers", "engine/tokenizer/tokenizer.c", "        t->ends[end] = false;", "        t->ends[end] = true;",
+      "the end of a channel ends an answer", "tokenizer_encode")
+fault("channels-lead-is-text", "server/answer_parts.c", "    if (lead && begins_with(p, 0, lead, &open))", "    if (false)",
+      "what stands in front of an answer is a part of it", "server_calls")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
       "return !request->cursor || session_constrain(request->session, request->cursor, err);",
       "return true;", "requests are not constrained", "engine_constrained")
