@@ -195,6 +195,19 @@ static void add_tools(const server_job *job, json_t *object)
     json_object_set_new(object, "parallel_tool_calls", json_boolean(!job->wish.form.one_call));
 }
 
+// The form that was asked for, as this interface has it.
+static json_t *format_of(const server_job *job)
+{
+    json_t *asked = json_object_get(job->wish.root, "response_format"),
+           *named = json_object_get(asked, "json_schema");
+    json_t *told = named                   ? json_copy(named)
+                   : json_is_object(asked) ? json_copy(asked)
+                                           : json_object();
+    const char *type = json_string_value(json_object_get(asked, "type"));
+    json_object_set_new(told, "type", json_string(type ? type : "text"));
+    return told;
+}
+
 // status: "in_progress", "completed", "incomplete", "failed".
 static json_t *response(const server_job *job, const char *status)
 {
@@ -203,10 +216,10 @@ static json_t *response(const server_job *job, const char *status)
     const weft_sample_params *params = &job->wish.sampling.params;
     json_t *output = ended && !failed ? json_incref(job->output.items) : json_array();
     json_t *object =
-        json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:f, s:f, s:{s:{s:s}}}", "id", job->id, "object",
+        json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:f, s:f, s:{s:o}}", "id", job->id, "object",
                   "response", "created_at", (json_int_t)job->created, "status", status, "model",
                   job->model_name, "output", output, "temperature", (double)params->temperature,
-                  "top_p", (double)params->top_p, "text", "format", "type", "text");
+                  "top_p", (double)params->top_p, "text", "format", format_of(job));
     add_tools(job, object);
     json_object_set_new(object, "usage", ended ? usage(job) : json_null());
     json_object_set_new(object, "max_output_tokens",

@@ -82,6 +82,10 @@ def responses_are_told(server):
     assert [one["sequence_number"] for one in data] == list(range(len(data)))
     assert "".join(one["delta"] for one in data if one["type"] == "response.output_text.delta") == expected
     assert data[0]["type"] == "response.created" and data[-1]["response"]["output"][0]["content"][0]["text"] == expected
+    shape = {"type": "json_schema", "name": "a", "schema": {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}}
+    formed = server.post("/v1/responses", {**wish, "max_output_tokens": 100, "text": {"format": shape}})
+    assert formed["text"]["format"] == shape and json.loads(formed["output"][0]["content"][0]["text"])["a"] in (1, 2), formed
+    assert reply["text"]["format"] == {"type": "text"}, reply
     bad = [({"input": 3}, "input"), ({"input": []}, "input"), ({"input": [{"content": "a"}]}, "input[0]"), ({"input": [{"role": "user", "content": 3}]}, "input[0].content"),
            ({"input": "a", "instructions": 3}, "instructions"), ({"input": "a", "previous_response_id": "r"}, "previous_response_id"),
            ({"input": "a", "max_output_tokens": 0}, "max_output_tokens"), ({"input": "a", "temperature": 1000}, "temperature")]
