@@ -190,6 +190,86 @@ static uint32_t follow(constraint_cursor *cursor, int32_t id)
     return state;
 }
 
+// --- the likeliest alone ------------------------------------------------------------------------------
+
+enum { MOST_LIKELY = 64, MOST_ASKED = 2 * MOST_LIKELY + 16 };
+
+typedef struct likely {
+    float logit;
+    int32_t id;
+} likely;
+
+// In order, the likeliest first, of equal ones the lower ids.
+typedef struct likely_list {
+    int32_t room, count;
+    likely at[MOST_ASKED];
+} likely_list;
+
+static void enter_likely(likely_list *list, likely one)
+{
+    int32_t n = list->count < list->room ? list->count++ : list->room - 1;
+    for (; n > 0 && one.logit > list->at[n - 1].logit; n--)
+        list->at[n] = list->at[n - 1];
+    list->at[n] = one;
+}
+
+// Few of a row get into the list, so what is looked at is whether any of a piece does.
+static void find_likeliest(const float *logits, int32_t vocab, likely_list *list)
+{
+    enum { PIECE = 64 };
+    float least = -INFINITY;
+    for (int32_t at = 0; at < vocab; at += PIECE) {
+        int32_t end = vocab - at < PIECE ? vocab : at + PIECE;
+        int any = 0;
+        for (int32_t id = at; id < end; id++)
+            any |= logits[id] > least;
+        for (int32_t id = at; any && id < end; id++) {
+            if (!(logits[id] > least))
+                continue;
+            enter_likely(list, (likely){logits[id], id});
+            least = list->count == list->room ? list->at[list->room - 1].logit : least;
+        }
+    }
+}
+
+// Leaves in the list those that can come next: `most`, and those as likely as the last of them. False where it is too
+// short to tell.
+static bool keep_possible(constraint_cursor *cursor, int32_t most, likely_list *list)
+{
+    const tokenizer *t = cursor->of->trie->tokenizer;
+    int32_t kept = 0, n = 0;
+    for (; n < list->count; n++) {
+        likely one = list->at[n];
+        if (kept >= most && one.logit < list->at[kept - 1].logit)
+            break;
+        bool end = tokenizer_is_end(t, one.id);
+        if (end ? constraint_may_end(cursor) : follow(cursor, one.id) != MACHINE_DEAD)
+            list->at[kept++] = one;
+    }
+    bool tells = n < list->count;
+    list->count = kept;
+    return tells && !cursor->of->machine.failed;
+}
+
+bool constraint_apply_likeliest(constraint_cursor *cursor, float *logits, int32_t vocab,
+                                int32_t most, engine_error *err)
+{
+    likely_list list;
+    sweep_if_needed(cursor->of);
+    if (most < 1 || most > MOST_LIKELY || mask_is_known(&cursor->of->masks, cursor->state))
+        return constraint_apply(cursor, logits, vocab, err);
+    list.room = 2 * most + 16;
+    list.count = 0;
+    find_likeliest(logits, vocab, &list);
+    if (!keep_possible(cursor, most, &list))
+        return constraint_apply(cursor, logits, vocab, err);
+    for (int32_t id = 0; id < vocab; id++)
+        logits[id] = -INFINITY;
+    for (int32_t i = 0; i < list.count; i++)
+        logits[list.at[i].id] = list.at[i].logit;
+    return true;
+}
+
 bool constraint_allows(constraint_cursor *cursor, int32_t id)
 {
     const uint64_t *bits = mask(cursor);

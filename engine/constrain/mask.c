@@ -196,10 +196,15 @@ static bool make_room(mask_table *t, uint32_t state)
     return true;
 }
 
+bool mask_is_known(const mask_table *t, uint32_t state)
+{
+    return state < t->mask_room && t->masks[state];
+}
+
 const uint64_t *mask_of(mask_table *t, uint32_t state)
 {
     machine *m = t->machine;
-    if (state < t->mask_room && t->masks[state])
+    if (mask_is_known(t, state))
         return t->masks[state];
     uint64_t *bits = make_room(t, state) ? engine_alloc(t->words, sizeof *bits) : NULL;
     const machine_state of = m->states[state];

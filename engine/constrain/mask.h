@@ -31,6 +31,8 @@ void mask_free(mask_table *t);
 // Bit by token, [words], valid until the next call. NULL when memory is short or the machine fails.
 const uint64_t *mask_of(mask_table *t, uint32_t state);
 
+bool mask_is_known(const mask_table *t, uint32_t state);
+
 // States have other numbers now.
 void mask_forget_states(mask_table *t);
 

@@ -187,7 +187,9 @@ bool request_bias(engine_request *request, engine_error *err)
 
 bool request_constrain(engine_request *request, engine_error *err)
 {
-    return !request->cursor || session_constrain(request->session, request->cursor, err);
+    // Logprobs are of all that can come next.
+    const engine_sampling *sampling = request->wish.logprobs ? NULL : &request->wish.sampling;
+    return !request->cursor || session_constrain(request->session, request->cursor, sampling, err);
 }
 
 // The likeliest tokens, and what is subtracted from a logit to make it a logprob.

@@ -165,7 +165,7 @@ static bool draw_token(generator *g, int32_t *token, engine_error *err)
 {
     engine_sampling sampling = sampling_of(g);
     sampling.params.step = (uint64_t)g->session->length;
-    if ((g->cursor && !session_constrain(g->session, g->cursor, err)) ||
+    if ((g->cursor && !session_constrain(g->session, g->cursor, &sampling, err)) ||
         !engine_sample(g->session, &sampling, token, err))
         return false;
     if (g->wish->forced)

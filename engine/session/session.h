@@ -48,8 +48,10 @@ void session_hold_logits(engine_session *session, int32_t row);
 void session_hold_ahead(engine_session *session, int32_t guesses); // in the rows behind it
 bool session_save_logits(engine_session *session, engine_error *err);
 
-// Takes from the logits what the constraint does not let come next; once after every token.
-bool session_constrain(engine_session *session, constraint_cursor *cursor, engine_error *err);
+// Takes from the logits what the constraint does not let come next; once after every token. With a sampling, what it
+// would not draw anyway may go too.
+bool session_constrain(engine_session *session, constraint_cursor *cursor,
+                       const engine_sampling *sampling, engine_error *err);
 
 // How many of the last tokens the penalties count; 0: there are no penalties.
 int32_t session_penalty_window(const engine_sampling *sampling);

@@ -336,6 +336,58 @@ static void test_masks(void **state)
     check_masks(of_gbnf("root ::= .{0,20}"), "any text \360\237\230\200 at");
 }
 
+// What the likeliest alone leave of logits is what the mask leaves, and as many of them as are asked for.
+static void check_likeliest(constraint_cursor *cursor, const float *given, int32_t vocab,
+                            int32_t most)
+{
+    size_t bytes = (size_t)vocab * sizeof *given;
+    float *whole = malloc(bytes), *likely = malloc(bytes);
+    engine_error err = {{0}};
+    memcpy(whole, given, bytes);
+    memcpy(likely, given, bytes);
+    assert_true(
+        constraint_apply_likeliest(cursor, likely, vocab, most, &err)); // nothing is known yet
+    assert_true(constraint_apply(cursor, whole, vocab, &err));
+    for (int32_t id = 0; id < vocab; id++) {
+        int32_t before = 0;
+        for (int32_t other = 0; other < vocab && before < most; other++)
+            before += whole[other] > whole[id];
+        if (before < most || likely[id] > -INFINITY)
+            assert_true(likely[id] == whole[id]);
+    }
+    free(whole);
+    free(likely);
+}
+
+static void test_likeliest(void **state)
+{
+    (void)state;
+    static const char text[] = "the quick the fox end";
+    int32_t vocab = trie->vocab + 1;
+    uint32_t random = 1;
+    float *given = malloc((size_t)vocab * sizeof *given);
+    tokenizer_ids ids = {0};
+    engine_error err = {{0}};
+    assert_true(tokenizer_encode(tok, text, sizeof text - 1, 0, &ids, &err));
+    for (int32_t most = 1; most < 80; most += most < 4 ? 1 : 19) {
+        constraint *c = of_gbnf("root ::= (\"the \" [a-z]{1,5} \" \"?)* \"end\"");
+        constraint_cursor *cursor = constraint_begin(c, &err);
+        for (size_t i = 0; i <= ids.count; i++) {
+            for (int32_t id = 0; id < vocab; id++) {
+                random = random * 1664525u + 1013904223u;
+                given[id] = (float)(random >> 22); // many are equal
+            }
+            check_likeliest(cursor, given, vocab, most);
+            if (i < ids.count)
+                assert_true(constraint_accept(cursor, ids.ids[i], &err));
+        }
+        constraint_end(cursor);
+        constraint_close(c);
+    }
+    free(given);
+    tokenizer_ids_free(&ids);
+}
+
 static void test_apply(void **state)
 {
     (void)state;
@@ -442,8 +494,8 @@ int main(void)
         cmocka_unit_test(test_objects),         cmocka_unit_test(test_arrays_and_references),
         cmocka_unit_test(test_strings),         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_schema_refusals), cmocka_unit_test(test_many_members),
-        cmocka_unit_test(test_masks),           cmocka_unit_test(test_apply),
-        cmocka_unit_test(test_special_tokens),  cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_bounds)};
+        cmocka_unit_test(test_masks),           cmocka_unit_test(test_likeliest),
+        cmocka_unit_test(test_apply),           cmocka_unit_test(test_special_tokens),
+        cmocka_unit_test(test_sweep),           cmocka_unit_test(test_bounds)};
     return cmocka_run_group_tests(tests, load, unload);
 }

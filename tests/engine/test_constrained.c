@@ -18,6 +18,8 @@
 
 enum { REQUESTS = 5 };
 
+static const char LETTERS[] = "root ::= [a-z ]{60}";
+
 static const char SCHEMA[] =
     "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 12}, "
     "\"age\": "
@@ -64,14 +66,19 @@ static constraint *open_constraint(const char *schema, const char *gbnf)
     return c;
 }
 
+static weft_sample_params hot(float temperature, uint64_t seed)
+{
+    return (weft_sample_params){.temperature = temperature, .seed = seed};
+}
+
 // Behind `ids`, in a session that may have some of them.
 static engine_result go_on(engine_session *session, const tokenizer_ids *ids, constraint *c,
-                           float temperature, uint64_t seed, int32_t tokens, tokenizer_text *text)
+                           weft_sample_params params, int32_t tokens, tokenizer_text *text)
 {
     engine_error err = {""};
     engine_result result;
     const engine_generation wish = {.max_tokens = tokens,
-                                    .sampling.params = {.temperature = temperature, .seed = seed},
+                                    .sampling.params = params,
                                     .constraint = c,
                                     .ignore_end = true,
                                     .write = keep_text,
@@ -81,11 +88,11 @@ static engine_result go_on(engine_session *session, const tokenizer_ids *ids, co
     return result;
 }
 
-static engine_result generate(constraint *c, float temperature, uint64_t seed, int32_t tokens,
+static engine_result generate(constraint *c, weft_sample_params params, int32_t tokens,
                               tokenizer_text *text)
 {
     engine_session *session = engine_session_open(worker, NULL);
-    engine_result result = go_on(session, &prompt, c, temperature, seed, tokens, text);
+    engine_result result = go_on(session, &prompt, c, params, tokens, text);
     engine_session_close(session);
     return result;
 }
@@ -107,7 +114,7 @@ static void test_answers_are_valid(void **state)
     constraint *c = open_constraint(SCHEMA, NULL);
     for (uint64_t seed = 0; seed < 12; seed++) {
         tokenizer_text text = {0};
-        engine_result result = generate(c, seed == 0 ? 0 : 1.5f, seed, 0, &text);
+        engine_result result = generate(c, hot(seed == 0 ? 0 : 1.5f, seed), 0, &text);
         assert_int_equal(result.finish, ENGINE_FINISH_END);
         check_member(&text);
         assert_true(constraint_matches(c, text.data, text.size_bytes));
@@ -122,14 +129,14 @@ static void test_ends(void **state)
     (void)state;
     tokenizer_text text = {0};
     constraint *c = open_constraint(NULL, "root ::= \"yes\"");
-    engine_result result = generate(c, 1, 3, 50, &text);
+    engine_result result = generate(c, hot(1, 3), 50, &text);
     assert_int_equal(result.finish, ENGINE_FINISH_END);
     assert_int_equal(text.size_bytes, 3);
     assert_memory_equal(text.data, "yes", 3);
     constraint_close(c);
     text.size_bytes = 0;
     c = open_constraint(NULL, "root ::= [a-z]*");
-    result = generate(c, 1, 3, 5, &text);
+    result = generate(c, hot(1, 3), 5, &text);
     assert_true(result.generated_tokens <= 5);
     for (size_t i = 0; i < text.size_bytes; i++)
         assert_in_range(text.data[i], 'a', 'z');
@@ -145,14 +152,14 @@ static void test_nothing_stays(void **state)
     constraint *c = open_constraint(NULL, "root ::= \"yes\"");
     engine_session *session = engine_session_open(worker, NULL),
                    *other = engine_session_open(worker, NULL);
-    go_on(session, &prompt, c, 0, 0, 8, &text);
+    go_on(session, &prompt, c, hot(0, 0), 8, &text);
     size_t count = (size_t)engine_session_length(session);
     int32_t *ids = malloc(count * sizeof *ids);
     memcpy(ids, engine_session_tokens(session), count * sizeof *ids);
     const tokenizer_ids all = {.ids = ids, .count = count};
     text.size_bytes = 0;
-    go_on(session, &all, NULL, 0, 0, 8, &text);
-    go_on(other, &all, NULL, 0, 0, 8, &free_text);
+    go_on(session, &all, NULL, hot(0, 0), 8, &text);
+    go_on(other, &all, NULL, hot(0, 0), 8, &free_text);
     assert_int_equal(free_text.size_bytes, text.size_bytes);
     assert_memory_equal(free_text.data, text.data, text.size_bytes);
     engine_session_close(session);
@@ -183,27 +190,38 @@ static void take_end(void *user, const engine_request_result *result)
     ((reply *)user)->result = *result;
 }
 
-// Several requests share a constraint, one is free, all at once: each has the text that it has alone.
+// Of all tokens, of the likeliest, of those that penalties make the likeliest, and the likeliest alone.
+static weft_sample_params params_of(int i)
+{
+    weft_sample_params params = hot(i >= 3 ? 0 : 1.5f, (uint64_t)i);
+    params.top_k = i == 1 ? 12 : 0;
+    params.frequency_penalty = i == 3 ? 4 : 0;
+    return params;
+}
+
+// Several requests share a constraint, one is free, all at once: each has the text that it has alone. Logprobs are of all
+// that can come next; texts without them ask the likeliest alone where they can.
 static void test_many_at_once(void **state)
 {
     (void)state;
     engine_error err = {""};
     reply replies[REQUESTS] = {0};
     constraint *c = open_constraint(SCHEMA, NULL);
+    constraint *letters = open_constraint(NULL, LETTERS);
+    constraint *const of[REQUESTS] = {c, c, NULL, letters, c};
     engine_scheduler *s = engine_scheduler_open(worker, 0, &err);
     for (int i = 0; i < REQUESTS; i++) {
-        const engine_request_wish wish = {
-            .prompt = prompt.ids,
-            .prompt_tokens = (int32_t)prompt.count,
-            .max_tokens = 100,
-            .sampling.params = {.temperature = 1, .seed = (uint64_t)i},
-            .constraint = i == 2 ? NULL : c,
-            .ignore_end = true,
-            .logprobs = true,
-            .top_logprobs = 5,
-            .token = take_token,
-            .end = take_end,
-            .user = &replies[i]};
+        const engine_request_wish wish = {.prompt = prompt.ids,
+                                          .prompt_tokens = (int32_t)prompt.count,
+                                          .max_tokens = 100,
+                                          .sampling.params = params_of(i),
+                                          .constraint = of[i],
+                                          .ignore_end = true,
+                                          .logprobs = true,
+                                          .top_logprobs = 5,
+                                          .token = take_token,
+                                          .end = take_end,
+                                          .user = &replies[i]};
         assert_non_null(engine_scheduler_submit(s, &wish, &err));
     }
     while (engine_scheduler_step(s))
@@ -217,16 +235,20 @@ static void test_many_at_once(void **state)
     assert_int_equal(info.generated_tokens, generated);
     for (int i = 0; i < REQUESTS; i++) {
         tokenizer_text alone = {0};
-        generate(i == 2 ? NULL : c, 1, (uint64_t)i, 100, &alone);
+        constraint *anew = i == 3 ? open_constraint(NULL, LETTERS)
+                                  : open_constraint(SCHEMA, NULL); // with no mask made yet
+        generate(of[i] ? anew : NULL, params_of(i), 100, &alone);
+        constraint_close(anew);
         assert_false(replies[i].failed);
         assert_int_equal(replies[i].result.finish,
-                         i == 2 ? ENGINE_FINISH_LENGTH : ENGINE_FINISH_END);
+                         of[i] ? ENGINE_FINISH_END : ENGINE_FINISH_LENGTH);
         assert_int_equal(replies[i].text.size_bytes, alone.size_bytes);
         assert_memory_equal(replies[i].text.data, alone.data, alone.size_bytes);
         tokenizer_text_free(&alone);
         tokenizer_text_free(&replies[i].text);
     }
     constraint_close(c);
+    constraint_close(letters);
 }
 
 int main(void)

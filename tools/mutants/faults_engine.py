@@ -65,8 +65,18 @@ fault("channels-end-answers", "engine/tokenizer/tokenizer.c", "        t->ends[e
 fault("channels-lead-is-text", "server/answer_parts.c", "    if (lead && begins_with(p, 0, lead, &open))", "    if (false)",
       "what stands in front of an answer is a part of it", "server_calls")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
-      "return !request->cursor || session_constrain(request->session, request->cursor, err);",
+      "return !request->cursor || session_constrain(request->session, request->cursor, sampling, err);",
       "return true;", "requests are not constrained", "engine_constrained")
+
+fault("likeliest-without-ties", "engine/constrain/constraint.c",
+      "kept >= most && one.logit < list->at[kept - 1].logit", "kept >= most",
+      "of tokens that are as likely as the last only the first is left", "constrain_grammar")
+fault("likeliest-may-end", "engine/constrain/constraint.c",
+      "end ? constraint_may_end(cursor) : follow", "end ? true : follow",
+      "a text may end anywhere", "constrain_grammar", "engine_constrained")
+fault("likeliest-before-penalties", "engine/session/constrained.c",
+      "session_penalty_window(sampling) > 0", "false",
+      "the likeliest are taken before penalties say which they are", "engine_constrained")
 
 # --- tokenizer ----------------------------------------------------------------------------------------
 T = ("tokenizer_encode", "tokenizer_golden", "tokenizer_words", "tokenizer_decode", "tokenizer_normalize")
