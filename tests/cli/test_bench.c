@@ -365,6 +365,12 @@ static void edits_are_guessed(void **state)
     assert_true(number(row, "plain_tokens_per_second") > 0 && number(row, "ratio") > 0);
     json_decref(row);
     program_result_free(&result);
+    result =
+        program_run(folder, (const char *const[]){WEFT_TEST_PROGRAM, "bench", "speculation",
+                                                  "--shape", "s", "--tokenizer", demo, "--source",
+                                                  before, "--result", after, "--draft", "s", NULL});
+    assert_int_equal(result.status, 2); // one of the two guesses
+    program_result_free(&result);
 }
 
 // What an earlier run printed stands beside the same problems; others have nothing to stand beside.
