@@ -53,10 +53,14 @@ int32_t payoff_guesses(const payoff_costs *costs, double guess_seconds, payoff_r
     if (costs->weight <= 0 || rows < 1 || most < 1)
         return 0;
     costs_of(costs, rows, &row, &pass);
-    double price = margin * (row + guess_seconds) * rows / pass; // in tokens
+    double costs_more = row + guess_seconds, brings = right;
+    double seconds = pass, tokens = rows; // that the pass takes and brings
     int32_t guesses = 0;
-    for (double brings = right; guesses < most && brings > price; brings *= right)
+    for (; guesses < most && brings * seconds > margin * costs_more * tokens; brings *= right) {
         guesses++;
+        seconds += costs_more;
+        tokens += brings;
+    }
     if (guesses == 0) {
         record->right *= fades;
         record->tried *= fades;

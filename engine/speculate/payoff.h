@@ -4,8 +4,8 @@
 
 // Whether guessing pays, as arithmetic. A pass of n rows is taken to cost `pass + row * n` seconds, which is fitted to
 // the passes that were timed; a guess costs a row and what it took to make it; the i-th guess in a row proves right with
-// the probability p^i. A guess is worth making while what it brings, p^i tokens, is more than what the time it costs
-// would bring without it.
+// the probability p^i. A guess is worth making while what it brings, p^i tokens, is more than what the pass as it is,
+// with the guesses before, brings in the time that it costs.
 
 #include <stdint.h>
 

@@ -117,6 +117,27 @@ static void guesses_as_long_as_it_pays(void **state)
     assert_int_equal(payoff_guesses(&free_rows, 0, &good, 1, -3), 0);
 }
 
+// As many as bring the most tokens a second, by the costs and the probability that were told: within what the margin
+// gives away.
+static void guesses_as_many_as_bring_the_most(void **state)
+{
+    (void)state;
+    static const double rows[] = {0.05, 0.25, 0.5};
+    for (int n = 0; n < 9; n++) {
+        double row = rows[n % 3], best = 0, tokens = 1, guessed_rate = 0;
+        payoff_costs costs = costs_of(1, row);
+        payoff_record record = {.tried = 1000, .right = n < 3 ? 550 : n < 6 ? 800 : 950};
+        double right = record.right / record.tried, brings = right;
+        int32_t guesses = payoff_guesses(&costs, 0, &record, 1, 15);
+        for (int32_t i = 0; i <= 15; i++, tokens += brings, brings *= right) {
+            double rate = tokens / (1 + row * (1 + i));
+            best = rate > best ? rate : best;
+            guessed_rate = i == guesses ? rate : guessed_rate;
+        }
+        assert_true(guesses > 0 && guessed_rate > 0.985 * best);
+    }
+}
+
 static void tries_again_now_and_then(void **state)
 {
     (void)state;
@@ -444,6 +465,7 @@ int main(void)
         cmocka_unit_test(guesses_nothing_where_nothing_agrees),
         cmocka_unit_test(goes_on_with_a_period),
         cmocka_unit_test(guesses_as_long_as_it_pays),
+        cmocka_unit_test(guesses_as_many_as_bring_the_most),
         cmocka_unit_test(tries_again_now_and_then),
         cmocka_unit_test(lookup_changes_no_text),
         cmocka_unit_test(a_draft_changes_no_text),

@@ -532,7 +532,10 @@ fault("lookup-nearest-not-longest", "engine/speculate/lookup.c",
 fault("lookup-past-the-end", "engine/speculate/lookup.c",
       "guesses[best + 1 + i - count]", "0", "a text that repeats itself is not gone on with beyond its end", *G)
 fault("payoff-whatever-the-company", "engine/speculate/payoff.c",
-      "* rows / pass; // in tokens", "/ pass; // in tokens", "what a guess costs does not grow with the rows beside it", *G)
+      "tokens = rows; // that", "tokens = 1; // that", "what a guess costs does not grow with the rows beside it", *G)
+fault("payoff-as-if-alone", "engine/speculate/payoff.c",
+      "        seconds += costs_more;\n        tokens += brings;\n", "",
+      "a guess is held against a pass without the guesses before it", *G)
 fault("payoff-never-again", "engine/speculate/payoff.c",
       "record->right *= fades;\n        record->tried *= fades;", "record->right *= 1;\n        record->tried *= 1;",
       "what was given up is never tried again", *G)
