@@ -28,7 +28,7 @@ typedef struct weft_cascade_desc {
     int32_t reserved0;
     /** The attention of the sequences; max_kv_len bounds their own keys. Every mask that lets all queries
      *  of a sequence see all keys of its prefix: no window, local_chunk or ring_len, no ALiBi, mask_value
-     *  or block-sparse flags. Sinks count once. */
+     *  or block-sparse flags. Sinks count once. max_workspace_bytes is that of the whole cascade. */
     const weft_attention_desc *attention;
     uint64_t reserved[8];
 } weft_cascade_desc;

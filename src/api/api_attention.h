@@ -11,7 +11,8 @@
 weft_status weft__api_check_parts(weft_context *context, const weft_attention_desc *desc);
 
 // The plan of a settled descriptor with such a flag.
-weft_status weft__api_plan_parts(weft_context *context, weft_attention_desc *desc, weft_plan **out);
+weft_status weft__api_plan_parts(weft_context *context, const weft_attention_desc *desc,
+                                 weft_plan **out);
 
 // Runs it: args are checked and settled but for what these flags are about.
 weft_status weft__api_run_parts(const weft_plan *plan, const weft_attention_args *args);

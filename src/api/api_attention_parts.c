@@ -84,21 +84,36 @@ static weft_status add_parts(weft_plan *plan)
                              "attention: the queries and results of so many tokens do not fit");
 }
 
-weft_status weft__api_plan_parts(weft_context *context, weft_attention_desc *desc, weft_plan **out)
+// What a budget leaves for the attention itself, where results wait to be rounded (room of queries is a GPU's, whose
+// plans do not shrink).
+static int64_t budget_of_attention(const weft_attention_desc *desc)
+{
+    int64_t results = weft__mul_saturated(
+        weft_dtype_row_bytes(WEFT_F32, (int64_t)desc->num_q_heads * desc->kv.v_dim),
+        desc->max_q_tokens);
+    if (desc->max_workspace_bytes == 0 || !(desc->flags & WEFT_ATTENTION_OUT_ROUNDED))
+        return desc->max_workspace_bytes;
+    return desc->max_workspace_bytes > results ? desc->max_workspace_bytes - results : 1;
+}
+
+weft_status weft__api_plan_parts(weft_context *context, const weft_attention_desc *user_desc,
+                                 weft_plan **out)
 {
     weft_rope_params rope;
+    weft_attention_desc desc = *user_desc;
     weft_plan *plan = NULL;
     struct weft__plan_array arrays[] = {
-        WEFT__VARIANT(desc), {&rope.freq_factors, 0}, {&desc->rope, 0}};
-    if (desc->rope) {
-        rope = *desc->rope;
-        WEFT__TRY(weft__api_settle_rope(context, "attention", &rope, desc->kv.head_dim));
-        desc->rope = &rope;
+        WEFT__VARIANT(&desc), {&rope.freq_factors, 0}, {&desc.rope, 0}};
+    if (desc.rope) {
+        rope = *desc.rope;
+        WEFT__TRY(weft__api_settle_rope(context, "attention", &rope, desc.kv.head_dim));
+        desc.rope = &rope;
         arrays[1] = WEFT__FREQ_FACTORS(&rope);
         arrays[2].bytes = sizeof rope;
     }
-    WEFT__TRY(weft__api_plan(context, WEFT__OP_attention, desc, sizeof *desc, arrays,
-                             desc->rope ? 3 : 1, &plan));
+    desc.max_workspace_bytes = budget_of_attention(&desc);
+    WEFT__TRY(weft__api_plan(context, WEFT__OP_attention, &desc, sizeof desc, arrays,
+                             desc.rope ? 3 : 1, &plan));
     weft_status status = add_parts(plan);
     if (status != WEFT_OK) {
         weft_plan_destroy(plan);

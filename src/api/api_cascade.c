@@ -33,6 +33,21 @@ static weft_status check_masks(weft_context *context, const weft_attention_desc 
     return WEFT_OK;
 }
 
+// What a budget leaves for a level beside the states of both. Bounds that are not sound are the plans' to refuse.
+static int64_t budget_of_level(const weft_attention_desc *desc)
+{
+    const int64_t dim = (int64_t)(desc->kv.v_dim ? desc->kv.v_dim : desc->kv.head_dim) + 1;
+    int64_t rows, states;
+    if (desc->max_workspace_bytes <= 0)
+        return desc->max_workspace_bytes;
+    if (!weft__mul_i64(LEVELS * (int64_t)sizeof(float) * desc->max_q_tokens, desc->num_q_heads,
+                       &rows) ||
+        !weft__mul_i64(rows, dim, &states) || states < 0 ||
+        states >= desc->max_workspace_bytes - 2 * WEFT__ALIGN)
+        return 1;
+    return desc->max_workspace_bytes - 2 * WEFT__ALIGN - states;
+}
+
 static weft_status make_plans(weft_cascade *cascade, const weft_cascade_desc *desc)
 {
     weft_attention_desc own = {0};
@@ -46,6 +61,7 @@ static weft_status make_plans(weft_cascade *cascade, const weft_cascade_desc *de
     own.out_dtype = WEFT_F32;
     own.max_seqs = own.max_seqs ? own.max_seqs : 1;
     own.max_q_tokens = own.max_q_tokens ? own.max_q_tokens : own.max_seqs;
+    own.max_workspace_bytes = budget_of_level(&own);
     WEFT__TRY(weft_attention_plan(cascade->context, &own, &cascade->levels[OWN]));
     weft_attention_desc prefix = own;
     prefix.mask = WEFT_MASK_FULL;

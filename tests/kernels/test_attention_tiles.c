@@ -184,6 +184,35 @@ static void a_budget_shrinks_the_workspace_or_refuses(void **state)
     close_pair(&p);
 }
 
+// What waits to be rounded, and the states of a cascade, are of the workspace that the budget is for.
+static void a_budget_holds_all_parts(void **state)
+{
+    const int32_t lens[][2] = {{1, 5000}, {130, 2000}};
+    struct pair p = open_pair(shape(WEFT_F16, 2, 4, 128), 2, lens);
+    weft_attention_desc desc = p.c.desc, rounded = p.c.desc;
+    size_t whole = workspace_of(*state, &desc);
+    rounded.flags = WEFT_ATTENTION_OUT_ROUNDED;
+    size_t with_results = workspace_of(*state, &rounded);
+    assert_true(with_results > whole);
+    rounded.max_workspace_bytes = (int64_t)(with_results - whole / 2);
+    size_t bytes = workspace_of(*state, &rounded);
+    assert_true(bytes > 0 && bytes <= with_results - whole / 2);
+
+    weft_cascade *cascade;
+    const weft_cascade_desc wish = {
+        .size = sizeof wish, .max_prefix_len = 4096, .attention = &desc};
+    assert_int_equal(weft_cascade_create(*state, &wish, &cascade), WEFT_OK);
+    desc.max_workspace_bytes = (int64_t)(weft_cascade_workspace_bytes(cascade) - whole / 2);
+    weft_cascade_destroy(cascade);
+    assert_int_equal(weft_cascade_create(*state, &wish, &cascade), WEFT_OK);
+    assert_true(weft_cascade_workspace_bytes(cascade) <= (size_t)desc.max_workspace_bytes);
+    weft_cascade_destroy(cascade);
+    desc.max_workspace_bytes = 1024;
+    assert_refused(*state, weft_cascade_create(*state, &wish, &cascade), WEFT_EWORKSPACE,
+                   "max_workspace_bytes");
+    close_pair(&p);
+}
+
 // exp_sums, max_logits and chunk_out of [rows][splits], put together by hand, are the results.
 static void chunks_add_up(const struct pair *p, const float *max_logits, const float *exp_sums,
                           const float *chunk_out, int32_t splits)
@@ -311,6 +340,7 @@ int main(void)
         cmocka_unit_test(masks_meet_only_diagonals_and_tails),
         cmocka_unit_test(heads_blocks_and_stages_change_no_result),
         cmocka_unit_test(a_budget_shrinks_the_workspace_or_refuses),
+        cmocka_unit_test(a_budget_holds_all_parts),
         cmocka_unit_test(partial_states_are_handed_out),
         cmocka_unit_test(a_precise_and_a_fast_exponential),
         cmocka_unit_test(a_cache_of_fp8_has_half_the_bytes),
