@@ -239,22 +239,14 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
 {
     const weft_kv_layout *kv = &launch->kv;
     return (struct weft__attention_call){
-        .q = args->q,
+        WEFT__ATTENTION_OPERANDS(args),
         .q_dtype = launch->q_dtype,
         .out_dtype = launch->out_dtype,
-        .q_token_stride = args->q_token_stride,
-        .q_head_stride = args->q_head_stride,
-        .out = args->out,
-        .out_token_stride = args->out_token_stride,
-        .out_head_stride = args->out_head_stride,
-        .lse = args->lse,
         .k = make_plane(&args->pool.k, kv->dtype, kv->head_dim, kv->inner, kv->scaling),
         .v = make_plane(&args->pool.v, kv->v_dtype, kv->v_dim, kv->v_inner, kv->v_scaling),
         .lengths = {args->num_seqs, args->cu_q_lens, args->kv_lens, args->kv_starts},
         .pages = args->page_indices ? args->page_indices : args->page_table,
         .page_starts = args->page_indices ? args->page_starts : NULL,
-        .page_table_stride = args->page_table_stride,
-        .seq_rows = args->seq_rows,
         .num_q_heads = launch->num_q_heads,
         .group_size = launch->group_size,
         .tile_heads = launch->tile_heads,
@@ -268,18 +260,9 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .scale = launch->scale,
         .softcap = launch->softcap,
         .mask_value = launch->mask_value,
-        .sinks = args->sinks,
-        .alibi_slopes = args->alibi_slopes,
-        .tree_parents = args->tree_parents,
-        .mask_columns = args->mask_columns,
-        .mask_bits = args->mask_bits,
-        .mask_stride = args->mask_stride,
         .sparse_blocks = args->sparse_blocks,
         .sparse_starts = args->sparse_starts,
         .sparse_first = args->sparse_first,
-        .q_scales = args->q_scales,
-        .q_scale_token_stride = args->q_scale_token_stride,
-        .q_scale_head_stride = args->q_scale_head_stride,
     };
 }
 

@@ -84,6 +84,18 @@ struct weft__attention_call {
     int64_t q_scale_token_stride, q_scale_head_stride;
 };
 
+// Initialisers of what the public arguments, a call and a launch on a device (attention_device.h) have under one name.
+#define WEFT__ATTENTION_OPERANDS(args)                                                             \
+    .q = (args)->q, .q_token_stride = (args)->q_token_stride,                                      \
+    .q_head_stride = (args)->q_head_stride, .q_scales = (args)->q_scales,                          \
+    .q_scale_token_stride = (args)->q_scale_token_stride,                                          \
+    .q_scale_head_stride = (args)->q_scale_head_stride, .out = (args)->out,                        \
+    .out_token_stride = (args)->out_token_stride, .out_head_stride = (args)->out_head_stride,      \
+    .lse = (args)->lse, .page_table_stride = (args)->page_table_stride,                            \
+    .seq_rows = (args)->seq_rows, .sinks = (args)->sinks, .alibi_slopes = (args)->alibi_slopes,    \
+    .tree_parents = (args)->tree_parents, .mask_columns = (args)->mask_columns,                    \
+    .mask_bits = (args)->mask_bits, .mask_stride = (args)->mask_stride
+
 struct weft__attention_tile {
     int32_t seq, kv_head, first_head;
     int32_t first_token, tokens; // of the sequence
