@@ -15,13 +15,18 @@
 #ifndef WEFT_KERNELS_ATTENTION_FEW_H
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
-enum { LINE = 64, NEAR_BYTES = 4096 };
+enum {
+    LINE = 64,
+    NEAR_BYTES = 4096,
+    VALUE_STEP = 4, // keys whose values are one piece of text
+};
 
 // What the loops are unrolled for. Both products keep DIRECT_SUMS sums in registers: rows x keys of
 // the scores, rows x vectors of the head of the results.
 struct shape {
     weft_dtype kv;
     int rows, batch; // FEW_ROWS or half of it; batch: keys, and vectors, for the sums to be full
+    int unit_keys;   // of them, for scores: keys whose products are made together
     int32_t head_dim, width; // a constant for the common ones
     int32_t near;            // rows
 };
@@ -45,7 +50,12 @@ INLINE const char *address(weft_dtype kv, const void *pool, int64_t at, int size
 
 INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
 {
-    struct shape shape = {kv, rows, DIRECT_SUMS / rows, head_dim, padded_width(head_dim), 0};
+    struct shape shape = {.kv = kv,
+                          .rows = rows,
+                          .batch = DIRECT_SUMS / rows,
+                          .unit_keys = UNIT_SUMS / rows,
+                          .head_dim = head_dim,
+                          .width = padded_width(head_dim)};
     int32_t near = NEAR_BYTES / (head_dim * elem_bytes(shape));
     shape.near = near < DIRECT_GROUP ? DIRECT_GROUP : near > BLOCK ? BLOCK : near;
     return shape;
@@ -67,15 +77,16 @@ INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int
     __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
 }
 
-// sums[row][key] += q[row] * key for one vector of the head, which begins at element `part` of 32, and of which
-// `rest` elements exist if it is not 0.
-INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int32_t column,
-                         const int part, const int rest, vf32 *sums)
+// sums[row][key] += q[row] * key for one vector of the head and the unit's keys from `first` on. The vector begins at
+// element `part` of 32, and `rest` of its elements exist if that is not 0.
+INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int first,
+                         int32_t column, const int part, const int rest, vf32 *sums)
 {
     VF32_UNROLL
-    for (int j = 0; j < shape.batch; j++) {
-        vf32 key = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                        : load_column(shape.kv, g->pool, g->at[j], column, part);
+    for (int j = 0; j < shape.unit_keys; j++) {
+        const int64_t at = g->at[first + j];
+        vf32 key = rest ? load_kv_n(shape.kv, g->pool, at + column, rest)
+                        : load_column(shape.kv, g->pool, at, column, part);
         VF32_UNROLL
         for (int r = 0; r < shape.rows; r++)
             sums[r * shape.batch + j] =
@@ -83,30 +94,36 @@ INLINE void score_vector(struct shape shape, const struct group *g, const float 
     }
 }
 
-// Scores of the rows against a batch of keys, to scores[row][BLOCK].
-INLINE void score_keys(struct shape shape, const struct group *g, const float *q, float *scores)
+INLINE void score_unit(struct shape shape, const struct group *g, const float *q, int first,
+                       vf32 *sums)
 {
     const int size = elem_bytes(shape), line = LINE / size;
     int32_t head_dim = shape.head_dim, column = 0;
-    vf32 sums[DIRECT_SUMS];
-    float sum[DIRECT_SUMS];
     VF32_UNROLL
-    for (int i = 0; i < DIRECT_SUMS; i++)
-        sums[i] = vf32_zero();
+    for (int r = 0; r < shape.rows; r++)
+        VF32_UNROLL
+    for (int j = 0; j < shape.unit_keys; j++)
+        sums[r * shape.batch + j] = vf32_zero();
     for (; column + line <= head_dim; column += line) {
         VF32_UNROLL
-        for (int j = 0; j < shape.batch; j++)
-            ask(shape.kv, g, j, column, size);
+        for (int j = 0; j < shape.unit_keys; j++)
+            ask(shape.kv, g, first + j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
-            score_vector(shape, g, q, column + i, i & 31, 0, sums);
+            score_vector(shape, g, q, first, column + i, i & 31, 0, sums);
     }
-    for (int j = 0; j < shape.batch && column < head_dim; j++)
-        ask(shape.kv, g, j, column, size);
+    for (int j = 0; j < shape.unit_keys && column < head_dim; j++)
+        ask(shape.kv, g, first + j, column, size);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        score_vector(shape, g, q, column, column & 31, 0, sums);
+        score_vector(shape, g, q, first, column, column & 31, 0, sums);
     if (column < head_dim)
-        score_vector(shape, g, q, column, 0, head_dim - column, sums);
+        score_vector(shape, g, q, first, column, 0, head_dim - column, sums);
+}
+
+// The lanes of a batch of sums, added up, to scores[row][BLOCK].
+INLINE void store_scores(struct shape shape, const vf32 *sums, float *scores)
+{
+    float sum[DIRECT_SUMS];
     VF32_UNROLL
     for (int i = 0; i < DIRECT_SUMS; i += VF32_LANES)
         vf32_store(sum + i, vf32_sums(sums + i));
@@ -115,40 +132,72 @@ INLINE void score_keys(struct shape shape, const struct group *g, const float *q
         memcpy(scores + r * BLOCK, sum + r * shape.batch, (size_t)shape.batch * sizeof *sum);
 }
 
+// Keys whose scores are one piece of text: two batches where these are several units.
+INLINE int score_step(struct shape shape)
+{
+    return shape.unit_keys < shape.batch ? 2 * shape.batch : shape.batch;
+}
+
+// Scores of the rows against score_step() keys, to scores[row][BLOCK]. Where a batch is several units its lanes are
+// added up beside the products of a unit of the next: they have waited for the last of their own by then.
+INLINE void score_keys(struct shape shape, const struct group *g, const float *q, float *scores)
+{
+    const int units = shape.batch / shape.unit_keys, late = units > 1;
+    const int all = score_step(shape) / shape.unit_keys;
+    vf32 sums[2][DIRECT_SUMS];
+    VF32_UNROLL
+    for (int i = 0; i < all + late; i++) {
+        if (i < all)
+            score_unit(shape, g, q, i * shape.unit_keys,
+                       sums[i / units % 2] + i % units * shape.unit_keys);
+        const int batches = (i + 1 - late) / units; // that are complete
+        if (i >= late && (i + 1 - late) % units == 0)
+            store_scores(shape, sums[(batches - 1) % 2], scores + (batches - 1) * shape.batch);
+    }
+}
+
+// Adds value j of a group by its weights to sums[row][vector], as add_columns() says.
+INLINE void add_vectors(struct shape shape, const struct group *g, const float *weight, int j,
+                        int32_t column, const int vectors, const int rest, vf32 *sums)
+{
+    const int size = elem_bytes(shape), line = LINE / size;
+    // A constant where the vectors are whole blocks.
+    const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
+    vf32 value[DIRECT_SUMS / 4];
+    VF32_UNROLL
+    for (int i = 0; i < vectors * VF32_LANES; i += line)
+        if (column % line == 0)
+            ask(shape.kv, g, j, column + i, size);
+    VF32_UNROLL
+    for (int v = 0; v < vectors; v++)
+        value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
+                        : load_column(shape.kv, g->pool, g->at[j], column + v * VF32_LANES,
+                                      (begin + v * VF32_LANES) & 31);
+    VF32_UNROLL
+    for (int r = 0; r < shape.rows; r++) {
+        vf32 p = vf32_set1(weight[r * BLOCK + j]);
+        VF32_UNROLL
+        for (int v = 0; v < vectors; v++)
+            sums[r * vectors + v] = vf32_fma(p, value[v], sums[r * vectors + v]);
+    }
+}
+
 // acc[row] += weight[row][key] * value[key] for `keys` keys and `vectors` vectors of the head from
 // element `column`. `rest` > 0: one vector of which only so many elements exist.
 INLINE void add_columns(struct shape shape, const struct group *g, const float *weight, float *acc,
                         int32_t column, const int keys, const int vectors, const int rest)
 {
-    const int size = elem_bytes(shape), line = LINE / size;
+    const int step = keys < VALUE_STEP ? keys : VALUE_STEP;
     vf32 sums[DIRECT_SUMS];
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL
     for (int v = 0; v < vectors; v++)
         sums[r * vectors + v] = vf32_load(acc + r * shape.width + column + v * VF32_LANES);
-    // A constant where the vectors are whole blocks.
-    const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
-    VF32_UNROLL
-    for (int j = 0; j < keys; j++) {
-        vf32 value[DIRECT_SUMS / 4];
+    for (int j = 0; j < keys; j += step)
         VF32_UNROLL
-        for (int i = 0; i < vectors * VF32_LANES; i += line)
-            if (column % line == 0)
-                ask(shape.kv, g, j, column + i, size);
-        VF32_UNROLL
-        for (int v = 0; v < vectors; v++)
-            value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                            : load_column(shape.kv, g->pool, g->at[j], column + v * VF32_LANES,
-                                          (begin + v * VF32_LANES) & 31);
-        VF32_UNROLL
-        for (int r = 0; r < shape.rows; r++) {
-            vf32 p = vf32_set1(weight[r * BLOCK + j]);
-            VF32_UNROLL
-            for (int v = 0; v < vectors; v++)
-                sums[r * vectors + v] = vf32_fma(p, value[v], sums[r * vectors + v]);
-        }
-    }
+    for (int i = 0; i < step; i++)
+        add_vectors(shape, g, weight, j + i, column, vectors, rest, sums);
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL
@@ -181,9 +230,8 @@ INLINE struct group group_at(const struct state *s, struct shape shape, const vo
 // are rows that exist: their scores are masked.
 INLINE void score_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
 {
-    for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += shape.batch) {
-        const int64_t *at = s->at + BLOCK + k;
-        struct group g = group_at(s, shape, s->call->k.data, at);
+    for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += score_step(shape)) {
+        struct group g = group_at(s, shape, s->call->k.data, s->at + BLOCK + k);
         score_keys(shape, &g, s->q, s->scores + k);
     }
 }

@@ -4,7 +4,10 @@
 // makes the functions of the table.
 //
 //      DIRECT_SUMS     vectors of sums that few rows keep in registers
+//      UNIT_SUMS       of them, how many grow together in scores; fewer where there are registers for the sums of
+//                      a batch and those of a unit of the next
 //      DIRECT_GROUP    keys between two changes from scores to values of few rows
+//      WEIGHED_ROWS    rows whose scores become weights together
 //      PANEL_VECTORS   columns of the register block of many rows: PANEL_ROWS x PANEL_VECTORS vectors
 //
 // Keys are visited in blocks of 64 with an online softmax: scores of a block, weights and the new
@@ -118,6 +121,7 @@ static struct state lay_out(const struct weft__attention_call *call,
         s.values_at = s.at;
     s.keys = take(&at, (int64_t)s.width * BLOCK);
     s.values = take(&at, (int64_t)s.v_width * BLOCK);
+    s.staged = take(&at, (int64_t)s.width * BLOCK);
     s.q = take(&at, rows * s.width);
     s.acc = take(&at, rows * s.v_width);
     s.weight = take(&at, rows * BLOCK);
@@ -130,7 +134,6 @@ static struct state lay_out(const struct weft__attention_call *call,
     s.begin = (int32_t *)(void *)take(&at, rows);
     s.end = (int32_t *)(void *)take(&at, rows);
     s.seen = (uint64_t *)(void *)take(&at, 2 * rows);
-    s.staged = take(&at, (int64_t)s.width * BLOCK);
     if (direct_codes(call)) {
         s.key_scale = take(&at, BLOCK);
         s.value_scale = take(&at, BLOCK);
@@ -254,12 +257,63 @@ static bool plain_scores(const struct state *s)
     return !s->key_scale && !(call->softcap > 0) && !call->alibi_slopes && !call->mask.soft;
 }
 
-// Scores to weights: the online softmax of one row. Keys [begin, end) of the block count, which `mask` says is
+// Scores x of `rows` rows, a constant, to weights and what the rows have come to: the online softmax. Several rows
+// at once do not wait for each other.
+INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weight, int32_t row,
+                   const int rows, const bool plain)
+{
+    vf32 from[WEIGHED_ROWS], total[WEIGHED_ROWS];
+    float largest[WEIGHED_ROWS];
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++) {
+        vf32 top = x[r][0];
+        VF32_UNROLL
+        for (int i = 1; i < BLOCK_VECTORS; i++)
+            top = vf32_max(top, x[r][i]);
+        const float before = s->largest[row + r];
+        largest[r] = vf32_largest(top);
+        largest[r] = largest[r] < before ? before : largest[r];
+        from[r] = vf32_set1(largest[r] == -INFINITY ? 0 : largest[r]);
+        total[r] = vf32_zero();
+    }
+    VF32_UNROLL
+    for (int i = 0; i < BLOCK_VECTORS; i++)
+        VF32_UNROLL
+    for (int r = 0; r < rows; r++) {
+        vf32 y = vf32_exp2(vf32_sub(x[r][i], from[r]));
+        total[r] = vf32_add(total[r], y);
+        if (!plain && s->value_scale)
+            y = vf32_mul(y, vf32_load(s->value_scale + i * VF32_LANES));
+        vf32_store(weight + r * BLOCK + i * VF32_LANES, y);
+    }
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const float before = s->largest[row + r];
+        const float shrink = largest[r] == before ? 1 : exp2f(before - largest[r]);
+        s->shrink[row + r] = shrink;
+        s->sum[row + r] = s->sum[row + r] * shrink + vf32_sum(total[r]);
+        s->largest[row + r] = largest[r];
+    }
+}
+
+// Plain scores of rows that all see the whole block.
+INLINE void weigh_whole(const struct state *s, float *weight, int32_t row, const int rows)
+{
+    vf32 x[WEIGHED_ROWS][BLOCK_VECTORS];
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        VF32_UNROLL
+    for (int i = 0; i < BLOCK_VECTORS; i++)
+        x[r][i] = vf32_load(weight + r * BLOCK + i * VF32_LANES);
+    settle(s, x, weight, row, rows, true);
+}
+
+// Scores to weights, those of one row. Keys [begin, end) of the block count, which `mask` says is
 // not all of them. What plain scores (a constant) do not need is not in their way.
 INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t begin, int32_t end,
                       const bool mask, const bool plain)
 {
-    vf32 x[BLOCK_VECTORS], top = vf32_set1(-INFINITY), total = vf32_zero();
+    vf32 block[1][BLOCK_VECTORS], *const x = block[0];
     VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_load(weight + i * VF32_LANES);
@@ -284,24 +338,7 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
         VF32_UNROLL
     for (int i = 0; i < BLOCK_VECTORS; i++)
         x[i] = vf32_keep(x[i], begin - i * VF32_LANES, end - i * VF32_LANES, vf32_set1(-INFINITY));
-    VF32_UNROLL
-    for (int i = 0; i < BLOCK_VECTORS; i++)
-        top = vf32_max(top, x[i]);
-    float before = s->largest[row], largest = vf32_largest(top);
-    largest = largest < before ? before : largest;
-    vf32 from = vf32_set1(largest == -INFINITY ? 0 : largest);
-    VF32_UNROLL
-    for (int i = 0; i < BLOCK_VECTORS; i++) {
-        x[i] = vf32_exp2(vf32_sub(x[i], from));
-        total = vf32_add(total, x[i]);
-        if (!plain && s->value_scale)
-            x[i] = vf32_mul(x[i], vf32_load(s->value_scale + i * VF32_LANES));
-        vf32_store(weight + i * VF32_LANES, x[i]);
-    }
-    float shrink = largest == before ? 1 : exp2f(before - largest);
-    s->shrink[row] = shrink;
-    s->sum[row] = s->sum[row] * shrink + vf32_sum(total);
-    s->largest[row] = largest;
+    settle(s, block, weight, row, 1, plain);
 }
 
 // ALiBi of a row and the block that begins at key `first`, in units of log2.
@@ -347,8 +384,9 @@ static void gather_scales(const struct state *s, const struct weft__attention_pl
     }
 }
 
-// Scores of a block of n keys to weights, all rows.
-INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32_t n)
+// Scores of a block of n keys to weights, all rows. Long, and the same for all shapes: there is one of it.
+static __attribute__((noinline)) void weigh(const struct state *s, float *weight, int32_t first_key,
+                                            int32_t n)
 {
     if (s->key_scale && n > 0) {
         gather_scales(s, &s->call->k, first_key, n, s->key_scale);
@@ -356,7 +394,17 @@ INLINE void weigh(const struct state *s, float *weight, int32_t first_key, int32
     }
     const bool plain = plain_scores(s), generic = s->call->generic;
     uint64_t blocks = 0, masked = 0;
-    for (int32_t row = 0; row < s->rows; row++, weight += BLOCK) {
+    int32_t row = 0;
+    while (row + WEIGHED_ROWS <= s->rows && plain && !generic && WEIGHED_ROWS > 1) {
+        const struct weft__attention_span seen = seen_by_all(s, row, WEIGHED_ROWS);
+        if (seen.begin > first_key || seen.end < first_key + BLOCK || n < BLOCK)
+            break;
+        weigh_whole(s, weight, row, WEIGHED_ROWS);
+        blocks += WEIGHED_ROWS;
+        row += WEIGHED_ROWS;
+        weight += WEIGHED_ROWS * BLOCK;
+    }
+    for (; row < s->rows; row++, weight += BLOCK) {
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;

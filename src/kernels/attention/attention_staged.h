@@ -163,10 +163,10 @@ INLINE void staged_scores(struct state *s, const float *rows, const int few)
             panel_scores(s, row);
         return;
     }
-    struct shape shape = {WEFT_F32, few, DIRECT_SUMS / few, s->width, s->width, 0};
+    const struct shape shape = shape_of(WEFT_F32, few, s->width);
     for (int32_t j = 0; j < BLOCK; j++)
         at[j] = (int64_t)j * s->width;
-    for (int32_t j = 0; j < BLOCK; j += shape.batch) {
+    for (int32_t j = 0; j < BLOCK; j += score_step(shape)) {
         struct group g = staged_group(rows, at + j);
         score_keys(shape, &g, s->q, s->weight + j);
     }
@@ -213,7 +213,7 @@ INLINE void staged_values(struct state *s, const float *rows, int32_t n, const i
     int64_t at[BLOCK];
     int32_t i = 0;
     if (few) {
-        struct shape shape = {WEFT_F32, few, DIRECT_SUMS / few, s->v_width, s->v_width, 0};
+        const struct shape shape = shape_of(WEFT_F32, few, s->v_width);
         for (int32_t j = 0; j < BLOCK; j++)
             at[j] = (int64_t)j * s->v_width;
         shrink_results(s);
