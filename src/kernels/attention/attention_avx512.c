@@ -5,6 +5,7 @@ enum {
     DIRECT_SUMS = 16,
     UNIT_SUMS = 8,
     DIRECT_GROUP = 16,
+    VALUE_STEP = 4,
     WEIGHED_ROWS = 4,
     PANEL_VECTORS = 4,
 };

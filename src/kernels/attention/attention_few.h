@@ -15,11 +15,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_FEW_H
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
-enum {
-    LINE = 64,
-    NEAR_BYTES = 4096,
-    VALUE_STEP = 4, // keys whose values are one piece of text
-};
+enum { LINE = 64, NEAR_BYTES = 4096 };
 
 // What the loops are unrolled for. Both products keep DIRECT_SUMS sums in registers: rows x keys of
 // the scores, rows x vectors of the head of the results.

@@ -7,6 +7,7 @@
 //      UNIT_SUMS       of them, how many grow together in scores; fewer where there are registers for the sums of
 //                      a batch and those of a unit of the next
 //      DIRECT_GROUP    keys between two changes from scores to values of few rows
+//      VALUE_STEP      of these keys, how many values are one piece of text
 //      WEIGHED_ROWS    rows whose scores become weights together
 //      PANEL_VECTORS   columns of the register block of many rows: PANEL_ROWS x PANEL_VECTORS vectors
 //
