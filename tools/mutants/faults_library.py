@@ -74,6 +74,9 @@ fault("budget-not-kept", "src/plan/plan_attention.c",
       "           (int64_t)plan->workspace_bytes > desc->max_workspace_bytes && shrink(launch))",
       "           (int64_t)plan->workspace_bytes > 2 * desc->max_workspace_bytes && shrink(launch))",
       "a budget is refused that smaller tiles would keep", *T)
+fault("budget-without-results", "src/api/api_attention_parts.c",
+      "desc->max_workspace_bytes - results : 1;", "desc->max_workspace_bytes : 1;",
+      "results that wait to be rounded are not of the budget", *T)
 fault("nibbles-always-low", "src/kernels/attention/attention_load.h",
       "block->q + (part & 15), part >= 16, levels_q5_0)", "block->q + (part & 15), false, levels_q5_0)",
       "the upper half of a q5_0 block of the cache is read as the lower", *T, "weft-check --op attention --cases 20")
@@ -91,8 +94,15 @@ fault("softcap-after-mask", "src/kernels/attention/attention_simd.h",
       "vf32_set1(s->call->softcap * LOG2E)", "vf32_set1(s->call->softcap)",
       "the soft-cap is in other units than the scores", *A)
 fault("sum-not-shrunk", "src/kernels/attention/attention_simd.h",
-      "s->sum[row] = s->sum[row] * shrink + vf32_sum(total);", "s->sum[row] = s->sum[row] + vf32_sum(total);",
+      "s->sum[row + r] = s->sum[row + r] * shrink + vf32_sum(total[r]);",
+      "s->sum[row + r] = s->sum[row + r] + vf32_sum(total[r]);",
       "the running sum is not rescaled", *A)
+fault("lanes-of-the-other-batch", "src/kernels/attention/attention_few.h",
+      "store_scores(shape, sums[(batches - 1) % 2],", "store_scores(shape, sums[batches % 2],",
+      "the scores of a batch are those of the one beside it", *A)
+fault("edges-weighed-whole", "src/kernels/attention/attention_simd.h",
+      "seen.end < first_key + BLOCK || n < BLOCK)", "n < BLOCK)",
+      "rows that see a part of a block are weighed as if they saw all", *A)
 fault("page-walk-head-offset", "src/kernels/attention/attention_simd.h",
       "c->slot * c->token_stride + c->head_offset;", "c->slot * c->token_stride;",
       "all heads read the keys of the first", *A)
