@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Rounded X on its way into shared memory (linear_few.cu): as codes that lie in memory, or as numbers that the block
+// rounds itself (WEFT_ROUND_X).
+#ifndef WEFT_KERNELS_LINEAR_FEW_X_CUH
+#define WEFT_KERNELS_LINEAR_FEW_X_CUH
+
+#include "src/kernels/linear/linear_stream.cuh"
+
+// X in shared memory: bytes [row][pair][64], then [row][pair][16] of scales and sums, an odd number of pairs
+// a row, which keeps the lanes of a warp in different banks.
+DEVICE int32_t x_pairs(const struct stream *s)
+{
+    return (s->tiles * 4) | 1;
+}
+
+#if WEFT_ROUND_X
+
+// Four columns a lane, eight lanes a group of 32, stored at column `at` of row n; the rule is that of round_group().
+DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
+{
+    uint8_t *bytes = shared_x() + n * x_pairs(s) * 64;
+    uint8_t *metas = shared_x() + (COLUMNS * 64 + n * 16) * x_pairs(s);
+    uint32_t top = 0, word = 0;
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        top = max(top, float_bits(x[b]) & 0x7fffffffu);
+    float largest = bits_float(warp_max_bits(top, 8)), factor = round_factor(largest);
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        word |= ((uint32_t)round_code(x[b], factor) & 255u) << 8 * b;
+    int32_t sum = warp_sum_int(__dp4a((int32_t)word, 0x01010101, 0), 4);
+    int32_t other = __shfl_xor_sync(0xffffffffu, sum, 4);
+    if (at >= width)
+        return;
+    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) = word;
+    if (s->lane % 8 == 0)
+        *(uint2 *)(metas + at / 64 * 16 + at % 64 / 32 * 8) = make_uint2(
+            float_bits(largest / 127.0f), ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
+}
+
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    enum { AT_ONCE = 4, STEP = THREADS * 4 };
+    const int32_t col0 = s->tile0 * 256, left = (args->cols + 63) / 64 * 64 - col0;
+    const int32_t width = left < s->tiles * 256 ? left : s->tiles * 256;
+    const bool fours = fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride) && args->cols % 4 == 0;
+    for (int32_t n = 0; n < s->batch; n++) {
+        float square = 0;
+        for (int32_t first = (int32_t)threadIdx.x / WARP * 128; first < width;
+             first += AT_ONCE * STEP) {
+            float4 v[AT_ONCE], w[AT_ONCE];
+#pragma unroll
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                const int32_t at = first + k * STEP + s->lane * 4, col = col0 + at;
+                const bool there = at < width && col < args->cols;
+                v[k] = make_float4(0, 0, 0, 0), w[k] = make_float4(1, 1, 1, 1);
+                if (there && fours)
+                    v[k] = four_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col);
+                else if (there)
+                    v[k] = first_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col,
+                                                        args->cols - col);
+                if (there && args->norm_weight)
+                    w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
+                                       norm_factor(args, col + 2), norm_factor(args, col + 3));
+            }
+#pragma unroll
+            for (int32_t k = 0; k < AT_ONCE; k++) {
+                if (first + k * STEP >= width)
+                    break;
+                square += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
+                const float x[4] = {v[k].x * w[k].x, v[k].y * w[k].y, v[k].z * w[k].z,
+                                    v[k].w * w[k].w};
+                x_store(s, n, first + k * STEP + s->lane * 4, width, x);
+            }
+        }
+        norm_part(s, args, n, square);
+    }
+}
+
+#elif WEFT_X_OUTSIDE
+
+DEVICE void x_load(const struct stream *, const struct weft__linear_device_args *)
+{
+}
+
+#else
+
+// The pieces of 16 bytes of a row of X that the block has: of its codes, then of its scales.
+struct x_pieces {
+    const uint8_t *bytes, *metas;
+    int32_t of_bytes, count;
+};
+
+DEVICE struct x_pieces x_pieces_of(const struct stream *s,
+                                   const struct weft__linear_device_args *args, int32_t n)
+{
+    const int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4;
+    const int32_t pairs = min(all - first, s->tiles * 4);
+    const uint8_t *row =
+        (const uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols);
+    struct x_pieces x = {row + first * 64, row + all * 64 + first * 16, pairs * 4, pairs * 5};
+    return x;
+}
+
+// Piece i, and where it goes.
+DEVICE const uint4 *x_piece(const struct x_pieces *x, int32_t i)
+{
+    const int32_t at = i - x->of_bytes;
+    return (const uint4 *)(at < 0 ? x->bytes + i * 16 : x->metas + at * 16);
+}
+
+DEVICE uint4 *x_place(const struct stream *s, const struct x_pieces *x, int32_t n, int32_t i)
+{
+    const int32_t at = i - x->of_bytes, stride = x_pairs(s);
+    uint8_t *bytes = shared_x(), *metas = bytes + COLUMNS * stride * 64;
+    return (uint4 *)(at < 0 ? bytes + n * stride * 64 + i * 16 : metas + n * stride * 16 + at * 16);
+}
+
+#if WEFT_BATCH == 1
+
+// A single row is there sooner than the weights that asynchronous copies would have to be waited for with.
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    enum { AT_ONCE = WEFT_LONG_X == 2 ? 3 : 1 };
+    const struct x_pieces x = x_pieces_of(s, args, 0);
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += AT_ONCE * THREADS) {
+        uint4 piece[AT_ONCE];
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (i + k * THREADS < x.count)
+                piece[k] = __ldcg(x_piece(&x, i + k * THREADS));
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (i + k * THREADS < x.count)
+                *x_place(s, &x, 0, i + k * THREADS) = piece[k];
+    }
+}
+
+#else
+
+// All rows are asked for at once: one after the other a launch would wait for each.
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+{
+#pragma unroll 1
+    for (int32_t n = 0; n < s->batch; n++) {
+        const struct x_pieces x = x_pieces_of(s, args, n);
+#pragma unroll 1
+        for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS)
+            copy_16_async(shared_address(x_place(s, &x, n, i)), x_piece(&x, i));
+    }
+    copy_group_end();
+    COPY_WAIT(0);
+}
+
+#endif
+
+#endif
+
+#endif
