@@ -110,15 +110,17 @@ static bool is_scaled(const weft_kv_layout *kv)
     return kv->scaling != WEFT_KV_SCALING_NONE || kv->v_scaling != WEFT_KV_SCALING_NONE;
 }
 
-// Sixteens of rows that decode takes at once: two where sequences may have several queries and registers allow it.
+// Sixteens of rows that decode takes at once: two where sequences may have several queries and registers allow it, which
+// they do for keys that are asked for in steps (attention_ring.cuh) and without ALiBi.
 static int32_t sixteens(const weft_attention_desc *desc)
 {
-    const weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
+    const weft_kv_layout *kv = &desc->kv;
     const bool several = desc->max_q_tokens > desc->max_seqs &&
                          (desc->tile_rows <= 1 || desc->tile_rows > WEFT__ATTENTION_ROWS);
-    return several && !is_byte(&desc->kv) && q_dtype == desc->kv.dtype && desc->kv.head_dim <= 128
-               ? 2
-               : 1;
+    const bool narrow = (narrows(desc) ? kv->dtype : desc->q_dtype) == kv->dtype;
+    const bool plain =
+        kv->page_size % 16 == 0 && desc->ring_len == 0 && !(desc->flags & WEFT_ATTENTION_ALIBI);
+    return several && narrow && plain && !is_byte(kv) && kv->head_dim <= 128 ? 2 : 1;
 }
 
 // What the kernels are compiled for, the shapes of tiles apart.
