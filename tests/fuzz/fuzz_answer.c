@@ -33,8 +33,7 @@ static const char *const templates[16] = {
     "<function=</function>",
     "<|python_tag|>",
     "\"parameters\": dictionary of argument name",
-    "<|channel|>analysis<|message|><|channel|>commentary "
-    "functions.<|call|>"};
+    "<|channel|>analysis<|message|><|channel|>commentary functions.<|call|>"};
 
 // --- taking apart -------------------------------------------------------------------------------------
 
