@@ -7,9 +7,12 @@
 
 jinja_text jinja_part(jinja_text text, size_t start, size_t size_bytes)
 {
-    text.data += start;
-    text.origin += text.origin ? start : 0;
     text.size_bytes = size_bytes;
+    if (start == 0)
+        return text; // which may be of no bytes, at no address
+    text.data += start;
+    if (text.origin)
+        text.origin += start;
     return text;
 }
 
