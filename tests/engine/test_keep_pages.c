@@ -13,26 +13,26 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/support/scratch.h"
 
 enum { PAGE = 64, CONTEXT = 8 * PAGE, MOST = 4 * PAGE };
 
 static engine_model *model;
-static char path[] = P_tmpdir "/weft-pages-XXXXXX";
+static char path[SCRATCH_PATH_BYTES];
 
 static int open_all(void **state)
 {
     (void)state;
-    int file = mkstemp(path);
+    scratch_file(path, NULL, 0);
     model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
-    return file >= 0 && close(file) == 0 && model ? 0 : -1;
+    return model ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    unlink(path);
     engine_model_close(model);
-    return 0;
+    return scratch_remove(path);
 }
 
 static engine_worker *open_for(int32_t pages, weft_dtype kv)

@@ -18,9 +18,10 @@
 
 #include "engine/engine.h"
 #include "tests/support/open_worker.h"
+#include "tests/support/scratch.h"
 
 static const char *demo = WEFT_TEST_GOLDEN "/../../models/demo.gguf";
-static char folder[] = P_tmpdir "/weft-packed-XXXXXX";
+static char folder[SCRATCH_PATH_BYTES];
 static char cache[sizeof folder + 8], model_path[sizeof folder + 16];
 
 static void copy_demo(void)
@@ -50,8 +51,7 @@ static bool kept_file(char *path, size_t room)
 static int open_folder(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
+    scratch_folder(folder);
     snprintf(cache, sizeof cache, "%s/kept", folder);
     snprintf(model_path, sizeof model_path, "%s/model.gguf", folder);
     copy_demo();
@@ -60,13 +60,8 @@ static int open_folder(void **state)
 
 static int drop_folder(void **state)
 {
-    char path[1024];
     (void)state;
-    if (kept_file(path, sizeof path))
-        unlink(path);
-    rmdir(cache);
-    unlink(model_path);
-    return rmdir(folder);
+    return scratch_remove(folder);
 }
 
 static engine_worker_info info_of(const engine_worker *worker)

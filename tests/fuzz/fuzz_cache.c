@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/gguf_tiny_model.h"
+#include "tests/support/scratch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
@@ -77,19 +78,17 @@ typedef struct whole_file {
 static whole_file write_whole(engine_session *session, bool pages)
 {
     whole_file made;
-    char path[] = P_tmpdir "/weft-fuzz-cache-XXXXXX";
-    int descriptor = mkstemp(path);
-    check(descriptor >= 0);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_file(path, NULL, 0);
     check(pages ? engine_worker_save_pages(worker, path, NULL)
                 : engine_session_save(session, path, NULL));
-    close(descriptor);
     FILE *file = fopen(path, "rb");
     made.data = malloc(1 << 20);
     check(file && made.data);
     made.size_bytes = fread(made.data, 1, 1 << 20, file);
     check(made.size_bytes > 64 && made.size_bytes < 1 << 20);
     fclose(file);
-    unlink(path);
+    scratch_remove(path);
     return made;
 }
 
