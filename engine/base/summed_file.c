@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: MIT
+#define _POSIX_C_SOURCE 200809L
 #include "engine/base/summed_file.h"
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "engine/base/alloc.h"
 
 void summed_file_begin(summed_file *file, const char *path)
 {
+    static _Atomic int number; // of the writers of this process
+    enum { SUFFIX_BYTES = 48 };
     size_t size = strlen(path);
     *file = (summed_file){.hash = XXH3_createState(),
                           .path = engine_copy_text(path, size),
-                          .beside = engine_alloc(size + 8, 1)};
+                          .beside = engine_alloc(size + SUFFIX_BYTES, 1)};
     file->failed =
         !file->path || !file->beside || !file->hash || XXH3_64bits_reset(file->hash) != XXH_OK;
     if (file->failed)
         return;
-    snprintf(file->beside, size + 8, "%s.new", path);
-    file->file = fopen(file->beside, "wb");
+    snprintf(file->beside, size + SUFFIX_BYTES, "%s.%ld.%d", path, (long)getpid(),
+             atomic_fetch_add(&number, 1));
+    file->file = fopen(file->beside, "wbx");
     file->failed = !file->file;
 }
 
@@ -37,15 +44,16 @@ bool summed_file_end(summed_file *file, bool keep)
         uint64_t sum = XXH3_64bits_digest(file->hash);
         fine = fwrite(&sum, sizeof sum, 1, file->file) == 1;
     }
-    if (file->file) {
+    if (file->file)
         fine = fclose(file->file) == 0 && fine && rename(file->beside, file->path) == 0;
-        if (!fine)
-            remove(file->beside);
-    }
+    const int error = errno;
+    if (file->file && !fine)
+        remove(file->beside);
     XXH3_freeState(file->hash);
     free(file->path);
     free(file->beside);
     *file = (summed_file){0};
+    errno = error;
     return fine;
 }
 

@@ -9,14 +9,15 @@
 
 typedef struct summed_file {
     void *file, *hash;
-    char *path, *beside; // where it is written until it is whole
+    char *path, *beside; // where it is written until it is whole: a name of this writer's own
     bool failed;
 } summed_file;
 
 // What is put after a failure goes nowhere; only the end says whether all went well. It is called in any case.
 void summed_file_begin(summed_file *file, const char *path);
 void summed_file_put(summed_file *file, const void *data, size_t bytes);
-bool summed_file_end(summed_file *file, bool keep); // not kept: it is as if it had not begun, false
+bool summed_file_end(summed_file *file,
+                     bool keep); // not kept: it is as if it had not begun, false; errno says why
 
 // The bytes of a file in front of its sum; 0: the sum is not theirs.
 size_t summed_file_check(const void *data, size_t bytes);

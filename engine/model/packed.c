@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A file of packed weights:
 //
-//     packed_head, zeros up to HEAD_BYTES | the matrices as they lie in memory
-#define _POSIX_C_SOURCE 200809L // mkstemp
+//     packed_head, zeros up to HEAD_BYTES | the matrices as they lie in memory | the sum of all (summed_file.h)
 #include "engine/model/packed.h"
 
 #include <errno.h>
@@ -11,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <weft/weft.h>
 
 #include "engine/base/alloc.h"
 #include "engine/base/file_map.h"
+#include "engine/base/summed_file.h"
 
 static const char magic[16] = "weft packed 1\n";
 
@@ -30,11 +29,9 @@ enum {
 typedef struct packed_head {
     char magic[16];
     uint64_t identity, bytes;
-    uint64_t hash;      // of the matrices
-    uint64_t head_hash; // of all before it
 } packed_head;
 
-_Static_assert(sizeof(packed_head) == 48, "the head of a file has no gaps");
+_Static_assert(sizeof(packed_head) == 32, "the head of a file has no gaps");
 
 struct packed_weights {
     packed_weights *next;
@@ -114,8 +111,7 @@ static char *path_of(const packed_wish *wish)
 static bool is_head_of(const packed_head *head, const packed_weights *weights)
 {
     return memcmp(head->magic, magic, sizeof magic) == 0 && head->identity == weights->identity &&
-           head->bytes == weights->bytes &&
-           head->head_hash == XXH3_64bits(head, offsetof(packed_head, head_hash));
+           head->bytes == weights->bytes;
 }
 
 // A file that is missing, of something else or damaged is none: it will be written anew.
@@ -125,10 +121,12 @@ static bool find_file(packed_weights *weights)
     if (!weights->path || !file_map_open(&weights->map, weights->path, NULL))
         return false;
     const char *data = weights->map.data;
-    if (weights->map.size_bytes == HEAD_BYTES + weights->bytes) {
+    const size_t size_bytes = weights->map.size_bytes;
+    if (size_bytes > HEAD_BYTES) {
         memcpy(&head, data, sizeof head);
         weights->data = (char *)data + HEAD_BYTES;
-        if (is_head_of(&head, weights) && head.hash == XXH3_64bits(weights->data, weights->bytes))
+        if (is_head_of(&head, weights) &&
+            summed_file_check(data, size_bytes) == HEAD_BYTES + weights->bytes)
             return true;
     }
     file_map_close(&weights->map);
@@ -146,6 +144,8 @@ static bool fill_in(packed_weights *weights, const packed_wish *wish, bool *foun
     if (wish->folder && !weights->path)
         return engine_fail(err, "not enough memory for packed weights");
     *found = find_file(weights);
+    if (wish->folder && !*found)
+        mkdir(wish->folder, 0777); // where that fails, so does writing the file, which says why
     return *found || file_map_memory(&weights->map, weights->bytes, &weights->data, err);
 }
 
@@ -195,45 +195,20 @@ packed_weights *packed_take(packed_store *store, const packed_wish *wish, bool *
     return weights;
 }
 
-static bool write_all(const packed_weights *weights, const char *temporary, FILE *file)
-{
-    static const char zeros[HEAD_BYTES];
-    packed_head head = {.identity = weights->identity,
-                        .bytes = weights->bytes,
-                        .hash = XXH3_64bits(weights->data, weights->bytes)};
-    memcpy(head.magic, magic, sizeof magic);
-    head.head_hash = XXH3_64bits(&head, offsetof(packed_head, head_hash));
-    bool fine = fwrite(&head, sizeof head, 1, file) == 1 &&
-                fwrite(zeros, HEAD_BYTES - sizeof head, 1, file) == 1 &&
-                fwrite(weights->data, weights->bytes, 1, file) == 1;
-    fine = fclose(file) == 0 && fine;
-    return fine && rename(temporary, weights->path) == 0;
-}
-
-// Under another name first: nobody finds half a file.
 static bool write_file(const packed_weights *weights, engine_error *err)
 {
-    const size_t room = strlen(weights->path) + 8;
-    char *temporary = engine_alloc(room, 1);
-    if (!temporary)
-        return engine_fail(err, "not enough memory for packed weights");
-    snprintf(temporary, room, "%s.XXXXXX", weights->path);
-    char *slash = strrchr(temporary, '/');
-    *slash = 0;
-    mkdir(temporary, 0777);
-    *slash = '/';
-    const int descriptor = mkstemp(temporary);
-    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
-    const bool fine = file && write_all(weights, temporary, file);
-    const int error = errno;
-    if (descriptor >= 0 && !file)
-        close(descriptor);
-    if (descriptor >= 0 && !fine)
-        unlink(temporary);
-    free(temporary);
-    if (fine)
+    static const char zeros[HEAD_BYTES];
+    packed_head head = {.identity = weights->identity, .bytes = weights->bytes};
+    summed_file file;
+    memcpy(head.magic, magic, sizeof magic);
+    errno = 0;
+    summed_file_begin(&file, weights->path);
+    summed_file_put(&file, &head, sizeof head);
+    summed_file_put(&file, zeros, HEAD_BYTES - sizeof head);
+    summed_file_put(&file, weights->data, weights->bytes);
+    if (summed_file_end(&file, true))
         return true;
-    engine_fail(err, "packed weights cannot be kept: %s; choose another folder", strerror(error));
+    engine_fail(err, "packed weights cannot be kept: %s; choose another folder", strerror(errno));
     return engine_fail_in(err, weights->path);
 }
 

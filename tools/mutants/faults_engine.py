@@ -563,21 +563,18 @@ fault("dry-across-breakers", "engine/sample/shape.c",
 fault("mirostat-forgets", "engine/session/sample.c",
       "*mu = shape_mu(", "(void)shape_mu(", "mirostat begins again with every token", *S)
 fault("keep-any-model", "engine/session/keep.c",
-      "head.fingerprint != fingerprint(worker)", "false", "pages of another model are taken", "engine_adapters")
+      "head.fingerprint != session_fingerprint(worker)", "false", "pages of another model are taken", "engine_adapters")
 fault("keep-any-adapter", "engine/session/keep.c",
       "        mix_tensor(hash, &pair->b, INT64_MAX);\n", "", "pages of another adapter are taken", "engine_adapters")
 fault("keep-no-sum", "engine/session/keep.c",
-      "map->size_bytes - sizeof sum) != sum", "map->size_bytes - sizeof sum) == sum + 1", "damage is not seen", "engine_keep")
+      "summed_file_check(map->data, map->size_bytes)", "map->size_bytes - sizeof(uint64_t)", "damage is not seen", "engine_keep")
 PC = ("engine_packed",)
 fault("packed-own-each", "engine/model/packed.c",
       "return weights->shapes == wish->shapes && weights->places", "return weights->shapes != wish->shapes && weights->places",
       "every worker lays its own copy out", *PC)
 fault("packed-no-sum", "engine/model/packed.c",
-      " && head.hash == XXH3_64bits(weights->data, weights->bytes))", ")", "damaged matrices are taken", *PC)
+      "summed_file_check(data, size_bytes) ==", "size_bytes - 8 ==", "damaged matrices are taken", *PC)
 fault("packed-any-model", "engine/model/packed.c",
       " && head->identity == weights->identity &&", " &&", "matrices of another model are taken", *PC)
 fault("packed-leaves-early", "engine/model/packed.c",
       "    if (--weights->holders == 0)", "    if (--weights->holders <= 1)", "the last but one takes the matrices with it", *PC)
-      "head.fingerprint != session_fingerprint(worker)", "false", "pages of another model are taken", "engine_keep")
-fault("keep-no-sum", "engine/session/keep.c",
-      "summed_file_check(map->data, map->size_bytes)", "map->size_bytes - sizeof(uint64_t)", "damage is not seen", "engine_keep")
