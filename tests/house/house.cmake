@@ -33,6 +33,8 @@ if(WEFT_ISA AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MA
 endif()
 weft_add_house_test(toy ${Python3_EXECUTABLE} tests/house/toy.py . ${PROJECT_BINARY_DIR}/toy)
 set_tests_properties(toy PROPERTIES COST 90)
+# Faults that no longer fit the sources are planted by nobody.
+weft_add_house_test(mutants_fit ${Python3_EXECUTABLE} tools/mutants/mutants.py --stale)
 weft_add_house_test(docs_coverage ${Python3_EXECUTABLE} tests/house/docs_coverage.py)
 weft_add_house_test(docs_models ${Python3_EXECUTABLE} tools/families_table.py --check)
 file(GLOB WEFT_BENCHMARK_ROWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/benchmarks/*.jsonl)

@@ -31,7 +31,7 @@ fault("cuda-chunks-past-tiles", "src/kernels/attention/attention_division_cuda.c
       "launch->splits = at_most(desc->num_splits, most);", "launch->splits = desc->num_splits;",
       "an item may have more chunks than tiles", *C)
 fault("cuda-one-sequence-of-many-rows", "src/kernels/attention/attention_division_cuda.c",
-      "num_seqs == 1 && launch->most_rows <= WEFT__ATTENTION_ROWS;", "num_seqs == 1;",
+      "num_seqs == 1 && launch->most_rows <= launch->few_rows;", "num_seqs == 1;",
       "a run of several row tiles gets blocks for one", *C)
 fault("cuda-early-over-another-batch", "src/backend/cuda/cuda_batch.c",
       ": atomic_load(&cuda->appended);", ": NULL;",

@@ -57,6 +57,35 @@ DEVICE uint32_t floats_bf16x2(float low, float high)
     return pair;
 }
 
+// Of both halves of a word, rounded once.
+DEVICE uint32_t sub_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+DEVICE uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+DEVICE uint32_t fma_f16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 // Four bytes out of eight, a place of 4 bits each; the top bit of a place takes only the byte's sign, eight
 // times (__byte_perm would drop that bit).
 DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t places)

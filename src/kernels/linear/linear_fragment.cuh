@@ -20,37 +20,20 @@
 
 DEVICE uint32_t pair_subtract(uint32_t a, uint32_t b)
 {
-    uint32_t d;
-#if WEFT_BRAIN
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(b), "r"(0xbf80bf80u), "r"(a));
-#else
-    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-#endif
-    return d;
+    return WEFT_BRAIN ? fma_bf16x2(b, 0xbf80bf80u, a) : sub_f16x2(a, b);
 }
 
 // a / 16 - b
 DEVICE uint32_t pair_sixteenth(uint32_t a, uint32_t b)
 {
-    uint32_t d;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(0x2c002c00u), "r"(b | 0x80008000u));
-    return d;
+    return fma_f16x2(a, 0x2c002c00u, b | 0x80008000u);
 }
 
 DEVICE uint32_t pair_scale(uint32_t a, uint32_t scale, uint32_t add)
 {
-    uint32_t d;
-#if WEFT_BRAIN
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-        : "=r"(d)
-        : "r"(a), "r"(scale), "r"(TILE_MIN ? add : 0x80008000u));
-#elif TILE_MIN
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(scale), "r"(add));
-#else
-    (void)add;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(scale));
-#endif
-    return d;
+    if (WEFT_BRAIN)
+        return fma_bf16x2(a, scale, TILE_MIN ? add : 0x80008000u);
+    return TILE_MIN ? fma_f16x2(a, scale, add) : mul_f16x2(a, scale);
 }
 
 DEVICE uint32_t pair_of(float value)

@@ -158,15 +158,7 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
     }
 }
 
-DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
-{
-#pragma unroll
-    for (int32_t i = 0; i < ACCUMULATORS; i++) {
-        float total = warp_sum(acc[i], 4);
-        if (s->lane % 4 == 0)
-            sums[(s->warp * COLUMNS + i / 2) * SUM_STRIDE + i % 2 * 8 + s->lane / 4] = total;
-    }
-}
+#include "src/kernels/linear/linear_row_sums.cuh"
 
 #else
 
