@@ -15,6 +15,7 @@
 #include "engine/base/file_map.h"
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
+#include "tests/support/file_tokenizer.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/tokenizer_builder.h"
 
@@ -39,14 +40,8 @@ static chat_template *load_template(const char *name)
 
 static tokenizer *load_tokenizer(const char *name)
 {
-    char path[1024];
-    engine_error err = {{0}};
-    snprintf(path, sizeof path, GOLDEN "/tokenizer/%s.gguf", name);
-    gguf_file *file = gguf_open(path, &err);
-    tokenizer *t = file ? tokenizer_from_gguf(file, &err) : NULL;
-    if (!t)
-        fail_msg("%s", err.text);
-    gguf_close(file);
+    tokenizer *t = file_tokenizer(name);
+    assert_non_null(t);
     return t;
 }
 

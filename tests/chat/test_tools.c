@@ -14,7 +14,7 @@
 
 #include "engine/base/file_map.h"
 #include "engine/chat/chat.h"
-#include "engine/gguf/gguf.h"
+#include "tests/support/file_tokenizer.h"
 
 #define FOLDER WEFT_TEST_GOLDEN "/chat/tools/"
 
@@ -24,11 +24,8 @@ static tokenizer *tok;
 
 static int load_tokenizer(void **state)
 {
-    engine_error err = {{0}};
-    gguf_file *file = gguf_open(WEFT_TEST_GOLDEN "/tokenizer/llama.gguf", &err);
     (void)state;
-    tok = file ? tokenizer_from_gguf(file, &err) : NULL;
-    gguf_close(file);
+    tok = file_tokenizer("llama");
     return tok ? 0 : -1;
 }
 

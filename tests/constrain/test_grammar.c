@@ -14,19 +14,16 @@
 
 #include "engine/constrain/constraint.h"
 #include "engine/constrain/machine.h"
-#include "engine/gguf/gguf.h"
+#include "tests/support/file_tokenizer.h"
 
 static tokenizer *tok;
 static token_trie *trie;
 
 static int load(void **state)
 {
-    engine_error err = {{0}};
-    gguf_file *file = gguf_open(WEFT_TEST_GOLDEN "/tokenizer/llama-bpe.gguf", &err);
     (void)state;
-    tok = file ? tokenizer_from_gguf(file, &err) : NULL;
-    gguf_close(file);
-    trie = tok ? token_trie_make(tok, &err) : NULL;
+    tok = file_tokenizer("llama-bpe");
+    trie = tok ? token_trie_make(tok, NULL) : NULL;
     return trie ? 0 : -1;
 }
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/support/demo_model.h"
 #include "tests/support/scratch.h"
 
 enum { PAGE = 64, CONTEXT = 8 * PAGE, MOST = 4 * PAGE };
@@ -24,7 +25,7 @@ static int open_all(void **state)
 {
     (void)state;
     scratch_file(path, NULL, 0);
-    model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", NULL);
+    model = demo_model_open(NULL, NULL);
     return model ? 0 : -1;
 }
 
@@ -47,11 +48,6 @@ static engine_worker *open_for(int32_t pages, weft_dtype kv)
     engine_worker *worker = engine_worker_open(model, &options, NULL);
     assert_non_null(worker);
     return worker;
-}
-
-static bool keep_text(void *user, const char *text, size_t bytes)
-{
-    return tokenizer_text_append(user, text, bytes);
 }
 
 // The text behind a prompt whose first `shared` tokens are all prompts'; how many of its tokens were evaluated.
