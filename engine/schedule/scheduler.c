@@ -1,40 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Requests of many users in one worker. What a pass is made of is chosen in choose.c; here it is done.
+// Requests of many users in one worker: who waits, who runs, and whose tokens a pass gets, as choose.c says. The pass
+// is pass.c's.
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
-#include "engine/base/clock.h"
-#include "engine/schedule/choose.h"
-#include "engine/schedule/request.h"
-#include "engine/schedule/users.h"
+#include "engine/schedule/pass.h"
 
 enum { DEFAULT_WAITING = 256, MAX_WAITING = 1 << 20 };
-
-// Requests in order of arrival.
-typedef struct request_list {
-    engine_request **at;
-    int32_t count;
-} request_list;
-
-struct engine_scheduler {
-    engine_worker *worker;
-    int32_t max_waiting, slots;
-    request_list waiting, running;
-    schedule_users users;
-    schedule_entry
-        *entries[2];      // [slots] of those that run, [max_waiting + slots] of those that wait
-    engine_feed *feeds;   // [slots]
-    engine_request **fed; // [slots], whose they are
-    engine_draw *draws;   // [slots]
-    uint64_t arrivals;
-    bool speculates;
-    engine_speculation speculation;
-    payoff_costs costs;
-    int32_t timed_rows; // of the pass under way, if it only decodes; 0: its time says nothing
-    double pass_started;
-    engine_scheduler_info info;
-};
 
 // --- lists --------------------------------------------------------------------------------------------
 
@@ -173,17 +146,12 @@ static void dismiss_ended(engine_scheduler *s, request_list *list)
 
 // --- what choose.c is told ----------------------------------------------------------------------------
 
-static int32_t free_pages(const engine_scheduler *s)
-{
-    return page_pool_free_pages(s->worker->pool);
-}
-
 static schedule_limits limits_of(const engine_scheduler *s)
 {
     return (schedule_limits){.budget_tokens = s->worker->settings.options.chunk_tokens,
                              .places = s->slots - s->running.count,
                              .page_tokens = ENGINE_PAGE_TOKENS,
-                             .free_pages = free_pages(s)};
+                             .free_pages = scheduler_free_pages(s)};
 }
 
 static schedule_entry entry_of(const engine_scheduler *s, const engine_request *request,
@@ -220,7 +188,7 @@ static int32_t fill_running(engine_scheduler *s)
     // Looking through all pages pays only where some may have to be given back.
     const engine_options *options = &s->worker->settings.options;
     bool short_of_pages =
-        free_pages(s) < 2 * s->slots + options->chunk_tokens / ENGINE_PAGE_TOKENS + 1;
+        scheduler_free_pages(s) < 2 * s->slots + options->chunk_tokens / ENGINE_PAGE_TOKENS + 1;
     for (int32_t i = 0; i < s->running.count; i++) {
         s->entries[0][i] = entry_of(s, s->running.at[i], i);
         if (short_of_pages)
@@ -294,7 +262,7 @@ static bool join_next(engine_scheduler *s)
     }
 }
 
-// --- a pass -------------------------------------------------------------------------------------------
+// --- choosing -----------------------------------------------------------------------------------------
 
 static void preempt(engine_scheduler *s, engine_request *request)
 {
@@ -333,176 +301,13 @@ static int32_t choose(engine_scheduler *s)
     return feeds;
 }
 
-// Adds guesses to the feeds of those that decode, in the rows, pages and tokens that the pass has left.
-static void guess(engine_scheduler *s, int32_t feeds)
-{
-    int32_t budget = s->worker->settings.options.chunk_tokens, rows = feeds, pages = free_pages(s);
-    int32_t room = engine_guess_room(s->worker, feeds);
-    for (int32_t i = 0; i < feeds; i++) {
-        const engine_feed *feed = &s->feeds[i];
-        budget -= feed->count;
-        pages -= feed->count / ENGINE_PAGE_TOKENS + 2;
-    }
-    for (int32_t i = 0; s->speculates && i < feeds; i++) {
-        engine_request *request = s->fed[i];
-        const engine_session *session = request->session;
-        int32_t left = request->room - request->count, most = budget < room ? budget : room;
-        request->guesses = 0;
-        if (s->feeds[i].count != 1 || session->length + 1 < request->count || pages < 1)
-            continue;
-        most = left < most ? left : most;
-        request->guesses = speculator_guess(&request->speculator, &s->costs, request->tokens,
-                                            request->count, rows, most);
-        memcpy(request->tokens + request->count, request->speculator.guesses,
-               (size_t)request->guesses * sizeof *request->tokens);
-        s->feeds[i].count += request->guesses;
-        s->feeds[i].guesses = request->guesses;
-        rows += request->guesses;
-        room -= request->guesses;
-        budget -= request->guesses;
-        pages -= request->guesses > 0;
-    }
-}
-
-// Passes that only decode are timed, as guesses are measured by what those take: until tokens are drawn, as who draws
-// waits for the device.
-static void begin_time(engine_scheduler *s, int32_t feeds)
-{
-    bool decodes = true;
-    s->timed_rows = 0;
-    for (int32_t i = 0; i < feeds; i++) {
-        decodes = decodes && s->feeds[i].count - s->feeds[i].guesses == 1;
-        s->timed_rows += s->feeds[i].count;
-    }
-    if (!decodes)
-        s->timed_rows = 0;
-    s->pass_started = engine_seconds();
-}
-
-static void end_time(engine_scheduler *s)
-{
-    if (s->timed_rows > 0)
-        payoff_time(&s->costs, s->timed_rows, engine_seconds() - s->pass_started);
-    s->timed_rows = 0;
-}
-
-static bool run_pass(engine_scheduler *s, int32_t feeds, engine_error *err)
-{
-    begin_time(s, feeds);
-    if (!engine_pass(s->worker, s->feeds, feeds, NULL, err))
-        return false;
-    s->info.passes++;
-    return true;
-}
-
-// Of those whose timeline is complete the next token is drawn; returns how many.
-static int32_t fill_draws(engine_scheduler *s, int32_t feeds)
-{
-    int32_t draws = 0;
-    engine_error err = {""};
-    for (int32_t i = 0; i < feeds; i++) {
-        engine_request *request = s->fed[i];
-        bool decodes = s->feeds[i].count - s->feeds[i].guesses == 1;
-        if (!decodes || request->resumes)
-            s->info.prompt_tokens += s->feeds[i].count;
-        if (request->session->length < request->count)
-            continue;
-        if (!request_bias(request, &err) || !request_constrain(request, &err)) {
-            request_fail(request, &err);
-            continue;
-        }
-        request->wish.sampling.params.step = (uint64_t)request->count;
-        s->fed[draws] = request;
-        s->draws[draws++] =
-            (engine_draw){.session = request->session, .sampling = &request->wish.sampling};
-    }
-    return draws;
-}
-
-// If one of them cannot be drawn, it alone fails.
-static void draw_one_by_one(engine_scheduler *s, int32_t draws)
-{
-    for (int32_t i = 0; i < draws; i++) {
-        engine_error err = {""};
-        if (!engine_sample_all(s->worker, &s->draws[i], 1, &err))
-            request_fail(s->fed[i], &err);
-    }
-}
-
-static void take(engine_scheduler *s, engine_request *request, int32_t token)
-{
-    int32_t before = request->result.generated_tokens;
-    request->resumes = false;
-    s->users.list[request->user].served++;
-    request_take(request, token);
-    s->info.generated_tokens += request->result.generated_tokens - before;
-}
-
-// The row of guesses ends with the first that is wrong.
-static void settle_guesses(engine_scheduler *s, engine_request *request)
-{
-    engine_session_reject(request->session);
-    speculator_learn(&request->speculator, request->right);
-    s->info.guessed_tokens += request->guesses;
-    s->info.accepted_tokens += request->right;
-    request->guesses = request->right = 0;
-}
-
-// Was the token that was drawn guessed? Then the logits behind it are there, and the next one can be drawn.
-static bool goes_on(engine_scheduler *s, engine_request *request, int32_t token)
-{
-    engine_session *session = request->session;
-    bool guessed = session->ahead > 0 && session->ids[session->length] == token;
-    engine_error err = {""};
-    request->right += guessed;
-    if (!guessed || request->ended) {
-        settle_guesses(s, request);
-        return false;
-    }
-    engine_session_accept(session);
-    if (request_bias(request, &err) && request_constrain(request, &err))
-        return true;
-    request_fail(request, &err);
-    return false;
-}
-
-// Draws the next token of each, then the one after it of those who had guessed it, and so on.
-static void draw(engine_scheduler *s, int32_t feeds)
-{
-    int32_t draws = fill_draws(s, feeds);
-    while (draws > 0) {
-        int32_t left = 0;
-        if (!engine_sample_all(s->worker, s->draws, draws, NULL))
-            draw_one_by_one(s, draws);
-        end_time(s);
-        for (int32_t i = 0; i < draws; i++) {
-            engine_request *request = s->fed[i];
-            if (!request->ended)
-                take(s, request, s->draws[i].token);
-            if (!goes_on(s, request, s->draws[i].token))
-                continue;
-            request->wish.sampling.params.step = (uint64_t)request->count;
-            s->fed[left] = request;
-            s->draws[left++] = s->draws[i];
-        }
-        draws = left;
-    }
-}
-
 bool engine_scheduler_step(engine_scheduler *s)
 {
-    engine_error err = {""};
     dismiss_ended(s, &s->waiting);
     dismiss_ended(s, &s->running);
     while (join_next(s))
         ;
-    int32_t feeds = choose(s);
-    guess(s, feeds);
-    if (feeds > 0 && run_pass(s, feeds, &err))
-        draw(s, feeds);
-    else
-        for (int32_t i = 0; i < feeds; i++)
-            request_fail(s->fed[i], &err);
+    scheduler_pass(s, choose(s));
     dismiss_ended(s, &s->running);
     return s->running.count > 0 || s->waiting.count > 0;
 }

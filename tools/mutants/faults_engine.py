@@ -496,7 +496,7 @@ fault("schedule-turns-saved-up", "engine/schedule/users.c",
 fault("schedule-no-hold", "engine/schedule/scheduler.c",
       "if (same - shared_now >= ENGINE_PAGE_TOKENS)", "if (false)",
       "prompts that begin alike are computed side by side", "engine_scheduler")
-fault("schedule-step-from-0", "engine/schedule/scheduler.c",
+fault("schedule-step-from-0", "engine/schedule/pass.c",
       "params.step = (uint64_t)request->count;\n        s->fed[draws] = request;",
       "params.step = (uint64_t)request->result.generated_tokens;\n        s->fed[draws] = request;",
       "draws are numbered otherwise than alone", "engine_scheduler")
@@ -542,13 +542,13 @@ fault("payoff-never-again", "engine/speculate/payoff.c",
 fault("accept-keeps-row", "engine/session/session.c",
       "    session->logits += session->worker->model->config.vocab;\n", "",
       "behind a guess the logits are those before it", *G)
-fault("guess-wrong-goes-on", "engine/schedule/scheduler.c",
+fault("guess-wrong-goes-on", "engine/schedule/pass.c",
       "session->ahead > 0 && session->ids[session->length] == token", "session->ahead > 0",
       "requests go on behind guesses that were wrong", *G)
 fault("constrained-logits-stay", "engine/session/generate.c",
       "        session_drop_logits(session); // they are masked\n", "        (void)session;\n",
       "who goes on behind a constrained text finds its logits masked", "engine_constrained")
-fault("generated-without-last", "engine/schedule/scheduler.c",
+fault("generated-without-last", "engine/schedule/pass.c",
       "request->result.generated_tokens - before;", "request->result.finish != ENGINE_FINISH_END;",
       "the token that completes a constrained text is not counted", "engine_constrained")
 S = ("engine_shaping",)
