@@ -26,7 +26,8 @@
 // What layers are made of. `normed` names the norm in front.
 //
 //  x -> norm -> q, k, v            one rounding of the input for three matrices
-//  q, k -> norm                    where the layer has such norms
+//  q, k -> norm                    where the layer has such norms; a rotation keeps lengths, so that
+//                                  it does not matter that Llama 4's units come behind it
 //  q, k, v -> q rotated, pages     append
 //  q, pages -> attended            attention
 #define ATTEND(normed)                                                                             \
@@ -41,7 +42,8 @@
         {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_K_NORM},                  \
         {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_WIDE_Q_NORM},             \
         {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_WIDE_K_NORM},             \
-        {.op = MODEL_APPEND},                                                                      \
+        {.op = MODEL_HEAD_UNIT, .in = MODEL_BUFFER_Q},                                             \
+        {.op = MODEL_HEAD_UNIT, .in = MODEL_BUFFER_K}, {.op = MODEL_APPEND},                       \
     {                                                                                              \
         .op = MODEL_ATTENTION                                                                      \
     }
@@ -340,6 +342,12 @@ static const model_architecture architectures[] = {
               BIT(ATTN_OUT),
      .may = BIT(ROUTER_CHOICE), .sparse = MIXTURE | SHARED_FFN, .dense = GATED_FFN,
      .lines = latent_block},
+    {"llama4", PAIRS,
+     .traits = MODEL_SIGMOID_ROUTE | MODEL_WEIGHS_INPUT | MODEL_SHARES_WIDTH | MODEL_CHUNKS |
+               MODEL_QUERIES_GROW | MODEL_ROTATES_WITHOUT_WINDOW,
+     .window_period = 4, .unrotated_period = 4, .window = 8192, .needs = ATTENDS | BIT(FFN_NORM),
+     .may = QKV_BIAS | BIT(ATTN_OUT_BIAS), .sparse = MIXTURE | SHARED_FFN, .dense = GATED_FFN,
+     .lines = mixture_block},
     {"gpt2", HALVES, LAYER, GELU_TANH, .unrotated_period = 1,
      .needs = PRE_NORMS | NORM_BIASES | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) |
               PLAIN_FFN | FFN_BIASES,

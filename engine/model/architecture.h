@@ -174,6 +174,7 @@ typedef enum model_op {
     MODEL_END = 0,   // of a layer's lines
     MODEL_LINEAR,    // in -> [norm] -> up to three matrices (+ bias) -> outs, [gate], [residual]
     MODEL_HEAD_NORM, // `in` in its place, in rows of the norm's length: each head, or all as one
+    MODEL_HEAD_UNIT, // `in` in its place, each head to a mean square of 1, where the layer rotates
     MODEL_ADD_NORM,  // HIDDEN += norm of `in`
     MODEL_NORM,      // `in` = norm of `in`
     MODEL_ACTIVATE,  // the feed-forward's function on `in` in its place
@@ -220,6 +221,10 @@ enum {
     MODEL_FIRST_SEES_ALL = 1u << 9,          // of window_period the first layer, not the last
     MODEL_ROTATES_WITHOUT_WINDOW = 1u << 10, // unrotated_period is of models with a window
     MODEL_SCALES_BY_SIZE = 1u << 11,         // scales of MiniCPM, if the file does not say
+    MODEL_CHUNKS = 1u << 12,                 // the window is a chunk: keys of the own one are seen
+    MODEL_QUERIES_GROW = 1u << 13,           // of layers that do not rotate, with the position
+    MODEL_WEIGHS_INPUT = 1u << 14,           // of experts, not their results
+    MODEL_SHARES_WIDTH = 1u << 15, // the expert that all tokens go to is as wide as the others
 };
 
 typedef struct model_architecture {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/gguf/missing.h"
 #include "engine/model/config_limits.h"
 
 // Reads keys that begin with the name of the architecture.
@@ -41,6 +42,16 @@ static float read_float(key_reader *reader, const char *name, float fallback)
     const char *key = full_key(reader, name);
     gguf_lookup lookup = gguf_get_f32(reader->file, key, &value);
     if (!gguf_wanted(reader->file, lookup, key, "a floating-point number", reader->err))
+        reader->failed = true;
+    return value;
+}
+
+static bool read_bool(key_reader *reader, const char *name, bool fallback)
+{
+    bool value = fallback;
+    const char *key = full_key(reader, name);
+    gguf_lookup lookup = gguf_get_bool(reader->file, key, &value);
+    if (!gguf_wanted(reader->file, lookup, key, "a truth value", reader->err))
         reader->failed = true;
     return value;
 }
@@ -147,6 +158,19 @@ static void read_window(key_reader *reader, model_config *config)
         config->unrotated_period = 0;
 }
 
+// Llama 4: files say neither how queries grow nor which of its two sizes has heads of unit length; the keys are
+// weft's own, or those of a family that does say.
+static void read_units(key_reader *reader, model_config *config)
+{
+    enum { LENGTH = 8192, EXPERTS_WITHOUT_UNITS = 128 };
+    if (!(config->architecture->traits & MODEL_QUERIES_GROW))
+        return;
+    config->q_growth_length = read_int(reader, "attention.temperature_length", LENGTH);
+    config->q_growth = read_float(reader, "attention.temperature_scale", 0.1f);
+    config->unit_heads =
+        read_bool(reader, "attention.unit_heads", config->experts != EXPERTS_WITHOUT_UNITS);
+}
+
 // Files may say which layers have a window, one by one or as a period: they must be those of the family.
 static bool check_pattern(key_reader *reader, const model_config *config)
 {
@@ -224,16 +248,6 @@ static void read_factors(key_reader *reader, model_config *config)
     config->logit_softcap = read_float(reader, "final_logit_softcapping", 0);
 }
 
-static bool read_bool(key_reader *reader, const char *name, bool fallback)
-{
-    bool value = fallback;
-    const char *key = full_key(reader, name);
-    gguf_lookup lookup = gguf_get_bool(reader->file, key, &value);
-    if (!gguf_wanted(reader->file, lookup, key, "a truth value", reader->err))
-        reader->failed = true;
-    return value;
-}
-
 // Scores are as those of whole queries and keys, times what YaRN's factor asks for; cos and sin are as they
 // are then, not multiplied.
 static void scale_latent(key_reader *reader, model_config *config)
@@ -293,13 +307,20 @@ static void read_experts(key_reader *reader, model_config *config)
         int32_t count = read_int(reader, "expert_shared_count", 0);
         bool counts =
             count > 0 && count <= MAX_DIM / (config->expert_dim > 0 ? config->expert_dim : 1);
+        count = counts ? count : traits & MODEL_SHARES_WIDTH ? 1 : 0;
         config->shared_dim =
             read_int(reader, "expert_shared_feed_forward_length",
-                     counts ? count * config->expert_dim : config->feed_forward_dim);
+                     count > 0 ? count * config->expert_dim : config->feed_forward_dim);
     }
     if (config->architecture->dense) {
         config->dense_layers = read_int(reader, "leading_dense_block_count", 0);
         config->expert_period = read_int(reader, "moe_every_n_layers", 0);
+        config->expert_place = 1;
+        int32_t step = read_int(reader, "interleave_moe_layer_step", 0);
+        if (step > 0) {
+            config->expert_period = step;
+            config->expert_place = step - 1;
+        }
     }
     config->expert_groups = read_int(reader, "expert_group_count", 1);
     config->expert_top_groups = read_int(reader, "expert_group_used_count", config->expert_groups);
@@ -383,6 +404,10 @@ static bool read_architecture(model_config *config, const gguf_file *file, engin
     if (gguf_string_equals(name, "clip"))
         return engine_fail(err, "is the part of a model that sees or hears, which weft leaves out: "
                                 "name the file of its language model");
+    const char *lacks = gguf_family_lacks(name.data, name.size_bytes);
+    if (lacks)
+        return engine_fail(err, "architecture '%.*s' cannot run: %s, which weft does not have",
+                           GGUF_SHOWN(name), lacks);
     char known[512] = "";
     const model_architecture *other;
     for (int32_t n = 0; (other = model_architecture_at(n)); n++)
@@ -421,6 +446,7 @@ bool model_config_read(model_config *config, const gguf_file *file, engine_error
         return false;
     if (config->experts != 0)
         read_experts(&reader, config);
+    read_units(&reader, config);
     read_tables(&reader, config);
     read_rope(&reader, config);
     read_local_rope(&reader, config);

@@ -25,9 +25,13 @@ typedef struct model_config {
     int32_t q_heads, kv_heads, head_dim;
     model_latent latent;
     int32_t trained_context;  // tokens
-    int32_t window;           // keys; 0: none
+    int32_t window;           // keys, or of a chunk (MODEL_CHUNKS); 0: none
     int32_t window_period;    // one of every so many layers has none; 0: all have it
     int32_t unrotated_period; // the last of every so many layers does not rotate; 0: all do
+    bool unit_heads;          // MODEL_HEAD_UNIT
+    int32_t
+        q_growth_length; // queries of layers that do not rotate grow (weft/kv.h); 0: they do not
+    float q_growth;
     bool full_mask;      // tokens see those behind them; a window reaches as far to either side
     int32_t positions;   // rows of learned positions; 0: there are none
     int32_t token_types; // 0: there are none
@@ -35,10 +39,10 @@ typedef struct model_config {
     int32_t pooling;     // what the file wants: engine_pooling; 0: it does not say
     // Mixtures of experts; experts is 0 for other models.
     int32_t experts, experts_used, expert_dim;
-    int32_t shared_dim;   // of the expert that all tokens go to; 0: none
-    int32_t dense_layers; // the first ones, without experts
-    int32_t
-        expert_period; // of every so many layers the second has experts; 0: all but dense_layers
+    int32_t shared_dim;    // of the expert that all tokens go to; 0: none
+    int32_t dense_layers;  // the first ones, without experts
+    int32_t expert_period; // of every so many layers one has experts; 0: all but dense_layers
+    int32_t expert_place;  // which of them, from 0 on
     int32_t expert_groups, expert_top_groups;
     bool sigmoid_route, normalises_route;
     float expert_scale;            // of the weights of a token's experts; 0: 1
@@ -55,6 +59,7 @@ typedef struct model_config {
 typedef struct model_layer_rules {
     int32_t window;               // keys, the own among them; 0: none
     int32_t window_right;         // keys behind the own, where the mask is full; 0: all
+    int32_t chunk;                // keys; those of the own chunk are seen; 0: all
     const weft_rope_params *rope; // NULL: heads are not rotated
 } model_layer_rules;
 

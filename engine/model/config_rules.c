@@ -28,7 +28,7 @@ static bool check_experts(const model_config *config, engine_error *err)
         !in_range(config->expert_dim, 1, MAX_DIM, "expert_feed_forward_length", err) ||
         !in_range(config->shared_dim, shared, MAX_DIM, "expert_shared_feed_forward_length", err) ||
         !in_range(config->dense_layers, 0, config->layers - 1, "leading_dense_block_count", err) ||
-        !in_range(config->expert_period, 0, MAX_LAYERS, "moe_every_n_layers", err) ||
+        !in_range(config->expert_period, 0, MAX_LAYERS, "the period of layers with experts", err) ||
         !in_range(config->expert_groups, 1, config->experts, "expert_group_count", err) ||
         !in_range(config->expert_top_groups, 1, config->expert_groups, "expert_group_used_count",
                   err))
@@ -55,6 +55,7 @@ bool model_config_check(const model_config *config, engine_error *err)
                   "the head dimension", err) ||
         !in_range(config->trained_context, 1, MAX_CONTEXT, "context_length", err) ||
         !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
+        !in_range(config->q_growth_length, 0, MAX_CONTEXT, "attention.temperature_length", err) ||
         !in_range(config->pooling, 0, 4, "pooling_type", err) ||
         !in_range(config->labels, 0, MAX_DIM, "the number of labels", err) ||
         !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
@@ -73,11 +74,12 @@ bool model_config_check(const model_config *config, engine_error *err)
                            config->architecture->norm == WEFT_NORM_LAYER
                                ? "layer_norm_epsilon"
                                : "layer_norm_rms_epsilon");
-    const float factors[] = {config->embedding_scale,   config->residual_scale,
-                             config->attention_scale,   config->logit_scale,
-                             config->attention_softcap, config->logit_softcap};
+    const float factors[] = {config->embedding_scale, config->residual_scale,
+                             config->attention_scale, config->logit_scale,
+                             config->q_growth,        config->attention_softcap,
+                             config->logit_softcap};
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
-        if (!isfinite(factors[i]) || (i >= 4 && factors[i] < 0))
+        if (!isfinite(factors[i]) || (i >= 5 && factors[i] < 0))
             return engine_fail(err,
                                "a scale or soft-cap of the file is no number that can be used");
     return true;
@@ -94,8 +96,8 @@ uint64_t model_config_needs(const model_config *config, int32_t layer)
         needs |= UINT64_C(1) << MODEL_LATENT_Q;
     if (!family->sparse)
         return needs;
-    bool sparse =
-        config->expert_period ? layer % config->expert_period == 1 : layer >= config->dense_layers;
+    bool sparse = config->expert_period ? layer % config->expert_period == config->expert_place
+                                        : layer >= config->dense_layers;
     return needs | (sparse ? family->sparse : family->dense);
 }
 
@@ -134,5 +136,9 @@ model_layer_rules model_config_layer(const model_config *config, int32_t layer,
     }
     if (rotates)
         rules.rope = &ropes[rules.window > 0];
+    if (config->architecture->traits & MODEL_CHUNKS) {
+        rules.chunk = rules.window;
+        rules.window = 0;
+    }
     return rules;
 }

@@ -289,6 +289,44 @@ static bool put_routing(const writer *w)
            put_float(w, config, "routed_scaling_factor", "expert_weights_scale");
 }
 
+// Which layers have experts, where not all have: as the config has it, the last of every so many.
+static bool put_places(const writer *w)
+{
+    int64_t step, expected;
+    const json_t *places = json_object_get(w->c->config, "moe_layers"), *one;
+    size_t n;
+    bool fits = true;
+    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step))
+        return false;
+    expected = step - 1;
+    json_array_foreach(places, n, one)
+    {
+        fits = fits && json_is_integer(one) && json_integer_value(one) == expected;
+        expected += step;
+    }
+    return (fits && (!json_is_array(places) || expected >= w->c->layers)) ||
+           engine_fail(w->err, "config.json: layers with experts ('moe_layers') that are not the "
+                               "last of every so many cannot run yet");
+}
+
+// How queries grow with their position, and whether heads have a length of 1 (Llama 4).
+static bool put_growth(const writer *w)
+{
+    char key[128];
+    int64_t length;
+    const json_t *config = w->c->config, *units = json_object_get(config, "use_qk_norm");
+    const json_t *tunes = json_object_get(config, "attn_temperature_tuning");
+    if (!put_int(w, "floor_scale", "attention.temperature_length", 0, &length))
+        return false;
+    if (length == 0)
+        return true;
+    gguf_output_bool(w->output, key_of(w, "attention.unit_heads", key), json_is_true(units));
+    if (!json_is_false(tunes) && !(json_is_integer(tunes) && json_integer_value(tunes) == 0))
+        return put_float(w, config, "attn_scale", "attention.temperature_scale");
+    gguf_output_f32(w->output, key_of(w, "attention.temperature_scale", key), 0);
+    return true;
+}
+
 // The numbers of a mixture.
 static bool put_experts(const writer *w)
 {
@@ -306,7 +344,7 @@ static bool put_experts(const writer *w)
            put_int(w, "moe_intermediate_size", "expert_feed_forward_length", 0, &wide) &&
            put_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
                    &shared) &&
-           put_routing(w);
+           put_places(w) && put_routing(w);
 }
 
 // Keys are [latent | rotated] of one head for all, values their latent part.
@@ -458,7 +496,7 @@ bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *er
                 put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
                 put_heads(&w, hidden) && put_norm_eps(&w) && put_rope(&w, c->head_dim) &&
                 put_window(&w) && put_function(&w) && check_layers(&w) && put_factors(&w) &&
-                put_experts(&w) && put_encoder(&w) && check_words(&w);
+                put_experts(&w) && put_growth(&w) && put_encoder(&w) && check_words(&w);
     const json_t *tied = json_object_get(c->config, "tie_word_embeddings");
     c->tied = json_is_boolean(tied) ? json_is_true(tied) : c->family->tied;
     return good;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/gguf/missing.h"
 #include "engine/safetensors/checkpoint_parts.h"
 
 // Numbers that the files of a family leave to its code.
@@ -12,6 +13,11 @@
     "\"rope_local_base_freq\": 1e4, \"query_pre_attn_scalar\": 256, \"sliding_window\": 4096}"
 #define FALCON                                                                                     \
     "{\"max_position_embeddings\": 2048, \"layer_norm_epsilon\": 1e-5, \"rope_theta\": 1e4}"
+
+#define LLAMA_4                                                                                    \
+    "{\"head_dim\": 128, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-5,"             \
+    "\"rope_theta\": 5e5, \"sliding_window\": 8192, \"floor_scale\": 8192, \"attn_scale\": 0.1,"   \
+    "\"num_experts_per_tok\": 1, \"interleave_moe_layer_step\": 1, \"use_qk_norm\": true}"
 
 static const checkpoint_family families[] = {
     {"llama", "llama", .halves = true},
@@ -44,7 +50,10 @@ static const checkpoint_family families[] = {
      .defaults = "{\"partial_rotary_factor\": 0.25}"},
     {"falcon", "falcon", .layer_norm = true, .qkv = CHECKPOINT_QKV_PER_KV_HEAD, .tied = true,
      .defaults = FALCON},
-    {"gpt_oss", "gpt-oss", .post_norms = true, .window_period = 2, .stacked = true},
+    {"gpt_oss", "gpt-oss", .post_norms = true, .window_period = 2,
+     .stacking = CHECKPOINT_EXPERTS_BY_TURNS},
+    {"llama4_text", "llama4", .window_period = 4, .unrotated_period = 4,
+     .stacking = CHECKPOINT_EXPERTS_HALVES, .defaults = LLAMA_4},
     {"dots1", "dots1", .halves = false},
     {"deepseek_v2", "deepseek2", .latent = true},
     {"deepseek_v3", "deepseek2", .latent = true,
@@ -75,6 +84,7 @@ static const char *const aliases[][2] = {
     {"rope_theta", "global_rope_theta"},
     {"rope_local_base_freq", "local_rope_theta"},
     {"sliding_window", "local_attention"},
+    {"sliding_window", "attention_chunk_size"},
     {"partial_rotary_factor", "rotary_pct"},
     {"num_experts", "num_local_experts"},
     {"num_experts", "n_routed_experts"},
@@ -108,7 +118,13 @@ static void take_text_config(checkpoint *c)
 static bool find_family(checkpoint *c, engine_error *err)
 {
     const char *type = json_string_value(json_object_get(c->config, "model_type"));
-    char known[640] = "";
+    const char *lacks = type ? gguf_family_lacks(type, strlen(type)) : NULL;
+    char known[1024] = "";
+    if (lacks)
+        return engine_fail(err,
+                           "config.json: model_type '%.64s' cannot run: %s, which weft does not "
+                           "have",
+                           type, lacks);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (type && strcmp(families[i].model_type, type) == 0)
             c->family = &families[i];
@@ -130,10 +146,15 @@ static json_int_t int_of(const json_t *config, const char *name)
     return json_integer_value(json_object_get(config, name));
 }
 
-// Numbers that follow from others.
+// Numbers that follow from others. Llama 4 calls the width of its experts what others call that of dense layers.
 static void derive(json_t *config, const checkpoint_family *family)
 {
     json_int_t hidden = int_of(config, "hidden_size"), positions;
+    if (has(config, "intermediate_size_mlp")) {
+        set_int(config, "moe_intermediate_size", int_of(config, "intermediate_size"));
+        set_int(config, "shared_expert_intermediate_size", int_of(config, "intermediate_size"));
+        set_int(config, "intermediate_size", int_of(config, "intermediate_size_mlp"));
+    }
     if (!has(config, "intermediate_size") && hidden > 0 && hidden < INT32_MAX)
         set_int(config, "intermediate_size", 4 * hidden);
     if (family->qkv == CHECKPOINT_QKV_PER_KV_HEAD &&

@@ -83,6 +83,13 @@ static const struct {
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert.up_proj", "ffn_up_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert.down_proj", "ffn_down_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.gate_proj", "ffn_gate", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.up_proj", "ffn_up", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.down_proj", "ffn_down", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.router", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.shared_expert.up_proj", "ffn_up_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"feed_forward.shared_expert.down_proj", "ffn_down_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
@@ -130,8 +137,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-// What wraps the language model, in any order.
-static const char *unwrapped(const char *name)
+const char *checkpoint_unwrapped(const char *name)
 {
     static const char *const wraps[] = {"language_model.", "model.",   "transformer.", "gpt_neox.",
                                         "bert.",           "roberta.", "encoder."};
@@ -204,7 +210,7 @@ checkpoint_use checkpoint_name_of(const checkpoint *c, const char *theirs, check
 {
     int layer;
     const char *dot = strrchr(theirs, '.'), *found = NULL, *tail = dot;
-    const char *start = unwrapped(theirs), *rest = behind_layer(start, &layer);
+    const char *start = checkpoint_unwrapped(theirs), *rest = behind_layer(start, &layer);
     *name = (checkpoint_name){.layer = layer};
     if (is_of_other_senses(start))
         return CHECKPOINT_OF_OTHER_SENSES;

@@ -18,6 +18,13 @@ typedef enum checkpoint_qkv {
     CHECKPOINT_QKV_PER_KV_HEAD, // the queries that share a key, the key, the value
 } checkpoint_qkv;
 
+// How rows of gate and up lie in a tensor of all experts of a layer.
+typedef enum checkpoint_stacking {
+    CHECKPOINT_EXPERTS_APART, // in no such tensor
+    CHECKPOINT_EXPERTS_BY_TURNS,
+    CHECKPOINT_EXPERTS_HALVES, // gate's, then up's
+} checkpoint_stacking;
+
 // What folders of a family do otherwise than GGUF files.
 typedef struct checkpoint_family {
     const char *model_type, *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
@@ -31,7 +38,7 @@ typedef struct checkpoint_family {
     bool transposed;          // matrices are stored columns first
     bool latent;              // latent attention: keys and values of heads come from one matrix
     bool encoder;
-    bool stacked;           // all experts of a layer lie in one tensor
+    checkpoint_stacking stacking;
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;
     const char *defaults; // JSON: what the config may leave out; NULL: nothing
@@ -108,6 +115,9 @@ typedef struct checkpoint_name {
     checkpoint_rows rows;
 } checkpoint_name;
 
+// A tensor's name without what wraps the language model, in any order.
+const char *checkpoint_unwrapped(const char *name);
+
 checkpoint_use checkpoint_name_of(const checkpoint *c, const char *theirs, checkpoint_name *name);
 
 weft_dtype checkpoint_dtype(safetensors_dtype dtype);
@@ -125,7 +135,10 @@ void checkpoint_skip_positions(const checkpoint *c, gguf_tensor *to);
 // The same numbers in f32, each plus `plus`.
 bool checkpoint_widen(checkpoint *c, gguf_tensor *to, float plus, engine_error *err);
 
-// All experts of a layer in one tensor (gpt-oss); exponents: of codes, NULL for numbers. Makes *count of the
+// What a tensor of all experts of a layer is called behind its layer: "gate_up_proj_blocks"; NULL: it is none.
+const char *checkpoint_stack_name(const char *theirs);
+
+// All experts of a layer in one tensor (gpt-oss, Llama 4); exponents: of codes, NULL for numbers. Makes *count of the
 // tensors of a file, at most 2.
 bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
                           gguf_tensor *to, int *count, engine_error *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Experts of a layer that lie in one tensor, gate and up by turns (gpt-oss): as mxfp4, whose codes and
-// exponents lie apart, or as numbers with columns first.
+// Experts of a layer that lie in one tensor, gate and up by turns (gpt-oss) or one behind the other (Llama 4): as
+// mxfp4, whose codes and exponents lie apart, or as numbers with columns first.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,10 +21,10 @@ typedef struct stack {
     engine_error *err;
 } stack;
 
-// Which rows of a stack a matrix has: `first`, and then every `step`-th.
+// Which rows of a stack a matrix has: so many from `first` on, every `step`-th.
 typedef struct part {
     const char *name; // "blk.7.ffn_gate_exps"
-    int64_t first, step;
+    int64_t rows, first, step;
 } part;
 
 // Elements 2 i and 2 i + 1 share a byte in folders, i and i + 16 in files.
@@ -39,7 +39,7 @@ static void put_block(uint8_t *to, uint8_t exponent, const uint8_t codes[CODE_BY
 
 static void put_codes(const stack *s, const part *p, uint8_t *to)
 {
-    const int64_t blocks = s->cols / BLOCK_ELEMS, rows = s->rows / p->step;
+    const int64_t blocks = s->cols / BLOCK_ELEMS, rows = p->rows;
     for (int64_t n = 0; n < s->experts * rows; n++) {
         int64_t row = n / rows * s->rows + n % rows * p->step + p->first;
         for (int64_t b = 0; b < blocks; b++, to += BLOCK_BYTES)
@@ -51,7 +51,7 @@ static void put_codes(const stack *s, const part *p, uint8_t *to)
 static void put_numbers(const stack *s, const part *p, uint8_t *to)
 {
     const size_t size = (size_t)weft_dtype_block_bytes(s->dtype);
-    const int64_t rows = s->rows / p->step;
+    const int64_t rows = p->rows;
     for (int64_t n = 0; n < s->experts * rows; n++)
         for (int64_t col = 0; col < s->cols; col++, to += size) {
             int64_t at = (n / rows * s->cols + col) * s->rows + n % rows * p->step + p->first;
@@ -66,8 +66,7 @@ static bool put_matrix(const stack *s, const part *p, gguf_tensor *to)
     const int64_t row_bytes = weft_dtype_row_bytes(dtype, s->cols);
     memset(to, 0, sizeof *to);
     snprintf(to->name, sizeof to->name, "%.48s.weight", p->name);
-    if (row_bytes < 0 ||
-        !checked_mul((size_t)row_bytes, (size_t)(s->experts * (s->rows / p->step)), &bytes))
+    if (row_bytes < 0 || !checked_mul((size_t)row_bytes, (size_t)(s->experts * p->rows), &bytes))
         return engine_fail(s->err, "%s is more than memory can hold", to->name);
     uint8_t *copy = checkpoint_alloc(s->c, bytes);
     if (!copy)
@@ -81,7 +80,7 @@ static bool put_matrix(const stack *s, const part *p, gguf_tensor *to)
     to->type = ggml_type_of(dtype);
     to->rank = 3;
     to->shape[0] = s->cols;
-    to->shape[1] = s->rows / p->step;
+    to->shape[1] = p->rows;
     to->shape[2] = s->experts;
     to->shape[3] = 1;
     to->element_count = s->cols * to->shape[1] * s->experts;
@@ -92,7 +91,7 @@ static bool put_matrix(const stack *s, const part *p, gguf_tensor *to)
 // [experts][rows], which become f32.
 static bool put_bias(const stack *s, const part *p, gguf_tensor *to)
 {
-    const int64_t rows = s->rows / p->step;
+    const int64_t rows = p->rows;
     const size_t size = (size_t)weft_dtype_block_bytes(s->dtype);
     memset(to, 0, sizeof *to);
     snprintf(to->name, sizeof to->name, "%.48s.bias", p->name);
@@ -134,19 +133,31 @@ static bool measure(stack *s, bool bias)
            engine_fail(s->err, "%s are no experts of config.json; %s", codes->name, DAMAGED);
 }
 
+const char *checkpoint_stack_name(const char *theirs)
+{
+    static const char *const blocks[] = {".mlp.experts.", ".feed_forward.experts."};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        const char *found = strstr(theirs, blocks[i]), *name;
+        if (!found)
+            continue;
+        name = found + strlen(blocks[i]);
+        if (strncmp(name, "gate_up_proj", 12) == 0 || strcmp(name, "down_proj") == 0 ||
+            strncmp(name, "down_proj_", 10) == 0)
+            return name;
+    }
+    return NULL;
+}
+
 bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
                           gguf_tensor *to, int *count, engine_error *err)
 {
     int layer = -1;
-    const char *tail = strstr(from->name, ".mlp.experts.");
+    const char *tail = checkpoint_stack_name(from->name);
     stack s = {.c = c, .codes = from, .exponents = exponents, .err = err};
     *count = 0;
-    if (!tail || sscanf(from->name, "model.layers.%6d.", &layer) != 1 || layer < 0)
+    if (!tail || sscanf(checkpoint_unwrapped(from->name), "layers.%6d.", &layer) != 1 || layer < 0)
         return engine_fail(err, "%s has no layer; %s", from->name, DAMAGED);
-    tail += strlen(".mlp.experts.");
     const bool bias = strstr(tail, "_bias") != NULL, pair = strncmp(tail, "gate_up_proj", 12) == 0;
-    if (!pair && strncmp(tail, "down_proj", 9) != 0)
-        return engine_fail(err, "%s is no matrix of experts that weft knows", from->name);
     if (!measure(&s, bias))
         return false;
     if (pair && s.rows % 2 != 0)
@@ -157,7 +168,9 @@ bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetenso
                  !pair    ? "down"
                  : i == 0 ? "gate"
                           : "up");
-        const part p = {name, i, pair ? 2 : 1};
+        const int64_t rows = pair ? s.rows / 2 : s.rows;
+        const bool turns = c->family->stacking == CHECKPOINT_EXPERTS_BY_TURNS;
+        const part p = {name, rows, turns ? i : i * rows, pair && turns ? 2 : 1};
         if (!(bias ? put_bias(&s, &p, &to[i]) : put_matrix(&s, &p, &to[i])))
             return false;
         ++*count;

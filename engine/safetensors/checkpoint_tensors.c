@@ -221,14 +221,6 @@ static bool finish_tensor(reader *r, const checkpoint_name *name, gguf_tensor *t
     return checkpoint_order_rows(c, name->rows, to, r->err);
 }
 
-// All experts of a layer: "model.layers.3.mlp.experts.gate_up_proj_blocks".
-static bool is_stack(const reader *r, const char *name)
-{
-    return r->c->experts && strstr(name, ".mlp.experts.") &&
-           (strstr(name, "gate_up_proj") || strstr(name, ".down_proj_") ||
-            strcmp(name + strlen(name) - strlen(".down_proj"), ".down_proj") == 0);
-}
-
 static bool add_stack(reader *r, const safetensor *from)
 {
     char name[SAFETENSORS_MAX_NAME_BYTES + 1];
@@ -237,7 +229,7 @@ static bool add_stack(reader *r, const safetensor *from)
     size_t index;
     int count;
     // Elsewhere rows of gate and up may lie otherwise, and columns first or last.
-    if (!r->c->family->stacked)
+    if (!r->c->family->stacking)
         return engine_fail(r->err, "%s: experts of %s in one tensor cannot be read yet", from->name,
                            r->c->family->model_type);
     if (strcmp(from->name + length - strlen("_scales"), "_scales") == 0)
@@ -259,7 +251,7 @@ static bool add_tensor(reader *r, const safetensor *from)
     int64_t expert;
     char ours[GGUF_MAX_NAME_BYTES + 1];
     gguf_tensor *to = &r->tensors[r->count], whole = {.rank = 0};
-    if (is_stack(r, from->name))
+    if (r->c->experts && checkpoint_stack_name(from->name))
         return add_stack(r, from);
     checkpoint_use use = checkpoint_name_of(r->c, from->name, &name);
     r->c->left_out += use == CHECKPOINT_OF_OTHER_SENSES;

@@ -210,6 +210,21 @@ static bool add_experts(model_program *program, int32_t layer, const model_line 
     return program_add_experts(program, tensors, line, &mixture, err);
 }
 
+static bool add_units(model_program *program, int32_t layer, const model_line *line,
+                      engine_error *err)
+{
+    const model_config *config = program->config;
+    float *in = program->buffers[line->in];
+    const model_tensor none = {.cols = config->head_dim};
+    const program_norm norm = {.weight = &none,
+                               .rows_per_token =
+                                   line->in == MODEL_BUFFER_Q ? config->q_heads : config->kv_heads,
+                               .x = in,
+                               .y = in};
+    return !config->unit_heads || !model_config_layer(config, layer, program->ropes).rope ||
+           program_add_norm(program, &program->layers, &norm, err);
+}
+
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
                      engine_error *err)
 {
@@ -229,6 +244,7 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
             .weight = weight, .rows_per_token = (int32_t)(width / weight->cols), .x = in, .y = in};
         return program_add_norm(program, &program->layers, &norm, err);
     }
+    case MODEL_HEAD_UNIT: return add_units(program, layer, line, err);
     case MODEL_ADD_NORM: {
         float *stream = program->buffers[MODEL_BUFFER_HIDDEN];
         const program_norm norm = {.kind = program->config->architecture->norm,

@@ -14,7 +14,7 @@ bool program_add_cascade(model_program *program, program_step *step,
     program_cascades *all = &program->cascades;
     const program_bounds *bounds = &program->bounds;
     if (bounds->max_seqs < 2 || bounds->cascade_rows < 0 || bounds->device != WEFT_DEVICE_CPU ||
-        desc->window)
+        desc->window || desc->local_chunk)
         return true;
     step->cascades = all;
     for (int32_t i = 0; i < all->count; i++)

@@ -70,9 +70,11 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     bool plain = !line->parts[WEFT_EXPERTS_UP].matrix;
     weft_experts_desc desc = {
         .size = sizeof desc,
-        .flags = (program->bounds.exact ? WEFT_LINEAR_EXACT : 0u) |
-                 (program->bounds.invariant ? WEFT_LINEAR_BATCH_INVARIANT : 0u) |
-                 (plain ? WEFT_EXPERTS_PLAIN : 0u),
+        .flags =
+            (program->bounds.exact ? WEFT_LINEAR_EXACT : 0u) |
+            (program->bounds.invariant ? WEFT_LINEAR_BATCH_INVARIANT : 0u) |
+            (plain ? WEFT_EXPERTS_PLAIN : 0u) |
+            (config->architecture->traits & MODEL_WEIGHS_INPUT ? WEFT_EXPERTS_WEIGH_INPUT : 0u),
         .experts = shared ? 1 : config->experts,
         .top_k = shared ? 1 : config->experts_used,
         .max_batch = program->bounds.max_tokens,

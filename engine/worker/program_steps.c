@@ -161,9 +161,9 @@ bool program_add_norm(model_program *program, step_list *list, const program_nor
                            .eps = program->config->norm_eps,
                            .dim = norm->weight->cols,
                            .max_rows = program->bounds.max_tokens * norm->rows_per_token};
-    const void *weight, *bias = NULL;
+    const void *weight = NULL, *bias = NULL;
     program_step *step = program_add_step(program, list, STEP_NORM, &desc, sizeof desc, err);
-    if (!step || !place_tensor(program, norm->weight, &weight, err) ||
+    if (!step || !program_place_vector(program, norm->weight, &weight, err) ||
         !program_place_vector(program, norm->bias, &bias, err))
         return false;
     step->rows_per_token = norm->rows_per_token;
@@ -333,6 +333,10 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
                                 .layout = program->kv,
                                 .rope = rules.rope,
                                 .num_q_heads = program->config->q_heads};
+    if (!rules.rope && program->config->q_growth_length) {
+        desc.q_growth_length = program->config->q_growth_length;
+        desc.q_growth = program->config->q_growth;
+    }
     program_step *step =
         program_add_step(program, &program->layers, STEP_APPEND, &desc, sizeof desc, err);
     if (step)
@@ -366,6 +370,7 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                     program->config->full_mask ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL,
                                 .window = rules.window,
                                 .window_right = rules.window_right,
+                                .local_chunk = rules.chunk,
                                 .max_seqs = program->bounds.max_seqs,
                                 .max_q_tokens = program->bounds.max_tokens,
                                 .max_kv_len = program->bounds.max_kv_len,

@@ -221,7 +221,7 @@ typedef struct program_embedding {
 // What program_add_norm is told: rows of the weight's length.
 typedef struct program_norm {
     weft_norm_kind kind;
-    const model_tensor *weight, *bias; // bias: NULL or without data: none
+    const model_tensor *weight, *bias; // without data, bias also NULL: none
     int32_t rows_per_token;
     const float *x, *residual; // residual: added to y, NULL: none
     float *y;

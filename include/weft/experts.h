@@ -5,7 +5,8 @@
  *            weight_te * (W_down,e h_te + bias_down,e),
  *      h_te = function(W_gate,e x_t + bias_gate,e) * (W_up,e x_t + bias_up,e),   x_t = norm(x_t)
  *
- *  or, with WEFT_EXPERTS_PLAIN,  h_te = function(W_gate,e x_t + bias_gate,e).
+ *  or, with WEFT_EXPERTS_PLAIN,  h_te = function(W_gate,e x_t + bias_gate,e);
+ *  with WEFT_EXPERTS_WEIGH_INPUT weight_te multiplies x_t in both products, and results are added up as they are.
  *
  *  The tokens come sorted by expert, as weft_route_run() leaves them. Weights of a chosen expert are read
  *  once a run, however many tokens go to it, those of others not at all; kernels, formats and rounding of
@@ -40,11 +41,13 @@ typedef enum weft_experts_flags {
     /** Experts without a gate (nomic-embed-text v2): the function of one product alone, whose matrix has the place of the
      *  gate; the part of up is all zero, in the arguments too. On the CPU. */
     WEFT_EXPERTS_PLAIN = 1u << 16,
+    /** What an expert reads is multiplied by the token's weight, not what it gives (Llama 4). On the CPU. */
+    WEFT_EXPERTS_WEIGH_INPUT = 1u << 17,
 } weft_experts_flags;
 
 typedef struct weft_experts_desc {
     uint32_t size;
-    /** WEFT_EXPERTS_PLAIN; WEFT_LINEAR_EXACT, WEFT_LINEAR_BATCH_INVARIANT, WEFT_LINEAR_NORM_PLUS_ONE; and on a GPU, so that a block of a
+    /** WEFT_EXPERTS_PLAIN, WEFT_EXPERTS_WEIGH_INPUT; WEFT_LINEAR_EXACT, WEFT_LINEAR_BATCH_INVARIANT, WEFT_LINEAR_NORM_PLUS_ONE; and on a GPU, so that a block of a
      *  model needs fewer launches: WEFT_LINEAR_X_ROUNDED (x is a rounded buffer, with a norm one that WEFT_LINEAR_NEXT
      *  made; packed weights alone), WEFT_LINEAR_NEXT (`next` receives y * next_weight, rounded; cols a multiple
      *  of 32). linear.h says what they mean. */
@@ -112,7 +115,7 @@ typedef struct weft_experts_args {
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU or without up, a part of up that is not wanted; what weft_linear_plan() refuses;
  *           WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
- *           weights cannot be packed, WEFT_EXPERTS_PLAIN on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
+ *           weights cannot be packed, WEFT_EXPERTS_PLAIN or _WEIGH_INPUT on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
  *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
  */

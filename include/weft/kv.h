@@ -108,8 +108,12 @@ typedef struct weft_kv_append_desc {
     weft_dtype q_out_dtype; /**< of args.q_out: f32, f16 or bf16; 0 = runs give none */
     const char *variant;
     weft_dtype x_dtype; /**< of args.k, v and q: f32 (0), f16 or bf16 */
-    int32_t reserved0;
-    uint64_t reserved[7];
+    /** Tokens; `q` of position p is multiplied by 1 + q_growth * ln(1 + floor((p + 1) / q_growth_length)), so that
+     *  attention stays as sharp over longer contexts (Llama 4). 0 = none. On the CPU. */
+    int32_t q_growth_length;
+    float q_growth;
+    uint32_t reserved0;
+    uint64_t reserved[6];
 } weft_kv_append_desc;
 
 typedef struct weft_kv_append_args {
@@ -125,7 +129,7 @@ typedef struct weft_kv_append_args {
     /** Where token i goes: page * page_size + slot; -1 = nowhere (padding). [tokens]. A slot that is
      *  named twice holds either token, or parts of both */
     const int32_t *slots;
-    const int32_t *positions; /**< [tokens], read only with rope */
+    const int32_t *positions; /**< [tokens], read only with rope or q_growth_length */
     weft_stream *stream;      /**< NULL = the context's own */
     const weft_batch *batch;  /**< gives slots, positions, cos and sin; slots and positions are then
                                    not read, `tokens` must be the batch's number of queries */
@@ -139,8 +143,9 @@ typedef struct weft_kv_append_args {
 /** Plans pool[slots[i]] = (rope(k[i]), v[i]), converted to the formats of the planes: rounded to nearest
  *  even, saturating for int8 and fp8; blocks as weft_quantize_row() makes them.
  *
- *  Errors   as weft_linear_plan()
- *  Source   "reshape_and_cache" of vLLM; src/kernels/kv/
+ *  Errors   as weft_linear_plan(); WEFT_EINVAL for a negative q_growth_length, one without num_q_heads, a q_growth
+ *           that is not finite or that nothing asks for; WEFT_EUNSUPPORTED for q_growth_length on a GPU
+ *  Source   "reshape_and_cache" of vLLM; src/kernels/kv/; Nakanishi 2025 (queries that grow)
  */
 WEFT_API weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc *desc,
                                          weft_plan **out);

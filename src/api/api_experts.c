@@ -49,7 +49,7 @@ static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT |
                            WEFT_LINEAR_NORM_PLUS_ONE | WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT |
-                           WEFT_EXPERTS_PLAIN;
+                           WEFT_EXPERTS_PLAIN | WEFT_EXPERTS_WEIGH_INPUT;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "experts: unknown flags 0x%x",
                           desc->flags & ~known);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <math.h>
+
 #include <weft/kv.h>
 
 #include "src/api/api_batch.h"
@@ -13,6 +15,11 @@ static weft_status check_desc(weft_context *context, weft_kv_append_desc *desc)
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_kv, "x_dtype", &desc->x_dtype));
     if (desc->reserved0)
         return weft__fail(context, WEFT_EINVAL, "kv: reserved0 is not 0");
+    if (desc->q_growth_length < 0 || !isfinite(desc->q_growth) ||
+        (desc->q_growth_length ? desc->num_q_heads == 0 : desc->q_growth != 0))
+        return weft__fail(context, WEFT_EINVAL,
+                          "kv: queries grow by a finite number over a positive length, and there "
+                          "are some");
     if (desc->q_out_dtype)
         WEFT__TRY(weft__api_dtype(context, WEFT__OP_kv, "q_out_dtype", &desc->q_out_dtype));
     return weft__api_most(context, WEFT__OP_kv, "max_tokens", &desc->max_tokens);
@@ -34,6 +41,11 @@ weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc
     return weft__api_plan(context, WEFT__OP_kv, &desc, sizeof desc, arrays, 3, out);
 }
 
+static bool wants_positions(const weft_kv_append_desc *desc)
+{
+    return desc->rope || desc->q_growth_length;
+}
+
 static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args *args)
 {
     const weft_kv_append_desc *desc = plan->desc;
@@ -48,7 +60,7 @@ static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args
             return weft__fail(plan->context, WEFT_EINVAL,
                               "kv: slots[%d]=%d is outside the pool's %lld slots", i, slot,
                               (long long)slots);
-        if (desc->rope && args->positions[i] < 0)
+        if (wants_positions(desc) && args->positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "kv: positions[%d]=%d is negative", i,
                               args->positions[i]);
     }
@@ -73,9 +85,9 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
     WEFT__TRY(weft__api_count(plan, "tokens", args.tokens, desc->max_tokens));
     if (args.tokens == 0)
         return WEFT_OK;
-    if (!args.k || (!args.batch && (!args.slots || (desc->rope && !args.positions))))
+    if (!args.k || (!args.batch && (!args.slots || (wants_positions(desc) && !args.positions))))
         return weft__fail(plan->context, WEFT_EINVAL,
-                          "kv: k, slots and, with rope, positions must not be NULL");
+                          "kv: k, slots and, with rope or growth, positions must not be NULL");
     if (args.q && desc->num_q_heads == 0)
         return weft__fail(plan->context, WEFT_EINVAL, "kv: q is given but num_q_heads was not");
     if ((args.q_out != NULL) != (desc->q_out_dtype && args.q))

@@ -356,6 +356,19 @@ static void appends_only_what_is_sound(void **state)
     assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
     assert_non_null(strstr(weft_error_text(context), "rotary_dim"));
     rope.rotary_dim = 0;
+    desc.q_growth_length = 4; // of no queries
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error_text(context), "queries grow"));
+    desc.num_q_heads = KV_HEADS;
+    desc.q_growth = NAN;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    desc.q_growth_length = -1;
+    desc.q_growth = 0;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    desc.q_growth_length = desc.num_q_heads = 0;
+    desc.q_growth = 1;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    desc.q_growth = 0;
     assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_OK);
     weft_kv_append_args args = {.size = sizeof args,
                                 .tokens = 2,

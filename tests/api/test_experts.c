@@ -167,6 +167,32 @@ static void plain_ones_read_two_parts(void **state)
     close_layer(&l);
 }
 
+// What an expert reads is weighed, by each of a token's experts apart, and its results no more.
+static void weighs_what_experts_read(void **state)
+{
+    layer l;
+    open_layer(&l, 2);
+    l.desc.flags = WEFT_EXPERTS_WEIGH_INPUT;
+    weft_plan *plan = plan_of(*state, &l);
+    const double weights[] = {0.5, 2, 0.25, 1};
+    const int32_t ids[] = {4, 1, 1, 0};
+    for (int i = 0; i < 4; i++)
+        l.weights[i] = (float)weights[i];
+    choose(&l, ids);
+    assert_int_equal(weft_experts_run(plan, &l.args), WEFT_OK);
+    for (int m = 0; m < 2; m++) {
+        double want = 0;
+        for (int k = 0; k < TOP_K; k++) {
+            double e = ids[m * TOP_K + k] + 1, product = weights[m * TOP_K + k] * e;
+            want += product / (1 + exp(-product)) * product * INNER * e / 64;
+        }
+        for (int i = 0; i < COLS; i++)
+            assert_true(fabs(l.y[m * COLS + i] - want) < 1e-5 * want);
+    }
+    weft_plan_destroy(plan);
+    close_layer(&l);
+}
+
 static void refuses_descriptors(void **state)
 {
     layer l;
@@ -254,11 +280,9 @@ static void refuses_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_only_the_chosen),
-        cmocka_unit_test(reads_an_expert_once),
-        cmocka_unit_test(plain_ones_read_two_parts),
-        cmocka_unit_test(refuses_descriptors),
-        cmocka_unit_test(refuses_runs),
+        cmocka_unit_test(reads_only_the_chosen),     cmocka_unit_test(reads_an_expert_once),
+        cmocka_unit_test(plain_ones_read_two_parts), cmocka_unit_test(weighs_what_experts_read),
+        cmocka_unit_test(refuses_descriptors),       cmocka_unit_test(refuses_runs),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

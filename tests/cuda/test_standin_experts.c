@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The CUDA backend on a stand-in driver (tests/support/standin/): what experts launch, packed and not, and how their weights get there.
 #include <weft/experts.h>
+#include <weft/kv.h>
 
 #include "src/kernels/experts/experts_device.h"
 #include "tests/support/standin/standin_case.h"
@@ -134,10 +135,38 @@ static void case_experts_pack(void)
     weft_context_destroy(context);
 }
 
+// What the CPU alone runs.
+static void case_refused(void)
+{
+    weft_context *context = must_open();
+    weft_plan *plan = NULL;
+    weft_experts_desc desc = {.size = sizeof desc,
+                              .flags = WEFT_EXPERTS_WEIGH_INPUT,
+                              .experts = EXPERTS,
+                              .top_k = TOP_K,
+                              .gate = WEFT_LINEAR_GATE_SILU,
+                              .cols = COLS,
+                              .inner = INNER};
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        desc.parts[p].weight_dtype = WEFT_Q4_K;
+    CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_EUNSUPPORTED);
+    CHECK(strstr(weft_error_text(context), "weights of what experts read"));
+    weft_kv_append_desc append = {
+        .size = sizeof append,
+        .layout = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = 64, .page_size = 16},
+        .num_q_heads = 1,
+        .q_growth_length = 8192,
+        .q_growth = 0.1f};
+    CHECK(weft_kv_append_plan(context, &append, &plan) == WEFT_EUNSUPPORTED);
+    CHECK(strstr(weft_error_text(context), "queries grow on the CPU alone"));
+    weft_context_destroy(context);
+}
+
 static const struct standin_case cases[] = {
     {"experts", case_experts},
     {"shares", case_shares},
     {"experts_pack", case_experts_pack},
+    {"refused", case_refused},
 };
 
 int main(void)

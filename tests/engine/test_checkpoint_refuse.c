@@ -45,6 +45,13 @@ static void damaged_files(void **state)
     (void)state;
     static const edit edits[] = {
         {"qwen3_mlx", "config.json", "\"qwen3\"", "\"qwenX\"", "model_type 'qwenX' cannot be read"},
+        {"llama4", "config.json", "llama4_text", "qwen3_next ",
+         "model_type 'qwen3_next ' cannot be read"},
+        {"llama4", "config.json", "\"llama4_text\"", "\"qwen3_next\" ", "(Gated DeltaNet)"},
+        {"llama4", "config.json", "\"interleave_moe_layer_step\": 2",
+         "\"interleave_moe_layer_step\": 3", "'moe_layers'"},
+        {"llama4", "config.json", "\"chunked_attention\"", "\"full_attention\"   ",
+         "are not those of other"},
         {"qwen3_mlx", "config.json", "num_hidden_layers", "num_hidden_lawyer",
          "'num_hidden_layers' is"},
         {"qwen3_mlx", "config.json", "\"group_size\": 32", "\"group_size\": 48", "groups of 48"},

@@ -120,6 +120,9 @@ static void unknown_architectures_are_refused(void **state)
     (void)state;
     gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mamba", .dim = 8});
     refuse_writer(&w, "architecture 'mamba' cannot run yet: weft knows llama");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "qwen3next", .dim = 8});
+    refuse_writer(&w, "architecture 'qwen3next' cannot run: three of its layers in four are no "
+                      "attention but a recurrence with a state (Gated DeltaNet)");
     refuse_edited("general.architecture", "general.architectuur", "general.architecture");
     w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "clip", .dim = 8});
     refuse_writer(&w, "is the part of a model that sees or hears");

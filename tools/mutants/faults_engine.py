@@ -118,7 +118,7 @@ fault("encoder-last-sees-all", "engine/model/config_rules.c",
       "MODEL_FIRST_SEES_ALL ? 0 : 1;", "MODEL_FIRST_SEES_ALL ? 1 : 1;",
       "another layer of ModernBERT sees all keys", *E)
 fault("experts-of-first-layers", "engine/model/config_rules.c",
-      "layer % config->expert_period == 1", "layer % config->expert_period == 0",
+      "layer % config->expert_period == config->expert_place", "layer % config->expert_period == 0",
       "other layers of nomic-embed-text v2 have experts", *E)
 fault("experts-normed-with-ones", "engine/worker/program_experts.c",
       ".norm = tensors[line->norm].data ? WEFT_LINEAR_NORM_RMS", ".norm = line->norm ? WEFT_LINEAR_NORM_RMS",
@@ -460,7 +460,7 @@ fault("folder-zeros-ignored", "engine/safetensors/checkpoint_tensors.c",
       "if (zeros->data[i] != 0)", "if (false)",
       "int8 codes around a zero of their own are taken for others", "engine_checkpoint_refuse")
 fault("folder-stacks-of-all", "engine/safetensors/checkpoint_tensors.c",
-      "if (!r->c->family->stacked)", "if (false)",
+      "if (!r->c->family->stacking)", "if (false)",
       "stacked experts of other families are read as those of gpt-oss", "engine_checkpoint_refuse")
 fault("folder-line-ends", "engine/safetensors/checkpoint_words.c",
       'put_text(&t, "(?=\\\\n|\\\\z)")', 'put_text(&t, "$")',
@@ -578,3 +578,18 @@ fault("packed-any-model", "engine/model/packed.c",
       " && head->identity == weights->identity &&", " &&", "matrices of another model are taken", *PC)
 fault("packed-leaves-early", "engine/model/packed.c",
       "    if (--weights->holders == 0)", "    if (--weights->holders <= 1)", "the last but one takes the matrices with it", *PC)
+L4 = ("engine_logits", "engine_checkpoint")
+fault("llama4-chunk-slides", "engine/model/config_rules.c",
+      "        rules.chunk = rules.window;\n        rules.window = 0;\n", "", "a chunk is a window", *L4)
+fault("llama4-units-everywhere", "engine/worker/program_build.c",
+      "|| !model_config_layer(config, layer, program->ropes).rope ||", "||",
+      "heads that do not rotate become units, too", *L4)
+fault("llama4-rotated-queries-grow", "engine/worker/program_steps.c",
+      "if (!rules.rope && program->config->q_growth_length)", "if (program->config->q_growth_length)",
+      "queries grow in layers that rotate, too", *L4)
+fault("llama4-experts-first", "engine/model/config.c",
+      "config->expert_place = step - 1;", "config->expert_place = 0;",
+      "the first of every so many layers has experts", *L4)
+fault("checkpoint-halves-by-turns", "engine/safetensors/checkpoint_stacks.c",
+      "== CHECKPOINT_EXPERTS_BY_TURNS;", "!= CHECKPOINT_EXPERTS_APART;",
+      "rows of gate and up that lie apart are taken by turns", "engine_checkpoint")

@@ -231,7 +231,7 @@ fault("experts-x-not-widened", "src/backend/cpu/cpu_experts_run.c",
       "    if (launch->inner.norm.kernel || launch->tokens.rounded >= 0 ||",
       "tokens of 16 bits without a norm are never widened", "weft-check --op experts --cases 40")
 fault("experts-first-choice-only", "src/backend/cpu/cpu_experts_run.c",
-      "        .weights = args->weights + token * k,", "        .weights = args->weights + token,",
+      "ones : args->weights + token * k,", "ones : args->weights + token,",
       "a token's experts are weighed by its neighbours' weights", "weft-check --op experts --cases 20")
 fault("experts-duplicate-choices", "src/backend/cpu/cpu_experts_run.c",
       "|| work->places[order[i]] >= 0)", ")",
@@ -242,6 +242,18 @@ fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_run.c",
 fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
       "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
       "experts without a gate count a product that they have not", "api_experts")
+fault("experts-input-weighed-twice", "src/backend/cpu/cpu_experts_run.c",
+      ".weights = work->factors ? ones : args->weights", ".weights = args->weights",
+      "what weighed experts' input weighs their results, too", "api_experts", "weft-check --op experts --cases 20")
+fault("experts-input-weighed-by-choice", "src/backend/cpu/cpu_experts_run.c",
+      "work->factors[i] = work->args->weights[order[i]];", "work->factors[i] = work->args->weights[i];",
+      "rows that are sorted by expert are weighed in the order they came", "weft-check --op experts --cases 20")
+fault("kv-queries-grow-late", "src/kernels/kv/kv_append.c",
+      "((int64_t)call->positions[token] + 1) / launch->q_growth_length", "(int64_t)call->positions[token] / launch->q_growth_length",
+      "queries grow a token late", "weft-check --op kv --cases 40", "engine_logits")
+fault("kv-keys-apart-grow", "src/kernels/kv/kv_append.c",
+      "const int32_t touched = by != 1 ? dim :", "const int32_t touched = by != 1 ? dim / 2 :",
+      "half a head grows", "weft-check --op kv --cases 40")
 fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
       "                     work->args->order[first] / work->desc->top_k);",
       "                     first / work->desc->top_k);",

@@ -91,6 +91,8 @@ static weft_status lay_out(weft_plan *plan, struct weft__experts_launch *launch)
     launch->results = take(&at, desc->cols, 4 * choices);
     launch->sums = desc->y_dtype == WEFT_F32 ? -1 : take(&at, desc->cols, 4 * tokens);
     launch->places = take(&at, choices, sizeof(int32_t));
+    launch->factors =
+        desc->flags & WEFT_EXPERTS_WEIGH_INPUT ? take(&at, choices, sizeof(float)) : -1;
     if (at < 0)
         return weft__fail(plan->context, WEFT_EOVERFLOW,
                           "experts: rows of max_batch * top_k do not fit");

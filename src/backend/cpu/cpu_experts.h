@@ -24,6 +24,7 @@ struct weft__experts_launch {
     int64_t results;                          // of choices: what down makes
     int64_t sums;                             // of tokens: y in f32 where it is not; else -1
     int64_t places;                           // int32 [choices]: where a choice stands when sorted
+    int64_t factors;                          // of rows of X of choices, sorted; -1: none
     int64_t expert_bytes;                     // of one expert's weights
     int64_t inner_step, down_step;            // rows of W that a task has a multiple of
 };

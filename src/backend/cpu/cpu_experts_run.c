@@ -28,6 +28,7 @@ struct work {
     int64_t x_stride;
     float *between, *up, *results; // rows of choices
     int32_t *places;
+    float *factors; // of rows of X of choices, sorted; NULL: results are weighed
     int32_t active; // experts that anyone goes to
     int32_t experts[WEFT_ROUTE_MAX_EXPERTS];
     int64_t inner_rows, down_rows; // of a task
@@ -148,6 +149,7 @@ static struct weft__linear_call call_of(const struct work *work, int32_t e, int 
              starts[e] * part->rows,
         .y_stride = part->rows,
         .bias = args->bias ? args->bias + e * part->rows : NULL,
+        .x_scale = work->factors && !down ? work->factors + starts[e] : NULL,
     };
     if (args->scales || args->biases) {
         int64_t bytes = weft_dtype_row_bytes(part->scale_dtype, 1) * args->expert_scale_stride * e;
@@ -268,13 +270,16 @@ static void sum_task(void *opaque, int32_t token, int32_t thread)
             weft__elements_widen(residual, dtype, cols, row);
         residual = residual ? row : NULL;
     }
+    float ones[WEFT_ROUTE_MAX_EXPERTS];
+    for (int32_t i = 0; work->factors && i < k; i++)
+        ones[i] = 1;
     const struct weft__experts_sum sum = {
         .n = cols,
         .top_k = k,
         .rows = work->results,
         .stride = cols,
         .at = work->places + token * k,
-        .weights = args->weights + token * k,
+        .weights = work->factors ? ones : args->weights + token * k,
         .alpha = args->alpha,
         .residual = residual,
         .y = row,
@@ -305,6 +310,8 @@ static bool take_lists(struct work *work)
         if (order[i] < 0 || order[i] >= work->choices || work->places[order[i]] >= 0)
             return false;
         work->places[order[i]] = i;
+        if (work->factors)
+            work->factors[i] = work->args->weights[order[i]];
     }
     return true;
 }
@@ -374,6 +381,8 @@ weft_status weft__cpu_submit_experts(const weft_plan *plan, const void *opaque_a
     work.up = at(&work, launch->up);
     work.results = at(&work, launch->results);
     work.places = at(&work, launch->places);
+    if (launch->factors >= 0)
+        work.factors = at(&work, launch->factors);
     if (!take_lists(&work))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "experts: starts and order are no sorted choices of %d tokens",

@@ -70,6 +70,8 @@ weft_status weft__cpu_prepare_kv(weft_plan *plan)
     launch->num_q_heads = desc->num_q_heads;
     launch->x_dtype = desc->x_dtype;
     launch->q_out_dtype = desc->q_out_dtype;
+    launch->q_growth_length = desc->q_growth_length;
+    launch->q_growth = desc->q_growth;
     launch->rows_per_task = weft__plan_rows_per_task(
         ((int64_t)2 * desc->layout.num_kv_heads + desc->num_q_heads) * desc->layout.head_dim);
     if (desc->rope) {

@@ -27,6 +27,11 @@ struct problem {
     int32_t *ids;
 };
 
+static bool weighs_input(const weft_experts_desc *desc)
+{
+    return desc->flags & WEFT_EXPERTS_WEIGH_INPUT;
+}
+
 static bool has(const weft_experts_desc *desc, int part)
 {
     return part != WEFT_EXPERTS_UP || !(desc->flags & WEFT_EXPERTS_PLAIN);
@@ -78,6 +83,8 @@ static void draw_desc(struct check_case *c, weft_experts_desc *desc)
         desc->flags |= WEFT_EXPERTS_PLAIN;
         desc->parts[WEFT_EXPERTS_UP] = (weft_linear_part){0};
     }
+    if (!c->reference && check_range(c, 0, 3) == 0) // likewise
+        desc->flags |= WEFT_EXPERTS_WEIGH_INPUT;
     desc->x_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->y_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     if (all_plain || check_range(c, 0, 2) == 0)
@@ -332,13 +339,25 @@ static weft_linear_part_args part_of(const struct problem *p, int n, int32_t e, 
                                    .y = y};
 }
 
+// The function of products that came without their biases, of a row that is multiplied by `weight`.
+static double function_of_weighed(const struct problem *p, int32_t e, int64_t i, double weight,
+                                  double gate, double up)
+{
+    const float *gate_bias = p->args.parts[0].bias, *up_bias = p->args.parts[1].bias;
+    int64_t at = e * p->desc.inner + i;
+    gate = weight * gate + (gate_bias ? (double)gate_bias[at] : 0);
+    up = has(&p->desc, WEFT_EXPERTS_UP) ? weight * up + (up_bias ? (double)up_bias[at] : 0) : 1;
+    return function(&p->desc, gate, up);
+}
+
 // The same by linear layers for a single row.
 static void expert_by_layers(struct check_case *c, const struct problem *p, int32_t e,
-                             const float *x, double *y)
+                             const float *x, double weight, double *y)
 {
     const weft_experts_desc *d = &p->desc;
-    bool plain = !has(d, WEFT_EXPERTS_UP), apart_function = d->clamp_limit != 0 || plain;
-    const uint32_t flags = d->flags & ~(uint32_t)WEFT_EXPERTS_PLAIN;
+    bool plain = !has(d, WEFT_EXPERTS_UP), weighed = weighs_input(d);
+    bool apart_function = d->clamp_limit != 0 || plain || weighed;
+    const uint32_t flags = d->flags & ~(uint32_t)(WEFT_EXPERTS_PLAIN | WEFT_EXPERTS_WEIGH_INPUT);
     float *h = check_output(c, d->inner), *up = check_output(c, d->inner);
     float *result = check_output(c, d->cols);
     weft_linear_desc inner = {.size = sizeof inner,
@@ -364,9 +383,12 @@ static void expert_by_layers(struct check_case *c, const struct problem *p, int3
                              .parts = {part_of(p, 0, e, h)}};
     if (!plain)
         args.parts[1] = part_of(p, 1, e, up);
+    if (weighed)
+        args.parts[0].bias = args.parts[1].bias = NULL;
     run_linear(c, &inner, &args);
     for (int64_t i = 0; apart_function && i < d->inner; i++)
-        h[i] = (float)function(d, h[i], plain ? 1 : up[i]);
+        h[i] = (float)(weighed ? function_of_weighed(p, e, i, weight, h[i], up[i])
+                               : function(d, h[i], plain ? 1 : up[i]));
     args = (weft_linear_args){
         .size = sizeof args, .batch = 1, .x = h, .parts = {part_of(p, 2, e, result)}};
     run_linear(c, &down, &args);
@@ -382,20 +404,25 @@ static void check_token(struct check_case *c, const struct problem *p, int32_t t
     double *x = check_buffer(c, bytes, 8), *x_off = check_buffer(c, bytes, 8);
     double *y = check_buffer(c, bytes, 8), *off = check_buffer(c, bytes, 8);
     double *want = check_buffer(c, bytes, 8), *bound = check_buffer(c, bytes, 8), largest = 0;
+    bool weighed = weighs_input(&p->desc);
     bool agrees = p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT && p->desc.clamp_limit == 0 &&
-                  has(&p->desc, WEFT_EXPERTS_UP) && !c->reference;
+                  has(&p->desc, WEFT_EXPERTS_UP) && !weighed && !c->reference;
     double alpha = p->args.alpha != 0 ? (double)p->args.alpha : 1;
     memset(want, 0, bytes);
     memset(bound, 0, bytes);
     memset(off, 0, bytes);
-    read_x(p, token, x, x_off);
     for (int32_t i = 0; i < k && !c->failed; i++) {
         int32_t e = p->ids[token * k + i];
-        double weight = alpha * (double)p->args.weights[token * k + i];
+        double own = (double)p->args.weights[token * k + i], weight = weighed ? alpha : alpha * own;
+        read_x(p, token, x, x_off);
+        for (int64_t j = 0; weighed && j < cols; j++) {
+            x[j] *= own;
+            x_off[j] = x_off[j] * own + 0x1p-23 * fabs(x[j]);
+        }
         if (p->exact)
             expert_exactly(c, p, e, x, x_off, y, off);
         else
-            expert_by_layers(c, p, e, p->x + token * p->args.x_stride, y);
+            expert_by_layers(c, p, e, p->x + token * p->args.x_stride, own, y);
         for (int64_t j = 0; j < cols; j++) {
             want[j] += weight * y[j];
             bound[j] += fabs(weight) * (off[j] + 0x1p-20 * fabs(y[j]));

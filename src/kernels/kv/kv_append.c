@@ -98,19 +98,39 @@ static void store_token(const struct weft__kv_launch *launch, const struct weft_
     }
 }
 
+// What queries of a position are multiplied by.
+static float growth(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
+                    int64_t token)
+{
+    if (!launch->q_growth_length)
+        return 1;
+    int64_t steps = ((int64_t)call->positions[token] + 1) / launch->q_growth_length;
+    return (float)(1 + (double)launch->q_growth * log1p((double)steps));
+}
+
+static void multiply(float *x, int32_t count, float by)
+{
+    for (int32_t i = 0; by != 1 && i < count; i++)
+        x[i] *= by;
+}
+
 static void turn_queries(const struct weft__kv_launch *launch, const struct weft__kv_call *call,
                          struct turn turn, int64_t token)
 {
-    const int32_t rotary_dim = launch->frequencies.rotary_dim;
+    const int32_t dim = launch->layout.head_dim, rotary_dim = launch->frequencies.rotary_dim;
     const weft_dtype dtype = launch->x_dtype;
+    const float by = growth(launch, call, token);
+    const int32_t touched = by != 1 ? dim : launch->rope ? rotary_dim : 0;
     int64_t at = token * call->q_token_stride;
-    for (int32_t head = 0; head < launch->num_q_heads; head++, at += launch->layout.head_dim) {
+    for (int32_t head = 0; touched && head < launch->num_q_heads; head++, at += dim) {
         float room[WEFT__KV_MAX_DIM];
         float *q = dtype == WEFT_F32 ? (float *)call->q + at : room;
-        widened(call->q, dtype, at, rotary_dim, room);
-        launch->rope->rotate(q, q, turn.cosines, turn.sines, rotary_dim);
+        widened(call->q, dtype, at, touched, room);
+        if (launch->rope)
+            launch->rope->rotate(q, q, turn.cosines, turn.sines, rotary_dim);
+        multiply(q, touched, by);
         if (q == room)
-            weft__elements_narrow(room, rotary_dim, weft__element_to(call->q, dtype, at), dtype);
+            weft__elements_narrow(room, touched, weft__element_to(call->q, dtype, at), dtype);
     }
 }
 
@@ -126,6 +146,7 @@ static void hand_queries_on(const struct weft__kv_launch *launch, const struct w
         memcpy(turned, q, (size_t)dim * sizeof *q);
         if (launch->rope)
             launch->rope->rotate(q, turned, turn.cosines, turn.sines, rotary_dim);
+        multiply(turned, dim, growth(launch, call, token));
         weft__elements_narrow(
             turned, dim,
             weft__element_to(call->q_out, launch->q_out_dtype,
@@ -149,7 +170,7 @@ void weft__kv_append(const struct weft__kv_launch *launch, const struct weft__kv
         store_token(launch, call, turn, token);
         if (call->q_out)
             hand_queries_on(launch, call, turn, token);
-        else if (call->q && launch->rope)
+        else if (call->q)
             turn_queries(launch, call, turn, token);
     }
 }

@@ -65,6 +65,20 @@ static void draw(struct check_case *c, struct problem *p)
         p->desc.num_q_heads = (int32_t)check_range(c, 0, 6);
         weft__rope_frequencies_make(&p->rope, layout->head_dim, &p->frequencies);
     }
+    if (!c->reference && check_range(c, 0, 3) == 0) { // the CPU's
+        p->desc.num_q_heads = (int32_t)check_range(c, 1, 6);
+        p->desc.q_growth_length = (int32_t)check_pick(c, 3, 1, 77, 8192);
+        p->desc.q_growth = check_uniform(c, -0.5f, 0.5f);
+    }
+}
+
+// What queries of a token are multiplied by.
+static double growth(const struct problem *p, int64_t token)
+{
+    if (!p->desc.q_growth_length)
+        return 1;
+    double steps = floor(((double)p->args.positions[token] + 1) / p->desc.q_growth_length);
+    return 1 + (double)p->desc.q_growth * log(1 + steps);
 }
 
 // Rows of the format of the inputs; *numbers is what they say.
@@ -78,8 +92,9 @@ static void *rows(struct check_case *c, const struct problem *p, int64_t width, 
     size_t elem = (size_t)weft_dtype_block_bytes(dtype);
     void *given = check_buffer(c, (size_t)count * elem, elem);
     check_fill(c, x, count);
+    const float most = p->desc.q_growth_length ? 2000 : 30000;
     for (int64_t i = 0; i < count && dtype == WEFT_F16; i++)
-        x[i] = fminf(fmaxf(x[i], -30000), 30000); // a rotation stays within the format
+        x[i] = fminf(fmaxf(x[i], -most), most); // a rotation stays within the format, growth too
     weft__elements_narrow(x, count, given, dtype);
     weft__elements_widen(given, dtype, count, x);
     *stride = gap ? width + gap : 0;
@@ -202,6 +217,9 @@ static void verify_queries(struct check_case *c, const struct problem *p, int64_
         double bound;
         double want = turned(p, p->q + token * stride + i / dim * dim, cosines, sines,
                              (int32_t)(i % dim), &bound);
+        double by = growth(p, token);
+        want *= by;
+        bound = bound * fabs(by) + (by != 1 ? 0x1p-22 * fabs(want) + 0x1p-148 : 0);
         bound += bound > 0 ? rounding(dtype, fabs(want) + bound) : 0;
         check_close(c, load(dtype, p->args.q, token * stride + i), want, bound, "q",
                     token * stride + i);
@@ -242,11 +260,12 @@ void weft__kv_check(struct check_case *c)
     }
     make_memory(c, &p);
     draw_slots(c, &p);
-    check_note(c, "%s from %s %d heads x %d page %d rope %d rotary %d, %d tokens",
+    check_note(c, "%s from %s %d heads x %d page %d rope %d rotary %d growth %d, %d tokens",
                weft_dtype_name(p.desc.layout.dtype),
                weft_dtype_name(p.desc.x_dtype ? p.desc.x_dtype : WEFT_F32),
                p.desc.layout.num_kv_heads, p.desc.layout.head_dim, p.desc.layout.page_size,
-               p.desc.rope != NULL, p.frequencies.rotary_dim, p.args.tokens);
+               p.desc.rope != NULL, p.frequencies.rotary_dim, p.desc.q_growth_length,
+               p.args.tokens);
     if (!check_ok(c, weft_kv_append_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan"))
         return;
     if (check_ok(c, weft_kv_append_run(plan, &p.args), "run"))

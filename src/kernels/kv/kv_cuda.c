@@ -120,6 +120,10 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     if (desc->rope && (status = plan_rope(desc, launch, choice)) != WEFT_OK)
         return status;
+    if (desc->q_growth_length) {
+        snprintf(choice->text, sizeof choice->text, "kv: queries grow on the CPU alone");
+        return WEFT_EUNSUPPORTED;
+    }
     struct weft__kv_constants constants = {
         .ROTATE = desc->rope != NULL,
         .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,

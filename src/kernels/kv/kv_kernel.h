@@ -55,6 +55,8 @@ struct weft__kv_launch {
     int32_t num_q_heads;
     weft_dtype x_dtype; // of k, v and q
     weft_dtype q_out_dtype;
+    int32_t q_growth_length; // 0: queries do not grow
+    float q_growth;
     int64_t rows_per_task; // tokens
 };
 

@@ -9,6 +9,7 @@ from transformers import Dots1Config, Dots1ForCausalLM, Exaone4Config, Exaone4Fo
 from transformers import FalconConfig, FalconForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers import GptOssConfig, GptOssForCausalLM, GraniteConfig, GraniteForCausalLM
+from transformers import Llama4ForCausalLM, Llama4TextConfig
 from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM, PhiConfig, PhiForCausalLM
 from transformers import SmolLM3Config, SmolLM3ForCausalLM, StableLmConfig, StableLmForCausalLM
 from transformers import Starcoder2Config, Starcoder2ForCausalLM
@@ -28,6 +29,11 @@ YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, m
 GPT_OSS = SMALL | dict(
     head_dim=16, num_local_experts=3, num_experts_per_tok=2, sliding_window=8, intermediate_size=32,
     rope_parameters=YARN | dict(mscale=None, mscale_all_dim=None, truncate=True))  # fmt: skip
+LLAMA4 = UNTIED | dict(
+    num_hidden_layers=5, head_dim=8, intermediate_size=16, intermediate_size_mlp=48, num_local_experts=3,
+    attention_chunk_size=8, floor_scale=6, attn_scale=0.5, rope_parameters=ROPE | dict(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=16))  # fmt: skip
 WHOLE = {k: v for k, v in UNTIED.items() if k != "num_key_value_heads"}
 FALCON = {k: v for k, v in SMALL.items() if k not in ("intermediate_size", "num_key_value_heads")}
 FACTORS = [[1.0 + 0.25 * i for i in range(4)], [1.0 + 0.5 * i for i in range(4)]]
@@ -67,6 +73,9 @@ FAMILIES = {
         **LATENT, q_lora_rank=24, n_group=2, topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True,
         num_mtp_layers=0, rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0))),
     "gpt_oss": (GptOssForCausalLM, GptOssConfig(**GPT_OSS)),
+    "llama4": (Llama4ForCausalLM, Llama4TextConfig(**LLAMA4, interleave_moe_layer_step=2)),
+    "llama4_text": (Llama4ForCausalLM, Llama4TextConfig(
+        **LLAMA4, num_experts_per_tok=2, use_qk_norm=False, attn_temperature_tuning=False)),
     "gpt_oss_bf16": (GptOssForCausalLM, GptOssConfig(**GPT_OSS)),
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(
         **(SMALL | dict(num_hidden_layers=7)), head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
@@ -90,7 +99,7 @@ EXAONE = {"model.embed_tokens": "transformer.wte", "model.norm": "transformer.ln
 
 
 def their_name(family, name):
-    if family == "gemma3":
+    if family in ("gemma3", "llama4"):
         return f"language_model.{name}"
     if family == "gpt2":
         return name.removeprefix("transformer.")

@@ -144,7 +144,7 @@ def quantize_fp8(name, weight, block):
 
 def apart(family, name, tensor):
     """[(name in a folder, part)]: transformers keeps all experts of a layer in one tensor."""
-    if ".experts." not in name or family.startswith("gpt_oss"):
+    if ".experts." not in name or family.startswith(("gpt_oss", "llama4")):
         named = name.replace("mlp.gate.", "block_sparse_moe.gate.") if family == "mixtral" else name
         return [(named, tensor)]
     layer, what = name.split(".experts.")
@@ -225,6 +225,9 @@ def main():
             ids = tok.encode(TEXT).ids
             tokens = torch.tensor([ids])
             logits = model(tokens).logits[0]
+        if family == "llama4":
+            stored["vision_model.class_embedding"] = torch.ones(8)
+            values = {"model_type": "llama4", "text_config": values | {"model_type": "llama4_text"}}
         if family == "gemma3":  # as a part of a model with eyes, which are left out
             stored["vision_tower.vision_model.embeddings.patch_embedding.bias"] = torch.ones(8)
             stored["multi_modal_projector.mm_input_projection_weight"] = torch.ones(8, 8)

@@ -146,7 +146,8 @@ def write_scaling(writer, arch, rope):
 def numbers(config):
     """Those that every family has, whatever its names are."""
     heads = config.num_attention_heads
-    wide = getattr(config, "intermediate_size", None) or config.ffn_hidden_size
+    names = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size")
+    wide = next(getattr(config, name) for name in names if getattr(config, name, None))
     if hasattr(config, "kv_lora_rank"):
         return wide, 1
     return wide, getattr(config, "num_key_value_heads", None) or getattr(config, "num_kv_heads", heads)

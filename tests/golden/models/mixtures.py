@@ -7,6 +7,7 @@ import re
 import gguf
 import numpy as np
 from transformers import Dots1Config, Dots1ForCausalLM, GptOssConfig, GptOssForCausalLM
+from transformers import Llama4ForCausalLM, Llama4TextConfig
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -25,6 +26,9 @@ SMALL = {
 }
 
 
+COLUMNS_FIRST = ("gpt-oss", "llama4")  # of experts in transformers
+
+
 def small(name):
     return next((what for end, what in SMALL.items() if name.endswith(end)), None)
 
@@ -37,11 +41,13 @@ def pieces(names, hf_name, shape, arch):
     """[(name in the file, shape)] of one of transformers' tensors."""
     if latent.pieces(hf_name):
         return latent.pieces(hf_name)
-    fused = re.fullmatch(r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up_proj|down_proj)(_bias)?", hf_name)
+    fused = re.fullmatch(
+        r"model\.layers\.(\d+)\.(?:mlp|feed_forward)\.experts\.(gate_up_proj|down_proj)(_bias)?", hf_name
+    )
     if fused:
         layer, what, bias = fused.groups()
         end = "bias" if bias else "weight"
-        if arch == "gpt-oss" and not bias:
+        if arch in COLUMNS_FIRST and not bias:
             shape = (shape[0], shape[2], shape[1])
         if what == "down_proj":
             return [(f"blk.{layer}.ffn_down_exps.{end}", shape)]
@@ -61,6 +67,8 @@ def join(hf_name, arch, values):
         return latent.join(values)
     if ".experts." not in hf_name:
         return values[0]
+    if arch == "llama4":
+        return np.concatenate(values, 1).swapaxes(1, 2)
     if arch != "gpt-oss":
         return np.concatenate(values, 1)
     if len(values) == 2:  # gate and up by turns
@@ -106,7 +114,32 @@ def gpt_oss_keys(writer, config):
     writer.add_sliding_window(config.sliding_window)
 
 
+def llama4_keys(writer, config):
+    """Beside those of the converter, which leaves the numbers of attention to the program, weft's own."""
+    experts(writer, config.num_local_experts, config.num_experts_per_tok, config.intermediate_size)
+    writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_sliding_window(config.attention_chunk_size)
+    writer.add_uint32("llama4.attention.temperature_length", config.floor_scale)
+    writer.add_float32("llama4.attention.temperature_scale", config.attn_scale)
+    if not config.use_qk_norm:
+        writer.add_bool("llama4.attention.unit_heads", False)
+
+
+def llama4(**others):
+    return Llama4TextConfig(
+        **(GQA | dict(num_hidden_layers=5, intermediate_size=64) | others), intermediate_size_mlp=192, head_dim=32,
+        rms_norm_eps=1e-5, num_local_experts=8, attention_chunk_size=64, floor_scale=48, attn_scale=0.5,
+        pad_token_id=0, bos_token_id=0, eos_token_id=1, **rope(500000.0))  # fmt: skip
+
+
 FAMILIES = {
+    "llama4": Family("llama4", Llama4ForCausalLM, llama4(interleave_moe_layer_step=2), llama4_keys),
+    # The larger one: experts in all layers here, two of them, heads as long as they come out.
+    "llama4large": Family("llama4", Llama4ForCausalLM, llama4(
+        num_hidden_layers=4, use_qk_norm=False, num_experts_per_tok=2), llama4_keys),
     "mixtral": Family("llama", MixtralForCausalLM, MixtralConfig(
         **(GQA | dict(intermediate_size=256)), num_local_experts=8, num_experts_per_tok=2,
         rms_norm_eps=1e-5, sliding_window=None, **rope()), mixtral_keys),
