@@ -297,10 +297,9 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
                         struct state *state)
 {
     uint32_t v_row = shared_address(slot + PLANE_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
-#if WEFT_PARTS == 1
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
-        uint32_t p[WEFT_M][1][4];
+        uint32_t p[WEFT_M][WEFT_PARTS][4];
 #pragma unroll
         for (int32_t m = 0; m < WEFT_M; m++)
             weights_narrow(weight[m], t, p[m]);
@@ -310,38 +309,24 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
             load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
 #pragma unroll
             for (int32_t m = 0; m < WEFT_M; m++) {
+#if WEFT_PARTS == 1
                 mma_narrow<VALUE_DTYPE>(state->acc[m][i], p[m][0], v[0], v[1]);
                 mma_narrow<VALUE_DTYPE>(state->acc[m][i + 1], p[m][0], v[2], v[3]);
+#else
+                float sum[2][4] =
+                    {}; // of sixteen keys: products are cut off where the sum before them ends
+#pragma unroll
+                for (int32_t part = WEFT_PARTS - 1; part >= 0; part--) {
+                    mma_narrow<VALUE_DTYPE>(sum[0], p[m][part], v[0], v[1]);
+                    mma_narrow<VALUE_DTYPE>(sum[1], p[m][part], v[2], v[3]);
+                }
+#pragma unroll
+                for (int32_t j = 0; j < 8; j++)
+                    state->acc[m][i + j / 4][j % 4] += sum[j / 4][j % 4];
+#endif
             }
         }
     }
-#else
-    uint32_t p[KEYS / 16][WEFT_M][WEFT_PARTS][4];
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 16; t++)
-#pragma unroll
-        for (int32_t m = 0; m < WEFT_M; m++)
-            weights_narrow(weight[m], 2 * t, p[t][m]);
-#pragma unroll
-    for (int32_t i = 0; i < DIM / 8; i += 2) {
-        float sum[WEFT_M][2][4] = {};
-#pragma unroll
-        for (int32_t t = 0; t < KEYS / 16; t++) {
-            uint32_t v[4];
-            load_matrix_4_transposed(v, v_row + t * 16 * ROW_BYTES + i * 16);
-#pragma unroll
-            for (int32_t part = WEFT_PARTS - 1; part >= 0; part--)
-#pragma unroll
-                for (int32_t m = 0; m < WEFT_M; m++) {
-                    mma_narrow<VALUE_DTYPE>(sum[m][0], p[t][m][part], v[0], v[1]);
-                    mma_narrow<VALUE_DTYPE>(sum[m][1], p[t][m][part], v[2], v[3]);
-                }
-        }
-#pragma unroll
-        for (int32_t j = 0; j < WEFT_M * 8; j++)
-            state->acc[j / 8][i + j / 4 % 2][j % 4] += sum[j / 8][j / 4 % 2][j % 4];
-    }
-#endif
 }
 
 // --- results --------------------------------------------------------------------------------------
@@ -477,7 +462,9 @@ extern "C" __global__ void __launch_bounds__(128, WEFT_BLOCKS)
         const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
 #if WEFT_CACHE > 3
         uint8_t *wide = shared_memory() + WEFT_STAGES * STAGE_BYTES;
-        tile_widen<(DIM > 128 ? 1 : 4)>(from, wide, (int32_t)threadIdx.x, WARPS * WARP);
+        tile_widen<(DIM > 128        ? 1
+                    : WEFT_PARTS > 1 ? 2
+                                     : 4)>(from, wide, (int32_t)threadIdx.x, WARPS * WARP);
         __syncthreads();
         from = wide;
 #endif
