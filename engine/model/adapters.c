@@ -61,42 +61,55 @@ static bool check_head(reading *r)
            engine_fail(r->err, "%s is no number that can be used: the file is damaged", alpha);
 }
 
-// Adapters stand beside matrices that are lines of their own.
+// Adapters stand beside matrices that lines multiply by.
 static bool is_adaptable(const engine_model *model, enum model_layer_tensor id)
 {
     for (const model_line *line = model->config.architecture->lines; line->op; line++)
-        for (int i = 0; line->op == MODEL_LINEAR && i < MODEL_MAX_PARTS; i++)
+        for (int i = 0; line->op != MODEL_ROUTE && i < MODEL_MAX_PARTS; i++)
             if (line->parts[i].matrix == id)
                 return true;
     return false;
 }
 
+// Rows of the matrices of a tensor from `first` on, `rows` of each.
 static model_tensor rows_of(const gguf_tensor *from, int64_t first, int64_t rows)
 {
     const char *data = from->data;
     return (model_tensor){.data = data + weft_dtype_row_bytes(from->dtype, from->shape[0]) * first,
                           .dtype = from->dtype,
-                          .rows = rows,
+                          .rows = rows * from->shape[2],
                           .cols = from->shape[0]};
 }
 
-// Rows `first` on of B, and all of A, beside a matrix.
-static void attach(reading *r, model_tensor *matrix, const gguf_tensor *a, const gguf_tensor *b,
-                   int64_t first)
+// A pair of a file, that is to be scaled; NULL: by 0, which adds nothing.
+static model_adapter *new_pair(reading *r, int64_t rank)
 {
-    int64_t rank = b->shape[0];
     float scale = r->alpha != 0 ? r->times * r->alpha / (float)rank : r->times;
-    model_adapter *pair = &r->to->pairs[r->count];
     if (scale == 0)
-        return;
-    *pair = (model_adapter){.a = rows_of(a, 0, rank),
-                            .b = rows_of(b, first, matrix->rows),
-                            .scale = scale,
-                            .next = matrix->adapters};
-    matrix->adapters = pair;
-    r->count++;
+        return NULL;
     if (rank > r->to->weights.adapter_rank)
         r->to->weights.adapter_rank = (int32_t)rank;
+    model_adapter *pair = &r->to->pairs[r->count++];
+    *pair = (model_adapter){.rank = (int32_t)rank, .scale = scale};
+    return pair;
+}
+
+// `rows` rows of B from `first` on, and all of A, beside a matrix.
+static void attach(reading *r, model_tensor *matrix, const gguf_tensor *a, const gguf_tensor *b,
+                   int64_t first, int64_t rows)
+{
+    model_adapter *pair = new_pair(r, b->shape[0]);
+    if (!pair)
+        return;
+    pair->a = rows_of(a, 0, b->shape[0]);
+    pair->b = rows_of(b, first, rows);
+    pair->next = matrix->adapters;
+    matrix->adapters = pair;
+}
+
+static int64_t matrices_of(const reading *r, enum model_layer_tensor id)
+{
+    return model_extent_matrices(&r->model->config, model_layer_specs[id].rows);
 }
 
 // The matrices of a layer that a name means: one, or the parts of one that is whole in files. NULL: none.
@@ -108,7 +121,7 @@ static model_tensor *find_matrix(const reading *r, int32_t layer, const char *na
         if (strcmp(model_layer_specs[i].name, name) != 0 || !tensors[i].data)
             continue;
         *id = (enum model_layer_tensor)i;
-        if (tensors[i].rows == b->shape[1])
+        if (tensors[i].rows == b->shape[1] * matrices_of(r, *id))
             return &tensors[i];
     }
     return NULL;
@@ -132,8 +145,7 @@ static bool refuse_name(const reading *r, const char *name)
 {
     return engine_fail(r->err,
                        "the adapter changes %s, which is no matrix of this model that can be "
-                       "adapted: take one that was made for this model's attention and dense "
-                       "feed-forward matrices",
+                       "adapted: take one that was made for this model's matrices",
                        name);
 }
 
@@ -149,20 +161,108 @@ static bool split_name(const reading *r, const char *full, int32_t *layer, const
     return n >= 0 && n < r->model->config.layers && *end == '.';
 }
 
+// Of each of `matrices` matrices one A and one B; where they are heads', one may serve all.
+typedef struct wanted_pair {
+    int64_t cols, matrices;
+    bool experts;
+} wanted_pair;
+
+static bool is_plain(weft_dtype dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_F16 || dtype == WEFT_BF16;
+}
+
 static bool check_pair(const reading *r, const char *name, const gguf_tensor *a,
-                       const gguf_tensor *b, int64_t cols)
+                       const gguf_tensor *b, wanted_pair want)
 {
     int64_t rank = b->shape[0];
-    if (a->dtype == WEFT_DTYPE_NONE || b->dtype == WEFT_DTYPE_NONE)
+    const bool once = !want.experts;
+    if (a->dtype == WEFT_DTYPE_NONE || b->dtype == WEFT_DTYPE_NONE ||
+        (want.matrices > 1 && (!is_plain(a->dtype) || !is_plain(b->dtype))))
         return engine_fail(r->err, "%s is adapted in a format that weft cannot run: %s", name,
                            "convert the adapter to f16 or f32");
-    if (rank < 1 || rank > MAX_RANK || a->shape[1] != rank || a->shape[0] != cols ||
-        a->shape[2] != 1 || a->shape[3] != 1 || b->shape[2] != 1 || b->shape[3] != 1)
+    if (rank < 1 || rank > MAX_RANK || a->shape[1] != rank || a->shape[0] != want.cols ||
+        (a->shape[2] != want.matrices && !(once && a->shape[2] == 1)) ||
+        (b->shape[2] != want.matrices && !(once && b->shape[2] == 1)) || a->shape[3] != 1 ||
+        b->shape[3] != 1)
         return engine_fail(r->err,
                            "the adapter's matrices of %s are %lld x %lld and %lld x %lld, which do "
                            "not fit its %lld columns: the file is of another model or damaged",
                            name, (long long)b->shape[1], (long long)rank, (long long)a->shape[1],
-                           (long long)a->shape[0], (long long)cols);
+                           (long long)a->shape[0], (long long)want.cols);
+    return true;
+}
+
+static bool refuse_rows(const reading *r, const char *name, const gguf_tensor *b, int64_t rows)
+{
+    return engine_fail(r->err,
+                       "the adapter's matrix of %s has %lld rows, the model's has %lld: the file "
+                       "is of another model",
+                       name, (long long)b->shape[1], (long long)rows);
+}
+
+// The output, and the embedding, whose rows of A are those of tokens.
+static bool add_global(reading *r, const char *name, const gguf_tensor *a, const gguf_tensor *b)
+{
+    const int64_t vocab = r->model->config.vocab, dim = r->model->config.embedding_dim;
+    model_weights *weights = &r->to->weights;
+    if (r->model->config.full_mask ||
+        (strcmp(name, "output.weight") != 0 && strcmp(name, "token_embd.weight") != 0))
+        return refuse_name(r, name);
+    if (name[0] == 'o') {
+        if (b->shape[1] != vocab)
+            return refuse_rows(r, name, b, vocab);
+        if (!check_pair(r, name, a, b, (wanted_pair){dim, 1, false}))
+            return false;
+        const bool own = weights->globals[MODEL_GLOBAL_OUTPUT].data != NULL;
+        attach(r, &weights->globals[own ? MODEL_GLOBAL_OUTPUT : MODEL_GLOBAL_EMBEDDING], a, b, 0,
+               vocab);
+        return true;
+    }
+    if (b->shape[1] != dim || a->shape[1] != vocab)
+        return refuse_rows(r, name, b, dim);
+    gguf_tensor turned = *a; // as others are: the rank first
+    turned.shape[0] = vocab;
+    turned.shape[1] = a->shape[0];
+    if (!is_plain(a->dtype) || !check_pair(r, name, &turned, b, (wanted_pair){vocab, 1, false}))
+        return is_plain(a->dtype) ? false : refuse_name(r, name);
+    model_adapter *pair = new_pair(r, b->shape[0]);
+    if (!pair)
+        return true;
+    pair->a = rows_of(a, 0, vocab);
+    pair->b = rows_of(b, 0, dim);
+    pair->next = weights->embedding_adapters;
+    weights->embedding_adapters = pair;
+    return true;
+}
+
+static bool add_to_layer(reading *r, const char *full, int32_t layer, const char *name,
+                         const gguf_tensor *a, const gguf_tensor *b)
+{
+    enum model_layer_tensor id = MODEL_NO_TENSOR;
+    model_tensor *tensors = r->to->weights.layers[layer].tensors;
+    model_tensor *matrix = find_matrix(r, layer, name, b, &id);
+    const model_fused *fused = matrix ? NULL : find_fused(r, layer, name, b);
+    enum model_layer_tensor first = fused ? fused->parts[0] : id;
+    if (!first || !is_adaptable(r->model, first))
+        return refuse_name(r, full);
+    if (!matrix && !fused)
+        return refuse_rows(r, full, b, tensors[id].rows / matrices_of(r, id));
+    const model_extent extent = model_layer_specs[first].rows;
+    const wanted_pair want = {tensors[first].cols, matrices_of(r, first),
+                              extent == MODEL_EXPERTS_INNER || extent == MODEL_EXPERTS_EMBEDDING};
+    if (!check_pair(r, full, a, b, want))
+        return false;
+    if (matrix) {
+        attach(r, matrix, a, b, 0, b->shape[1]);
+        return true;
+    }
+    int64_t row = 0;
+    for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++) {
+        model_tensor *part = &tensors[fused->parts[i]];
+        attach(r, part, a, b, row, part->rows);
+        row += part->rows;
+    }
     return true;
 }
 
@@ -177,33 +277,9 @@ static bool add_pair(reading *r, const gguf_tensor *a)
     if (!b)
         return engine_fail(r->err, "%s has no %s beside it: the file is incomplete", a->name,
                            other);
-    if (!split_name(r, full, &layer, &name))
-        return refuse_name(r, full);
-    enum model_layer_tensor id = MODEL_NO_TENSOR;
-    model_tensor *tensors = r->to->weights.layers[layer].tensors;
-    model_tensor *matrix = find_matrix(r, layer, name, b, &id);
-    const model_fused *fused = matrix ? NULL : find_fused(r, layer, name, b);
-    enum model_layer_tensor first = fused ? fused->parts[0] : id;
-    if (!first || !is_adaptable(r->model, first))
-        return refuse_name(r, full);
-    if (!matrix && !fused)
-        return engine_fail(r->err,
-                           "the adapter's matrix of %s has %lld rows, the model's has %lld: the "
-                           "file is of another model",
-                           full, (long long)b->shape[1], (long long)tensors[id].rows);
-    if (!check_pair(r, full, a, b, tensors[first].cols))
-        return false;
-    if (matrix) {
-        attach(r, matrix, a, b, 0);
-        return true;
-    }
-    int64_t row = 0;
-    for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++) {
-        model_tensor *part = &tensors[fused->parts[i]];
-        attach(r, part, a, b, row);
-        row += part->rows;
-    }
-    return true;
+    if (split_name(r, full, &layer, &name))
+        return add_to_layer(r, full, layer, name, a, b);
+    return add_global(r, full, a, b);
 }
 
 static bool add_file(reading *r)

@@ -18,9 +18,11 @@ typedef struct model_tensor {
     const model_adapter *adapters; // that are added to it; NULL: none
 } model_tensor;
 
-// y = W x + scale B (A x) + what the next one adds
+// y = W x + scale B (A x) + what the next one adds. Of tensors of several matrices, experts' or heads', each has its
+// own A and B, one below the other; of heads one of the two may be there once for all.
 struct model_adapter {
     model_tensor a, b; // [rank][columns of W], [rows of W][rank]
+    int32_t rank;
     float scale;
     const model_adapter *next;
 };
@@ -34,7 +36,9 @@ typedef struct model_weights {
     model_tensor globals[MODEL_GLOBAL_TENSOR_COUNT];
     int64_t parameters, bytes;
     int32_t adapter_rank; // the largest one; 0: no adapters
-    void *owned[2];       // f32 copies of vectors stored otherwise; synthetic weights
+    // Beside the embedding, whose own `adapters` are those of a tied output: A is [vocabulary][rank].
+    const model_adapter *embedding_adapters;
+    void *owned[2]; // f32 copies of vectors stored otherwise; synthetic weights
     size_t owned_bytes[2];
 } model_weights;
 

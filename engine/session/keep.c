@@ -41,9 +41,9 @@ static void mix_tensor(uint64_t *hash, const model_tensor *tensor, int64_t most_
 }
 
 // Of a matrix: the adapters beside it, as they are, wherever they were read from.
-static void mix_adapters(uint64_t *hash, const model_tensor *matrix)
+static void mix_adapters(uint64_t *hash, const model_adapter *first)
 {
-    for (const model_adapter *pair = matrix->adapters; pair; pair = pair->next) {
+    for (const model_adapter *pair = first; pair; pair = pair->next) {
         mix_tensor(hash, &pair->a, INT64_MAX);
         mix_tensor(hash, &pair->b, INT64_MAX);
         mix(hash, &pair->scale, sizeof pair->scale);
@@ -68,21 +68,24 @@ uint64_t session_fingerprint(const engine_worker *worker)
     const engine_options *options = &worker->settings.options;
     const model_weights *weights =
         options->adapter_count > 0 ? &worker->adapted.weights : &worker->model->weights;
-    int64_t numbers[] = {config->layers,   config->embedding_dim,      config->vocab,
-                         config->q_heads,  config->kv_heads,           config->head_dim,
-                         config->window,   worker->settings.values_at, options->kv_dtype,
-                         options->v_dtype, config->experts_used};
+    int64_t numbers[] = {config->layers,         config->embedding_dim,      config->vocab,
+                         config->q_heads,        config->kv_heads,           config->head_dim,
+                         config->window,         worker->settings.values_at, options->kv_dtype,
+                         options->v_dtype,       config->experts_used,       config->unit_heads,
+                         config->q_growth_length};
     uint64_t hash = XXH64(config->architecture->name, strlen(config->architecture->name), 1);
     mix(&hash, numbers, sizeof numbers);
     mix(&hash, &config->norm_eps, sizeof config->norm_eps);
+    mix(&hash, &config->q_growth, sizeof config->q_growth);
     mix_rope(&hash, &config->rope);
     mix_rope(&hash, &config->local_rope);
     for (int n = 0; n < MODEL_GLOBAL_TENSOR_COUNT; n++)
         mix_tensor(&hash, &weights->globals[n], FIRST_BYTES);
+    mix_adapters(&hash, weights->embedding_adapters);
     for (int32_t layer = 0; layer < config->layers; layer++)
         for (int n = 0; n < MODEL_LAYER_TENSOR_COUNT; n++) {
             mix_tensor(&hash, &weights->layers[layer].tensors[n], FIRST_BYTES);
-            mix_adapters(&hash, &weights->layers[layer].tensors[n]);
+            mix_adapters(&hash, weights->layers[layer].tensors[n].adapters);
         }
     return hash;
 }

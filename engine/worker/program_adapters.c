@@ -21,11 +21,34 @@ static bool add_one(model_program *program, step_list *list, const program_linea
                                  .max_batch = linear->max_batch};
     const program_linear up = {.x = program->adapted,
                                .parts = {{.matrix = &adapter->b, .y = linear->parts[part].y}},
+                               .y_stride = linear->y_stride,
                                .residual = true,
                                .alpha = adapter->scale * (linear->alpha != 0 ? linear->alpha : 1),
                                .max_batch = linear->max_batch};
     return program_add_linear(program, list, &down, err) &&
            program_add_linear(program, list, &up, err);
+}
+
+bool program_add_embedding_adapters(model_program *program, float *stream, engine_error *err)
+{
+    const float scale = program->config->embedding_scale;
+    const model_adapter *at = program->weights->embedding_adapters;
+    for (; at; at = at->next) {
+        program_embedding rows = {.table = &at->a,
+                                  .ids = program->ids,
+                                  .max_tokens = program->bounds.max_tokens,
+                                  .y = program->adapted};
+        const program_linear up = {.x = program->adapted,
+                                   .parts = {{.matrix = &at->b, .y = stream}},
+                                   .residual = true,
+                                   .alpha = at->scale * (scale != 0 ? scale : 1),
+                                   .max_batch = program->bounds.max_tokens};
+        if (!program_place_vector(program, &at->a, &rows.rows, err) ||
+            !program_add_embedding(program, &program->layers, &rows, err) ||
+            !program_add_linear(program, &program->layers, &up, err))
+            return false;
+    }
+    return true;
 }
 
 bool program_add_adapters(model_program *program, step_list *list, const program_linear *linear,

@@ -358,6 +358,7 @@ static bool add_input(model_program *program, engine_error *err)
                                .x = stream,
                                .y = stream};
     return add_table(program, MODEL_GLOBAL_EMBEDDING, program->ids, err) &&
+           program_add_embedding_adapters(program, stream, err) &&
            add_table(program, MODEL_GLOBAL_POSITIONS, weft_batch_positions(program->batch), err) &&
            add_table(program, MODEL_GLOBAL_TOKEN_TYPES, program->types, err) &&
            (!norm.weight->data || program_add_norm(program, &program->layers, &norm, err));

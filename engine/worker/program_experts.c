@@ -89,6 +89,8 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     }
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++) {
         const model_tensor *matrix = &tensors[line->parts[i].matrix];
+        for (const model_adapter *at = matrix->adapters; at; at = at->next)
+            desc.adapter_rank = at->rank > desc.adapter_rank ? at->rank : desc.adapter_rank;
         desc.parts[i] = (weft_linear_part){.weight_dtype = matrix->dtype,
                                            .scale_dtype = matrix->planes.scale_dtype,
                                            .scale_rows = matrix->planes.scale_rows,
@@ -125,6 +127,29 @@ static bool place_part(model_program *program, const weft_plan *plan, int p,
         return false;
     part->bias = bias_at;
     return true;
+}
+
+// The adapters of a mixture, in memory that lives as long as its step.
+static void add_adapters(model_program *program, const model_tensor *tensors,
+                         const model_line *line, weft_experts_args *args)
+{
+    int32_t count = 0;
+    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
+        for (const model_adapter *at = tensors[line->parts[i].matrix].adapters; at; at = at->next)
+            count++;
+    weft_experts_adapter *list =
+        count ? program_carve(program, ARENA_BUFFERS, (size_t)count * sizeof *list) : NULL;
+    args->num_adapters = list ? count : 0;
+    args->adapters = list;
+    for (int i = 0; list && i < WEFT_EXPERTS_PARTS; i++)
+        for (const model_adapter *at = tensors[line->parts[i].matrix].adapters; at; at = at->next)
+            *list++ = (weft_experts_adapter){.place = (weft_experts_place)i,
+                                             .rank = at->rank,
+                                             .a_dtype = at->a.dtype,
+                                             .b_dtype = at->b.dtype,
+                                             .a = at->a.data,
+                                             .b = at->b.data,
+                                             .scale = at->scale};
 }
 
 bool program_experts_take(const model_program *program, const model_tensor *tensors,
@@ -169,6 +194,7 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .next = mixture->next_rounded,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
+    add_adapters(program, tensors, line, args);
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
         if (line->parts[i].matrix &&
             !place_part(program, step->plan, i, &tensors[line->parts[i].matrix],

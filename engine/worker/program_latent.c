@@ -5,6 +5,7 @@
 //
 //      compressed [latent | rotated]      -> norm, moved  -> K [rotated | latent]
 //      queries    heads of [plain | rotated] -> W, moved  -> Q heads of [rotated | latent]
+#include "engine/engine.h"
 #include "engine/worker/program_steps.h"
 
 // Rows of `dim` elements, moved from one place to another.
@@ -37,6 +38,26 @@ typedef struct heads {
     int64_t dim, first;
 } heads;
 
+// The adapters of a head's matrix: its rows of those of all heads, in `own`.
+static const model_adapter *adapters_of(const model_adapter *all, int32_t head,
+                                        model_adapter own[ENGINE_MAX_ADAPTERS], int64_t rows)
+{
+    int32_t count = 0;
+    for (; all && count < ENGINE_MAX_ADAPTERS; all = all->next, count++) {
+        const int64_t heights[2] = {all->rank, rows};
+        own[count] = *all;
+        own[count].next = all->next ? &own[count + 1] : NULL;
+        for (int i = 0; i < 2; i++) {
+            model_tensor *part = i ? &own[count].b : &own[count].a;
+            const int64_t place = part->rows > heights[i] ? head * heights[i] : 0;
+            part->data =
+                (const char *)part->data + place * weft_dtype_row_bytes(part->dtype, part->cols);
+            part->rows = heights[i];
+        }
+    }
+    return count ? own : NULL;
+}
+
 // Every head of x times its own matrix; `matrices` has the rows of all heads one below the other.
 static bool add_heads(model_program *program, const model_tensor *matrices, heads x, heads y,
                       engine_error *err)
@@ -48,14 +69,17 @@ static bool add_heads(model_program *program, const model_tensor *matrices, head
     matrix.rows /= count;
     matrix_bytes *= matrix.rows;
     for (int32_t h = 0; h < count; h++) {
+        model_adapter own[ENGINE_MAX_ADAPTERS];
         matrix.data = data + h * matrix_bytes;
+        matrix.adapters = adapters_of(matrices->adapters, h, own, matrix.rows);
         const program_linear linear = {
             .x = part_of(program, x.buffer, h * x.dim + x.first),
             .x_stride = count * x.dim,
             .parts = {{.matrix = &matrix, .y = part_of(program, y.buffer, h * y.dim + y.first)}},
             .y_stride = count * y.dim,
             .max_batch = program->bounds.max_tokens};
-        if (!program_add_linear(program, &program->layers, &linear, err))
+        if (!program_add_linear(program, &program->layers, &linear, err) ||
+            !program_add_adapters(program, &program->layers, &linear, err))
             return false;
     }
     return true;

@@ -114,13 +114,19 @@ bool model_program_states(model_program *program, float *to, int32_t rows, engin
                        weft_error_text(program->context));
 }
 
+// Of every step that reads the stream: with adapters the first is not the only one.
 bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err)
 {
-    program_step *first = &program->head.steps[0];
-    if (first->kind == STEP_NORM)
-        first->args.norm.x = x;
-    else
-        first->args.linear.x = x;
+    const float *hidden = program->buffers[MODEL_BUFFER_HIDDEN];
+    const float *gathered = program->buffers[MODEL_BUFFER_GATHERED];
+    for (int32_t i = 0; i < program->head.count; i++) {
+        program_step *step = &program->head.steps[i];
+        if (step->kind == STEP_NORM)
+            step->args.norm.x = x;
+        else if (step->kind == STEP_LINEAR &&
+                 (step->args.linear.x == hidden || step->args.linear.x == gathered))
+            step->args.linear.x = x;
+    }
     return program_run_list(program, &program->head, count, err);
 }
 

@@ -206,6 +206,8 @@ typedef struct program_linear {
 bool program_is_adapted(const program_linear *linear);
 bool program_add_adapters(model_program *program, step_list *list, const program_linear *linear,
                           engine_error *err);
+// What those of the embedding add to the stream.
+bool program_add_embedding_adapters(model_program *program, float *stream, engine_error *err);
 
 // What program_add_embedding is told.
 typedef struct program_embedding {

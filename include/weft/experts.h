@@ -67,8 +67,23 @@ typedef struct weft_experts_desc {
     weft_linear_part parts[WEFT_EXPERTS_PARTS]; /**< rows 0, or as the place has them */
     weft_dtype x_dtype;                         /**< f32 (0), f16 or bf16 */
     weft_dtype y_dtype;                         /**< of y and residual: f32 (0), f16 or bf16 */
-    uint64_t reserved[7];
+    int32_t adapter_rank; /**< the largest rank of a run's adapters, 0..4096; 0 = runs have none */
+    uint32_t reserved0;
+    uint64_t reserved[6];
 } weft_experts_desc;
+
+/** Two small matrices beside one of every expert, whose product is added to it and never made:
+ *  W_e becomes W_e + scale * B_e A_e (LoRA). Their products are exact in f32, whatever the weights' are. */
+typedef struct weft_experts_adapter {
+    weft_experts_place place;
+    int32_t rank;                /**< 1..desc.adapter_rank */
+    weft_dtype a_dtype, b_dtype; /**< f32 (0), f16 or bf16 */
+    const void *a;               /**< [experts][rank][columns of the part], packed */
+    const void *b;               /**< [experts][rows of the part][rank], packed */
+    float scale;
+    uint32_t reserved0;
+    uint64_t reserved[2];
+} weft_experts_adapter;
 
 typedef struct weft_experts_part_args {
     const void *weight;          /**< of expert 0 */
@@ -102,19 +117,22 @@ typedef struct weft_experts_args {
     size_t workspace_bytes;
     weft_stream *stream; /**< NULL = the context's own */
     /** NULL, or a number, where the context's device reads, to which the run adds the bytes of weights
-     *  that it reads. */
+     *  that it reads, without those of adapters. */
     uint64_t *bytes_read;
     weft_experts_part_args parts[WEFT_EXPERTS_PARTS];
     const float *next_weight; /**< [cols] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
     void *next;               /**< a rounded buffer of cols columns (WEFT_LINEAR_NEXT) */
-    uint64_t reserved[6];
+    const weft_experts_adapter *adapters; /**< [num_adapters], several of a part add up */
+    int32_t num_adapters;
+    uint32_t reserved1;
+    uint64_t reserved[4];
 } weft_experts_args;
 
 /** Plans the block.
  *
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU or without up, a part of up that is not wanted; what weft_linear_plan() refuses;
- *           WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
+ *           an adapter_rank outside 0..4096; WEFT_EUNSUPPORTED for adapters on a GPU, more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
  *           weights cannot be packed, WEFT_EXPERTS_PLAIN or _WEIGH_INPUT on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
  *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
@@ -143,7 +161,7 @@ WEFT_API weft_status weft_experts_pack(const weft_plan *plan, const weft_linear_
  *           choices, then rounded to y_dtype, to nearest even; two runs agree to the bit, whatever the number
  *           of threads
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, short strides, an alpha that is not
- *           finite, starts and order that are no sorted choices of the batch (where they are the host's);
+ *           finite, an adapter of a part or a rank that the plan has not, starts and order that are no sorted choices of the batch (where they are the host's);
  *           WEFT_EWORKSPACE. Nothing is written then
  */
 WEFT_API weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *args);

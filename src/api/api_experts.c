@@ -63,6 +63,9 @@ static weft_status check_desc(weft_context *context, weft_experts_desc *desc)
     if (desc->top_k < 1 || desc->top_k > desc->experts)
         return weft__fail(context, WEFT_EINVAL, "experts: top_k=%d is outside 1..%d", desc->top_k,
                           desc->experts);
+    if (desc->adapter_rank < 0 || desc->adapter_rank > WEFT__EXPERTS_MAX_RANK || desc->reserved0)
+        return weft__fail(context, WEFT_EINVAL, "experts: adapter_rank=%d is outside 0..%d",
+                          desc->adapter_rank, WEFT__EXPERTS_MAX_RANK);
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_experts, "x_dtype", &desc->x_dtype));
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_experts, "y_dtype", &desc->y_dtype));
     WEFT__TRY(weft__api_most(context, WEFT__OP_experts, "max_batch", &desc->max_batch));
@@ -189,6 +192,39 @@ static weft_status settle_buffers(const weft_plan *plan, weft_experts_args *args
                              sizeof(float));
 }
 
+static bool is_plain(weft_dtype dtype)
+{
+    return !dtype || dtype == WEFT_F32 || dtype == WEFT_F16 || dtype == WEFT_BF16;
+}
+
+static weft_status check_adapters(const weft_plan *plan, const weft_experts_args *args)
+{
+    const weft_experts_desc *desc = plan->desc;
+    if (args->num_adapters < 0 || (args->num_adapters > 0 && !args->adapters) || args->reserved1)
+        return weft__fail(plan->context, WEFT_EINVAL, "experts: num_adapters=%d of no list",
+                          args->num_adapters);
+    for (int32_t i = 0; i < args->num_adapters; i++) {
+        const weft_experts_adapter *at = &args->adapters[i];
+        if ((unsigned)at->place >= WEFT_EXPERTS_PARTS || lacks(desc, (int)at->place) ||
+            at->rank < 1 || at->rank > desc->adapter_rank)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "experts: adapter %d of part %d and rank %d: the plan has none such",
+                              i, (int)at->place, at->rank);
+        if (!at->a || !at->b || !is_plain(at->a_dtype) || !is_plain(at->b_dtype) ||
+            !isfinite(at->scale) || at->reserved0)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "experts: adapter %d: matrices of f32, f16 or bf16 and a finite "
+                              "scale are wanted",
+                              i);
+        WEFT__TRY(weft__api_tail(plan->context, "experts: an adapter", at->reserved, 2));
+        WEFT__TRY(weft__api_aligned(plan, (uintptr_t)at->a,
+                                    weft__api_alignment(at->a_dtype ? at->a_dtype : WEFT_F32)));
+        WEFT__TRY(weft__api_aligned(plan, (uintptr_t)at->b,
+                                    weft__api_alignment(at->b_dtype ? at->b_dtype : WEFT_F32)));
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *user_args)
 {
     weft_experts_args args;
@@ -200,6 +236,7 @@ weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *use
     WEFT__TRY(settle_buffers(plan, &args));
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
         WEFT__TRY(settle_part(plan, &args, p));
+    WEFT__TRY(check_adapters(plan, &args));
     if (!isfinite(args.alpha))
         return weft__fail(plan->context, WEFT_EINVAL, "experts: alpha is not finite");
     args.alpha = args.alpha != 0 ? args.alpha : 1;

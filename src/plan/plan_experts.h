@@ -4,6 +4,8 @@
 
 #include <weft/experts.h>
 
+enum { WEFT__EXPERTS_MAX_RANK = 4096 };
+
 // The linear layers that an expert consists of: gate and up with the norm in front, of which a run has a row
 // of X for every choice (of plain experts the gate twice, of which a run does the first alone); and down. Rows of the
 // parts are filled in.

@@ -193,6 +193,53 @@ static void weighs_what_experts_read(void **state)
     close_layer(&l);
 }
 
+// Two matrices of ones beside gate and down: W becomes W + scale * rank.
+static void adds_adapters(void **state)
+{
+    enum { RANK = 2 };
+    static float ones[EXPERTS * RANK * (COLS > INNER ? COLS : INNER)];
+    layer l;
+    open_layer(&l, 1);
+    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
+        ones[i] = 1;
+    weft_experts_adapter adapters[] = {
+        {.place = WEFT_EXPERTS_GATE, .rank = RANK, .a = ones, .b = ones, .scale = 0.0625f / COLS},
+        {.place = WEFT_EXPERTS_DOWN, .rank = 1, .a = ones, .b = ones, .scale = 0.125f}};
+    weft_plan *plan = plan_of(*state, &l);
+    choose(&l, (const int32_t[]){4, 1});
+    l.args.adapters = adapters;
+    l.args.num_adapters = 2;
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "rank 2");
+    weft_plan_destroy(plan);
+    free(l.args.workspace);
+    l.desc.adapter_rank = RANK;
+    plan = plan_of(*state, &l);
+    assert_int_equal(weft_experts_run(plan, &l.args), WEFT_OK);
+    double want = 0;
+    for (int k = 0; k < TOP_K; k++) {
+        double e = (k ? 1 : 4) + 1, gate = e + 0.0625 * RANK, h = gate / (1 + exp(-gate)) * e;
+        want += 0.5 * h * INNER * (e / 64 + 0.125);
+    }
+    for (int i = 0; i < COLS; i++)
+        assert_true(fabs(l.y[i] - want) < 1e-5 * want);
+#define REFUSED(member, value, words)                                                              \
+    l.args.num_adapters = 2;                                                                       \
+    adapters[1].member = value;                                                                    \
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, words)
+    REFUSED(scale, INFINITY, "finite scale");
+    REFUSED(b_dtype, WEFT_Q8_0, "f32, f16 or bf16");
+    REFUSED(a, NULL, "f32, f16 or bf16");
+    REFUSED(rank, 0, "rank 0");
+    REFUSED(place, WEFT_EXPERTS_PARTS, "part 3");
+#undef REFUSED
+    l.args.adapters = NULL;
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "of no list");
+    weft_plan_destroy(plan);
+    l.desc.adapter_rank = 4097;
+    assert_refused(*state, weft_experts_plan(*state, &l.desc, &plan), WEFT_EINVAL, "adapter_rank");
+    close_layer(&l);
+}
+
 static void refuses_descriptors(void **state)
 {
     layer l;
@@ -280,9 +327,13 @@ static void refuses_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_only_the_chosen),     cmocka_unit_test(reads_an_expert_once),
-        cmocka_unit_test(plain_ones_read_two_parts), cmocka_unit_test(weighs_what_experts_read),
-        cmocka_unit_test(refuses_descriptors),       cmocka_unit_test(refuses_runs),
+        cmocka_unit_test(reads_only_the_chosen),
+        cmocka_unit_test(reads_an_expert_once),
+        cmocka_unit_test(plain_ones_read_two_parts),
+        cmocka_unit_test(weighs_what_experts_read),
+        cmocka_unit_test(adds_adapters),
+        cmocka_unit_test(refuses_descriptors),
+        cmocka_unit_test(refuses_runs),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

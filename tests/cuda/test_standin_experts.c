@@ -151,6 +151,9 @@ static void case_refused(void)
         desc.parts[p].weight_dtype = WEFT_Q4_K;
     CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_EUNSUPPORTED);
     CHECK(strstr(weft_error_text(context), "weights of what experts read"));
+    desc.flags = 0;
+    desc.adapter_rank = 4;
+    CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_EUNSUPPORTED);
     weft_kv_append_desc append = {
         .size = sizeof append,
         .layout = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = 64, .page_size = 16},

@@ -380,7 +380,7 @@ fault("adapter-gate-first", "engine/worker/program_build.c",
       "        plain.gate = WEFT_LINEAR_GATE_NONE;\n", "",
       "the gate comes before what adapters add", "engine_adapters")
 fault("adapter-residual-scale", "engine/worker/program_adapters.c",
-      ".residual = true,", ".residual = false,",
+      ".y_stride = linear->y_stride,\n                               .residual = true,", ".y_stride = linear->y_stride,\n                               .residual = false,",
       "what an adapter gives replaces what the matrix gave", "engine_adapters")
 fault("adapter-any-family", "engine/model/adapters.c",
       "if (!gguf_string_equals(name, family))", "if (false)",
@@ -593,3 +593,14 @@ fault("llama4-experts-first", "engine/model/config.c",
 fault("checkpoint-halves-by-turns", "engine/safetensors/checkpoint_stacks.c",
       "== CHECKPOINT_EXPERTS_BY_TURNS;", "!= CHECKPOINT_EXPERTS_APART;",
       "rows of gate and up that lie apart are taken by turns", "engine_checkpoint")
+AD = ("engine_adapters",)
+fault("adapters-of-the-output-read-old-rows", "engine/worker/program_run.c",
+      "(step->args.linear.x == hidden || step->args.linear.x == gathered))", "i == 0)",
+      "adapters of the output read rows of another pass", *AD)
+fault("adapters-of-the-first-head", "engine/worker/program_latent.c",
+      "part->rows > heights[i] ? head * heights[i] : 0", "0", "all heads have the adapter of the first", *AD)
+fault("adapters-serve-all-experts", "engine/model/adapters.c",
+      "const bool once = !want.experts;", "const bool once = true;", "one pair for all experts is taken for one of each", *AD)
+fault("adapters-of-the-embedding-unscaled", "engine/worker/program_adapters.c",
+      ".alpha = at->scale * (scale != 0 ? scale : 1),", ".alpha = scale != 0 ? scale : 1,",
+      "adapters of the embedding are not scaled", *AD)

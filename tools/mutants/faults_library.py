@@ -242,6 +242,12 @@ fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_run.c",
 fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
       "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
       "experts without a gate count a product that they have not", "api_experts")
+fault("experts-adapters-of-the-first", "src/backend/cpu/cpu_experts_run.c",
+      "(const unsigned char *)weight + e * rows * call.weight_stride_bytes", "(const unsigned char *)weight",
+      "all experts have the adapter of the first", "weft-check --op experts --cases 40", "engine_adapters")
+fault("experts-adapters-read-others", "src/backend/cpu/cpu_experts_run.c",
+      "return work->x + work->args->order[index] / work->desc->top_k * work->x_stride;", "return work->x + index / work->desc->top_k * work->x_stride;",
+      "adapters read the rows of other tokens", "weft-check --op experts --cases 40", "engine_adapters")
 fault("experts-input-weighed-twice", "src/backend/cpu/cpu_experts_run.c",
       ".weights = work->factors ? ones : args->weights", ".weights = args->weights",
       "what weighed experts' input weighs their results, too", "api_experts", "weft-check --op experts --cases 20")

@@ -33,6 +33,31 @@ static weft_status take_launch(const weft_plan *plan, const weft_linear_desc *de
     return status;
 }
 
+// Kernels for the matrices of adapters, and the rows that a task has a multiple of with them.
+static weft_status plan_adapters(const weft_plan *plan, struct weft__experts_launch *launch)
+{
+    static const weft_dtype dtypes[WEFT__ADAPTER_DTYPES] = {WEFT_F32, WEFT_F16, WEFT_BF16};
+    const weft_experts_desc *desc = plan->desc;
+    for (int i = 0; desc->adapter_rank && i < WEFT__ADAPTER_DTYPES; i++) {
+        struct weft__linear_launch found;
+        const weft_linear_desc linear = {
+            .size = sizeof linear,
+            .flags = WEFT_LINEAR_EXACT,
+            .max_batch = 1,
+            .cols = desc->cols,
+            .num_parts = 1,
+            .parts = {{.weight_dtype = dtypes[i], .rows = desc->adapter_rank}}};
+        weft_status status = take_launch(plan, &linear, &found);
+        if (status != WEFT_OK)
+            return status;
+        launch->adapters[i] = found.parts[0].kernels[0];
+        const int64_t step = launch->adapters[i]->row_step;
+        launch->inner_step = step > launch->inner_step ? step : launch->inner_step;
+        launch->down_step = step > launch->down_step ? step : launch->down_step;
+    }
+    return WEFT_OK;
+}
+
 static bool reads_f32(const struct weft__linear_launch *launch, int32_t parts)
 {
     for (int32_t p = 0; p < parts; p++)
@@ -150,7 +175,9 @@ weft_status weft__cpu_prepare_experts(weft_plan *plan)
     // Of plain experts the first of two like products is done.
     launch->expert_bytes =
         launch->inner.bytes / (desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1) + launch->down.bytes;
-    status = lay_out(plan, launch);
+    status = plan_adapters(plan, launch);
+    if (status == WEFT_OK)
+        status = lay_out(plan, launch);
     if (status == WEFT_OK)
         describe(plan, launch);
     return status;

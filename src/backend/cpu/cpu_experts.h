@@ -13,6 +13,8 @@ struct weft__experts_rows {
     int64_t f32, rounded, bf16;
 };
 
+enum { WEFT__ADAPTER_F32, WEFT__ADAPTER_F16, WEFT__ADAPTER_BF16, WEFT__ADAPTER_DTYPES };
+
 struct weft__experts_launch {
     const struct weft__experts_kernel *kernel;
     weft_linear_desc inner_desc, down_desc;   // settled
@@ -25,8 +27,10 @@ struct weft__experts_launch {
     int64_t sums;                             // of tokens: y in f32 where it is not; else -1
     int64_t places;                           // int32 [choices]: where a choice stands when sorted
     int64_t factors;                          // of rows of X of choices, sorted; -1: none
-    int64_t expert_bytes;                     // of one expert's weights
-    int64_t inner_step, down_step;            // rows of W that a task has a multiple of
+    const struct weft__linear_kernel
+        *adapters[WEFT__ADAPTER_DTYPES]; // one row of X, exact; or NULL
+    int64_t expert_bytes;                // of one expert's weights
+    int64_t inner_step, down_step;       // rows of W that a task has a multiple of
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
+#include "src/plan/plan_experts.h"
 
 // Fewer, and a thread waits for the other's last one; more, and memory begins new streams too often.
 enum { TASKS_A_THREAD = 8 };
@@ -185,6 +186,60 @@ static void run_part(const struct weft__linear_part_launch *part,
     weft__linear_kernel_for(part, call->batch, true)->run(call, r0, r1);
 }
 
+// The row of X, in f32, that a part reads of the choice that stands at `index` when sorted.
+static const float *row_of(const struct work *work, int p, int32_t index)
+{
+    if (p == WEFT_EXPERTS_DOWN)
+        return work->between + (int64_t)index * work->desc->inner;
+    return work->x + work->args->order[index] / work->desc->top_k * work->x_stride;
+}
+
+// y = alpha * W_e x [+ y] of a matrix of an adapter.
+static void run_small(const struct work *work, weft_dtype dtype, const void *weight, int32_t e,
+                      int64_t rows, int64_t cols, const struct weft__linear_call *of, int64_t r0,
+                      int64_t r1)
+{
+    const int kind = dtype == WEFT_F16    ? WEFT__ADAPTER_F16
+                     : dtype == WEFT_BF16 ? WEFT__ADAPTER_BF16
+                                          : WEFT__ADAPTER_F32;
+    const struct weft__linear_kernel *kernel = work->launch->adapters[kind];
+    struct weft__linear_call call = *of;
+    call.dtype = kernel->weight;
+    call.weight_stride_bytes = weft_dtype_row_bytes(call.dtype, cols);
+    call.weight = (const unsigned char *)weight + e * rows * call.weight_stride_bytes;
+    call.rows = rows;
+    call.cols = cols;
+    call.batch = 1;
+    call.x_stride = cols;
+    call.y_stride = call.residual_stride = rows;
+    kernel->run(&call, r0, r1);
+}
+
+// What the adapters of a part add to some rows of what expert e gave, before the function. Pieces of an expert
+// each work the short row between for themselves.
+static void add_adapters(const struct work *work, int32_t e, int p,
+                         const struct weft__linear_call *gave, int64_t r0, int64_t r1)
+{
+    const int32_t *starts = work->args->starts;
+    const int64_t cols = p == WEFT_EXPERTS_DOWN ? work->desc->inner : work->desc->cols;
+    float between[WEFT__EXPERTS_MAX_RANK];
+    for (int32_t i = 0; i < work->args->num_adapters; i++) {
+        const weft_experts_adapter *at = &work->args->adapters[i];
+        for (int32_t n = starts[e]; at->place == (weft_experts_place)p && n < starts[e + 1]; n++) {
+            float *y = gave->y + (n - starts[e]) * gave->y_stride;
+            const struct weft__linear_call first = {
+                .alpha = 1,
+                .x = row_of(work, p, n),
+                .x_scale = gave->x_scale ? gave->x_scale + (n - starts[e]) : NULL,
+                .y = between};
+            const struct weft__linear_call second = {
+                .alpha = at->scale, .x = between, .y = y, .residual = y};
+            run_small(work, at->a_dtype, at->a, e, at->rank, cols, &first, 0, at->rank);
+            run_small(work, at->b_dtype, at->b, e, gave->rows, at->rank, &second, r0, r1);
+        }
+    }
+}
+
 static void apply_gate(const struct work *work, int32_t e, int64_t r0, int64_t r1)
 {
     const int32_t *starts = work->args->starts;
@@ -232,6 +287,7 @@ static void inner_task(void *opaque, int32_t index, int32_t thread)
                      launch->chosen.f32 < 0 ? NULL : at(work, launch->chosen.f32), work->desc->cols,
                      first);
         run_part(&launch->inner.parts[p], &call, r0, r1);
+        add_adapters(work, e, p, &call, r0, r1);
     }
     apply_gate(work, e, r0, r1);
 }
@@ -247,9 +303,11 @@ static void down_task(void *opaque, int32_t index, int32_t thread)
     struct weft__linear_planes planes;
     struct weft__linear_call call = call_of(work, e, WEFT_EXPERTS_DOWN, &planes);
     (void)thread;
+    r1 = r1 < cols ? r1 : cols;
     set_rows(work, &call, &launch->down, &launch->between, work->between, work->desc->inner,
              work->args->starts[e]);
-    run_part(&launch->down.parts[0], &call, r0, r1 < cols ? r1 : cols);
+    run_part(&launch->down.parts[0], &call, r0, r1);
+    add_adapters(work, e, WEFT_EXPERTS_DOWN, &call, r0, r1);
 }
 
 static void sum_task(void *opaque, int32_t token, int32_t thread)

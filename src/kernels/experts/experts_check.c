@@ -22,6 +22,7 @@ struct problem {
     weft_experts_desc desc;
     weft_experts_args args;
     bool exact, gaps;                   // gaps: between experts
+    bool adapted;                       // decoded is what weights and adapters are together
     float *decoded[WEFT_EXPERTS_PARTS]; // [experts][rows][cols]
     float *x, *residual;                // what they said before the run
     int32_t *ids;
@@ -127,6 +128,56 @@ static void draw_part(struct check_case *c, struct problem *p, int n)
         args->bias = draw_floats(c, desc->experts * rows, 0.5f);
 }
 
+static weft_dtype or_f32(weft_dtype dtype)
+{
+    return dtype ? dtype : WEFT_F32;
+}
+
+// `x` in a format; x becomes what that says.
+static void *given(struct check_case *c, weft_dtype dtype, float *x, int64_t count)
+{
+    size_t elem = (size_t)weft_dtype_block_bytes(dtype);
+    void *to = check_buffer(c, (size_t)count * elem, elem);
+    weft__elements_narrow(x, count, to, dtype);
+    weft__elements_widen(to, dtype, count, x);
+    return to;
+}
+
+// Exact problems may have adapters, which the oracle merges. (Merged weights are no f32 any more: what that costs is below
+// the bound of a product.)
+static void draw_adapters(struct check_case *c, struct problem *p)
+{
+    const weft_experts_desc *desc = &p->desc;
+    int32_t count = (int32_t)check_range(c, 1, 3), most = (int32_t)check_range(c, 1, 9);
+    weft_experts_adapter *list = check_buffer(c, (size_t)count * sizeof *list, 8);
+    p->desc.adapter_rank = most;
+    p->adapted = true;
+    for (int32_t i = 0; i < count; i++) {
+        const int n = (int)check_pick(c, 3, 0, 2, has(desc, 1) ? 1 : 0);
+        const int64_t rows = n == WEFT_EXPERTS_DOWN ? desc->cols : desc->inner;
+        const int64_t cols = n == WEFT_EXPERTS_DOWN ? desc->inner : desc->cols;
+        const int32_t rank = (int32_t)check_range(c, 1, most);
+        const weft_dtype dtype = (weft_dtype)check_pick(c, 3, WEFT_F32, WEFT_F16, WEFT_BF16);
+        float *a = draw_floats(c, desc->experts * rank * cols, 1 / sqrtf((float)cols));
+        float *b = draw_floats(c, desc->experts * rank * rows, 1 / sqrtf((float)rank));
+        list[i] = (weft_experts_adapter){.place = (weft_experts_place)n,
+                                         .rank = rank,
+                                         .a_dtype = dtype,
+                                         .a = given(c, dtype, a, desc->experts * rank * cols),
+                                         .b = given(c, WEFT_F32, b, desc->experts * rank * rows),
+                                         .scale = check_uniform(c, -2, 2)};
+        for (int64_t at = 0; at < desc->experts * rows * cols; at++) {
+            int64_t e = at / (rows * cols), row = at / cols, col = at % cols;
+            double sum = 0;
+            for (int32_t r = 0; r < rank; r++)
+                sum += (double)b[row * rank + r] * (double)a[(e * rank + r) * cols + col];
+            p->decoded[n][at] += (float)((double)list[i].scale * sum);
+        }
+    }
+    p->args.adapters = list;
+    p->args.num_adapters = count;
+}
+
 static void route(struct check_case *c, struct problem *p)
 {
     const weft_experts_desc *desc = &p->desc;
@@ -153,21 +204,6 @@ static void route(struct check_case *c, struct problem *p)
     p->args.starts = starts;
     p->args.order = order;
     p->args.weights = weights;
-}
-
-static weft_dtype or_f32(weft_dtype dtype)
-{
-    return dtype ? dtype : WEFT_F32;
-}
-
-// `x` in a format; x becomes what that says.
-static void *given(struct check_case *c, weft_dtype dtype, float *x, int64_t count)
-{
-    size_t elem = (size_t)weft_dtype_block_bytes(dtype);
-    void *to = check_buffer(c, (size_t)count * elem, elem);
-    weft__elements_narrow(x, count, to, dtype);
-    weft__elements_widen(to, dtype, count, x);
-    return to;
 }
 
 // Room for results; 16 bits are marked, as floats are by whoever gives them out.
@@ -226,6 +262,8 @@ static struct problem draw(struct check_case *c)
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
         if (has(&p.desc, n))
             draw_part(c, &p, n);
+    if (p.desc.flags & WEFT_LINEAR_EXACT && !c->reference && check_range(c, 0, 2) == 0)
+        draw_adapters(c, &p);
     route(c, &p);
     check_note(
         c, "%d of %d experts, %s to %s, %s %s %s, %lldx%lld, batch %d, flags 0x%x gate %d clamp %g",

@@ -184,6 +184,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     if (desc->flags & WEFT_EXPERTS_PLAIN)
         return refuse(choice, "plain ones, without a gate, run on the CPU alone");
+    if (desc->adapter_rank)
+        return refuse(choice, "adapters of experts run on the CPU alone");
     if (desc->flags & WEFT_EXPERTS_WEIGH_INPUT)
         return refuse(choice, "weights of what experts read run on the CPU alone");
     if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535 / desc->top_k)

@@ -22,25 +22,46 @@ import torch
 
 import fill
 import generate
+import mixtures
 
 ALPHA = 8.0
+LATENT = r"(q_a_proj|q_b_proj|q_proj|kv_a_proj_with_mqa|kv_b_proj|o_proj|gate_proj|up_proj|down_proj)\.weight"
+EXPERTS = r"experts\.(gate_up_proj|down_proj)$"
 # name: (family, tensors that are adapted, kind, rank)
 ADAPTERS = {
     "llama_lora": ("llama", r"(q|k|v|o|gate|up|down)_proj\.weight", fill.F16, 4),
     "phi3_lora": ("phi3", r"(qkv|o|gate_up|down)_proj\.weight", fill.F32, 8),
+    "qwen3moe_lora": ("qwen3moe", rf"{EXPERTS}|mlp\.gate\.weight|o_proj|lm_head|embed_tokens", fill.F16, 4),
+    "gptoss_lora": ("gptoss", EXPERTS, fill.F32, 6),
+    "qwen2moe_lora": ("qwen2moe", rf"{EXPERTS}|shared_expert\.", fill.BF16, 4),
+    "llama4_lora": ("llama4", rf"{EXPERTS}|shared_expert\.|q_proj|router|embed_tokens", fill.F32, 3),
+    "deepseek2_lora": ("deepseek2", LATENT, fill.F32, 5),
 }
 
 
+def shapes_of(file_name, shape, rank):
+    """Of A and of B. Rows of an embedding are A's; experts have both for each; of the matrices of latent attention by heads
+    one of the two comes from what is the same for all."""
+    *stack, rows, cols = shape
+    if file_name == "token_embd.weight":
+        return (rows, rank), (cols, rank)
+    if "attn_k_b" in file_name:
+        return (*stack, rank, cols), (1, rows, rank)
+    if "attn_v_b" in file_name:
+        return (1, rank, cols), (*stack, rows, rank)
+    return (*stack, rank, cols), (*stack, rows, rank)
+
+
 def matrices(name, model):
-    """{name in transformers: (name in the file, A, B)}"""
-    family, wanted, kind, rank = ADAPTERS[name]
-    names = generate.name_map(generate.FAMILIES[family][0], generate.FAMILIES[family][2])
+    """{name in transformers: [(name in the file, shape of A, shape of B)]}"""
+    family, wanted, _, rank = ADAPTERS[name]
+    arch, _, config, _ = generate.FAMILIES[family]
+    names = generate.name_map(arch, config)
     found = {}
     for hf_name, tensor in model.state_dict().items():
-        if not re.search(wanted, hf_name):
-            continue
-        file_name = names.get_name(hf_name, try_suffixes=(".weight",))
-        found[hf_name] = (file_name, (rank, tensor.shape[1]), (tensor.shape[0], rank))
+        if re.search(wanted, hf_name):
+            parts = mixtures.pieces(names, hf_name, tuple(tensor.shape), arch)
+            found[hf_name] = [(part, *shapes_of(part, shape, rank)) for part, shape in parts]
     return found
 
 
@@ -53,19 +74,26 @@ def make_file(name, model, path):
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", ALPHA)
     recipe, data, added = [], b"", {}
-    for hf_name, (file_name, *shapes) in matrices(name, model).items():
-        made = []
-        for end, shape in zip(("lora_a", "lora_b"), shapes):
-            full = f"{file_name}.{end}"
-            count, seed = math.prod(shape), zlib.crc32(f"{name} {full}".encode())
-            values = fill.fill(kind, count, seed, -3)
-            dtype = np.float16 if kind == fill.F16 else np.float32
-            qtype = gguf.GGMLQuantizationType.F16 if kind == fill.F16 else gguf.GGMLQuantizationType.F32
-            writer.add_tensor_info(full, shape, np.dtype(dtype), values.nbytes, qtype)
-            recipe.append([kind, len(data), count, seed, -3])
-            data += values.tobytes() + b"\0" * (-values.nbytes % 32)
-            made.append(values.view(dtype).astype(np.float32).reshape(shape))
-        delta = made[1] @ made[0] * (ALPHA / rank)
+    for hf_name, parts in matrices(name, model).items():
+        deltas = []
+        for file_name, *shapes in parts:
+            made = []
+            for end, shape in zip(("lora_a", "lora_b"), shapes):
+                full = f"{file_name}.{end}"
+                count, seed = math.prod(shape), zlib.crc32(f"{name} {full}".encode())
+                values = fill.fill(kind, count, seed, -3)
+                block = kind == fill.BF16
+                dtype = np.uint8 if block else np.float16 if kind == fill.F16 else np.float32
+                qtype = generate.gguf_type(kind)
+                stored = gguf.quant_shape_to_byte_shape(shape, qtype) if block else shape
+                writer.add_tensor_info(full, stored, np.dtype(dtype), values.nbytes, qtype)
+                recipe.append([kind, len(data), count, seed, -3])
+                data += values.tobytes() + b"\0" * (-values.nbytes % 32)
+                made.append(gguf.quants.dequantize(values, qtype).astype(np.float32).reshape(shape))
+            if file_name == "token_embd.weight":
+                made = [made[1].T, made[0]]
+            deltas.append(made[1] @ made[0] * (ALPHA / rank))
+        delta = mixtures.join(hf_name, arch, deltas)
         if arch in generate.PERMUTED and ("q_proj" in hf_name or "k_proj" in hf_name):
             heads = config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads
             delta = generate.unpermute(delta, heads)
@@ -90,7 +118,7 @@ def generate_one(name, folder):
     head, recipe, data, added = make_file(name, model, f"{folder}/adapter.gguf")
     state = model.state_dict()
     for hf_name, delta in added.items():
-        state[hf_name].add_(torch.from_numpy(np.ascontiguousarray(delta)))
+        state[hf_name].add_(torch.from_numpy(np.ascontiguousarray(delta)).reshape(state[hf_name].shape))
     logits = model(tokens[None]).logits[0]
     largest = float(logits.abs().max())
     print(f"{name}: changes logits by {float((logits - plain).abs().max()):.3f} of {largest:.3f}")
