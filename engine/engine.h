@@ -148,6 +148,8 @@ bool engine_session_restore(engine_session *session, const char *path, engine_er
 bool engine_worker_save_pages(const engine_worker *worker, const char *path, engine_error *err);
 bool engine_worker_restore_pages(engine_worker *worker, const char *path, engine_error *err);
 
+enum { ENGINE_MAX_GUESSES = 15 }; // of a session in one pass
+
 // New tokens for one session.
 typedef struct engine_feed {
     engine_session *session;
@@ -158,8 +160,11 @@ typedef struct engine_feed {
     int32_t done;  // tokens that passes have evaluated so far; 0 before the first
     // The last so many ids are guesses: they are evaluated, all in the pass that evaluates the token before
     // them, but the timeline ends before them, with that token's logits. engine_session_accept goes on to
-    // the first of them.
+    // one that follows. At most ENGINE_MAX_GUESSES.
     int32_t guesses;
+    // [guesses], NULL: each guess follows the one before it. Otherwise a tree: guess i follows guess parents[i] < i or,
+    // with -1, the token before all guesses. Only where a worker takes trees (engine_worker_takes_trees).
+    const int32_t *parents;
 } engine_feed;
 
 // One forward pass of at most chunk_tokens tokens: feeds that wait for one token come first, so that they
@@ -179,9 +184,13 @@ typedef bool engine_progress_fn(void *user, int32_t done_tokens, int32_t all_tok
 // Guesses that all feeds of a pass may have together; each of its feeds may have fewer than chunk_tokens.
 int32_t engine_guess_room(const engine_worker *worker, int32_t feeds);
 
-// The next guess of the last pass becomes part of the timeline, and its logits those of the session. False if
-// there is none. Rejecting forgets those that are left, as does whatever else changes the timeline.
-bool engine_session_accept(engine_session *session);
+// Does the worker take guesses that are a tree? One on the CPU does, unless it is invariant: what follows a token is summed
+// up in another order in a tree.
+bool engine_worker_takes_trees(const engine_worker *worker);
+
+// A token that was guessed to follow the timeline becomes part of it, and its logits those of the session. False if the
+// last pass has no such guess. Rejecting forgets those that are left, as does whatever else changes the timeline.
+bool engine_session_accept(engine_session *session, int32_t token);
 void engine_session_reject(engine_session *session);
 
 // Passes until all feeds are done.
@@ -305,19 +314,19 @@ engine_finish_name(engine_finish finish); // "length", "end", "stop", "context",
 
 // --- speculation --------------------------------------------------------------------------------------
 
-enum { ENGINE_MAX_GUESSES = 15 }; // in a row
-
-// Tokens are guessed, and one pass evaluates all of them; each is drawn as it would be without guesses, and the first
-// that was guessed wrong ends the row. So a text is the one that its seed gives, guesses or not, as far as the
-// worker's arithmetic does not depend on the batch (engine_options.invariant). How many are guessed follows from how
-// many proved right and what a pass takes; none where that does not pay.
+// Tokens are guessed, several ways on where several are likely, and one pass evaluates all of them; each token is drawn as
+// it would be without guesses, and the first that was not guessed ends the way. So a text is the one that its seed gives,
+// guesses or not, as far as the worker's arithmetic does not depend on the batch (engine_options.invariant: such a worker
+// takes guesses in a row only). Which guesses are made follows from how many proved right and what a pass takes; none
+// where that does not pay.
 typedef struct engine_speculation {
     bool lookup; // what followed in the text itself where it read as it does now
     // A smaller model with the same tokens (engine_speculation_fits) guesses where lookup does not, with a session of
     // this worker for each text; NULL: none. Its lengths are at least the worker's.
     engine_worker *draft;
-    int32_t most; // guesses in a row; 0: ENGINE_MAX_GUESSES
+    int32_t most; // guesses in a pass; 0: ENGINE_MAX_GUESSES
     bool always;  // also where it does not pay: for tests and measuring
+    bool chains;  // in a row only: for comparing
 } engine_speculation;
 
 // Has the draft the same tokens as the model?

@@ -26,7 +26,8 @@ static const char help[] =
     "  --draft-format F    its format (default --format)\n"
     "  --generate N        tokens of its text (default 100)\n"
     "  --wrong-every K     of them the draft does not guess one of K (default 5; 0: all right)\n"
-    "  --rounds N          of both (default 3)\n"
+    "  --rounds N          of both (default 3); the ratio is the median of theirs\n"
+    "  --chains            guesses in a row only, to see what trees of them bring\n"
     "  --json              one object instead\n"
     "\n"
     "model:\n" CLI_MODEL_HELP;
@@ -43,6 +44,7 @@ enum {
     OPT_GENERATE,
     OPT_WRONG_EVERY,
     OPT_ROUNDS,
+    OPT_CHAINS,
     OPT_JSON
 };
 enum { MOST_ROUNDS = 25 };
@@ -52,7 +54,7 @@ typedef struct edit {
     const char *shape, *model_path, *tokenizer, *source, *result, *draft_shape;
     weft_dtype format, draft_format; // of the draft: WEFT_DTYPE_NONE is the model's
     int32_t generate, wrong_every, rounds;
-    bool json;
+    bool chains, json;
     engine_options options;
     tokenizer_ids before, after;
     engine_model *model, *draft_model;
@@ -77,6 +79,7 @@ static bool take_option(void *opaque, int option)
     case OPT_WRONG_EVERY:
         return cli_int32(b->self, "--wrong-every", optarg, 0, 1 << 20, &b->wrong_every);
     case OPT_ROUNDS: return cli_int32(b->self, "--rounds", optarg, 1, MOST_ROUNDS, &b->rounds);
+    case OPT_CHAINS: b->chains = true; return true;
     case OPT_JSON: b->json = true; return true;
     default: return cli_model_option(b->self, option, optarg, &b->options);
     }
@@ -96,6 +99,7 @@ static int parse(edit *b, int argc, char **argv)
         {"generate", required_argument, NULL, OPT_GENERATE},
         {"wrong-every", required_argument, NULL, OPT_WRONG_EVERY},
         {"rounds", required_argument, NULL, OPT_ROUNDS},
+        {"chains", no_argument, NULL, OPT_CHAINS},
         {"json", no_argument, NULL, OPT_JSON},
         CLI_MODEL_OPTIONS,
         {0}};
@@ -212,17 +216,17 @@ static double write_result(edit *b, const engine_speculation *speculation, engin
                : 0;
 }
 
-static int print(const edit *b, double plain, double guessed)
+static int print(const edit *b, double plain, double guessed, double ratio)
 {
     const char *how = b->draft ? "draft" : "lookup", *name = b->shape ? b->shape : b->model_path;
     double right =
         b->last.guessed_tokens ? (double)b->last.accepted_tokens / b->last.guessed_tokens : 0;
     if (b->json) {
-        json_t *row =
-            json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "op", "speculation", "shape",
-                      name, "prompt", (int)b->before.count, "generated", (int)b->after.count,
-                      "guessed", b->last.guessed_tokens, "accepted", b->last.accepted_tokens,
-                      "plain_tokens_per_second", plain, "ratio", guessed / plain);
+        json_t *row = json_pack(
+            "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "op", "speculation", "shape", name,
+            "guesses", b->chains ? "chains" : "trees", "prompt", (int)b->before.count, "generated",
+            (int)b->after.count, "guessed", b->last.guessed_tokens, "accepted",
+            b->last.accepted_tokens, "plain_tokens_per_second", plain, "ratio", ratio);
         json_object_set_new(row, b->draft ? "draft_tokens_per_second" : "lookup_tokens_per_second",
                             json_real(guessed));
         if (b->draft)
@@ -231,28 +235,30 @@ static int print(const edit *b, double plain, double guessed)
     }
     printf("%-16s prompt %zu, written %zu tokens: plain %.1f tok/s, %s %.1f tok/s, %.2f times; "
            "%d guessed, %.0f %% of them right\n",
-           name, b->before.count, b->after.count, plain, how, guessed, guessed / plain,
+           name, b->before.count, b->after.count, plain, how, guessed, ratio,
            b->last.guessed_tokens, 100 * right);
     return CLI_DONE;
 }
 
 static int measure(edit *b)
 {
-    double plain[MOST_ROUNDS], guessed[MOST_ROUNDS];
+    double plain[MOST_ROUNDS], guessed[MOST_ROUNDS], ratios[MOST_ROUNDS];
     engine_error err = {""};
     if (!read_texts(b))
         return CLI_FAILED;
     if (!open_model(b, &err) || (b->draft_shape && (!open_draft(b, &err) || !make_result(b, &err))))
         return cli_failed(b->self, "%s", err.text[0] ? err.text : "out of memory");
-    const engine_speculation wish = {.lookup = !b->draft, .draft = b->draft};
+    const engine_speculation wish = {.lookup = !b->draft, .draft = b->draft, .chains = b->chains};
     for (int32_t n = 0; n < b->rounds; n++) {
         plain[n] = write_result(b, NULL, &err);
         guessed[n] = plain[n] > 0 ? write_result(b, &wish, &err) : 0;
         if (guessed[n] <= 0)
             return cli_failed(b->self, "%s", err.text);
+        ratios[n] = guessed[n] / plain[n];
     }
     return print(b, bench_summary(plain, b->rounds).us_median,
-                 bench_summary(guessed, b->rounds).us_median);
+                 bench_summary(guessed, b->rounds).us_median,
+                 bench_summary(ratios, b->rounds).us_median);
 }
 
 static int bench_main(const cli_command *self, int argc, char **argv)

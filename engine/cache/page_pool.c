@@ -235,6 +235,32 @@ bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err
     return true;
 }
 
+// One plane of one layer: [head][slot][row].
+static bool copy_rows(page_pool *pool, int32_t layer, int plane, int32_t from, int32_t to)
+{
+    int32_t page_size = pool->layout.page_size, heads = pool->layout.num_kv_heads;
+    size_t head_bytes = pool->plane_bytes[plane] / (size_t)heads;
+    size_t row_bytes = head_bytes / (size_t)page_size;
+    const unsigned char *source = place(pool, layer, plane, from / page_size);
+    unsigned char *target = place(pool, layer, plane, to / page_size);
+    source += (size_t)(from % page_size) * row_bytes;
+    target += (size_t)(to % page_size) * row_bytes;
+    for (int32_t head = 0; head < heads; head++)
+        if (weft_copy(pool->context, target + (size_t)head * head_bytes,
+                      source + (size_t)head * head_bytes, row_bytes, NULL) != WEFT_OK)
+            return false;
+    return true;
+}
+
+bool page_pool_copy_slot(page_pool *pool, int32_t from, int32_t to, engine_error *err)
+{
+    for (int32_t n = 0; n < PLANES * pool->layers; n++)
+        if (pool->plane_bytes[n % PLANES] > 0 && !copy_rows(pool, n / PLANES, n % PLANES, from, to))
+            return engine_fail(err, "a row of the KV cache cannot be copied: %s",
+                               weft_error_text(pool->context));
+    return true;
+}
+
 size_t page_pool_whole_page_bytes(const page_pool *pool)
 {
     size_t bytes = 0;

@@ -69,4 +69,8 @@ bool page_pool_write(page_pool *pool, int32_t page, const void *from);
 // Copies a page's keys and values of all layers to another page, in the order of the context's stream.
 bool page_pool_copy(page_pool *pool, int32_t from, int32_t to, engine_error *err);
 
+// Copies a token's keys and values of all layers from slot to slot, likewise; slot n of a page is
+// number page * page_size + n.
+bool page_pool_copy_slot(page_pool *pool, int32_t from, int32_t to, engine_error *err);
+
 #endif

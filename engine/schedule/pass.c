@@ -13,8 +13,11 @@ static void guess(engine_scheduler *s, int32_t feeds)
     int32_t budget = s->worker->settings.options.chunk_tokens, rows = feeds,
             pages = scheduler_free_pages(s);
     int32_t room = engine_guess_room(s->worker, feeds);
+    // Pieces of prompts are long ways up for the mask of trees.
+    bool branches = engine_worker_takes_trees(s->worker);
     for (int32_t i = 0; i < feeds; i++) {
         const engine_feed *feed = &s->feeds[i];
+        branches = branches && feed->count == 1;
         budget -= feed->count;
         pages -= feed->count / ENGINE_PAGE_TOKENS + 2;
     }
@@ -27,11 +30,12 @@ static void guess(engine_scheduler *s, int32_t feeds)
             continue;
         most = left < most ? left : most;
         request->guesses = speculator_guess(&request->speculator, &s->costs, request->tokens,
-                                            request->count, rows, most);
-        memcpy(request->tokens + request->count, request->speculator.guesses,
+                                            request->count, rows, most, branches);
+        memcpy(request->tokens + request->count, request->speculator.guesses.tokens,
                (size_t)request->guesses * sizeof *request->tokens);
         s->feeds[i].count += request->guesses;
         s->feeds[i].guesses = request->guesses;
+        s->feeds[i].parents = request->speculator.guesses.parents;
         rows += request->guesses;
         room -= request->guesses;
         budget -= request->guesses;
@@ -117,11 +121,10 @@ static void take(engine_scheduler *s, engine_request *request, int32_t token)
     s->info.generated_tokens += request->result.generated_tokens - before;
 }
 
-// The row of guesses ends with the first that is wrong.
+// Guesses end with the first token that was none.
 static void settle_guesses(engine_scheduler *s, engine_request *request)
 {
     engine_session_reject(request->session);
-    speculator_learn(&request->speculator, request->right);
     s->info.guessed_tokens += request->guesses;
     s->info.accepted_tokens += request->right;
     request->guesses = request->right = 0;
@@ -130,15 +133,13 @@ static void settle_guesses(engine_scheduler *s, engine_request *request)
 // Was the token that was drawn guessed? Then the logits behind it are there, and the next one can be drawn.
 static bool goes_on(engine_scheduler *s, engine_request *request, int32_t token)
 {
-    engine_session *session = request->session;
-    bool guessed = session->ahead > 0 && session->ids[session->length] == token;
     engine_error err = {""};
+    bool guessed = speculator_learn(&request->speculator, token);
     request->right += guessed;
-    if (!guessed || request->ended) {
+    if (!guessed || request->ended || !engine_session_accept(request->session, token)) {
         settle_guesses(s, request);
         return false;
     }
-    engine_session_accept(session);
     if (request_bias(request, &err) && request_constrain(request, &err))
         return true;
     request_fail(request, &err);

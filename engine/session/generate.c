@@ -173,17 +173,21 @@ static bool draw_token(generator *g, int32_t *token, engine_error *err)
     return true;
 }
 
-// Evaluates a token and guesses behind it, and draws what follows until a guess was wrong.
+// Evaluates a token and guesses behind it, and draws what follows until that was not guessed.
 static bool try_guesses(generator *g, int32_t *token, engine_error *err)
 {
     engine_session *session = g->session;
     speculator *s = &g->speculator;
-    int32_t ids[ENGINE_MAX_GUESSES + 1] = {*token}, right = 0;
+    int32_t ids[ENGINE_MAX_GUESSES + 1] = {*token};
     session->ids[session->length] = *token;
-    int32_t made =
-        speculator_guess(s, &g->costs, session->ids, session->length + 1, 1, guess_room(g));
-    memcpy(ids + 1, s->guesses, (size_t)made * sizeof *ids);
-    engine_feed feed = {.session = session, .ids = ids, .count = 1 + made, .guesses = made};
+    int32_t made = speculator_guess(s, &g->costs, session->ids, session->length + 1, 1,
+                                    guess_room(g), engine_worker_takes_trees(session->worker));
+    memcpy(ids + 1, s->guesses.tokens, (size_t)made * sizeof *ids);
+    engine_feed feed = {.session = session,
+                        .ids = ids,
+                        .count = 1 + made,
+                        .guesses = made,
+                        .parents = s->guesses.parents};
     // A device may still be at the pass when it is given; who draws waits for it.
     double started = engine_seconds();
     if (!engine_pass(session->worker, &feed, 1, NULL, err) || !draw_token(g, token, err))
@@ -192,16 +196,12 @@ static bool try_guesses(generator *g, int32_t *token, engine_error *err)
     while (true) {
         if (!take_token(g, *token, err))
             return false;
-        bool guessed = right < made && ids[right + 1] == *token;
-        right += guessed;
-        if (g->done || !guessed)
+        if (!speculator_learn(s, *token) || g->done || !engine_session_accept(session, *token))
             break;
-        engine_session_accept(session);
         if (!draw_token(g, token, err))
             return false;
     }
     engine_session_reject(session);
-    speculator_learn(s, right);
     return true;
 }
 

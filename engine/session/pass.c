@@ -34,6 +34,25 @@ int32_t engine_guess_room(const engine_worker *worker, int32_t feeds)
     return model_program_head_rows(worker->program) - feeds;
 }
 
+// Does each guess follow the one before it?
+static bool is_chain(const engine_feed *feed)
+{
+    bool chain = true;
+    for (int32_t i = 0; feed->parents && i < feed->guesses; i++)
+        chain = chain && feed->parents[i] == i - 1;
+    return chain;
+}
+
+static bool check_tree(const engine_worker *worker, const engine_feed *feed, engine_error *err)
+{
+    for (int32_t i = 0; feed->parents && i < feed->guesses; i++)
+        if (feed->parents[i] < -1 || feed->parents[i] >= i)
+            return engine_fail(err, "of the guesses, %d follows %d, which is none before it", i,
+                               feed->parents[i]);
+    return is_chain(feed) || model_program_takes_trees(worker->program) ||
+           engine_fail(err, "this worker takes guesses in a row only, not a tree of them");
+}
+
 static bool check_guesses(const engine_worker *worker, const engine_feed *feeds, int32_t count,
                           engine_error *err)
 {
@@ -41,11 +60,14 @@ static bool check_guesses(const engine_worker *worker, const engine_feed *feeds,
     for (int32_t n = 0; n < count; n++) {
         const engine_feed *feed = &feeds[n];
         if (feed->guesses < 0 || (feed->guesses > 0 && feed->guesses >= feed->count - feed->done) ||
-            feed->guesses >= worker->settings.options.chunk_tokens)
+            feed->guesses >= worker->settings.options.chunk_tokens ||
+            feed->guesses > ENGINE_MAX_GUESSES)
             return engine_fail(err,
                                "%d guesses among %d new tokens: there must be a token before "
                                "them and room for all in a pass",
                                feed->guesses, feed->count - feed->done);
+        if (!check_tree(worker, feed, err))
+            return false;
         guesses += feed->guesses;
     }
     return guesses == 0 || guesses <= engine_guess_room(worker, count) ||
@@ -79,12 +101,22 @@ typedef struct filling {
     pass_outputs *outputs;
     int32_t tokens, seqs;
     bool states; // are wanted, not logits
+    bool trees;  // among the guesses
 } filling;
 
 static void add_output(filling *f, int32_t row, float *to)
 {
     f->outputs->rows[f->outputs->count] = row;
     f->outputs->to[f->outputs->count++] = to;
+}
+
+// Notes a guess; returns its parent.
+static int32_t add_guess(engine_session *session, const engine_feed *feed, int32_t guess)
+{
+    int32_t parent = feed->parents ? feed->parents[guess] : guess - 1;
+    session->guesses.tokens[guess] = feed->ids[feed->count - feed->guesses + guess];
+    session->guesses.parents[guess] = parent;
+    return parent;
 }
 
 // Adds the next `take` tokens of a feed.
@@ -94,8 +126,13 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
     engine_session *session = feed->session;
     size_t vocab = (size_t)f->worker->model->config.vocab;
     for (int32_t i = 0; i < take; i++) {
-        int32_t row = f->tokens++, position = session->length + i, n = feed->done + i;
-        session->ids[position] = in->ids[row] = feed->ids[n];
+        int32_t row = f->tokens++, n = feed->done + i, guess = n - (feed->count - feed->guesses);
+        in->ids[row] = feed->ids[n];
+        if (guess < 0)
+            session->ids[session->length + i] = feed->ids[n];
+        in->parents[row] = i - 1;
+        if (guess >= 0)
+            in->parents[row] = i - guess + add_guess(session, feed, guess);
         if (n >= feed->count - 1 - feed->guesses) {
             f->outputs->kept_rows[f->outputs->kept_count] = row;
             f->outputs->kept_to[f->outputs->kept_count] =
@@ -104,6 +141,7 @@ static void add_tokens(filling *f, const engine_feed *feed, int32_t take)
         } else if (feed->logits)
             add_output(f, row, feed->logits + (size_t)n * vocab);
     }
+    f->trees = f->trees || (feed->done + take == feed->count && !is_chain(feed));
     int32_t seq = f->seqs++, pages = f->worker->settings.pages_per_session;
     in->cu_q_lens[seq + 1] = f->tokens;
     in->kv_lens[seq] = session->length + take;
@@ -186,7 +224,7 @@ static bool keep_logits(filling *f, engine_error *err)
     for (int32_t i = 0; i < out->kept_count; i++) {
         engine_session *session = out->kept[i];
         if (i > 0 && out->kept[i - 1] == session)
-            session_hold_ahead(session, session->ahead + 1);
+            session_hold_guess(session);
         else
             session_hold_logits(session, i);
         if (out->kept_to[i] && !model_program_read_logits(f->worker->program, out->kept_to[i],
@@ -227,6 +265,8 @@ static bool run(filling *f, engine_error *err)
         return true;
     if (f->states)
         return model_program_forward(program, f->tokens, f->seqs, err);
+    if (f->trees)
+        return model_program_forward_trees(program, f->tokens, f->seqs, err) && make_logits(f, err);
     if (f->tokens == out->kept_count && f->tokens == f->seqs && out->count == 0)
         return model_program_decode(program, f->seqs, err) && keep_logits(f, err);
     return model_program_forward(program, f->tokens, f->seqs, err) && make_logits(f, err);
@@ -239,8 +279,12 @@ static bool commit(const filling *f, engine_feed *feeds, int32_t count)
     for (int32_t n = 0; n < count; n++) {
         engine_feed *feed = &feeds[n];
         int32_t taken = f->outputs->taken[n];
-        if (taken > 0)
-            feed->session->length += taken - feed->session->ahead;
+        session_guesses *guesses = &feed->session->guesses;
+        if (taken > 0) {
+            feed->session->length += taken - guesses->count;
+            guesses->first = feed->session->length;
+            guesses->at = -1;
+        }
         session_enter_pages(feed->session);
         feed->done += taken;
         more = more || feed->done < feed->count;
@@ -251,7 +295,8 @@ static bool commit(const filling *f, engine_feed *feeds, int32_t count)
 static bool pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool states, bool *more,
                  engine_error *err)
 {
-    filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0, states};
+    filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0, states,
+                 false};
     if (count < 0 || count > worker->settings.options.max_sessions)
         return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
                            worker->settings.options.max_sessions);

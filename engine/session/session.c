@@ -304,29 +304,60 @@ const float *engine_session_logits(engine_session *session)
                : NULL;
 }
 
+// The rows of logits of all guesses but that of the timeline's last token are free.
+static void forget_guesses(engine_session *session)
+{
+    session_guesses *guesses = &session->guesses;
+    for (int32_t i = 0; guesses->count > 0 && i <= guesses->count; i++)
+        if (guesses->row + i != session->logits_row)
+            session->worker->logits_owner[guesses->row + i] = NULL;
+    guesses->count = 0;
+}
+
 void engine_session_reject(engine_session *session)
 {
-    for (; session->ahead > 0; session->ahead--)
-        session->worker->logits_owner[session->logits_row + session->ahead] = NULL;
+    forget_guesses(session);
     session_trim(session);
 }
 
-bool engine_session_accept(engine_session *session)
+// Where the key at a position lies in the pool.
+static int32_t slot_of(const engine_session *session, int32_t position)
 {
-    if (session->ahead == 0)
+    return session->page_table[position / ENGINE_PAGE_TOKENS] * ENGINE_PAGE_TOKENS +
+           position % ENGINE_PAGE_TOKENS;
+}
+
+// Guesses of the first branch lie where their tokens belong, others are copied there: over guesses that the path to them
+// has left aside, as it is not longer than their numbers.
+static bool settle_guess(engine_session *session, int32_t guess)
+{
+    int32_t from = session->guesses.first + guess, to = session->length;
+    return from == to || page_pool_copy_slot(session->worker->pool, slot_of(session, from),
+                                             slot_of(session, to), NULL);
+}
+
+bool engine_session_accept(engine_session *session, int32_t token)
+{
+    session_guesses *guesses = &session->guesses;
+    int32_t next = guesses->at + 1;
+    while (next < guesses->count &&
+           (guesses->parents[next] != guesses->at || guesses->tokens[next] != token))
+        next++;
+    if (next >= guesses->count || !settle_guess(session, next))
         return false;
-    session->worker->logits_owner[session->logits_row++] = NULL;
-    session->logits += session->worker->model->config.vocab;
-    session->ahead--;
-    session->length++;
+    size_t vocab = (size_t)session->worker->model->config.vocab;
+    guesses->at = next;
+    session->logits_row = guesses->row + 1 + next;
+    session->logits =
+        model_program_logits(session->worker->program) + (size_t)session->logits_row * vocab;
+    session->ids[session->length++] = token;
     session_enter_pages(session);
     return true;
 }
 
 void session_drop_logits(engine_session *session)
 {
-    for (; session->ahead > 0; session->ahead--)
-        session->worker->logits_owner[session->logits_row + session->ahead] = NULL;
+    forget_guesses(session);
     if (session->logits_row >= 0)
         session->worker->logits_owner[session->logits_row] = NULL;
     session->logits_row = -1;
@@ -342,10 +373,11 @@ void session_hold_logits(engine_session *session, int32_t row)
     worker->logits_owner[row] = session;
 }
 
-void session_hold_ahead(engine_session *session, int32_t guesses)
+void session_hold_guess(engine_session *session)
 {
-    for (session->ahead = 0; session->ahead < guesses;)
-        session->worker->logits_owner[session->logits_row + ++session->ahead] = session;
+    session_guesses *guesses = &session->guesses;
+    guesses->row = session->logits_row;
+    session->worker->logits_owner[guesses->row + ++guesses->count] = session;
 }
 
 bool session_save_logits(engine_session *session, engine_error *err)

@@ -6,6 +6,17 @@
 
 #include "engine/worker/worker.h"
 
+// Guesses behind the timeline that a pass evaluated: a tree, whose nodes lie in the slots of the pages one after the
+// other, and their logits in the rows behind that of the token before them.
+typedef struct session_guesses {
+    int32_t count; // 0: none
+    int32_t at;    // the one that the timeline ends with; -1: the token before them
+    int32_t first; // the position whose slot has the first
+    int32_t row;   // of the token before them
+    int32_t tokens[ENGINE_MAX_GUESSES];
+    int32_t parents[ENGINE_MAX_GUESSES]; // as in engine_feed
+} session_guesses;
+
 struct engine_session {
     engine_worker *worker;
     int32_t slot;        // in worker->sessions
@@ -18,9 +29,7 @@ struct engine_session {
     int32_t *history;    // the ids where the device reads them: `ids`, or a copy
     int32_t history_length;
     int32_t logits_row; // of the program's logits; -1: none of them
-    int32_t
-        ahead; // guesses behind `length` that were evaluated, in ids and pages; their logits are in the
-               // rows behind logits_row
+    session_guesses guesses;
     float *logits; // after the last token: that row, or `saved`; NULL: there are none
     float *saved;  // [vocab], where they go when a pass needs the row that they were made in
     float *shown;  // [vocab], a copy on the host; NULL: the host reads `logits` where they are
@@ -45,7 +54,7 @@ void session_enter_pages(engine_session *session);
 // Logits: forgotten; left by a pass in a row of the program's; moved out of that row.
 void session_drop_logits(engine_session *session);
 void session_hold_logits(engine_session *session, int32_t row);
-void session_hold_ahead(engine_session *session, int32_t guesses); // in the rows behind it
+void session_hold_guess(engine_session *session); // one more, in the row behind
 bool session_save_logits(engine_session *session, engine_error *err);
 
 // Takes from the logits what the constraint does not let come next; once after every token. With a sampling, what it

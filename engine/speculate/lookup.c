@@ -6,7 +6,7 @@
 
 #include "engine/base/alloc.h"
 
-enum { HEAD_BITS = 12, MOST_PLACES = 64 };
+enum { HEAD_BITS = 12, MOST_PLACES = 64, KEPT_PLACES = 8 };
 
 static uint32_t hash_of(const int32_t *pair)
 {
@@ -54,27 +54,53 @@ static int32_t agreement(const int32_t *ids, int32_t place, int32_t end)
     return same;
 }
 
-int32_t lookup_guess(lookup *l, const int32_t *ids, int32_t count, int32_t most, int32_t *guesses,
-                     int32_t *agreed)
+typedef struct lookup_place {
+    int32_t at, agreed;
+} lookup_place;
+
+// The places of the end's last pair that agree with it the longest, of equal ones the latest first; returns how many.
+static int32_t find_places(const lookup *l, const int32_t *ids, int32_t end, lookup_place *places)
 {
-    int32_t best = -1, end = count - 1;
-    *agreed = LOOKUP_SHORTEST - 1;
-    keep_pairs(l, ids, count);
-    if (count < LOOKUP_SHORTEST || most < 1)
-        return 0;
-    int32_t next = l->heads[hash_of(ids + end - 1)];
-    for (int32_t n = 0; next > 0 && n < MOST_PLACES && *agreed < LOOKUP_LONGEST; n++) {
-        int32_t place = next - 1, same = agreement(ids, place, end);
-        if (same > *agreed) {
-            *agreed = same;
-            best = place;
-        }
-        next = l->before[place];
+    int32_t next = l->heads[hash_of(ids + end - 1)], count = 0;
+    for (int32_t n = 0; next > 0 && n < MOST_PLACES; n++, next = l->before[next - 1]) {
+        lookup_place place = {next - 1, agreement(ids, next - 1, end)};
+        if (place.agreed < LOOKUP_SHORTEST ||
+            (count == KEPT_PLACES && places[count - 1].agreed >= place.agreed))
+            continue;
+        int32_t at = count < KEPT_PLACES ? count++ : count - 1;
+        for (; at > 0 && places[at - 1].agreed < place.agreed; at--)
+            places[at] = places[at - 1];
+        places[at] = place;
     }
-    if (best < 0)
-        return 0;
-    // Behind the end of the text a text that repeats itself goes on with the guesses.
-    for (int32_t i = 0; i < most; i++)
-        guesses[i] = best + 1 + i < count ? ids[best + 1 + i] : guesses[best + 1 + i - count];
-    return most;
+    return count;
+}
+
+// Goes on from a place. Behind the end of the text a text that repeats itself goes on with the guesses.
+static void go_on(const int32_t *ids, int32_t count, int32_t most, const lookup_place *place,
+                  guess_tree *guesses)
+{
+    int32_t way[LOOKUP_MOST], from = place->at + 1, parent = -1;
+    for (int32_t i = 0; i < most; i++) {
+        way[i] = from + i < count ? ids[from + i] : way[from + i - count];
+        parent = guess_tree_add(guesses, parent, way[i], place->agreed);
+        if (parent < 0)
+            return;
+    }
+}
+
+void lookup_guess(lookup *l, const int32_t *ids, int32_t count, int32_t most, int32_t ways,
+                  guess_tree *guesses)
+{
+    lookup_place places[KEPT_PLACES];
+    guesses->count = 0;
+    keep_pairs(l, ids, count);
+    if (count < LOOKUP_SHORTEST)
+        return;
+    most = most < LOOKUP_MOST ? most : LOOKUP_MOST;
+    int32_t found = find_places(l, ids, count - 1, places);
+    for (int32_t i = 0; i < found && ways > 0; i++) {
+        int32_t before = guesses->count;
+        go_on(ids, count, most, &places[i], guesses);
+        ways -= guesses->count > before;
+    }
 }

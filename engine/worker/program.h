@@ -59,6 +59,8 @@ typedef struct program_inputs {
     int32_t *kv_capacities; // [max_seqs], how long a sequence may become in a chain
     int32_t *page_table;    // [max_seqs][max_seq_pages]
     int32_t *rows;          // [head_rows], of the tokens that logits are wanted of
+    // [max_tokens], of passes with trees: the token of its sequence in this pass that a token follows, -1: those before
+    int32_t *parents;
 } program_inputs;
 
 const program_inputs *model_program_inputs(model_program *program);
@@ -68,6 +70,12 @@ bool model_program_wait(model_program *program, engine_error *err);
 
 // Runs the tokens of `seqs` sequences through all layers.
 bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs, engine_error *err);
+
+// The same where new tokens hang together as inputs.parents says: each sees what it follows, and stands behind that; if
+// the program takes them.
+bool model_program_takes_trees(const model_program *program);
+bool model_program_forward_trees(model_program *program, int32_t tokens, int32_t seqs,
+                                 engine_error *err);
 
 // The same for one token of each sequence, with logits of all of them: what is recorded once and launched
 // from then on; not of encoders. Preparing records it ahead, so that the first pass takes no memory.

@@ -61,6 +61,10 @@ static void carve_buffers(model_program *program)
     program->chosen = program_carve(program, ARENA_PINNED, chosen * sizeof *program->chosen);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
     in->rows = program_carve(program, ARENA_PINNED, head_rows * sizeof *in->rows);
+    in->parents = program_carve(program, ARENA_PINNED, tokens * sizeof *in->parents);
+    program->trees.parents = in->parents;
+    program->trees.positions =
+        program_carve(program, ARENA_PINNED, tokens * sizeof *program->trees.positions);
 }
 
 static bool make_chains(model_program *program, engine_error *err)

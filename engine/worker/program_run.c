@@ -3,6 +3,14 @@
 
 #include "engine/worker/program_steps.h"
 
+// Those of a pass whose new tokens are trees.
+static weft_status run_tree(const program_step *step)
+{
+    weft_attention_args args = step->args.attention;
+    args.tree_parents = step->trees->parents;
+    return weft_attention_run(step->tree, &args);
+}
+
 weft_status program_run_step(program_step *step, int32_t tokens)
 {
     switch (step->kind) {
@@ -19,6 +27,8 @@ weft_status program_run_step(program_step *step, int32_t tokens)
         step->args.append.tokens = tokens;
         return weft_kv_append_run(step->plan, &step->args.append);
     case STEP_ATTENTION:
+        if (step->trees->now)
+            return run_tree(step);
         return step->cascade && step->cascades->now
                    ? program_run_cascade(step)
                    : weft_attention_run(step->plan, &step->args.attention);
@@ -84,6 +94,7 @@ bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capa
                                   .kv_capacities = capacities,
                                   .page_table = in->page_table,
                                   .page_table_stride = program->bounds.max_seq_pages,
+                                  .positions = program->trees.now ? program->trees.positions : NULL,
                                   .num_pages = page_pool_pages(program->pool)};
     program->cascades.now = false;
     return weft_batch_set(program->batch, &args) == WEFT_OK ||
@@ -100,6 +111,34 @@ bool model_program_forward(model_program *program, int32_t tokens, int32_t seqs,
             program_upload(program, program->types, program->inputs.types, tokens, err)) &&
            program_set_batch(program, seqs, NULL, err) &&
            program_run_list(program, &program->layers, tokens, err);
+}
+
+bool model_program_takes_trees(const model_program *program)
+{
+    return !program->trees.none;
+}
+
+// A token stands behind those that it follows.
+static void find_positions(model_program *program, int32_t seqs)
+{
+    const program_inputs *in = &program->inputs;
+    for (int32_t s = 0; s < seqs; s++) {
+        int32_t first = in->cu_q_lens[s], count = in->cu_q_lens[s + 1] - first;
+        const int32_t *parents = in->parents + first;
+        int32_t *positions = program->trees.positions + first;
+        for (int32_t i = 0; i < count; i++)
+            positions[i] = parents[i] < 0 ? in->kv_lens[s] - count : positions[parents[i]] + 1;
+    }
+}
+
+bool model_program_forward_trees(model_program *program, int32_t tokens, int32_t seqs,
+                                 engine_error *err)
+{
+    find_positions(program, seqs);
+    program->trees.now = true;
+    bool fine = model_program_forward(program, tokens, seqs, err);
+    program->trees.now = false;
+    return fine;
 }
 
 bool model_program_states(model_program *program, float *to, int32_t rows, engine_error *err)

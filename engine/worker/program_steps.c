@@ -358,6 +358,28 @@ bool program_appends(const model_program *program)
            !bounds->separate && program->config->latent.dim == 0;
 }
 
+// Other devices attend to new tokens where they append them, in one launch that knows no trees; and keys of a branch lie
+// elsewhere than those of the text that it becomes, so that sums over them agree but for their order.
+static bool could_have_trees(const model_program *program)
+{
+    const program_bounds *bounds = &program->bounds;
+    return bounds->device == WEFT_DEVICE_CPU && !bounds->invariant && !program->config->full_mask;
+}
+
+static bool add_tree(model_program *program, program_step *step, const weft_attention_desc *desc,
+                     engine_error *err)
+{
+    weft_attention_desc tree = *desc;
+    tree.mask = WEFT_MASK_TREE;
+    step->trees = &program->trees;
+    if (!could_have_trees(program) || !weft_attention_supported(program->context, &tree, NULL))
+        program->trees.none = true;
+    if (program->trees.none)
+        return true;
+    step->tree = plan_for(program, STEP_ATTENTION, &tree, sizeof tree, err);
+    return step->tree != NULL;
+}
+
 bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
 {
     const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
@@ -392,6 +414,7 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
     if (!step || !program_add_cascade(program, step, &desc, err) ||
+        !add_tree(program, step, &desc, err) ||
         !program_place_vector(program, sinks, &sinks_at, err))
         return false;
     weft_attention_args *args = &step->args.attention;

@@ -35,6 +35,14 @@ typedef struct program_cascades {
     int32_t *positions, *slots;                       // [seqs] of queries of prefixes: none
 } program_cascades;
 
+// Attention to trees of guesses.
+typedef struct program_trees {
+    bool none;          // are taken
+    bool now;           // the pass under way has them
+    int32_t *parents;   // of the inputs
+    int32_t *positions; // [max_tokens], as deep in its tree as a token is
+} program_trees;
+
 // One run. Everything is in place but the number of rows.
 typedef struct program_step {
     step_kind kind;
@@ -43,6 +51,8 @@ typedef struct program_step {
     const weft_plan *plan;
     const weft_cascade *cascade; // of ATTENTION, for passes with shared prefixes; NULL: none
     const program_cascades *cascades;
+    const weft_plan *tree; // of ATTENTION, for passes with trees; NULL: none
+    const program_trees *trees;
     union {
         weft_embedding_args embedding;
         weft_norm_args norm;
@@ -115,6 +125,7 @@ struct model_program {
     weft_attention_append append; // what a layer appends
     weft_batch *batch; // of every append and attention; NULL while the program is only counted
     program_cascades cascades;
+    program_trees trees;
     program_inputs inputs;     // the host's
     int32_t *ids;              // [max_tokens], on the device, as are:
     int32_t *types;            // [max_tokens], where tokens have them

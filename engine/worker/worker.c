@@ -223,6 +223,11 @@ const char *engine_worker_plan_at(const engine_worker *worker, int32_t n)
     return model_program_plan_at(worker->program, n);
 }
 
+bool engine_worker_takes_trees(const engine_worker *worker)
+{
+    return model_program_takes_trees(worker->program);
+}
+
 const engine_model *engine_worker_model(const engine_worker *worker)
 {
     return worker->model;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Guessing tokens ahead: what is guessed, when it pays, and that it never changes a text.
-#include <math.h>
+// Guessing tokens ahead never changes a text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,143 +10,15 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
-#include "engine/speculate/lookup.h"
-#include "engine/speculate/payoff.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
-enum { SEEDS = 4, DRAWS = 60, THREADS = 1 };
+enum { SEEDS = 4, THREADS = 1 };
 #else
-enum { SEEDS = 16, DRAWS = 1500, THREADS = 2 };
+enum { SEEDS = 16, THREADS = 2 };
 #endif
 enum { CONTEXT = 320, MOST = 80 };
-
-// --- lookup -------------------------------------------------------------------------------------------
-
-static void guesses_what_followed_the_longest_agreement(void **state)
-{
-    (void)state;
-    static const int32_t ids[] = {1, 2, 3, 4, 9, 2, 3, 5, 8, 1, 2, 3};
-    lookup l;
-    int32_t guesses[4], agreed;
-    assert_true(lookup_make(&l, 32));
-    assert_int_equal(lookup_guess(&l, ids, 12, 4, guesses, &agreed), 4);
-    assert_int_equal(agreed, 3);
-    assert_memory_equal(guesses, ids + 3, sizeof guesses);
-    assert_int_equal(lookup_guess(&l, ids, 7, 0, guesses, &agreed), 0);
-    lookup_clear(&l);
-    // Of equal agreements the latest counts: 2 3 -> 5.
-    static const int32_t again[] = {2, 3, 4, 7, 2, 3, 5, 6, 2, 3};
-    assert_int_equal(lookup_guess(&l, again, 10, 2, guesses, &agreed), 2);
-    assert_int_equal(guesses[0], 5);
-    assert_int_equal(guesses[1], 6);
-    lookup_free(&l);
-}
-
-static void guesses_nothing_where_nothing_agrees(void **state)
-{
-    (void)state;
-    int32_t ids[200], guesses[4], agreed;
-    lookup l;
-    assert_true(lookup_make(&l, 200));
-    for (int32_t i = 0; i < 200; i++) {
-        ids[i] = i;
-        assert_int_equal(lookup_guess(&l, ids, i + 1, 4, guesses, &agreed), 0);
-    }
-    lookup_free(&l);
-    lookup_free(&l);
-}
-
-// A text that repeats itself goes on beyond its end, however it is handed over.
-static void goes_on_with_a_period(void **state)
-{
-    (void)state;
-    int32_t ids[64], guesses[10], agreed;
-    for (int32_t i = 0; i < 64; i++)
-        ids[i] = i % 3;
-    for (int32_t step = 1; step < 30; step += 7) {
-        lookup l;
-        assert_true(lookup_make(&l, 64));
-        for (int32_t count = 1; count <= 50; count += step) {
-            int32_t made = lookup_guess(&l, ids, count, 10, guesses, &agreed);
-            assert_true(count < 5 || made == 10);
-            for (int32_t i = 0; i < made; i++)
-                assert_int_equal(guesses[i], (count + i) % 3);
-        }
-        lookup_free(&l);
-    }
-}
-
-// --- what pays ----------------------------------------------------------------------------------------
-
-static payoff_costs costs_of(double pass, double row)
-{
-    payoff_costs costs = {0};
-    for (int32_t n = 0; n < 60; n++) {
-        int32_t rows = 1 + n % 9;
-        payoff_time(&costs, rows, pass + row * rows);
-    }
-    return costs;
-}
-
-static payoff_record record_of(int32_t guesses, int32_t right)
-{
-    payoff_record record = {0};
-    for (int32_t n = 0; n < 60; n++)
-        payoff_learn(&record, guesses, right);
-    return record;
-}
-
-static void guesses_as_long_as_it_pays(void **state)
-{
-    (void)state;
-    payoff_costs free_rows = costs_of(1, 0.01), dear_rows = costs_of(0.1, 1);
-    payoff_record good = record_of(8, 8), bad = record_of(8, 0), fair = record_of(8, 2);
-    assert_int_equal(payoff_guesses(&free_rows, 0, &good, 1, 12), 12);
-    assert_int_equal(payoff_guesses(&dear_rows, 0, &bad, 1, 12), 0);
-    assert_int_equal(payoff_guesses(&dear_rows, 0, &fair, 1, 12), 0);
-    int32_t some = payoff_guesses(&free_rows, 0, &fair, 1, 12);
-    assert_true(some > 1 && some < 12);
-    // Beside many rows a row costs more of what a pass brings; and guesses may take time themselves.
-    assert_true(payoff_guesses(&free_rows, 0, &fair, 30, 12) < some);
-    assert_int_equal(payoff_guesses(&free_rows, 2, &fair, 1, 12), 0);
-    payoff_costs unknown = {0};
-    assert_int_equal(payoff_guesses(&unknown, 0, &good, 1, 12), 0);
-    assert_int_equal(payoff_guesses(&free_rows, 0, &good, 1, -3), 0);
-}
-
-// As many as bring the most tokens a second, by the costs and the probability that were told: within what the margin
-// gives away.
-static void guesses_as_many_as_bring_the_most(void **state)
-{
-    (void)state;
-    static const double rows[] = {0.05, 0.25, 0.5};
-    for (int n = 0; n < 9; n++) {
-        double row = rows[n % 3], best = 0, tokens = 1, guessed_rate = 0;
-        payoff_costs costs = costs_of(1, row);
-        payoff_record record = {.tried = 1000, .right = n < 3 ? 550 : n < 6 ? 800 : 950};
-        double right = record.right / record.tried, brings = right;
-        int32_t guesses = payoff_guesses(&costs, 0, &record, 1, 15);
-        for (int32_t i = 0; i <= 15; i++, tokens += brings, brings *= right) {
-            double rate = tokens / (1 + row * (1 + i));
-            best = rate > best ? rate : best;
-            guessed_rate = i == guesses ? rate : guessed_rate;
-        }
-        assert_true(guesses > 0 && guessed_rate > 0.985 * best);
-    }
-}
-
-static void tries_again_now_and_then(void **state)
-{
-    (void)state;
-    payoff_costs costs = costs_of(1, 0.4);
-    payoff_record bad = record_of(8, 0);
-    int32_t waited = 0;
-    while (payoff_guesses(&costs, 0, &bad, 1, 8) == 0)
-        assert_true(waited++ < 1000);
-    assert_true(waited > 20);
-}
 
 // --- texts --------------------------------------------------------------------------------------------
 
@@ -291,60 +162,6 @@ static void other_vocabularies_are_refused(void **state)
     engine_model_close(other);
 }
 
-// --- the same distribution ----------------------------------------------------------------------------
-
-// Draws of the token behind the prompt's continuation "red": its frequencies are those of the model, guessed or not.
-// Chi-square over the likeliest tokens and the rest, whose expected numbers come from the logits.
-static void draws_follow_the_models_probabilities(void **state)
-{
-    (void)state;
-    enum { CELLS = 6 };
-    int32_t vocab, cells[CELLS], seen[CELLS + 1] = {0};
-    double p[CELLS + 1] = {0}, sum = 0, rest = 1, square = 0;
-    engine_model_info info;
-    engine_error err = {""};
-    engine_model_describe(model, &info);
-    vocab = info.vocab;
-    assert_true(engine_session_sync(session, prompt.ids, (int32_t)prompt.count, NULL, NULL, &err));
-    const float *logits = engine_session_logits(session);
-    for (int32_t id = 0; id < vocab; id++)
-        sum += exp(logits[id]);
-    for (int c = 0; c < CELLS; c++) {
-        cells[c] = -1;
-        for (int32_t id = 0; id < vocab; id++) {
-            bool taken = false;
-            for (int k = 0; k < c; k++)
-                taken = taken || cells[k] == id;
-            if (!taken && (cells[c] < 0 || logits[id] > logits[cells[c]]))
-                cells[c] = id;
-        }
-        p[c] = exp(logits[cells[c]]) / sum;
-        rest -= p[c];
-    }
-    p[CELLS] = rest;
-    // The last token of the prompt is drawn again as a guess: it and a guess behind it are one feed.
-    int32_t last = (int32_t)prompt.count - 1;
-    for (int32_t n = 0; n < DRAWS; n++) {
-        engine_session_truncate(session, last - 1);
-        int32_t ids[] = {prompt.ids[last - 1], prompt.ids[last], cells[0]}, token;
-        engine_feed feed = {.session = session, .ids = ids, .count = 3, .guesses = 2};
-        engine_sampling sampling = {.params = {.temperature = 1, .seed = (uint64_t)n}};
-        assert_true(engine_pass(worker, &feed, 1, NULL, &err));
-        assert_true(engine_session_accept(session));
-        assert_int_equal(engine_session_length(session), last + 1);
-        assert_true(engine_sample(session, &sampling, &token, &err));
-        int c = 0;
-        while (c < CELLS && cells[c] != token)
-            c++;
-        seen[c]++;
-        assert_int_equal(engine_session_accept(session), true);
-        assert_false(engine_session_accept(session));
-    }
-    for (int c = 0; c <= CELLS; c++)
-        square += (seen[c] - p[c] * DRAWS) * (seen[c] - p[c] * DRAWS) / (p[c] * DRAWS);
-    assert_true(square < 22.5); // six degrees of freedom: one in a thousand
-}
-
 // --- many at once -------------------------------------------------------------------------------------
 
 typedef struct asked {
@@ -434,44 +251,42 @@ static void bad_guesses_are_refused(void **state)
     for (int i = 0; i < 64; i++)
         ids[i] = 5 + i;
     engine_session_truncate(session, 0);
-    engine_feed bad[] = {{.session = session, .ids = ids, .count = 2, .guesses = 2},
-                         {.session = session, .ids = ids, .count = 2, .guesses = -1},
-                         {.session = session, .ids = ids, .count = 60, .guesses = 50},
-                         {.session = session, .ids = ids, .count = 40, .guesses = 30}};
+    const int32_t parents[] = {-1, 1}, forks[] = {-1, -1};
+    engine_feed bad[] = {
+        {.session = session, .ids = ids, .count = 3, .guesses = 2, .parents = parents},
+        {.session = session, .ids = ids, .count = 3, .guesses = 2, .parents = forks}, // invariant
+        {.session = session, .ids = ids, .count = 2, .guesses = 2},
+        {.session = session, .ids = ids, .count = 2, .guesses = -1},
+        {.session = session, .ids = ids, .count = 60, .guesses = 50},
+        {.session = session, .ids = ids, .count = 40, .guesses = 30}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_false(engine_pass(worker, &bad[i], 1, NULL, &err));
         assert_non_null(strstr(err.text, "guesses"));
         assert_int_equal(engine_session_length(session), 0);
     }
-    assert_false(engine_session_accept(session));
+    assert_false(engine_session_accept(session, ids[0]));
     // More than a pass holds: the guesses come with the last piece.
     engine_feed feed = {.session = session, .ids = ids, .count = 60, .guesses = 13};
     bool more;
     assert_true(engine_pass(worker, &feed, 1, &more, &err) && more);
     assert_int_equal(feed.done, 46);
-    assert_false(engine_session_accept(session));
+    assert_false(engine_session_accept(session, ids[47]));
     assert_true(engine_pass(worker, &feed, 1, &more, &err) && !more);
     assert_int_equal(engine_session_length(session), 47);
-    assert_true(engine_session_accept(session));
+    assert_false(engine_session_accept(session, ids[48]));
+    assert_true(engine_session_accept(session, ids[47]));
     engine_session_reject(session);
-    assert_false(engine_session_accept(session));
+    assert_false(engine_session_accept(session, ids[48]));
     assert_int_equal(engine_session_length(session), 48);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses_what_followed_the_longest_agreement),
-        cmocka_unit_test(guesses_nothing_where_nothing_agrees),
-        cmocka_unit_test(goes_on_with_a_period),
-        cmocka_unit_test(guesses_as_long_as_it_pays),
-        cmocka_unit_test(guesses_as_many_as_bring_the_most),
-        cmocka_unit_test(tries_again_now_and_then),
         cmocka_unit_test(lookup_changes_no_text),
         cmocka_unit_test(a_draft_changes_no_text),
         cmocka_unit_test(a_draft_of_one_mind_is_always_right),
         cmocka_unit_test(other_vocabularies_are_refused),
-        cmocka_unit_test(draws_follow_the_models_probabilities),
         cmocka_unit_test(requests_are_speculated_for),
         cmocka_unit_test(short_pools_stand_guesses),
         cmocka_unit_test(bad_guesses_are_refused),

@@ -526,25 +526,40 @@ fault("file-part-not-copied", "engine/gguf/gguf.c", "    return file_map_own(&fi
       "--no-mmap copies nothing", "engine_demo")
 
 # --- speculation, samplers, timelines in files ----------------------------------------------------------
-G = ("engine_speculation",)
+G, T = ("engine_guesses",), ("engine_trees",)
 fault("lookup-nearest-not-longest", "engine/speculate/lookup.c",
-      "if (same > *agreed)", "if (best < 0)", "the latest place is gone on from, not the one that agrees the longest", *G)
+      "places[at - 1].agreed < place.agreed", "false", "the latest place is gone on from, not the one that agrees the longest", *G)
 fault("lookup-past-the-end", "engine/speculate/lookup.c",
-      "guesses[best + 1 + i - count]", "0", "a text that repeats itself is not gone on with beyond its end", *G)
+      "way[from + i - count]", "0", "a text that repeats itself is not gone on with beyond its end", *G)
+fault("tree-every-way-alone", "engine/speculate/guess_tree.c",
+      "if (found >= 0 || tree->count", "if (tree->count", "ways that begin alike are guessed twice", *G)
+fault("tree-unlikely-first", "engine/speculate/guess_tree.c",
+      "tree->right[i] > tree->right[best]", "tree->right[i] < tree->right[best]", "of a tree the least likely guesses are taken", *G)
 fault("payoff-whatever-the-company", "engine/speculate/payoff.c",
-      "tokens = rows; // that", "tokens = 1; // that", "what a guess costs does not grow with the rows beside it", *G)
+      "+ spent, rows, row", "+ spent, 1, row", "what a guess costs does not grow with the rows beside it", *G)
 fault("payoff-as-if-alone", "engine/speculate/payoff.c",
-      "        seconds += costs_more;\n        tokens += brings;\n", "",
+      "    pass->seconds += costs;\n    pass->tokens += right;\n", "",
       "a guess is held against a pass without the guesses before it", *G)
 fault("payoff-never-again", "engine/speculate/payoff.c",
-      "record->right *= fades;\n        record->tried *= fades;", "record->right *= 1;\n        record->tried *= 1;",
+      "record->right *= fades;\n    record->tried *= fades;", "record->right *= 1;\n    record->tried *= 1;",
       "what was given up is never tried again", *G)
+fault("payoff-of-a-quiet-machine", "engine/speculate/payoff.c",
+      "    costs->one *= 1 + follows * (speed - 1);\n", "", "a machine that others slow down is taken for dear rows", *G)
 fault("accept-keeps-row", "engine/session/session.c",
-      "    session->logits += session->worker->model->config.vocab;\n", "",
-      "behind a guess the logits are those before it", *G)
-fault("guess-wrong-goes-on", "engine/schedule/pass.c",
-      "session->ahead > 0 && session->ids[session->length] == token", "session->ahead > 0",
-      "requests go on behind guesses that were wrong", *G)
+      "guesses->row + 1 + next;", "guesses->row;", "behind a guess the logits are those before it", *T)
+fault("guess-wrong-goes-on", "engine/session/session.c",
+      "(guesses->parents[next] != guesses->at || guesses->tokens[next] != token)", "guesses->parents[next] != guesses->at",
+      "texts go on behind guesses that were wrong", *T)
+fault("branch-stays-where-it-was", "engine/session/session.c",
+      "return from == to || page_pool_copy_slot(", "return from != -1 || page_pool_copy_slot(",
+      "the cache keeps the first branch where another was taken", *T)
+fault("branch-of-one-head", "engine/cache/page_pool.c",
+      "head < heads; head++", "head < 1; head++", "of a branch that was taken one head is moved", *T)
+fault("branch-turned-as-it-lies", "engine/worker/program_run.c",
+      "positions[parents[i]] + 1", "positions[i - 1] + 1", "a guess is rotated by its place in the pass, not in its branch", *T)
+fault("requests-guess-alone", "engine/schedule/pass.c",
+      "bool guessed = speculator_learn(&request->speculator, token);", "bool guessed = false;",
+      "requests accept no guess", "engine_speculation")
 fault("constrained-logits-stay", "engine/session/generate.c",
       "        session_drop_logits(session); // they are masked\n", "        (void)session;\n",
       "who goes on behind a constrained text finds its logits masked", "engine_constrained")
