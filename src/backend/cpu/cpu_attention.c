@@ -10,7 +10,8 @@
 #include "src/base/checked.h"
 #include "src/plan/plan_attention.h"
 
-// Kernels of one format read whole heads of up to 256 elements in place, and know intervals of keys.
+// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys only, and take
+// queries of any format.
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
     const struct weft__attention_kernel *kernel = (const void *)row;
@@ -19,9 +20,12 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     const struct weft__attention_mask mask = weft__plan_mask(desc);
     if (!kernel->kv)
         return true;
+    if (kernel->q && desc->q_dtype != kernel->q && !(desc->flags & WEFT_ATTENTION_NARROW_QUERIES))
+        return false;
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
-           !kv->scaling && !kv->v_scaling && !weft__attention_is_scattered(&mask);
+           !kv->scaling && !kv->v_scaling && !mask.soft &&
+           (kernel->every_mask || !weft__attention_is_scattered(&mask));
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)

@@ -56,7 +56,8 @@ static void draw(struct check_case *c, struct appended *p)
     desc->kv.page_size = (int32_t)check_pick(c, 4, 1, 4, 16, 5);
     desc->q_dtype = (weft_dtype)check_pick(c, 5, WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->flags = WEFT_ATTENTION_APPEND;
-    if (desc->kv.dtype != WEFT_F32 && check_range(c, 0, 1))
+    const bool narrow = kernel->q && desc->q_dtype != kernel->q; // it serves nothing else
+    if (narrow || (desc->kv.dtype != WEFT_F32 && check_range(c, 0, 1)))
         desc->flags |= WEFT_ATTENTION_NARROW_QUERIES;
     if (check_range(c, 0, 2) == 0)
         desc->flags |= WEFT_ATTENTION_SINKS;

@@ -72,6 +72,7 @@ static void set_rounding(const struct check_case *c, const struct problem *p,
         return;
     query->weight_floor = kv == WEFT_F16 ? 0x1p-39 : 0;
     query->tiny = 0x1p-126;
+    query->flushes = kernel->q;
     const weft_dtype narrow = weft_dtype_block_bytes(kv) == 1 ? WEFT_BF16 : kv;
     if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {
         query->weight_rounding = narrow == WEFT_F16 ? 0x1p-11 : 0x1p-8;

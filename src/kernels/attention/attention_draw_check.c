@@ -175,6 +175,8 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
         desc->kv.v_scaling = draw_scaling(c, format);
     }
     const struct weft__attention_kernel *kernel = (const void *)c->kernel;
+    if (kernel->q)
+        desc->q_dtype = kernel->q;
     if (!format) {
         draw_cache(c, p);
         draw_sparse(c, desc);

@@ -277,69 +277,16 @@ static void shrink_results(const struct state *s)
     }
 }
 
-// Where the rows of the block after the next lie, once `n` of them; past the n-th, the last one that
-// there is, so that every row exists.
-static void fill_block(struct cursor *cursor, int64_t *window, int32_t n)
-{
-    int64_t *at = window + 2 * BLOCK, last = at[-1];
-    walk(cursor, n, at);
-    for (int32_t i = n; i < BLOCK; i++)
-        at[i] = n > 0 ? at[n - 1] : last;
-}
-
 static void move_window(int64_t *window)
 {
     memmove(window, window + BLOCK, 2 * BLOCK * sizeof *window);
 }
 
-// A block of keys on its way through the window.
-struct block {
-    const struct weft__attention_tile *tile;
-    int32_t first, n; // keys; n = 0: there is none
-};
-
-// Walks the keys of several tiles, block after block.
-struct walk {
-    const struct weft__attention_tile *next, *end; // tiles
-    const struct weft__attention_tile *tile;       // that of the cursors
-    struct cursor keys, values;
-    int32_t key; // of the tile, the next
-};
-
 // Appends the next block to the window.
-static struct block next_block(struct state *s, struct walk *walk)
+static struct block append_block(const struct state *s, struct walk *walk)
 {
-    struct block block = {0};
-    while ((!walk->tile || walk->key == walk->tile->key1) && walk->next < walk->end) {
-        walk->tile = walk->next++;
-        walk->key = walk->tile->key0;
-        walk->keys = cursor_at(s->call, walk->tile, &s->call->k);
-        walk->values = cursor_at(s->call, walk->tile, &s->call->v);
-    }
-    int32_t left = walk->tile->key1 - walk->key, most = s->call->block_keys;
-    block = (struct block){walk->tile, walk->key, left < most ? left : most};
-    walk->key += block.n;
-    fill_block(&walk->keys, s->at, block.n);
-    if (s->values_at != s->at)
-        fill_block(&walk->values, s->values_at, block.n);
-    return block;
-}
-
-static bool begins_tile(const struct block *block)
-{
-    return block->n > 0 && block->first == block->tile->key0;
-}
-
-static bool ends_tile(const struct block *block)
-{
-    return block->n > 0 && block->first + block->n == block->tile->key1;
-}
-
-// The chunks of a tile have its queries in common.
-static bool same_rows(const struct weft__attention_tile *a, const struct weft__attention_tile *b)
-{
-    return a && a->seq == b->seq && a->first_head == b->first_head &&
-           a->first_token == b->first_token;
+    return next_block(s->call, walk, s->at + 2 * BLOCK,
+                      s->values_at == s->at ? NULL : s->values_at + 2 * BLOCK);
 }
 
 static void advance(struct state *s)
@@ -363,10 +310,10 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     memset(s->weight, 0, (size_t)shape.rows * BLOCK * sizeof *s->weight);
     memset(s->scores, 0, (size_t)shape.rows * BLOCK * sizeof *s->scores);
     s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
-    now = next_block(s, &walk);
+    now = append_block(s, &walk);
     advance(s);
     while (before.n + now.n > 0) {
-        after = next_block(s, &walk);
+        after = append_block(s, &walk);
         if (begins_tile(&now) && !same_rows(loaded, now.tile)) {
             load_queries(s, now.tile, shape.rows);
             loaded = now.tile;

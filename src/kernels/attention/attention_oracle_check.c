@@ -15,9 +15,11 @@
 // Kernels that round weights to 16 bits (rounding w) before they multiply values, but sum them unrounded:
 // sum p e v = sum p e (v - y) + y sum p e, the first at random, SIGMAS w, the second w |y| at most.
 //
-// Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case.
+// Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case; their weights are
+// rounded at random all the same.
 #include "src/kernels/attention/attention_oracle.h"
 
+#include <float.h>
 #include <math.h>
 
 static const double u = 0x1p-24, SIGMAS = 4, EXP_ERROR = 2, DOUBTFUL = 0.01;
@@ -38,13 +40,19 @@ static double spread(const struct running *r)
     return SIGMAS * u * sqrt(r->squares);
 }
 
+// An element of a query or key as the kernel reads it.
+static double element(const struct oracle_query *query, float x)
+{
+    return query->flushes && fabsf(x) < FLT_MIN ? 0 : x;
+}
+
 // Score of a key; *steady and *noise are the two kinds of its uncertainty.
 static double score_of(const struct oracle_query *query, int32_t t, double *steady, double *noise)
 {
     const float *k = query->k + t * query->k_stride;
     struct running dot = {0};
     for (int32_t i = 0; i < query->head_dim; i++)
-        add(&dot, (double)query->q[i] * k[i]);
+        add(&dot, element(query, query->q[i]) * element(query, k[i]));
     double score = dot.sum * query->scale;
     *noise = spread(&dot) * fabs(query->scale);
     if (query->softcap > 0) {
@@ -89,7 +97,8 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
         if (!query->sees[t] || p[t] == 0)
             continue;
         double fixed = p[t] * (steady[t] + EXP_ERROR * u);
-        double random = p[t] * (noise[t] + SIGMAS * query->weight_rounding);
+        double random =
+            p[t] * ((doubt > DOUBTFUL ? 0 : noise[t]) + SIGMAS * query->weight_rounding);
         double most = uncertain(p[t], steady[t] + noise[t] + EXP_ERROR * u);
         for (int32_t i = 0; i < dim; i++) {
             double far = fabs(v[i] - y[i]);
@@ -99,7 +108,7 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
     }
     for (int32_t i = 0; i < dim; i++) {
         answer->y[i] = y[i];
-        answer->bound[i] = linear[i] + (doubt > DOUBTFUL ? 0 : sqrt(squares[i])) +
+        answer->bound[i] = linear[i] + sqrt(squares[i]) +
                            SIGMAS * u * sqrt(partial[i] / 3) + (spread(&sum) + 8 * u) * fabs(y[i]) +
                            query->weight_rounding * fabs(y[i]) +
                            fmax(query->weight_floor, 0x1p-110) * all[i] + query->tiny + 0x1p-140;

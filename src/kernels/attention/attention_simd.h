@@ -27,10 +27,10 @@
 #define INLINE static inline __attribute__((always_inline))
 
 #include "src/kernels/attention/attention_load.h"
+#include "src/kernels/attention/attention_walk.h"
 
 enum {
-    BLOCK = 64, // keys; scores of a row are [BLOCK]
-    BLOCK_VECTORS = BLOCK / VF32_LANES,
+    BLOCK_VECTORS = BLOCK / VF32_LANES, // scores of a row are [BLOCK]
     FEW_ROWS = 8,
     PANEL_ROWS = 6,
     ROW_STEP = 24, // rows of the scratch are a multiple of FEW_ROWS and PANEL_ROWS
@@ -61,14 +61,6 @@ struct state {
     int32_t *begin, *end;          // [rows]: the keys a row sees
     int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
     int64_t *values_at;            // the same for values; `at` if both planes lie alike
-};
-
-// Walks a sequence's keys through its pages.
-struct cursor {
-    const int32_t *pages;
-    int64_t page_stride, token_stride, head_offset;
-    int32_t page, slot, page_size;
-    int32_t left, ring_len; // keys until the ring begins again; without one there are always more
 };
 
 static inline int64_t scratch_rows(int32_t rows)
@@ -207,48 +199,6 @@ static struct weft__attention_span seen_by_all(const struct state *s, int32_t ro
 static inline bool sees(const struct state *s, int32_t row, int32_t key)
 {
     return s->begin[row] <= key && key < s->end[row];
-}
-
-static struct cursor cursor_at(const struct weft__attention_call *call,
-                               const struct weft__attention_tile *tile,
-                               const struct weft__attention_plane *plane)
-{
-    int32_t ring_len = call->ring_len ? call->ring_len : INT32_MAX, place = tile->key0 % ring_len;
-    return (struct cursor){
-        .pages = weft__attention_pages(call, tile->seq),
-        .page_stride = plane->page_stride,
-        .token_stride = plane->token_stride,
-        .head_offset = tile->kv_head * plane->head_stride,
-        .page = place / call->page_size,
-        .slot = place % call->page_size,
-        .page_size = call->page_size,
-        .left = ring_len - place,
-        .ring_len = ring_len,
-    };
-}
-
-// Where the next `count` keys lie, in elements.
-static void walk(struct cursor *c, int32_t count, int64_t *offsets)
-{
-    for (int32_t i = 0; i < count;) {
-        int64_t at =
-            c->pages[c->page] * c->page_stride + c->slot * c->token_stride + c->head_offset;
-        int32_t run = c->page_size - c->slot < count - i ? c->page_size - c->slot : count - i;
-        run = run < c->left ? run : c->left;
-        for (int32_t j = 0; j < run; j++, at += c->token_stride)
-            offsets[i + j] = at;
-        i += run;
-        c->slot += run;
-        c->left -= run;
-        if (c->slot == c->page_size) {
-            c->slot = 0;
-            c->page++;
-        }
-        if (c->left == 0) {
-            c->slot = c->page = 0;
-            c->left = c->ring_len;
-        }
-    }
 }
 
 // Is a score nothing but q.k and its scale?

@@ -10,11 +10,18 @@ enum { KV_ANY = 0, KV_F32 = WEFT_F32, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
 #include "src/kernels/attention/attention.def"
 #undef X
 
+// Kernels of pairs multiply what is bf16.
+#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16)
+
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \
     {.base = {"attention", "attention_" WEFT__NAME_##format "_" #isa, WEFT__ISA_##isa},            \
      .kv = (weft_dtype)KV_##format,                                                                \
+     .q = PAIRS(isa) ? WEFT_BF16 : WEFT_DTYPE_NONE,                                                \
      .tile_rows = rows_of_tile,                                                                    \
+     .every_mask = PAIRS(isa),                                                                     \
+     .narrow_weights = PAIRS(isa),                                                                 \
+     .few_apart = !PAIRS(isa),                                                                     \
      .run = weft__attention_##format##_##isa,                                                      \
      .scratch_bytes = weft__attention_scratch_##isa},
 #include "src/kernels/attention/attention.def"

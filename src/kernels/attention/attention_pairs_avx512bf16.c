@@ -1,0 +1,605 @@
+// SPDX-License-Identifier: MIT
+// Attention over caches of bf16 by products of pairs: vdpbf16ps multiplies twice as many numbers as an f32
+// multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
+//
+// Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
+// no lanes are added up, and the softmax goes through a block without looking across lanes. Fewer rows
+// take half or a quarter of a vector, of which a core multiplies as many more.
+//
+//      q       [block of rows][pair of elements][lane]    pairs of bf16
+//      scores  [key][lane]                                f32
+//      weight  [block of rows][pair of keys][lane]        pairs of bf16
+//      acc     [block of rows][32 columns][lane][2][16]   f32, columns in the order of unpacking (store_row())
+//
+// The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
+// while it goes, as attention_few.h does.
+#include <math.h>
+
+#include "src/base/half.h"
+#include "src/kernels/attention/attention_walk.h"
+#include "src/kernels/cpu/avx512.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    LANES = 16,
+    PAIRS = BLOCK / 2,
+    GROUP = 32,      // columns: a line of a value
+    KEY_STEP = 8,    // keys whose scores grow together, each in two sums
+    VALUE_ROWS = 8,  // rows whose results grow together
+    NEAR = 16,       // rows that are asked for ahead, from L2 for L1
+    LINE_PAIRS = 16, // pairs of elements of a line
+};
+
+static const float LOG2E = 1.44269504088896340736f;
+
+struct rows {
+    const struct weft__attention_call *call;
+    const struct weft__attention_tile *tile;
+    int32_t rows, blocks, groups, pairs; // of rows; of columns; of elements of a head
+    uint32_t *q, *weight;
+    float *scores, *acc, *row;      // row: [columns] on its way out
+    float *largest, *sum, *shrink;  // [block of rows][LANES]
+    float *slope, *own;             // ALiBi: of lanes; own: positions, int32_t
+    uint64_t *seen;                 // [rows]: keys of the block
+    uint64_t by_all, by_some;       // of all rows
+    int64_t *at, *values_at;        // [2][BLOCK]: this block and the next; the same if the planes lie alike
+    const struct block *block;
+};
+
+INLINE int64_t row_blocks(int64_t rows)
+{
+    return (rows + LANES - 1) / LANES;
+}
+
+INLINE int64_t groups_of(int32_t dim)
+{
+    return (dim + GROUP - 1) / GROUP;
+}
+
+weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
+int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
+    const int64_t columns = groups_of(v_dim) * GROUP;
+    const int64_t words = padded * (head_dim / 2 + columns + PAIRS + 3 + 2 + 2) + BLOCK * LANES +
+                          columns + 4 * BLOCK * 2;
+    return words * 4 + 64;
+}
+
+static float *take(float **at, int64_t words)
+{
+    float *taken = *at;
+    *at += words;
+    return taken;
+}
+
+static struct rows lay_out(const struct weft__attention_call *call,
+                           const struct weft__attention_tile *tile)
+{
+    const struct weft__attention_plane *k = &call->k, *v = &call->v;
+    struct rows s = {.call = call, .rows = weft__attention_rows(call, tile)};
+    float *at = tile->scratch;
+    s.blocks = (int32_t)row_blocks(s.rows);
+    s.groups = (int32_t)groups_of(v->dim);
+    s.pairs = k->dim / 2;
+    const int64_t padded = (int64_t)s.blocks * LANES;
+    s.scores = take(&at, BLOCK * LANES);
+    s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
+    s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
+    s.acc = take(&at, padded * s.groups * GROUP);
+    s.row = take(&at, (int64_t)s.groups * GROUP);
+    s.largest = take(&at, padded);
+    s.sum = take(&at, padded);
+    s.shrink = take(&at, padded);
+    s.slope = take(&at, padded);
+    s.own = take(&at, padded);
+    s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
+    s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
+    s.values_at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
+    if (k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
+        k->token_stride == v->token_stride)
+        s.values_at = s.at;
+    return s;
+}
+
+// Queries of a tile. They are bf16, or are rounded to it.
+static void load_queries(const struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
+    for (int32_t r = 0; r < s->rows; r++) {
+        uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes;
+        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
+        if (call->q_dtype == WEFT_BF16) {
+            int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
+                            (int64_t)weft__attention_token(call, s->tile, r);
+            int64_t at = token * call->q_token_stride +
+                         weft__attention_head(call, s->tile, r) * call->q_head_stride;
+            memcpy(row, (const uint16_t *)call->q + at, (size_t)s->pairs * sizeof *row);
+        } else {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(call, s->tile, r, wide);
+            for (int32_t i = 0; i < s->pairs; i++)
+                row[i] = weft__bf16_from_f32(wide[2 * i]) |
+                         (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
+        }
+        for (int32_t i = 0; i < s->pairs; i++)
+            q[i * lanes] = row[i];
+    }
+}
+
+// Lane i of the vectors of a block of rows is row i % lanes: their keys follow each other.
+static void open_rows(struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const int32_t seq = s->tile->seq;
+    const int32_t before =
+        lengths->kv_lens[seq] - (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]);
+    memset(s->acc, 0, (size_t)s->blocks * (size_t)(s->groups * GROUP * lanes) * sizeof *s->acc);
+    for (int32_t i = 0; i < s->blocks * LANES; i++) {
+        int32_t row = i / LANES * LANES + i % lanes, own = 0;
+        row = row < s->rows ? row : s->rows - 1;
+        s->largest[i] = -INFINITY;
+        s->sum[i] = 0;
+        own = before + weft__attention_token(call, s->tile, row);
+        memcpy(&s->own[i], &own, sizeof own);
+        s->slope[i] = call->alibi_slopes
+                          ? call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E
+                          : 0;
+    }
+}
+
+// What the rows see of the block.
+static void look(struct rows *s)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const int32_t seq = s->tile->seq, first = s->block->first, n = s->block->n;
+    const int32_t q_len = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
+    const uint64_t all = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    const bool scattered = weft__attention_is_scattered(&call->mask);
+    s->by_all = ~UINT64_C(0);
+    s->by_some = 0;
+    for (int32_t r = 0; r < s->rows; r++) {
+        const int32_t token = weft__attention_token(call, s->tile, r);
+        const struct weft__attention_span span = weft__attention_visible(
+            &call->mask, q_len, lengths->kv_lens[seq], weft__attention_start(lengths, seq), token);
+        if (!scattered && span.begin <= first && first + n <= span.end)
+            s->seen[r] = all;
+        else
+            s->seen[r] = all & weft__attention_word(call, seq, token,
+                                                    weft__attention_head(call, s->tile, r), first);
+        s->by_all &= s->seen[r];
+        s->by_some |= s->seen[r];
+    }
+}
+
+INLINE void ask(const char *pool, const int64_t *at, int64_t column, bool ahead)
+{
+    if (!ahead)
+        return;
+    __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
+    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
+}
+
+INLINE __m512 dot(const int lanes, __m512 sum, const uint32_t *q, const char *pair)
+{
+    int32_t k;
+    memcpy(&k, pair, sizeof k);
+    if (lanes == 16)
+        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_loadu_si512(q),
+                                (__m512bh)_mm512_set1_epi32(k));
+    if (lanes == 8)
+        return _mm512_castps256_ps512(
+            _mm256_dpbf16_ps(_mm512_castps512_ps256(sum),
+                             (__m256bh)_mm256_loadu_si256((const void *)q),
+                             (__m256bh)_mm256_set1_epi32(k)));
+    return _mm512_castps128_ps512(_mm_dpbf16_ps(_mm512_castps512_ps128(sum),
+                                                (__m128bh)_mm_loadu_si128((const void *)q),
+                                                (__m128bh)_mm_set1_epi32(k)));
+}
+
+INLINE void store_lanes(const int lanes, float *to, __m512 x)
+{
+    if (lanes == 16)
+        _mm512_storeu_ps(to, x);
+    else if (lanes == 8)
+        _mm256_storeu_ps(to, _mm512_castps512_ps256(x));
+    else
+        _mm_storeu_ps(to, _mm512_castps512_ps128(x));
+}
+
+// scores[key][lane] of KEY_STEP keys from `key` on of the block, times `scale`.
+INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
+                       float scale, bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    const char *keys[KEY_STEP];
+    __m512 even[KEY_STEP], odd[KEY_STEP];
+    VF32_UNROLL
+    for (int j = 0; j < KEY_STEP; j++) {
+        keys[j] = pool + 2 * at[j];
+        even[j] = odd[j] = _mm512_setzero_ps();
+    }
+    for (int32_t i = 0; i < s->pairs;) {
+        const int32_t end = i + LINE_PAIRS < s->pairs ? i + LINE_PAIRS : s->pairs;
+        VF32_UNROLL
+        for (int j = 0; j < KEY_STEP; j++)
+            ask(pool, at + j, 2 * i, ahead);
+        for (; i < end; i += 2) {
+            VF32_UNROLL
+            for (int j = 0; j < KEY_STEP; j++)
+                even[j] = dot(lanes, even[j], q + i * lanes, keys[j] + 4 * i);
+            VF32_UNROLL
+            for (int j = 0; j < KEY_STEP; j++)
+                odd[j] = dot(lanes, odd[j], q + (i + 1) * lanes, keys[j] + 4 * i + 4);
+        }
+    }
+    VF32_UNROLL
+    for (int j = 0; j < KEY_STEP; j++)
+        store_lanes(lanes, s->scores + (key + j) * lanes,
+                    _mm512_mul_ps(_mm512_set1_ps(scale), _mm512_add_ps(even[j], odd[j])));
+}
+
+// The largest, or the sum, of the lanes that are the same row.
+INLINE __m512 over_keys(const int lanes, __m512 x, const bool largest)
+{
+    if (lanes <= 8) {
+        __m512 y = _mm512_shuffle_f32x4(x, x, 0x4e);
+        x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
+    }
+    if (lanes <= 4) {
+        __m512 y = _mm512_shuffle_f32x4(x, x, 0xb1);
+        x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
+    }
+    return x;
+}
+
+// Which key of a vector of scores, behind its first, a lane is.
+static __m512i key_of_lanes(const int lanes)
+{
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_srlv_epi32(lane, _mm512_set1_epi32(lanes == 16 ? 4 : lanes == 8 ? 3 : 2));
+}
+
+// What is between a score and its weight beside the scale, for a block of rows.
+static void adjust_scores(const struct rows *s, const int lanes, int32_t b)
+{
+    const struct weft__attention_call *call = s->call;
+    const __m512i of_key = key_of_lanes(lanes);
+    const __m512i own = _mm512_loadu_si512(s->own + b * LANES);
+    const __m512 slope = _mm512_loadu_ps(s->slope + b * LANES);
+    for (int v = 0; v < BLOCK * lanes / LANES; v++) {
+        __m512 x = _mm512_loadu_ps(s->scores + v * LANES);
+        if (call->softcap > 0)
+            x = vf32_mul(vf32_set1(call->softcap * LOG2E),
+                         vf32_tanh(vf32_mul(vf32_set1(1 / call->softcap), x)));
+        if (call->alibi_slopes) {
+            __m512i key = _mm512_add_epi32(
+                of_key, _mm512_set1_epi32(s->block->first + v * (LANES / lanes)));
+            __m512 far = _mm512_cvtepi32_ps(_mm512_abs_epi32(_mm512_sub_epi32(own, key)));
+            x = vf32_sub(x, vf32_mul(slope, far));
+        }
+        _mm512_storeu_ps(s->scores + v * LANES, x);
+    }
+}
+
+// Scores that their rows do not see become -infinity.
+static void mask_scores(const struct rows *s, const int lanes, int32_t b)
+{
+    int32_t low[LANES], high[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const int32_t row = b * lanes + i % lanes;
+        const uint64_t seen = row < s->rows ? s->seen[row] : ~UINT64_C(0);
+        low[i] = (int32_t)(uint32_t)seen;
+        high[i] = (int32_t)(uint32_t)(seen >> 32);
+    }
+    const __m512i lows = _mm512_loadu_si512(low), highs = _mm512_loadu_si512(high);
+    const __m512i bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), key_of_lanes(lanes));
+    for (int v = 0; v < BLOCK * lanes / LANES; v++) {
+        const int key = v * (LANES / lanes);
+        const __m512i shifted = _mm512_sllv_epi32(bit, _mm512_set1_epi32(key % 32));
+        const __mmask16 sees = _mm512_test_epi32_mask(key < 32 ? lows : highs, shifted);
+        float *x = s->scores + v * LANES;
+        _mm512_storeu_ps(x, _mm512_mask_blend_ps(sees, vf32_set1(-INFINITY), _mm512_loadu_ps(x)));
+    }
+}
+
+// Weights of two vectors of scores as pairs of keys.
+INLINE __m512i pair_weights(const int lanes, __m512 x, __m512 y)
+{
+    const __m512i together = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
+                                              24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17,
+                                              1, 16, 0);
+    __m512 even = x, odd = y;
+    if (lanes == 8) {
+        even = _mm512_shuffle_f32x4(x, y, 0x44);
+        odd = _mm512_shuffle_f32x4(x, y, 0xee);
+    } else if (lanes == 4) {
+        even = _mm512_shuffle_f32x4(x, y, 0x88);
+        odd = _mm512_shuffle_f32x4(x, y, 0xdd);
+    }
+    return _mm512_permutexvar_epi16(together, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
+}
+
+// Scores of a block of rows to weights and what the rows have come to: the online softmax.
+INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+{
+    enum { STEP = 4 };
+    const int vectors = BLOCK * lanes / LANES;
+    const float *scores = s->scores;
+    uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
+    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+    __m512 top[STEP], total[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        top[i] = before;
+        total[i] = _mm512_setzero_ps();
+    }
+    for (int v = 0; v < vectors; v += STEP)
+        VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        top[i] = vf32_max(top[i], _mm512_loadu_ps(scores + (v + i) * LANES));
+    const __m512 largest =
+        over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+    for (int v = 0; v < vectors; v += STEP) {
+        __m512 p[STEP];
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i++) {
+            p[i] = vf32_exp2(vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from));
+            total[i] = vf32_add(total[i], p[i]);
+        }
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i += 2)
+            _mm512_storeu_si512(weight + (v + i) / 2 * LANES,
+                                pair_weights(lanes, p[i], p[i + 1]));
+    }
+    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+    const __m512 sum = over_keys(
+        lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
+    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+    _mm512_storeu_ps(s->sum + b * LANES,
+                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
+    _mm512_storeu_ps(s->largest + b * LANES, largest);
+}
+
+// Which of the columns from `column` on of a value there are.
+INLINE __mmask32 columns_from(const struct rows *s, int32_t column)
+{
+    const int32_t rest = s->call->v.dim - column;
+    return rest >= GROUP ? 0xffffffffu : (1u << rest) - 1;
+}
+
+INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __mmask32 mask)
+{
+    return _mm512_maskz_loadu_epi16(
+        mask, (const uint16_t *)(const void *)s->call->v.data + s->values_at[key] + column);
+}
+
+INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+}
+
+// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from lane `first` on, and `groups`
+// times 32 columns from group `g` on.
+INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
+                       int32_t b, int first, int32_t g, bool ahead)
+{
+    const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
+    const float *shrink = s->shrink + b * LANES + first;
+    const char *pool = s->call->v.data;
+    float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + first) * GROUP;
+    __m512 sums[2 * VALUE_ROWS];
+    VF32_UNROLL
+    for (int i = 0; i < groups; i++)
+        VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        VF32_UNROLL
+    for (int h = 0; h < 2; h++)
+        sums[(i * rows + r) * 2 + h] =
+            _mm512_mul_ps(vf32_set1(shrink[r]),
+                          _mm512_loadu_ps(acc + ((i * lanes + r) * 2 + h) * LANES));
+    __mmask32 mask[2];
+    VF32_UNROLL
+    for (int i = 0; i < groups; i++)
+        mask[i] = columns_from(s, (g + i) * GROUP);
+    for (int32_t j = 0; j < s->block->n; j += 2) {
+        VF32_UNROLL
+        for (int i = 0; i < groups; i++) {
+            const int32_t column = (g + i) * GROUP;
+            ask(pool, s->values_at + j, column, ahead);
+            ask(pool, s->values_at + j + 1, column, ahead);
+            const __m512i even = load_value(s, j, column, mask[i]);
+            const __m512i odd = load_value(s, j + 1, column, mask[i]);
+            const __m512i low = _mm512_unpacklo_epi16(even, odd);
+            const __m512i high = _mm512_unpackhi_epi16(even, odd);
+            VF32_UNROLL
+            for (int r = 0; r < rows; r++) {
+                const uint32_t *w = weight + j / 2 * lanes + r;
+                sums[(i * rows + r) * 2] = add_pair(sums[(i * rows + r) * 2], low, w);
+                sums[(i * rows + r) * 2 + 1] = add_pair(sums[(i * rows + r) * 2 + 1], high, w);
+            }
+        }
+    }
+    VF32_UNROLL
+    for (int i = 0; i < groups; i++)
+        VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        VF32_UNROLL
+    for (int h = 0; h < 2; h++)
+        _mm512_storeu_ps(acc + ((i * lanes + r) * 2 + h) * LANES, sums[(i * rows + r) * 2 + h]);
+}
+
+// The same, and the same bits, where 0 times a value may not be 0: a row meets nothing that it does not see.
+static __attribute__((noinline)) void add_values_apart(const struct rows *s, const int lanes,
+                                                       int32_t row, int32_t g)
+{
+    const int32_t b = row / lanes, lane = row % lanes, column = g * GROUP;
+    const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + lane;
+    const __m512 shrink = vf32_set1(s->shrink[b * LANES + lane]);
+    const __mmask32 mask = columns_from(s, column);
+    const uint64_t seen = s->seen[row];
+    float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * GROUP;
+    __m512 sums[2] = {_mm512_mul_ps(shrink, _mm512_loadu_ps(acc)),
+                      _mm512_mul_ps(shrink, _mm512_loadu_ps(acc + LANES))};
+    for (int32_t j = 0; j < s->block->n; j += 2) {
+        const __m512i even = load_value(s, j, column, seen >> j & 1 ? mask : 0);
+        const __m512i odd = load_value(s, j + 1, column, seen >> (j + 1) & 1 ? mask : 0);
+        const uint32_t *w = weight + j / 2 * lanes;
+        sums[0] = add_pair(sums[0], _mm512_unpacklo_epi16(even, odd), w);
+        sums[1] = add_pair(sums[1], _mm512_unpackhi_epi16(even, odd), w);
+    }
+    _mm512_storeu_ps(acc, sums[0]);
+    _mm512_storeu_ps(acc + LANES, sums[1]);
+}
+
+// Is there an infinity or NaN among the values that some row does not see? 0 times them is not 0.
+static bool has_wild_values(const struct rows *s)
+{
+    const int32_t used = (s->block->n + 1) / 2 * 2; // an odd one has the last value as its partner
+    for (int32_t j = 0; j < used; j++)
+        for (int32_t g = 0; g < s->groups && !(s->by_all >> j & 1); g++) {
+            const int32_t column = g * GROUP;
+            const __m512i exponent = _mm512_set1_epi16(0x7f80);
+            const __m512i x = load_value(s, j, column, columns_from(s, column));
+            if (_mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent))
+                return true;
+        }
+    return false;
+}
+
+INLINE void add_block(const struct rows *s, const int lanes, bool ahead)
+{
+    if (has_wild_values(s)) {
+        for (int32_t row = 0; row < s->rows; row++)
+            for (int32_t g = 0; g < s->groups; g++)
+                add_values_apart(s, lanes, row, g);
+        return;
+    }
+    for (int32_t b = 0; b * lanes < s->rows; b++) {
+        int32_t g = 0;
+        for (; lanes == 4 && g + 2 <= s->groups; g += 2)
+            add_values(s, lanes, 4, 2, b, 0, g, ahead);
+        for (; g < s->groups; g++)
+            for (int first = 0; first < lanes && b * lanes + first < s->rows; first += VALUE_ROWS)
+                add_values(s, lanes, lanes < VALUE_ROWS ? lanes : VALUE_ROWS, 1, b, first, g,
+                           ahead && b == 0 && first == 0);
+    }
+}
+
+// Delivers a row whose columns come in the order of unpacking.
+static void store_row(const struct rows *s, const int lanes, int32_t row)
+{
+    const int32_t b = row / lanes, lane = row % lanes;
+    for (int32_t g = 0; g < s->groups; g++) {
+        const float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * GROUP;
+        const __m512 low = _mm512_loadu_ps(acc), high = _mm512_loadu_ps(acc + LANES);
+        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
+        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
+        _mm512_storeu_ps(s->row + g * GROUP, _mm512_shuffle_f32x4(first, first, 0xd8));
+        _mm512_storeu_ps(s->row + g * GROUP + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+    }
+    weft__attention_finish(s->call, s->tile, row, s->largest[b * LANES + lane],
+                           s->sum[b * LANES + lane], s->row);
+}
+
+INLINE void attend_block(struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    const bool adjusted = call->softcap > 0 || call->alibi_slopes;
+    const bool mask = s->by_all != ~UINT64_C(0) || call->generic, ahead = call->ahead;
+    const float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
+    for (int32_t b = 0; b * lanes < s->rows; b++) {
+        for (int32_t key = 0; key < s->block->n; key += KEY_STEP)
+            score_keys(s, lanes, s->q + (int64_t)b * s->pairs * lanes, key, scale,
+                       ahead && b == 0);
+        if (adjusted)
+            adjust_scores(s, lanes, b);
+        if (mask)
+            mask_scores(s, lanes, b);
+        weigh(s, lanes, b);
+    }
+    add_block(s, lanes, ahead);
+    uint64_t blocks = 0;
+    for (int32_t r = 0; r < s->rows && call->counts; r++)
+        blocks += s->seen[r] != 0;
+    weft__attention_count(call, blocks, mask ? blocks : 0);
+}
+
+static void advance(const struct rows *s)
+{
+    memcpy(s->at, s->at + BLOCK, BLOCK * sizeof *s->at);
+    if (s->values_at != s->at)
+        memcpy(s->values_at, s->values_at + BLOCK, BLOCK * sizeof *s->values_at);
+}
+
+// `count` tiles of as many rows, each with keys.
+INLINE void attend_tiles(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count, const int lanes)
+{
+    struct rows s = lay_out(call, tiles);
+    struct walk walk = {.next = tiles, .end = tiles + count};
+    int64_t *values = s.values_at == s.at ? NULL : s.values_at + BLOCK;
+    s.at[BLOCK - 1] = s.values_at[BLOCK - 1] = 0;
+    struct block now = next_block(call, &walk, s.at + BLOCK, values), after;
+    for (; now.n > 0; now = after) {
+        advance(&s);
+        after = next_block(call, &walk, s.at + BLOCK, values);
+        s.block = &now;
+        if (begins_tile(&now)) {
+            const bool loaded = same_rows(s.tile, now.tile);
+            s.tile = now.tile;
+            if (!loaded)
+                load_queries(&s, lanes);
+            open_rows(&s, lanes);
+        }
+        look(&s);
+        if (s.by_some)
+            attend_block(&s, lanes);
+        for (int32_t row = 0; ends_tile(&now) && row < s.rows; row++)
+            store_row(&s, lanes, row);
+    }
+}
+
+// Tiles from the first on that go through one walk: 0, the first has no keys.
+static int32_t alike(const struct weft__attention_call *call,
+                     const struct weft__attention_tile *tiles, int32_t count)
+{
+    int32_t n = 0, rows = weft__attention_rows(call, tiles);
+    while (n < count && tiles[n].key0 < tiles[n].key1 &&
+           weft__attention_rows(call, &tiles[n]) == rows)
+        n++;
+    return n;
+}
+
+static void finish_empty(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tile)
+{
+    const float acc[WEFT__ATTENTION_MAX_DIM] = {0};
+    for (int32_t row = 0; row < weft__attention_rows(call, tile); row++)
+        weft__attention_finish(call, tile, row, -INFINITY, 0, acc);
+}
+
+weft__attention_fn weft__attention_BF16_avx512bf16;
+void weft__attention_BF16_avx512bf16(const struct weft__attention_call *call,
+                                     const struct weft__attention_tile *tiles, int32_t count)
+{
+    for (int32_t n, i = 0; i < count; i += n) {
+        const int32_t rows = weft__attention_rows(call, &tiles[i]);
+        n = alike(call, tiles + i, count - i);
+        if (n == 0)
+            finish_empty(call, &tiles[i]), n = 1;
+        else if (rows <= 4)
+            attend_tiles(call, tiles + i, n, 4);
+        else if (rows <= 8)
+            attend_tiles(call, tiles + i, n, 8);
+        else
+            attend_tiles(call, tiles + i, n, LANES);
+    }
+}
