@@ -3,13 +3,13 @@
 // multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
 // Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
-// no lanes are added up, and the softmax goes through a block without looking across lanes. Fewer rows
-// take half or a quarter of a vector, of which a core multiplies as many more.
+// and the softmax goes through a block without looking across lanes. Of 8 rows a vector has two pairs of elements, of 4 rows
+// four, and as many lanes are added up at the end: a vector of scores is of that many keys then (row_of(), key_of()).
 //
-//      q       [block of rows][pair of elements][lane]    pairs of bf16
-//      scores  [key][lane]                                f32
-//      weight  [block of rows][pair of keys][lane]        pairs of bf16
-//      acc     [block of rows][32 columns][lane][2][16]   f32, columns in the order of unpacking (store_row())
+//      q       [block of rows][vector][row][pair of elements]  pairs of bf16
+//      scores  [vector][lane]                                  f32
+//      weight  [block of rows][pair of keys][row]              pairs of bf16
+//      acc     [block of rows][32 columns][row][2][16]         f32, columns in the order of unpacking (store_row())
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
@@ -25,10 +25,11 @@ enum {
     LANES = 16,
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
-    KEY_STEP = 8,    // keys whose scores grow together, each in two sums
+    KEY_STEP = 8,    // keys whose scores grow together
     VALUE_ROWS = 8,  // rows whose results grow together
     NEAR = 16,       // rows that are asked for ahead, from L2 for L1
     LINE_PAIRS = 16, // pairs of elements of a line
+    STEP = 4,        // vectors of scores that become weights together
 };
 
 static const float LOG2E = 1.44269504088896340736f;
@@ -39,13 +40,32 @@ struct rows {
     int32_t rows, blocks, groups, pairs; // of rows; of columns; of elements of a head
     uint32_t *q, *weight;
     float *scores, *acc, *row;      // row: [columns] on its way out
-    float *largest, *sum, *shrink;  // [block of rows][LANES]
-    float *slope, *own;             // ALiBi: of lanes; own: positions, int32_t
+    float *largest, *sum, *shrink;  // [block of rows][lane]
+    float *slope, *own;             // [block of rows][lane]: ALiBi; own: positions, int32_t
+    float *order;                   // [LANES]: order_of_weights()
     uint64_t *seen;                 // [rows]: keys of the block
     uint64_t by_all, by_some;       // of all rows
+    struct weft__attention_span all; // keys that all rows see, and of which intervals say everything
     int64_t *at, *values_at;        // [2][BLOCK]: this block and the next; the same if the planes lie alike
     const struct block *block;
 };
+
+// What lane i of a vector of scores is: a row of the block, and a key of those that the vector has.
+INLINE int row_of(const int lanes, int i)
+{
+    return lanes == 16 ? i : lanes == 8 ? i / 4 * 2 + i % 2 : i / 4;
+}
+
+INLINE int key_of(const int lanes, int i)
+{
+    return lanes == 16 ? 0 : lanes == 8 ? i / 2 % 2 : i % 4;
+}
+
+// The first lane of a row.
+INLINE int lane_of(const int lanes, int row)
+{
+    return lanes == 16 ? row : lanes == 8 ? row / 2 * 4 + row % 2 : row * 4;
+}
 
 INLINE int64_t row_blocks(int64_t rows)
 {
@@ -63,7 +83,7 @@ int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim) * GROUP;
     const int64_t words = padded * (head_dim / 2 + columns + PAIRS + 3 + 2 + 2) + BLOCK * LANES +
-                          columns + 4 * BLOCK * 2;
+                          columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
 
@@ -94,6 +114,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.shrink = take(&at, padded);
     s.slope = take(&at, padded);
     s.own = take(&at, padded);
+    s.order = take(&at, LANES);
     s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
     s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
     s.values_at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
@@ -109,7 +130,7 @@ static void load_queries(const struct rows *s, const int lanes)
     const struct weft__attention_call *call = s->call;
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
     for (int32_t r = 0; r < s->rows; r++) {
-        uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes;
+        uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
         uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
         if (call->q_dtype == WEFT_BF16) {
             int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
@@ -125,11 +146,10 @@ static void load_queries(const struct rows *s, const int lanes)
                          (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
         }
         for (int32_t i = 0; i < s->pairs; i++)
-            q[i * lanes] = row[i];
+            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
     }
 }
 
-// Lane i of the vectors of a block of rows is row i % lanes: their keys follow each other.
 static void open_rows(struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
@@ -139,7 +159,7 @@ static void open_rows(struct rows *s, const int lanes)
         lengths->kv_lens[seq] - (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]);
     memset(s->acc, 0, (size_t)s->blocks * (size_t)(s->groups * GROUP * lanes) * sizeof *s->acc);
     for (int32_t i = 0; i < s->blocks * LANES; i++) {
-        int32_t row = i / LANES * LANES + i % lanes, own = 0;
+        int32_t row = i / LANES * LANES + row_of(lanes, i % LANES), own = 0;
         row = row < s->rows ? row : s->rows - 1;
         s->largest[i] = -INFINITY;
         s->sum[i] = 0;
@@ -151,125 +171,163 @@ static void open_rows(struct rows *s, const int lanes)
     }
 }
 
-// What the rows see of the block.
-static void look(struct rows *s)
+// The key from which on rows may see less than their intervals.
+static int32_t scattered_from(const struct weft__attention_call *call, int32_t seq)
+{
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const struct weft__attention_mask *mask = &call->mask;
+    int32_t columns = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
+    if (!weft__attention_is_scattered(mask))
+        return lengths->kv_lens[seq];
+    if (mask->sparse_block > 0 || mask->sparse_keys > 0 ||
+        (mask->kind == WEFT_MASK_TREE && (mask->window > 0 || mask->local_chunk > 0)))
+        return 0;
+    if (mask->kind == WEFT_MASK_BITS && call->mask_columns)
+        columns = call->mask_columns[seq];
+    return lengths->kv_lens[seq] - columns;
+}
+
+static struct weft__attention_span seen_by_all(const struct rows *s)
 {
     const struct weft__attention_call *call = s->call;
     const struct weft__attention_lengths *lengths = &call->lengths;
-    const int32_t seq = s->tile->seq, first = s->block->first, n = s->block->n;
+    const int32_t seq = s->tile->seq;
     const int32_t q_len = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
-    const uint64_t all = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-    const bool scattered = weft__attention_is_scattered(&call->mask);
-    s->by_all = ~UINT64_C(0);
+    struct weft__attention_span all = {0, scattered_from(call, seq)};
+    for (int32_t r = 0; r < s->rows; r += call->tile_heads) {
+        const struct weft__attention_span one =
+            weft__attention_visible(&call->mask, q_len, lengths->kv_lens[seq],
+                                    weft__attention_start(lengths, seq),
+                                    weft__attention_token(call, s->tile, r));
+        all.begin = one.begin > all.begin ? one.begin : all.begin;
+        all.end = one.end < all.end ? one.end : all.end;
+    }
+    return all;
+}
+
+// What the rows see of the block.
+static void look(struct rows *s)
+{
+    const int32_t first = s->block->first, n = s->block->n;
+    const uint64_t block = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    s->by_all = s->by_some = block;
+    if (s->all.begin <= first && first + n <= s->all.end) {
+        for (int32_t r = 0; r < s->rows; r++)
+            s->seen[r] = block;
+        return;
+    }
     s->by_some = 0;
     for (int32_t r = 0; r < s->rows; r++) {
-        const int32_t token = weft__attention_token(call, s->tile, r);
-        const struct weft__attention_span span = weft__attention_visible(
-            &call->mask, q_len, lengths->kv_lens[seq], weft__attention_start(lengths, seq), token);
-        if (!scattered && span.begin <= first && first + n <= span.end)
-            s->seen[r] = all;
-        else
-            s->seen[r] = all & weft__attention_word(call, seq, token,
-                                                    weft__attention_head(call, s->tile, r), first);
+        s->seen[r] = block & weft__attention_word(s->call, s->tile->seq,
+                                                  weft__attention_token(s->call, s->tile, r),
+                                                  weft__attention_head(s->call, s->tile, r), first);
         s->by_all &= s->seen[r];
         s->by_some |= s->seen[r];
     }
 }
 
-INLINE void ask(const char *pool, const int64_t *at, int64_t column, bool ahead)
+INLINE void ask(const char *pool, const int64_t *at, int64_t column)
 {
-    if (!ahead)
-        return;
     __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
     __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-INLINE __m512 dot(const int lanes, __m512 sum, const uint32_t *q, const char *pair)
+INLINE __m512 dot(const int lanes, __m512 sum, __m512i q, const char *pairs)
 {
-    int32_t k;
-    memcpy(&k, pair, sizeof k);
-    if (lanes == 16)
-        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_loadu_si512(q),
-                                (__m512bh)_mm512_set1_epi32(k));
-    if (lanes == 8)
-        return _mm512_castps256_ps512(
-            _mm256_dpbf16_ps(_mm512_castps512_ps256(sum),
-                             (__m256bh)_mm256_loadu_si256((const void *)q),
-                             (__m256bh)_mm256_set1_epi32(k)));
-    return _mm512_castps128_ps512(_mm_dpbf16_ps(_mm512_castps512_ps128(sum),
-                                                (__m128bh)_mm_loadu_si128((const void *)q),
-                                                (__m128bh)_mm_set1_epi32(k)));
+    int32_t one;
+    int64_t two;
+    __m512i k;
+    if (lanes == 16) {
+        memcpy(&one, pairs, sizeof one);
+        k = _mm512_set1_epi32(one);
+    } else if (lanes == 8) {
+        memcpy(&two, pairs, sizeof two);
+        k = _mm512_set1_epi64(two);
+    } else {
+        k = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)pairs));
+    }
+    return _mm512_dpbf16_ps(sum, (__m512bh)q, (__m512bh)k);
 }
 
-INLINE void store_lanes(const int lanes, float *to, __m512 x)
+// Adds up what lanes have of the same score: KEY_STEP vectors of a key each become vectors of scores.
+INLINE void add_lanes(const int lanes, __m512 *x)
 {
-    if (lanes == 16)
-        _mm512_storeu_ps(to, x);
-    else if (lanes == 8)
-        _mm256_storeu_ps(to, _mm512_castps512_ps256(x));
-    else
-        _mm_storeu_ps(to, _mm512_castps512_ps128(x));
+    for (int i = 0; i < KEY_STEP / 2 && lanes == 8; i++) {
+        __m512 a = x[2 * i], b = x[2 * i + 1];
+        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+    }
+    for (int i = 0; i < KEY_STEP / 4 && lanes == 4; i++) {
+        __m512 *k = x + 4 * i;
+        __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(k[0], k[1]), _mm512_unpackhi_ps(k[0], k[1]));
+        __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(k[2], k[3]), _mm512_unpackhi_ps(k[2], k[3]));
+        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+    }
 }
 
-// scores[key][lane] of KEY_STEP keys from `key` on of the block, times `scale`.
+// Scores of KEY_STEP keys from `key` on of the block, times `scale`.
 INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
-                       float scale, bool ahead)
+                       float scale, const bool ahead)
 {
+    const int together = LANES / lanes; // pairs of elements
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
+    const int64_t pairs = s->pairs;
     const char *keys[KEY_STEP];
-    __m512 even[KEY_STEP], odd[KEY_STEP];
+    __m512 sums[KEY_STEP];
     VF32_UNROLL
     for (int j = 0; j < KEY_STEP; j++) {
         keys[j] = pool + 2 * at[j];
-        even[j] = odd[j] = _mm512_setzero_ps();
+        sums[j] = _mm512_setzero_ps();
     }
-    for (int32_t i = 0; i < s->pairs;) {
-        const int32_t end = i + LINE_PAIRS < s->pairs ? i + LINE_PAIRS : s->pairs;
-        VF32_UNROLL
+    for (int64_t i = 0; i < pairs;) {
+        const int64_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
+        if (ahead)
+            VF32_UNROLL
         for (int j = 0; j < KEY_STEP; j++)
-            ask(pool, at + j, 2 * i, ahead);
-        for (; i < end; i += 2) {
+            ask(pool, at + j, 2 * i);
+        for (; i < end; i += 4) // heads are multiples of 8 elements
+            VF32_UNROLL
+        for (int v = 0; v < 4; v += together) {
+            const __m512i x = _mm512_loadu_si512(q + (i + v) * lanes);
             VF32_UNROLL
             for (int j = 0; j < KEY_STEP; j++)
-                even[j] = dot(lanes, even[j], q + i * lanes, keys[j] + 4 * i);
-            VF32_UNROLL
-            for (int j = 0; j < KEY_STEP; j++)
-                odd[j] = dot(lanes, odd[j], q + (i + 1) * lanes, keys[j] + 4 * i + 4);
+                sums[j] = dot(lanes, sums[j], x, keys[j] + 4 * (i + v));
         }
     }
+    add_lanes(lanes, sums);
     VF32_UNROLL
-    for (int j = 0; j < KEY_STEP; j++)
-        store_lanes(lanes, s->scores + (key + j) * lanes,
-                    _mm512_mul_ps(_mm512_set1_ps(scale), _mm512_add_ps(even[j], odd[j])));
+    for (int j = 0; j < KEY_STEP / together; j++)
+        _mm512_storeu_ps(s->scores + (key / together + j) * LANES,
+                         _mm512_mul_ps(_mm512_set1_ps(scale), sums[j]));
 }
 
 // The largest, or the sum, of the lanes that are the same row.
 INLINE __m512 over_keys(const int lanes, __m512 x, const bool largest)
 {
     if (lanes <= 8) {
-        __m512 y = _mm512_shuffle_f32x4(x, x, 0x4e);
+        __m512 y = _mm512_shuffle_ps(x, x, 0x4e);
         x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
     }
     if (lanes <= 4) {
-        __m512 y = _mm512_shuffle_f32x4(x, x, 0xb1);
+        __m512 y = _mm512_shuffle_ps(x, x, 0xb1);
         x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
     }
     return x;
 }
 
-// Which key of a vector of scores, behind its first, a lane is.
-static __m512i key_of_lanes(const int lanes)
+static __m512i keys_of_lanes(const int lanes)
 {
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm512_srlv_epi32(lane, _mm512_set1_epi32(lanes == 16 ? 4 : lanes == 8 ? 3 : 2));
+    int32_t key[LANES];
+    for (int i = 0; i < LANES; i++)
+        key[i] = key_of(lanes, i);
+    return _mm512_loadu_si512(key);
 }
 
 // What is between a score and its weight beside the scale, for a block of rows.
 static void adjust_scores(const struct rows *s, const int lanes, int32_t b)
 {
     const struct weft__attention_call *call = s->call;
-    const __m512i of_key = key_of_lanes(lanes);
+    const __m512i of_key = keys_of_lanes(lanes);
     const __m512i own = _mm512_loadu_si512(s->own + b * LANES);
     const __m512 slope = _mm512_loadu_ps(s->slope + b * LANES);
     for (int v = 0; v < BLOCK * lanes / LANES; v++) {
@@ -292,13 +350,13 @@ static void mask_scores(const struct rows *s, const int lanes, int32_t b)
 {
     int32_t low[LANES], high[LANES];
     for (int i = 0; i < LANES; i++) {
-        const int32_t row = b * lanes + i % lanes;
+        const int32_t row = b * lanes + row_of(lanes, i);
         const uint64_t seen = row < s->rows ? s->seen[row] : ~UINT64_C(0);
         low[i] = (int32_t)(uint32_t)seen;
         high[i] = (int32_t)(uint32_t)(seen >> 32);
     }
     const __m512i lows = _mm512_loadu_si512(low), highs = _mm512_loadu_si512(high);
-    const __m512i bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), key_of_lanes(lanes));
+    const __m512i bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), keys_of_lanes(lanes));
     for (int v = 0; v < BLOCK * lanes / LANES; v++) {
         const int key = v * (LANES / lanes);
         const __m512i shifted = _mm512_sllv_epi32(bit, _mm512_set1_epi32(key % 32));
@@ -308,27 +366,24 @@ static void mask_scores(const struct rows *s, const int lanes, int32_t b)
     }
 }
 
-// Weights of two vectors of scores as pairs of keys.
-INLINE __m512i pair_weights(const int lanes, __m512 x, __m512 y)
+// Where the halves of the weights of two vectors of scores lie among them, narrowed.
+static __m512i order_of_weights(const int lanes)
 {
-    const __m512i together = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
-                                              24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17,
-                                              1, 16, 0);
-    __m512 even = x, odd = y;
-    if (lanes == 8) {
-        even = _mm512_shuffle_f32x4(x, y, 0x44);
-        odd = _mm512_shuffle_f32x4(x, y, 0xee);
-    } else if (lanes == 4) {
-        even = _mm512_shuffle_f32x4(x, y, 0x88);
-        odd = _mm512_shuffle_f32x4(x, y, 0xdd);
+    uint16_t from[2 * LANES];
+    for (int i = 0; i < 2 * LANES; i++) {
+        const int key = i / 2 / lanes * 2 + i % 2, together = LANES / lanes; // keys of a vector
+        int lane = lane_of(lanes, i / 2 % lanes);
+        while (key_of(lanes, lane) != key % together || row_of(lanes, lane) != i / 2 % lanes)
+            lane++;
+        from[i] = (uint16_t)(key / together * LANES + lane);
     }
-    return _mm512_permutexvar_epi16(together, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
+    return _mm512_loadu_si512(from);
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
 INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
 {
-    enum { STEP = 4 };
+    const __m512i order = _mm512_loadu_si512(s->order);
     const int vectors = BLOCK * lanes / LANES;
     const float *scores = s->scores;
     uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
@@ -356,8 +411,9 @@ INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)
-            _mm512_storeu_si512(weight + (v + i) / 2 * LANES,
-                                pair_weights(lanes, p[i], p[i + 1]));
+            _mm512_storeu_si512(
+                weight + (v + i) / 2 * LANES,
+                _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
     }
     const __m512 shrink = vf32_exp2(vf32_sub(before, from));
     const __m512 sum = over_keys(
@@ -386,13 +442,13 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
-// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from lane `first` on, and `groups`
+// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
 // times 32 columns from group `g` on.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, bool ahead)
+                       int32_t b, int first, int32_t g, const bool ahead)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
-    const float *shrink = s->shrink + b * LANES + first;
+    const float *shrink = s->shrink + b * LANES;
     const char *pool = s->call->v.data;
     float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + first) * GROUP;
     __m512 sums[2 * VALUE_ROWS];
@@ -403,7 +459,7 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
         VF32_UNROLL
     for (int h = 0; h < 2; h++)
         sums[(i * rows + r) * 2 + h] =
-            _mm512_mul_ps(vf32_set1(shrink[r]),
+            _mm512_mul_ps(vf32_set1(shrink[lane_of(lanes, first + r)]),
                           _mm512_loadu_ps(acc + ((i * lanes + r) * 2 + h) * LANES));
     __mmask32 mask[2];
     VF32_UNROLL
@@ -413,8 +469,10 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
-            ask(pool, s->values_at + j, column, ahead);
-            ask(pool, s->values_at + j + 1, column, ahead);
+            if (ahead) {
+                ask(pool, s->values_at + j, column);
+                ask(pool, s->values_at + j + 1, column);
+            }
             const __m512i even = load_value(s, j, column, mask[i]);
             const __m512i odd = load_value(s, j + 1, column, mask[i]);
             const __m512i low = _mm512_unpacklo_epi16(even, odd);
@@ -442,7 +500,7 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
 {
     const int32_t b = row / lanes, lane = row % lanes, column = g * GROUP;
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + lane;
-    const __m512 shrink = vf32_set1(s->shrink[b * LANES + lane]);
+    const __m512 shrink = vf32_set1(s->shrink[b * LANES + lane_of(lanes, lane)]);
     const __mmask32 mask = columns_from(s, column);
     const uint64_t seen = s->seen[row];
     float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * GROUP;
@@ -463,7 +521,7 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
 static bool has_wild_values(const struct rows *s)
 {
     const int32_t used = (s->block->n + 1) / 2 * 2; // an odd one has the last value as its partner
-    for (int32_t j = 0; j < used; j++)
+    for (int32_t j = 0; j < used && s->by_all != ~UINT64_C(0); j++)
         for (int32_t g = 0; g < s->groups && !(s->by_all >> j & 1); g++) {
             const int32_t column = g * GROUP;
             const __m512i exponent = _mm512_set1_epi16(0x7f80);
@@ -474,23 +532,32 @@ static bool has_wild_values(const struct rows *s)
     return false;
 }
 
-INLINE void add_block(const struct rows *s, const int lanes, bool ahead)
+// The values of the block for the rows of block b.
+INLINE void add_columns(const struct rows *s, const int lanes, int32_t b, const bool ahead)
 {
+    int32_t g = 0;
+    for (; lanes == 4 && g + 2 <= s->groups; g += 2)
+        add_values(s, lanes, 4, 2, b, 0, g, ahead);
+    for (; g < s->groups; g++) {
+        add_values(s, lanes, lanes < VALUE_ROWS ? lanes : VALUE_ROWS, 1, b, 0, g, ahead);
+        if (lanes > VALUE_ROWS && b * lanes + VALUE_ROWS < s->rows)
+            add_values(s, lanes, VALUE_ROWS, 1, b, VALUE_ROWS, g, false);
+    }
+}
+
+INLINE void add_block(const struct rows *s, const int lanes)
+{
+    int32_t b = 0;
     if (has_wild_values(s)) {
         for (int32_t row = 0; row < s->rows; row++)
             for (int32_t g = 0; g < s->groups; g++)
                 add_values_apart(s, lanes, row, g);
         return;
     }
-    for (int32_t b = 0; b * lanes < s->rows; b++) {
-        int32_t g = 0;
-        for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-            add_values(s, lanes, 4, 2, b, 0, g, ahead);
-        for (; g < s->groups; g++)
-            for (int first = 0; first < lanes && b * lanes + first < s->rows; first += VALUE_ROWS)
-                add_values(s, lanes, lanes < VALUE_ROWS ? lanes : VALUE_ROWS, 1, b, first, g,
-                           ahead && b == 0 && first == 0);
-    }
+    if (s->call->ahead)
+        add_columns(s, lanes, b++, true);
+    for (; b * lanes < s->rows; b++)
+        add_columns(s, lanes, b, false);
 }
 
 // Delivers a row whose columns come in the order of unpacking.
@@ -505,27 +572,30 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
         _mm512_storeu_ps(s->row + g * GROUP, _mm512_shuffle_f32x4(first, first, 0xd8));
         _mm512_storeu_ps(s->row + g * GROUP + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
     }
-    weft__attention_finish(s->call, s->tile, row, s->largest[b * LANES + lane],
-                           s->sum[b * LANES + lane], s->row);
+    const int32_t at = b * LANES + lane_of(lanes, lane);
+    weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
 }
 
 INLINE void attend_block(struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
     const bool adjusted = call->softcap > 0 || call->alibi_slopes;
-    const bool mask = s->by_all != ~UINT64_C(0) || call->generic, ahead = call->ahead;
+    const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
     const float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     for (int32_t b = 0; b * lanes < s->rows; b++) {
+        const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
         for (int32_t key = 0; key < s->block->n; key += KEY_STEP)
-            score_keys(s, lanes, s->q + (int64_t)b * s->pairs * lanes, key, scale,
-                       ahead && b == 0);
+            if (call->ahead && b == 0)
+                score_keys(s, lanes, q, key, scale, true);
+            else
+                score_keys(s, lanes, q, key, scale, false);
         if (adjusted)
             adjust_scores(s, lanes, b);
         if (mask)
             mask_scores(s, lanes, b);
         weigh(s, lanes, b);
     }
-    add_block(s, lanes, ahead);
+    add_block(s, lanes);
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)
         blocks += s->seen[r] != 0;
@@ -544,6 +614,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, const int lanes)
 {
     struct rows s = lay_out(call, tiles);
+    _mm512_storeu_si512(s.order, order_of_weights(lanes));
     struct walk walk = {.next = tiles, .end = tiles + count};
     int64_t *values = s.values_at == s.at ? NULL : s.values_at + BLOCK;
     s.at[BLOCK - 1] = s.values_at[BLOCK - 1] = 0;
@@ -558,6 +629,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
             if (!loaded)
                 load_queries(&s, lanes);
             open_rows(&s, lanes);
+            s.all = seen_by_all(&s);
         }
         look(&s);
         if (s.by_some)
