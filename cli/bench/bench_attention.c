@@ -206,6 +206,12 @@ static void add_tasks(json_t *row, const attention_problem *p)
     json_object_set_new(row, "busy", json_real(busy));
 }
 
+// Instructions that the nearer roof is one of.
+static bench_products products_of(const bench_kernel *kernel)
+{
+    return strcmp(kernel->isa, "avx512bf16") == 0 ? BENCH_BF16 : BENCH_F32;
+}
+
 // slower: than the fastest of --variants, 0 where it was measured alone.
 static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof,
                       double slower)
@@ -234,7 +240,7 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         json_object_set_new(row, "slower", json_real(slower));
     if (row)
         bench_add_figures(row, time, cache + queries, flops, roof->gbps,
-                          bench_roof_gflops(&wish->run, roof, BENCH_F32));
+                          bench_roof_gflops(&wish->run, roof, products_of(&kernel)));
     return bench_print(&wish->run, row, slower > 0 ? variant_columns : columns);
 }
 

@@ -259,6 +259,9 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *           largest may vanish if the cache is f16 (2^-31 where they are rounded). With queries of the cache's own format, weights are
  *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32; so are they
  *           with WEFT_ATTENTION_NARROW_QUERIES, and to bf16 with queries of bf16 and caches of 8 bit
+ *           CPUs with AVX512-BF16 (Zen 4), caches of bf16 with queries of bf16, or WEFT_ATTENTION_NARROW_QUERIES: weights
+ *           are rounded to bf16 before they multiply values (2^-8), sums stay in f32; elements below the normal numbers of
+ *           f32 are 0
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

@@ -103,9 +103,21 @@ fault("lanes-of-the-other-batch", "src/kernels/attention/attention_few.h",
 fault("edges-weighed-whole", "src/kernels/attention/attention_simd.h",
       "seen.end < first_key + BLOCK || n < BLOCK)", "n < BLOCK)",
       "rows that see a part of a block are weighed as if they saw all", *A)
-fault("page-walk-head-offset", "src/kernels/attention/attention_simd.h",
+fault("page-walk-head-offset", "src/kernels/attention/attention_walk.h",
       "c->slot * c->token_stride + c->head_offset;", "c->slot * c->token_stride;",
       "all heads read the keys of the first", *A)
+
+P = ("kernels_attention_threads", "weft-check --op attention --cases 40")
+fault("pairs-wild-values-multiplied", "src/kernels/attention/attention_pairs_avx512bf16.c",
+      "    if (has_wild_values(s)) {", "    if (false && has_wild_values(s)) {",
+      "an infinity that a row does not see is multiplied by its weight of 0", "weft-check --op attention --cases 40")
+fault("pairs-scattered-too-late", "src/kernels/attention/attention_pairs.h",
+      "    return lengths->kv_lens[seq] - columns;\n", "    return lengths->kv_lens[seq] - columns / 2;\n",
+      "trees and bits are not looked at where they begin", *P)
+fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.c",
+      "vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));",
+      "vf32_add(_mm512_loadu_ps(s->sum + b * LANES), sum));",
+      "the running sum of pairs is not rescaled", *P)
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")

@@ -126,11 +126,13 @@ struct weft__attention_args {
 
 struct weft__attention_kernel {
     struct weft__kernel base;
-    weft_dtype kv;     // the one format that it reads in place, 0: any formats, strides and masks
-    weft_dtype q; // the one format that queries enter in: they have it, or may be rounded to it; 0: any
+    weft_dtype kv; // the one format that it reads in place, 0: any formats, strides and masks
+    // The one format that queries enter in, 0: any. They have it, or may be rounded to it. Products are of pairs then:
+    // elements below f32's normal numbers are 0.
+    weft_dtype q;
     int32_t tile_rows; // rows that a tile should have if there are enough queries
     bool every_mask;   // a row of one format that serves trees and bit masks too
-    bool few_apart; // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
+    bool few_apart;    // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
     // With queries of the cache's own 16-bit format, or of bf16 where it has one byte an element, weights are rounded to
     // theirs before they multiply values;
     // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.

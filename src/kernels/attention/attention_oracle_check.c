@@ -108,8 +108,8 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
     }
     for (int32_t i = 0; i < dim; i++) {
         answer->y[i] = y[i];
-        answer->bound[i] = linear[i] + sqrt(squares[i]) +
-                           SIGMAS * u * sqrt(partial[i] / 3) + (spread(&sum) + 8 * u) * fabs(y[i]) +
+        answer->bound[i] = linear[i] + sqrt(squares[i]) + SIGMAS * u * sqrt(partial[i] / 3) +
+                           (spread(&sum) + 8 * u) * fabs(y[i]) +
                            query->weight_rounding * fabs(y[i]) +
                            fmax(query->weight_floor, 0x1p-110) * all[i] + query->tiny + 0x1p-140;
     }

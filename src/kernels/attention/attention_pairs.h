@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
+//
+//      q       [block of rows][vector][row][pair of elements]  pairs of bf16
+//      scores  [vector][lane]                                  f32
+//      weight  [block of rows][pair of keys][row]              pairs of bf16
+//      acc     [block of rows][32 columns][row][2][16]         f32, columns in the order of unpacking (store_row())
+#ifndef WEFT_KERNELS_ATTENTION_PAIRS_H
+#define WEFT_KERNELS_ATTENTION_PAIRS_H
+
+#include <math.h>
+
+#include "src/base/half.h"
+#include "src/kernels/attention/attention_walk.h"
+#include "src/kernels/cpu/avx512.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    LANES = 16,
+    PAIRS = BLOCK / 2,
+    GROUP = 32,      // columns: a line of a value
+    KEY_STEP = 8,    // keys whose scores grow together
+    VALUE_ROWS = 8,  // rows whose results grow together
+    NEAR = 16,       // rows that are asked for ahead, from L2 for L1
+    LINE_PAIRS = 16, // pairs of elements of a line
+    STEP = 4,        // vectors of scores that become weights together
+};
+
+static const float LOG2E = 1.44269504088896340736f;
+
+struct rows {
+    const struct weft__attention_call *call;
+    const struct weft__attention_tile *tile;
+    int32_t rows, blocks, groups, pairs; // of rows; of columns; of elements of a head
+    uint32_t *q, *weight;
+    float *scores, *acc, *row;     // row: [columns] on its way out
+    float *largest, *sum, *shrink; // [block of rows][lane]
+    float *slope, *own;            // [block of rows][lane]: ALiBi; own: positions, int32_t
+    float *order;                  // [LANES]: order_of_weights()
+    uint64_t *seen;                // [rows]: keys of the block
+    uint64_t by_all, by_some;      // of all rows
+    struct weft__attention_span
+        all; // keys that all rows see, and of which intervals say everything
+    int64_t *at,
+        *values_at; // [2][BLOCK]: this block and the next; the same if the planes lie alike
+    const struct block *block;
+};
+
+// What lane i of a vector of scores is: a row of the block, and a key of those that the vector has.
+INLINE int row_of(const int lanes, int i)
+{
+    return lanes == 16 ? i : lanes == 8 ? i / 4 * 2 + i % 2 : i / 4;
+}
+
+INLINE int key_of(const int lanes, int i)
+{
+    return lanes == 16 ? 0 : lanes == 8 ? i / 2 % 2 : i % 4;
+}
+
+// The first lane of a row.
+INLINE int lane_of(const int lanes, int row)
+{
+    return lanes == 16 ? row : lanes == 8 ? row / 2 * 4 + row % 2 : row * 4;
+}
+
+INLINE int64_t row_blocks(int64_t rows)
+{
+    return (rows + LANES - 1) / LANES;
+}
+
+INLINE int64_t groups_of(int32_t dim)
+{
+    return (dim + GROUP - 1) / GROUP;
+}
+
+static float *take(float **at, int64_t words)
+{
+    float *taken = *at;
+    *at += words;
+    return taken;
+}
+
+static struct rows lay_out(const struct weft__attention_call *call,
+                           const struct weft__attention_tile *tile)
+{
+    const struct weft__attention_plane *k = &call->k, *v = &call->v;
+    struct rows s = {.call = call, .rows = weft__attention_rows(call, tile)};
+    float *at = tile->scratch;
+    s.blocks = (int32_t)row_blocks(s.rows);
+    s.groups = (int32_t)groups_of(v->dim);
+    s.pairs = k->dim / 2;
+    const int64_t padded = (int64_t)s.blocks * LANES;
+    s.scores = take(&at, BLOCK * LANES);
+    s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
+    s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
+    s.acc = take(&at, padded * s.groups * GROUP);
+    s.row = take(&at, (int64_t)s.groups * GROUP);
+    s.largest = take(&at, padded);
+    s.sum = take(&at, padded);
+    s.shrink = take(&at, padded);
+    s.slope = take(&at, padded);
+    s.own = take(&at, padded);
+    s.order = take(&at, LANES);
+    s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
+    s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
+    s.values_at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
+    if (k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
+        k->token_stride == v->token_stride)
+        s.values_at = s.at;
+    return s;
+}
+
+// Queries of a tile. They are bf16, or are rounded to it.
+static void load_queries(const struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
+    for (int32_t r = 0; r < s->rows; r++) {
+        uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
+        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
+        if (call->q_dtype == WEFT_BF16) {
+            int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
+                            (int64_t)weft__attention_token(call, s->tile, r);
+            int64_t at = token * call->q_token_stride +
+                         weft__attention_head(call, s->tile, r) * call->q_head_stride;
+            memcpy(row, (const uint16_t *)call->q + at, (size_t)s->pairs * sizeof *row);
+        } else {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(call, s->tile, r, wide);
+            for (int32_t i = 0; i < s->pairs; i++)
+                row[i] = weft__bf16_from_f32(wide[2 * i]) |
+                         (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
+        }
+        for (int32_t i = 0; i < s->pairs; i++)
+            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+    }
+}
+
+static void open_rows(struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const int32_t seq = s->tile->seq;
+    const int32_t before =
+        lengths->kv_lens[seq] - (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]);
+    memset(s->acc, 0, (size_t)s->blocks * (size_t)(s->groups * GROUP * lanes) * sizeof *s->acc);
+    for (int32_t i = 0; i < s->blocks * LANES; i++) {
+        int32_t row = i / LANES * LANES + row_of(lanes, i % LANES), own = 0;
+        row = row < s->rows ? row : s->rows - 1;
+        s->largest[i] = -INFINITY;
+        s->sum[i] = 0;
+        own = before + weft__attention_token(call, s->tile, row);
+        memcpy(&s->own[i], &own, sizeof own);
+        s->slope[i] = call->alibi_slopes
+                          ? call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E
+                          : 0;
+    }
+}
+
+// The key from which on rows may see less than their intervals.
+static int32_t scattered_from(const struct weft__attention_call *call, int32_t seq)
+{
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const struct weft__attention_mask *mask = &call->mask;
+    int32_t columns = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
+    if (!weft__attention_is_scattered(mask))
+        return lengths->kv_lens[seq];
+    if (mask->sparse_block > 0 || mask->sparse_keys > 0 ||
+        (mask->kind == WEFT_MASK_TREE && (mask->window > 0 || mask->local_chunk > 0)))
+        return 0;
+    if (mask->kind == WEFT_MASK_BITS && call->mask_columns)
+        columns = call->mask_columns[seq];
+    return lengths->kv_lens[seq] - columns;
+}
+
+static struct weft__attention_span seen_by_all(const struct rows *s)
+{
+    const struct weft__attention_call *call = s->call;
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const int32_t seq = s->tile->seq;
+    const int32_t q_len = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
+    struct weft__attention_span all = {0, scattered_from(call, seq)};
+    for (int32_t r = 0; r < s->rows; r += call->tile_heads) {
+        const struct weft__attention_span one = weft__attention_visible(
+            &call->mask, q_len, lengths->kv_lens[seq], weft__attention_start(lengths, seq),
+            weft__attention_token(call, s->tile, r));
+        all.begin = one.begin > all.begin ? one.begin : all.begin;
+        all.end = one.end < all.end ? one.end : all.end;
+    }
+    return all;
+}
+
+// What the rows see of the block.
+static void look(struct rows *s)
+{
+    const int32_t first = s->block->first, n = s->block->n;
+    const uint64_t block = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    s->by_all = s->by_some = block;
+    if (s->all.begin <= first && first + n <= s->all.end) {
+        for (int32_t r = 0; r < s->rows; r++)
+            s->seen[r] = block;
+        return;
+    }
+    s->by_some = 0;
+    for (int32_t r = 0; r < s->rows; r++) {
+        s->seen[r] = block & weft__attention_word(s->call, s->tile->seq,
+                                                  weft__attention_token(s->call, s->tile, r),
+                                                  weft__attention_head(s->call, s->tile, r), first);
+        s->by_all &= s->seen[r];
+        s->by_some |= s->seen[r];
+    }
+}
+
+#endif
