@@ -134,13 +134,17 @@ static bool apply_word(uint64_t word, float *logits, int32_t count)
 {
     if (word == UINT64_MAX)
         return true;
+    for (int32_t i = 0; word == 0 && i < count; i++)
+        logits[i] = -INFINITY;
+    if (word == 0)
+        return false;
     for (uint64_t out = ~word; out; out &= out - 1) {
         int32_t i = __builtin_ctzll(out);
         if (i >= count)
             break;
         logits[i] = -INFINITY;
     }
-    return word != 0;
+    return true;
 }
 
 bool constraint_apply(constraint_cursor *cursor, float *logits, int32_t vocab, engine_error *err)

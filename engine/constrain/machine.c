@@ -8,7 +8,9 @@
 
 enum {
     MAX_ITEMS = 1 << 13, // of a state
-    SEEN = 1 << 15,      // slots for what a state comes from
+    FEW_ITEMS = 32,      // that are sorted by moving them
+    LEADS = 1 << 10,
+    SEEN = 1 << 15, // slots for what a state comes from
     MAX_SEEN = 1 << 14,
     MAX_ALL_ITEMS = 1 << 20,
     MAX_STACKS = 1 << 19,
@@ -127,12 +129,27 @@ static int by_stack(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
+static void sort_items(machine_item *items, uint32_t count)
+{
+    if (count > FEW_ITEMS) {
+        qsort(items, count, sizeof *items, by_stack);
+        return;
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        machine_item item = items[i];
+        uint32_t at = i;
+        for (; at > 0 && by_stack(&item, &items[at - 1]) < 0; at--)
+            items[at] = items[at - 1];
+        items[at] = item;
+    }
+}
+
 // The number of the state that has just been worked out.
 static uint32_t number_state(machine *m)
 {
     if (m->failed)
         return MACHINE_DEAD;
-    qsort(m->found, m->found_count, sizeof *m->found, by_stack);
+    sort_items(m->found, m->found_count);
     uint32_t slot = (uint32_t)hash_items(m->found, m->found_count, m->ends) & m->state_index.mask;
     for (uint32_t entry; (entry = m->state_index.slots[slot]);
          slot = (slot + 1) & m->state_index.mask) {
@@ -213,12 +230,43 @@ static void follow(machine *m)
     }
 }
 
+// Bytes of a place mostly fit one of its ways alone, and what many of them lead to is the same.
 uint32_t machine_start(machine *m, uint32_t node, uint32_t stack)
 {
+    machine_lead *lead = &m->leads[mix(mix(4, node), stack) & (LEADS - 1)];
     if (m->failed)
         return MACHINE_DEAD;
+    if (lead->to != MACHINE_UNKNOWN && lead->from.node == node && lead->from.stack == stack)
+        return lead->to;
     begin_state(m);
     reach(m, node, stack);
+    follow(m);
+    uint32_t to = number_state(m);
+    if (!m->failed)
+        *lead = (machine_lead){{node, stack}, to};
+    return to;
+}
+
+static bool fits(const machine *m, machine_item item, uint8_t byte)
+{
+    return byte >= m->g->nodes[item.node].low && byte <= m->g->nodes[item.node].high;
+}
+
+static uint32_t work_out(machine *m, const machine_state of, uint8_t byte)
+{
+    const machine_item *items = m->items + of.first;
+    uint32_t fitting = 0, last = 0;
+    for (uint32_t i = 0; i < of.count; i++)
+        if (fits(m, items[i], byte)) {
+            last = i;
+            fitting++;
+        }
+    if (fitting == 1)
+        return machine_start(m, m->g->nodes[items[last].node].next, items[last].stack);
+    begin_state(m);
+    for (uint32_t i = 0; i < of.count && !m->failed; i++)
+        if (fits(m, items[i], byte))
+            reach(m, m->g->nodes[items[i].node].next, items[i].stack);
     follow(m);
     return number_state(m);
 }
@@ -227,15 +275,7 @@ uint32_t machine_work_out(machine *m, uint32_t state, uint8_t byte)
 {
     if (m->failed)
         return MACHINE_DEAD;
-    begin_state(m);
-    for (uint32_t i = 0; i < m->states[state].count && !m->failed; i++) {
-        machine_item item = m->items[m->states[state].first + i];
-        const grammar_node *node = &m->g->nodes[item.node];
-        if (byte >= node->low && byte <= node->high)
-            reach(m, node->next, item.stack);
-    }
-    follow(m);
-    uint32_t to = number_state(m);
+    uint32_t to = work_out(m, m->states[state], byte);
     if (!m->failed)
         m->next[(size_t)state * m->g->class_count + m->g->classes[byte]] = to;
     return to;
@@ -256,6 +296,11 @@ static bool begin_tables(machine *m)
     return enter(m, &m->stack_index, 0) && add_state(m);
 }
 
+static void forget_leads(machine *m)
+{
+    memset(m->leads, 0xFF, LEADS * sizeof *m->leads);
+}
+
 bool machine_open(machine *m, const grammar *g)
 {
     m->g = g;
@@ -263,7 +308,11 @@ bool machine_open(machine *m, const grammar *g)
     m->todo = engine_alloc(MAX_SEEN, sizeof *m->todo);
     m->seen = engine_alloc(SEEN, sizeof *m->seen);
     m->seen_round = engine_alloc(SEEN, sizeof *m->seen_round);
-    return m->found && m->todo && m->seen && m->seen_round && begin_tables(m);
+    m->leads = engine_alloc(LEADS, sizeof *m->leads);
+    if (!m->found || !m->todo || !m->seen || !m->seen_round || !m->leads)
+        return false;
+    forget_leads(m);
+    return begin_tables(m);
 }
 
 static void free_tables(machine *m)
@@ -283,6 +332,7 @@ void machine_free(machine *m)
     free(m->todo);
     free(m->seen);
     free(m->seen_round);
+    free(m->leads);
     *m = (machine){0};
 }
 
@@ -331,6 +381,8 @@ bool machine_sweep(machine *m, uint32_t **live, size_t count)
         swept.seen = m->seen;
         swept.seen_round = m->seen_round;
         swept.round = m->round;
+        swept.leads = m->leads;
+        forget_leads(&swept);
         free_tables(m);
         *m = swept;
     } else

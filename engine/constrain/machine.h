@@ -30,6 +30,12 @@ typedef struct machine_state {
     bool ends;             // the text may end here
 } machine_state;
 
+// The state of one way, for a few of those that were asked for last; to: MACHINE_UNKNOWN where there is none.
+typedef struct machine_lead {
+    machine_item from;
+    uint32_t to;
+} machine_lead;
+
 // Open addressing over hashes of what lies in an array; 0 is free, else the number + 1.
 typedef struct machine_index {
     uint32_t *slots;
@@ -45,6 +51,7 @@ typedef struct machine {
     uint32_t item_count, stack_count, state_count;
     size_t item_room, stack_room, state_room, next_room;
     machine_index stack_index, state_index;
+    machine_lead *leads;
     // of the state that is being worked out
     machine_item *found, *todo, *seen;
     uint32_t *seen_round;

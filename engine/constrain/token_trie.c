@@ -7,6 +7,8 @@
 #include "engine/base/alloc.h"
 #include "engine/constrain/grammar.h"
 
+enum { MAX_BRANCH = TOKENIZER_MAX_PIECE_BYTES + 4 };
+
 typedef struct piece {
     tokenizer_bytes text;
     int32_t id;
@@ -77,26 +79,49 @@ static piece *collect(token_trie *trie, size_t *bytes)
     return pieces;
 }
 
-// path[d]: the node of d bytes that is open.
-static void plant(token_trie *trie, const piece *pieces, uint32_t *path)
+// Of one piece after another, byte by byte.
+typedef struct branch {
+    uint32_t path[MAX_BRANCH]; // [d]: the node of d bytes that is open
+    uint8_t bytes[MAX_BRANCH];
+    char_run runs[MAX_BRANCH];
+} branch;
+
+// The nodes of a piece's bytes are told what it is made of from each on.
+static void tell_runs(token_trie *trie, const piece *p, branch *b)
+{
+    size_t size = size_of(p);
+    for (size_t i = 0; i < size; i++)
+        b->bytes[i] = byte_of(p, i);
+    char_runs(b->bytes, size, b->runs);
+    for (size_t i = 0; i < size; i++) {
+        token_node *node = &trie->nodes[b->path[i + 1]];
+        node->run = char_run_join(node->run, b->runs[i]);
+    }
+    trie->runs[p->id] = b->runs[0];
+}
+
+static void plant(token_trie *trie, const piece *pieces, branch *b)
 {
     uint32_t nodes = 1;
     size_t open = 0; // bytes of the path
     for (uint32_t i = 0; i < trie->id_count; i++) {
         size_t same = i > 0 ? shared(&pieces[i - 1], &pieces[i]) : 0, size = size_of(&pieces[i]);
         for (; open > same; open--)
-            trie->nodes[path[open]].end = nodes;
+            trie->nodes[b->path[open]].end = nodes;
         for (; open < size; open++) {
+            uint8_t byte = byte_of(&pieces[i], open);
             trie->nodes[nodes] = (token_node){.token = i,
-                                              .depth = (uint32_t)(open + 1) & 0xFFFFFF,
-                                              .byte = byte_of(&pieces[i], open)};
-            path[open + 1] = nodes++;
+                                              .depth = (uint32_t)(open + 1) & 0x7FFFF,
+                                              .kind = char_kind_of(byte) & 31,
+                                              .byte = byte};
+            b->path[open + 1] = nodes++;
         }
         trie->deepest = size > trie->deepest ? (uint32_t)size : trie->deepest;
         trie->ids[i] = pieces[i].id;
+        tell_runs(trie, &pieces[i], b);
     }
     for (; open > 0; open--)
-        trie->nodes[path[open]].end = nodes;
+        trie->nodes[b->path[open]].end = nodes;
     trie->nodes[0].end = trie->node_count = nodes;
     trie->nodes[nodes] = (token_node){.end = nodes, .token = trie->id_count};
 }
@@ -106,20 +131,24 @@ static bool fill(token_trie *trie)
     size_t bytes;
     trie->ends = engine_alloc((size_t)trie->vocab, sizeof *trie->ends);
     trie->ids = engine_alloc((size_t)trie->vocab, sizeof *trie->ids);
-    piece *pieces = trie->ends && trie->ids ? collect(trie, &bytes) : NULL;
-    uint32_t *path = engine_alloc(TOKENIZER_MAX_PIECE_BYTES + 4, sizeof *path);
+    size_t runs = ((size_t)trie->vocab + 63) / 64 * 64;
+    trie->runs = engine_alloc(runs, sizeof *trie->runs);
+    for (size_t id = 0; trie->runs && id < runs; id++)
+        trie->runs[id] = char_run_make(1u << CHAR_KIND_OTHER, 1);
+    piece *pieces = trie->ends && trie->ids && trie->runs ? collect(trie, &bytes) : NULL;
+    branch *b = engine_alloc(1, sizeof *b);
     if (pieces && bytes < UINT32_MAX - 2)
         trie->nodes = engine_alloc(bytes + 2, sizeof *trie->nodes);
-    bool fine = trie->nodes && path;
+    bool fine = trie->nodes && b;
     if (fine) {
         qsort(pieces, trie->id_count, sizeof *pieces, by_bytes);
-        plant(trie, pieces, path);
+        plant(trie, pieces, b);
         token_node *fitting =
             engine_realloc(trie->nodes, (size_t)trie->node_count + 1, sizeof *fitting);
         trie->nodes = fitting ? fitting : trie->nodes;
     }
     free(pieces);
-    free(path);
+    free(b);
     return fine;
 }
 
@@ -147,6 +176,7 @@ void token_trie_free(token_trie *trie)
         return;
     free(trie->nodes);
     free(trie->ids);
+    free(trie->runs);
     free(trie->ends);
     free(trie);
 }

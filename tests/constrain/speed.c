@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What constraining costs a token, with a vocabulary of 128,000 pieces made up of syllables: `constrain_speed` prints
+// What constraining costs a token, with a vocabulary of 128,000 pieces made up of syllables, or that of a GGUF file: `constrain_speed [FILE]` prints
 // for a few grammars the time of a mask that is new, of one that is known, and of asking the likeliest alone, as they are put over logits. For people;
 // docs of the figures: engine/constrain/NOTES.md.
 #define _POSIX_C_SOURCE 200809L
@@ -9,8 +9,9 @@
 #include <time.h>
 
 #include "engine/constrain/constraint.h"
+#include "engine/gguf/gguf.h"
 
-enum { PIECES = 128000, MAX_TIMES = 4096 };
+enum { PIECES = 128000, MAX_PIECES = 1 << 19, MAX_TIMES = 4096 };
 
 static double now_us(void)
 {
@@ -96,10 +97,10 @@ static size_t next_token(const tokenizer *t, const char *text, size_t bytes, int
 }
 
 // As a model might give them: any, but the next token is the likeliest.
-static void make_logits(float *logits, int32_t next)
+static void make_logits(float *logits, int32_t vocab, int32_t next)
 {
     static uint32_t state = 1;
-    for (int32_t id = 0; id < PIECES; id++) {
+    for (int32_t id = 0; id < vocab; id++) {
         state = state * 1664525u + 1013904223u;
         logits[id] = (float)(state >> 8) * 0x1p-24f;
     }
@@ -111,16 +112,17 @@ static void make_logits(float *logits, int32_t next)
 static size_t pass_through(constraint *c, const token_trie *trie, const char *text, int32_t most,
                            double times[MAX_TIMES])
 {
-    static float logits[PIECES];
+    static float logits[MAX_PIECES];
+    int32_t vocab = trie->vocab < MAX_PIECES ? trie->vocab : MAX_PIECES;
     size_t count = 0, bytes = strlen(text);
     engine_error err = {""};
     constraint_cursor *cursor = constraint_begin(c, &err);
     for (size_t at = 0, size; at < bytes && count < MAX_TIMES; at += size) {
         int32_t id;
         size = next_token(trie->tokenizer, text + at, bytes - at, &id);
-        make_logits(logits, id);
+        make_logits(logits, vocab, id);
         double started = now_us();
-        bool fine = constraint_apply_likeliest(cursor, logits, PIECES, most, &err);
+        bool fine = constraint_apply_likeliest(cursor, logits, vocab, most, &err);
         times[count++] = now_us() - started;
         if (!fine || size == 0 || !constraint_accept(cursor, id, &err)) {
             printf("stuck at %.20s: %s\n", text + at, err.text);
@@ -168,32 +170,58 @@ static void measure(const char *name,
     constraint_close(c);
 }
 
-int main(void)
+// What users ask for: a schema's object, lists, the JSON of llama.cpp's examples, lines of anything.
+static void measure_all(const token_trie *trie)
 {
     static const char
         any[] = "{\"type\": \"object\"}",
         text[] = "{\"name\": \"tarome salico dekaruvi\", \"list\": [1, 2.5, {\"a\": \"unveil "
-                 "the estate\", \"b\": [true]}], \"more\": \"rotidema viserumo taliro\"}";
-    static const char strict[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": "
-                                 "\"string\", \"maxLength\": 60}, \"list\": {\"type\": \"array\"}, "
-                                 "\"more\": {\"type\": \"string\", \"pattern\": \"^[a-z ]+$\"}}, "
-                                 "\"required\": [\"name\", \"list\", \"more\"]}";
+                 "the estate\", \"b\": [true]}], \"more\": \"rotidema viserumo taliro\"}",
+        strict[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": "
+                   "\"string\", \"maxLength\": 60}, \"list\": {\"type\": \"array\"}, "
+                   "\"more\": {\"type\": \"string\", \"pattern\": \"^[a-z ]+$\"}}, "
+                   "\"required\": [\"name\", \"list\", \"more\"]}",
+        words[] = "root ::= ([a-z] | \" \" | \",\")* \".\"",
+        lines[] = "root ::= line (\"\\n\" line)*\nline ::= \"- \" [^\\n]*",
+        json[] =
+            "root ::= object\nvalue ::= object | array | string | number | (\"true\" | "
+            "\"false\" | \"null\") ws\nobject ::= \"{\" ws (string \":\" ws value (\",\" ws "
+            "string \":\" ws value)*)? \"}\" ws\narray ::= \"[\" ws (value (\",\" ws "
+            "value)*)? \"]\" ws\nstring ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" "
+            "([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\" ws\nnumber ::= (\"-\"? ([0-9] | "
+            "[1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
+            "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}";
+    measure("any object", schema_parse, any, trie, text);
+    measure("maxLength and pattern", schema_parse, strict, trie, text);
+    measure("grammar of words", gbnf_parse, words, trie,
+            "tarome salico dekaruvi, nelimo tasote kadevi, rotidema viserumo taliro.");
+    measure("grammar of lines", gbnf_parse, lines, trie,
+            "- tarome salico, dekaruvi\n- nelimo: \"tasote\" (kadevi)\n- rotidema viserumo");
+    measure("grammar of JSON", gbnf_parse, json, trie, text);
+}
+
+static tokenizer *open_tokenizer(const char *path, engine_error *err)
+{
+    gguf_file *file = path ? gguf_open(path, err) : NULL;
+    tokenizer *t = !path ? make_tokenizer(err) : file ? tokenizer_from_gguf(file, err) : NULL;
+    gguf_close(file);
+    return t;
+}
+
+int main(int argc, char **argv)
+{
     engine_error err = {""};
     double started = now_us();
-    tokenizer *t = make_tokenizer(&err);
+    tokenizer *t = open_tokenizer(argc > 1 ? argv[1] : NULL, &err);
     double made = now_us();
     token_trie *trie = t ? token_trie_make(t, &err) : NULL;
     if (!trie) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    printf("vocabulary %d: tokenizer %.0f ms, tree %.0f ms, %u nodes\n", PIECES,
+    printf("vocabulary %d: tokenizer %.0f ms, tree %.0f ms, %u nodes\n", trie->vocab,
            (made - started) / 1e3, (now_us() - made) / 1e3, trie->node_count);
-    measure("any object", schema_parse, any, trie, text);
-    measure("maxLength and pattern", schema_parse, strict, trie, text);
-    static const char words[] = "root ::= ([a-z] | \" \" | \",\")* \".\"";
-    measure("grammar of words", gbnf_parse, words, trie,
-            "tarome salico dekaruvi, nelimo tasote kadevi, rotidema viserumo taliro.");
+    measure_all(trie);
     token_trie_free(trie);
     tokenizer_free(t);
     return 0;

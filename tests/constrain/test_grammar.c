@@ -333,6 +333,82 @@ static void test_masks(void **state)
     check_masks(of_gbnf("root ::= .{0,20}"), "any text \360\237\230\200 at");
 }
 
+enum { BYTES = 256, SHORT = 7380, LONG = 72, MANY = 2 + BYTES + SHORT + LONG };
+
+// All texts of up to four of a few characters, and long ones of one.
+static size_t make_piece(uint32_t n, char *text)
+{
+    static const char *const characters[] = {"a",  "b",  "A",        "0",           ",",
+                                             "\n", "\"", "\303\251", "\346\227\245"};
+    size_t size = 0;
+    if (n >= SHORT) {
+        const char *one = n % 2 ? "a" : "\303\251";
+        for (uint32_t i = 0; i < 5 + (n - SHORT) / 2; i++, size += strlen(one))
+            memcpy(text + size, one, strlen(one));
+        return size;
+    }
+    for (n++; n > 0; n = (n - 1) / 9) {
+        const char *one = characters[(n - 1) % 9];
+        memcpy(text + size, one, strlen(one));
+        size += strlen(one);
+    }
+    return size;
+}
+
+static tokenizer *make_many(void)
+{
+    static tokenizer_bytes pieces[MANY] = {{"<unk>", 5}, {"</s>", 4}};
+    static int32_t types[MANY] = {TOKENIZER_UNKNOWN, TOKENIZER_CONTROL};
+    static float scores[MANY];
+    static char room[MANY][96];
+    for (uint32_t i = 2; i < MANY; i++) {
+        bool byte = i < 2 + BYTES;
+        size_t size =
+            byte ? (size_t)sprintf(room[i], "<0x%02X>", i - 2) : make_piece(i - 2 - BYTES, room[i]);
+        pieces[i] = (tokenizer_bytes){room[i], size};
+        types[i] = byte ? TOKENIZER_BYTE : TOKENIZER_NORMAL;
+        scores[i] = -(float)i;
+    }
+    tokenizer_spec spec = tokenizer_spec_default(TOKENIZER_SENTENCEPIECE);
+    spec.pieces = pieces;
+    spec.piece_count = MANY;
+    spec.scores = scores;
+    spec.types = types;
+    spec.eos = 1;
+    spec.unknown = 0;
+    spec.add_space_prefix = false;
+    return tokenizer_create(&spec, NULL);
+}
+
+// Places that take many characters alike: for ever, so many of them, all but some; with a rule that ends everywhere.
+static void test_masks_of_stretches(void **state)
+{
+    tokenizer *few = tok;
+    token_trie *of_few = trie;
+    (void)state;
+    tok = make_many();
+    assert_non_null(tok);
+    trie = token_trie_make(tok, NULL);
+    assert_non_null(trie);
+    check_masks(of_gbnf("root ::= [^\"]* \"\\\"\""), "aAb\303\251\n,\"");
+    check_masks(of_gbnf("root ::= line (\"\\n\" line)*\nline ::= [^\\n0]*"), "ab\n\303\251\"a\n");
+    check_masks(of_gbnf("root ::= [a-z]{0,7} \",\" [^0]{2,33} \"0\""), "ab,\346\227\245A0");
+    check_masks(of_gbnf("root ::= [^\303\251]{0,9} \"\303\251\""), "A\346\227\245\303\251");
+    check_masks(of_gbnf("root ::= ([ab] | \"0\" \"\303\251\"?)* [A,]+"), "a0\303\251bAA");
+    check_masks(of_gbnf("root ::= [^a] | [^\\n]{3} | [a-z]* [0-9]"), "aaaa0");
+    check_masks(of_gbnf("root ::= [a-zA-Z]{3} \"b\""), "aAbb");
+    check_masks(of_gbnf("root ::= (\"a\" [^\"]{1,3} | [b-z] [^\"]*) \"\\\"\""), "ba,\"");
+    check_masks(
+        of_gbnf("root ::= line \"\\n\" line\nline ::= (\"a\" | \"b\" \"b\"? | [A0] | [,\\\"] | "
+                "\"\303\251\" | \"\346\227\245\")*"),
+        "ab\nA");
+    check_masks(of_schema("{\"type\": \"string\", \"maxLength\": 5}"), "\"aA\303\251\"");
+    token_trie_free(trie);
+    tokenizer_free(tok);
+    trie = of_few;
+    tok = few;
+}
+
 // What the likeliest alone leave of logits is what the mask leaves, and as many of them as are asked for.
 static void check_likeliest(constraint_cursor *cursor, const float *given, int32_t vocab,
                             int32_t most)
@@ -491,8 +567,9 @@ int main(void)
         cmocka_unit_test(test_objects),         cmocka_unit_test(test_arrays_and_references),
         cmocka_unit_test(test_strings),         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_schema_refusals), cmocka_unit_test(test_many_members),
-        cmocka_unit_test(test_masks),           cmocka_unit_test(test_likeliest),
-        cmocka_unit_test(test_apply),           cmocka_unit_test(test_special_tokens),
-        cmocka_unit_test(test_sweep),           cmocka_unit_test(test_bounds)};
+        cmocka_unit_test(test_masks),           cmocka_unit_test(test_masks_of_stretches),
+        cmocka_unit_test(test_likeliest),       cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_special_tokens),  cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_bounds)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -5,7 +5,7 @@ from fault import fault
 # --- constrained output -------------------------------------------------------------------------------
 C = ("constrain_grammar", "engine_constrained")
 fault("constrain-exits-lost", "engine/constrain/mask.c",
-      "        if (inside && reached->ends && !note(t, n))", "        if (false && !note(t, n))",
+      "        if (inside && reached->ends && (t->list_count", "        if (false && (t->list_count",
       "tokens that leave their rule are masked", *C)
 fault("constrain-behind-is-free", "engine/constrain/mask.c",
       "        if (to == MACHINE_DEAD || (inside", "        if ((inside",
@@ -19,6 +19,18 @@ fault("constrain-sweep-bottom-up", "engine/constrain/machine.c",
 fault("constrain-special-as-text", "engine/constrain/token_trie.c",
       "    if (i == 0)\n        return GRAMMAR_SPECIAL;\n", "    if (i == 0)\n        return 'x';\n",
       "special tokens are text", "constrain_grammar")
+fault("constrain-stretch-without-end", "engine/constrain/stretch.c",
+      "        if (step.next == state)", "        if (step.next != MACHINE_DEAD)",
+      "a place that takes a few characters takes any number", "constrain_grammar")
+fault("constrain-stretch-of-any-kind", "engine/constrain/stretch.c",
+      "        if (next == MACHINE_DEAD || (to != unknown && to != next))", "        if (next == MACHINE_DEAD)",
+      "a kind of which a place takes only some leads as the last of it does", "constrain_grammar")
+fault("constrain-taken-longer", "engine/constrain/mask.c",
+      "char_run_make(char_run_kinds(run), length - 1)", "run",
+      "what lies behind a character is in the mask though it is too long", "constrain_grammar")
+fault("constrain-leak-stays-inside", "engine/constrain/mask.c",
+      "return !leaky || walk(t, 0, state, false, bits);", "return true;",
+      "a rule that can be left everywhere lets nothing through", "constrain_grammar")
 fault("constrain-longer-is-smaller", "engine/constrain/schema_number.c",
       "return s->whole < b->value.whole_count ? -1 : 1;", "return s->whole < b->value.whole_count ? 1 : -1;",
       "longer numbers are smaller", "constrain_grammar", "constrain_differential")
