@@ -66,25 +66,28 @@ static int32_t draft_kind(double likely)
     return SPECULATOR_LOOKUPS + kind;
 }
 
-// Before anything is known of a kind.
-static double assumed(int32_t kind, int32_t rank)
-{
-    if (kind == SPECULATOR_ROW)
-        return 0.65;
-    if (kind < SPECULATOR_LOOKUPS)
-        return rank == 0 ? 0.65 : 0.3;
-    const double *step = &steps[kind - SPECULATOR_LOOKUPS];
-    return (step[0] + step[1]) / 2;
-}
-
 static payoff_record *record_of(speculator *s, int32_t kind, int32_t rank)
 {
     return &s->records[kind][rank < SPECULATOR_RANKS ? rank : SPECULATOR_RANKS - 1];
 }
 
+// Before anything is known of a kind: of what a draft draws as much as of all that it drew, of the others what it says.
+static double assumed(speculator *s, int32_t kind, int32_t rank)
+{
+    const double first = 0.65, other = 0.3;
+    if (kind < SPECULATOR_LOOKUPS)
+        return rank == 0 ? first : other;
+    if (kind == SPECULATOR_ROW)
+        return first;
+    if (rank == 0)
+        return payoff_right(record_of(s, SPECULATOR_ROW, 0), first);
+    const double *step = &steps[kind - SPECULATOR_LOOKUPS];
+    return (step[0] + step[1]) / 2;
+}
+
 static double likely(speculator *s, int32_t kind, int32_t rank)
 {
-    return payoff_right(record_of(s, kind, rank), assumed(kind, rank));
+    return payoff_right(record_of(s, kind, rank), assumed(s, kind, rank));
 }
 
 // How likely the way to each guess from `first` on is: a guess is right if those before it behind the same parent are wrong

@@ -19,7 +19,7 @@
 
 enum { CONTEXT = 256, PAGE = 64, SESSIONS = 3 };
 #ifdef WEFT_TEST_SLOW
-enum { TURNS = 50, THREADS = 1 };
+enum { TURNS = 20, THREADS = 1 };
 #else
 enum { TURNS = 150, THREADS = 2 };
 #endif

@@ -14,11 +14,11 @@
 #include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
-enum { SEEDS = 4, THREADS = 1 };
+enum { SEEDS = 4, THREADS = 1, MOST = 40 };
 #else
-enum { SEEDS = 16, THREADS = 2 };
+enum { SEEDS = 16, THREADS = 2, MOST = 80 };
 #endif
-enum { CONTEXT = 320, MOST = 80 };
+enum { CONTEXT = 320 };
 
 // --- texts --------------------------------------------------------------------------------------------
 
@@ -37,6 +37,16 @@ static engine_worker *open_worker_for(int32_t sessions, bool invariant)
     return open_worker_of(model, &options, NULL);
 }
 
+// What a seed says without guesses, in MOST tokens or, with `full`, until the context is full; written once.
+typedef struct plain_text {
+    bool written;
+    tokenizer_text text;
+    engine_result result;
+    int32_t length; // of the timeline then
+} plain_text;
+
+static plain_text plain_texts[SEEDS][2];
+
 static int open_all(void **state)
 {
     static const char text[] =
@@ -52,6 +62,8 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     (void)state;
+    for (int32_t n = 0; n < 2 * SEEDS; n++)
+        tokenizer_text_free(&plain_texts[n / 2][n % 2].text);
     tokenizer_ids_free(&prompt);
     engine_session_close(session);
     engine_worker_close(drafts);
@@ -89,25 +101,34 @@ static engine_result text_of(int32_t seed, int32_t tokens, const engine_speculat
     return result;
 }
 
+static const plain_text *plain_text_of(int32_t seed, bool full)
+{
+    plain_text *plain = &plain_texts[seed][full];
+    if (!plain->written) {
+        plain->result = text_of(seed, full ? 0 : MOST, NULL, &plain->text);
+        plain->length = engine_session_length(session);
+        plain->written = true;
+    }
+    return plain;
+}
+
 static void check_same_texts(const engine_speculation *speculation, bool must_help)
 {
     int32_t accepted = 0, guessed = 0;
     for (int32_t seed = 0; seed < SEEDS; seed++) {
-        tokenizer_text plain = {0}, guesses = {0};
-        int32_t tokens = seed % 6 == 5 ? 0 : MOST; // 0: until the context is full
-        engine_result a = text_of(seed, tokens, NULL, &plain);
-        int32_t length = engine_session_length(session);
-        engine_result b = text_of(seed, tokens, speculation, &guesses);
-        assert_int_equal(a.finish, b.finish);
-        assert_int_equal(a.generated_tokens, b.generated_tokens);
-        assert_int_equal(length, engine_session_length(session));
-        assert_int_equal(plain.size_bytes, guesses.size_bytes);
-        if (plain.size_bytes > 0)
-            assert_memory_equal(plain.data, guesses.data, plain.size_bytes);
+        tokenizer_text guesses = {0};
+        bool full = seed % 6 == 5;
+        const plain_text *a = plain_text_of(seed, full);
+        engine_result b = text_of(seed, full ? 0 : MOST, speculation, &guesses);
+        assert_int_equal(a->result.finish, b.finish);
+        assert_int_equal(a->result.generated_tokens, b.generated_tokens);
+        assert_int_equal(a->length, engine_session_length(session));
+        assert_int_equal(a->text.size_bytes, guesses.size_bytes);
+        if (guesses.size_bytes > 0)
+            assert_memory_equal(a->text.data, guesses.data, guesses.size_bytes);
         accepted += b.accepted_tokens;
         guessed += b.guessed_tokens;
         assert_true(b.accepted_tokens <= b.guessed_tokens);
-        tokenizer_text_free(&plain);
         tokenizer_text_free(&guesses);
     }
     assert_true(!must_help || accepted > SEEDS);
@@ -214,14 +235,12 @@ static void run_scheduler(int32_t slots, int32_t pool_tokens, const engine_specu
     assert_true(info.guessed_tokens > 0 && info.accepted_tokens > 0);
     assert_int_equal(left.free_pages, left.pool_pages);
     for (int32_t seed = 0; seed < SEEDS; seed++) {
-        tokenizer_text alone = {0};
         if (seed % 5 != 4) { // those have stop strings
-            text_of(seed, MOST, NULL, &alone);
+            const tokenizer_text *alone = &plain_text_of(seed, false)->text;
             assert_true(all[seed].ended);
-            assert_int_equal(alone.size_bytes, all[seed].text.size_bytes);
-            assert_memory_equal(alone.data, all[seed].text.data, alone.size_bytes);
+            assert_int_equal(alone->size_bytes, all[seed].text.size_bytes);
+            assert_memory_equal(alone->data, all[seed].text.data, alone->size_bytes);
         }
-        tokenizer_text_free(&alone);
         tokenizer_text_free(&all[seed].text);
     }
     engine_scheduler_close(scheduler);

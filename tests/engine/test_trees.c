@@ -18,9 +18,9 @@
 #include "tests/support/open_worker.h"
 
 #ifdef WEFT_TEST_SLOW
-enum { SEEDS = 2, DRAWS = 200 };
+enum { SEEDS = 1, DRAWS = 100, MOST = 16, SLOW = 1 };
 #else
-enum { SEEDS = 4, DRAWS = 1200 };
+enum { SEEDS = 4, DRAWS = 1200, MOST = 48, SLOW = 0 };
 #endif
 enum { BEFORE = 61, BEHIND = 8, CONTEXT = 160 };
 
@@ -133,17 +133,18 @@ static void check_case(engine_model *model, const tree_case *c)
     engine_worker_close(worker);
 }
 
+// Where all is slow, the last cases stand for the others.
 static void caches_hold_what_was_taken(void **state)
 {
     (void)state;
     static const tree_case cases[] = {
-        {NULL, WEFT_F32, WEFT_F32, 1e-4},      {NULL, WEFT_F16, WEFT_F16, 2e-3},
-        {NULL, WEFT_BF16, WEFT_F16, 1e-2},     {NULL, WEFT_INT8, WEFT_INT8, 2e-2},
-        {NULL, WEFT_FP8_E4M3, WEFT_F32, 5e-2}, {NULL, WEFT_Q8_0, WEFT_Q4_0, 5e-2},
-        {NULL, WEFT_Q5_1, WEFT_IQ4_NL, 5e-2}};
+        {NULL, WEFT_F32, WEFT_F32, 1e-4},     {NULL, WEFT_F16, WEFT_F16, 2e-3},
+        {NULL, WEFT_BF16, WEFT_F16, 1e-2},    {NULL, WEFT_FP8_E4M3, WEFT_F32, 5e-2},
+        {NULL, WEFT_Q5_1, WEFT_IQ4_NL, 5e-2}, {NULL, WEFT_INT8, WEFT_INT8, 2e-2},
+        {NULL, WEFT_Q8_0, WEFT_Q4_0, 5e-2}};
     engine_model *model = demo_model_open(NULL, NULL);
     assert_non_null(model);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = SLOW ? 6 : 0; i < sizeof cases / sizeof *cases; i++)
         check_case(model, &cases[i]);
     engine_model_close(model);
 }
@@ -154,15 +155,15 @@ static void families_take_trees(void **state)
     (void)state;
     static const tree_case cases[] = {{"llama_f32", WEFT_F32, WEFT_F32, 1e-4},
                                       {"gemma2_f32", WEFT_F32, WEFT_F32, 1e-4},
-                                      {"gemma3_f32", WEFT_F32, WEFT_F32, 1e-4},
                                       {"mistral_f32", WEFT_F32, WEFT_F32, 1e-4},
-                                      {"gptoss_f32", WEFT_F32, WEFT_F32, 1e-4},
-                                      {"gpt2_f32", WEFT_F32, WEFT_F32, 1e-4},
-                                      {"cohere2_f32", WEFT_F32, WEFT_F32, 1e-4},
                                       {"phi2_f32", WEFT_F32, WEFT_F32, 1e-4},
+                                      {"cohere2_f32", WEFT_F32, WEFT_F32, 1e-4},
                                       {"deepseek2lite_f32", WEFT_F32, WEFT_F32, 1e-4},
+                                      {"gpt2_f32", WEFT_F32, WEFT_F32, 1e-4},
+                                      {"gptoss_f32", WEFT_F32, WEFT_F32, 1e-4},
+                                      {"gemma3_f32", WEFT_F32, WEFT_F32, 1e-4},
                                       {"deepseek2lite_f32", WEFT_INT8, WEFT_INT8, 5e-2}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = SLOW ? 7 : 0; i < sizeof cases / sizeof *cases; i++) {
         golden_written written;
         engine_error err = {""};
         char name[64];
@@ -315,7 +316,7 @@ static engine_result write_text(engine_session *session, const tokenizer_ids *pr
                                 const engine_speculation *speculation, tokenizer_text *text)
 {
     engine_generation wish = {
-        .max_tokens = 48,
+        .max_tokens = MOST,
         .sampling = {.params = {.temperature = seed == 0  ? 0
                                                : seed % 3 ? 0.7f
                                                           : 1.2f,
@@ -364,8 +365,8 @@ static void trees_change_no_text(void **state)
         }
         tokenizer_text_free(&plain);
     }
-    for (int n = 0; n < 4; n++)
-        assert_true(guessed[n] > 0 && accepted[n] > 0 && accepted[n] <= guessed[n]);
+    for (int n = 0; n < (SLOW ? 3 : 4); n++) // a short text may have nothing that pays
+        assert_true(guessed[n] > 0 && accepted[n] <= guessed[n] && (SLOW || accepted[n] > 0));
     engine_session_close(session);
     engine_worker_close(drafts);
     engine_worker_close(worker);
