@@ -129,6 +129,8 @@ static void files_know_them_by_more_names(void **state)
         {"command-r", "smollm"}, {"mpt", "gpt-2"},
         {"chatglm-bpe", "dbrx"}, {"exaone", "smollm"},
         {"poro-chat", "bloom"},  {"hunyuan-dense", "deepseek-v3"},
+        {"talkie", "gpt-4o"},    {"f2llmv2", "qwen2"},
+        {"jina-de", "gpt-2"},    {"jina-v5-nano", "llama-bpe"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         pretokenizer p = {0};
