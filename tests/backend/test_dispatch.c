@@ -183,7 +183,7 @@ static const struct {
 // Rows that round activations to bf16 are for many rows of X only: a few wait for memory and stay exact.
 static bool narrows_few(const char *name, int32_t batch)
 {
-    return strstr(name, "_bf16_panel_") && batch <= 8;
+    return (strstr(name, "_bf16_panel_") || strstr(name, "_bf16_rows_")) && batch <= 8;
 }
 
 // No usable row of a better level serves the problem.

@@ -83,7 +83,7 @@ static void without_entries_the_librarys_values_hold(void **state)
     key = linear(WEFT_Q8_0, 1, 32, 1);
     chosen = weft__plan_tuning_choose(&table, &key);
     assert_int_equal(chosen.task_bytes, 192 * 1024);
-    assert_int_equal(chosen.tasks_per_thread, 8);
+    assert_int_equal(chosen.tasks_per_thread, 32);
     assert_int_equal(chosen.few_batch, 0);
 }
 

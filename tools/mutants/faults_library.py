@@ -122,6 +122,7 @@ fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
 VT = ("weft-check --variant linear_q6_k_q8_avx512vnni --cases 20", *L)
+BF = ("weft-check --variant linear_bf16_bf16_panel_avx512bf16 --cases 40",)
 VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
 FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
 FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
@@ -138,12 +139,25 @@ fault("packed-layout-of-all", "src/api/api_linear_pack.c", "weft_linear_packed_b
 fault("stream-skips-a-row", "src/kernels/linear/linear_f32_gemm.h", "&& row0 < row1; row0++)", "&& row0 + 1 < row1; row0 += 2)",
       "a row in two of plain weights is not multiplied", "weft-check --variant linear_bf16_f32_avx512 --cases 40")
 fault("vnni-rows-from-48", "src/kernels/linear/linear_gemm_avx512.h",
-      "    for (int32_t c = 0; c < cols; c++) {\n        float y[PANEL_ROWS];",
-      "    for (int32_t c = 0; c < cols && c < 48; c++) {\n        float y[PANEL_ROWS];",
+      "    for (int32_t c = 0; c < cols; c++)\n        for (int half = 0; 16 * half < rows; half++) {",
+      "    for (int32_t c = 0; c < cols && c < 48; c++)\n        for (int half = 0; 16 * half < rows; half++) {",
       "panels ignore rows of the batch from 48 on", *VP)
 fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
       "a second tile of the batch is left out", *VP)
+fault("bf16-place-in-six", "src/kernels/linear/linear_bf16_avx512bf16.c",
+      "m % STEP_COLS * 2;", "(m + 1) % STEP_COLS * 2;",
+      "a row of X takes the place of its neighbour in the six", *BF)
+fault("bf16-second-tile", "src/kernels/linear/linear_bf16_avx512bf16.c",
+      "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
+      "a second tile of the batch is left out", *BF)
+fault("bf16-third-of-tail", "src/kernels/linear/linear_bf16_avx512bf16.c",
+      "if (c + 2 < cols)", "if (c + 3 < cols)",
+      "a third row of X after the sixes is left out", *BF)
+fault("bf16-rows-repeat-none", "src/kernels/linear/linear_bf16_avx512bf16.c",
+      "(col + c < last ? col + c : last) * stride + k", "(col + c < last ? col : last) * stride + k",
+      "rows of X that lie one after another are the first of their step",
+      "weft-check --variant linear_f16_bf16_rows_avx512bf16 --cases 20")
 fault("f32-second-tile", "src/kernels/linear/linear_f32_gemm.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
       "a second tile of the batch is left out", *FP)
@@ -363,7 +377,7 @@ fault("chain-window-of-all", "engine/session/chain.c",
 
 # --- tiles of AMX, on their stand-in ------------------------------------------------------------------
 X = ("weft-check-amx --isa amx --cases 20",)
-fault("amx-residual-of-first-row", "src/kernels/linear/linear_bf16_amx.c",
+fault("amx-residual-of-first-row", "src/kernels/linear/linear_store.h",
       "vf32_load_n(call->residual + m * call->residual_stride + row, n)",
       "vf32_load_n(call->residual + row, n)", "every row has the first one's residual", *X)
 fault("amx-panel-not-clipped", "src/kernels/linear/linear_bf16_amx.c",

@@ -16,9 +16,10 @@ struct wanted {
     bool narrow;  // bf16 activations serve in place of f32
     bool in_rows; // those of one row after another
     bool planes;
-    int32_t batch;   // 0: any
-    bool plain_acts; // not the planes for a few rows of X
-    bool packed;     // reads panels
+    int32_t batch;         // 0: any
+    bool plain_acts;       // not the planes for a few rows of X
+    bool packed;           // reads panels
+    weft__narrow_fn *same; // how X becomes bf16 for an earlier part, or NULL
     weft_tuning tuned;
 };
 
@@ -40,8 +41,9 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct wanted *wanted = opaque;
     bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
     return kernel->weight == wanted->weight && acts && !kernel->pack == !wanted->packed &&
-           !(wanted->in_rows && kernel->turned) && (!wanted->planes || kernel->planes) &&
-           !(wanted->plain_acts && kernel->few_planes) &&
+           !(wanted->in_rows && kernel->turned) &&
+           !(wanted->same && kernel->narrow && kernel->narrow != wanted->same) &&
+           (!wanted->planes || kernel->planes) && !(wanted->plain_acts && kernel->few_planes) &&
            (!wanted->batch || (wanted->batch >= min_batch(kernel, &wanted->tuned) &&
                                wanted->batch <= max_batch(kernel, &wanted->tuned)));
 }
@@ -82,8 +84,10 @@ static weft_status add_kernel(weft_plan *plan, int32_t p, const struct wanted *w
     struct weft__linear_part_launch *part = &launch->parts[p];
     part->max_batch[part->num_kernels] = max_batch(kernel, &wanted->tuned);
     part->kernels[part->num_kernels++] = kernel;
-    if (kernel->narrow)
+    if (kernel->narrow) {
         launch->narrow = kernel->narrow;
+        launch->turned = kernel->turned;
+    }
     return WEFT_OK;
 }
 
@@ -133,6 +137,8 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
                             .in_rows = desc->flags & WEFT__LINEAR_X_IN_ROWS,
                             .planes = weft__plan_linear_planes(part),
                             .batch = desc->variant ? 0 : 1,
+                            .same =
+                                p > 0 ? ((struct weft__linear_launch *)plan->launch)->narrow : NULL,
                             .tuned = tuned_for(plan, p)};
     const struct weft__linear_kernel *packed = packed_kernel(plan, &wanted);
     wanted.packed = packed && desc->variant;
@@ -248,8 +254,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
     if (fit && launch->rounds)
         launch->rounded_offset = take(&at, launch->x_layout.row_bytes, batch);
     if (launch->narrow)
-        launch->bf16_offset = take(&at, weft__linear_bf16_stride(desc->cols),
-                                   2 * weft__align_up(batch, WEFT__BF16_ROWS));
+        launch->bf16_offset =
+            take(&at, weft__linear_bf16_stride(desc->cols), 2 * (batch + WEFT__BF16_ROWS - 1));
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;

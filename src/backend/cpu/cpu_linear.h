@@ -49,6 +49,7 @@ struct weft__linear_launch {
     bool staged;   // results become y by way of the workspace
     weft__round_fn *round;
     weft__narrow_fn *narrow; // of X to bf16, or NULL
+    int32_t turned;          // rows of X that it lays into one another, or 0
     struct weft__rounded_layout x_layout,
         y_layout;                              // of rounded buffers of cols and of rows columns
     struct weft__norm_launch norm;             // kernel NULL: none

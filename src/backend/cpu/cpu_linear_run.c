@@ -57,10 +57,19 @@ static void ready_row(const struct work *work, int32_t m)
         launch->narrow(x, cols, m, work->x_bf16, work->x_bf16_stride);
 }
 
+// Rows that are made ready by one thread: those that lie in one another share cache lines.
+static int32_t ready_together(const struct work *work)
+{
+    return work->x_bf16 && work->launch->turned ? work->launch->turned : 1;
+}
+
 static void ready_task(void *opaque, int32_t index, int32_t thread)
 {
+    const struct work *work = opaque;
+    int32_t rows = ready_together(work), left = work->args->batch - index * rows;
     (void)thread;
-    ready_row(opaque, index);
+    for (int32_t i = 0; i < rows && i < left; i++)
+        ready_row(work, index * rows + i);
 }
 
 // A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
@@ -70,7 +79,8 @@ static void ready_x(const weft_context *context, struct work *work, bool alone)
     if (!work->launch->rounds && work->launch->x_offset < 0 && !work->x_bf16)
         return;
     if (!alone && batch > WEFT__FEW_ROWS)
-        weft__cpu_parallel_for(context, batch, ready_task, work);
+        weft__cpu_parallel_for(context, (int32_t)weft__ceil_div(batch, ready_together(work)),
+                               ready_task, work);
     else
         for (int32_t m = 0; m < batch; m++)
             ready_row(work, m);

@@ -11,6 +11,7 @@
 // two of X make four sums: a tile that is loaded is multiplied twice.
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
+#include "src/kernels/linear/linear_store.h"
 
 enum {
     PANEL_ROWS = 32,
@@ -120,20 +121,6 @@ static void fold(struct panel *p, int64_t sixteens)
         }
 }
 
-// As weft__linear_store(), for n rows of W from `row` on.
-WEFT__INLINE void store_rows(const struct weft__linear_call *call, int32_t m, int64_t row, int n,
-                             vf32 dot)
-{
-    vf32 value = vf32_mul(vf32_set1(call->alpha), dot);
-    if (call->x_scale)
-        value = vf32_mul(value, vf32_set1(call->x_scale[m]));
-    if (call->bias)
-        value = vf32_add(value, vf32_load_n(call->bias + row, n));
-    if (call->residual)
-        value = vf32_add(value, vf32_load_n(call->residual + m * call->residual_stride + row, n));
-    vf32_store_n(call->y + m * call->y_stride + row, value, n);
-}
-
 static void store_panel(const struct weft__linear_call *call, const struct panel *p, int64_t row,
                         int64_t last, int32_t col, int32_t cols)
 {
@@ -145,7 +132,8 @@ static void store_panel(const struct weft__linear_call *call, const struct panel
                 v[r] = vf32_load(p->total[c / 16][w][r]);
             vf32_transpose(v);
             for (int i = 0; i < 16 && c + i < cols; i++)
-                store_rows(call, col + c + i, row + 16 * w, rows < 16 ? (int)rows : 16, v[i]);
+                weft__linear_store_lanes(call, col + c + i, row + 16 * w,
+                                         rows < 16 ? (int)rows : 16, v[i]);
         }
 }
 

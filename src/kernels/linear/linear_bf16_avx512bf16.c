@@ -6,16 +6,20 @@
 //      w[pair][vector]      16 rows x 2 columns
 //      acc[row of X][vector] 16 rows of f32, kept over the chunks
 //
+// All rows of a batch share a panel, so that W is read and turned once. Where X is made for one matrix, six rows of it
+// lie in one another: what a step reads is one stream.
+//
 // A few rows of X wait for memory anyway: they stay f32.
 #include "src/kernels/linear/linear_bf16_avx512.h"
+#include "src/kernels/linear/linear_store.h"
 
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
-    CHUNK = 128,      // columns whose products are a sum of their own
-    TILE_COLS = 192,  // rows of X that share a panel
-    STEP_COLS = 6,    // rows of X in registers
-    FOLD = 64 * CHUNK // columns whose chunks share a sum
+    CHUNK = 128,                  // columns whose products are a sum of their own
+    STEP_COLS = WEFT__BF16_SIXES, // rows of X in registers
+    TILE_COLS = 86 * STEP_COLS,   // rows of X that share a panel
+    FOLD = 64 * CHUNK             // columns whose chunks share a sum
 };
 
 struct panel {
@@ -24,9 +28,23 @@ struct panel {
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
 };
 
+// Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
 weft__narrow_fn weft__linear_narrow_avx512bf16;
 void weft__linear_narrow_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
                                     int64_t stride)
+{
+    to += m / STEP_COLS * STEP_COLS * stride + m % STEP_COLS * 2;
+    for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
+        uint16_t pairs[16][2];
+        _mm512_storeu_si512(pairs, narrow_row(x + i, cols - i));
+        for (int n = 0; n < 16; n++)
+            memcpy(to + n * 2 * STEP_COLS, pairs[n], sizeof pairs[n]);
+    }
+}
+
+weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
+void weft__linear_narrow_rows_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
+                                         int64_t stride)
 {
     to += m * stride;
     for (int64_t i = 0; i < cols; i += 32)
@@ -76,31 +94,38 @@ WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
     return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)_mm512_set1_epi32(pair));
 }
 
-// A panel by `cols` rows of X from `col` on; those past the last repeat it. `columns` is even: X is padded.
+// A panel by `cols` rows of X from `col` on. `columns` is even: X is padded. Sixes are whole in memory; of single rows
+// those past the last repeat it. What the next rows are is asked for meanwhile: of sixes from pair to pair.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call, int32_t col,
-                                 int32_t last, int64_t at, int64_t k, int64_t columns, int cols)
+                                 int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
+                                 bool sixes)
 {
-    const uint16_t *x[STEP_COLS];
+    const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
+    const uint16_t *x[STEP_COLS], *next = call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS;
     __m512 acc[STEP_COLS][VECTORS];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        x[c] = call->x_bf16 + (col + c < last ? col + c : last) * call->x_bf16_stride + k;
+        x[c] = sixes ? call->x_bf16 + col * stride + k * STEP_COLS + 2 * c
+                     : call->x_bf16 + (col + c < last ? col + c : last) * stride + k;
         WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
         {
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    for (int c = 0; c < cols; c++)
+    for (int c = 0; !sixes && c < cols; c++)
         for (int64_t i = 0; i < columns; i += 32)
-            __builtin_prefetch(x[c] + cols * call->x_bf16_stride + i);
-    for (int64_t i = 0; i < columns; i += 2)
+            __builtin_prefetch(x[c] + cols * stride + i);
+    for (int64_t i = 0; i < columns; i += 2) {
+        if (sixes)
+            __builtin_prefetch(next + i * STEP_COLS);
         WEFT__UNROLL for (int c = 0; c < cols; c++)
         {
             WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
             {
-                acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i);
+                acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i * wide);
             }
         }
+    }
     WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
     {
         p->acc[at + c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
@@ -121,17 +146,16 @@ WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct
                               int64_t row, int64_t last, int32_t col, int32_t cols)
 {
     for (int32_t c = 0; c < cols; c++) {
-        float y[PANEL_ROWS];
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_storeu_ps(y + 16 * v, p->total[c][v]);
-        for (int r = 0; r < PANEL_ROWS && row + r <= last; r++)
-            weft__linear_store(call, col + c, row + r, y[r]);
+        int64_t left = last + 1 - row;
+        for (int v = 0; left > 0 && v < VECTORS; v++, left -= 16)
+            weft__linear_store_lanes(call, col + c, row + 16 * v, left < 16 ? (int)left : 16,
+                                     p->total[c][v]);
     }
 }
 
 // The panel at `row` by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
-                                 int32_t col, int32_t cols, load_fn *load)
+                                 int32_t col, int32_t cols, load_fn *load, bool sixes)
 {
     struct panel p;
     // A step takes up to one row of X more than there are.
@@ -145,10 +169,13 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         load_panel(&p, call, row, last, k, columns, load);
         columns += columns % 2;
         int32_t c = 0;
+        int32_t end = col + cols - 1;
         for (; c + 4 < cols; c += 6)
-            multiply_chunk(&p, call, col + c, col + cols - 1, c, k, columns, 6);
-        for (; c < cols; c += 2)
-            multiply_chunk(&p, call, col + c, col + cols - 1, c, k, columns, 2);
+            multiply_chunk(&p, call, col + c, end, c, k, columns, 6, sixes);
+        if (c + 2 < cols)
+            multiply_chunk(&p, call, col + c, end, c, k, columns, 4, sixes);
+        else if (c < cols)
+            multiply_chunk(&p, call, col + c, end, c, k, columns, 2, sixes);
     }
     fold(&p, cols);
     store_panel(call, &p, row, last, col, cols);
@@ -156,7 +183,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
 
 // Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           load_fn *load)
+                           load_fn *load, bool sixes)
 {
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;
@@ -164,16 +191,18 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, load);
+                           col, call->batch - col < tile ? call->batch - col : tile, load, sixes);
 }
 
-#define LINEAR_BF16(weight, load)                                                                  \
-    weft__linear_fn weft__linear_##weight##_bf16_panel_avx512bf16;                                 \
-    void weft__linear_##weight##_bf16_panel_avx512bf16(const struct weft__linear_call *call,       \
-                                                       int64_t row0, int64_t row1)                 \
+#define LINEAR_BF16(weight, acts, load, sixes)                                                     \
+    weft__linear_fn weft__linear_##weight##_##acts##_avx512bf16;                                   \
+    void weft__linear_##weight##_##acts##_avx512bf16(const struct weft__linear_call *call,         \
+                                                     int64_t row0, int64_t row1)                   \
     {                                                                                              \
-        multiply(call, row0, row1, load);                                                          \
+        multiply(call, row0, row1, load, sixes);                                                   \
     }
 
-LINEAR_BF16(F16, load_f16)
-LINEAR_BF16(BF16, load_bf16)
+LINEAR_BF16(F16, bf16_panel, load_f16, true)
+LINEAR_BF16(BF16, bf16_panel, load_bf16, true)
+LINEAR_BF16(F16, bf16_rows, load_f16, false)
+LINEAR_BF16(BF16, bf16_rows, load_bf16, false)

@@ -78,6 +78,8 @@ enum {
 static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
 {
     enum aim aim = aim_of(c);
+    const struct weft__linear_kernel *kernel = (const void *)c->kernel;
+    const bool bf16 = kernel->acts == WEFT__ACTS_bf16 && kernel->base.level == WEFT__ISA_avx512bf16;
     if (aim == STEADY_ROWS) {
         draw_steady_extents(c, p);
         return;
@@ -98,11 +100,11 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         p->desc.rows = check_range(c, 1, 5);
         p->args.batch = (int32_t)check_pick(c, 4, 1, 2, 4, 10);
     }
-    // Tiles of rows of X end at 48, 96 and 192.
+    // Tiles of rows of X end at 48, 96 and 192, of bf16 in vectors at 516.
     if (aim == LARGE_BATCH)
         p->args.batch = (int32_t)check_pick(c, 6, 47, 49, 50, 53, 95, 98);
     if (aim == SECOND_TILE)
-        p->args.batch = (int32_t)check_range(c, 193, 200);
+        p->args.batch = (int32_t)check_range(c, 193, 200) + (bf16 ? 324 : 0);
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {
         p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : 600);
         p->desc.rows = check_range(c, 1, 40);

@@ -11,6 +11,8 @@
 #ifndef WEFT_KERNELS_LINEAR_F32_GEMM_H
 #define WEFT_KERNELS_LINEAR_F32_GEMM_H
 
+#include "src/kernels/linear/linear_store.h"
+
 enum {
     WEFT__F32_PANEL = WEFT__F32_VECTORS * VF32_LANES,
     WEFT__F32_CHUNK = 64,                  // columns of W decoded at a time
@@ -100,11 +102,10 @@ WEFT__INLINE void weft__f32_store_panel(const struct weft__linear_call *call,
                                         int32_t col, int32_t cols)
 {
     for (int32_t c = 0; c < cols; c++) {
-        float y[WEFT__F32_PANEL];
-        for (int v = 0; v < WEFT__F32_VECTORS; v++)
-            vf32_store(y + v * VF32_LANES, p->total[c][v]);
-        for (int r = 0; r < WEFT__F32_PANEL && row + r <= last; r++)
-            weft__linear_store(call, col + c, row + r, y[r]);
+        int64_t left = last + 1 - row;
+        for (int v = 0; left > 0 && v < WEFT__F32_VECTORS; v++, left -= VF32_LANES)
+            weft__linear_store_lanes(call, col + c, row + v * VF32_LANES,
+                                     left < VF32_LANES ? (int)left : VF32_LANES, p->total[c][v]);
     }
 }
 

@@ -17,7 +17,9 @@
 #ifdef __AMX_INT8__
 #include "src/kernels/cpu/amx.h"
 #endif
+#include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_any.h"
+#include "src/kernels/linear/linear_store.h"
 #include "src/kernels/linear/linear_vnni_avx512.h"
 
 enum {
@@ -340,13 +342,12 @@ WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct
                               int64_t row, int64_t row1, int32_t col, int32_t cols)
 {
     int64_t rows = row1 - row < PANEL_ROWS ? row1 - row : PANEL_ROWS;
-    for (int32_t c = 0; c < cols; c++) {
-        float y[PANEL_ROWS];
-        _mm512_storeu_ps(y, p->total[c][0]);
-        _mm512_storeu_ps(y + 16, p->total[c][1]);
-        for (int64_t r = 0; r < rows; r++)
-            weft__linear_store(call, col + c, row + r, y[r]);
-    }
+    for (int32_t c = 0; c < cols; c++)
+        for (int half = 0; 16 * half < rows; half++) {
+            int64_t left = rows - 16 * half;
+            weft__linear_store_lanes(call, col + c, row + 16 * half, left < 16 ? (int)left : 16,
+                                     p->total[c][half]);
+        }
 }
 
 // Adds what acc has to the total and begins anew.

@@ -24,6 +24,7 @@ enum weft__linear_acts {
     WEFT__ACTS_f32_panel = WEFT__ACTS_f32, // as linear.def names rows for many rows of X
     WEFT__ACTS_q8_panel = WEFT__ACTS_q8,
     WEFT__ACTS_bf16_panel = WEFT__ACTS_bf16,
+    WEFT__ACTS_bf16_rows = WEFT__ACTS_bf16,
     WEFT__ACTS_q8_nofetch = WEFT__ACTS_q8, // and rows that lack a choice, for comparing
     WEFT__ACTS_q8_row1 = WEFT__ACTS_q8,
     WEFT__ACTS_q8_row2 = WEFT__ACTS_q8,
@@ -62,10 +63,10 @@ struct weft__linear_call {
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
 // Rounds the row m of X to bf16, to nearest even, and puts it where the kernel wants it in `to`, which has room
-// for a multiple of WEFT__BF16_ROWS rows of `stride` elements. Numbers below 2^-126 become zero: vdpbf16ps takes
+// for WEFT__BF16_ROWS - 1 rows of `stride` elements more than there are. Numbers below 2^-126 become zero: vdpbf16ps takes
 // them so. What follows a row up to a multiple of 32 columns becomes zero.
 typedef void weft__narrow_fn(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride);
-enum { WEFT__BF16_ROWS = 16 };
+enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads nothing past a
 // row's last block.
@@ -83,7 +84,7 @@ struct weft__linear_kernel {
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;
     weft__narrow_fn *narrow; // of X, where acts are bf16
-    bool turned;             // narrow() lays WEFT__BF16_ROWS rows into one another
+    int32_t turned;          // rows of X that narrow() lays into one another, or 0
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
     bool groups;             // takes scales and biases of the format's own groups, in 16 bits
     int32_t form;            // CUDA: the shape that its name asks for (linear_cuda_shape.h)

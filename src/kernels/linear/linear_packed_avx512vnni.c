@@ -5,6 +5,7 @@
 #include "src/formats/iq4_nl.h"
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_packed.h"
+#include "src/kernels/linear/linear_store.h"
 
 enum {
     FEW = 4,     // rows of X whose sums stay in registers
@@ -278,22 +279,6 @@ WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
     __builtin_prefetch(x->q + k + AHEAD, 0, 3);
 }
 
-// Stores rows [row, row + rows) of W by row m of X.
-WEFT__INLINE void store(const struct weft__linear_call *call, int64_t row, int rows, int32_t m,
-                        __m512 dot)
-{
-    const __mmask16 lanes = vf32_first(rows);
-    __m512 y = _mm512_mul_ps(dot, _mm512_set1_ps(call->alpha));
-    if (call->x_scale)
-        y = _mm512_mul_ps(y, _mm512_set1_ps(call->x_scale[m]));
-    if (call->bias)
-        y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(lanes, call->bias + row));
-    if (call->residual)
-        y = _mm512_add_ps(
-            y, _mm512_maskz_loadu_ps(lanes, call->residual + m * call->residual_stride + row));
-    _mm512_mask_storeu_ps(call->y + m * call->y_stride + row, lanes, y);
-}
-
 struct panel {
     const unsigned char *chunks;
     int64_t row;
@@ -351,7 +336,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            store(call, p.row, p.rows, col + c, total[c]);
+            weft__linear_store_lanes(call, col + c, p.row, p.rows, total[c]);
     }
 }
 
@@ -435,8 +420,9 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
     for (int j = 0; j < panels; j++) {
         const int64_t row = p.row + j * WEFT__PACKED_ROWS, left = row1 - row;
         for (int c = 0; c < cols; c++)
-            store(call, row, left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, col + c,
-                  sums.total[c][j]);
+            weft__linear_store_lanes(call, col + c, row,
+                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
+                                     sums.total[c][j]);
     }
 }
 

@@ -15,7 +15,24 @@ enum { MANY = INT32_MAX };
 #define NARROW_q8_packed(isa)  NULL
 #define NARROW_bf16(isa)       weft__linear_narrow_##isa
 #define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
-weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16, weft__linear_narrow_amx;
+#define NARROW_bf16_rows(isa)  weft__linear_narrow_rows_##isa
+weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
+    weft__linear_narrow_rows_avx512bf16, weft__linear_narrow_amx;
+
+// Rows of X that this lays into one another.
+#define TURNED_f32(isa)        0
+#define TURNED_f32_panel(isa)  0
+#define TURNED_q8(isa)         0
+#define TURNED_q8_panel(isa)   0
+#define TURNED_q8_nofetch(isa) 0
+#define TURNED_q8_row1(isa)    0
+#define TURNED_q8_row2(isa)    0
+#define TURNED_q8_masked(isa)  0
+#define TURNED_q8_packed(isa)  0
+#define TURNED_bf16_rows(isa)  0
+#define TURNED_bf16_panel(isa) TURNED_##isa
+#define TURNED_avx512bf16      WEFT__BF16_SIXES
+#define TURNED_amx             WEFT__BF16_ROWS
 
 // What lays weights out for a row of the table.
 #define PACK_f32(isa)        NULL
@@ -28,6 +45,7 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16, weft__l
 #define PACK_q8_masked(isa)  NULL
 #define PACK_q8_packed(isa)  weft__linear_pack_##isa
 #define PACK_bf16_panel(isa) NULL
+#define PACK_bf16_rows(isa)  NULL
 weft__pack_fn weft__linear_pack_avx512vnni;
 weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
@@ -82,6 +100,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
 #define FEW_PLANES_bf16_panel false
+#define FEW_PLANES_bf16_rows  false
 #define FEW_PLANES_q8         true
 #define FEW_PLANES_q8_nofetch true
 #define FEW_PLANES_q8_row1    true
@@ -100,7 +119,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .planes = takes_planes,                                                                       \
      .run = weft__linear_##function##_##acts_of##_##isa,                                           \
      .narrow = NARROW_##acts_of(isa),                                                              \
-     .turned = WEFT__ACTS_##acts_of == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_amx,        \
+     .turned = TURNED_##acts_of(isa),                                                              \
      .pack = PACK_##acts_of(isa)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
