@@ -59,7 +59,8 @@ typedef void weft_task_fn(void *work, int32_t index, int32_t thread);
  *  `threads` is 1 to 1024. docs/examples/openmp_executor.h shows one.
  *
  *  parallel_for must call task(work, i, thread) exactly once for every i in [0, count), on any
- *  threads in any order, and return when all calls have returned. It may be called with count 1.
+ *  threads in any order, and return when all calls have returned. It may be called with count 1. A task
+ *  takes less than 1 MiB of its thread's stack.
  */
 typedef struct weft_executor {
     void *user;
