@@ -107,6 +107,9 @@ int cli_take_options(const cli_command *self, int argc, char **argv, const struc
 // have been meant.
 void cli_keep_nearer(const char *word, const char *name, const char **nearest);
 
+// "K" or "K/V", a format of the KV cache for both or one for keys and one for values, to kv_dtype and v_dtype.
+bool cli_kv_dtype(const cli_command *self, const char *value, engine_options *options);
+
 // Takes one of CLI_MODEL_OPTIONS; false (with a message) if its value is bad.
 bool cli_model_option(const cli_command *self, int option, const char *value,
                       engine_options *options);

@@ -139,8 +139,7 @@ static bool parse_cache_format(const cli_command *self, const char *value, weft_
     return false;
 }
 
-// "K" or "K/V": one format for both, or one for keys and one for values.
-static bool parse_kv_dtype(const cli_command *self, const char *value, engine_options *options)
+bool cli_kv_dtype(const cli_command *self, const char *value, engine_options *options)
 {
     char keys[32];
     const char *slash = strchr(value, '/');
@@ -182,7 +181,7 @@ bool cli_model_option(const cli_command *self, int option, const char *value,
     case CLI_OPT_DEVICE: return parse_device(self, value, options);
     case CLI_OPT_CTX: return cli_int32(self, "--ctx", value, 1, 1 << 27, &options->context_tokens);
     case CLI_OPT_CHUNK: return cli_int32(self, "--chunk", value, 1, 65536, &options->chunk_tokens);
-    case CLI_OPT_KV_DTYPE: return parse_kv_dtype(self, value, options);
+    case CLI_OPT_KV_DTYPE: return cli_kv_dtype(self, value, options);
     case CLI_OPT_EXACT: options->exact = true; return true;
     case CLI_OPT_ATTENTION: options->attention = value; return true;
     case CLI_OPT_NO_MMAP: options->no_mmap = true; return true;

@@ -22,6 +22,9 @@ static const char help[] =
     "                      whole of a shorter text\n"
     "  --against FILE      hold the model against another one with the same vocabulary\n"
     "  --against-exact     ... or against itself with activations in f32 (--exact)\n"
+    "  --against-kv-dtype K[/V]  ... or against itself with a KV cache of this format; with the "
+    "two\n"
+    "                      above, the cache of the other (default: as --kv-dtype says)\n"
     "  --json              one JSON object\n"
     "\n"
     "Held against another, the figures are the Kullback-Leibler divergence of the model from it "
@@ -32,9 +35,11 @@ static const char help[] =
     "model:\n" CLI_MODEL_HELP "\n"
     "Examples:\n"
     "  weft perplexity model-q4_k.gguf -f text.txt --against model-f16.gguf\n"
-    "  weft perplexity model-q4_k.gguf -f text.txt --against-exact\n";
+    "  weft perplexity model-q4_k.gguf -f text.txt --against-exact\n"
+    "  weft perplexity model-q4_k.gguf -f text.txt --segment 4096 --kv-dtype q4_0 "
+    "--against-kv-dtype f32\n";
 
-enum { OPT_SEGMENT = 1, OPT_AGAINST, OPT_AGAINST_EXACT, OPT_JSON };
+enum { OPT_SEGMENT = 1, OPT_AGAINST, OPT_AGAINST_EXACT, OPT_AGAINST_CACHE, OPT_JSON };
 enum {
     USUAL_SEGMENT = 512,
     LEAST_SEGMENT = 4,
@@ -47,6 +52,7 @@ typedef struct request {
     int32_t segment;
     bool against_exact, json;
     engine_options options;
+    engine_options other_cache; // kv_dtype and v_dtype of what it is held against; 0: as options
 } request;
 
 // A model that foretells the text.
@@ -76,6 +82,7 @@ static bool take_option(void *opaque, int option)
         return cli_int32(wish->self, "--segment", optarg, LEAST_SEGMENT, 1 << 27, &wish->segment);
     case OPT_AGAINST: wish->other_path = optarg; return true;
     case OPT_AGAINST_EXACT: wish->against_exact = true; return true;
+    case OPT_AGAINST_CACHE: return cli_kv_dtype(wish->self, optarg, &wish->other_cache);
     case OPT_JSON: wish->json = true; return true;
     default: return cli_model_option(wish->self, option, optarg, &wish->options);
     }
@@ -84,13 +91,15 @@ static bool take_option(void *opaque, int option)
 // Returns -1 to go on, or an exit status.
 static int parse(request *wish, int argc, char **argv)
 {
-    static const struct option options[] = {{"file", required_argument, NULL, 'f'},
-                                            {"segment", required_argument, NULL, OPT_SEGMENT},
-                                            {"against", required_argument, NULL, OPT_AGAINST},
-                                            {"against-exact", no_argument, NULL, OPT_AGAINST_EXACT},
-                                            {"json", no_argument, NULL, OPT_JSON},
-                                            CLI_MODEL_OPTIONS,
-                                            {0}};
+    static const struct option options[] = {
+        {"file", required_argument, NULL, 'f'},
+        {"segment", required_argument, NULL, OPT_SEGMENT},
+        {"against", required_argument, NULL, OPT_AGAINST},
+        {"against-exact", no_argument, NULL, OPT_AGAINST_EXACT},
+        {"against-kv-dtype", required_argument, NULL, OPT_AGAINST_CACHE},
+        {"json", no_argument, NULL, OPT_JSON},
+        CLI_MODEL_OPTIONS,
+        {0}};
     int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
     if (status >= 0)
         return status;
@@ -138,11 +147,9 @@ static bool cut_text(run_state *run, engine_error *err)
     return run->divergence || engine_fail(err, "out of memory");
 }
 
-static bool open_reader(run_state *run, reader *r, engine_model *model, bool exact,
+static bool open_reader(run_state *run, reader *r, engine_model *model, engine_options options,
                         engine_error *err)
 {
-    engine_options options = run->wish->options;
-    options.exact |= exact;
     options.context_tokens = run->segment;
     r->worker = engine_worker_open(model, &options, err);
     r->session = r->worker ? engine_session_open(r->worker, err) : NULL;
@@ -172,8 +179,14 @@ static bool open_other(run_state *run, engine_error *err)
     const request *wish = run->wish;
     reader *other = &run->readers[1];
     engine_model_info info;
-    if (wish->against_exact)
-        return open_reader(run, other, run->readers[0].model, true, err);
+    engine_options options = wish->options;
+    options.exact |= wish->against_exact;
+    if (wish->other_cache.kv_dtype) {
+        options.kv_dtype = wish->other_cache.kv_dtype;
+        options.v_dtype = wish->other_cache.v_dtype;
+    }
+    if (!wish->other_path && (wish->against_exact || wish->other_cache.kv_dtype))
+        return open_reader(run, other, run->readers[0].model, options, err);
     if (!wish->other_path)
         return true;
     other->model = engine_model_open(wish->other_path, err);
@@ -183,7 +196,7 @@ static bool open_other(run_state *run, engine_error *err)
     if (info.vocab != run->vocab)
         return engine_fail(err, "the models have %d and %d rows of logits, and cannot be compared",
                            run->vocab, info.vocab);
-    return open_reader(run, other, other->model, false, err);
+    return open_reader(run, other, other->model, options, err);
 }
 
 static bool open_all(run_state *run, engine_error *err)
@@ -196,7 +209,7 @@ static bool open_all(run_state *run, engine_error *err)
     engine_model_describe(first->model, &info);
     run->vocab = info.vocab;
     if (!encode(run, engine_model_tokenizer(first->model), &run->ids, err) || !cut_text(run, err) ||
-        !open_reader(run, first, first->model, false, err))
+        !open_reader(run, first, first->model, run->wish->options, err))
         return false;
     cli_warn_of_context(run->wish->self, first->model, first->worker);
     return open_other(run, err);
@@ -345,7 +358,9 @@ static comparison compare(run_state *run)
 
 static const char *other_name(const request *wish)
 {
-    return wish->against_exact ? "exact" : wish->other_path;
+    if (wish->other_path)
+        return wish->other_path;
+    return wish->against_exact ? "exact" : weft_dtype_name(wish->other_cache.kv_dtype);
 }
 
 static int print_json(const run_state *run, figure own, const comparison *other)

@@ -228,6 +228,21 @@ static void against_itself(void **state)
     free(text);
 }
 
+static void against_another_cache(void **state)
+{
+    (void)state;
+    json_t *held = perplexity("--against-kv-dtype", "q4_0/f16");
+    json_t *other = perplexity("--kv-dtype", "q4_0/f16"); // the last one counts
+    assert_true(number(held, "against_perplexity") == number(other, "perplexity"));
+    assert_true(number(held, "against_perplexity") != number(held, "perplexity"));
+    assert_true(number(held, "kl_mean") > 0);
+    json_decref(other);
+    json_decref(held);
+    held = perplexity("--against-kv-dtype", "f32");
+    assert_true(number(held, "kl_max") == 0);
+    json_decref(held);
+}
+
 static void refuse(int status, const char *fragment, const char *const words[])
 {
     program_result result = program_run(folder, words);
@@ -248,6 +263,7 @@ static void refuses(void **state)
     REFUSE(2, "--segment", model, "-f", "story.txt", "--segment", "3");
     REFUSE(2, "--against-exact", model, "-f", "story.txt", "--against-exact", "--exact");
     REFUSE(2, "--against-exact", model, "-f", "story.txt", "--against-exact", "--against", model);
+    REFUSE(2, "--kv-dtype must be", model, "-f", "story.txt", "--against-kv-dtype", "q4_k");
     REFUSE(1, "nowhere.txt", model, "-f", "nowhere.txt");
     REFUSE(1, "too few", model, "-f", "short.txt");
     REFUSE(1, "different vocabularies", model, "-f", "story.txt", "--against", "tiny.gguf");
@@ -256,9 +272,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_one_segment), cmocka_unit_test(of_many_segments),
-        cmocka_unit_test(against_exact),  cmocka_unit_test(against_itself),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(of_one_segment),        cmocka_unit_test(of_many_segments),
+        cmocka_unit_test(against_exact),         cmocka_unit_test(against_itself),
+        cmocka_unit_test(against_another_cache), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

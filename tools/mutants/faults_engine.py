@@ -342,6 +342,9 @@ fault("no-limit-refused", "cli/options.c",
 fault("nearest-first", "cli/next_option.c",
       "    if (distance(word, name) < kept)", "    if (distance(word, name) <= kept + 20)",
       "any option is proposed for a mistyped one", "cli_refuse")
+fault("perplexity-one-cache", "cli/perplexity.c",
+      "        options.kv_dtype = wish->other_cache.kv_dtype;\n", "",
+      "a model is held against itself with the same cache", "cli_perplexity")
 fault("perplexity-first-half", "cli/perplexity.c",
       "for (int32_t i = from > first ? from : first;", "for (int32_t i = from;",
       "tokens without context count", "cli_perplexity")
