@@ -58,6 +58,7 @@ struct server_job {
     // The runner's lock guards what follows.
     int holders;      // the connection, the engine's thread
     int socket;       // of the connection; -1: it is closed
+    bool watched;     // by the runner, for being closed
     void *suspended;  // the connection, while it waits; NULL: it does not
     bool untold;      // out has something that the connection does not know of
     double woken;     // when it was told last

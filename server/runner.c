@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
-#define _GNU_SOURCE // POLLRDHUP
+#define _GNU_SOURCE
 #include "server/runner.h"
 
 #include "server/constraints.h"
 #include "server/runner_embed.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { POLLED_AT_ONCE = 64 };
+enum { GONE_AT_ONCE = 64 };
 
-// A connection that is told of every token of a fast model costs more than the token, and nobody reads that fast.
-static const double told_seconds = 0.04;
+// A connection that is told of every token of a fast model costs more than the token, and nobody reads that fast: it is
+// told so often, and all together are so many times a second.
+static const double told_seconds = 0.04, told_a_second = 800;
 
 struct server_runner {
     engine_worker *worker;
@@ -34,6 +36,8 @@ struct server_runner {
     bool ended;   // the thread
     // The thread's own:
     server_job *running, *embedding;
+    int32_t streams; // of those that run, when they were told last
+    int watch;       // of the connections of those that run: which were closed
     token_trie *trie;
     server_constraints *constraints;
 };
@@ -86,6 +90,23 @@ bool runner_submit(server_runner *runner, server_job *job)
     runner->jobs++;
     pthread_cond_signal(&runner->news);
     return true;
+}
+
+// Once its connection is no longer its own, it is not looked at: the number may be another's soon.
+static void stop_watching(server_runner *runner, server_job *job)
+{
+    if (job->watched)
+        epoll_ctl(runner->watch, EPOLL_CTL_DEL, job->socket, NULL);
+    job->watched = false;
+}
+
+void runner_part(server_runner *runner, server_job *job, bool gone)
+{
+    stop_watching(runner, job);
+    job->socket = -1;
+    job->suspended = NULL;
+    job->gone = job->gone || gone;
+    runner_release(runner, job);
 }
 
 // All of its choices have ended.
@@ -201,6 +222,14 @@ static void refuse(server_runner *runner, server_job *job)
     runner_release(runner, job);
 }
 
+// Each is told of once.
+static void watch(server_runner *runner, server_job *job)
+{
+    struct epoll_event closed = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = job};
+    job->watched =
+        job->socket >= 0 && epoll_ctl(runner->watch, EPOLL_CTL_ADD, job->socket, &closed) == 0;
+}
+
 // Takes a job in, or refuses it with the reason.
 static void begin(server_runner *runner, server_job *job)
 {
@@ -227,6 +256,7 @@ static void begin(server_runner *runner, server_job *job)
         runner->metrics.accepted++;
         job->next = runner->running;
         runner->running = job;
+        watch(runner, job);
         return;
     }
     if (busy) {
@@ -245,25 +275,27 @@ static void begin(server_runner *runner, server_job *job)
     cancel(job);
 }
 
-// Which clients have closed their connection?
+static void lose(server_job *job)
+{
+    if (job->done || job->gone)
+        return;
+    job->gone = true;
+    cancel(job);
+}
+
+// Which clients have closed their connection? A pass asks for all at once, not for each.
 static void look_for_the_gone(server_runner *runner)
 {
-    struct pollfd sockets[POLLED_AT_ONCE];
-    server_job *jobs[POLLED_AT_ONCE], *job = runner->running;
-    while (job) {
-        nfds_t count = 0;
-        for (; job && count < POLLED_AT_ONCE; job = job->next)
-            if (!job->done && !job->gone) {
-                sockets[count] = (struct pollfd){job->socket, POLLRDHUP, 0};
-                jobs[count++] = job;
-            }
-        poll(sockets, count, 0);
-        for (nfds_t i = 0; i < count; i++)
-            if (jobs[i]->socket < 0 || sockets[i].revents) {
-                jobs[i]->gone = true;
-                cancel(jobs[i]);
-            }
-    }
+    struct epoll_event closed[GONE_AT_ONCE];
+    int count;
+    for (server_job *job = runner->running; job; job = job->next)
+        if (job->socket < 0)
+            lose(job);
+    do {
+        count = epoll_wait(runner->watch, closed, GONE_AT_ONCE, 0);
+        for (int i = 0; i < count; i++)
+            lose(closed[i].data.ptr);
+    } while (count == GONE_AT_ONCE);
 }
 
 static void end_the_old(server_runner *runner)
@@ -285,6 +317,7 @@ static void forget_the_done(server_runner *runner)
         }
         *at = job->next;
         runner->jobs--;
+        stop_watching(runner, job);
         constraints_give_back(runner->constraints, job->constraint);
         runner_release(runner, job);
     }
@@ -326,13 +359,17 @@ static void embed(server_runner *runner)
 // What a step has made goes out together, so that a guess that was right is not held back until the next.
 static void tell(server_runner *runner)
 {
-    const double now = runner_now();
+    const double now = runner_now(), all = runner->streams / told_a_second,
+                 apart = all > told_seconds ? all : told_seconds;
+    runner->streams = 0;
     runner_lock(runner);
-    for (server_job *job = runner->running; job; job = job->next)
-        if (job->untold && now - job->woken >= told_seconds) {
+    for (server_job *job = runner->running; job; job = job->next) {
+        runner->streams += job->wish.stream;
+        if (job->untold && now - job->woken >= apart) {
             job->untold = false, job->woken = now;
             wake(runner, job);
         }
+    }
     runner_unlock(runner);
 }
 
@@ -365,12 +402,15 @@ server_runner *runner_start(engine_worker *worker, const server_options *options
         engine_fail(err, "not enough memory for the server");
         return NULL;
     }
+    runner->watch = epoll_create1(EPOLL_CLOEXEC);
     runner->worker = worker;
     runner->request_seconds = options->request_seconds;
     runner->wake = wake_connection;
     runner->trie = token_trie_make(engine_model_tokenizer(engine_worker_model(worker)), err);
     runner->constraints = runner->trie ? constraints_make(runner->trie) : NULL;
-    if (runner->constraints)
+    if (runner->watch < 0)
+        engine_fail(err, "connections cannot be watched");
+    else if (runner->constraints)
         runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
     if (runner->scheduler)
         engine_scheduler_speculate(runner->scheduler, speculation);
@@ -412,6 +452,8 @@ void runner_free(server_runner *runner)
     engine_scheduler_close(runner->scheduler);
     constraints_free(runner->constraints);
     token_trie_free(runner->trie);
+    if (runner->watch >= 0)
+        close(runner->watch);
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->news);
     free(runner);

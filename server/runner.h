@@ -33,6 +33,9 @@ bool runner_submit(server_runner *runner, server_job *job);
 // With the lock held: the caller lets go of a job.
 void runner_release(server_runner *runner, server_job *job);
 
+// With the lock held: lets go of a job for its connection, which has no more to do with it. gone: it broke off.
+void runner_part(server_runner *runner, server_job *job, bool gone);
+
 // Adds what it has counted.
 void runner_describe(server_runner *runner, metrics *counted, engine_scheduler_info *scheduler,
                      engine_worker_info *worker);

@@ -231,10 +231,7 @@ static void completed(void *opaque, struct MHD_Connection *connection, void **st
     if (x->job) {
         server_runner *runner = x->served->runner;
         runner_lock(runner);
-        x->job->socket = -1;
-        x->job->suspended = NULL;
-        x->job->gone = x->job->gone || code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
-        runner_release(runner, x->job);
+        runner_part(runner, x->job, code != MHD_REQUEST_TERMINATED_COMPLETED_OK);
         runner_unlock(runner);
     }
     if (x->served)

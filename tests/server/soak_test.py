@@ -113,7 +113,7 @@ def check(server, counts):
 
 def storms(weft, model):
     with serving(weft, model, "--ctx", "512", "--threads", "2", "--slots", "16", "--pool", "4096", "--queue", "1024", "--connections", "1024", "--lookup") as server:
-        storm(server, range(-REQUESTS // 4, 0))  # buffers and pools of memory reach their size
+        storm(server, range(-REQUESTS // 2, 0))  # buffers and pools of memory reach their size
         settle(server)
         before = memory_of(server)
         counts = storm(server, range(REQUESTS))
