@@ -17,6 +17,11 @@
 #include "tests/support/demo_model.h"
 #include "tests/support/open_worker.h"
 
+#ifdef WEFT_TEST_SLOW
+enum { TEXT_TOKENS = 24 };
+#else
+enum { TEXT_TOKENS = 60 };
+#endif
 enum { VOCAB = 48, MOST_HISTORY = 64 };
 
 static float number(const json_t *object, const char *name, double standard)
@@ -161,7 +166,7 @@ static int close_all(void **state)
 static char *text_of(const engine_sampling *sampling, const engine_speculation *speculation)
 {
     tokenizer_text text = {0};
-    engine_generation wish = {.max_tokens = 60,
+    engine_generation wish = {.max_tokens = TEXT_TOKENS,
                               .sampling = *sampling,
                               .ignore_end = true,
                               .speculation = speculation,
@@ -259,7 +264,7 @@ static void texts_are_the_same_in_company(void **state)
         engine_request_wish wish = {
             .prompt = prompt.ids,
             .prompt_tokens = (int32_t)prompt.count,
-            .max_tokens = 60,
+            .max_tokens = TEXT_TOKENS,
             .sampling = {.params = {.temperature = 0.9f, .seed = 5}, .shaping = &shapings[n]},
             .ignore_end = true,
             .token = take_token,
