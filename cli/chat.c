@@ -201,6 +201,7 @@ static char *next_line(const conversation *c)
         return cli_line_editor_read(c->lines);
     char *line = NULL;
     size_t room = 0;
+    cli_let_interrupt_end_reading();
     ssize_t bytes = getline(&line, &room, stdin);
     if (bytes < 0) {
         free(line);

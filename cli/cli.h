@@ -194,6 +194,9 @@ void cli_use_utf8(void);
 
 // Becomes true when the user has pressed Ctrl-C since cli_catch_interrupt.
 void cli_catch_interrupt(void);
+
+// Until the next cli_catch_interrupt, Ctrl-C ends a wait for input, too.
+void cli_let_interrupt_end_reading(void);
 bool cli_interrupted(void);
 
 double cli_now_seconds(void);

@@ -84,11 +84,21 @@ static void on_interrupt(int signal_number)
         _exit(130);
 }
 
+// What is being written is written all the same: an answer ends, standard output does not fail.
 void cli_catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     interrupts = 0;
     sigaction(SIGINT, &action, NULL);
+}
+
+void cli_let_interrupt_end_reading(void)
+{
+    struct sigaction action;
+    if (sigaction(SIGINT, NULL, &action) == 0) {
+        action.sa_flags &= ~SA_RESTART;
+        sigaction(SIGINT, &action, NULL);
+    }
 }
 
 bool cli_interrupted(void)

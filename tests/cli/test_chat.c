@@ -251,6 +251,23 @@ static void interrupted_at_once(void **state)
     assert_int_equal(finish(&t), 0);
 }
 
+// The terminal holds output back (Ctrl-S) until the interrupt: what is being written then is not lost.
+static void interrupted_while_it_writes(void **state)
+{
+    (void)state;
+    talk t;
+    start(&t, "0");
+    expect_prompt(&t);
+    type(&t, "Tell me a long story about a fox.\r");
+    expect(&t, "Once");
+    type(&t, "\x13");
+    poll(NULL, 0, 300);
+    type(&t, "\x03");
+    expect_prompt(&t);
+    type(&t, "\x04");
+    assert_int_equal(finish(&t), 0);
+}
+
 // What the commands answer.
 static void commands(void **state)
 {
@@ -466,6 +483,7 @@ int main(void)
         cmocka_unit_test(types_any_letter),
         cmocka_unit_test(resized),
         cmocka_unit_test(interrupted_at_once),
+        cmocka_unit_test(interrupted_while_it_writes),
         cmocka_unit_test(terminated),
         cmocka_unit_test(piped),
         cmocka_unit_test(commands),
