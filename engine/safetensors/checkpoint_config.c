@@ -433,57 +433,11 @@ static bool check_words(const writer *w)
     return true;
 }
 
-// GPTQ or AWQ; 4 bits, GPTQ 8 too.
-static bool read_integers(checkpoint *c, const json_t *of, bool awq, engine_error *err)
-{
-    const json_t *bits = json_object_get(of, "bits"), *group = json_object_get(of, "group_size");
-    const char *layout =
-        json_string_value(json_object_get(of, awq ? "version" : "checkpoint_format"));
-    c->integers.bits = json_integer_value(bits);
-    c->integers.group = json_is_integer(group) ? json_integer_value(group) : 128;
-    c->integers.awq = awq;
-    c->integers.zero_offset = awq || (layout && strcmp(layout, "gptq_v2") == 0) ? 0 : 1;
-    if (c->integers.bits != 4 && (awq || c->integers.bits != 8))
-        return engine_fail(err, "config.json: weights of %s with %lld bits cannot be read yet",
-                           awq ? "AWQ" : "GPTQ", (long long)c->integers.bits);
-    if (layout && strcmp(layout, "gemm") != 0 && strcmp(layout, "gptq") != 0 &&
-        strcmp(layout, "gptq_v2") != 0)
-        return engine_fail(err, "config.json: weights laid out for '%.32s' cannot be read yet",
-                           layout);
-    return true;
-}
-
-// Only what its tensors tell; others would be read as something they are not.
-static bool check_quantization(checkpoint *c, engine_error *err)
-{
-    const json_t *mlx = json_object_get(c->config, "quantization");
-    const json_t *other = json_object_get(c->config, "quantization_config");
-    const char *mode = json_string_value(json_object_get(mlx, "mode"));
-    const char *method = json_string_value(json_object_get(other, "quant_method"));
-    if (mode && strcmp(mode, "affine") != 0)
-        return engine_fail(
-            err, "MLX quantisation of mode '%.32s' cannot be read yet: weft reads affine", mode);
-    if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
-        return read_integers(c, other, method[0] == 'a', err);
-    const char *form = json_string_value(json_object_get(other, "format"));
-    bool int8 = method && strcmp(method, "compressed-tensors") == 0 && form &&
-                strcmp(form, "int-quantized") == 0;
-    if (method && strcmp(method, "mxfp4") == 0 && strcmp(c->family->model_type, "gpt_oss") == 0)
-        return true; // its experts alone, whose tensors have names of their own
-    if (method && strcmp(method, "fp8") != 0 && !int8)
-        return engine_fail(err,
-                           "weights quantised by %.32s cannot be read yet: weft reads MLX's affine "
-                           "ones, GPTQ, AWQ, fp8 and int8 with scales",
-                           method);
-    c->quantization = json_is_object(mlx) ? mlx : NULL;
-    return true;
-}
-
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err)
 {
     const writer w = {c, output, err};
     int64_t hidden, wide, context;
-    if (!checkpoint_settle_config(c, err) || !check_quantization(c, err))
+    if (!checkpoint_settle_config(c, err) || !checkpoint_read_quantization(c, err))
         return false;
     const char *name = json_string_value(json_object_get(c->config, "_name_or_path"));
     gguf_output_text(output, "general.architecture", c->family->architecture);

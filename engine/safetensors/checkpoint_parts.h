@@ -91,6 +91,9 @@ char *checkpoint_text(const checkpoint *c, const char *name);
 // Brings c->config to one set of names and finds its family.
 bool checkpoint_settle_config(checkpoint *c, engine_error *err);
 
+// Reads into c how the weights are quantised; only what its tensors tell, others would be read as something they are not.
+bool checkpoint_read_quantization(checkpoint *c, engine_error *err);
+
 // Reads what c->config says into c and the metadata.
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err);
 

@@ -417,7 +417,7 @@ fault("thinking-mark-in-pieces", "cli/thinking.c",
 fault("thinking-never-ends", "cli/thinking.c",
       "    thinking->inside = !thinking->inside;\n", "    thinking->inside = true;\n",
       "what follows thinking's end is taken for thinking", "cli_thinking")
-fault("gptq-zeros-as-stored", "engine/safetensors/checkpoint_config.c",
+fault("gptq-zeros-as-stored", "engine/safetensors/checkpoint_quantization.c",
       "? 0 : 1;", "? 0 : 0;", "zeros of GPTQ's first version are one too small", "engine_checkpoint")
 fault("awq-rows-in-order", "engine/safetensors/checkpoint_integers.c",
       "{0, 2, 4, 6, 1, 3, 5, 7};", "{0, 1, 2, 3, 4, 5, 6, 7};", "rows of AWQ are taken in order", "engine_checkpoint")
