@@ -313,8 +313,8 @@ enum { CLI_OPT_LOOKUP = 1200, CLI_OPT_DRAFT };
 
 #define CLI_SPECULATION_HELP                                                                       \
     "  --lookup            guesses tokens from what the text has had before, and checks several\n" \
-    "                      in a pass: faster for texts that repeat or edit; the text is the "      \
-    "same\n"                                                                                       \
+    "                      in a pass: faster for texts that repeat or edit. A guess is taken if\n" \
+    "                      it is what is drawn, so the text of a seed stays the same\n"            \
     "  --draft FILE        a smaller model with the same vocabulary that guesses likewise\n"
 
 typedef struct cli_speculation {

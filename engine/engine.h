@@ -424,6 +424,9 @@ typedef struct engine_request_wish {
     int32_t top_logprobs; // at most ENGINE_MAX_LOGPROBS
     int32_t priority;     // larger goes first
     uint64_t owner;       // the user that it is counted for
+    // One whose text has not begun, with the same prompt, which is computed once for both: this one begins as a fork of its
+    // timeline. Where it has begun or there is no place then, this one begins by itself, as with NULL.
+    engine_request *fork_of;
     // Called in engine_scheduler_step: with every token (false ends the request), and once at the end, after
     // which the request is gone.
     bool (*token)(void *user, const engine_token *token);

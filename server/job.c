@@ -236,15 +236,11 @@ static void write_text(server_choice *choice, const char *text, size_t bytes)
     server_job *job = choice->job;
     const tokenizer_text *frame = &choice->frame;
     bool framed = choice->frame_at > 0 || make_frame(choice);
-    json_t *string = framed ? json_stringn(text, bytes) : NULL;
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    const char *behind = framed ? frame->data + choice->frame_at + 2 : "";
-    if (!quoted || !tokenizer_text_append(&job->out, frame->data, choice->frame_at) ||
-        !tokenizer_text_append(&job->out, quoted, strlen(quoted)) ||
-        !tokenizer_text_append(&job->out, behind, strlen(behind)))
+    size_t behind = choice->frame_at + 2; // and a zero at the end
+    if (!framed || !tokenizer_text_append(&job->out, frame->data, choice->frame_at) ||
+        !job_write_string(job, text, bytes) ||
+        !tokenizer_text_append(&job->out, frame->data + behind, frame->size_bytes - 1 - behind))
         job->no_memory = true;
-    free(quoted);
-    json_decref(string);
 }
 
 // --- an answer in parts -------------------------------------------------------------------------------

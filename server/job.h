@@ -83,6 +83,9 @@ void job_write_done(server_job *job);
 bool job_write_json(server_job *job, json_t *object);
 void job_write_event(server_job *job, json_t *object);
 
+// Into out: UTF-8 as a string of JSON, quotes included. False when memory is short.
+bool job_write_string(server_job *job, const char *text, size_t bytes);
+
 // An error as OpenAI words it; NULL when memory is short. The caller frees it.
 char *job_error_text(const api_error *error);
 

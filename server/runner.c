@@ -195,6 +195,7 @@ static engine_request *submit_choice(server_runner *runner, server_job *job, int
                                  .end = take_end,
                                  .user = &job->choices[i]};
     asked.sampling.params.seed += (uint64_t)i;
+    asked.fork_of = i > 0 ? job->choices[0].request : NULL;
     asked.sampling.shaping = &wish->shaping;
     return engine_scheduler_submit(runner->scheduler, &asked, err);
 }

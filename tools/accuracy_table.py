@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from families_table import ROOT, read, where
+from measured_document import ROOT, read, settle, where
 
 sys.path.insert(0, str(ROOT / "tools/demo_model"))
 
@@ -150,25 +150,14 @@ def write(text, data):
 
 
 def main():
-    source, document = ROOT / "docs/accuracy.json", ROOT / "docs/accuracy.md"
+    source = ROOT / "docs/accuracy.json"
     option = sys.argv[1] if len(sys.argv) > 1 else ""
     if option == "--measure":
         source.write_text(json.dumps(measure(sys.argv[2]), indent=1) + "\n", encoding="utf-8")
     elif option not in ("", "--check"):
         sys.exit(__doc__)
     data = json.loads(source.read_text(encoding="utf-8"))
-    found = list(problems(data))
-    for problem in found:
-        print(problem)
-    if found:
-        return 1
-    made = write(document.read_text(encoding="utf-8"), data)
-    if option != "--check":
-        document.write_text(made, encoding="utf-8")
-    elif made != document.read_text(encoding="utf-8"):
-        print("docs/accuracy.md is not what tools/accuracy_table.py writes: run it")
-        return 1
-    return 0
+    return settle("docs/accuracy.md", lambda text: write(text, data), list(problems(data)), option == "--check", "tools/accuracy_table.py")
 
 
 if __name__ == "__main__":

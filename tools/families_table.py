@@ -12,22 +12,16 @@ usage: families_table.py                  write the table into docs/models.md
        families_table.py --differences BUILD   measure the differences first (build/dev: engine_logits, engine_encoders)
        families_table.py --speed PROGRAM SHAPE...  measure tokens per second of a few shapes first (build/release/weft)
 """
-import datetime
 import json
-import os
-import pathlib
 import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from measured_document import ROOT, read, settle, where
+
 BEGIN, END = "<!-- table of families -->", "<!-- end of table -->"
 # The bounds of the tests, as shares of the largest logit or state.
 BOUNDS = {"test_engine_logits": 1e-3, "test_engine_encoders": 2e-5}
-
-
-def read(path):
-    return (ROOT / path).read_text(encoding="utf-8")
 
 
 def families_of_engine():
@@ -107,27 +101,10 @@ def measured_line(data):
            f"what it gives differs by a factor of two within the hour, so these say what to expect, not what is possible (`docs/benchmarks.md`).")
 
 
-def write(document, data):
-    text = document.read_text(encoding="utf-8")
+def write(text, data):
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     made = "\n".join(["", "", *table(data), "", *measured_line(data), "", ""])
     return text[:begin] + made + text[end:]
-
-
-def commit(folder):
-    run = subprocess.run(["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    return run.stdout.strip()
-
-
-def cpu():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown CPU"
-
-
-def where(program):
-    return f"{cpu()}, {os.cpu_count()} cores, {datetime.date.today()}, commit `{commit(pathlib.Path(program).resolve().parent)}`"
 
 
 def measure_differences(data, build):
@@ -167,7 +144,7 @@ def save(data, path):
 
 
 def main():
-    source, document = ROOT / "docs/families.json", ROOT / "docs/models.md"
+    source = ROOT / "docs/families.json"
     data = json.loads(source.read_text(encoding="utf-8"))
     option = sys.argv[1] if len(sys.argv) > 1 else ""
     if option == "--differences":
@@ -178,18 +155,7 @@ def main():
         sys.exit(__doc__)
     if option != "--check":
         save(data, source)
-    found = list(problems(data))
-    for problem in found:
-        print(problem)
-    if found:
-        return 1
-    made = write(document, data)
-    if option != "--check":
-        document.write_text(made, encoding="utf-8")
-    elif made != document.read_text(encoding="utf-8"):
-        print("docs/models.md is not what tools/families_table.py writes: run it")
-        return 1
-    return 0
+    return settle("docs/models.md", lambda text: write(text, data), list(problems(data)), option == "--check", "tools/families_table.py")
 
 
 if __name__ == "__main__":

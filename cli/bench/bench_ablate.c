@@ -107,7 +107,7 @@ static void list_ways(ways *all, const linear_request *wish, weft_dtype format, 
     const bool blocks = weft_dtype_block_elems(format) > 1, few = batch <= FEW;
     const char *acts = blocks ? "q8" : "f32", *panel = blocks ? "q8_panel" : "f32_panel";
     add(all, "");
-    add(all, "alignment")->as_in_file = true;
+    add(all, "packing")->as_in_file = true; // and alignment
     if (few)
         add_kernel(all, &wish->run, format, "prefetch", "q8_nofetch", NULL);
     if (few) {
@@ -141,9 +141,8 @@ static bool run_way(void *user)
     weft_linear_args args = p->args;
     const char *copy =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    const bool as_in_file = w->as_in_file || p->wish->run.options.device == WEFT_DEVICE_CPU;
-    args.packed = as_in_file ? NULL : copy;
-    args.weight = as_in_file ? copy + (w->as_in_file ? p->slack : 0) : NULL;
+    args.packed = w->as_in_file ? NULL : copy;
+    args.weight = w->as_in_file ? copy + p->slack : NULL;
     if (!w->one_by_one)
         return weft_linear_run(p->plan, &args) == WEFT_OK;
     args.batch = 1;
@@ -181,7 +180,7 @@ static bool print_way(const way *w, const way *best, double us, double best_us,
                       const bench_roof *roof, bench *run)
 {
     const linear_problem *p = &w->p;
-    bench_kernel kernel = bench_kernel_of(run, p->plan);
+    bench_kernel kernel = w->as_in_file ? bench_kernel_of(run, p->plan) : linear_kernel_of(p);
     bench_time time = {us, us, 1};
     double activations = (double)p->batch * ((double)w->wish.rows + w->wish.cols) * sizeof(float);
     double flops = 2.0 * p->batch * w->wish.rows * w->wish.cols;

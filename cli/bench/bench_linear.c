@@ -17,11 +17,15 @@ static const char help[] =
     "  --rows N            outputs (default 4096)\n"
     "  --cols K            inputs, a whole number of blocks (default 14336)\n"
     "  --batch M,...       rows of X (default 1)\n"
+    "  --in-place          W lies as in a file; the default is what a loaded model reads: laid out "
+    "anew\n"
+    "                      (packed) where that is faster\n"
     "  --exact             activations stay f32 against quantised weights\n"
     "  --ablate            the best way beside ways that lack one of its choices, in turns: what "
     "each is\n"
     "                      worth\n" BENCH_COLD_HELP BENCH_HELP "\n"
-    "Columns: the best of the runs and their median, bytes moved (weights, X and Y once) and\n"
+    "Columns: bytes laid out per second at the start, the best of the runs and their median, bytes "
+    "moved (weights, X and Y once) and\n"
     "operations per second by the median, and the share of the nearer roof, by the median and by "
     "the\n"
     "best run. Roofs are the best readings before and after.\n"
@@ -37,6 +41,7 @@ static const bench_column columns[] = {
     {"cols", "cols", 6, 0, 0},
     {"batch", "batch", 5, 0, 0},
     {"variant", "kernel", -36, 0, 0},
+    {"pack_gbps", "pack GB/s", 9, 1, 0},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
     {"gbps", "GB/s", 7, 1, 0},
@@ -54,6 +59,7 @@ static const bench_option options[] = {
     {"cols", BENCH_INT, .offset = offsetof(linear_request, cols), .low = 1, .high = 1 << 28},
     {"batch", BENCH_LIST, .offset = offsetof(linear_request, batches), .low = 1, .high = 65536},
     {"exact", BENCH_FLAG, .offset = offsetof(linear_request, exact)},
+    {"in-place", BENCH_FLAG, .offset = offsetof(linear_request, in_place)},
     {"ablate", BENCH_FLAG, .offset = offsetof(linear_request, ablate)},
     {0},
 };
@@ -85,7 +91,7 @@ bench_products linear_products(const bench_kernel *kernel, weft_dtype format)
 static bool print_row(linear_problem *p, const bench_time *time, const bench_roof *roof)
 {
     linear_request *wish = p->wish;
-    bench_kernel kernel = bench_kernel_of(&wish->run, p->plan);
+    bench_kernel kernel = linear_kernel_of(p);
     double activations = (double)p->batch * ((double)wish->rows + wish->cols) * sizeof(float);
     double flops = 2.0 * p->batch * wish->rows * wish->cols;
     json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:I}",
@@ -95,6 +101,9 @@ static bool print_row(linear_problem *p, const bench_time *time, const bench_roo
                             wish->cols, "batch", p->batch, "exact", wish->exact, "cold",
                             !wish->run.hot, "threads", weft_context_threads(wish->run.context),
                             "working_set_bytes", (json_int_t)(p->copies * p->stride_bytes));
+    if (row && p->pack_seconds > 0 && weft_linear_packed_layout(p->plan, 0))
+        json_object_set_new(row, "pack_gbps",
+                            json_real((double)p->weight_bytes / p->pack_seconds * 1e-9));
     if (row)
         bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
                           bench_roof_gflops(&wish->run, roof, linear_products(&kernel, p->format)));
@@ -140,8 +149,8 @@ static int linear_main(const cli_command *self, int argc, char **argv)
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
-    if (wish.ablate && wish.run.variant)
-        return cli_bad_usage(self, "--ablate does not go with --variant");
+    if (wish.ablate && (wish.run.variant || wish.in_place))
+        return cli_bad_usage(self, "--ablate does not go with --variant and --in-place");
     bool fine = bench_begin(&wish.run);
     for (int32_t i = 0; fine && i < wish.formats.count; i++)
         fine = measure_format(&wish, wish.formats.values[i]);

@@ -10,7 +10,7 @@ typedef struct linear_request {
     bench_formats formats;
     bench_list batches;
     int32_t rows, cols;
-    bool exact, ablate;
+    bool exact, ablate, in_place;
 } linear_request;
 
 // One row of the result.
@@ -20,7 +20,8 @@ typedef struct linear_problem {
     const char *weights; // as a file has them
     int32_t batch, copies;
     int64_t weight_bytes, stride_bytes, slack; // slack: bytes of memory behind a copy
-    bool scaled; // MLX on a GPU: scales of 16 bits beside the codes, all of them 1
+    bool scaled;         // MLX on a GPU: scales of 16 bits beside the codes, all of them 1
+    double pack_seconds; // of W once, the shortest of a few
     weft_plan *plan;
     weft_linear_args args;
 } linear_problem;
@@ -35,6 +36,9 @@ bool linear_make_ready(linear_problem *p);
 bool linear_run_once(void *problem);
 
 void linear_drop(linear_problem *p);
+
+// The kernel that the runs of the problem use.
+bench_kernel linear_kernel_of(const linear_problem *p);
 
 // What a kernel multiplies.
 bench_products linear_products(const bench_kernel *kernel, weft_dtype format);

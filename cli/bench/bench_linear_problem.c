@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/bench/bench_linear.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,14 +66,25 @@ char *linear_make_weights(const linear_request *wish, weft_dtype format)
     return weights;
 }
 
-// All copies of W, packed as the plan's device reads them.
+// All copies of W, packed as the plan's device reads them, or as a file has them.
 static bool fill_weights(linear_problem *p)
 {
+    enum { TURNS = 3 };
     linear_request *wish = p->wish;
     const weft_linear_pack_args pack = {
         .size = sizeof pack, .weight = p->weights, .packed = wish->run.memory};
+    bool fine = true;
     bench_progress(&wish->run, "writing weights");
-    bool fine = weft_linear_pack(p->plan, &pack) == WEFT_OK || bench_error(&wish->run);
+    if (wish->in_place)
+        fine = bench_put(&wish->run, wish->run.memory, p->weights, p->weight_bytes);
+    for (int turn = 0; fine && !wish->in_place && turn < TURNS; turn++) {
+        const double before = cli_now_seconds();
+        fine = (weft_linear_pack(p->plan, &pack) == WEFT_OK &&
+                weft_stream_synchronize(wish->run.context, NULL) == WEFT_OK) ||
+               bench_error(&wish->run);
+        const double seconds = cli_now_seconds() - before;
+        p->pack_seconds = turn && p->pack_seconds < seconds ? p->pack_seconds : seconds;
+    }
     for (int64_t copy = 1; fine && copy < p->copies; copy++)
         fine = bench_put(&wish->run, (char *)wish->run.memory + copy * p->stride_bytes,
                          wish->run.memory, p->weight_bytes);
@@ -82,9 +94,12 @@ static bool fill_weights(linear_problem *p)
 bool linear_run_once(void *user)
 {
     linear_problem *p = user;
-    const void *packed =
+    const void *weights =
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
-    *(p->scaled ? &p->args.parts[0].packed : &p->args.packed) = packed;
+    if (p->wish->in_place)
+        p->args.weight = weights;
+    else
+        *(p->scaled ? &p->args.parts[0].packed : &p->args.packed) = weights;
     return weft_linear_run(p->plan, &p->args) == WEFT_OK;
 }
 
@@ -108,7 +123,8 @@ bool linear_make_ready(linear_problem *p)
     }
     if (weft_linear_plan(wish->run.context, &desc, &p->plan) != WEFT_OK)
         return bench_error(&wish->run);
-    p->weight_bytes = (int64_t)weft_linear_packed_bytes(p->plan, 0);
+    p->weight_bytes = wish->in_place ? wish->rows * weft_dtype_row_bytes(p->format, wish->cols)
+                                     : (int64_t)weft_linear_packed_bytes(p->plan, 0);
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, p->weight_bytes + p->slack)))
         return false;
     p->copies = bench_copies(&wish->run, p->weight_bytes + p->slack, &p->stride_bytes);
@@ -118,6 +134,26 @@ bool linear_make_ready(linear_problem *p)
         p->args.y = NULL;
     }
     return fine;
+}
+
+bench_kernel linear_kernel_of(const linear_problem *p)
+{
+    const bench *run = &p->wish->run;
+    bench_kernel kernel = bench_kernel_of(run, p->plan);
+    weft_kernel_info info;
+    char begin[sizeof kernel.name];
+    const int length =
+        snprintf(begin, sizeof begin, "linear_%s_q8_packed_", weft_dtype_name(p->format));
+    if (run->options.device != WEFT_DEVICE_CPU || p->wish->in_place ||
+        !weft_linear_packed_layout(p->plan, 0))
+        return kernel;
+    for (int32_t n = 0; weft_kernel_at(run->context, n, &info); n++)
+        if (info.usable && strncmp(info.name, begin, (size_t)length) == 0) {
+            kernel.isa = info.isa;
+            snprintf(kernel.name, sizeof kernel.name, "%s", info.name);
+            break;
+        }
+    return kernel;
 }
 
 void linear_drop(linear_problem *p)

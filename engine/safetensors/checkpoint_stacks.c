@@ -11,7 +11,7 @@
 
 #define DAMAGED "the model is damaged or of another kind: download it again"
 
-enum { CODE_BYTES = 16, BLOCK_BYTES = 17, BLOCK_ELEMS = 32 };
+enum { CODE_BYTES = 16, BLOCK_BYTES = 17, BLOCK_ELEMS = 32, TILE = 32 };
 
 typedef struct stack {
     checkpoint *c;
@@ -48,15 +48,25 @@ static void put_codes(const stack *s, const part *p, uint8_t *to)
     }
 }
 
+// Rows [row, row + TILE) by columns [col, col + TILE) of an expert, so that lines of what is read stay in a cache
+// until all of them is written.
+static void put_tile(const part *p, const stack *s, const uint8_t *from, uint8_t *to, int64_t row,
+                     int64_t col, size_t size)
+{
+    for (int64_t r = row; r < row + TILE && r < p->rows; r++)
+        for (int64_t c = col; c < col + TILE && c < s->cols; c++)
+            memcpy(to + (size_t)(r * s->cols + c) * size,
+                   from + (size_t)(c * s->rows + r * p->step + p->first) * size, size);
+}
+
 static void put_numbers(const stack *s, const part *p, uint8_t *to)
 {
     const size_t size = (size_t)weft_dtype_block_bytes(s->dtype);
-    const int64_t rows = p->rows;
-    for (int64_t n = 0; n < s->experts * rows; n++)
-        for (int64_t col = 0; col < s->cols; col++, to += size) {
-            int64_t at = (n / rows * s->cols + col) * s->rows + n % rows * p->step + p->first;
-            memcpy(to, s->codes->data + (size_t)at * size, size);
-        }
+    for (int64_t e = 0; e < s->experts; e++)
+        for (int64_t row = 0; row < p->rows; row += TILE)
+            for (int64_t col = 0; col < s->cols; col += TILE)
+                put_tile(p, s, s->codes->data + (size_t)(e * s->cols * s->rows) * size,
+                         to + (size_t)(e * p->rows * s->cols) * size, row, col, size);
 }
 
 static bool put_matrix(const stack *s, const part *p, gguf_tensor *to)

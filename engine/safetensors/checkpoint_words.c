@@ -31,6 +31,12 @@ static const struct {
     {{CONTRACTIONS "|" WORDS "\\p{N}|" TAIL}, "stablelm2", false, false},
     {{CASED("") "\\p{N}|" SLASHED_TAIL}, "tekken", true, false},
     {{CASED(CONTRACTIONS "?") "\\p{N}{1,3}|" SLASHED_TAIL}, "gpt-4o", false, false},
+    {{CASED(CONTRACTIONS "?") "\\p{N}{1,3}|" SLASHED_TAIL}, "granite-embed-multi-97m", true, false},
+    {{"\\d{1,3}(?=(?:\\d{3})*\\b)", CASED(CONTRACTIONS "?") "\\p{N}{1,3}|" SLASHED_TAIL},
+     "tiny_aya",
+     false,
+     false},
+    {{"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, "superbpe", false, false},
     {{GPT_2}, "gpt-2", false, false},
     {{"\\p{N}", GPT_2}, "smollm", false, false},
 };

@@ -147,7 +147,7 @@ static bool goes_on(engine_scheduler *s, engine_request *request, int32_t token)
 }
 
 // Draws the next token of each, then the one after it of those who had guessed it, and so on.
-static void draw(engine_scheduler *s, int32_t feeds)
+void scheduler_draw(engine_scheduler *s, int32_t feeds)
 {
     int32_t draws = fill_draws(s, feeds);
     while (draws > 0) {
@@ -169,13 +169,13 @@ static void draw(engine_scheduler *s, int32_t feeds)
     }
 }
 
-void scheduler_pass(engine_scheduler *s, int32_t feeds)
+bool scheduler_evaluate(engine_scheduler *s, int32_t feeds)
 {
     engine_error err = {""};
     guess(s, feeds);
     if (feeds > 0 && run_pass(s, feeds, &err))
-        draw(s, feeds);
-    else
-        for (int32_t i = 0; i < feeds; i++)
-            request_fail(s->fed[i], &err);
+        return true;
+    for (int32_t i = 0; i < feeds; i++)
+        request_fail(s->fed[i], &err);
+    return false;
 }

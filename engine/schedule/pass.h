@@ -38,8 +38,10 @@ static inline int32_t scheduler_free_pages(const engine_scheduler *s)
     return page_pool_free_pages(s->worker->pool);
 }
 
-// Evaluates the first `feeds` of s->feeds, with guesses where they pay, and draws the next tokens of those whose timeline is
-// complete. Whoever fails has ended.
-void scheduler_pass(engine_scheduler *s, int32_t feeds);
+// Evaluates the first `feeds` of s->feeds, with guesses where they pay. False: nothing, and whoever was to be evaluated has failed.
+bool scheduler_evaluate(engine_scheduler *s, int32_t feeds);
+
+// Draws the next tokens of those of the first `feeds` whose timeline is complete. Whoever fails has ended.
+void scheduler_draw(engine_scheduler *s, int32_t feeds);
 
 #endif

@@ -24,6 +24,7 @@ struct engine_request {
     int32_t guesses, right; // in this pass: made, and those of them that were drawn
     uint64_t arrival;
     int32_t user;   // in the scheduler's table
+    int32_t forks;  // requests that wait for the end of its prompt: their wish.fork_of is this one
     bool resumes;   // it ran and was preempted
     bool gives_way; // it is to be preempted
     bool ended, cancelled;

@@ -72,6 +72,12 @@ bool engine_scheduler_busy(const engine_scheduler *s)
     return s->waiting.count >= s->max_waiting;
 }
 
+static bool can_fork(const engine_request *of, const engine_request *request)
+{
+    return of && !of->ended && of->result.generated_tokens == 0 && of->count == request->count &&
+           memcmp(of->tokens, request->tokens, (size_t)of->count * sizeof *of->tokens) == 0;
+}
+
 engine_request *engine_scheduler_submit(engine_scheduler *s, const engine_request_wish *wish,
                                         engine_error *err)
 {
@@ -88,6 +94,10 @@ engine_request *engine_scheduler_submit(engine_scheduler *s, const engine_reques
         engine_fail(err, "not enough memory for guesses");
         return NULL;
     }
+    if (!can_fork(request->wish.fork_of, request))
+        request->wish.fork_of = NULL;
+    else
+        request->wish.fork_of->forks++;
     request->arrival = s->arrivals++;
     request->user = schedule_users_enter(&s->users, wish->owner);
     list_add(&s->waiting, request);
@@ -99,9 +109,22 @@ void engine_request_cancel(engine_request *request)
     request->cancelled = true;
 }
 
+// Those that wait for its prompt do so no longer.
+static void release_forks(engine_scheduler *s, engine_request *request)
+{
+    for (int32_t i = 0; request->forks > 0 && i < s->waiting.count; i++)
+        if (s->waiting.at[i]->wish.fork_of == request) {
+            s->waiting.at[i]->wish.fork_of = NULL;
+            request->forks--;
+        }
+}
+
 static void dismiss(engine_scheduler *s, request_list *list, engine_request *request)
 {
     list_remove(list, request);
+    release_forks(s, request);
+    if (request->wish.fork_of)
+        request->wish.fork_of->forks--;
     schedule_users_leave(&s->users, request->user);
     engine_session_close(request->session);
     request->session = NULL;
@@ -202,6 +225,8 @@ static int32_t fill_running(engine_scheduler *s)
 // Is another request about to evaluate tokens that this one begins with? Then it waits for them.
 static bool is_held(const engine_scheduler *s, const engine_request *request)
 {
+    if (request->wish.fork_of)
+        return true;
     for (int32_t i = 0; i < s->running.count; i++) {
         const engine_request *other = s->running.at[i];
         int32_t there = other->session->length, same = there;
@@ -218,6 +243,17 @@ static bool is_held(const engine_scheduler *s, const engine_request *request)
     return false;
 }
 
+// Its session is there, with `there` of its tokens.
+static void enter(engine_scheduler *s, engine_request *request, int32_t there)
+{
+    list_remove(&s->waiting, request);
+    list_add(&s->running, request);
+    s->users.list[request->user].served += request->count - there;
+    s->info.cached_tokens += there;
+    if (!request->resumes)
+        request->result.cached_tokens = there;
+}
+
 static void join(engine_scheduler *s, engine_request *request)
 {
     engine_error err = {""};
@@ -227,13 +263,7 @@ static void join(engine_scheduler *s, engine_request *request)
         dismiss(s, &s->waiting, request);
         return;
     }
-    list_remove(&s->waiting, request);
-    list_add(&s->running, request);
-    int32_t there = session_reuse(request->session, request->tokens, request->count);
-    s->users.list[request->user].served += request->count - there;
-    s->info.cached_tokens += there;
-    if (!request->resumes)
-        request->result.cached_tokens = there;
+    enter(s, request, session_reuse(request->session, request->tokens, request->count));
 }
 
 // One by one, as who joins first may hold up others that begin alike.
@@ -260,6 +290,40 @@ static bool join_next(engine_scheduler *s)
         join(s, request);
         return true;
     }
+}
+
+static engine_request *first_fork(const engine_scheduler *s, const engine_request *request)
+{
+    for (int32_t i = 0; i < s->waiting.count; i++)
+        if (s->waiting.at[i]->wish.fork_of == request)
+            return s->waiting.at[i];
+    return NULL;
+}
+
+// Requests that waited for a prompt of s->fed that is complete now become forks of its timeline, behind s->feeds with nothing
+// to evaluate. Returns how many there are with them.
+static int32_t fork_prompts(engine_scheduler *s, int32_t feeds)
+{
+    int32_t all = feeds;
+    for (int32_t i = 0; i < feeds; i++) {
+        engine_request *request = s->fed[i], *fork;
+        if (request->forks == 0 || request->session->length < request->count)
+            continue;
+        // Each of those that run may need a page for its next token.
+        while (s->running.count < s->slots && scheduler_free_pages(s) > s->running.count &&
+               (fork = first_fork(s, request))) {
+            fork->session = engine_session_fork(request->session, NULL);
+            if (!fork->session)
+                break;
+            fork->wish.fork_of = NULL;
+            request->forks--;
+            enter(s, fork, fork->count);
+            s->feeds[all] = (engine_feed){.session = fork->session};
+            s->fed[all++] = fork;
+        }
+        release_forks(s, request);
+    }
+    return all;
 }
 
 // --- choosing -----------------------------------------------------------------------------------------
@@ -307,7 +371,9 @@ bool engine_scheduler_step(engine_scheduler *s)
     dismiss_ended(s, &s->running);
     while (join_next(s))
         ;
-    scheduler_pass(s, choose(s));
+    int32_t feeds = choose(s);
+    if (scheduler_evaluate(s, feeds))
+        scheduler_draw(s, fork_prompts(s, feeds));
     dismiss_ended(s, &s->running);
     return s->running.count > 0 || s->waiting.count > 0;
 }

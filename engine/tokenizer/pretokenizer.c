@@ -30,10 +30,27 @@
 #define CASED_WORDS(upper, lower, end)                                                             \
     ONE_BEFORE upper "*" lower "+" end "|" ONE_BEFORE upper "+" lower "*" end
 #define NOT_HAN "(?!\\p{sc:Han})"
+#define GPT_4O(digits)                                                                             \
+    CASED_WORDS("[" UPPER "]", "[" LOWER "]", ANY_CONTRACTIONS "?")                                \
+    "|" digits "|" SYMBOLS "[\\r\\n/]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES
+
+// Digits in threes from the right. What begins a run decides by its length; behind a digit (\G) the rest of
+// the run is known to be of threes, and is not counted again.
+#define THREES(digit, run_end)                                                                     \
+    "(?<!" digit ")" digit "{1,3}(?=(?:" digit "{3})*+" run_end ")|\\G(?<=" digit ")" digit "{3}"
+#define NO_WORD_GOES_ON "(?![\\p{Alphabetic}\\p{M}\\p{N}\\p{Pc}])"
 
 #define LLAMA_3 ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}{1,3}|" TAIL
 #define QWEN_2  ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}|" TAIL
-#define GPT_2   CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|" SPACES_BUT_LAST "|" SPACES
+// Behind a space that ends no line no line ends in the same run of spaces: that was tried where the run began.
+#define SPACES_IN_POWERS                                                                           \
+    "(?<![ \\t\\x{B}\\x{C}\\x{85}\\p{Z}])" LINE_ENDS "|(?:[" WS "]{512}|[" WS "]{256}|[" WS        \
+    "]{128}|[" WS "]{64}|[" WS "]{32}|[" WS "]{16}|[" WS "]{8}|[" WS "]{4}|[" WS "]{1,2})(?![^" WS \
+    "])|[" WS "]"
+#define DEEPSEEK_3_WORDS                                                                           \
+    "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
+#define DEEPSEEK_3 DEEPSEEK_3_WORDS "[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES
+#define GPT_2      CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|" SPACES_BUT_LAST "|" SPACES
 
 // The cased letters that DeepSeek's first tokenizer lists.
 #define CASED_LETTERS                                                                              \
@@ -60,8 +77,16 @@ static const pretokenizer_rules RULES[] = {
     {.name = "llama-bpe", .patterns = {LLAMA_3}, .whole_pieces = true, .adds_bos = true},
     {.name = "dbrx", .patterns = {LLAMA_3}},
     {.name = "glm4", .patterns = {LLAMA_3}, .whole_pieces = true},
+    {.name = "jais-2",
+     .patterns = {ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}{1,3}|" SYMBOLS
+                                   "[\\r\\n]*|" SPACES_IN_POWERS}},
+    {.name = "minicpm5",
+     .patterns = {"\\p{N}{1,3}", ANY_CONTRACTIONS "|" LETTERS_AND_ONE_BEFORE "|\\p{N}+|" TAIL},
+     .whole_pieces = true},
     {.name = "qwen2", .patterns = {QWEN_2}, .compose = true},
     {.name = "stablelm2", .patterns = {QWEN_2}},
+    {.name = "laguna", .patterns = {"[^\\n]+|\\n+", QWEN_2}},
+    {.name = "ufakzeka", .patterns = {LETTERS_AND_ONE_BEFORE "|\\p{N}|" TAIL}},
     {
         .name = "qwen35",
         .patterns = {ANY_CONTRACTIONS "|" ONE_BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS
@@ -77,12 +102,17 @@ static const pretokenizer_rules RULES[] = {
         .whole_pieces = true,
         .adds_bos = true,
     },
+    {.name = "gpt-4o", .patterns = {GPT_4O("\\p{N}{1,3}")}},
+    {.name = "granite-embed-multi-97m", .patterns = {GPT_4O("\\p{N}{1,3}")}, .whole_pieces = true},
+    {.name = "tiny_aya", .patterns = {THREES("\\p{Nd}", NO_WORD_GOES_ON), GPT_4O("\\p{N}{1,3}")}},
     {
-        .name = "gpt-4o",
-        .patterns = {CASED_WORDS("[" UPPER "]", "[" LOWER "]",
-                                 ANY_CONTRACTIONS "?") "|\\p{N}{1,3}|" SYMBOLS
-                                                       "[\\r\\n/]*|" LINE_ENDS "|" SPACES_BUT_LAST
-                                                       "|" SPACES},
+        .name = "youtu",
+        .patterns =
+            {"[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}"
+             "\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}"
+             "\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|" HAN_AND_KANA,
+             GPT_4O("\\p{N}")},
+        .whole_pieces = true,
     },
     {
         .name = "kimi-k2",
@@ -105,11 +135,18 @@ static const pretokenizer_rules RULES[] = {
         .name = "deepseek-coder",
         .patterns = {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+", EAST_ASIAN, "\\p{N}"},
     },
+    {.name = "deepseek-v3", .patterns = {"\\p{N}{1,3}", HAN_AND_KANA, DEEPSEEK_3}},
+    {.name = "spark2_5",
+     .patterns = {"\\p{N}{1,3}", HAN_AND_KANA,
+                  DEEPSEEK_3_WORDS "|[\\r\\n]|" SPACES_BUT_LAST "|" SPACES, "\\p{N}"}},
     {
-        .name = "deepseek-v3",
-        .patterns = {"\\p{N}{1,3}", HAN_AND_KANA,
-                     "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-                     " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINE_ENDS "|" SPACES_BUT_LAST "|" SPACES},
+        .name = "afmoe",
+        .patterns = {THREES("\\p{N}", "(?!\\p{N})"),
+                     "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}"
+                     "\\x{30A0}-\\x{30FF}\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}"
+                     "\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}"
+                     "\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+",
+                     DEEPSEEK_3},
     },
     {
         .name = "bailingmoe",
@@ -135,6 +172,13 @@ static const pretokenizer_rules RULES[] = {
      .patterns = {" ?[^(" WS "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}"
                   "\\x{6D4}\\x{60C})]+",
                   "\\p{N}"}},
+    {.name = "chameleon",
+     .patterns = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}",
+                  "[\\p{P}!-/:-@\\[-`{-~]", GPT_2},
+     .adds_bos = true},
+    {.name = "superbpe",
+     .patterns = {"\\p{N}+", "\\G(?<=\\p{Nd})\\p{Nd}{3}(?=\\p{Nd})|"
+                             "(?=(?:\\p{Nd}{3})++(?!\\p{Nd}))"}},
 };
 
 // Names that files give to the same rules. Source: llama.cpp's list of pre-tokenizers.
@@ -159,6 +203,7 @@ static const char *const ALIASES[][2] = {
     {"solar-open", "stablelm2"},
     {"llama4", "gpt-4o"},
     {"kanana2", "gpt-4o"},
+    {"cohere2moe", "tiny_aya"},
     {"minimax-m2", "gpt-4o"},
     {"talkie", "gpt-4o"},
     {"phi-2", "gpt-2"},
@@ -186,6 +231,7 @@ static const char *const ALIASES[][2] = {
     {"minerva-7b", "smollm"},
     {"mellum2", "smollm"},
     {"hunyuan-dense", "deepseek-v3"},
+    {"hy_v4", "deepseek-v3"},
     {"joyai-llm", "deepseek-v3"},
     {"bailingmoe2", "bailingmoe"},
     {"llada-moe", "bailingmoe"},
@@ -316,11 +362,12 @@ void pretokenizer_stop(pretokenizer_walk *walk)
 }
 
 // The end of the piece that stage `stage` cuts off at `position` of a text that ends at `end`: a match, or
-// what lies between two.
+// what lies between two. A match of nothing cuts where it is.
 static size_t cut(const pretokenizer_walk *walk, int stage, size_t position, size_t end)
 {
-    int result = pcre2_match(walk->p->codes[stage], (PCRE2_SPTR)walk->text, end, position,
-                             PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, walk->match, walk->p->limits);
+    int result =
+        pcre2_match(walk->p->codes[stage], (PCRE2_SPTR)walk->text, end, position,
+                    PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY_ATSTART, walk->match, walk->p->limits);
     if (result >= 0) {
         const PCRE2_SIZE *range = pcre2_get_ovector_pointer(walk->match);
         size_t stop = range[0] > position ? range[0] : range[1];

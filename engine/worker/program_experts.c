@@ -99,20 +99,23 @@ static weft_experts_desc experts_desc(const model_program *program, const model_
     return desc;
 }
 
-// Weights of all experts, packed where the device would have them so.
+// Weights of all experts, packed where the device would have them so and, on the host, memory has room.
 static bool place_weights(model_program *program, const weft_plan *plan, int p,
                           const model_tensor *matrix, weft_experts_part_args *part,
                           engine_error *err)
 {
     const size_t bytes = weft_experts_packed_bytes(plan, p);
-    if (!bytes)
+    const bool is_host = program->bounds.device == WEFT_DEVICE_CPU;
+    if (!bytes || (is_host && !program->bounds.store))
         return program_place_vector(program, matrix, &part->weight, err) &&
                program_place_planes(program, matrix, &part->scales, &part->biases, err);
     void *to = program_carve(program, ARENA_WEIGHTS, bytes);
     const weft_linear_pack_args pack = {
         .size = sizeof pack, .part = p, .weight = matrix->data, .packed = to};
     part->packed = to;
-    return !to || weft_experts_pack(plan, &pack) == WEFT_OK ||
+    if (is_host && !to)
+        packed_wish_add(&program->wish, matrix, weft_linear_packed_layout(plan, p));
+    return !to || program->packed_found || weft_experts_pack(plan, &pack) == WEFT_OK ||
            engine_fail(err, "experts cannot be packed for the device: %s",
                        weft_error_text(program->context));
 }

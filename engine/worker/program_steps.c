@@ -405,10 +405,11 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
         desc.flags |= WEFT_ATTENTION_BATCH_INVARIANT;
         desc.num_splits = desc.tile_rows = 1;
     }
+    if (!program->bounds.exact)
+        desc.flags |= WEFT_ATTENTION_NARROW_QUERIES;
     if (program_appends(program)) {
         desc.rope = rules.rope;
-        desc.flags |= WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES |
-                      (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
+        desc.flags |= WEFT_ATTENTION_APPEND | (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
     }
     const void *sinks_at = NULL;
     program_step *step =

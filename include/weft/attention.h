@@ -76,8 +76,8 @@ enum {
      *  desc.rope would, and attends then. Runs need a batch. Where a device can, tokens that are decoded one
      *  by one take a single launch for both. */
     WEFT_ATTENTION_APPEND = 1u << 7,
-    /** With WEFT_ATTENTION_APPEND and a cache of f16 or bf16: the device may round the queries to the
-     *  format of the cache once they are rotated, where products of 16-bit numbers are faster. */
+    /** With a cache of f16 or bf16: the device may round the queries to the format of the cache once they are rotated,
+     *  where products of 16-bit numbers are faster. A GPU does so with WEFT_ATTENTION_APPEND alone. */
     WEFT_ATTENTION_NARROW_QUERIES = 1u << 8,
     /** `out` is a rounded buffer (weft_rounded_bytes(), linear.h) with a row of num_q_heads * v_dim columns
      *  per query, as the next matrix reads it. Packed: the strides of out are 0. */

@@ -140,13 +140,13 @@ typedef struct weft_experts_args {
 WEFT_API weft_status weft_experts_plan(weft_context *context, const weft_experts_desc *desc,
                                        weft_plan **out);
 
-/** Bytes of the packed weights of all experts of a part. 0 where the plan reads them as a file has them (always on the
- *  CPU), for a plan of another operation, NULL or no such part. */
+/** Bytes of the packed weights of all experts of a part. 0 where the plan reads them as a file has them (on the CPU
+ *  where its kernels have no panels of the format, or inner or cols is no multiple of 16), for a plan of another operation, NULL or no such part. */
 WEFT_API size_t weft_experts_packed_bytes(const weft_plan *plan, int32_t part);
 
 /** Lays the weights of all experts of a part out as the plan reads them, on its device: this is the upload, as
  *  weft_linear_pack() has it, of a matrix of experts * rows rows. A run takes the result as `packed`. On a GPU experts
- *  that lie as in a file run many times slower than packed ones.
+ *  that lie as in a file run many times slower than packed ones; on the CPU both run.
  *
  *  Errors   WEFT_EINVAL for a plan of another operation, a part that is not packed, NULL, a short stride, scales,
  *           misaligned `packed`; WEFT_EDEVICE. Text in weft_error_text(context)

@@ -194,7 +194,8 @@ WEFT_API size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part);
 
 /** Name of the layout that weft_linear_pack() gives the weights of a part. Equal names of one version of the library,
  *  for parts of equal format, rows and cols, mean equal bytes. NULL where weights stay as a file has them (the CPU reads
- *  those as fast where they are), and where weft_linear_packed_bytes() is 0. */
+ *  those as fast where they are), and where weft_linear_packed_bytes() is 0. Of a plan over experts
+ *  that of weft_experts_pack(), rows then those of all experts. */
 WEFT_API const char *weft_linear_packed_layout(const weft_plan *plan, int32_t part);
 
 typedef struct weft_linear_pack_args {

@@ -3,6 +3,9 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -327,6 +330,10 @@ bool server_available(void)
 bool server_run(const server_options *options, engine_error *err)
 {
     server_state server = {.options = options, .started = (int64_t)time(NULL)};
+#ifdef __GLIBC__
+    // One thread takes what another gives back: with a heap for each, all of them grow for hours.
+    mallopt(M_ARENA_MAX, 1);
+#endif
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);

@@ -15,10 +15,10 @@
 weft_status weft__api_check_parts(weft_context *context, const weft_attention_desc *desc)
 {
     const bool append = desc->flags & WEFT_ATTENTION_APPEND;
-    if (!append && (desc->rope || desc->flags & WEFT_ATTENTION_NARROW_QUERIES))
+    if (!append && desc->rope)
         return weft__fail(context, WEFT_EINVAL,
-                          "attention: rope and WEFT_ATTENTION_NARROW_QUERIES need "
-                          "WEFT_ATTENTION_APPEND: others hand over what they have rotated");
+                          "attention: rope needs WEFT_ATTENTION_APPEND: others hand over what they "
+                          "have rotated");
     if (append && weft_dtype_block_bytes(desc->q_dtype) == 1)
         return weft__fail(
             context, WEFT_EINVAL,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Packing: by copies, where the device reads weights as a file has them, else by the backend.
+#include <weft/experts.h>
 #include <weft/linear.h>
 
 #include "src/api/api.h"
@@ -28,7 +29,10 @@ size_t weft_linear_packed_bytes(const weft_plan *plan, int32_t part)
 
 const char *weft_linear_packed_layout(const weft_plan *plan, int32_t part)
 {
-    return weft_linear_packed_bytes(plan, part) && weft__api_packed_by_device(plan, part)
+    const bool experts =
+        plan && plan->op == WEFT__OP_experts && part >= 0 && part < WEFT_EXPERTS_PARTS;
+    return (experts || weft_linear_packed_bytes(plan, part)) &&
+                   weft__api_packed_by_device(plan, part)
                ? plan->context->backend->layout
                : NULL;
 }

@@ -154,6 +154,61 @@ static void linear(void **state)
     release(rows, count);
 }
 
+// Does the kernel run on this machine?
+static bool runs_here(const char *kernel)
+{
+    const char *argv[] = {WEFT_TEST_PROGRAM, "info", "--kernels", "--json", NULL};
+    char wanted[128];
+    program_result result = program_run(folder, argv);
+    snprintf(wanted, sizeof wanted, "\"kernel\":\"%s\"", kernel);
+    const char *row = strstr(result.out, wanted);
+    const char *usable = row ? strstr(row, "\"usable\":") : NULL;
+    const bool runs = usable && strncmp(usable + strlen("\"usable\":"), "true", 4) == 0;
+    program_result_free(&result);
+    return runs;
+}
+
+// What a loaded model reads is measured and named, unless weights are to lie as in a file.
+static void packed_weights_or_in_place(void **state)
+{
+    (void)state;
+    const char packed[] = "linear_q6_k_q8_packed_avx512vnni";
+    const bool packs = runs_here(packed) && !runs_here("linear_q4_0_q8_panel_amx");
+    const int row_bytes = 210, panel_bytes = 320 + 8 * 384; // of 256 columns
+    for (int in_place = 0; in_place < 2; in_place++) {
+        json_t *rows[MOST_ROWS];
+        size_t count = ROWS_OF(rows, "linear", "--format", "q6_k", "--rows", "32", "--cols", "256",
+                               "--working-set", "1", in_place ? "--in-place" : "--hot");
+        const bool has_panels = packs && !in_place;
+        assert_int_equal(count, 1);
+        assert_int_equal(strcmp(text(rows[0], "variant"), packed) == 0, has_panels);
+        assert_int_equal(json_object_get(rows[0], "pack_gbps") != NULL, has_panels);
+        assert_int_equal(number(rows[0], "bytes"),
+                         (has_panels ? 2 * panel_bytes : 32 * row_bytes) + (256 + 32) * 4);
+        release(rows, count);
+    }
+}
+
+// Where products of bf16 are fast, queries are rounded to the format of a cache of bf16, unless all is to be exact.
+static void queries_are_narrowed(void **state)
+{
+    (void)state;
+    const char narrow[] = "attention_bf16_avx512bf16";
+    for (int exact = 0; exact < 2; exact++) {
+        json_t *rows[MOST_ROWS];
+        const char *const words[] = {
+            "tiny.gguf", "--kv-dtype", "bf16",          "--depth", "5",
+            "--rounds",  "1",          "--working-set", "1",       exact ? "--exact" : NULL,
+            NULL};
+        size_t count = rows_of(rows, "profile", words), found = 0;
+        for (size_t i = 0; i < count; i++)
+            found += strcmp(text(rows[i], "what"), "attention") == 0 &&
+                     strstr(text(rows[i], "plan"), narrow) != NULL;
+        assert_int_equal(found, !exact && runs_here(narrow));
+        release(rows, count);
+    }
+}
+
 // The best way first, then what lacks a choice each.
 static void choices_are_left_out(void **state)
 {
@@ -521,6 +576,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device),
         cmocka_unit_test(linear),
+        cmocka_unit_test(packed_weights_or_in_place),
+        cmocka_unit_test(queries_are_narrowed),
         cmocka_unit_test(choices_are_left_out),
         cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),

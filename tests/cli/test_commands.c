@@ -378,6 +378,48 @@ static void run_generates(void **state)
     free(two);
 }
 
+// The prompt's part of the cache is kept and found; a damaged file is passed over with a line that says so.
+static void run_keeps_prompts(void **state)
+{
+    (void)state;
+    const char *const words[] = {WEFT_TEST_PROGRAM,
+                                 "run",
+                                 "tiny.gguf",
+                                 "--raw",
+                                 "-p",
+                                 "ab ab ab ab ab ab ab ab",
+                                 "-n",
+                                 "5",
+                                 "--temp",
+                                 "0",
+                                 "--ignore-end",
+                                 "--prompt-cache",
+                                 "kept",
+                                 "--json",
+                                 NULL};
+    json_int_t prompt[3];
+    char path[256];
+    snprintf(path, sizeof path, "%s/kept", folder);
+    for (int n = 0; n < 3; n++) {
+        if (n == 2) {
+            FILE *file = fopen(path, "r+b");
+            assert_non_null(file);
+            assert_int_equal(fseek(file, -9, SEEK_END), 0);
+            assert_true(fputs("weft", file) >= 0 && fclose(file) == 0);
+        }
+        program_result result = program_run(folder, words);
+        assert_int_equal(result.status, 0);
+        assert_int_equal(strstr(result.err, "passed over") != NULL, n == 2);
+        json_t *object = json_of(result.out);
+        prompt[n] = number(object, "prompt_tokens");
+        json_decref(object);
+        free(result.err);
+    }
+    assert_true(prompt[0] > 8);
+    assert_int_equal(prompt[1], 1); // the last, for its logits
+    assert_int_equal(prompt[2], prompt[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +435,7 @@ int main(void)
         cmocka_unit_test(inspect_shows_odd_names),
         cmocka_unit_test(info_describes),
         cmocka_unit_test(run_generates),
+        cmocka_unit_test(run_keeps_prompts),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

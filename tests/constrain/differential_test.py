@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Grammars and schemas against independent readers: Python's `re`, and `jsonschema` (PyPI) where it is installed.
+"""Grammars and schemas against independent readers: Python's `re`, and `jsonschema` (tests/support/packages.py) where it is there.
 
 What a schema's grammar takes must be valid; what is valid, in the order and spelling that the grammar writes, must be
 taken. Texts are made from the schema at random, then broken.
@@ -8,15 +8,18 @@ taken. Texts are made from the schema at random, then broken.
 usage: differential_test.py MATCH [CASES [SEED]]
 """
 import json
+import pathlib
 import random
 import re
 import subprocess
 import sys
 
-try:
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import packages
+
+jsonschema = None
+if packages.find("jsonschema"):
     import jsonschema
-except ImportError:
-    jsonschema = None
 
 NAMES = ["a", "b", "ab", "name", "x-1"]
 WORDS = ["", "a", "ab", "abc", "name", "héllo", "😀", "q\"r", "back\\slash", "tab\tnew\nline", "0", "-3.5", " "]
@@ -230,7 +233,7 @@ def main():
     check_patterns(match, rng, cases)
     check_grammars(match, rng, cases)
     if jsonschema is None:
-        print("differential_test: schemas are skipped: the Python package 'jsonschema' is not installed (pip install jsonschema)")
+        print("differential_test: schemas are skipped: the Python package 'jsonschema' is not installed (scripts/python-packages)")
         sys.exit(77)
     check_schemas(match, rng, cases)
 

@@ -10,6 +10,7 @@
 
 #include "engine/constrain/constraint.h"
 #include "engine/gguf/gguf.h"
+#include "tests/support/made_up_vocabulary.h"
 
 enum { PIECES = 128000, MAX_PIECES = 1 << 19, MAX_TIMES = 4096 };
 
@@ -20,7 +21,7 @@ static double now_us(void)
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
 }
 
-// All bytes, then words of syllables: every other one begins with a space, some end with what JSON has between words.
+// Words of syllables: every other one begins with a space, some end with what JSON has between words.
 static size_t make_piece(uint32_t n, char *text)
 {
     static const char syllables[] =
@@ -41,41 +42,6 @@ static size_t make_piece(uint32_t n, char *text)
         size += strlen(end);
     }
     return size;
-}
-
-// SentencePiece's kind: pieces are what they are written as.
-static tokenizer *make_tokenizer(engine_error *err)
-{
-    static tokenizer_bytes pieces[PIECES];
-    static float scores[PIECES];
-    static int32_t types[PIECES];
-    static char room[PIECES][40];
-    pieces[0] = (tokenizer_bytes){"<unk>", 5};
-    pieces[1] = (tokenizer_bytes){"</s>", 4};
-    types[0] = TOKENIZER_UNKNOWN;
-    types[1] = TOKENIZER_CONTROL;
-    for (uint32_t i = 2; i < PIECES; i++) {
-        bool byte = i < 258;
-        size_t size =
-            byte ? (size_t)sprintf(room[i], "<0x%02X>", i - 2) : make_piece(i - 258, room[i]);
-        if (!byte && room[i][0] == ' ') { // as SentencePiece writes it
-            memmove(room[i] + 3, room[i] + 1, size - 1);
-            memcpy(room[i], "\342\226\201", 3);
-            size += 2;
-        }
-        pieces[i] = (tokenizer_bytes){room[i], size};
-        types[i] = byte ? TOKENIZER_BYTE : TOKENIZER_NORMAL;
-        scores[i] = -(float)i;
-    }
-    tokenizer_spec spec = tokenizer_spec_default(TOKENIZER_SENTENCEPIECE);
-    spec.pieces = pieces;
-    spec.piece_count = PIECES;
-    spec.scores = scores;
-    spec.types = types;
-    spec.eos = 1;
-    spec.unknown = 0;
-    spec.add_space_prefix = false;
-    return tokenizer_create(&spec, err);
 }
 
 static int by_time(const void *a, const void *b)
@@ -203,7 +169,9 @@ static void measure_all(const token_trie *trie)
 static tokenizer *open_tokenizer(const char *path, engine_error *err)
 {
     gguf_file *file = path ? gguf_open(path, err) : NULL;
-    tokenizer *t = !path ? make_tokenizer(err) : file ? tokenizer_from_gguf(file, err) : NULL;
+    tokenizer *t = !path  ? made_up_vocabulary(PIECES - 258, make_piece, err)
+                   : file ? tokenizer_from_gguf(file, err)
+                          : NULL;
     gguf_close(file);
     return t;
 }

@@ -15,6 +15,7 @@
 #include "engine/constrain/constraint.h"
 #include "engine/constrain/machine.h"
 #include "tests/support/file_tokenizer.h"
+#include "tests/support/made_up_vocabulary.h"
 
 static tokenizer *tok;
 static token_trie *trie;
@@ -333,7 +334,7 @@ static void test_masks(void **state)
     check_masks(of_gbnf("root ::= .{0,20}"), "any text \360\237\230\200 at");
 }
 
-enum { BYTES = 256, SHORT = 7380, LONG = 72, MANY = 2 + BYTES + SHORT + LONG };
+enum { SHORT = 7380, LONG = 72 };
 
 // All texts of up to four of a few characters, and long ones of one.
 static size_t make_piece(uint32_t n, char *text)
@@ -355,38 +356,13 @@ static size_t make_piece(uint32_t n, char *text)
     return size;
 }
 
-static tokenizer *make_many(void)
-{
-    static tokenizer_bytes pieces[MANY] = {{"<unk>", 5}, {"</s>", 4}};
-    static int32_t types[MANY] = {TOKENIZER_UNKNOWN, TOKENIZER_CONTROL};
-    static float scores[MANY];
-    static char room[MANY][96];
-    for (uint32_t i = 2; i < MANY; i++) {
-        bool byte = i < 2 + BYTES;
-        size_t size =
-            byte ? (size_t)sprintf(room[i], "<0x%02X>", i - 2) : make_piece(i - 2 - BYTES, room[i]);
-        pieces[i] = (tokenizer_bytes){room[i], size};
-        types[i] = byte ? TOKENIZER_BYTE : TOKENIZER_NORMAL;
-        scores[i] = -(float)i;
-    }
-    tokenizer_spec spec = tokenizer_spec_default(TOKENIZER_SENTENCEPIECE);
-    spec.pieces = pieces;
-    spec.piece_count = MANY;
-    spec.scores = scores;
-    spec.types = types;
-    spec.eos = 1;
-    spec.unknown = 0;
-    spec.add_space_prefix = false;
-    return tokenizer_create(&spec, NULL);
-}
-
 // Places that take many characters alike: for ever, so many of them, all but some; with a rule that ends everywhere.
 static void test_masks_of_stretches(void **state)
 {
     tokenizer *few = tok;
     token_trie *of_few = trie;
     (void)state;
-    tok = make_many();
+    tok = made_up_vocabulary(SHORT + LONG, make_piece, NULL);
     assert_non_null(tok);
     trie = token_trie_make(tok, NULL);
     assert_non_null(trie);

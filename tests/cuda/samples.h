@@ -13,6 +13,7 @@ struct cuda_sample {
     const void *desc; // settled, as plan->desc; valid until the next call
     bool seldom;      // compiled only where WEFT_TEST_ALL_KERNELS is set: one of many of its kind
     bool optional;    // may be unsupported on some devices
+    int32_t sm;       // planned for devices of this compute capability alone, 0: for all
 };
 
 int cuda_num_samples(void);

@@ -189,6 +189,29 @@ static void prefill_keeps_weights_in_registers(void **state)
     assert_true(count(first, last, " SHFL.", NULL) >= 4); // rows' maxima, among four lanes
 }
 
+// Of a tile, eight products of queries and keys and eight of weights and values, and the weights between the two waits
+// for them; before the first tile and behind the last, eight of either.
+static void warpgroups_make_weights_beside_products(void **state)
+{
+    enum { EACH = 8, WEIGHTS = 64 };
+    const char *product, *wait;
+    (void)state;
+    open_code("attention_bf16_sm90a", "weft_attention_prefill_wgmma");
+    assert_int_equal(in_all(" HGMMA."), 4 * EACH);
+    assert_int_equal(in_all(" WARPGROUP.DEPBAR"),
+                     4); // one each that is waited for: none is serialized
+    product = strstr(listing, ".tnspB");
+    assert_non_null(product);
+    product = strstr(product, " WARPGROUP.DEPBAR"); // of the scores
+    assert_non_null(product);
+    wait = strstr(product + 1, " WARPGROUP.DEPBAR"); // of the values
+    assert_non_null(wait);
+    assert_true(count(product, wait, " MUFU.EX2", NULL) >= WEIGHTS);
+    assert_int_equal(count(product, wait, " HGMMA.", NULL), 0);
+    assert_int_equal(in_all(" LDGSTS."),
+                     count(listing, listing + strlen(listing), " LDGSTS.", ".128"));
+}
+
 // One row of X, packed weights: everything comes 16 bytes at a time, and X is read once for 16 rows of W.
 static void open_linear(weft_dtype format)
 {
@@ -242,6 +265,7 @@ int main(void)
         cmocka_unit_test(decode_copies_16_bytes),
         cmocka_unit_test(bytes_are_widened_without_local_memory),
         cmocka_unit_test(prefill_keeps_weights_in_registers),
+        cmocka_unit_test(warpgroups_make_weights_beside_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

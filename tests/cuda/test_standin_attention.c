@@ -248,6 +248,44 @@ static void case_any(void)
     weft_context_destroy(context);
 }
 
+// Prefill by warpgroups: two of 64 rows and one that loads, not more blocks than multiprocessors; what it does not
+// serve, or does not lie at multiples of 16 bytes, is the other prefill's.
+static void case_warpgroups(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    weft_context *context = must_open();
+    weft_attention_desc desc = small_desc(WEFT_BF16, 64), other;
+    desc.num_splits = 1, desc.variant = "attention_bf16_sm90a";
+    CHECK(shaped(run(context, &desc, "decode prefill_wgmma", 0), (64 * 4 / 128 + 2) * 2, 1, 384));
+    desc.max_q_tokens = 1 << 16;
+    CHECK(shaped(run(context, &desc, "decode prefill_wgmma", 0), 132, 1, 384));
+#define OTHER(names, ...) other = desc, __VA_ARGS__, run(context, &other, names, 0)
+    OTHER("decode prefill_wgmma", other.softcap = 30, other.window = 8, other.kv.head_dim = 64);
+    OTHER("decode prefill_wgmma", other.mask = WEFT_MASK_FULL, other.kv.head_dim = 256);
+    OTHER("decode prefill", other.kv.head_dim = 96);
+    OTHER("decode prefill", other.q_dtype = WEFT_F32);
+    OTHER("decode prefill", other.q_dtype = WEFT_F32, other.flags |= WEFT_ATTENTION_NARROW_QUERIES);
+    OTHER("decode prefill", other.window = 8, other.ring_len = 70000);
+    OTHER("decode prefill", other.tile_rows = 64);
+    OTHER("decode", other.max_q_tokens = 2);
+#undef OTHER
+    desc.scale = 1, desc.out_dtype = WEFT_BF16;
+    for (int i = 0; i < 2; i++) {
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        struct weft__attention_args args = {
+            .base = {.num_seqs = 1, .q_token_stride = 1024 + 4 * i}};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        CHECK(op->steps(choice.launch, &args, steps) == 2);
+        CHECK_TEXT(choice.kernels[steps[1].kernel].function,
+                   i ? "weft_attention_prefill" : "weft_attention_prefill_wgmma");
+        CHECK(choice.kernels[steps[1].kernel].lazy == (i == 1));
+        free(choice.launch);
+    }
+    weft_context_destroy(context);
+}
+
 // The kernel that a descriptor gets where none is named.
 static void expect_kernel(weft_context *context, const weft_attention_desc *desc, const char *name)
 {
@@ -312,6 +350,7 @@ static const struct standin_case cases[] = {
     {"tile_rows", case_tile_rows},
     {"bytes", case_bytes},
     {"any", case_any},
+    {"warpgroups", case_warpgroups},
     {"every_mode", case_every_mode},
     {"little_memory", case_little_memory},
 };

@@ -265,6 +265,89 @@ static void equal_prompts_are_computed_once(void **state)
     engine_worker_close(worker);
 }
 
+enum { FORKS = 8 };
+
+// Asks for FORKS texts of one prompt; returns how many tokens of prompts were evaluated.
+static int64_t run_forks(engine_worker *worker, int prompt, bool first_goes)
+{
+    engine_scheduler *s = schedule(worker, 0);
+    asked all[FORKS];
+    memset(all, 0, sizeof all);
+    engine_request *first = NULL;
+    for (int32_t i = 0; i < FORKS; i++) {
+        int32_t n = prompt + PROMPTS * (i % (REQUESTS / PROMPTS));
+        engine_request_wish wish = wish_of(n, &all[i]);
+        wish.fork_of = first;
+        engine_request *request = submit(s, &wish);
+        first = first ? first : request;
+    }
+    if (first_goes)
+        engine_request_cancel(first);
+    while (engine_scheduler_step(s))
+        ;
+    engine_scheduler_info info;
+    engine_scheduler_describe(s, &info);
+    for (int32_t i = first_goes; i < FORKS; i++)
+        expect_text(prompt + PROMPTS * (i % (REQUESTS / PROMPTS)), &all[i]);
+    for (int32_t i = 0; i < FORKS; i++)
+        tokenizer_text_free(&all[i].text);
+    engine_scheduler_close(s);
+    expect_all_free(worker);
+    return info.prompt_tokens;
+}
+
+// Long, less than a page: nothing of it is computed a second time, and the texts are those of each alone.
+static void forks_compute_a_prompt_once(void **state)
+{
+    (void)state;
+    engine_worker *worker = open_for(SLOTS, 0);
+    assert_non_null(worker);
+    assert_true(ids[2].count % PAGE > 0 && ids[0].count < PAGE);
+    assert_int_equal(run_forks(worker, 2, false), ids[2].count);
+    assert_int_equal(run_forks(worker, 0, false), ids[0].count);
+    engine_worker_close(worker);
+}
+
+// Too few places, too few pages, a first one that goes away before its prompt is done.
+static void forks_go_on_by_themselves(void **state)
+{
+    (void)state;
+    engine_worker *few = open_for(3, 0), *pages = open_for(SLOTS, 5 * PAGE);
+    assert_true(few && pages);
+    assert_true(run_forks(few, 2, false) >= (int64_t)ids[2].count);
+    assert_true(run_forks(pages, 2, false) > (int64_t)ids[2].count);
+    assert_true(run_forks(few, 2, true) < 2 * (int64_t)ids[2].count);
+    engine_worker_close(few);
+    engine_worker_close(pages);
+}
+
+// Who asks for a fork of a text that has begun, or of another prompt, is served all the same.
+static void what_cannot_be_forked_begins_by_itself(void **state)
+{
+    (void)state;
+    engine_worker *worker = open_for(SLOTS, 0);
+    engine_scheduler *s = schedule(worker, 0);
+    asked all[3];
+    memset(all, 0, sizeof all);
+    engine_request_wish wish = wish_of(0, &all[0]);
+    engine_request *first = submit(s, &wish);
+    wish = wish_of(1, &all[1]);
+    wish.fork_of = first;
+    submit(s, &wish);
+    assert_true(engine_scheduler_step(s) && all[0].tokens == 1);
+    wish = wish_of(PROMPTS, &all[2]);
+    wish.fork_of = first;
+    submit(s, &wish);
+    while (engine_scheduler_step(s))
+        ;
+    for (int32_t i = 0; i < 3; i++) {
+        expect_text(i == 2 ? PROMPTS : i, &all[i]);
+        tokenizer_text_free(&all[i].text);
+    }
+    engine_scheduler_close(s);
+    engine_worker_close(worker);
+}
+
 static void queues_have_an_end(void **state)
 {
     (void)state;
@@ -443,6 +526,9 @@ int main(void)
         cmocka_unit_test(text_does_not_depend_on_others),
         cmocka_unit_test(text_does_not_depend_on_preemption),
         cmocka_unit_test(equal_prompts_are_computed_once),
+        cmocka_unit_test(forks_compute_a_prompt_once),
+        cmocka_unit_test(forks_go_on_by_themselves),
+        cmocka_unit_test(what_cannot_be_forked_begins_by_itself),
         cmocka_unit_test(queues_have_an_end),
         cmocka_unit_test(cancelled_ones_give_their_pages_back),
         cmocka_unit_test(a_pool_that_is_too_small_ends_the_text),

@@ -1,68 +1,18 @@
 // SPDX-License-Identifier: MIT
 // What the scheduler costs beside the passes and draws that it asks for: processor time of its thread outside them,
 // over the time that they take.
-#define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "engine/engine.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/step_cost.h"
 
 enum { REQUESTS = 64, FIRST_STEPS = 8, STEPS = 60 };
-
-static double seconds_of(clockid_t clock)
-{
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-// The linker puts these in the place of what the scheduler calls.
-static double outside, inside, left_at;
-
-static double enter(void)
-{
-    outside += left_at > 0 ? seconds_of(CLOCK_THREAD_CPUTIME_ID) - left_at : 0;
-    return seconds_of(CLOCK_MONOTONIC);
-}
-
-static void leave(double entered_at)
-{
-    inside += seconds_of(CLOCK_MONOTONIC) - entered_at;
-    left_at = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-}
-
-bool __real_engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
-                        engine_error *err);
-bool __wrap_engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
-                        engine_error *err);
-bool __real_engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count,
-                              engine_error *err);
-bool __wrap_engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count,
-                              engine_error *err);
-
-bool __wrap_engine_pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool *more,
-                        engine_error *err)
-{
-    double entered_at = enter();
-    bool fine = __real_engine_pass(worker, feeds, count, more, err);
-    leave(entered_at);
-    return fine;
-}
-
-bool __wrap_engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count,
-                              engine_error *err)
-{
-    double entered_at = enter();
-    bool fine = __real_engine_sample_all(worker, draws, count, err);
-    leave(entered_at);
-    return fine;
-}
 
 static bool take_token(void *user, const engine_token *token)
 {
@@ -94,13 +44,14 @@ static void costs_little_beside_a_step(void **state)
     }
     for (int n = 0; n < FIRST_STEPS; n++)
         engine_scheduler_step(scheduler);
-    outside = inside = left_at = 0;
+    step_cost_begin();
     for (int n = 0; n < STEPS; n++)
         engine_scheduler_step(scheduler);
-    print_message("%.0f us of scheduling beside a step of %.0f us: %.2f %%\n",
-                  outside / STEPS * 1e6, inside / STEPS * 1e6, 100 * outside / inside);
-    assert_true(bytes > 0 && inside > 0);
-    assert_true(outside < 0.02 * inside);
+    int32_t count;
+    double share = step_cost_share(step_costs(&count), STEPS);
+    print_message("scheduling beside a step: %.2f %%\n", 100 * share);
+    assert_int_equal(count, STEPS);
+    assert_true(bytes > 0 && share > 0 && share < 0.02);
     engine_scheduler_close(scheduler);
     engine_worker_close(worker);
     tokenizer_ids_free(&prompt);

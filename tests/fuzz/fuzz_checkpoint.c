@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Opens a model folder of which one file is the input: the first byte says which, config.json, tokenizer.json,
 // tokenizer_config.json or the index of shards; the others are whole.
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "engine/safetensors/checkpoint.h"
 #include "tests/support/scratch.h"
@@ -23,14 +26,22 @@ enum { FILES = sizeof names / sizeof *names };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-static void write_file(const char *folder, const char *name, const void *data, size_t bytes)
+// The files lie in memory: the folder has links to them.
+static int make_file(const char *folder, const char *name)
 {
-    char path[SCRATCH_PATH_BYTES + 32];
+    char path[SCRATCH_PATH_BYTES + 32], target[64];
+    int file = memfd_create(name, MFD_CLOEXEC);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(data, 1, bytes, file) != bytes)
+    snprintf(target, sizeof target, "/proc/self/fd/%d", file);
+    if (file < 0 || symlink(target, path) != 0)
         abort();
-    fclose(file);
+    return file;
+}
+
+static void write_file(int file, const void *data, size_t bytes)
+{
+    if (ftruncate(file, 0) != 0 || pwrite(file, data, bytes, 0) != (ssize_t)bytes)
+        abort();
 }
 
 static char folder[SCRATCH_PATH_BYTES];
@@ -43,24 +54,25 @@ static void remove_folder(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static const char empty[] = "\2\0\0\0\0\0\0\0{}";
-    static int made;
+    static int made, files[FILES];
     if (size_bytes == 0)
         return 0;
     if (!made++) {
         scratch_folder(folder);
         atexit(remove_folder);
-        write_file(folder, "model.safetensors", empty, sizeof empty - 1);
+        write_file(make_file(folder, "model.safetensors"), empty, sizeof empty - 1);
+        for (int i = 0; i < FILES; i++) {
+            files[i] = make_file(folder, names[i]);
+            write_file(files[i], whole[i], strlen(whole[i]));
+        }
     }
-    for (int i = 0; i < FILES; i++) {
-        if (i == data[0] % FILES)
-            write_file(folder, names[i], data + 1, size_bytes - 1);
-        else
-            write_file(folder, names[i], whole[i], strlen(whole[i]));
-    }
+    const int which = data[0] % FILES;
+    write_file(files[which], data + 1, size_bytes - 1);
     engine_error err = {""};
     gguf_file *file = checkpoint_open(folder, &err);
     if (file == NULL && (err.text[0] == '\0' || strchr(err.text, '\n') != NULL))
         abort();
     gguf_close(file);
+    write_file(files[which], whole[which], strlen(whole[which]));
     return 0;
 }

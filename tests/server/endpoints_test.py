@@ -197,6 +197,33 @@ def many(server, clients, requests):
     assert metrics["cached_tokens_total"] >= 0 and metrics["first_token_seconds_count"] > 0
 
 
+def limits(weft, model):
+    """Of a head, of connections, of the time that one may be idle, of the time of an answer."""
+    with serving(weft, model, "--ctx", "4096", "--connections", "8", "--idle", "3", "--request-time", "1") as server:
+        for path, headers, status in (("/health", {"X-Much": "y" * 40000}, 431), ("/" + "y" * 40000, {}, 414), ("/../../etc/passwd", {}, 404)):
+            got = server.ask("GET", path, headers=headers)[0]
+            assert got == status, (path[:20], got)
+        start = time.monotonic()
+        reply = server.post("/v1/completions", {"prompt": "Once", "max_tokens": 4000, "ignore_eos": True})
+        assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] < 4000, reply["usage"]
+        assert SLOW or time.monotonic() - start < 10
+        wait_for(server, "connections", 1)
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+        one_more = socket.create_connection(("127.0.0.1", server.port))
+        one_more.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        one_more.settimeout(0.5)
+        try:
+            raise AssertionError(one_more.recv(100))  # it would be the ninth
+        except TimeoutError:
+            pass
+        for one in [*idle, one_more]:
+            one.settimeout(30)
+        assert all(one.recv(1) == b"" for one in idle)  # closed, as nothing came
+        assert one_more.recv(100).startswith(b"HTTP/1.1 200")
+        for one in [*idle, one_more]:
+            one.close()
+
+
 def keys(weft, model, scratch):
     path = os.path.join(scratch, "keys")
     with open(path, "w", encoding="utf-8") as file:
@@ -218,7 +245,7 @@ def keys(weft, model, scratch):
 
 def ends_well(weft, model):
     """SIGTERM: what runs is finished, what comes is refused."""
-    with serving(weft, model, "--slots", "2") as server:
+    with serving(weft, model, "--slots", "2", "--grace", "120") as server:
         connection = server.connect()
         connection.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 700, "ignore_eos": True}))
         wait_for(server, "requests_running", 1)
@@ -247,6 +274,8 @@ def main():
             print("fine:", part.__name__, flush=True)
         many(server, 32 if SLOW else 256, 64 if SLOW else 400)
     print("fine: many", flush=True)
+    limits(weft, model)
+    print("fine: limits", flush=True)
     keys(weft, model, scratch)
     print("fine: keys", flush=True)
     ends_well(weft, model)

@@ -10,6 +10,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 
 from serving import serving
 
@@ -55,7 +56,11 @@ def samplers_change_texts(server):
 
 
 def best_are_told(server):
+    before = server.metrics()["prompt_tokens_total"]
     several = complete(server, n=6, logprobs=0)
+    while server.metrics()["requests_running"] > 0:  # counters are those of the last look round
+        time.sleep(0.01)
+    assert server.metrics()["prompt_tokens_total"] - before == several["usage"]["prompt_tokens"], several["usage"]  # once for all six
     means = [sum(c["logprobs"]["token_logprobs"]) / len(c["logprobs"]["token_logprobs"]) for c in several["choices"]]
     best = complete(server, n=2, best_of=6)
     order = sorted(range(6), key=lambda i: -means[i])

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Structured outputs, function calls and thoughts of weft serve, through the `openai` package (PyPI). Skipped (status 77)
-where it is not installed. The demo model knows no calls: it gets templates of families that do.
+"""Structured outputs, function calls and thoughts of weft serve, through the `openai` package (packages.py). The demo model knows
+no calls: it gets templates of families that do.
 
 usage: forms_test.py WEFT MODEL SCRATCH_DIR [SANITIZER]
 """
 import json
 import os
+import pathlib
 import sys
 
-from serving import serving, with_template
+from serving import not_under_sanitizers, serving, with_template
 
-try:
-    import openai
-except ImportError:
-    print("forms_test: skipped: the Python package 'openai' is not installed (pip install openai)")
-    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import packages
+
+not_under_sanitizers()
+packages.need("openai")
+import openai
 
 SAY = [{"role": "user", "content": "Tell me about a fox."}]
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 1, "maximum": 9},

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The `openai` package (PyPI) drives weft serve as it drives others. Skipped (status 77) where it is not installed.
+"""The `openai` package (packages.py) drives every endpoint of weft serve that it knows.
 
 usage: openai_test.py WEFT MODEL SCRATCH_DIR [SANITIZER]
 """
 import asyncio
 import os
+import pathlib
 import sys
 
-from serving import serving
+from serving import not_under_sanitizers, serving
 
-try:
-    import openai
-except ImportError:
-    print("openai_test: skipped: the Python package 'openai' is not installed (pip install openai)")
-    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import packages
+
+not_under_sanitizers()
+packages.need("openai")
+import openai
 
 FOX = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": "Tell me a story about a fox."}]
 
@@ -45,6 +47,32 @@ def completions(client):
     word = text.split()[2]
     stopped = client.completions.create(model="demo", prompt="Once upon a time", max_tokens=8, temperature=0, stop=[word])
     assert stopped.choices[0].finish_reason == "stop" and word not in stopped.choices[0].text
+
+
+def responses(client):
+    wish = {"model": "demo", "input": "Tell me a story about a fox.", "max_output_tokens": 16, "temperature": 0}
+    reply = client.responses.create(**wish)
+    chat_reply = client.chat.completions.create(model="demo", messages=FOX[1:], max_tokens=16, temperature=0)
+    assert reply.output_text == chat_reply.choices[0].message.content and reply.usage.output_tokens == 16, reply
+    *events, last = client.responses.create(**wish, stream=True)
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == reply.output_text == last.response.output_text and last.type == "response.incomplete", (text, last)
+
+
+def embeddings(client):
+    """The package asks for base64 by itself and takes it apart."""
+    texts = ["a fox and a dog", "the old house"]
+    reply = client.embeddings.create(model="demo", input=texts)
+    floats = client.embeddings.create(model="demo", input=texts, encoding_format="float")
+    assert [one.index for one in reply.data] == [0, 1] and reply.usage.prompt_tokens > 3, reply
+    for one, other in zip(reply.data, floats.data):
+        assert len(one.embedding) == len(other.embedding) and abs(sum(x * x for x in one.embedding) - 1) < 1e-3
+        assert max(abs(a - b) for a, b in zip(one.embedding, other.embedding)) < 1e-5
+    try:
+        client.embeddings.create(model="demo", input=[])
+        raise SystemExit("no texts were not refused")
+    except openai.BadRequestError as error:
+        assert error.param == "input", error
 
 
 def errors(client, url):
@@ -83,8 +111,12 @@ def main():
         with openai.OpenAI(base_url=url, api_key="a-key", max_retries=0) as client:
             chat(client)
             completions(client)
+            responses(client)
             errors(client, url)
         asyncio.run(at_once(url, "a-key", 24))
+    with serving(weft, model, "--embedding", "--invariant") as server:
+        with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
+            embeddings(client)
 
 
 if __name__ == "__main__":

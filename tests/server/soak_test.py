@@ -4,7 +4,7 @@
 not depend on what else is asked.
 
 usage: soak_test.py WEFT MODEL SCRATCH_DIR [--requests N] [--clients N] [SANITIZER]
-The long run: --requests 10000 --clients 256
+The long run: --requests 10000 --clients 256 (ctest -C long -R server_soak_long)
 """
 import concurrent.futures
 import json

@@ -303,6 +303,21 @@ static void attention_of_every_mode(void)
     }
 }
 
+// Prefill by warpgroups, which other devices than those of compute capability 9.0 refuse.
+static void attention_by_warpgroups(void)
+{
+    static const int32_t head_dims[] = {128, 64, 256, 128, 64, 256};
+    for (int i = 0; i < 6; i++) {
+        const weft_dtype kv = i < 3 ? WEFT_BF16 : WEFT_F16;
+        weft_attention_desc desc = attention_sample(kv, kv, head_dims[i], 512);
+        desc.variant = i < 3 ? "attention_bf16_sm90a" : "attention_f16_sm90a";
+        desc.softcap = i % 2 ? 30 : 0, desc.flags = i == 5 ? WEFT_ATTENTION_ALIBI : 0;
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 2;
+        samples[num_samples - 1].sm = 90;
+    }
+}
+
 // Decode alone, and with prefill beside it; queries in parts and not; every mask.
 static void attention_of_caches(void)
 {
@@ -331,6 +346,7 @@ static void attention_of_caches(void)
     }
     attention_of_new_tokens();
     attention_of_every_mode();
+    attention_by_warpgroups();
 }
 
 int cuda_num_samples(void)

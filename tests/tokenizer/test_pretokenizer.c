@@ -124,13 +124,14 @@ static void files_know_them_by_more_names(void **state)
 {
     (void)state;
     static const char *const names[][2] = {
-        {"llama3", "llama-bpe"}, {"deepseek-r1-qwen", "qwen2"},
-        {"starcoder", "smollm"}, {"llama4", "gpt-4o"},
-        {"command-r", "smollm"}, {"mpt", "gpt-2"},
-        {"chatglm-bpe", "dbrx"}, {"exaone", "smollm"},
-        {"poro-chat", "bloom"},  {"hunyuan-dense", "deepseek-v3"},
-        {"talkie", "gpt-4o"},    {"f2llmv2", "qwen2"},
-        {"jina-de", "gpt-2"},    {"jina-v5-nano", "llama-bpe"},
+        {"llama3", "llama-bpe"},    {"deepseek-r1-qwen", "qwen2"},
+        {"starcoder", "smollm"},    {"llama4", "gpt-4o"},
+        {"command-r", "smollm"},    {"mpt", "gpt-2"},
+        {"chatglm-bpe", "dbrx"},    {"exaone", "smollm"},
+        {"poro-chat", "bloom"},     {"hunyuan-dense", "deepseek-v3"},
+        {"talkie", "gpt-4o"},       {"f2llmv2", "qwen2"},
+        {"jina-de", "gpt-2"},       {"jina-v5-nano", "llama-bpe"},
+        {"cohere2moe", "tiny_aya"}, {"hy_v4", "deepseek-v3"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         pretokenizer p = {0};
@@ -174,6 +175,7 @@ static void files_may_bring_their_own(void **state)
     (void)state;
     assert_string_equal(bar("patterns:\n[a-z]+\n[aeiou]", "some 12words"), "||||..|||..|");
     assert_string_equal(bar("patterns:wc\n[a-z]*", "a bc"), "||.|");
+    assert_string_equal(bar("patterns:\n(?=(\\d{3})+(?!\\d))", "x1234567"), ".|..|..|");
     assert_non_null(bar("patterns:\n(?=b)|a\\Kb*|(?<=a)\\K", "abba"));
     pretokenizer p = {0};
     assert_true(pretokenizer_build(&p, "patterns:w\na", NULL));

@@ -207,6 +207,17 @@ static jinja_value items_if_any(jinja_run *run, jinja_value input)
     return jinja_truth(input) ? jinja_items_of(run->box, input) : jinja_new_list(run->box);
 }
 
+// What is given behind the first ones, which are used.
+static jinja_arguments behind(const jinja_arguments *given, size_t used)
+{
+    jinja_arguments rest = {.named = given->named};
+    if (given->count > used) {
+        rest.items = given->items + used;
+        rest.count = given->count - used;
+    }
+    return rest;
+}
+
 FILTER(f_map)
 {
     jinja_value items = items_if_any(run, input), mapped = jinja_new_list(run->box);
@@ -216,7 +227,7 @@ FILTER(f_map)
     jinja_filter_fn *function = name.kind == JINJA_TEXT ? jinja_filter_find(*name.text) : NULL;
     if (attribute.kind == JINJA_UNDEFINED && !function)
         return jinja_refuse(run->box, "map needs an attribute or the name of a filter");
-    jinja_arguments rest = {given->items + 1, given->count ? given->count - 1 : 0, given->named};
+    jinja_arguments rest = behind(given, 1);
     for (size_t i = 0; !run->box->failed && i < items.list->count; i++) {
         jinja_value item = items.list->items[i];
         item = attribute.kind != JINJA_UNDEFINED ? dig(run, item, attribute)
@@ -235,8 +246,7 @@ static jinja_value pick(jinja_run *run, jinja_value input, const jinja_arguments
     if (given->count < skip)
         return jinja_refuse(run->box, "selectattr needs an attribute");
     jinja_value name = given->count > skip ? given->items[skip] : UNDEFINED;
-    size_t used = given->count > skip ? skip + 1 : skip;
-    jinja_arguments rest = {given->items + used, given->count - used, given->named};
+    jinja_arguments rest = behind(given, skip + 1);
     for (size_t i = 0; !run->box->failed && i < items.list->count; i++) {
         jinja_value item = items.list->items[i];
         jinja_value value = by_attribute ? dig(run, item, given->items[0]) : item;

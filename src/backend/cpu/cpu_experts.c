@@ -7,6 +7,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/memory.h"
+#include "src/kernels/linear/linear_packed.h"
 #include "src/plan/plan_experts.h"
 
 static bool serves(const struct weft__kernel *row, const void *desc)
@@ -70,12 +71,38 @@ static bool reads_f32(const struct weft__linear_launch *launch, int32_t parts)
 static int64_t step_of(const struct weft__linear_launch *launch, int32_t parts)
 {
     int64_t step = 1;
-    for (int32_t p = 0; p < parts; p++)
+    for (int32_t p = 0; p < parts; p++) {
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        if (packed && packed->row_step > step)
+            step = packed->row_step;
         for (int32_t i = 0; i < launch->parts[p].num_kernels; i++)
             step = launch->parts[p].kernels[i]->row_step > step
                        ? launch->parts[p].kernels[i]->row_step
                        : step; // powers of two
+    }
     return step;
+}
+
+// Packed, every expert has whole panels; all parts are packed, or none.
+static void settle_packed(const weft_experts_desc *desc, struct weft__experts_launch *launch)
+{
+    struct weft__linear_part_launch *parts[] = {&launch->inner.parts[0], &launch->inner.parts[1],
+                                                &launch->down.parts[0]};
+    bool packs = desc->inner % WEFT__PACKED_ROWS == 0 && desc->cols % WEFT__PACKED_ROWS == 0;
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        packs = packs && parts[p]->packed;
+    for (int p = 0; p < WEFT_EXPERTS_PARTS && !packs; p++)
+        parts[p]->packed = NULL;
+}
+
+const struct weft__linear_kernel *weft__cpu_experts_packed(const weft_plan *plan, int32_t part)
+{
+    const struct weft__experts_launch *launch = plan->launch;
+    const weft_experts_desc *desc = plan->desc;
+    if (desc->flags & WEFT_EXPERTS_PLAIN && part == WEFT_EXPERTS_UP)
+        return NULL;
+    return part == WEFT_EXPERTS_DOWN ? launch->down.parts[0].packed
+                                     : launch->inner.parts[part].packed;
 }
 
 // Room for `count` items of `bytes` bytes; -1 if it does not fit, then and from then on.
@@ -130,6 +157,7 @@ static void describe(weft_plan *plan, const struct weft__experts_launch *launch)
     const weft_experts_desc *desc = plan->desc;
     int64_t choices = (int64_t)desc->max_batch * desc->top_k;
     int64_t chosen = choices < desc->experts ? choices : desc->experts;
+    const struct weft__linear_kernel *packed = launch->down.parts[0].packed;
     int64_t x_bytes = weft__plan_bytes(desc->x_dtype, desc->max_batch, desc->cols);
     plan->info = (weft_plan_info){
         .splits = 1,
@@ -138,16 +166,17 @@ static void describe(weft_plan *plan, const struct weft__experts_launch *launch)
         .bytes_read = weft__mul_saturated(launch->expert_bytes, chosen) + x_bytes,
         .bytes_written = weft__plan_bytes(desc->y_dtype, desc->max_batch, desc->cols),
         .kernel = launch->kernel->base.name};
-    snprintf(plan->description, sizeof plan->description,
-             "experts %d of %d, %s %s %s, %lldx%lld batch<=%d: %s, %s, %s; at most %lld of %lld "
-             "bytes of weights read",
-             desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
-             weft_dtype_name(desc->parts[1].weight_dtype),
-             weft_dtype_name(desc->parts[2].weight_dtype), (long long)desc->inner,
-             (long long)desc->cols, desc->max_batch, launch->inner.parts[0].kernels[0]->base.name,
-             launch->down.parts[0].kernels[0]->base.name, launch->kernel->base.name,
-             (long long)weft__mul_saturated(launch->expert_bytes, chosen),
-             (long long)weft__mul_saturated(launch->expert_bytes, desc->experts));
+    snprintf(
+        plan->description, sizeof plan->description,
+        "experts %d of %d, %s %s %s, %lldx%lld batch<=%d: %s, %s, %s%s%s; at most %lld of %lld "
+        "bytes of weights read",
+        desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
+        weft_dtype_name(desc->parts[1].weight_dtype), weft_dtype_name(desc->parts[2].weight_dtype),
+        (long long)desc->inner, (long long)desc->cols, desc->max_batch,
+        launch->inner.parts[0].kernels[0]->base.name, launch->down.parts[0].kernels[0]->base.name,
+        launch->kernel->base.name, packed ? ", packed " : "", packed ? packed->base.name : "",
+        (long long)weft__mul_saturated(launch->expert_bytes, chosen),
+        (long long)weft__mul_saturated(launch->expert_bytes, desc->experts));
 }
 
 weft__prepare_fn weft__cpu_prepare_experts;
@@ -169,6 +198,7 @@ weft_status weft__cpu_prepare_experts(weft_plan *plan)
         status = take_launch(plan, &launch->down_desc, &launch->down);
     if (status != WEFT_OK)
         return status;
+    settle_packed(desc, launch);
     launch->inner_f32 = reads_f32(&launch->inner, 2);
     launch->inner_step = step_of(&launch->inner, 2);
     launch->down_step = step_of(&launch->down, 1);

@@ -33,4 +33,7 @@ struct weft__experts_launch {
     int64_t inner_step, down_step;       // rows of W that a task has a multiple of
 };
 
+// The kernel that reads packed weights of a part, NULL: they lie as in a file.
+const struct weft__linear_kernel *weft__cpu_experts_packed(const weft_plan *plan, int32_t part);
+
 #endif

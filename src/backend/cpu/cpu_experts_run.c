@@ -14,6 +14,7 @@
 #include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
+#include "src/kernels/linear/linear_packed.h"
 #include "src/plan/plan_experts.h"
 
 // Fewer, and a thread waits for the other's last one; more, and memory begins new streams too often.
@@ -127,6 +128,15 @@ static void between_task(void *opaque, int32_t index, int32_t thread)
               inner, index);
 }
 
+static const unsigned char *weights_of(const weft_experts_part_args *args,
+                                       const weft_linear_part *part, int64_t cols, int32_t e)
+{
+    if (!args->packed)
+        return (const unsigned char *)args->weight + e * args->expert_stride_bytes;
+    const int64_t panel = weft__packed_panel_bytes(weft__packed_shape(part->weight_dtype), cols);
+    return (const unsigned char *)args->packed + e * (part->rows / WEFT__PACKED_ROWS) * panel;
+}
+
 // A call of a linear kernel for one part of expert e, without rows of X.
 static struct weft__linear_call call_of(const struct work *work, int32_t e, int p,
                                         struct weft__linear_planes *planes)
@@ -136,12 +146,13 @@ static struct weft__linear_call call_of(const struct work *work, int32_t e, int 
         down ? work->launch->down_desc.parts : &work->launch->inner_desc.parts[p];
     const weft_experts_part_args *args = &work->args->parts[p];
     const int32_t *starts = work->args->starts;
+    const int64_t cols = down ? work->desc->inner : work->desc->cols;
     struct weft__linear_call call = {
         .dtype = part->weight_dtype,
-        .weight = (const unsigned char *)args->weight + e * args->expert_stride_bytes,
+        .weight = weights_of(args, part, cols, e),
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
-        .cols = down ? work->desc->inner : work->desc->cols,
+        .cols = cols,
         .batch = starts[e + 1] - starts[e],
         .alpha = 1,
         .y = (down                     ? work->results
@@ -180,10 +191,13 @@ static void set_rows(const struct work *work, struct weft__linear_call *call,
     call->x_bf16_stride = weft__linear_bf16_stride(call->cols);
 }
 
-static void run_part(const struct weft__linear_part_launch *part,
+static void run_part(const struct work *work, const struct weft__linear_part_launch *part,
                      const struct weft__linear_call *call, int64_t r0, int64_t r1)
 {
-    weft__linear_kernel_for(part, call->batch, true)->run(call, r0, r1);
+    const struct weft__linear_kernel *kernel =
+        work->args->parts[0].packed ? part->packed
+                                    : weft__linear_kernel_for(part, call->batch, true);
+    kernel->run(call, r0, r1);
 }
 
 // The row of X, in f32, that a part reads of the choice that stands at `index` when sorted.
@@ -286,7 +300,7 @@ static void inner_task(void *opaque, int32_t index, int32_t thread)
             set_rows(work, &call, &launch->inner, &launch->chosen,
                      launch->chosen.f32 < 0 ? NULL : at(work, launch->chosen.f32), work->desc->cols,
                      first);
-        run_part(&launch->inner.parts[p], &call, r0, r1);
+        run_part(work, &launch->inner.parts[p], &call, r0, r1);
         add_adapters(work, e, p, &call, r0, r1);
     }
     apply_gate(work, e, r0, r1);
@@ -306,7 +320,7 @@ static void down_task(void *opaque, int32_t index, int32_t thread)
     r1 = r1 < cols ? r1 : cols;
     set_rows(work, &call, &launch->down, &launch->between, work->between, work->desc->inner,
              work->args->starts[e]);
-    run_part(&launch->down.parts[0], &call, r0, r1);
+    run_part(work, &launch->down.parts[0], &call, r0, r1);
     add_adapters(work, e, WEFT_EXPERTS_DOWN, &call, r0, r1);
 }
 

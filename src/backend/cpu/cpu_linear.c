@@ -117,8 +117,7 @@ static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
     weft_plan probe = *plan;
     probe.desc = &packed;
     bool amx = weft__cpu_of(plan->context)->isa_mask & 1u << WEFT__ISA_amx;
-    if (!shape.cols || desc->cols % shape.cols || desc->flags & WEFT__LINEAR_X_IN_ROWS ||
-        (amx && !desc->variant))
+    if (!shape.cols || desc->cols % shape.cols || (amx && !desc->variant))
         return NULL;
     return weft__plan_find(&probe, desc->variant, serves);
 }

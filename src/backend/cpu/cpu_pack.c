@@ -1,37 +1,59 @@
 // SPDX-License-Identifier: MIT
 // Packing of weights into panels (src/kernels/linear/linear_packed.h), by all threads.
 #include "src/backend/cpu/cpu_device.h"
+#include "src/backend/cpu/cpu_experts.h"
 #include "src/backend/cpu/cpu_linear.h"
 #include "src/base/checked.h"
 #include "src/kernels/linear/linear_packed.h"
 
+struct matrix {
+    weft_dtype dtype;
+    int64_t rows, cols;
+};
+
 // Panels of a matrix, a few at a time.
 struct packing {
-    const weft_linear_part *part;
+    struct matrix w;
     const weft_linear_pack_args *args;
     weft__pack_fn *pack;
-    int64_t cols, panel_bytes, panels, panels_per_task, first;
+    int64_t panel_bytes, panels, panels_per_task, first;
 };
 
 // NULL: the weights of this part lie as in a file.
 static const struct weft__linear_kernel *kernel_of(const weft_plan *plan, int32_t part)
 {
     const struct weft__linear_launch *launch = plan->launch;
+    if (plan->op == WEFT__OP_experts)
+        return weft__cpu_experts_packed(plan, part);
     return plan->op == WEFT__OP_linear ? launch->parts[part].packed : NULL;
 }
 
-static int64_t panel_bytes(const weft_plan *plan, int32_t part)
+// The matrix of a part: of experts that of all, one below the other.
+static struct matrix matrix_of(const weft_plan *plan, int32_t part)
 {
-    const weft_linear_desc *desc = plan->desc;
-    return weft__packed_panel_bytes(weft__packed_shape(desc->parts[part].weight_dtype), desc->cols);
+    const weft_linear_desc *linear = plan->desc;
+    const weft_experts_desc *experts = plan->desc;
+    if (plan->op == WEFT__OP_linear)
+        return (struct matrix){linear->parts[part].weight_dtype, linear->parts[part].rows,
+                               linear->cols};
+    return (struct matrix){experts->parts[part].weight_dtype,
+                           experts->parts[part].rows * experts->experts,
+                           part == WEFT_EXPERTS_DOWN ? experts->inner : experts->cols};
+}
+
+static int64_t panel_bytes(struct matrix w)
+{
+    return weft__packed_panel_bytes(weft__packed_shape(w.dtype), w.cols);
 }
 
 int64_t weft__cpu_packed_bytes(const weft_plan *plan, int32_t part)
 {
     if (!kernel_of(plan, part))
         return 0;
-    const weft_linear_desc *desc = plan->desc;
-    return weft__ceil_div(desc->parts[part].rows, WEFT__PACKED_ROWS) * panel_bytes(plan, part);
+    const struct matrix w = matrix_of(plan, part);
+    int64_t bytes;
+    return weft__mul_i64(weft__ceil_div(w.rows, WEFT__PACKED_ROWS), panel_bytes(w), &bytes) ? bytes
+                                                                                            : 0;
 }
 
 static void pack_task(void *opaque, int32_t index, int32_t thread)
@@ -40,11 +62,11 @@ static void pack_task(void *opaque, int32_t index, int32_t thread)
     int64_t panel = p->first + index * p->panels_per_task, end = panel + p->panels_per_task;
     (void)thread;
     for (; panel < end && panel < p->panels; panel++) {
-        int64_t row = panel * WEFT__PACKED_ROWS, left = p->part->rows - row;
-        p->pack(p->part->weight_dtype,
+        int64_t row = panel * WEFT__PACKED_ROWS, left = p->w.rows - row;
+        p->pack(p->w.dtype,
                 (const unsigned char *)p->args->weight + row * p->args->weight_stride_bytes,
                 p->args->weight_stride_bytes, left < WEFT__PACKED_ROWS ? left : WEFT__PACKED_ROWS,
-                p->cols, (unsigned char *)p->args->packed + panel * p->panel_bytes);
+                p->w.cols, (unsigned char *)p->args->packed + panel * p->panel_bytes);
     }
 }
 
@@ -52,15 +74,14 @@ weft_status weft__cpu_pack(const weft_plan *plan, const weft_linear_pack_args *a
 {
     enum { TASKS = 64 }; // between two words of progress
     const int64_t task_bytes = 128 << 10;
-    const weft_linear_desc *desc = plan->desc;
-    struct packing p = {.part = &desc->parts[args->part],
+    const struct matrix w = matrix_of(plan, args->part);
+    struct packing p = {.w = w,
                         .args = args,
                         .pack = kernel_of(plan, args->part)->pack,
-                        .cols = desc->cols,
-                        .panel_bytes = panel_bytes(plan, args->part)};
+                        .panel_bytes = panel_bytes(w)};
     if (args->weight_stride_bytes > INT32_MAX / WEFT__PACKED_ROWS)
         return weft__fail(plan->context, WEFT_EINVAL, "linear: rows of W lie too far apart");
-    p.panels = weft__ceil_div(p.part->rows, WEFT__PACKED_ROWS);
+    p.panels = weft__ceil_div(w.rows, WEFT__PACKED_ROWS);
     p.panels_per_task = weft__ceil_div(task_bytes, p.panel_bytes);
     while (p.first < p.panels) {
         int64_t tasks = weft__ceil_div(p.panels - p.first, p.panels_per_task);

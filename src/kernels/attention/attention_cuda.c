@@ -33,6 +33,7 @@ static const struct cuda_row rows[] = {
                 .kv = (weft_dtype)KV_##format,                                                     \
                 .tile_rows = WEFT__ATTENTION_ROWS,                                                 \
                 .every_mask = true,                                                                \
+                .narrow_queries = WEFT__CUDA_##cuda_level == WEFT__CUDA_sm90a,                     \
                 .narrow_weights = KV_##format != KV_ANY}},
 #define SINGLE(function, format, cuda_level)                                                       \
     {.kernel = {.base = {"attention",                                                              \
@@ -79,13 +80,6 @@ enum {
     TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
 };
 
-// Are queries rounded to the format of the cache on their way through append?
-static bool narrows(const weft_attention_desc *desc)
-{
-    return desc->flags & WEFT_ATTENTION_NARROW_QUERIES &&
-           (desc->kv.dtype == WEFT_F16 || desc->kv.dtype == WEFT_BF16);
-}
-
 // A cache of one byte an element: tensor cores get it as bf16, or as f16 where codes are widened in registers.
 static bool is_byte(const weft_kv_layout *kv)
 {
@@ -117,7 +111,7 @@ static int32_t sixteens(const weft_attention_desc *desc)
     const weft_kv_layout *kv = &desc->kv;
     const bool several = desc->max_q_tokens > desc->max_seqs &&
                          (desc->tile_rows <= 1 || desc->tile_rows > WEFT__ATTENTION_ROWS);
-    const bool narrow = (narrows(desc) ? kv->dtype : desc->q_dtype) == kv->dtype;
+    const bool narrow = (weft__attention_narrows(desc) ? kv->dtype : desc->q_dtype) == kv->dtype;
     const bool plain =
         kv->page_size % 16 == 0 && desc->ring_len == 0 && !(desc->flags & WEFT_ATTENTION_ALIBI);
     return several && narrow && plain && !is_byte(kv) && kv->head_dim <= 128 ? 2 : 1;
@@ -126,7 +120,7 @@ static int32_t sixteens(const weft_attention_desc *desc)
 // What the kernels are compiled for, the shapes of tiles apart.
 static struct weft__attention_constants constants_of(const weft_attention_desc *desc)
 {
-    weft_dtype q_dtype = narrows(desc) ? desc->kv.dtype : desc->q_dtype;
+    weft_dtype q_dtype = weft__attention_narrows(desc) ? desc->kv.dtype : desc->q_dtype;
     int32_t parts = is_narrow(q_dtype, &desc->kv) ? 1 : 3;
     return (struct weft__attention_constants){
         .WEFT_HEAD_DIM = desc->kv.head_dim,
@@ -304,7 +298,7 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
     struct weft__attention_cuda_launch *launch = choice->launch;
     const int64_t clusters = (int64_t)desc->max_seqs * launch->num_kv_heads;
     const bool plain = !constants.WEFT_ALIBI && !constants.WEFT_RING &&
-                       !weft__attention_in_chunks(launch) && narrows(desc) &&
+                       !weft__attention_in_chunks(launch) && weft__attention_narrows(desc) &&
                        desc->kv.head_dim % 32 == 0 && desc->kv.head_dim <= 128;
     int32_t splits = TOKEN_SPLITS;
     if (clusters * splits > limits->num_sms)
@@ -414,15 +408,19 @@ static bool plan_prefill(const weft_attention_desc *desc, const struct weft__cud
         (uint32_t)weft__attention_items_most(desc, launch->group_size, launch->prefill_rows);
     launch->prefill_shared_bytes = (uint32_t)prefill_bytes(&desc->kv, constants->WEFT_PARTS, tile);
     launch->prefill = want_prefill(*constants, tile, choice);
+    if (choice->row->level == WEFT__CUDA_sm90a)
+        choice->kernels[launch->prefill].lazy = weft__attention_wgmma_plan(desc, limits, choice);
     return true;
 }
 
 static void describe(const weft_attention_desc *desc, struct weft__cuda_choice *choice)
 {
     const struct weft__attention_cuda_launch *launch = choice->launch;
-    char division[64], prefill[32] = "";
+    char division[64], prefill[48] = "";
     if (launch->prefill_rows)
-        snprintf(prefill, sizeof prefill, ", prefill of %d rows", launch->prefill_rows);
+        snprintf(prefill, sizeof prefill, ", prefill of %d rows%s",
+                 launch->wgmma ? launch->wgmma_rows : launch->prefill_rows,
+                 launch->wgmma ? " by warpgroups" : "");
     snprintf(choice->text, sizeof choice->text, " %d/%d heads of %d, pages of %d, %u blocks%s%s%s",
              desc->num_q_heads, desc->kv.num_kv_heads, desc->kv.head_dim, desc->kv.page_size,
              launch->blocks, weft__attention_division_text(launch, KEYS, division), prefill,
@@ -448,7 +446,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
                  "attention: more shared memory than this GPU has");
         return WEFT_EUNSUPPORTED;
     }
-    choice->narrow = narrows(desc);
+    choice->narrow = weft__attention_narrows(desc);
     want_decode(constants, stages, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (plan_prefill(desc, limits, &constants, choice))

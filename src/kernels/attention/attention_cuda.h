@@ -43,8 +43,10 @@ struct weft__attention_cuda_launch {
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
     int32_t prefill_rows;                          // of a block
-    int32_t prefill, append, token;                // numbers of kernels; 0: there is none
-    int32_t token_splits;                          // blocks of a cluster of token
+    int32_t prefill, wgmma, append, token;         // numbers of kernels; 0: there is none
+    int32_t wgmma_rows;                            // of a block of prefill by warpgroups
+    uint32_t wgmma_blocks, wgmma_shared_bytes;
+    int32_t token_splits; // blocks of a cluster of token
     uint32_t token_shared_bytes;
     struct weft__rope_frequencies frequencies; // of append
     const void *turns;                         // on the device
@@ -65,6 +67,13 @@ static inline bool weft__attention_scatters(const weft_attention_desc *desc)
 {
     return desc->mask == WEFT_MASK_TREE || desc->mask == WEFT_MASK_BITS ||
            desc->flags & (WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS);
+}
+
+// Are queries rounded to the format of the cache on their way through append?
+static inline bool weft__attention_narrows(const weft_attention_desc *desc)
+{
+    return desc->flags & WEFT_ATTENTION_NARROW_QUERIES && desc->flags & WEFT_ATTENTION_APPEND &&
+           (desc->kv.dtype == WEFT_F16 || desc->kv.dtype == WEFT_BF16);
 }
 
 // WEFT_SPARSE of attention_mask.cuh.
@@ -113,6 +122,16 @@ void weft__attention_any_step(const struct weft__attention_cuda_launch *launch,
                               const weft_attention_args *args,
                               const struct weft__attention_device_args *device,
                               struct weft__cuda_step *step);
+
+// attention_wgmma_cuda.c: prefill by warpgroups, for plans of the rows of sm_90a.
+bool weft__attention_wgmma_serves(const weft_attention_desc *desc);
+bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
+                                const struct weft__cuda_limits *limits,
+                                struct weft__cuda_choice *choice);
+// False where the operands of a run do not lie as the kernel needs them: the other prefill's run.
+bool weft__attention_wgmma_step(const struct weft__attention_cuda_launch *launch,
+                                const struct weft__attention_device_args *device,
+                                struct weft__cuda_step *step);
 
 // attention_single.cu.
 bool weft__attention_single_serves(const char *function, const weft_attention_desc *desc);

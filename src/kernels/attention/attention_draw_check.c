@@ -177,6 +177,10 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     const struct weft__attention_kernel *kernel = (const void *)c->kernel;
     if (kernel->q)
         desc->q_dtype = kernel->q;
+    if (kernel->narrow_queries && !one_in(c, 4)) {
+        desc->q_dtype = format;
+        desc->kv.head_dim = (int32_t)check_pick(c, 3, 64, 128, 256);
+    }
     if (!format) {
         draw_cache(c, p);
         draw_sparse(c, desc);

@@ -132,7 +132,9 @@ struct weft__attention_kernel {
     weft_dtype q;
     int32_t tile_rows; // rows that a tile should have if there are enough queries
     bool every_mask;   // a row of one format that serves trees and bit masks too
-    bool few_apart;    // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
+    // Made for queries of the cache's format and heads of 64, 128 and 256: weft-check draws these, mostly.
+    bool narrow_queries;
+    bool few_apart; // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
     // With queries of the cache's own 16-bit format, or of bf16 where it has one byte an element, weights are rounded to
     // theirs before they multiply values;
     // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.

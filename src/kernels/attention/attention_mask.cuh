@@ -246,16 +246,8 @@ DEVICE float slope_of(const struct weft__attention_device_args *args, int32_t he
     return WEFT_ALIBI ? args->alibi_slopes[head] : 0.0f;
 }
 
-// Within 4 units of 2^-24, as the instruction promises.
-DEVICE float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Within 1.4 units of 2^-24; x is below 127. 2^x = 2^n 2^f with f in +-1/2; what is below 2^-126 is 0.
-DEVICE float exp2_precise(float x)
+// 2^(x + RAISE) within 1.4 units of 2^-24; x + RAISE is below 127. 2^x = 2^n 2^f with f in +-1/2; below an x of -126 it is 0.
+template <int32_t RAISE = 0> DEVICE float exp2_precise(float x)
 {
     const float shifted = x + 0x1.8p23f, f = x - (shifted - 0x1.8p23f);
     float y = 0x1.41d334p-13f;
@@ -265,7 +257,8 @@ DEVICE float exp2_precise(float x)
     y = fmaf(y, f, 0x1.ebfbdap-3f);
     y = fmaf(y, f, 0x1.62e430p-1f);
     y = fmaf(y, f, 1.0f);
-    return x < -126.0f ? 0.0f : y * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
+    return x < -126.0f ? 0.0f
+                       : y * bits_float((float_bits(shifted) << 23) + ((127u + RAISE) << 23));
 }
 
 DEVICE float exp2_of(float x)

@@ -31,7 +31,15 @@ enum {
     SLACK = WEFT_PARTS == 1 ? 8 : 0,
     // Weights are 2^(WEIGHT_EXPONENT + SLACK) at most: as much as f16 holds.
     WEIGHT_EXPONENT = VALUE_DTYPE == 2 ? 15 - SLACK : 0,
+    // What of that is added before 2^x is taken: none where weights are precise, for x near 15 is no finer than 2^-21.
+    WEIGHT_OFFSET = WEFT_PRECISE ? 0 : WEIGHT_EXPONENT,
 };
+
+// 2^WEIGHT_EXPONENT for x = WEIGHT_OFFSET.
+DEVICE float weight_exp2(float x)
+{
+    return WEFT_PRECISE ? exp2_precise<WEIGHT_EXPONENT>(x) : exp2_fast(x);
+}
 
 // What sums of weights, and of values by them, are multiplied by before they leave the registers: a logarithm of a
 // sum near 2^WEIGHT_EXPONENT would be as coarse as that.
@@ -153,9 +161,7 @@ DEVICE void copy_chunk(uint32_t to, const uint8_t *from, bool seen, bool aligned
             pair[i * BYTES / 4] |=
                 (BYTES == 1 ? (uint32_t)from[i] : (uint32_t)((const uint16_t *)from)[i])
                 << i * BYTES % 4 * 8;
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pair[0]), "r"(pair[1]),
-                 "r"(pair[2]), "r"(pair[3])
-                 : "memory");
+    store_16_shared(to, make_uint4(pair[0], pair[1], pair[2], pair[3]));
 }
 
 // Element `i` of a plane.

@@ -138,6 +138,8 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     if (!run->k && prefills(launch, run)) {
         device.least_rows = launch->few_rows + 1, device.most_rows = EVERY_ROW;
         device.splits = 1, device.chunk_tiles = 0;
+        if (weft__attention_wgmma_step(launch, &device, &steps[count]))
+            return count + 1;
         weft__cuda_step(&steps[count], launch->prefill, launch->prefill_blocks, 1, WARPS * 32,
                         &device, sizeof device);
         steps[count].shared_bytes = launch->prefill_shared_bytes;

@@ -98,14 +98,14 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
         largest[i] =
-            state->largest[i] == NEGATIVE_INFINITY ? 0.0f : state->largest[i] - WEIGHT_EXPONENT;
+            state->largest[i] == NEGATIVE_INFINITY ? 0.0f : state->largest[i] - WEIGHT_OFFSET;
     float sum[2] = {0,
                     0}; // of the tile: many equal numbers added one by one are off in one direction
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 4; i++) {
-            score[t][i] = exp2_of(score[t][i] - largest[i / 2]);
+            score[t][i] = weight_exp2(score[t][i] - largest[i / 2]);
             sum[i / 2] += score[t][i];
         }
     state->sum[0] += sum[0], state->sum[1] += sum[1];

@@ -131,8 +131,7 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
     } else if (!seen) {
 #pragma unroll 1
         for (int32_t i = 0; i < HEAD * 2; i += 16)
-            asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to + i), "r"(0)
-                         : "memory");
+            store_16_shared(to + i, make_uint4(0, 0, 0, 0));
         bulk_fence(); // the slot's next tile may have the row
     }
     ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;

@@ -69,10 +69,7 @@ DEVICE uint2 four_halves(uint32_t bytes)
 #elif WEFT_CACHE == 5 // the upper half of f16
     wide.x = byte_permute(bytes, 0, 0x1404), wide.y = byte_permute(bytes, 0, 0x3424);
 #elif !HALVES_BLIND
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2;\n"
-        "cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}"
-        : "=r"(wide.x), "=r"(wide.y)
-        : "r"(bytes));
+    wide = e4m3x4_f16x4(bytes);
 #else // the bits at their places in f16, whose bias is 8 more
     const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);
     wide.x = mul_f16x2((low & 0x80008000u) | (low >> 1 & 0x3f803f80u), 0x5c005c00u);
@@ -107,9 +104,7 @@ DEVICE void scale_ask(const struct weft__attention_device_scales *scales, int32_
         return;
     }
     const float *from = seen ? scales->of + scale_at(scales, seq, page, kv_head, slot) : scales->of;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(seen ? 4 : 0)
-                 : "memory");
+    copy_4_async_or_zero(shared_address(to), from, seen ? 4 : 0);
 }
 
 // Scores, or weights, of a lane times the scales of their keys.

@@ -44,7 +44,21 @@ DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
-// What the thread stored in shared memory by itself comes before what the copy engine writes there for it.
+// Has that phase ended?
+DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
+{
+    uint32_t ended;
+    asm volatile("{.reg .pred done;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;}"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended != 0;
+}
+
+// What the thread stored in shared memory by itself comes before what the copy engine writes there for it, and before what
+// wgmma reads there behind a barrier that the thread arrives at.
 DEVICE void bulk_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -35,6 +35,21 @@ DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t 
                  : "memory");
 }
 
+// The same of 4 bytes, through L1.
+DEVICE void copy_4_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to_shared), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+DEVICE void store_16_shared(uint32_t to_shared, uint4 v)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to_shared), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 // What this thread has asked for since the last call becomes a group; groups arrive in order.
 DEVICE void copy_group_end()
 {
@@ -48,6 +63,17 @@ DEVICE void copy_group_end()
 DEVICE void prefetch_l2(const void *from)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
+// Barrier `number` (1..15; 0 is __syncthreads()) of THREADS threads, whole warps: arrive and wait; arrive alone.
+template <int THREADS> DEVICE void part_sync(int32_t number)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(THREADS) : "memory");
+}
+
+template <int THREADS> DEVICE void part_arrive(int32_t number)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(THREADS) : "memory");
 }
 
 // Adds, and orders what the thread wrote before and reads after it over the whole device.

@@ -36,19 +36,4 @@ DEVICE int32_t warp_sum_int(int32_t value, int32_t lanes)
     return value;
 }
 
-// The same over all lanes, in one instruction.
-DEVICE uint32_t warp_most(uint32_t value)
-{
-    uint32_t most;
-    asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
-    return most;
-}
-
-DEVICE int32_t warp_total(int32_t value)
-{
-    int32_t total;
-    asm("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(total) : "r"(value));
-    return total;
-}
-
 #endif

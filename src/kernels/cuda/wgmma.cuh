@@ -6,6 +6,9 @@
 //
 // B is N rows of 64 16-bit numbers (128 bytes), eight rows after the other in pieces of 1024 bytes that begin at
 // multiples of 1024; 16 bytes at place i of row n stand at place i ^ (n % 8) (PTX ISA, "128-byte swizzle").
+//
+// Of B that lies the other way round (wgmma_across_*) a row is one of the 16 of the product, and has 64 of the N columns:
+// pieces of eight rows as above, and whole matrices of 64 columns one after the other (PTX ISA, "MN-major").
 #ifndef WEFT_KERNELS_CUDA_WGMMA_CUH
 #define WEFT_KERNELS_CUDA_WGMMA_CUH
 
@@ -15,6 +18,13 @@
 DEVICE uint64_t wgmma_matrix(uint32_t shared_address)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)1 << 16 | shared_address >> 4;
+}
+
+// Where B begins that lies the other way round; its 64s of columns are `columns_bytes` apart, 16 rows 2048 bytes further.
+DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
+{
+    return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(columns_bytes >> 4) << 16 |
+           shared_address >> 4;
 }
 
 // Orders what the thread did to registers of A and D before the products that follow.
@@ -46,14 +56,14 @@ template <int COUNT> DEVICE void registers_give()
 #define WGMMA_4_(d, i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define WGMMA_16_(d, i) WGMMA_4_(d, i), WGMMA_4_(d, i + 4), WGMMA_4_(d, i + 8), WGMMA_4_(d, i + 12)
 
-#define WGMMA_(NAME, TYPE)                                                                         \
+#define WGMMA_(NAME, TYPE, ACROSS)                                                                 \
     DEVICE void wgmma_##NAME##_16(float *d, const uint32_t a[4], uint64_t b)                       \
     {                                                                                              \
         asm volatile(                                                                              \
             "{.reg .pred p; setp.eq.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE \
             "." TYPE " {"                                                                          \
             "%0, %1, %2, %3, %4, %5, %6, %7"                                                       \
-            "}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;}"                                             \
+            "}, {%8, %9, %10, %11}, %12, p, 1, 1, " ACROSS ";}"                                    \
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),  \
               "+f"(d[7])                                                                           \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
@@ -64,7 +74,7 @@ template <int COUNT> DEVICE void registers_give()
             "{.reg .pred p; setp.eq.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE \
             "." TYPE " {"                                                                          \
             "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"                 \
-            "}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;}"                                           \
+            "}, {%16, %17, %18, %19}, %20, p, 1, 1, " ACROSS ";}"                                  \
             : WGMMA_16_(d, 0)                                                                      \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
     }                                                                                              \
@@ -75,7 +85,7 @@ template <int COUNT> DEVICE void registers_give()
             "." TYPE " {"                                                                          \
             "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"       \
-            "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"                                           \
+            "}, {%32, %33, %34, %35}, %36, p, 1, 1, " ACROSS ";}"                                  \
             : WGMMA_16_(d, 0), WGMMA_16_(d, 16)                                                    \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
     }                                                                                              \
@@ -88,7 +98,7 @@ template <int COUNT> DEVICE void registers_give()
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
             "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"       \
-            "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;}"                                           \
+            "}, {%64, %65, %66, %67}, %68, p, 1, 1, " ACROSS ";}"                                  \
             : WGMMA_16_(d, 0), WGMMA_16_(d, 16), WGMMA_16_(d, 32), WGMMA_16_(d, 48)                \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
     }                                                                                              \
@@ -107,13 +117,15 @@ template <int COUNT> DEVICE void registers_give()
             "%110, %111, "                                                                         \
             "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
             "%126, %127"                                                                           \
-            "}, {%128, %129, %130, %131}, %132, p, 1, 1, 0;}"                                      \
+            "}, {%128, %129, %130, %131}, %132, p, 1, 1, " ACROSS ";}"                             \
             : WGMMA_16_(d, 0), WGMMA_16_(d, 16), WGMMA_16_(d, 32), WGMMA_16_(d, 48),               \
               WGMMA_16_(d, 64), WGMMA_16_(d, 80), WGMMA_16_(d, 96), WGMMA_16_(d, 112)              \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
     }
-WGMMA_(f16, "f16")
-WGMMA_(bf16, "bf16")
+WGMMA_(f16, "f16", "0")
+WGMMA_(bf16, "bf16", "0")
+WGMMA_(across_f16, "f16", "1")
+WGMMA_(across_bf16, "bf16", "1")
 #undef WGMMA_
 
 // The same with A in shared memory, 64 rows that lie as those of B; D is what the product is unless `add`.

@@ -106,13 +106,32 @@ static void expert_exactly(struct check_case *c, const struct problem *p, int32_
     }
 }
 
-static void run_linear(struct check_case *c, const weft_linear_desc *desc, weft_linear_args *args)
+// Packs the weights of parts that lie as in a file.
+static void pack_linear(struct check_case *c, const weft_plan *plan, int32_t parts,
+                        weft_linear_args *args)
+{
+    for (int32_t n = 0; n < parts && !c->failed; n++) {
+        const weft_linear_pack_args how = {
+            .size = sizeof how,
+            .part = n,
+            .weight = args->parts[n].weight,
+            .packed = check_buffer(c, weft_linear_packed_bytes(plan, n), 64)};
+        check_ok(c, weft_linear_pack(plan, &how), "pack of a product");
+        args->parts[n].packed = how.packed;
+        args->parts[n].weight = NULL;
+    }
+}
+
+static void run_linear(struct check_case *c, const weft_linear_desc *desc, bool packed,
+                       weft_linear_args *args)
 {
     weft_plan *plan = NULL;
     weft_context *context = c->reference ? c->reference : c->context;
     if (check_ok(c, weft_linear_plan(context, desc, &plan), "plan of a product")) {
         args->workspace_bytes = weft_plan_workspace_bytes(plan);
         args->workspace = check_buffer(c, args->workspace_bytes, 64);
+        if (packed)
+            pack_linear(c, plan, desc->num_parts, args);
         check_ok(c, weft_linear_run(plan, args), "product");
     }
     weft_plan_destroy(plan);
@@ -177,13 +196,13 @@ static void expert_by_layers(struct check_case *c, const struct problem *p, int3
         args.parts[1] = part_of(p, 1, e, up);
     if (weighed)
         args.parts[0].bias = args.parts[1].bias = NULL;
-    run_linear(c, &inner, &args);
+    run_linear(c, &inner, p->packed, &args);
     for (int64_t i = 0; apart_function && i < d->inner; i++)
         h[i] = (float)(weighed ? function_of_weighed(p, e, i, weight, h[i], up[i])
                                : function(d, h[i], plain ? 1 : up[i]));
     args = (weft_linear_args){
         .size = sizeof args, .batch = 1, .x = h, .parts = {part_of(p, 2, e, result)}};
-    run_linear(c, &down, &args);
+    run_linear(c, &down, p->packed, &args);
     for (int64_t i = 0; i < d->cols; i++)
         y[i] = result[i];
 }
@@ -258,10 +277,13 @@ static void check_bytes(struct check_case *c, const struct problem *p, uint64_t 
 static bool pack(struct check_case *c, const weft_plan *plan, weft_experts_args *args)
 {
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
-        if (!weft_experts_packed_bytes(plan, n) || args->parts[n].expert_stride_bytes)
+        if (args->parts[n].weight &&
+            (!weft_experts_packed_bytes(plan, n) || args->parts[n].expert_stride_bytes))
             return false;
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++) {
         weft_experts_part_args *part = &args->parts[n];
+        if (!part->weight)
+            continue;
         const weft_linear_pack_args how = {
             .size = sizeof how,
             .part = n,
@@ -291,6 +313,7 @@ void weft__experts_check(struct check_case *c)
         check_ok(c, weft_experts_run(plan, &args), "run");
     }
     p.exact = p.desc.flags & WEFT_LINEAR_EXACT || (c->reference && !packed);
+    p.packed = packed && !c->reference;
     weft_plan_destroy(plan);
     check_gaps(c, &p);
     for (int32_t token = 0; token < p.args.batch && !c->failed; token++)

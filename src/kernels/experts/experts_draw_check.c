@@ -18,6 +18,8 @@ static weft_dtype draw_format(struct check_case *c)
 
 static int64_t draw_cols(struct check_case *c, int32_t block)
 {
+    if (block > 1 && check_range(c, 0, 2) == 0) // whole chunks of packed weights
+        return 256 * check_range(c, 1, 2);
     return block == 1 ? check_length(c, 150, 16) : block * check_range(c, 1, block < 256 ? 5 : 1);
 }
 

@@ -13,6 +13,7 @@ struct problem {
     weft_experts_desc desc;
     weft_experts_args args;
     bool exact, gaps;                   // gaps: between experts
+    bool packed;                        // on the CPU: the same layout for layers of the oracle
     bool adapted;                       // decoded is what weights and adapters are together
     float *decoded[WEFT_EXPERTS_PARTS]; // [experts][rows][cols]
     float *x, *residual;                // what they said before the run

@@ -80,21 +80,6 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
-// low 16 bits of `sums` times the low byte of `by`, plus high times the next byte, plus c; with the upper two bytes
-DEVICE int32_t sums_times_upper(uint32_t sums, uint32_t by, int32_t c)
-{
-    int32_t d;
-    asm("dp2a.hi.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(sums), "r"(by), "r"(c));
-    return d;
-}
-
-DEVICE int32_t sums_times(uint32_t sums, uint32_t by, int32_t c)
-{
-    int32_t d;
-    asm("dp2a.lo.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(sums), "r"(by), "r"(c));
-    return d;
-}
-
 // Scale and sums of a unit of one row of X.
 struct x_meta {
     float scale;
@@ -116,14 +101,14 @@ DEVICE uint32_t offsets_of(int32_t factor, int32_t g)
 
 DEVICE int32_t product_start(struct x_meta meta, int32_t factor, int32_t g, int32_t from)
 {
-    return TILE_OFFSET ? sums_times(meta.sums, offsets_of(factor, g), from) : from;
+    return TILE_OFFSET ? dot_2_low(meta.sums, offsets_of(factor, g), from) : from;
 }
 
 // scale of x times the sum of its sixteen g (or of the unit), what the format adds is multiplied by
 DEVICE float x_sum(struct x_meta meta, int32_t g)
 {
     const uint32_t ones = SIXTEENS == 1 ? 0x0101u : g ? 0x0100u : 0x0001u;
-    return (__int_as_float(sums_times(meta.sums, ones, MAGIC_BITS)) - MAGIC) * meta.scale;
+    return (__int_as_float(dot_2_low(meta.sums, ones, MAGIC_BITS)) - MAGIC) * meta.scale;
 }
 
 // The products of a unit, of its sixteen g where scales are so fine.
@@ -154,13 +139,13 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x
         for (int32_t h = 0; h < 2; h++) {
             uint32_t both =
                 byte_permute((uint32_t)dots[0][2 * i + h], (uint32_t)dots[1][2 * i + h], 0x5410);
-            int32_t dot = h ? sums_times_upper(both, scales.scale, MAGIC_BITS)
-                            : sums_times(both, scales.scale, MAGIC_BITS);
+            int32_t dot = h ? dot_2_high(both, scales.scale, MAGIC_BITS)
+                            : dot_2_low(both, scales.scale, MAGIC_BITS);
             sum = fmaf(__int_as_float(dot) - MAGIC,
                        meta[h].scale * (1.0f / (float)CODE_FACTOR(h, i)), sum);
 #if TILE_MIN
-            int32_t add = h ? sums_times_upper(meta[h].sums, scales.min, MAGIC_BITS)
-                            : sums_times(meta[h].sums, scales.min, MAGIC_BITS);
+            int32_t add = h ? dot_2_high(meta[h].sums, scales.min, MAGIC_BITS)
+                            : dot_2_low(meta[h].sums, scales.min, MAGIC_BITS);
             least = fmaf(__int_as_float(add) - MAGIC, meta[h].scale, least);
 #endif
         }

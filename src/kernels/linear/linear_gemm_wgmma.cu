@@ -197,7 +197,7 @@ DEVICE void deliver(const struct weft__linear_gemm_args *args, const float *d, i
 {
     float *sums = (float *)shared_memory();
     int32_t lane = (int32_t)threadIdx.x % WARP, warp = (int32_t)threadIdx.x / WARP;
-    asm volatile("bar.sync 1, %0;" ::"n"(GROUPS * 128) : "memory");
+    part_sync<GROUPS * 128>(1);
 #pragma unroll
     for (int32_t i = 0; i < SUMS; i++)
         sums[(i / 4 * 8 + lane % 4 * 2 + i % 2) * SUM_STRIDE + warp * 16 + lane / 4 +

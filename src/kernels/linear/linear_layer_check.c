@@ -45,6 +45,14 @@ static bool rounds_y(const struct layer *l)
     return l->desc.flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
 }
 
+// Now and then so many that a GPU's text knows them (WEFT_COLS): fewer tiles than warps, as many, and some more.
+static int64_t draw_cols(struct check_case *c, int64_t block)
+{
+    if (check_range(c, 0, 3) == 0)
+        return check_pick(c, 4, 1024, 2048, 4096, 4608);
+    return block * check_range(c, 1, 768 / block < 1 ? 1 : 768 / block);
+}
+
 static void draw_desc(struct check_case *c, struct layer *l)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
@@ -54,7 +62,7 @@ static void draw_desc(struct check_case *c, struct layer *l)
     int what = (int)check_range(c, 0, 3); // 0 Q, K, V; 1 gate; 2 next; 3 one matrix
     l->format = kernel->weight;
     l->rounds_x = kernel->acts == WEFT__ACTS_q8;
-    l->cols = block * check_range(c, 1, 768 / block < 1 ? 1 : 768 / block);
+    l->cols = draw_cols(c, block);
     l->batch = (int32_t)check_pick(c, 6, 1, 1, 2, 5, 9, MOST_BATCH);
     l->parts = what == 0 ? 3 : what == 1 ? 2 : 1;
     desc->size = sizeof *desc;

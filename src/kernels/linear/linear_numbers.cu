@@ -165,11 +165,7 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
 // x less its upper 11 bits, rounded to the 11 that a product takes.
 DEVICE uint32_t x_rest(float x, uint32_t high)
 {
-    uint32_t rest;
-    asm("cvt.rna.tf32.f32 %0, %1;"
-        : "=r"(rest)
-        : "f"(x == bits_float(high) ? 0.0f : x - bits_float(high)));
-    return rest;
+    return float_tf32(x == bits_float(high) ? 0.0f : x - bits_float(high));
 }
 
 // The upper bits of X and the rest have sums of their own.

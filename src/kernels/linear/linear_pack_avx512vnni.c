@@ -121,32 +121,43 @@ static void chunk_Q8_0(const struct rows *w, int64_t block, unsigned char *to)
     }
 }
 
-WEFT__INLINE void nibbles_q45_k(const struct rows *w, int64_t q, int g, __m512i c[8])
+// 32 bytes of each row. They are read once for all groups whose bits they hold: gathering is what packing costs.
+WEFT__INLINE void eight(const struct rows *w, int64_t at, __m512i b[8])
 {
     for (int i = 0; i < 8; i++)
-        c[i] = bits_at(quad(w, q + 32 * (g / 2) + 4 * i), 4 * (g % 2), 15);
+        b[i] = quad(w, at + 4 * i);
+}
+
+WEFT__INLINE void bits_of_eight(__m512i to[8], const __m512i b[8], int shift, int mask)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = bits_at(b[i], shift, mask);
 }
 
 static void chunk_Q4_K(const struct rows *w, int64_t block, unsigned char *to)
 {
+    __m512i b[8], c[8];
     put_scales_q45_k(to, w, block);
     for (int g = 0; g < 8; g++) {
-        __m512i c[8];
-        nibbles_q45_k(w, block + 16, g, c);
+        if (g % 2 == 0)
+            eight(w, block + 16 + 16 * g, b);
+        bits_of_eight(c, b, 4 * (g % 2), 15);
         put_nibbles(to + 256 + 256 * g, c);
     }
 }
 
 static void chunk_Q5_K(const struct rows *w, int64_t block, unsigned char *to)
 {
+    __m512i b[8], c[8], high[8];
     put_scales_q45_k(to, w, block);
+    eight(w, block + 16, high);
     for (int g = 0; g < 8; g++) {
-        __m512i c[8], high[8];
-        nibbles_q45_k(w, block + 48, g, c);
-        for (int i = 0; i < 8; i++)
-            high[i] = bits_at(quad(w, block + 16 + 4 * i), g, 1);
+        if (g % 2 == 0)
+            eight(w, block + 48 + 16 * g, b);
+        bits_of_eight(c, b, 4 * (g % 2), 15);
         put_nibbles(to + 256 + 320 * g, c);
-        put_bits(to + 256 + 320 * g + 256, high, 0);
+        bits_of_eight(c, high, g, 1);
+        put_bits(to + 256 + 320 * g + 256, c, 0);
     }
 }
 
@@ -157,15 +168,35 @@ static void chunk_Q6_K(const struct rows *w, int64_t block, unsigned char *to)
     for (int j = 0; j < 16; j++)
         put_entry(to + 64 + 16 * j, _mm512_srlv_epi32(quad(w, block + 192 + j / 4 * 4),
                                                       _mm512_set1_epi32(8 * (j % 4))));
-    for (int g = 0; g < 8; g++) {
-        __m512i c[8], high[8];
-        int n = g / 4, of = g % 4;
-        for (int i = 0; i < 8; i++) {
-            c[i] = bits_at(quad(w, block + 64 * n + 32 * (of % 2) + 4 * i), 4 * (of / 2), 15);
-            high[i] = bits_at(quad(w, block + 128 + 32 * n + 4 * i), 2 * of, 3);
+    for (int n = 0; n < 2; n++) {
+        __m512i low[2][8], high[8], c[8];
+        eight(w, block + 64 * n, low[0]);
+        eight(w, block + 64 * n + 32, low[1]);
+        eight(w, block + 128 + 32 * n, high);
+        for (int of = 0; of < 4; of++) {
+            unsigned char *group = to + 320 + 384 * (4 * n + of);
+            bits_of_eight(c, low[of % 2], 4 * (of / 2), 15);
+            put_nibbles(group, c);
+            bits_of_eight(c, high, 2 * of, 3);
+            put_pairs(group + 256, c, 0);
         }
-        put_nibbles(to + 320 + 384 * g, c);
-        put_pairs(to + 320 + 384 * g + 256, high, 0);
+    }
+}
+
+static void chunk_Q2_K(const struct rows *w, int64_t block, unsigned char *to)
+{
+    __m512i d = quad(w, block + 80);
+    put_half(to, d);
+    put_half(to + 32, _mm512_srli_epi32(d, 16));
+    for (int j = 0; j < 16; j++)
+        put_entry(to + 64 + 16 * j,
+                  _mm512_srlv_epi32(quad(w, block + j / 4 * 4), _mm512_set1_epi32(8 * (j % 4))));
+    __m512i b[8], c[8];
+    for (int g = 0; g < 8; g++) {
+        if (g % 4 == 0)
+            eight(w, block + 16 + 8 * g, b);
+        bits_of_eight(c, b, 2 * (g % 4), 3);
+        put_pairs(to + 320 + 128 * g, c, 0);
     }
 }
 
@@ -189,15 +220,16 @@ static void put_scales_q3_k(unsigned char *to, const struct rows *w, int64_t blo
 
 static void chunk_Q3_K(const struct rows *w, int64_t block, unsigned char *to)
 {
+    __m512i b[8], high[8], c[8];
     put_scales_q3_k(to, w, block);
+    eight(w, block, high);
     for (int g = 0; g < 8; g++) {
-        __m512i low[8], high[8];
-        for (int i = 0; i < 8; i++) {
-            low[i] = bits_at(quad(w, block + 32 + 32 * (g / 4) + 4 * i), 2 * (g % 4), 3);
-            high[i] = bits_at(quad(w, block + 4 * i), g, 1);
-        }
-        put_pairs(to + 256 + 192 * g, low, 0);
-        put_bits(to + 256 + 192 * g + 128, high, 0);
+        if (g % 4 == 0)
+            eight(w, block + 32 + 8 * g, b);
+        bits_of_eight(c, b, 2 * (g % 4), 3);
+        put_pairs(to + 256 + 192 * g, c, 0);
+        bits_of_eight(c, high, g, 1);
+        put_bits(to + 256 + 192 * g + 128, c, 0);
     }
 }
 

@@ -11,6 +11,7 @@
 //      q4_k    f16 d[16], dmin[16], sixes          nibbles
 //      q5_k    f16 d[16], dmin[16], sixes          nibbles, bits
 //      q6_k    f16 d[16], 32 bytes, int8 [16][16]  nibbles, pairs
+//      q2_k    f16 d[16], dmin[16], [16][16] bytes two (scale and minimum are nibbles)
 //      q3_k    f16 d[16], 32 bytes, sixes          two (bits 0 and 1), bits (bit 2)
 //      iq4_xs  f16 d[16], 32 and 64 bytes: sixes   nibbles
 //
@@ -38,6 +39,7 @@
     X(Q4_K, 256, 256, 256)                                                                         \
     X(Q5_K, 256, 256, 320)                                                                         \
     X(Q6_K, 256, 320, 384)                                                                         \
+    X(Q2_K, 256, 320, 128)                                                                         \
     X(Q3_K, 256, 256, 192)                                                                         \
     X(IQ4_XS, 256, 128, 256)
 

@@ -17,13 +17,14 @@ enum {
 // The numbers of a chunk that serve its groups.
 struct head {
     __m512 d, dmin;
-    _Alignas(64) uint8_t entry[16][16]; // of each group of 32 or 16, by rows
+    _Alignas(64) uint8_t entry[16][16];   // of each group of 32 or 16, by rows
+    _Alignas(64) uint8_t minimum[16][16]; // of q2_k
 };
 
 // 32 columns of 16 rows.
 struct group {
     __m512i w[8]; // four columns each, unsigned
-    __m512 scale[2], minimum;
+    __m512 scale[2], minimum[2];
 };
 
 struct format {
@@ -76,9 +77,9 @@ WEFT__INLINE void unpack_nibbles(const unsigned char *codes, __m512i w[8])
     }
 }
 
-WEFT__INLINE __m512 entry(const struct head *head, int n)
+WEFT__INLINE __m512 entry(const uint8_t rows[16])
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)head->entry[n])));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)rows)));
 }
 
 WEFT__INLINE __m512 entry_signed(const struct head *head, int n)
@@ -118,6 +119,19 @@ WEFT__INLINE void begin_q3_k(const unsigned char *chunk, struct head *head)
 {
     head->d = load_halves(chunk);
     unpack_sixes(chunk + 64, head, 32);
+}
+
+// dmin is a 32nd of itself: it meets -32 times sums of activations.
+WEFT__INLINE void begin_q2_k(const unsigned char *chunk, struct head *head)
+{
+    head->d = load_halves(chunk);
+    head->dmin = _mm512_mul_ps(load_halves(chunk + 32), _mm512_set1_ps(1.f / 32));
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
+    {
+        const __m512i both = load(chunk + 64 + 64 * i);
+        _mm512_store_si512(head->entry[4 * i], masked(both, 15));
+        _mm512_store_si512(head->minimum[4 * i], masked(moved(both, -4), 15));
+    }
 }
 
 WEFT__INLINE void begin_q6_k(const unsigned char *chunk, struct head *head)
@@ -169,8 +183,8 @@ UNPACK(q8_0)
 UNPACK(q4_k)
 {
     (void)chunk;
-    out->scale[0] = _mm512_mul_ps(entry(head, g), head->d);
-    out->minimum = _mm512_mul_ps(entry(head, 8 + g), head->dmin);
+    out->scale[0] = _mm512_mul_ps(entry(head->entry[g]), head->d);
+    out->minimum[0] = _mm512_mul_ps(entry(head->entry[8 + g]), head->dmin);
     unpack_nibbles(codes, out->w);
 }
 
@@ -196,6 +210,21 @@ UNPACK(q6_k)
     WEFT__UNROLL for (int i = 0; i < 2; i++)
     {
         out->scale[i] = _mm512_mul_ps(entry_signed(head, 2 * g + i), head->d);
+    }
+}
+
+UNPACK(q2_k)
+{
+    __m512i two[2] = {load(codes), load(codes + 64)};
+    (void)chunk;
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = masked(moved(two[i / 4], -2 * (i % 4)), 3);
+    }
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        out->scale[i] = _mm512_mul_ps(entry(head->entry[2 * g + i]), head->d);
+        out->minimum[i] = _mm512_mul_ps(entry(head->minimum[2 * g + i]), head->dmin);
     }
 }
 
@@ -233,6 +262,24 @@ WEFT__INLINE __m512i four(const int8_t *x)
     return _mm512_set1_epi32(quad);
 }
 
+// Takes off what the minima of a group of each panel are worth.
+WEFT__INLINE void take_minima(__m512 *acc, const struct group *w, int panels,
+                              const struct weft__rounded_row *x, int64_t k, struct format f)
+{
+    const int parts = f.halves ? 2 : 1;
+    WEFT__UNROLL for (int p = 0; p < parts; p++)
+    {
+        __m512 sum = _mm512_set1_ps(x->scaled[k / 32]);
+        if (f.halves)
+            sum = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(x->sum16[k / 16 + p])),
+                                _mm512_set1_ps(-x->scale[k / 32]));
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            acc[j] = _mm512_fnmadd_ps(w[j].minimum[p], sum, acc[j]);
+        }
+    }
+}
+
 // Adds the products of a group of each panel by columns [k, k + 32) of a row of X.
 WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
                             const struct weft__rounded_row *x, int64_t k, struct format f)
@@ -242,7 +289,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
     WEFT__UNROLL for (int p = 0; p < parts; p++)
     {
         __m512i dot[PANELS], offset = _mm512_setzero_si512();
-        if (f.halves)
+        if (f.halves && !f.minimum)
             offset = _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + p]),
                                        (unsigned)-f.offset_shift);
         else if (!f.minimum)
@@ -265,11 +312,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
         }
     }
     if (f.minimum)
-        WEFT__UNROLL for (int j = 0; j < panels; j++)
-        {
-            const __m512 scaled = _mm512_set1_ps(x->scaled[k / 32]);
-            acc[j] = _mm512_fnmadd_ps(w[j].minimum, scaled, acc[j]);
-        }
+        take_minima(acc, w, panels, x, k, f);
 }
 
 // X returns from the second cache for each panel of long rows, behind weights that pass through the first. What reads
@@ -277,6 +320,23 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
 WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
 {
     __builtin_prefetch(x->q + k + AHEAD, 0, 3);
+}
+
+// Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
+// with few rows the hardware's alone.
+WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols)
+{
+    const bool dense = bytes >= 512;
+    const int64_t ahead = dense ? 4096 : 2048;
+    if (dense && cols < 6)
+        return;
+    WEFT__UNROLL for (int at = 0; at < bytes; at += 64)
+    {
+        if (dense)
+            __builtin_prefetch(codes + ahead + at, 0, 2);
+        else
+            __builtin_prefetch(codes + ahead + at, 0, 3);
+    }
 }
 
 struct panel {
@@ -375,6 +435,7 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
             f.unpack(chunk[j], chunk[j] + codes, g, &head[j], &w[j]);
+            fetch_group(chunk[j] + codes, shape.group_bytes, cols);
         }
         for (int c = 0; c < cols; c++) {
             const struct weft__rounded_row x = row_behind(&first, c * acts->at.row_bytes);
@@ -476,5 +537,6 @@ PACKED(Q8_0, false, false, 4, begin_blocks, unpack_q8_0)
 PACKED(Q4_K, false, true, 0, begin_q45_k, unpack_q4_k)
 PACKED(Q5_K, false, true, 0, begin_q45_k, unpack_q5_k)
 PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)
+PACKED(Q2_K, true, true, 0, begin_q2_k, unpack_q2_k)
 PACKED(Q3_K, true, false, -3, begin_q3_k, unpack_q3_k)
 PACKED(IQ4_XS, false, false, 4, begin_iq4_xs, unpack_iq4_xs)

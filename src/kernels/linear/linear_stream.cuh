@@ -207,8 +207,7 @@ DEVICE void group_barrier()
     else if (WEFT_TEAM == 1)
         __syncwarp();
     else
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + team_of_thread()), "n"(WEFT_TEAM * WARP)
-                     : "memory");
+        part_sync<WEFT_TEAM * WARP>(1 + team_of_thread());
 }
 
 // The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of

@@ -4,6 +4,7 @@
 //
 // Constants: KIND (weft_probe_kind), WGMMA (1: matrix products of warpgroups, sm_90a)
 #include "src/kernels/cuda/block.cuh"
+#include "src/kernels/cuda/bulk.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
@@ -65,7 +66,7 @@ DEVICE wide dot(const struct weft__probe_device_args &args)
     for (int64_t step = 0; step < args.steps; step++)
 #pragma unroll
         for (int j = 0; j < WEFT__PROBE_CHAINS; j++)
-            asm volatile("dp4a.s32.s32 %0, %1, %1, %0;" : "+r"(chain[j]) : "r"(args.units));
+            chain[j] = dot_4(args.units, args.units, chain[j]);
 #pragma unroll
     for (int j = 0; j < WEFT__PROBE_CHAINS; j++)
         sum += (wide)chain[j];
@@ -89,7 +90,7 @@ DEVICE wide multiply_matrices(const struct weft__probe_device_args &args)
     wide sum = 0;
     for (int i = (int)threadIdx.x; i < A + B; i += (int)blockDim.x)
         numbers[i] = i < A ? sixteenths(args) : 0x3c003c00u;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    bulk_fence();
     __syncthreads();
     for (int64_t step = 0; step < args.steps; step++) {
         wgmma_begin();

@@ -6,7 +6,9 @@
 With a folder of templates (jinja.py FOLDER, *.jinja), holds weft against Jinja on those and twenty conversations each instead, with
 and without a prompt for the answer, through the test program, and writes nothing; the test chat_templates does so with this folder:
 
-    python3 jinja.py FOLDER build/dev/test_chat_jinja
+    python3 jinja.py FOLDER build/dev/test_chat_jinja [transformers]
+
+With the word `transformers` the environment is the one that this package itself makes, not the one written down here.
 """
 import copy
 import json
@@ -15,16 +17,16 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import jinja2
-    from jinja2 import nodes
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-except ImportError:
-    print("jinja2 is not installed")
-    sys.exit(77)
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "support"))
+import packages
 
-HERE = pathlib.Path(__file__).parent
+packages.need("jinja2")
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
 TIME = "26 Jul 2024"
 
 
@@ -49,6 +51,14 @@ def environment():
     env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None, separators=None, sort_keys=False: json.dumps(
         x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
     env.globals["raise_exception"] = refuse
+    env.globals["strftime_now"] = lambda _: TIME
+    return env
+
+
+def environment_of_transformers():
+    from transformers.utils import chat_template_utils as utils
+
+    env = utils._cached_compile_jinja_template("").environment
     env.globals["strftime_now"] = lambda _: TIME
     return env
 
@@ -174,6 +184,7 @@ def compare(env, folder, program):
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        sys.exit(bool(compare(environment(), sys.argv[1], sys.argv[2])))
+        env = environment_of_transformers() if sys.argv[3:] == ["transformers"] else environment()
+        sys.exit(bool(compare(env, sys.argv[1], sys.argv[2])))
     else:
         write_golden(environment())

@@ -41,6 +41,10 @@ WAYS = {
     "qwen2-whole": (sequence(split(WORDS + r"\p{N}|" + TAIL)), normalizers.NFC(), True),
     "gpt-4o": (sequence(split(CASED % (ENDINGS + "?", ENDINGS + "?") + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")),
                None, False),
+    "tiny_aya": (sequence(split(r"\d{1,3}(?=(?:\d{3})*\b)"), split(
+        CASED % (ENDINGS + "?", ENDINGS + "?") + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")), None, False),
+    "superbpe": (sequence(split(r"\p{N}+"), split(r"(?=(\d{3})+(?!\d))")), None, False),
+    "empty": (sequence(split(r"(?=\p{Lu})"), split(r"(?=(\d{2})+(?!\d))|\s+")), None, False),
     "tekken-composed": (sequence(split(CASED % ("", "") + r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")),
                         normalizers.NFC(), True),
     "deepseek-v3": (sequence(

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/backend/cuda/cuda_driver.h"
+#include "tests/support/emulator/emulator.h"
 #include "tests/support/standin/standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -21,6 +22,10 @@ bool standin_has_context(void);
 // The name of the function that a module was asked for.
 const char *standin_function_name(CUfunction function);
 
+// Does the emulator run what is launched (STANDIN_RUN)?
+bool standin_runs(void);
+void standin_function_run(CUfunction function, struct emulator_launch *launch);
+
 // Machine code of the stand-in is this word and the text's name.
 #define STANDIN_MAGIC "STANDIN:"
 
@@ -29,6 +34,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     NO_CONTEXT = 201,
+    NOT_FOUND = 500,
 };
 
 // The prototypes of the driver's table are those of the functions.

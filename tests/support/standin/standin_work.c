@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/kernels/cuda/launch.h"
 #include "tests/support/standin/standin_inside.h"
 
 // Work of a stream or a graph.
@@ -13,6 +14,9 @@ struct work {
     size_t bytes;
     unsigned char byte;
     struct standin_launch launch;
+    CUfunction function;
+    uint32_t cluster;
+    _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
     struct work *next;
 };
 struct CUgraph_st {
@@ -29,6 +33,21 @@ struct CUevent_st {
     bool recorded;
 };
 
+static struct emulated_index index_of(const uint32_t v[3])
+{
+    return (struct emulated_index){v[0], v[1], v[2]};
+}
+
+static void run(const struct work *work)
+{
+    struct emulator_launch launch = {.grid = index_of(work->launch.grid),
+                                     .block = index_of(work->launch.block),
+                                     .shared_bytes = work->launch.shared_bytes,
+                                     .cluster = work->cluster,
+                                     .args = work->args};
+    standin_function_run(work->function, &launch);
+}
+
 static void do_work(const struct work *work)
 {
     switch (work->kind) {
@@ -44,6 +63,8 @@ static void do_work(const struct work *work)
         if (standin.num_launches < STANDIN_MOST_LAUNCHES)
             standin.launches[standin.num_launches] = work->launch;
         standin.num_launches++;
+        if (standin_runs())
+            run(work);
     }
 }
 
@@ -236,12 +257,14 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     return CUDA_SUCCESS;
 }
 
-// What the reference of the driver asks of a map; the map itself is the base's address.
+// What the reference of the driver asks of a map; the map itself is what the emulator reads (emulated_map).
 CUresult cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *base,
                                 const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
                                 const uint32_t *steps, int interleave, int swizzle, int promotion,
                                 int fill)
 {
+    const uint32_t last[3] = {box[0], box[1], swizzle == CU_TENSOR_MAP_SWIZZLE_128B};
+    const uint64_t first[4] = {(uint64_t)(uintptr_t)base, dims[0], dims[1], strides[0]};
     (void)interleave;
     (void)promotion;
     (void)fill;
@@ -251,14 +274,15 @@ CUresult cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *base,
         (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128))
         return INVALID_VALUE;
     memset(map, 0, 128);
-    memcpy(map, &base, sizeof base);
+    memcpy(map, first, sizeof first);
+    memcpy((char *)map + sizeof first, last, sizeof last);
     return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
                           void **extra)
 {
-    struct work work = {.kind = LAUNCH};
+    struct work work = {.kind = LAUNCH, .function = function, .cluster = 1};
     (void)extra;
     if (!standin_has_context())
         return NO_CONTEXT;
@@ -272,10 +296,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     memcpy(work.launch.grid, config->grid, sizeof work.launch.grid);
     memcpy(work.launch.block, config->block, sizeof work.launch.block);
     work.launch.shared_bytes = config->shared_bytes;
-    for (unsigned i = 0; i < config->num_attributes; i++)
+    for (unsigned i = 0; i < config->num_attributes; i++) {
         work.launch.overlaps |=
             config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        if (config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            work.cluster = config->attributes[i].value.cluster.x;
+    }
     work.launch.stream = config->stream;
-    memcpy(work.launch.args, parameters[0], sizeof work.launch.args);
+    memcpy(work.args, parameters[0], sizeof work.args);
+    memcpy(work.launch.args, work.args, sizeof work.launch.args);
     return submit(config->stream, work);
 }

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+// What the kernels of many queries share: what a block works at, masks and the softmax of a tile in registers, how rows end.
+//
+// The kernel defines what attention_scores.cuh wants, and WARPS (that multiply), WARP_ROWS = 16 WEFT_M, the rows of each, and
+// shared_factors().
+#ifndef WEFT_KERNELS_ATTENTION_PREFILL_CUH
+#define WEFT_KERNELS_ATTENTION_PREFILL_CUH
+
+#include "src/kernels/attention/attention_scores.cuh"
+
+// What rows of queries have been divided by, where FACTORS says that they have.
+DEVICE float *shared_factors();
+
+// What a block works at, in shared memory.
+struct item {
+    struct sequence seq;
+    struct rows rows;
+    int32_t first_key, end_key, begin; // seen by one of the rows; of the first tile
+    const int32_t *pages;
+    struct weft__attention_device_plane planes[2]; // keys, values; data: of the KV head
+    struct keys by_all[WARPS];                     // seen by all rows of a warp
+    int32_t end[WARPS];                            // of what its rows see
+};
+
+// What a lane holds of its warp's rows 16 m + r and 16 m + r + 8.
+struct state {
+    float acc[WEFT_M][DIM / 8][4];
+    float largest[WEFT_M][2], sum[WEFT_M][2]; // sum: of this lane's keys
+};
+
+DEVICE void state_begin(struct state *state)
+{
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            state->largest[m][half] = NEGATIVE_INFINITY, state->sum[m][half] = 0;
+#pragma unroll
+            for (int32_t t = 0; t < DIM / 8; t++)
+                state->acc[m][t][2 * half] = state->acc[m][t][2 * half + 1] = 0;
+        }
+}
+
+DEVICE bool item_sees(const struct item *item, int32_t key)
+{
+    return key >= item->first_key && key < item->end_key;
+}
+
+// The item of a place: its keys, and what the rows of each warp see. By a warp, into shared memory.
+DEVICE void item_set(const struct weft__attention_device_args *args, const struct place *at,
+                     int32_t lane, struct item *item)
+{
+    const struct lengths lengths = at->seq.lengths;
+    const struct rows rows = rows_of(args, at);
+    if (lane < WARPS) {
+        const int32_t first = lane * WARP_ROWS, last = min(first + WARP_ROWS, rows.count) - 1;
+        const int32_t first_token = row_at(args, rows, first).token;
+        const int32_t last_token = row_at(args, rows, max(first, last)).token;
+        item->by_all[lane] = keys_by_all(args, lengths, first_token, last_token);
+        item->end[lane] = first <= last ? keys_of(args, lengths, last_token).end : 0;
+    }
+    if (lane > 0)
+        return;
+    item->seq = at->seq, item->rows = rows;
+    item->end_key = keys_of(args, lengths, row_at(args, rows, rows.count - 1).token).end;
+    item->first_key = min(first_key_of(args, lengths, row_at(args, rows, 0).token), item->end_key);
+    item->begin = item->first_key / KEYS * KEYS;
+    item->pages = pages_of(args, lengths.seq);
+    item->planes[0] = args->k, item->planes[1] = args->v;
+    for (int32_t i = 0; i < 2; i++)
+        item->planes[i].data = (const uint8_t *)item->planes[i].data +
+                               at->kv_head * item->planes[i].head_stride * BYTES;
+}
+
+// The longest items of a sequence come first: those of its last rows.
+DEVICE void place_turn(const struct weft__attention_device_args *args, struct place *at)
+{
+    at->row_tile = at->seq.items / args->num_kv_heads - 1 - at->row_tile;
+}
+
+// --- scores and weights ---------------------------------------------------------------------------
+
+// Where a row does not see a key, minus infinity.
+DEVICE void tile_mask(const struct weft__attention_device_args *args, const struct item *item,
+                      int32_t key0, int32_t warp, int32_t lane, float score[WEFT_M][KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+        scores_mask(args, item->rows, item->seq.lengths, warp * WARP_ROWS + 16 * m, key0, lane,
+                    score[m]);
+}
+
+// What a score is multiplied by to be in units of log2, after tile_prepare().
+DEVICE float unit_of(const struct weft__attention_device_args *args, int32_t row)
+{
+    float unit = SCORES_PREPARED ? 1.0f : fabsf(args->scale) * LOG2_E;
+    return FACTORS && !SCORES_PREPARED ? unit * shared_factors()[row] : unit;
+}
+
+// Scores as unit_of() wants them: soft-cap and bias done, or negated where the scale is below 0.
+DEVICE void tile_prepare(const struct weft__attention_device_args *args, const struct item *item,
+                         int32_t key0, int32_t warp, int32_t lane, float score[WEFT_M][KEYS / 8][4])
+{
+    if (!SCORES_PREPARED && args->scale >= 0)
+        return;
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+            const struct row row = row_at(args, item->rows, min(at, item->rows.count - 1));
+            const float factor = FACTORS ? shared_factors()[at] : 1.0f;
+            const float slope = slope_of(args, row.head);
+            const int32_t own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
+#pragma unroll
+            for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+                for (int32_t i = 0; i < 2; i++) {
+                    float *x = &score[m][t][2 * half + i];
+                    const int32_t far = own - (key0 + 8 * t + 2 * (lane % 4) + i);
+                    *x = SCORES_PREPARED ? score_log2(args, *x * factor, slope, far) : -*x;
+                }
+        }
+}
+
+// The largest scores of a tile: where one is more than SLACK ahead of what weights are measured against, that follows,
+// the sum too, and factor receives what acc is multiplied by. The same answer in every lane of a warp.
+DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32_t warp,
+                           int32_t lane, struct state *state,
+                           const float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+{
+    float most[WEFT_M][2];
+    bool follows = false;
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            most[m][half] = score[m][0][2 * half];
+#pragma unroll
+            for (int32_t t = 0; t < KEYS / 8; t++)
+                most[m][half] =
+                    fmaxf(most[m][half], fmaxf(score[m][t][2 * half], score[m][t][2 * half + 1]));
+            const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
+            most[m][half] = warp_max(most[m][half], 4) * unit;
+            follows |= most[m][half] > state->largest[m][half] + SLACK;
+        }
+    if (!__any_sync(0xffffffffu, follows))
+        return false;
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const float largest = fmaxf(state->largest[m][half], most[m][half]);
+            factor[m][half] = weight_of(state->largest[m][half], largest);
+            state->largest[m][half] = largest, state->sum[m][half] *= factor[m][half];
+        }
+    return true;
+}
+
+DEVICE void acc_follow(struct state *state, const float factor[WEFT_M][2])
+{
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t t = 0; t < DIM / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 4; i++)
+                state->acc[m][t][i] *= factor[m][i / 2];
+}
+
+// Scores become weights exp2(score - largest).
+DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t warp, int32_t lane,
+                         struct state *state, float score[WEFT_M][KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
+            const float largest = state->largest[m][half];
+            // a row that has seen nothing: weights of 0, not of NaN
+            const float from = largest == NEGATIVE_INFINITY ? 0.0f : WEIGHT_OFFSET - largest;
+            float sum =
+                0; // of the tile: many equal numbers added one by one are off in one direction
+#pragma unroll
+            for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+                for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
+                    score[m][t][i] = weight_exp2(fmaf(score[m][t][i], unit, from));
+                    sum += score[m][t][i];
+                }
+            state->sum[m][half] += sum;
+        }
+}
+
+// --- results --------------------------------------------------------------------------------------
+
+DEVICE void store_two(const struct weft__attention_device_args *args, int64_t index, float a,
+                      float b)
+{
+    set_element<WEFT_Y_DTYPE>(args->out, index, a);
+    set_element<WEFT_Y_DTYPE>(args->out, index + 1, b);
+}
+
+// The warp's rows once more, one by one.
+static __device__ __noinline__ void rows_again(const struct weft__attention_device_args *args,
+                                               const struct item *item)
+{
+    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    for (int32_t i = 0; i < WARP_ROWS && warp * WARP_ROWS + i < item->rows.count; i++) {
+        const struct row row = row_at(args, item->rows, warp * WARP_ROWS + i);
+        struct row_state again;
+        row_again(args, item->seq.lengths, row, item->rows.kv_head, item->first_key, item->end_key,
+                  &again);
+        const float by = row_end(args, item->seq.lengths, row, again.largest, again.sum, lane == 0);
+        const int64_t at = out_at(args, item->seq.lengths, row);
+#pragma unroll
+        for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
+            if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
+                set_element<WEFT_Y_DTYPE>(args->out, at + j * WARP + lane, again.acc[j] * by);
+    }
+}
+
+// Stores the warp's rows; those whose numbers are not finite are computed again.
+DEVICE void rows_finish(const struct weft__attention_device_args *args, const struct item *item,
+                        const struct state *state, int32_t warp, int32_t lane)
+{
+    float nothing = 0; // 0 unless something is not finite
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+            const float sum = warp_sum(state->sum[m][half], 4);
+            if (at >= item->rows.count)
+                continue;
+            const struct row row = row_at(args, item->rows, at);
+            const float by =
+                WEIGHT_UNIT * row_end(args, item->seq.lengths, row, state->largest[m][half],
+                                      sum * WEIGHT_UNIT, lane % 4 == 0);
+            const int64_t to = out_at(args, item->seq.lengths, row) + 2 * (lane % 4);
+            nothing += sum * 0.0f;
+#pragma unroll
+            for (int32_t t = 0; t < DIM / 8; t++) {
+                float a = state->acc[m][t][2 * half], b = state->acc[m][t][2 * half + 1];
+                nothing += a * 0.0f + b * 0.0f;
+                if (DIM == HEAD || 8 * t < HEAD)
+                    store_two(args, to + 8 * t, a * by, b * by);
+            }
+            asm volatile("" ::: "memory"); // one row after the other: registers
+        }
+    if (__any_sync(0xffffffffu, nothing != 0.0f))
+        rows_again(args, item);
+}
+
+#endif

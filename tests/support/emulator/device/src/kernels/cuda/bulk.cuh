@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// src/kernels/cuda/bulk.cuh for the host.
+#ifndef WEFT_KERNELS_CUDA_BULK_CUH
+#define WEFT_KERNELS_CUDA_BULK_CUH
+
+#include "src/kernels/cuda/types.cuh"
+
+DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals)
+{
+    emulated->mbarrier_init(barrier, arrivals);
+}
+
+DEVICE void barrier_init_end()
+{
+}
+
+DEVICE void barrier_arrive(uint32_t barrier)
+{
+    emulated->mbarrier_arrive(barrier, 0);
+}
+
+DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    emulated->mbarrier_arrive(barrier, bytes);
+}
+
+DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    emulated->mbarrier_wait(barrier, parity);
+}
+
+DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
+{
+    return emulated->mbarrier_ended(barrier, parity);
+}
+
+DEVICE void bulk_fence()
+{
+}
+
+static void emulated_copy_bulk(const struct emulated_copy *copy)
+{
+    memcpy(emulated->shared_pointer(copy->to), (const void *)copy->from, copy->bytes);
+    emulated->mbarrier_landed(copy->barrier, copy->bytes);
+}
+
+DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier)
+{
+    const struct emulated_copy copy = {emulated_copy_bulk, to_shared, barrier, bytes,
+                                       (uint64_t)from,     {0, 0}};
+    if (to_shared % 16 || (uint64_t)from % 16 || bytes % 16)
+        emulated->fail("a bulk copy that is not aligned");
+    emulated->engine(&copy);
+}
+
+// What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
+struct emulated_map {
+    uint64_t base, cols, rows, stride_bytes;
+    uint32_t box_cols, box_rows, swizzled;
+};
+
+static void emulated_copy_box(const struct emulated_copy *copy)
+{
+    const struct emulated_map *map = (const struct emulated_map *)copy->from;
+    const uint32_t row_bytes = map->box_cols * 2;
+    for (uint32_t r = 0; r < map->box_rows; r++)
+        for (uint32_t c = 0; c < map->box_cols; c++) {
+            const int64_t row = (int64_t)copy->place[1] + r, col = (int64_t)copy->place[0] + c;
+            const bool inside =
+                row >= 0 && col >= 0 && row < (int64_t)map->rows && col < (int64_t)map->cols;
+            uint32_t to = copy->to + r * row_bytes + c * 2;
+            if (map->swizzled)
+                to ^= (to >> 7 & 7) << 4;
+            *(uint16_t *)emulated->shared_pointer(to) =
+                inside ? *(const uint16_t *)(map->base + row * map->stride_bytes + col * 2) : 0;
+        }
+    emulated->mbarrier_landed(copy->barrier, map->box_rows * row_bytes);
+}
+
+DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                     uint32_t barrier)
+{
+    const struct emulated_copy copy = {emulated_copy_box, to_shared,    barrier, 0,
+                                       (uint64_t)map,     {column, row}};
+    emulated->engine(&copy);
+}
+
+DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                             uint32_t barrier, uint32_t blocks)
+{
+    for (uint32_t rank = 0; blocks >> rank; rank++)
+        if (blocks >> rank & 1)
+            copy_box(emulated->of_block(to_shared, rank), map, column, row,
+                     emulated->of_block(barrier, rank));
+}
+
+DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank)
+{
+    emulated->mbarrier_arrive(emulated->of_block(barrier, rank), 0);
+}
+
+#endif

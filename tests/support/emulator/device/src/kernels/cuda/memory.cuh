@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// src/kernels/cuda/memory.cuh for the host.
+#ifndef WEFT_KERNELS_CUDA_MEMORY_CUH
+#define WEFT_KERNELS_CUDA_MEMORY_CUH
+
+#include "src/kernels/cuda/types.cuh"
+
+DEVICE uint32_t shared_address(const void *pointer)
+{
+    return emulated->shared_address(pointer);
+}
+
+DEVICE uint4 load_once(const void *pointer)
+{
+    if ((uintptr_t)pointer % 16)
+        emulated->fail("a load that is not aligned");
+    return *(const uint4 *)pointer;
+}
+
+DEVICE void copy_16_async(uint32_t to_shared, const void *from)
+{
+    emulated->copy(emulated->shared_pointer(to_shared), from, 16, 16);
+}
+
+DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
+{
+    emulated->copy(emulated->shared_pointer(to_shared), from, 16, (uint32_t)bytes);
+}
+
+DEVICE void copy_4_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
+{
+    emulated->copy(emulated->shared_pointer(to_shared), from, 4, (uint32_t)bytes);
+}
+
+DEVICE void store_16_shared(uint32_t to_shared, uint4 v)
+{
+    *(uint4 *)emulated->shared_pointer(to_shared) = v;
+}
+
+DEVICE void copy_group_end()
+{
+    emulated->copy_group_end();
+}
+
+#define COPY_WAIT(LEFT) emulated->copy_wait(LEFT)
+
+DEVICE void prefetch_l2(const void *)
+{
+}
+
+template <int THREADS> DEVICE void part_sync(int32_t number)
+{
+    emulated->barrier(number, THREADS);
+}
+
+template <int THREADS> DEVICE void part_arrive(int32_t number)
+{
+    emulated->barrier_arrive(number, THREADS);
+}
+
+DEVICE uint32_t atomic_add_ordered(uint32_t *to, uint32_t value)
+{
+    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+}
+
+DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
+{
+    uint32_t before = __atomic_load_n(to, __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(to, &before, before >= count - 1 ? 0 : before + 1, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        ;
+    return before;
+}
+
+// Launches run one after the other.
+DEVICE void let_next_start()
+{
+}
+
+DEVICE void wait_for_previous()
+{
+}
+
+DEVICE uint32_t cluster_rank()
+{
+    return emulated->cluster_rank();
+}
+
+DEVICE void cluster_arrive()
+{
+    emulated->cluster_arrive();
+}
+
+DEVICE void cluster_wait()
+{
+    emulated->cluster_wait();
+}
+
+DEVICE void cluster_barrier()
+{
+    cluster_arrive();
+    cluster_wait();
+}
+
+template <class T> DEVICE T *emulated_of_block(const T *own, uint32_t rank)
+{
+    return (T *)emulated->shared_pointer(emulated->of_block(shared_address(own), rank));
+}
+
+DEVICE float cluster_load(const float *own, uint32_t rank)
+{
+    return *emulated_of_block(own, rank);
+}
+
+DEVICE void cluster_store(float *own, uint32_t rank, float value)
+{
+    *emulated_of_block(own, rank) = value;
+}
+
+DEVICE void cluster_send(uint64_t *own, uint32_t rank, float value, uint32_t which)
+{
+    __atomic_store_n(emulated_of_block(own, rank), (uint64_t)which << 32 | float_bits(value),
+                     __ATOMIC_RELEASE);
+}
+
+DEVICE float cluster_receive(const uint64_t *own, uint32_t which)
+{
+    uint64_t both = __atomic_load_n(own, __ATOMIC_ACQUIRE);
+    for (; (uint32_t)(both >> 32) != which; both = __atomic_load_n(own, __ATOMIC_ACQUIRE))
+        emulated->give_way();
+    return bits_float((uint32_t)both);
+}
+
+#endif

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# Kernels of CUDA on the host: a few problems of every operation and a model's first words; all kernels of linear and attention, and
+# embedding of every format, in configuration `long` (ctest -C long). Sanitizers do not know the emulator's fibers.
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR WEFT_SANITIZE)
+  return()
+endif()
+
+set(emulated_environment
+    WEFT_CUDA_DRIVER=$<TARGET_FILE:weft_standin> WEFT_CUDA_NVRTC=$<TARGET_FILE:weft_standin> STANDIN_RUN=1
+    WEFT_CACHE_DIR=${PROJECT_BINARY_DIR}/emulated_kernels WEFT_TUNING=off)
+
+# The command and its arguments, LONG before them where it is no test of every day.
+function(weft_add_emulated name)
+  cmake_parse_arguments(PARSE_ARGV 1 emulated LONG "" "")
+  set(configuration "")
+  if(emulated_LONG)
+    set(configuration CONFIGURATIONS long)
+  endif()
+  add_test(NAME emulated_${name} COMMAND ${emulated_UNPARSED_ARGUMENTS} ${configuration})
+  set_tests_properties(emulated_${name} PROPERTIES COST 60 ENVIRONMENT "${emulated_environment}")
+endfunction()
+
+if(TARGET weft-check)
+  set(check weft-check --backend cuda --seed 2)
+  foreach(op norm rope activation softmax sample kv merge round route experts)
+    weft_add_emulated(${op} ${check} --op ${op} --cases 2)
+  endforeach()
+  foreach(variant linear_q4_0_q8 linear_q6_k_q8 attention_bf16 attention_f16)
+    weft_add_emulated(${variant} ${check} --variant ${variant}_sm80 --cases 2)
+  endforeach()
+  weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
+  weft_add_emulated(all_embedding LONG ${check} --op embedding --cases 2)
+  foreach(part RANGE 1 12)
+    weft_add_emulated(all_linear_${part} LONG ${check} --op linear --cases 1 --part ${part}/12)
+  endforeach()
+  foreach(part RANGE 1 6)
+    weft_add_emulated(all_attention_${part} LONG ${check} --op attention --cases 2 --part ${part}/6)
+  endforeach()
+endif()
+if(TARGET weft_cli)
+  weft_add_emulated(model ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulated_model.sh $<TARGET_FILE:weft_cli>
+                    ${PROJECT_SOURCE_DIR}/models/demo.gguf)
+endif()
