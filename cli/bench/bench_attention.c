@@ -26,6 +26,7 @@ static const char help[] =
     "  --kv-heads G        KV heads, a divisor of H (default 8)\n"
     "  --head-dim D        elements of a head (default 128)\n"
     "  --page-size P       keys per page (default 64)\n"
+    "  --heads-first       pages of [kv_heads][page][dim] instead of [page][kv_heads][dim]\n"
     "  --mask M            causal (default), full, tree (a chain of draft tokens) or window:W\n"
     "                      (causal, the last W keys)\n"
     "  --sinks             a learned sink per head\n"
@@ -133,6 +134,7 @@ static const bench_option options[] = {
      .high = 1 << 20},
     {"kv-lens", BENCH_LIST, .offset = offsetof(attention_request, ragged_kv_lens), .low = 1,
      .high = 1 << 24},
+    {"heads-first", BENCH_FLAG, .offset = offsetof(attention_request, heads_first)},
     {"sinks", BENCH_FLAG, .offset = offsetof(attention_request, sinks)},
     {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
@@ -225,13 +227,13 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * attention_elem_bytes(p->kv_dtype);
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, "
-        "s:i, s:I, s:i}",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, "
+        "s:b, s:i, s:I, s:i}",
         "op", "attention", "device", bench_device_name(&wish->run), "isa", kernel.isa, "variant",
         kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
         "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
         p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
-        "page_size", wish->page_size, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
+        "page_size", wish->page_size, "heads_first", wish->heads_first, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
         !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
     if (row)

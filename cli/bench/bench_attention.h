@@ -14,6 +14,7 @@ typedef struct attention_request {
     int32_t kv_heads, head_dim, page_size, window, stages;
     weft_mask mask;
     bool sinks, alibi;
+    bool heads_first; // what a page has of a KV head lies together
     bool variants; // every kernel that serves, with chunks and without, in turns
 } attention_request;
 

@@ -166,6 +166,13 @@ static bool set_queries(attention_problem *p)
                                         wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
                                     .workspace = p->workspace,
                                     .workspace_bytes = workspace_bytes};
+    if (wish->heads_first) {
+        weft_kv_plane *const planes[] = {&p->args.pool.k, &p->args.pool.v};
+        for (size_t i = 0; i < 2; i++) {
+            planes[i]->token_stride = wish->head_dim;
+            planes[i]->head_stride = (int64_t)wish->page_size * wish->head_dim;
+        }
+    }
     if (p->batch_of_runs) {
         p->args.batch = p->batch_of_runs;
         p->args.num_seqs = 0;

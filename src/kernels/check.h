@@ -24,6 +24,8 @@ struct check_case {
     weft_dtype format;                 // --format, or WEFT_DTYPE_NONE
     uint64_t seed;                     // prints with a failure; --seed replays it
     int32_t index;                     // number of the case
+    int32_t lengths;                   // --lengths, or 0
+    int32_t problems;                  // that the case has put so far, where it is several
     uint64_t state;                    // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far

@@ -239,8 +239,9 @@ static void check_lengths(struct check_case *c, struct problem *p)
 check_fn weft__attention_check;
 void weft__attention_check(struct check_case *c)
 {
-    enum { COMPILED_ROUNDS = 6 };
+    enum { COMPILED_LENGTHS = 6 };
     const bool compiled = c->reference && c->reference != c->context;
+    const int32_t lengths = c->lengths ? c->lengths : compiled ? COMPILED_LENGTHS : 1;
     struct problem shape = {0};
     if (check_range(c, 0, 5) == 0) {
         weft__attention_append_check(c);
@@ -251,8 +252,9 @@ void weft__attention_check(struct check_case *c)
         check_skip(c);
         return;
     }
-    for (int round = 0; round < (compiled ? COMPILED_ROUNDS : 1) && !c->failed; round++) {
+    for (int32_t i = 0; i < lengths && !c->failed; i++) {
         struct problem p = shape;
         check_lengths(c, &p);
+        c->problems++;
     }
 }

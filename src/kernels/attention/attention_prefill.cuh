@@ -195,11 +195,65 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
 
 // --- results --------------------------------------------------------------------------------------
 
-DEVICE void store_two(const struct weft__attention_device_args *args, int64_t index, float a,
-                      float b)
+// Do all rows of results begin at multiples of 16 bytes, and are they whole 32s of columns?
+DEVICE bool rows_are_wide(const struct weft__attention_device_args *args)
 {
-    set_element<WEFT_Y_DTYPE>(args->out, index, a);
-    set_element<WEFT_Y_DTYPE>(args->out, index + 1, b);
+    const int64_t strides = args->out_token_stride | args->out_head_stride;
+    return HEAD % 32 == 0 && (uint64_t)args->out % 16 == 0 && strides % 8 == 0;
+}
+
+// Four lanes hold word i of eights 0 to 3 each: lane i gets all words of eight i.
+DEVICE void words_trade(uint32_t word[4], int32_t lane)
+{
+    const bool odd = lane & 1, upper = lane & 2;
+#pragma unroll
+    for (int32_t i = 0; i < 4; i += 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
+        word[i] = odd ? other : word[i], word[i + 1] = odd ? word[i + 1] : other;
+    }
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + 2], 2);
+        word[i] = upper ? other : word[i], word[i + 2] = upper ? word[i + 2] : other;
+    }
+}
+
+// A row of results of which four lanes hold two columns of every eight: `x`, times `by`; it begins at element `at`.
+// `wide`: rows_are_wide(). Called by whole warps, of whose rows those that exist are stored.
+DEVICE void row_store(const struct weft__attention_device_args *args, int64_t at, bool exists,
+                      bool wide, int32_t lane, const float x[DIM / 8][4], int32_t half, float by)
+{
+    const int32_t quarter = lane % 4;
+    if (!wide) {
+#pragma unroll
+        for (int32_t t = 0; t < HEAD / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++)
+                if (exists)
+                    set_element<WEFT_Y_DTYPE>(args->out, at + 8 * t + 2 * quarter + i,
+                                              x[t][2 * half + i] * by);
+        return;
+    }
+#if WEFT_Y_DTYPE == 1
+#pragma unroll
+    for (int32_t t = 0; t < HEAD / 8; t++)
+        if (exists)
+            *(float2 *)((float *)args->out + at + 8 * t + 2 * quarter) =
+                make_float2(x[t][2 * half] * by, x[t][2 * half + 1] * by);
+#else
+#pragma unroll
+    for (int32_t t = 0; t < HEAD / 8; t += 4) {
+        uint32_t word[4];
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            word[i] = two_narrow<WEFT_Y_DTYPE>(x[t + i][2 * half] * by,
+                                               x[t + i][2 * half + 1] * by);
+        words_trade(word, lane);
+        if (exists)
+            *(uint4 *)((uint16_t *)args->out + at + 8 * (t + quarter)) =
+                make_uint4(word[0], word[1], word[2], word[3]);
+    }
+#endif
 }
 
 // The warp's rows once more, one by one.
@@ -225,28 +279,27 @@ static __device__ __noinline__ void rows_again(const struct weft__attention_devi
 DEVICE void rows_finish(const struct weft__attention_device_args *args, const struct item *item,
                         const struct state *state, int32_t warp, int32_t lane)
 {
+    const bool wide = rows_are_wide(args);
     float nothing = 0; // 0 unless something is not finite
 #pragma unroll
     for (int32_t m = 0; m < WEFT_M; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
             const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+            const bool exists = at < item->rows.count;
             const float sum = warp_sum(state->sum[m][half], 4);
-            if (at >= item->rows.count)
-                continue;
-            const struct row row = row_at(args, item->rows, at);
+            const struct row row = row_at(args, item->rows, exists ? at : 0);
             const float by =
                 WEIGHT_UNIT * row_end(args, item->seq.lengths, row, state->largest[m][half],
-                                      sum * WEIGHT_UNIT, lane % 4 == 0);
-            const int64_t to = out_at(args, item->seq.lengths, row) + 2 * (lane % 4);
-            nothing += sum * 0.0f;
+                                      sum * WEIGHT_UNIT, exists && lane % 4 == 0);
+            float infinite = sum * 0.0f;
 #pragma unroll
-            for (int32_t t = 0; t < DIM / 8; t++) {
-                float a = state->acc[m][t][2 * half], b = state->acc[m][t][2 * half + 1];
-                nothing += a * 0.0f + b * 0.0f;
-                if (DIM == HEAD || 8 * t < HEAD)
-                    store_two(args, to + 8 * t, a * by, b * by);
-            }
+            for (int32_t t = 0; t < DIM / 8; t++)
+                infinite += state->acc[m][t][2 * half] * 0.0f +
+                            state->acc[m][t][2 * half + 1] * 0.0f;
+            nothing += exists ? infinite : 0;
+            row_store(args, out_at(args, item->seq.lengths, row), exists, wide, lane,
+                      state->acc[m], half, by);
             asm volatile("" ::: "memory"); // one row after the other: registers
         }
     if (__any_sync(0xffffffffu, nothing != 0.0f))

@@ -50,7 +50,7 @@ enum {
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
     LOADED = 1 + GROUPS,       // barrier of the warps that load
     // Of a thread: 168 are what 65536 give each of 384.
-    LOAD_REGISTERS = HEAD == 64 ? 72 : 56,
+    LOAD_REGISTERS = HEAD > 128 ? 56 : 72,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
@@ -230,34 +230,6 @@ DEVICE void tile_ask(const struct loader *own, const struct item *item,
     rows_ask<KEYS>(own, to, row, seen);
 }
 
-// The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
-DEVICE void item_load(struct loader *own, const struct item *item)
-{
-    struct barriers *b = &own->shared->barriers;
-    const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
-    int32_t page = page_of(own, item, begin), before = page, next = page;
-#pragma unroll 1
-    for (int32_t i = 0; i <= last; i++) {
-        const bool is_keys = i == 0 || (i % 2 && i < last);
-        const int32_t tile = is_keys ? (i + 1) / 2 : i == last ? i / 2 : i / 2 - 1;
-        const struct stage at = is_keys ? own->keys : own->values;
-        const int32_t ring = is_keys ? 0 : WEFT_STAGES;
-        const struct weft__attention_device_plane *plane = &item->planes[!is_keys];
-        if (is_keys) {
-            before = page, page = next;
-            next = page_of(own, item, begin + (tile + 1) * KEYS);
-        }
-        loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        tile_ask(own, item, plane, is_keys || i == last ? page : before, begin + tile * KEYS,
-                 shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES);
-        loader_asked(own, barrier_of(b->tile_full, ring + at.index));
-        if (is_keys)
-            stage_next(&own->keys);
-        else
-            stage_next(&own->values);
-    }
-}
-
 // Item `index` of the list of all items. False behind the last.
 DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
                      struct place *at)
@@ -291,6 +263,50 @@ DEVICE void item_find(const struct weft__attention_device_args *args, int32_t la
         item->rows.count = 0;
 }
 
+// The item of the next round; what has been asked for until then is announced first.
+DEVICE void item_next(const struct weft__attention_device_args *args, struct loader *own,
+                      int32_t round)
+{
+    if (own->warp > 0)
+        return;
+    loader_finish(own);
+    item_find(args, own->lane, round, &own->shared->items[round % 3]);
+}
+
+// The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
+// Once there is enough to multiply, one warp looks for the item of the next round.
+DEVICE void item_load(const struct weft__attention_device_args *args, struct loader *own,
+                      const struct item *item, int32_t round)
+{
+    struct barriers *b = &own->shared->barriers;
+    const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
+    int32_t page = page_of(own, item, begin), before = page, next = page;
+#pragma unroll 1
+    for (int32_t i = 0; i <= last; i++) {
+        const bool is_keys = i == 0 || (i % 2 && i < last);
+        const int32_t tile = is_keys ? (i + 1) / 2 : i == last ? i / 2 : i / 2 - 1;
+        const struct stage at = is_keys ? own->keys : own->values;
+        const int32_t ring = is_keys ? 0 : WEFT_STAGES;
+        const struct weft__attention_device_plane *plane = &item->planes[!is_keys];
+        if (is_keys) {
+            before = page, page = next;
+            next = page_of(own, item, begin + (tile + 1) * KEYS);
+        }
+        loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
+        tile_ask(own, item, plane, is_keys || i == last ? page : before, begin + tile * KEYS,
+                 shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES);
+        loader_asked(own, barrier_of(b->tile_full, ring + at.index));
+        if (is_keys)
+            stage_next(&own->keys);
+        else
+            stage_next(&own->values);
+        if (HEAD <= 128 && i == min(last, 2))
+            item_next(args, own, round + 1);
+    }
+    if (HEAD > 128 || last < 0) // registers
+        item_next(args, own, round + 1);
+}
+
 DEVICE void load(const struct weft__attention_device_args *args, struct shared *shared)
 {
     struct loader own = {
@@ -310,11 +326,7 @@ DEVICE void load(const struct weft__attention_device_args *args, struct shared *
         loader_asked(&own, barrier_of(&b->queries_full, 0));
         if (!more)
             break;
-        item_load(&own, item);
-        if (own.warp > 0)
-            continue;
-        loader_finish(&own);
-        item_find(args, own.lane, round + 1, &shared->items[(round + 1) % 3]);
+        item_load(args, &own, item, round);
     }
     loader_finish(&own);
 }
