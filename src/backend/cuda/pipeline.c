@@ -55,6 +55,9 @@ static CUresult load(struct weft__cuda *cuda, struct weft__cuda_pipeline *pipeli
         result = driver->function_set(pipeline->function,
                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       cuda->limits.shared_per_block - pipeline->shared_bytes);
+    if (result == CUDA_SUCCESS && cuda->limits.sm >= 90) // clusters of more than eight blocks
+        result = driver->function_set(pipeline->function,
+                                      CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
     if (result != CUDA_SUCCESS) {
         driver->module_unload(pipeline->module);
         pipeline->module = NULL;

@@ -75,6 +75,8 @@ enum {
     KEYS = 16, // of a tile of decode
     WARPS = WEFT__ATTENTION_WARPS,
     TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
+    CLUSTER = WEFT__ATTENTION_CLUSTER,
+    CLUSTER_KEYS = 4096, // so few that a quarter of the SMs reads them as fast
     TOKEN_SPLITS = 8,  // blocks of a cluster at most; half of it at least
     TOKEN_BLOCKS = 32, // that it takes to read
     TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
@@ -215,6 +217,37 @@ static void want_decode(struct weft__attention_constants constants, int32_t stag
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
     weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu", "weft_attention_decode",
                     WEFT__CUDA_VALUES(attention, constants));
+}
+
+// Does one sequence had better be read by clusters (attention_cluster.cu)? They want most of the SMs, or few keys.
+static bool wants_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                          const struct weft__attention_cuda_launch *launch)
+{
+    const int32_t blocks = launch->num_kv_heads * CLUSTER;
+    return limits->sm >= 90 && desc->kv.head_dim % 32 == 0 &&
+           launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch) &&
+           blocks <= limits->num_sms &&
+           (4 * blocks >= 3 * limits->num_sms || desc->max_kv_len <= CLUSTER_KEYS);
+}
+
+static void plan_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                         struct weft__attention_constants constants, int32_t stages,
+                         struct weft__cuda_choice *choice)
+{
+    struct weft__attention_cuda_launch *launch = choice->launch;
+    const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
+    const int64_t shared =
+        decode_bytes(&desc->kv, constants.WEFT_PARTS, stages, 1, launch->slot_rows) +
+        (int64_t)pieces * (32 + 2) * 4;
+    // two blocks on an SM, for not every GPC has as many SMs as a cluster has blocks
+    if (!wants_cluster(desc, limits, launch) || 2 * (shared + 2048) > limits->shared_per_sm)
+        return;
+    constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS, constants.WEFT_M = 1;
+    constants.WEFT_SPLITS = CLUSTER;
+    launch->cluster_shared_bytes = (uint32_t)shared;
+    launch->cluster =
+        weft__cuda_want(choice, "src/kernels/attention/attention_cluster.cu",
+                        "weft_attention_cluster", WEFT__CUDA_VALUES(attention, constants));
 }
 
 // --- prefill --------------------------------------------------------------------------------------
@@ -448,6 +481,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     }
     choice->narrow = weft__attention_narrows(desc);
     want_decode(constants, stages, choice);
+    plan_cluster(desc, limits, constants, stages, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (plan_prefill(desc, limits, &constants, choice))
         items = (int64_t)desc->max_seqs * launch->num_kv_heads;

@@ -23,6 +23,7 @@ enum {
 enum {
     WEFT__ATTENTION_WARPS = 4,       // of a block
     WEFT__ATTENTION_TOKEN_WARPS = 8, // of a block of attention_token.cu
+    WEFT__ATTENTION_CLUSTER = 16,    // blocks of a cluster of attention_cluster.cu
 };
 
 struct weft__attention_cuda_launch {
@@ -44,6 +45,8 @@ struct weft__attention_cuda_launch {
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
     int32_t prefill_rows;                          // of a block
     int32_t prefill, wgmma, append, token;         // numbers of kernels; 0: there is none
+    int32_t cluster;                               // of one sequence, likewise
+    uint32_t cluster_shared_bytes;
     int32_t wgmma_rows;                            // of a block of prefill by warpgroups
     uint32_t wgmma_blocks, wgmma_shared_bytes;
     int32_t token_splits; // blocks of a cluster of token

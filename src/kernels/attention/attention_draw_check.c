@@ -223,12 +223,14 @@ static void draw_sequence(struct check_case *c, struct problem *p, int32_t s, in
 
 void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
 {
-    // Prefill, decode, both; now and then one long sequence; costs stay around 10^7 products.
+    // Prefill, decode, both; now and then long sequences, or a single one; costs stay around 10^7 products.
     weft_attention_desc *desc = &p->desc;
     int64_t style = check_range(c, 0, 3), most_keys = 600;
     int64_t budget = 3000000 / (desc->num_q_heads * (int64_t)(p->key_dim + p->value_dim) / 2);
     p->args.num_seqs = (int32_t)check_range(c, 1, PROBLEM_MOST_SEQS);
     if (style == 0 && one_in(c, 3)) {
+        if (one_in(c, 2))
+            p->args.num_seqs = 1;
         most_keys = 200 + 5 * budget / p->args.num_seqs;
         most_keys = most_keys > 20000 ? 20000 : most_keys;
     }
@@ -243,7 +245,8 @@ void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
         desc->ring_len = desc->window + most_q - 1 + (int32_t)check_range(c, 0, 20);
     desc->ring_len = desc->ring_len < 1 && desc->ring_len ? 1 : desc->ring_len;
     desc->max_seqs = p->args.num_seqs + (int32_t)check_range(c, 0, 2);
-    desc->max_q_tokens = total + (int32_t)check_range(c, 0, 40);
+    const int32_t more = (int32_t)check_range(c, 0, 40); // none half of the time
+    desc->max_q_tokens = total + (more > 20 ? more : 0);
     desc->max_kv_len = longest + (int32_t)check_range(c, 0, 100);
     bool padded = one_in(c, desc->flags & WEFT_ATTENTION_MASK_VALUE ? 2 : 6);
     for (int32_t s = 0; s < p->args.num_seqs && padded; s++)

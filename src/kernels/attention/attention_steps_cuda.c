@@ -106,6 +106,15 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const int32_t splits = weft__attention_even_splits(launch, device.num_seqs);
     const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
     int32_t count = 0;
+    if (splits && launch->cluster && !run->k) {
+        weft__cuda_step(steps, launch->cluster,
+                        (uint32_t)(launch->num_kv_heads * WEFT__ATTENTION_CLUSTER), 1, WARPS * 32,
+                        &device, sizeof device);
+        steps->shared_bytes = launch->cluster_shared_bytes;
+        steps->cluster = WEFT__ATTENTION_CLUSTER;
+        steps->overlap = 1;
+        return 1;
+    }
     if (launch->splits != 1 && !counters_of_batch(launch, run)) {
         struct weft__attention_begin_args begin = {device.counters, (int32_t)grid};
         weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (grid + 255) / 256, 1, 256, &begin,

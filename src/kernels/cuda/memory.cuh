@@ -21,10 +21,11 @@ DEVICE uint4 load_once(const void *pointer)
     return v;
 }
 
-// 16 bytes to shared memory, past L1. The first `bytes` (0..16) are read, the rest becomes zero.
+// 16 bytes to shared memory, past L1. Of the first `bytes` (0..16), the rest becomes zero. L2 fetches 128 bytes at a time: with
+// more, or without a word about it, an H200 reads caches 2 to 3 % slower.
 DEVICE void copy_16_async(uint32_t to_shared, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
                  : "memory");
 }
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Attention of one sequence of few rows, as attention_decode.cu has it, by clusters: WEFT_SPLITS blocks have a KV head, keys are
+// divided among them, and states are merged through their shared memory (attention_pieces.cuh). Where a launch is all
+// latency that is faster than slots in memory.
+//
+// Function constants: those of attention_decode.cu with WEFT_M 1; WEFT_HEAD_DIM is a multiple of 32. WEFT_SPLITS: blocks of a
+// cluster.
+#include "src/kernels/attention/attention_decode.cuh"
+#include "src/kernels/attention/attention_pieces.cuh"
+
+DEVICE float *shared_pieces(int32_t rows)
+{
+    return shared_state(WARPS, 0, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+    weft_attention_cluster(const __grid_constant__ struct weft__attention_device_args args)
+{
+    __shared__ struct work work;
+    __shared__ struct place asked[WARPS];
+    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    const int32_t rank = (int32_t)cluster_rank();
+    let_next_start();
+    if (!args.early)
+        wait_for_previous();
+    const struct place at = place_of_block(&args, rank);
+    if (at.seq.items == 0)
+        return;
+    const struct rows rows = rows_of(&args, &at);
+    if (threadIdx.x == 0) {
+        work.at = at, work.rows = rows;
+        work.by_all = keys_by_all(&args, at.seq.lengths, row_at(&args, rows, 0).token,
+                                  row_at(&args, rows, rows.count - 1).token);
+    }
+    if (lane == 0)
+        asked[warp] = at;
+    __syncwarp();
+    struct ring ring;
+    ring.at = &asked[warp], ring.slot = 0, ring.warp = warp, ring.lane = lane;
+    ring_clear_padding(warp, lane);
+    ring_item(&args, &ring);
+    for (int32_t i = 0; i < WEFT_STAGES; i++) {
+        if (args.early && !ring_is_old(&ring))
+            wait_for_previous();
+        ring_ask(&args, &ring);
+    }
+    cluster_arrive(); // the block is there and may be sent pieces
+    if (args.early)
+        wait_for_previous();
+    queries_load(&args, at.seq.lengths, rows, warp, lane);
+    struct state state;
+    state_begin(&state);
+    __syncthreads();
+    tiles_walk(&args, &work, &ring, at.tile + warp, at.tile + at.left, &state);
+    if (__syncthreads_or(state_store(&state, warp, lane, rows.count)))
+        item_again(&args, &at, rows, at.left);
+    cluster_wait();
+    pieces_send(rows, rank, warp, lane);
+    cluster_barrier();
+    pieces_end(&args, &at, rows, rank, warp, lane);
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// What kernels of few rows do with the keys of an item: a warp streams tiles of WEFT_KEYS keys of its own through a ring in
+// shared memory (attention_ring.cuh), and makes scores, weights and sums of them. Rows of shared memory are 16 bytes
+// longer than head_dim, which makes ldmatrix free of bank conflicts for every head_dim.
+//
+// Function constants: those of attention_decode.cu.
+#ifndef WEFT_KERNELS_ATTENTION_DECODE_CUH
+#define WEFT_KERNELS_ATTENTION_DECODE_CUH
+
+#include <stdint.h>
+
+enum {
+    HEAD = WEFT_HEAD_DIM,
+    DIM = (HEAD + 15) / 16 * 16, // as tensor cores take it; the rest is zeros
+    ROWS = 16 * WEFT_M,
+    WARPS = 4,
+    KEYS = WEFT_KEYS,
+    PAGE = WEFT_PAGE,
+    CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
+    ROW_BYTES = DIM * 2 + 16,
+    PLANE_BYTES = KEYS * ROW_BYTES,
+    RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : ROW_BYTES, // as the cache has it
+    RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
+    STAGE_BYTES =
+        2 * RAW_PLANE_BYTES + (WEFT_SCALED ? 8 * KEYS : 0), // keys, values, scales of both
+    WIDE_BYTES = WEFT_CACHE > 3 && !WEFT_CODES ? 2 * PLANE_BYTES : 0, // a warp's tile in bf16
+    RING_BYTES = WARPS * (WEFT_STAGES * STAGE_BYTES + WIDE_BYTES),
+    PART_BYTES = ROWS * ROW_BYTES,
+    QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
+    STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
+    KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
+};
+
+// Shared memory: rings | tiles in bf16 | queries | states [warp][row], of those of sixteen rows that exist.
+static __device__ __forceinline__ uint8_t *shared_memory()
+{
+    extern __shared__ __align__(128) uint8_t bytes[];
+    return bytes;
+}
+
+static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows)
+{
+    return (float *)(shared_memory() + RING_BYTES + QUERY_BYTES) +
+           (warp * rows + row) * STATE_FLOATS;
+}
+
+#include "src/kernels/attention/attention_merge.cuh"
+#include "src/kernels/attention/attention_ring.cuh"
+#include "src/kernels/attention/attention_tile.cuh"
+
+// What the rows of queries have been divided by.
+DEVICE float *shared_factors()
+{
+    return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
+}
+
+// A warp per row, in WEFT_PARTS parts.
+DEVICE void queries_load(const struct weft__attention_device_args *args, struct lengths lengths,
+                         struct rows rows, int32_t warp, int32_t lane)
+{
+    float2 x[ROWS / WARPS][QUERY_PAIRS];
+#if WEFT_APPEND
+    const struct turns turns = turns_of(args, lengths.kv_len - 1, lane);
+#pragma unroll
+    for (int32_t i = 0; i < ROWS / WARPS; i++) {
+        const struct row row = row_at(args, rows, min(i * WARPS + warp, rows.count - 1));
+        struct head head = head_load((const float *)args->q + query_at(args, lengths, row), lane);
+        head_turn(&head, &turns, lane);
+#pragma unroll
+        for (int32_t j = 0; j < QUERY_PAIRS; j++)
+            x[i][j] = i * WARPS + warp < rows.count ? head.own[j] : make_float2(0, 0);
+    }
+#else
+#pragma unroll
+    for (int32_t i = 0; i < ROWS / WARPS; i++)
+        query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
+#endif
+#pragma unroll
+    for (int32_t i = 0; i < ROWS / WARPS; i++)
+        query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES, PART_BYTES,
+                    lane, shared_factors() + i * WARPS + warp);
+}
+
+// --- a tile ---------------------------------------------------------------------------------------
+
+// What the block works at, in shared memory.
+struct work {
+    struct place at;
+    struct rows rows;   // of the item
+    struct keys by_all; // keys that every row of it sees
+    int32_t each, end;  // tiles of a share; where the block's ends in the list of all tiles
+};
+
+// Scores of rows `row0` to row0 + 15 in units of log2.
+DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct work *work,
+                      int32_t row0, int32_t key0, int32_t lane, float score[KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++) {
+        const int32_t at = row0 + lane / 4 + 8 * half;
+        const float factor = FACTORS ? shared_factors()[at] : 1;
+        float slope = 0;
+        int32_t own = 0;
+#if WEFT_ALIBI
+        const struct row row = row_at(args, work->rows, min(at, work->rows.count - 1));
+        slope = slope_of(args, row.head);
+        own = work->at.seq.lengths.kv_len - work->at.seq.lengths.q_len + row.token;
+#endif
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+            for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
+                const int32_t far = own - (key0 + 8 * t + 2 * (lane % 4) + i % 2);
+                score[t][i] =
+                    score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], slope, far);
+            }
+    }
+    if (key0 < work->by_all.begin || key0 + KEYS > work->by_all.end)
+        // Only at the ends of what a row sees, so what it sees is found anew.
+        scores_mask(args, work->rows, work->at.seq.lengths, row0, key0, lane, score);
+}
+
+// The warp's tiles of an item, from `tile` on: scores, weights, sums.
+DEVICE void tiles_walk(const struct weft__attention_device_args *args, const struct work *work,
+                       struct ring *ring, int32_t tile, int32_t end, struct state state[SIXTEENS])
+{
+    const int32_t lane = ring->lane;
+    const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
+    struct queries kept;
+    queries_keep(queries, lane, &kept);
+    for (; tile < end; tile += WARPS) {
+        // the ring is full: what was asked for first lies where is asked for next
+        const uint8_t *from =
+            shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+        const int32_t key0 = work->at.seq.begin + tile * KEYS;
+        float score[SIXTEENS][KEYS / 8][4] = {};
+        COPY_WAIT(WEFT_STAGES - 1);
+        __syncwarp();
+        const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
+#if WEFT_CODES
+        uint32_t odd = 0;
+        codes_scores(queries, from, lane, score[0], &odd);
+#else
+#if WEFT_CACHE > 3
+        uint8_t *wide =
+            shared_memory() + WARPS * WEFT_STAGES * STAGE_BYTES + ring->warp * WIDE_BYTES;
+        tile_widen<4>(from, wide, lane, WARP);
+        __syncwarp();
+        from = wide;
+#endif
+        tile_scores(queries, &kept, from, lane, score);
+#endif
+#pragma unroll
+        for (int32_t m = 0; m < SIXTEENS; m++) {
+            if (WEFT_SCALED)
+                scores_scale(scales, lane, score[m]);
+            tile_log2(args, work, 16 * m, key0, lane, score[m]);
+            tile_weights(&state[m], score[m]);
+            if (WEFT_SCALED)
+                scores_scale(scales + KEYS, lane, score[m]);
+        }
+#if WEFT_CODES
+        codes_values(from + RAW_PLANE_BYTES, lane, score[0], state, &odd);
+        if (__any_sync(0xffffffffu, odd != 0))
+            state->sum[0] = state->sum[1] = bits_float(0x7fc00000u);
+#else
+        tile_values(from, lane, score, state);
+#endif
+        __syncwarp();
+        ring_ask(args, ring);
+    }
+}
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// An item that the blocks of a cluster share, WEFT_SPLITS of them, each with a part of its keys: the warps' states are merged in
+// the block; pieces of 32 columns of a row go to a block of the cluster each, which merges them in the order of the
+// blocks, so that two runs agree to the bit. No slots, no counters, no trip to memory.
+//
+// The kernel defines what attention_merge.cuh wants, and shared_pieces(); WEFT_HEAD_DIM is a multiple of 32.
+#ifndef WEFT_KERNELS_ATTENTION_PIECES_CUH
+#define WEFT_KERNELS_ATTENTION_PIECES_CUH
+
+#include "src/kernels/attention/attention_merge.cuh"
+
+enum {
+    PIECES = HEAD / 32,    // of a row
+    PIECE_FLOATS = 32 + 2, // acc, largest, sum
+};
+
+// What the blocks send, as many pieces of an item of `rows` rows as weft__attention_pieces() says.
+DEVICE float *shared_pieces(int32_t rows);
+
+// Piece `p` of all rows, 32 columns: the warps' states become one, which goes to the block that has the piece.
+DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t lane)
+{
+    const int32_t each = (rows.count * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+#pragma unroll 1
+    for (int32_t p = warp; p < rows.count * PIECES; p += WARPS) {
+        const int32_t row = p / PIECES, d = p % PIECES * 32 + lane;
+        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++)
+            largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++) {
+            const float *state = shared_state(w, row, rows.count);
+            const float factor = weight_of(state[DIM], largest);
+            sum += factor * state[DIM + 1];
+            value += factor * state[d];
+        }
+        float *to = shared_pieces(rows.count) + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
+        const uint32_t block = (uint32_t)(p % WEFT_SPLITS);
+        cluster_store(to + lane, block, value);
+        if (lane < 2)
+            cluster_store(to + 32 + lane, block, lane ? sum : largest);
+    }
+}
+
+DEVICE void piece_store(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct row row, int32_t d, int32_t lane, float value)
+{
+#if WEFT_ROUNDED
+    const int32_t cols = args->num_q_heads * HEAD;
+    round_results((uint8_t *)args->out +
+                      (lengths.first_token + row.token) * weft__linear_rounded_stride(cols),
+                  cols, row.head * HEAD + d, lane, value, 1);
+#else
+    set_element<WEFT_Y_DTYPE>(args->out, out_at(args, lengths, row) + d, value);
+#endif
+}
+
+// The block's pieces from all blocks.
+DEVICE void pieces_end(const struct weft__attention_device_args *args, const struct place *at,
+                       struct rows rows, int32_t rank, int32_t warp, int32_t lane)
+{
+    const int32_t each = (rows.count * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+#pragma unroll 1
+    for (int32_t i = warp; i * WEFT_SPLITS + rank < rows.count * PIECES; i += WARPS) {
+        const int32_t p = i * WEFT_SPLITS + rank;
+        const float *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
+        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            largest = fmaxf(largest, from[s * each * PIECE_FLOATS + 32]);
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
+            const float *piece = from + s * each * PIECE_FLOATS;
+            const float factor = weight_of(piece[32], largest);
+            sum += factor * piece[33];
+            value += factor * piece[lane];
+        }
+        const struct row row = row_at(args, rows, p / PIECES);
+        value *= row_end(args, at->seq.lengths, row, largest, sum, p % PIECES == 0 && lane == 0);
+        piece_store(args, at->seq.lengths, row, p % PIECES * 32 + lane, lane, value);
+    }
+}
+
+// The block's share of the item: its first tile, and how many `left` counts.
+DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
+{
+    struct lengths lengths = {(int32_t)blockIdx.y, 0, 0, 0};
+    lengths.first_token = __ldcg(args->cu_q_lens + lengths.seq);
+    lengths.q_len = __ldcg(args->cu_q_lens + lengths.seq + 1) - lengths.first_token;
+    lengths.kv_len = __ldcg(args->kv_lens + lengths.seq);
+    struct place at = {sequence_from(args, lengths), (int32_t)blockIdx.x / WEFT_SPLITS, 0, 0, 0};
+    const int32_t share = (at.seq.tiles + WEFT_SPLITS - 1) / WEFT_SPLITS;
+    at.tile = min(rank * share, at.seq.tiles);
+    at.left = min(share, at.seq.tiles - at.tile);
+    return at;
+}
+
+#endif
