@@ -113,18 +113,21 @@ bool bench_measure_under(bench *run, const char *what, bench_body *body, void *u
 
 // A read is a slice of the memory, as long as a large matrix, so that on a shared machine it is disturbed
 // as often as what it is compared with; the slices take turns. A GPU reads one of those in the time that a
-// kernel takes to start.
-enum { SLICE_BYTES = 32 << 20, DEVICE_SLICE_BYTES = 512 << 20 };
+// kernel takes to start, which is 1 % of what reading 4 GiB takes.
+enum { SLICE_BYTES = 32 << 20 };
+static const int64_t DEVICE_SLICE_BYTES = 4ll << 30;
 
 typedef struct probe {
     bench *run;
     weft_probe_args args;
     weft_probe_result result; // of the last run
+    bool own_memory;          // not the run's
 } probe;
 
 static bool run_probe(probe *p, double *us)
 {
-    p->args.memory = p->run->memory + bench_next_copy(p->run, p->args.bytes) * p->args.bytes;
+    if (!p->own_memory)
+        p->args.memory = p->run->memory + bench_next_copy(p->run, p->args.bytes) * p->args.bytes;
     double before = cli_now_seconds();
     if (weft_probe_run(p->run->context, &p->args, &p->result) != WEFT_OK)
         return false;
@@ -149,22 +152,40 @@ static bool measure_probe(probe *p, double seconds, bench_time *time)
     return true;
 }
 
+// Memory to read on a device, where the run's is less than it takes: all of the slice, or the run's.
+static bool take_memory(probe *p)
+{
+    bench *run = p->run;
+    const bool reads = p->args.kind == WEFT_PROBE_READ;
+    if (!reads || run->hot || run->options.device == WEFT_DEVICE_CPU ||
+        run->memory_bytes >= DEVICE_SLICE_BYTES)
+        return true;
+    p->args.memory = bench_allocate(run, (size_t)DEVICE_SLICE_BYTES);
+    p->own_memory = p->args.memory != NULL;
+    if (p->own_memory)
+        p->args.bytes = DEVICE_SLICE_BYTES;
+    return p->own_memory && (weft_fill(run->context, p->args.memory, 1, (size_t)p->args.bytes,
+                                       NULL) == WEFT_OK ||
+                             bench_error(run));
+}
+
 bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
                  bench_time *time, double *amount)
 {
     // Steps: some hundred microseconds, long against starting the threads; a step of matrix products is longer.
     int64_t most = run->options.device == WEFT_DEVICE_CPU ? SLICE_BYTES : DEVICE_SLICE_BYTES;
-    int64_t slice = run->hot || run->memory_bytes < most ? run->memory_bytes : most;
+    const int64_t slice = run->hot || run->memory_bytes < most ? run->memory_bytes : most;
     probe p = {.run = run,
                .args = {.size = sizeof p.args,
                         .kind = kind,
                         .bytes = slice,
                         .steps = kind == WEFT_PROBE_MMA_F16 ? 1 << 13 : 1 << 16,
                         .variant = variant}};
-    if (!measure_probe(&p, seconds, time))
-        return bench_error(run);
-    *amount = kind == WEFT_PROBE_READ ? (double)slice : 2 * (double)p.result.value;
-    return true;
+    bool fine = take_memory(&p) && (measure_probe(&p, seconds, time) || bench_error(run));
+    if (p.own_memory)
+        weft_memory_free(run->context, p.args.memory);
+    *amount = kind == WEFT_PROBE_READ ? (double)p.args.bytes : 2 * (double)p.result.value;
+    return fine;
 }
 
 static bool raise(bench *run, weft_probe_kind kind, double seconds, double *giga_per_second)

@@ -10,7 +10,8 @@
 
 DEVICE float *shared_pieces(int32_t rows)
 {
-    return shared_state(WARPS, 0, rows);
+    const int32_t states_end = STATES_AT + WARPS * rows * STATE_FLOATS * 4;
+    return (float *)(shared_memory() + max(states_end, (int32_t)QUERIES_END));
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2)

@@ -76,7 +76,7 @@ enum {
     WARPS = WEFT__ATTENTION_WARPS,
     TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
     CLUSTER = WEFT__ATTENTION_CLUSTER,
-    CLUSTER_KEYS = 4096, // so few that a quarter of the SMs reads them as fast
+    CLUSTER_KEYS = 4096,
     TOKEN_SPLITS = 8,  // blocks of a cluster at most; half of it at least
     TOKEN_BLOCKS = 32, // that it takes to read
     TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
@@ -176,14 +176,21 @@ static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stage
            (widened ? 2 * keys * row : 0);
 }
 
-// Shared memory of a block: rings of its warps, queries in parts, states of the rows.
+// Shared memory of a block: rings of its warps, factors of rows, queries in parts and states of the rows; both in one place
+// where queries are kept in registers.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
                             int32_t rows_used)
 {
-    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
+    const int32_t dim = weft__attention_padded_dim(kv->head_dim);
+    const int32_t rows = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
+    const bool keeps = m == 1 && parts == 1 && dim <= 128 && !has_codes(kv, parts);
+    const int64_t queries = m * WEFT__ATTENTION_ROWS * parts * row_bytes(kv->head_dim);
+    const int64_t states = (int64_t)WARPS * rows * (dim + 4) * 4;
     return WARPS * tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts)) +
-           m * WEFT__ATTENTION_ROWS * (parts * row_bytes(kv->head_dim) + 4) +
-           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
+           m * WEFT__ATTENTION_ROWS * 4 +
+           (!keeps             ? queries + states
+            : queries > states ? queries
+                               : states);
 }
 
 // Ring and blocks: as many bytes under way as an SM can hold with two blocks on it.
@@ -219,15 +226,14 @@ static void want_decode(struct weft__attention_constants constants, int32_t stag
                     WEFT__CUDA_VALUES(attention, constants));
 }
 
-// Does one sequence had better be read by clusters (attention_cluster.cu)? They want most of the SMs, or few keys.
+// Is one sequence read by clusters (attention_cluster.cu)? They share fewer SMs, so of few keys alone.
 static bool wants_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
                           const struct weft__attention_cuda_launch *launch)
 {
     const int32_t blocks = launch->num_kv_heads * CLUSTER;
     return limits->sm >= 90 && desc->kv.head_dim % 32 == 0 &&
            launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch) &&
-           blocks <= limits->num_sms &&
-           (4 * blocks >= 3 * limits->num_sms || desc->max_kv_len <= CLUSTER_KEYS);
+           blocks <= limits->num_sms && desc->max_kv_len <= CLUSTER_KEYS;
 }
 
 static void plan_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
