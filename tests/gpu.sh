@@ -44,7 +44,7 @@ find_nvrtc() {
 # Every kernel against the reference, an operation a process, several at a time.
 step_check() {
     local op failed=0
-    local ops="${OPS:-norm rope activation softmax embedding sample kv merge probe round route experts linear attention}"
+    local ops="${OPS:-norm rope activation softmax embedding sample kv pages merge probe round route experts linear attention}"
     for op in $ops; do
         timeout "${CHECK_SECONDS:-240}" "$bin/weft-check" --backend cuda --op "$op" \
             --cases "${CASES:-300}" --seed "${SEED:-1}" >"$OUT/check-$op.txt" 2>&1 &
@@ -67,12 +67,12 @@ step_sanitize() {
     local tool op failed=0
     command -v compute-sanitizer >/dev/null || { echo "sanitize: no compute-sanitizer here"; return 0; }
     for tool in ${TOOLS:-memcheck racecheck}; do
-        for op in ${OPS:-norm rope activation softmax embedding sample kv merge probe route experts linear attention}; do
+        for op in ${OPS:-norm rope activation softmax embedding sample kv pages merge probe route experts linear attention}; do
             timeout 120 compute-sanitizer --tool "$tool" "$bin/weft-check" --backend cuda --op "$op" \
                 --cases 3 --seed 1 >"$OUT/$tool-$op.txt" 2>&1 &
         done
         wait
-        for op in ${OPS:-norm rope activation softmax embedding sample kv merge probe route experts linear attention}; do
+        for op in ${OPS:-norm rope activation softmax embedding sample kv pages merge probe route experts linear attention}; do
             local last
             last=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$OUT/$tool-$op.txt" | tail -n 1)
             printf '%-10s %-11s %s\n' "$tool" "$op" "${last:-no summary}"

@@ -232,7 +232,12 @@ typedef struct weft_attention_args {
     int64_t q_scale_token_stride;
     int64_t q_scale_head_stride;
     const weft_attention_append *append; /**< with WEFT_ATTENTION_APPEND; read during the call */
-    uint64_t reserved[1];
+    /** NULL, or where the number of sequences stands when the run is done, so that a recorded run may be launched with
+     *  another one: num_seqs is its bound, others become 0 or the bound. Whatever the arrays hold behind the
+     *  sequences that count is not read. Not with a batch; page_table or page_indices must be given, and mask_stride
+     *  with WEFT_MASK_BITS. What a later launch finds in the arrays is the caller's word. */
+    const int32_t *num_seqs_at;
+    uint64_t reserved[4];
 } weft_attention_args;
 
 /** Plans out = softmax(mask(softcap(scale * q k^T))) v for every query.
@@ -264,7 +269,7 @@ WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_atten
  *           f32 are 0
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
- *           pool; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked
+ *           pool, a *num_seqs_at outside 0..num_seqs; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked
  *           before anything is written
  */
 WEFT_API weft_status weft_attention_run(const weft_plan *plan, const weft_attention_args *args);

@@ -23,6 +23,7 @@
 #include "linear.h"
 #include "merge.h"
 #include "norm.h"
+#include "pages.h"
 #include "probe.h"
 #include "program.h"
 #include "rope.h"

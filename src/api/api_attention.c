@@ -342,16 +342,39 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
                           "attention: a stride of q_scales is negative, or too long");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->q, weft__api_alignment(desc->q_dtype)));
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->out, weft__api_alignment(desc->out_dtype)));
-    return weft__api_aligned(
-        plan,
-        (uintptr_t)args->lse | (uintptr_t)args->cu_q_lens | (uintptr_t)args->kv_lens |
-            (uintptr_t)args->page_table | (uintptr_t)args->page_indices |
-            (uintptr_t)args->page_starts | (uintptr_t)args->seq_rows | (uintptr_t)args->kv_starts |
-            (uintptr_t)args->sinks | (uintptr_t)args->alibi_slopes | (uintptr_t)args->tree_parents |
-            (uintptr_t)args->mask_bits | (uintptr_t)args->mask_columns |
-            (uintptr_t)args->sparse_blocks | (uintptr_t)args->sparse_starts |
-            (uintptr_t)args->sparse_first | (uintptr_t)args->q_scales,
-        sizeof(float));
+    return weft__api_aligned(plan,
+                             (uintptr_t)args->lse | (uintptr_t)args->cu_q_lens |
+                                 (uintptr_t)args->kv_lens | (uintptr_t)args->page_table |
+                                 (uintptr_t)args->page_indices | (uintptr_t)args->page_starts |
+                                 (uintptr_t)args->seq_rows | (uintptr_t)args->kv_starts |
+                                 (uintptr_t)args->sinks | (uintptr_t)args->alibi_slopes |
+                                 (uintptr_t)args->tree_parents | (uintptr_t)args->mask_bits |
+                                 (uintptr_t)args->mask_columns | (uintptr_t)args->sparse_blocks |
+                                 (uintptr_t)args->sparse_starts | (uintptr_t)args->sparse_first |
+                                 (uintptr_t)args->q_scales | (uintptr_t)args->num_seqs_at,
+                             sizeof(float));
+}
+
+// Sequences that count now, of at most num_seqs; the lengths of none are looked at where the host cannot read how many.
+static weft_status count_seqs(const weft_plan *plan, const weft_attention_args *args,
+                              int32_t *count)
+{
+    const weft_attention_desc *desc = plan->desc;
+    *count = args->num_seqs;
+    if (!args->num_seqs_at)
+        return WEFT_OK;
+    if (!args->page_table && !args->page_indices)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: with num_seqs_at a page_table or page_indices must be given");
+    if (desc->mask == WEFT_MASK_BITS && args->mask_stride == 0)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: with num_seqs_at mask_stride must be given");
+    *count = weft__api_is_host(plan, args->num_seqs_at) ? *args->num_seqs_at : 0;
+    if (*count < 0 || *count > args->num_seqs)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "attention: num_seqs_at holds %d, which is outside 0..num_seqs=%d",
+                          *count, args->num_seqs);
+    return WEFT_OK;
 }
 
 // Lengths and pages of a run without a batch.
@@ -365,9 +388,11 @@ static weft_status check_seqs(const weft_plan *plan, weft_attention_args *args)
     if (args->page_indices && (!args->page_starts || args->page_table))
         return weft__fail(context, WEFT_EINVAL,
                           "attention: page_indices need page_starts, and no page_table");
+    int32_t num_seqs;
+    WEFT__TRY(count_seqs(plan, args, &num_seqs));
     const struct weft__api_seqs seqs = {
         .op = "attention",
-        .num_seqs = args->num_seqs,
+        .num_seqs = num_seqs,
         .page_size = desc->kv.page_size,
         .max_q_tokens = desc->max_q_tokens,
         .max_kv_len = desc->max_kv_len,
@@ -384,7 +409,7 @@ static weft_status check_seqs(const weft_plan *plan, weft_attention_args *args)
     if (context->backend->is_host(context, args->cu_q_lens)) {
         WEFT__TRY(weft__api_check_lengths(context, &seqs, desc));
         WEFT__TRY(weft__api_check_pages(context, &seqs, desc));
-        WEFT__TRY(check_scattered(plan, args, args->cu_q_lens, args->kv_lens, args->num_seqs));
+        WEFT__TRY(check_scattered(plan, args, args->cu_q_lens, args->kv_lens, num_seqs));
     }
     if (!args->page_table &&
         !args->page_indices) { // there are no keys: any row of no pages will do
@@ -398,7 +423,8 @@ static weft_status check_seqs(const weft_plan *plan, weft_attention_args *args)
 static weft_status check_batch(const weft_plan *plan, weft_attention_args *args)
 {
     if (args->num_seqs || args->cu_q_lens || args->kv_lens || args->page_table ||
-        args->page_indices || args->page_starts || args->seq_rows || args->kv_starts)
+        args->page_indices || args->page_starts || args->seq_rows || args->kv_starts ||
+        args->num_seqs_at)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: num_seqs, lengths and pages are the batch's: leave them 0");
     WEFT__TRY(weft__api_take_batch(plan, args->batch, args->pool.num_pages));

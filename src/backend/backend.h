@@ -23,6 +23,7 @@
     X(attention)                                                                                   \
     X(merge)                                                                                       \
     X(kv)                                                                                          \
+    X(pages)                                                                                       \
     X(norm) X(rope) X(activation) X(softmax) X(embedding) X(sample) X(route) X(experts) X(probe)
 
 enum weft__op {

@@ -132,6 +132,9 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "page_table", f.args.page_indices = f.table, f.args.page_starts = f.cu);
     REFUSES(WEFT_EINVAL, "seq_rows[0]=-1", f.table[1] = -1, f.args.seq_rows = &f.table[1]);
     REFUSES(WEFT_EINVAL, "kv_starts[0]=-1", f.table[1] = -1, f.args.kv_starts = &f.table[1]);
+    REFUSES(WEFT_EINVAL, "num_seqs_at holds 2", f.table[1] = 2, f.args.num_seqs_at = &f.table[1]);
+    REFUSES(WEFT_EINVAL, "num_seqs_at a page_table", f.args.num_seqs_at = &f.cu[0],
+            f.args.page_table = NULL);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace = NULL);
     REFUSES(WEFT_EWORKSPACE, "workspace", f.args.workspace_bytes -= 1);
     REFUSES(WEFT_EWORKSPACE, "aligned", f.args.workspace = (char *)f.workspace + 4);
@@ -155,6 +158,44 @@ static void runs_odd_but_legal_batches(void **state)
     assert_true(f.out[0] == 0);
     assert_true(fabsf(f.lse[HEADS] - logf(4)) < 1e-6f); // four equal scores
     assert_true(fabsf(f.lse[0] - logf(3)) < 1e-6f);     // the first query sees three
+    close_fixture(&f);
+}
+
+// A recorded run has as many sequences as memory says when it is launched; what lies behind them is garbage.
+static void sequences_are_counted_in_memory(void **state)
+{
+    enum { SEQS = 3 };
+    const int32_t garbage = INT32_MIN + 5;
+    struct fixture f;
+    weft_program *program;
+    int32_t cu[SEQS + 1] = {0, 1, garbage, garbage}, kv_lens[SEQS] = {2, garbage, garbage};
+    int32_t table[SEQS * 2] = {0, garbage, garbage, garbage, garbage, garbage}, count = 1;
+    (void)state;
+    open_fixture(&f);
+    weft_attention_desc desc = descriptor();
+    desc.max_seqs = SEQS;
+    weft_plan_destroy(f.plan);
+    assert_int_equal(weft_attention_plan(f.context, &desc, &f.plan), WEFT_OK);
+    free(f.workspace);
+    f.args.workspace_bytes = weft_plan_workspace_bytes(f.plan);
+    f.args.workspace = f.workspace = aligned_alloc(64, (f.args.workspace_bytes + 63) / 64 * 64);
+    f.args.num_seqs = SEQS, f.args.num_seqs_at = &count;
+    f.args.cu_q_lens = cu, f.args.kv_lens = kv_lens, f.args.page_table = table;
+    assert_int_equal(weft_program_begin(f.context, &program), WEFT_OK);
+    assert_int_equal(weft_attention_run(f.plan, &f.args), WEFT_OK);
+    assert_int_equal(weft_program_end(program), WEFT_OK);
+    count = 0;
+    assert_int_equal(weft_program_launch(program, NULL), WEFT_OK);
+    assert_true(f.out[0] == 7);
+    count = 1;
+    assert_int_equal(weft_program_launch(program, NULL), WEFT_OK);
+    assert_true(f.out[0] == 0 && f.out[HEADS * DIM] == 7);
+    assert_true(fabsf(f.lse[0] - logf(2)) < 1e-6f);
+    count = 2;
+    cu[2] = 2, kv_lens[1] = 5, table[2] = 1, table[3] = 2;
+    assert_int_equal(weft_program_launch(program, NULL), WEFT_OK);
+    assert_true(fabsf(f.lse[HEADS] - logf(5)) < 1e-6f);
+    weft_program_destroy(program);
     close_fixture(&f);
 }
 
@@ -410,6 +451,7 @@ int main(void)
         cmocka_unit_test(soft_caps_at_their_edges),
         cmocka_unit_test(refuses_bad_runs),
         cmocka_unit_test(runs_odd_but_legal_batches),
+        cmocka_unit_test(sequences_are_counted_in_memory),
         cmocka_unit_test(a_row_that_sees_nothing),
         cmocka_unit_test(refuses_bad_descriptors),
         cmocka_unit_test(appends_only_what_is_sound),

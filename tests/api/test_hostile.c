@@ -54,6 +54,7 @@ SHIM(merge)
 SHIM(embedding)
 SHIM(sample)
 SHIM(kv_append)
+SHIM(pages)
 SHIM(attention)
 SHIMS(batch, weft_batch, weft_batch_create, weft_batch_set, weft_batch_destroy)
 
@@ -106,6 +107,16 @@ static weft_kv_append_args kv_append_args = {
     .k = in,
     .v = in,
     .slots = numbers};
+static weft_pages_desc pages_desc = {
+    .size = sizeof pages_desc,
+    .max_pairs = 2,
+    .layout = {.dtype = WEFT_F32, .num_kv_heads = 1, .head_dim = 8, .page_size = 4}};
+static weft_pages_args pages_args = {.size = sizeof pages_args,
+                                     .count = 2,
+                                     .from = {.k.data = in, .v.data = in + 128, .num_pages = 4},
+                                     .to = {.k.data = out, .v.data = also_out, .num_pages = 4},
+                                     .from_pages = numbers,
+                                     .to_pages = numbers};
 
 static weft_attention_desc attention_desc = {
     .size = sizeof attention_desc,
@@ -177,6 +188,12 @@ static const struct operation operations[] = {
                AT(kv_append, pool.v.data)},
               .optional = {AT(kv_append, v), AT(kv_append, pool.v.data)},
               .stream = AT(kv_append, stream)),
+    OPERATION(
+        pages, {VARIANT(pages)},
+        {AT(pages, from.k.page_stride), AT(pages, to.k.token_stride), AT(pages, to.v.page_stride)},
+        {AT(pages, from_pages), AT(pages, to_pages), AT(pages, from.k.data), AT(pages, from.v.data),
+         AT(pages, to.k.data), AT(pages, to.v.data)},
+        .stream = AT(pages, stream)),
     OPERATION(attention, {VARIANT(attention), offsetof(weft_attention_desc, report)},
               {AT(attention, q_token_stride), AT(attention, q_head_stride),
                AT(attention, out_token_stride), AT(attention, out_head_stride),

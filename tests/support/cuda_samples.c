@@ -18,6 +18,7 @@ static union {
     weft_merge_desc merge;
     weft_rope_desc rope;
     weft_kv_append_desc kv;
+    weft_pages_desc pages;
     weft_sample_desc sample;
     weft_embedding_desc embedding;
     weft_probe_args probe;
@@ -107,6 +108,17 @@ static void caches_and_tokens(void)
                                       .num_q_heads = 32});
         samples[num_samples - 1].seldom = i > 0;
     }
+    for (int mode = WEFT_PAGES_COPY; mode <= WEFT_PAGES_OWN; mode++)
+        ADD(pages, (weft_pages_desc){.mode = (weft_pages_mode)mode,
+                                     .max_pairs = 4,
+                                     .layout = {.dtype = WEFT_F16,
+                                                .num_kv_heads = 8,
+                                                .head_dim = 128,
+                                                .page_size = 16,
+                                                .v_dtype = WEFT_F16,
+                                                .v_dim = 128,
+                                                .inner = 128,
+                                                .v_inner = 128}});
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
         ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
                                              .rows = 1000,

@@ -288,6 +288,18 @@ fault("kv-queries-grow-late", "src/kernels/kv/kv_append.c",
 fault("kv-keys-apart-grow", "src/kernels/kv/kv_append.c",
       "const int32_t touched = by != 1 ? dim :", "const int32_t touched = by != 1 ? dim / 2 :",
       "half a head grows", "weft-check --op kv --cases 40")
+fault("pages-lose-their-scales", "src/kernels/pages/pages_move.c",
+      "return scaling && from->scale_page_stride", "return scaling && !from->scale_page_stride",
+      "scales stay where they were", "weft-check --op pages --cases 60")
+fault("pages-values-in-keys-twice", "src/kernels/pages/pages_move.c",
+      "    if (!weft__pages_in_keys(layout, &args->from) || !weft__pages_in_keys(layout, &args->to))\n", "",
+      "values that lie in the keys are exchanged twice", "weft-check --op pages --cases 200")
+fault("pages-owned-again", "src/kernels/pages/pages_ref.c",
+      "        move->references[page]--;\n", "",
+      "who lets go of a page still counts as an owner", "api_pages", "weft-check --op pages --cases 60")
+fault("pages-count-unread", "src/kernels/pages/pages_ref.c",
+      "move->count_at ? *move->count_at : move->count", "move->count",
+      "the number of pairs is not read", "api_pages", "weft-check --op pages --cases 60")
 fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
       "                     work->args->order[first] / work->desc->top_k);",
       "                     first / work->desc->top_k);",

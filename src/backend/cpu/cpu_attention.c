@@ -238,6 +238,13 @@ static struct weft__attention_plane make_plane(const weft_kv_plane *plane, weft_
     };
 }
 
+// Sequences of a run now.
+static int32_t count_seqs(const weft_attention_args *args)
+{
+    const int32_t count = args->num_seqs_at ? *args->num_seqs_at : args->num_seqs;
+    return count < 0 ? 0 : count > args->num_seqs ? args->num_seqs : count;
+}
+
 static struct weft__attention_call make_call(const struct weft__attention_launch *launch,
                                              const weft_attention_args *args)
 {
@@ -248,7 +255,7 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .out_dtype = launch->out_dtype,
         .k = make_plane(&args->pool.k, kv->dtype, kv->head_dim, kv->inner, kv->scaling),
         .v = make_plane(&args->pool.v, kv->v_dtype, kv->v_dim, kv->v_inner, kv->v_scaling),
-        .lengths = {args->num_seqs, args->cu_q_lens, args->kv_lens, args->kv_starts},
+        .lengths = {count_seqs(args), args->cu_q_lens, args->kv_lens, args->kv_starts},
         .pages = args->page_indices ? args->page_indices : args->page_table,
         .page_starts = args->page_indices ? args->page_starts : NULL,
         .num_q_heads = launch->num_q_heads,
@@ -295,6 +302,7 @@ weft_status weft__cpu_submit_attention(const weft_plan *plan, const void *opaque
     } else {
         totals = weft__attention_divide(launch, &work.call.lengths, list);
     }
-    spread(plan->context, &work, &totals);
+    if (totals.tasks > 0)
+        spread(plan->context, &work, &totals);
     return WEFT_OK;
 }

@@ -15,6 +15,7 @@ extern const struct weft__cuda_op weft__round_cuda;
 extern const struct weft__cuda_op weft__attention_cuda;
 extern const struct weft__cuda_op weft__merge_cuda;
 extern const struct weft__cuda_op weft__kv_cuda;
+extern const struct weft__cuda_op weft__pages_cuda;
 extern const struct weft__cuda_op weft__norm_cuda;
 extern const struct weft__cuda_op weft__rope_cuda;
 extern const struct weft__cuda_op weft__activation_cuda;
@@ -31,6 +32,7 @@ static const struct weft__cuda_op *const ops[WEFT__OP_COUNT] = {
     [WEFT__OP_attention] = &weft__attention_cuda,
     [WEFT__OP_merge] = &weft__merge_cuda,
     [WEFT__OP_kv] = &weft__kv_cuda,
+    [WEFT__OP_pages] = &weft__pages_cuda,
     [WEFT__OP_norm] = &weft__norm_cuda,
     [WEFT__OP_rope] = &weft__rope_cuda,
     [WEFT__OP_activation] = &weft__activation_cuda,

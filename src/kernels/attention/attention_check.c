@@ -152,18 +152,33 @@ static void verify_gaps(struct check_case *c, const struct problem *p)
         check_fail(c, "what lies between the rows of out changed");
 }
 
-// The same problem again gives the same bits; with BATCH_INVARIANT also the last sequence alone.
-static void verify_repeats(struct check_case *c, const struct problem *p, const weft_plan *plan)
+// Half of the problems say in memory how many sequences there are, of more.
+static weft_attention_args counted(struct check_case *c, const struct problem *p)
 {
     weft_attention_args args = p->args;
+    const bool can = (args.page_table || args.page_indices) &&
+                     (p->desc.mask != WEFT_MASK_BITS || args.mask_stride > 0);
+    if (!can || check_range(c, 0, 1))
+        return args;
+    int32_t *num_seqs = check_buffer(c, sizeof *num_seqs, 4);
+    *num_seqs = args.num_seqs;
+    args.num_seqs_at = num_seqs;
+    args.num_seqs = p->desc.max_seqs;
+    return args;
+}
+
+// The same problem again gives the same bits; with BATCH_INVARIANT also the last sequence alone.
+static void verify_repeats(struct check_case *c, const struct problem *p, const weft_plan *plan,
+                           weft_attention_args args)
+{
     bool alone = p->desc.flags & WEFT_ATTENTION_BATCH_INVARIANT && !args.seq_rows &&
                  !args.page_indices && !args.kv_starts && !args.tree_parents && !args.mask_bits &&
                  !args.sparse_first && !args.q_scales && !args.pool.k.scale_seq_stride &&
                  !args.pool.v.scale_seq_stride;
-    int32_t s = alone ? (int32_t)check_range(c, 0, args.num_seqs - 1) : 0;
+    int32_t s = alone ? (int32_t)check_range(c, 0, p->args.num_seqs - 1) : 0;
     size_t elem = (size_t)weft_dtype_block_bytes(out_dtype(p));
     int64_t first = args.cu_q_lens[s], heads = p->desc.num_q_heads;
-    int64_t tokens = alone ? p->q_lens[s] : args.cu_q_lens[args.num_seqs];
+    int64_t tokens = alone ? p->q_lens[s] : args.cu_q_lens[p->args.num_seqs];
     int32_t *cu = check_buffer(c, 2 * sizeof *cu, sizeof *cu); // where a device may read it
     cu[0] = 0, cu[1] = p->q_lens[s];
     char *out = check_buffer(c, elem * (size_t)p->out_elems, elem);
@@ -172,6 +187,7 @@ static void verify_repeats(struct check_case *c, const struct problem *p, const 
     if (alone) {
         weft_dtype q_dtype = p->desc.q_dtype ? p->desc.q_dtype : WEFT_F32;
         args.num_seqs = 1;
+        args.num_seqs_at = NULL;
         args.cu_q_lens = cu;
         args.kv_lens += s;
         args.page_table += s * args.page_table_stride;
@@ -226,11 +242,12 @@ static void check_lengths(struct check_case *c, struct problem *p)
     p->args.size = sizeof p->args;
     p->args.workspace_bytes = weft_plan_workspace_bytes(plan);
     p->args.workspace = check_buffer(c, p->args.workspace_bytes, 64);
-    if (check_ok(c, weft_attention_run(plan, &p->args), "run")) {
+    const weft_attention_args args = counted(c, p);
+    if (check_ok(c, weft_attention_run(plan, &args), "run")) {
         verify_gaps(c, p);
         verify(c, p);
         if (!c->failed)
-            verify_repeats(c, p, plan);
+            verify_repeats(c, p, plan, args);
     }
     weft_plan_destroy(plan);
 }

@@ -61,6 +61,7 @@ struct weft__attention_device_args {
     struct weft__attention_device_plane k, v;
     struct weft__attention_device_scales k_scales, v_scales;
     const int32_t *cu_q_lens, *kv_lens;
+    const int32_t *num_seqs_at; // how many of num_seqs count, or NULL: all
     const int32_t *page_table;  // row b at b * page_table_stride, or at page_starts[b]
     const int32_t *page_starts; // or NULL
     const int32_t *seq_rows;    // row of the table that is sequence b's; NULL = b

@@ -36,10 +36,16 @@ DEVICE struct sequence sequence_from(const struct weft__attention_device_args *a
     return s;
 }
 
+// Sequences of the run now; those behind have nothing to do, and nothing of them is read.
+DEVICE int32_t seqs_of(const struct weft__attention_device_args *args)
+{
+    return args->num_seqs_at ? min(*args->num_seqs_at, args->num_seqs) : args->num_seqs;
+}
+
 DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
 {
     struct lengths lengths = {index, 0, 0, 0};
-    if (index < args->num_seqs) {
+    if (index < seqs_of(args)) {
         lengths.first_token = args->cu_q_lens[index];
         lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
         lengths.kv_len = args->kv_lens[index];

@@ -37,7 +37,8 @@ struct query {
 DEVICE bool query_of_block(const struct weft__attention_device_args *args, struct query *query)
 {
     const int32_t token = (int32_t)blockIdx.x, head = (int32_t)blockIdx.y;
-    int32_t low = 0, high = args->num_seqs;
+    const int32_t seqs = seqs_of(args);
+    int32_t low = 0, high = seqs;
     while (low < high) { // the first sequence that ends behind the token
         const int32_t middle = (low + high) / 2;
         if (args->cu_q_lens[middle + 1] <= token)
@@ -45,7 +46,7 @@ DEVICE bool query_of_block(const struct weft__attention_device_args *args, struc
         else
             high = middle;
     }
-    if (low == args->num_seqs)
+    if (low >= seqs)
         return false;
     const int32_t first = args->cu_q_lens[low];
     query->lengths = {low, args->cu_q_lens[low + 1] - first, args->kv_lens[low], first};

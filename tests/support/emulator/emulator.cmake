@@ -22,7 +22,7 @@ endfunction()
 
 if(TARGET weft-check)
   set(check weft-check --backend cuda --seed 2)
-  foreach(op norm rope activation softmax sample kv merge round route experts)
+  foreach(op norm rope activation softmax sample kv pages merge round route experts)
     weft_add_emulated(${op} ${check} --op ${op} --cases 2)
   endforeach()
   foreach(variant linear_q4_0_q8 linear_q6_k_q8 attention_bf16 attention_f16)
