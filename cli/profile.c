@@ -20,18 +20,22 @@ static const char help[] =
     "\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
     "  --format F          format of a shape's matrices; default q4_0\n"
-    "  --depth D           tokens in the context; default 512\n"
+    "  --depth D,...       tokens in the context; default 512. Of several, a second table says how "
+    "the\n"
+    "                      time and the share of every operator change from one to the next\n"
     "  --rounds N          times every step is measured; default 20\n"
     "  --layers            a row for every step of every layer, not one for all layers\n"
-    "  --chart FILE        draws the shares into an SVG file, with gnuplot\n"
+    "  --chart FILE        draws the shares of one depth into an SVG file, with gnuplot\n"
     "  --kv-dtype D        format of the KV cache: f16 (default), bf16 or f32\n"
     "  --exact             activations stay f32 against quantised weights\n" BENCH_HELP "\n"
     "Examples:\n"
     "  weft profile models/demo.gguf\n"
+    "  weft profile --shape llama-3.2-1b --depth 128,1024,4096\n"
     "  weft profile --shape llama-3.1-8b --format q4_0 --device cuda --json\n";
 
 static const bench_column columns[] = {
     {"what", "operator", -11, 0, 0},
+    {"depth", "depth", 7, 0, 0},
     {"layer", "layer", 5, 0, 0},
     {"steps", "steps", 5, 0, 0},
     {"us", "us", 9, 1, 0},
@@ -44,18 +48,43 @@ static const bench_column columns[] = {
     {0},
 };
 
+// Of several depths: operators, all their steps together.
+static const bench_column depth_columns[] = {
+    {"what", "operator", -11, 0, 0},
+    {"depth", "depth", 7, 0, 0},
+    {"us", "us", 9, 1, 0},
+    {"share", "% time", 6, 1, 100},
+    {"growth", "times the first", 15, 2, 0},
+    {0},
+};
+
+enum { MOST_OPERATORS = 32 };
+
+typedef struct operator_times {
+    char what[24];
+    double us[BENCH_MAX_LIST];
+} operator_times;
+
 typedef struct request {
     bench run;
     const char *shape, *path, *chart;
     weft_dtype format;
-    int32_t depth, rounds;
+    bench_list depths;
+    int32_t at, rounds; // at: the depth that is measured
     bool layers;
+    operator_times operators[MOST_OPERATORS];
+    int32_t num_operators;
 } request;
+
+static int32_t depth_of(const request *wish)
+{
+    return wish->depths.values[wish->at];
+}
 
 static const bench_option options[] = {
     {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
     {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
-    {"depth", BENCH_INT, .offset = offsetof(request, depth), .low = 1, .high = 1 << 24},
+    {"depth", BENCH_LIST, .offset = offsetof(request, depths), .low = 1, .high = 1 << 24},
     {"rounds", BENCH_INT, .offset = offsetof(request, rounds), .low = 1, .high = 10000},
     {"layers", BENCH_FLAG, .offset = offsetof(request, layers)},
     {"chart", BENCH_TEXT, .offset = offsetof(request, chart)},
@@ -86,8 +115,22 @@ static bool failed(const request *wish, const engine_error *err)
     return false;
 }
 
+static void add_operator(request *wish, const engine_step_time *step)
+{
+    int32_t i = 0;
+    while (i < wish->num_operators && strcmp(wish->operators[i].what, step->op) != 0)
+        i++;
+    if (i == MOST_OPERATORS)
+        return;
+    if (i == wish->num_operators)
+        snprintf(wish->operators[wish->num_operators++].what, sizeof wish->operators[i].what, "%s",
+                 step->op);
+    wish->operators[i].us[wish->at] += step->us;
+}
+
 static void add(table *t, const engine_step_time *step)
 {
+    add_operator(t->wish, step);
     int32_t i = t->wish->layers ? t->count : 0;
     while (i < t->count && strcmp(t->lines[i].plan, step->plan) != 0)
         i++;
@@ -104,9 +147,9 @@ static void add(table *t, const engine_step_time *step)
 static bool print_line(const table *t, const line *l)
 {
     bench *run = &t->wish->run;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f}", "op", "profile", "device",
-                            bench_device_name(run), "what", l->what, "steps", l->steps, "us", l->us,
-                            "share", l->us / t->sum_us);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f}", "op", "profile", "device",
+                            bench_device_name(run), "what", l->what, "depth", depth_of(t->wish),
+                            "steps", l->steps, "us", l->us, "share", l->us / t->sum_us);
     if (row && l->layer >= 0)
         json_object_set_new(row, "layer", json_integer(l->layer));
     if (row && l->bytes > 0) {
@@ -178,21 +221,24 @@ static bool tabulate(request *wish, const engine_profile *profile, double roof_g
 static bool fill_context(const request *wish, engine_worker *worker, engine_session *session,
                          engine_error *err)
 {
-    int32_t *ids = malloc((size_t)wish->depth * sizeof *ids);
-    for (int32_t i = 0; ids && i < wish->depth; i++)
-        ids[i] = i % 97;
-    engine_feed feed = {.session = session, .ids = ids, .count = wish->depth};
+    engine_model_info info;
+    engine_model_describe(engine_worker_model(worker), &info);
+    const int32_t different = info.vocab < 97 ? info.vocab : 97;
+    int32_t *ids = malloc((size_t)depth_of(wish) * sizeof *ids);
+    for (int32_t i = 0; ids && i < depth_of(wish); i++)
+        ids[i] = i % different;
+    engine_feed feed = {.session = session, .ids = ids, .count = depth_of(wish)};
     bool fine = ids && engine_eval(worker, &feed, 1, NULL, NULL, err);
     free(ids);
     return fine || failed(wish, err);
 }
 
-static bool profile_model(request *wish, engine_model *model)
+// At the depth whose turn it is.
+static bool profile_depth(request *wish, engine_worker *worker)
 {
     engine_error err = {{0}};
     bench_roof roof = {0};
-    engine_worker *worker = engine_worker_open(model, &wish->run.options, &err);
-    engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
+    engine_session *session = engine_session_open(worker, &err);
     engine_profile *profile = NULL;
     bool fine = session ? fill_context(wish, worker, session, &err) : failed(wish, &err);
     fine = fine && bench_raise_roof(&wish->run, &roof);
@@ -203,6 +249,42 @@ static bool profile_model(request *wish, engine_model *model)
     fine = fine && tabulate(wish, profile, roof.gbps);
     free(profile);
     engine_session_close(session);
+    return fine;
+}
+
+// How the operators' times go with the depth.
+static bool compare_depths(request *wish)
+{
+    const int32_t depths = wish->depths.count;
+    double sums[BENCH_MAX_LIST] = {0};
+    bool fine = true;
+    for (int32_t i = 0; i < wish->num_operators; i++)
+        for (int32_t d = 0; d < depths; d++)
+            sums[d] += wish->operators[i].us[d];
+    if (!wish->run.json)
+        putchar('\n');
+    wish->run.rows_printed = 0; // a table of its own
+    for (int32_t i = 0; i < wish->num_operators && fine; i++)
+        for (int32_t d = 0; d < depths && fine; d++) {
+            const double us = wish->operators[i].us[d], first = wish->operators[i].us[0];
+            json_t *row =
+                json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f}", "op", "profile depth", "device",
+                          bench_device_name(&wish->run), "what", wish->operators[i].what, "depth",
+                          wish->depths.values[d], "us", us, "share", us / sums[d], "growth",
+                          first > 0 ? us / first : 0);
+            fine = bench_print(&wish->run, row, depth_columns);
+        }
+    return fine;
+}
+
+static bool profile_model(request *wish, engine_model *model)
+{
+    engine_error err = {{0}};
+    engine_worker *worker = engine_worker_open(model, &wish->run.options, &err);
+    bool fine = worker || failed(wish, &err);
+    for (wish->at = 0; fine && wish->at < wish->depths.count; wish->at++)
+        fine = profile_depth(wish, worker);
+    fine = fine && (wish->depths.count == 1 || compare_depths(wish));
     engine_worker_close(worker);
     return fine;
 }
@@ -226,7 +308,7 @@ static bool execute(request *wish)
 
 static int profile_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {.run = bench_default(self), .depth = 512, .rounds = 20};
+    request wish = {.run = bench_default(self), .depths = {{512}, 1}, .rounds = 20};
     if (argc > 1 && argv[1][0] != '-') {
         wish.path = argv[1];
         argv++;
@@ -239,9 +321,13 @@ static int profile_main(const cli_command *self, int argc, char **argv)
         return cli_bad_usage(self, "give either a MODEL file or --shape NAME");
     if (wish.path && wish.format)
         return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
+    if (wish.chart && wish.depths.count > 1)
+        return cli_bad_usage(self, "--chart draws one --depth");
     if (!wish.format)
         wish.format = WEFT_Q4_0;
-    wish.run.options.context_tokens = wish.depth + 1;
+    for (int32_t d = 0; d < wish.depths.count; d++)
+        if (wish.run.options.context_tokens <= wish.depths.values[d])
+            wish.run.options.context_tokens = wish.depths.values[d] + 1;
     return execute(&wish) ? CLI_DONE : CLI_FAILED;
 }
 

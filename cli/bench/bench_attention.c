@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weft bench attention: queries over a paged KV cache against the memory and the arithmetic.
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,10 @@ static const char help[] =
     "divisor of\n"
     "                      their number, 1 = each for itself; default all of them (of the CPU)\n"
     "  --stages N          1 = no keys are asked for ahead, 2 = the next block is (of the CPU)\n"
+    "  --precise           weights by an exponential in double (of the CPU); the row says by how "
+    "much "
+    "a result\n"
+    "                      differs from the fast one's at most\n"
     "  --variants          every kernel that serves, with chunks of keys and in one pass, in "
     "turns: "
     "which\n"
@@ -64,6 +69,7 @@ static const bench_column columns[] = {
     {"busy", "% busy", 6, 0, 100},
     {"mask", "mask", -10, 0, 0},
     {"variant", "kernel", -26, 0, 0},
+    {"difference", "1e-6 off", 8, 2, 1000000},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
     {"gbps", "GB/s", 6, 1, 0},
@@ -144,6 +150,7 @@ static const bench_option options[] = {
     {"tile-heads", BENCH_LIST, .offset = offsetof(attention_request, tile_heads), .low = 1,
      .high = 4096},
     {"stages", BENCH_INT, .offset = offsetof(attention_request, stages), .low = 1, .high = 2},
+    {"precise", BENCH_FLAG, .offset = offsetof(attention_request, precise)},
     {"variants", BENCH_FLAG, .offset = offsetof(attention_request, variants)},
     {0},
 };
@@ -208,6 +215,46 @@ static void add_tasks(json_t *row, const attention_problem *p)
     json_object_set_new(row, "busy", json_real(busy));
 }
 
+// Results over the first copy of the cache, as numbers.
+static bool results_of(attention_problem *p, float *results, int64_t count)
+{
+    bench *run = &p->wish->run;
+    p->args.pool.k.data = run->memory;
+    p->args.pool.v.data = run->memory + p->pool_bytes;
+    return (weft_attention_run(p->plan, &p->args) == WEFT_OK &&
+            weft_dequantize_row(p->wish->dtype, p->out, count, results) == WEFT_OK) ||
+           bench_error(run);
+}
+
+// The largest difference of a result from that of the fast exponential.
+static bool add_difference(json_t *row, attention_problem *p)
+{
+    attention_request *wish = p->wish;
+    attention_problem fast = {.wish = wish,
+                              .kv_dtype = p->kv_dtype,
+                              .batch = p->batch,
+                              .q_len = p->q_len,
+                              .kv_len = p->kv_len,
+                              .heads = p->heads,
+                              .splits = p->splits,
+                              .tile_rows = p->tile_rows,
+                              .tile_heads = p->tile_heads};
+    const int64_t count = (int64_t)p->queries * p->heads * wish->head_dim;
+    float *results = malloc(2 * (size_t)count * sizeof *results);
+    double far = 0;
+    wish->precise = false;
+    bool fine = results && attention_make_ready(&fast) && results_of(p, results, count) &&
+                results_of(&fast, results + count, count);
+    wish->precise = true;
+    for (int64_t i = 0; fine && i < count; i++)
+        far = fmax(far, fabs((double)results[i] - (double)results[count + i]));
+    if (fine)
+        json_object_set_new(row, "difference", json_real(far));
+    attention_drop(&fast);
+    free(results);
+    return fine;
+}
+
 // Instructions that the nearer roof is one of.
 static bench_products products_of(const bench_kernel *kernel)
 {
@@ -233,11 +280,16 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
         "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
         p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
-        "page_size", wish->page_size, "heads_first", wish->heads_first, "mask", mask_name(wish, mask), "splits", p->splits, "cold",
-        !wish->run.hot, "threads", weft_context_threads(wish->run.context), "working_set_bytes",
+        "page_size", wish->page_size, "heads_first", wish->heads_first, "mask",
+        mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot, "threads",
+        weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
     if (row)
         add_tasks(row, p);
+    if (row && wish->precise && !add_difference(row, p)) {
+        json_decref(row);
+        return false;
+    }
     if (row && slower > 0)
         json_object_set_new(row, "slower", json_real(slower));
     if (row)

@@ -13,9 +13,9 @@ typedef struct attention_request {
     bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
     int32_t kv_heads, head_dim, page_size, window, stages;
     weft_mask mask;
-    bool sinks, alibi;
+    bool sinks, alibi, precise;
     bool heads_first; // what a page has of a KV head lies together
-    bool variants; // every kernel that serves, with chunks and without, in turns
+    bool variants;    // every kernel that serves, with chunks and without, in turns
 } attention_request;
 
 // One row of the result.

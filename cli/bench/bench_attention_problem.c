@@ -214,7 +214,8 @@ static weft_attention_desc descriptor(const attention_problem *p)
                                  .max_seqs = p->batch,
                                  .max_q_tokens = p->queries,
                                  .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |
-                                          (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u),
+                                          (wish->alibi ? WEFT_ATTENTION_ALIBI : 0u) |
+                                          (wish->precise ? WEFT_ATTENTION_PRECISE : 0u),
                                  .max_kv_len = p->kv_len,
                                  .num_splits = p->splits,
                                  .tile_rows = p->tile_rows,

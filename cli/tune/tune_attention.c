@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// weft tune attention: queries of a tile, and from how many keys on a sequence is done in chunks.
+// weft tune attention: queries of a tile, keys of a block, and from how many keys on a sequence is done in chunks.
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ static const char help[] =
     "on (weft info --kernels shows it).\n"
     "\n"
     "  tile_rows           queries times heads of a tile: 256 queries over 1024 keys\n"
+    "  block_keys          keys between two looks at the largest score: 1, 16 and 256 queries\n"
     "  least_chunk         keys that are worth a task: one query over 512, 2048 and 8192 keys\n"
     "  target_tasks        tasks that chunks are cut for: likewise\n"
     "\n"
@@ -179,6 +180,12 @@ static bool tune_problem(request *wish, weft_dtype kv_dtype)
 {
     static const choice choices[] = {
         {"tile_rows", offsetof(weft_tuning, tile_rows), 4, {96, 24, 48, 192}, {{256, 1024}}, 1},
+        {"block_keys",
+         offsetof(weft_tuning, block_keys),
+         4,
+         {64, 16, 32, 48},
+         {{1, 2048}, {16, 1024}, {256, 1024}},
+         3},
         {"least_chunk",
          offsetof(weft_tuning, least_chunk),
          5,
@@ -202,7 +209,7 @@ static bool tune_problem(request *wish, weft_dtype kv_dtype)
     snprintf(problem, sizeof problem, "%s %d/%d heads x %d, page %d", weft_dtype_name(kv_dtype),
              wish->heads, a->kv_heads, a->head_dim, a->page_size);
     bool fine = true;
-    for (int i = 0; fine && i < 3; i++)
+    for (size_t i = 0; fine && i < sizeof choices / sizeof *choices; i++)
         fine = tune_choice(wish, kv_dtype, problem, &choices[i], &entry);
     return fine && tune_keep(&wish->attention.run, &wish->findings, &entry);
 }

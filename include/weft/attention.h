@@ -86,6 +86,10 @@ enum {
      *  against what its row sees, every value goes to its rows one by one. The result is the same to the bit.
      *  Of the CPU; elsewhere without effect. */
     WEFT_ATTENTION_GENERIC = 1u << 10,
+    /** Weights come from an exponential in double, rounded once, instead of the polynomial in f32 of two units in the last
+     *  place (`weft bench attention --precise` says what it costs, and how far apart the results are). Of the CPU, whose
+     *  kernels that round weights to 16 bits are then not taken. */
+    WEFT_ATTENTION_PRECISE = 1u << 11,
 };
 
 enum {
@@ -250,6 +254,16 @@ typedef struct weft_attention_args {
  */
 WEFT_API weft_status weft_attention_plan(weft_context *context, const weft_attention_desc *desc,
                                          weft_plan **out);
+
+/** The descriptor of a layer as FlashAttention's interfaces have it: as many KV heads as query heads where num_kv_heads is
+ *  0, pages of one token, at most 32 MiB of workspace, causal. Members of *desc other than size, which the caller has
+ *  set, are overwritten; max_kv_len and what else differs is set afterwards.
+ *
+ *  Errors   WEFT_EINVAL for NULL, a size that is none, or a number that is negative; a plan says what else is wrong
+ */
+WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_heads,
+                                          int32_t num_kv_heads, int32_t head_dim,
+                                          weft_attention_desc *desc);
 
 /** Runs the plan.
  *

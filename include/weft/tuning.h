@@ -61,7 +61,9 @@ typedef struct weft_tuning {
     /** Name of a kernel: of the panels (linear on the CPU), of all (attention, linear on a GPU). Where it does not serve a problem the
      *  best one does. "" = the best one. */
     char kernel[64];
-    uint64_t reserved[4];
+    int32_t block_keys; /**< attention: keys between two looks at the largest score; 1..64 */
+    int32_t reserved0;
+    uint64_t reserved[3];
 } weft_tuning;
 
 /** Adds an entry that goes before all others. The key is rounded as its members say. Plans that are there

@@ -156,7 +156,7 @@ static weft_status settle_desc(weft_context *context, weft_attention_desc *desc)
         WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS | WEFT_ATTENTION_ALIBI |
         WEFT_ATTENTION_MASK_VALUE | WEFT_ATTENTION_SPARSE | WEFT_ATTENTION_SPARSE_LISTS |
         WEFT_ATTENTION_SPARSE_HEADS | WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES |
-        WEFT_ATTENTION_OUT_ROUNDED | WEFT_ATTENTION_GENERIC;
+        WEFT_ATTENTION_OUT_ROUNDED | WEFT_ATTENTION_GENERIC | WEFT_ATTENTION_PRECISE;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "attention: unknown flags 0x%x",
                           desc->flags & ~known);
@@ -183,12 +183,34 @@ static weft_status check_plan(const weft_plan *plan, const weft_attention_desc *
     if (desc->report && !plan->reports)
         return weft__fail(plan->context, WEFT_EUNSUPPORTED,
                           "attention: this device makes no report: leave it NULL");
+    if (desc->flags & WEFT_ATTENTION_PRECISE && !plan->reports)
+        return weft__fail(plan->context, WEFT_EUNSUPPORTED,
+                          "attention: WEFT_ATTENTION_PRECISE is of the CPU: leave it out");
     if (desc->max_workspace_bytes > 0 &&
         plan->workspace_bytes > (uint64_t)desc->max_workspace_bytes)
         return weft__fail(plan->context, WEFT_EWORKSPACE,
                           "attention: max_workspace_bytes=%lld is less than the %zu bytes that the "
                           "smallest tiles need: allow more, or lower max_seqs and max_q_tokens",
                           (long long)desc->max_workspace_bytes, plan->workspace_bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_heads, int32_t num_kv_heads,
+                                 int32_t head_dim, weft_attention_desc *desc)
+{
+    const weft_attention_desc known = {
+        .size = desc ? desc->size : 0,
+        .kv = {.dtype = kv_dtype,
+               .num_kv_heads = num_kv_heads ? num_kv_heads : num_q_heads,
+               .head_dim = head_dim,
+               .page_size = 1},
+        .num_q_heads = num_q_heads,
+        .max_workspace_bytes = 32 << 20};
+    if (num_q_heads < 0 || num_kv_heads < 0 || head_dim < 0 ||
+        !weft__api_answer(desc, &known, sizeof known))
+        return weft__api_fail(WEFT_EINVAL,
+                              "attention: desc is NULL or lacks its size (.size = sizeof desc), or "
+                              "a number of heads or head_dim is negative");
     return WEFT_OK;
 }
 

@@ -187,6 +187,7 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     if (desc->report)
         launch->report = *desc->report;
     launch->generic = desc->flags & WEFT_ATTENTION_GENERIC;
+    launch->precise = desc->flags & WEFT_ATTENTION_PRECISE;
     launch->ring_len = desc->ring_len;
     launch->q_dtype = desc->q_dtype;
     launch->out_dtype = desc->out_dtype;
@@ -200,7 +201,9 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     const weft_tuning tuned = weft__plan_attention_tuning(plan->context, desc, threads);
     launch->target_tasks = tuned.target_tasks;
     launch->least_chunk = tuned.least_chunk;
-    launch->block_keys = desc->block_keys ? desc->block_keys : WEFT__ATTENTION_BLOCK;
+    launch->block_keys = desc->block_keys   ? desc->block_keys
+                         : tuned.block_keys ? tuned.block_keys
+                                            : WEFT__ATTENTION_BLOCK;
     int64_t rows = desc->tile_rows   ? desc->tile_rows
                    : tuned.tile_rows ? tuned.tile_rows
                                      : launch->kernel->tile_rows;

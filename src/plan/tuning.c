@@ -76,12 +76,15 @@ const char *weft__plan_tuning_fault(const weft_tuning *entry)
         return "tasks_per_thread or target_tasks are outside 1..1024";
     if (!within(entry->tile_rows, 1, 4096))
         return "tile_rows is outside 1..4096";
+    if (!within(entry->block_keys, 1, 64) || entry->reserved0)
+        return "block_keys is outside 1..64, or reserved0 is not 0";
     if (!within(entry->least_chunk, 64, 1 << 20) || entry->least_chunk % 64)
         return "least_chunk is no multiple of 64 up to 2^20";
     bool of_linear = entry->few_batch || entry->task_bytes || entry->tasks_per_thread ||
                      entry->rows || entry->cols;
-    bool of_attention = entry->tile_rows || entry->least_chunk || entry->target_tasks ||
-                        entry->kv_heads || entry->head_dim || entry->page_size;
+    bool of_attention = entry->tile_rows || entry->block_keys || entry->least_chunk ||
+                        entry->target_tasks || entry->kv_heads || entry->head_dim ||
+                        entry->page_size;
     if (entry->op == WEFT_TUNING_LINEAR ? of_attention : of_linear)
         return "an entry has members of another operation";
     if (!memchr(entry->kernel, 0, sizeof entry->kernel))
@@ -111,6 +114,7 @@ static void take(weft_tuning *chosen, const weft_tuning *entry)
     fill(&chosen->task_bytes, entry->task_bytes);
     fill(&chosen->tasks_per_thread, entry->tasks_per_thread);
     fill(&chosen->tile_rows, entry->tile_rows);
+    fill(&chosen->block_keys, entry->block_keys);
     fill(&chosen->least_chunk, entry->least_chunk);
     fill(&chosen->target_tasks, entry->target_tasks);
     if (!*chosen->kernel)

@@ -36,6 +36,7 @@ static const struct member {
     {"task_bytes", offsetof(weft_tuning, task_bytes), false},
     {"tasks_per_thread", offsetof(weft_tuning, tasks_per_thread), false},
     {"tile_rows", offsetof(weft_tuning, tile_rows), false},
+    {"block_keys", offsetof(weft_tuning, block_keys), false},
     {"least_chunk", offsetof(weft_tuning, least_chunk), false},
     {"target_tasks", offsetof(weft_tuning, target_tasks), false},
 };

@@ -375,6 +375,32 @@ static void refuses_bad_descriptors(void **state)
     REFUSES_PLAN(WEFT_EVARIANT, "attention_f16_avx2", desc.variant = "attention_f16_avx2");
 }
 
+// What FlashAttention's interfaces take for granted.
+static void a_layer_by_its_heads(void **state)
+{
+    weft_attention_desc desc = {.size = sizeof desc, .window = 3};
+    weft_context *context;
+    weft_plan *plan;
+    (void)state;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    assert_int_equal(weft_attention_layer(WEFT_BF16, 8, 0, 64, &desc), WEFT_OK);
+    assert_int_equal(desc.kv.num_kv_heads, 8);
+    assert_int_equal(desc.kv.page_size, 1);
+    assert_int_equal(desc.window, 0);
+    assert_int_equal(desc.max_workspace_bytes, 32 << 20);
+    desc.max_q_tokens = 4096, desc.max_kv_len = 4096;
+    assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_OK);
+    assert_true(weft_plan_workspace_bytes(plan) <= 32 << 20);
+    weft_plan_destroy(plan);
+    assert_int_equal(weft_attention_layer(WEFT_F16, 8, 2, 64, &desc), WEFT_OK);
+    assert_int_equal(desc.kv.num_kv_heads, 2);
+    assert_int_equal(weft_attention_layer(WEFT_F16, 8, -1, 64, &desc), WEFT_EINVAL);
+    assert_int_equal(weft_attention_layer(WEFT_F16, 8, 2, 64, NULL), WEFT_EINVAL);
+    desc.size = 0;
+    assert_int_equal(weft_attention_layer(WEFT_F16, 8, 2, 64, &desc), WEFT_EINVAL);
+    weft_context_destroy(context);
+}
+
 static void appends_only_what_is_sound(void **state)
 {
     (void)state;
@@ -452,6 +478,7 @@ int main(void)
         cmocka_unit_test(refuses_bad_runs),
         cmocka_unit_test(runs_odd_but_legal_batches),
         cmocka_unit_test(sequences_are_counted_in_memory),
+        cmocka_unit_test(a_layer_by_its_heads),
         cmocka_unit_test(a_row_that_sees_nothing),
         cmocka_unit_test(refuses_bad_descriptors),
         cmocka_unit_test(appends_only_what_is_sound),

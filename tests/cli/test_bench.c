@@ -571,9 +571,49 @@ static void parts_of_a_token_add_up(void **state)
     release(rows, count);
 }
 
+// Of several depths every operator has a row for each, and attention grows.
+static void shares_by_depth(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    const char *const words[] = {"tiny.gguf", "--depth",       "3,40", "--rounds",
+                                 "5",         "--working-set", "1",    NULL};
+    size_t count = rows_of(rows, "profile", words), found = 0;
+    double share[2] = {0, 0};
+    for (size_t i = 0; i < count; i++) {
+        expect_keys(rows[i], "op device what depth us share");
+        if (strcmp(text(rows[i], "op"), "profile depth") != 0)
+            continue;
+        const int deep = number(rows[i], "depth") == 40;
+        assert_true(deep || number(rows[i], "depth") == 3);
+        assert_true(number(rows[i], "growth") > 0);
+        share[deep] += number(rows[i], "share");
+        found += strcmp(text(rows[i], "what"), "attention") == 0;
+    }
+    assert_int_equal(found, 2);
+    assert_true(fabs(share[0] - 1) < 1e-3 && fabs(share[1] - 1) < 1e-3);
+    release(rows, count);
+}
+
+// The precise exponential is there, and says how far the fast one is from it.
+static void exponentials_differ_by_little(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "attention", "--kv-len", "300", "--heads", "4", "--kv-heads", "2",
+                           "--head-dim", "64", "--precise", "--hot");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "attention");
+    assert_true(number(rows[0], "difference") < 1e-6);
+    assert_true(number(rows[0], "difference") > 0 || strcmp(text(rows[0], "isa"), "ref") == 0);
+    release(rows, count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_by_depth),
+        cmocka_unit_test(exponentials_differ_by_little),
         cmocka_unit_test(device),
         cmocka_unit_test(linear),
         cmocka_unit_test(packed_weights_or_in_place),

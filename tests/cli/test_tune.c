@@ -96,7 +96,7 @@ static void attention_is_tuned_beside_it(void **state)
             chosen_of(OUTPUT_OF("tune", "attention", "--heads", "2", "--kv-heads", "1",
                                 "--head-dims", "8,64", "--kv-dtype", "f16,int8", QUICK),
                       &rows),
-            4 * 3);
+            4 * 4);
         char *info = OUTPUT_OF("info"); // both dims have the key 64: one entry for each format
         assert_non_null(strstr(info, "3 entries from "));
         free(info);

@@ -270,7 +270,7 @@ static void a_precise_and_a_fast_exponential(void **state)
 {
     struct pair p = open_pair(shape(WEFT_F32, 2, 4, 64), MIXED, mixed);
     weft_attention_desc precise = p.c.desc;
-    precise.variant = "attention_any_ref";
+    precise.flags |= WEFT_ATTENTION_PRECISE;
     run(*state, &p, &p.c.desc, p.a, p.lse_a);
     run(*state, &p, &precise, p.b, p.lse_b);
     double far = attention_case_far(p.a, p.b, p.c.out_elems);
@@ -278,6 +278,72 @@ static void a_precise_and_a_fast_exponential(void **state)
     assert_true(far < 2e-6);
     assert_true(far > 0 || strcmp(weft_context_isa(*state), "ref") == 0);
     close_pair(&p);
+}
+
+// The name of a kernel of attention that decodes keys to scratch memory, whatever the format; "" where there is only the
+// reference.
+static const char *gathering(weft_context *context)
+{
+    weft_kernel_info info;
+    for (int32_t n = 0; weft_kernel_at(context, n, &info); n++)
+        if (info.usable && strncmp(info.name, "attention_any_", 14) == 0 &&
+            strcmp(info.isa, "ref") != 0)
+            return info.name;
+    return "";
+}
+
+// Keys are read in place or gathered, as the table of thresholds says for the size of pages.
+static void pages_choose_the_loads(void **state)
+{
+    weft_context *context;
+    (void)state;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    weft_tuning entry = {
+        .size = sizeof entry, .op = WEFT_TUNING_ATTENTION, .dtype = WEFT_F16, .page_size = 4};
+    snprintf(entry.kernel, sizeof entry.kernel, "%s", gathering(context));
+    if (*entry.kernel)
+        assert_int_equal(weft_tuning_add(context, &entry), WEFT_OK);
+    for (int32_t page_size = 1; page_size <= 64 && *entry.kernel; page_size *= 2) {
+        weft_attention_desc desc = shape(WEFT_F16, 2, 4, 64);
+        weft_plan_info info = {.size = sizeof info};
+        weft_plan *plan;
+        desc.kv.page_size = page_size;
+        struct pair p = open_pair(desc, MIXED, mixed);
+        assert_int_equal(weft_attention_plan(context, &p.c.desc, &plan), WEFT_OK);
+        assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
+        assert_int_equal(strcmp(info.kernel, entry.kernel) == 0, page_size == 4);
+        weft_plan_destroy(plan);
+        run(context, &p, &p.c.desc, p.a, p.lse_a);
+        desc = p.c.desc;
+        desc.variant = entry.kernel;
+        run(context, &p, &desc, p.b, p.lse_b);
+        assert_true(attention_case_far(p.a, p.b, p.c.out_elems) < NEAR);
+        close_pair(&p);
+    }
+    weft_context_destroy(context);
+}
+
+// Keys of a block come from the table where the descriptor does not say.
+static void blocks_come_from_the_table(void **state)
+{
+    const int32_t lens[][2] = {{4, 640}};
+    weft_context *context;
+    (void)state;
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    const weft_tuning entry = {.size = sizeof entry, .op = WEFT_TUNING_ATTENTION, .block_keys = 16};
+    for (int tuned = 0; tuned < 2; tuned++) {
+        uint64_t counts[WEFT_ATTENTION_COUNTS] = {0};
+        const weft_attention_report report = {.counts = counts};
+        struct pair p = open_pair(shape(WEFT_F16, 2, 4, 64), 1, lens);
+        p.c.desc.report = &report, p.c.desc.mask = WEFT_MASK_FULL;
+        if (tuned)
+            assert_int_equal(weft_tuning_add(context, &entry), WEFT_OK);
+        run(context, &p, &p.c.desc, p.a, p.lse_a);
+        if (strcmp(weft_context_isa(context), "ref") != 0)
+            assert_int_equal(counts[WEFT_ATTENTION_COUNT_BLOCKS], 32 * 640 / (tuned ? 16 : 64));
+        close_pair(&p);
+    }
+    weft_context_destroy(context);
 }
 
 // Of keys and values; the queries are the same.
@@ -343,6 +409,8 @@ int main(void)
         cmocka_unit_test(a_budget_holds_all_parts),
         cmocka_unit_test(partial_states_are_handed_out),
         cmocka_unit_test(a_precise_and_a_fast_exponential),
+        cmocka_unit_test(pages_choose_the_loads),
+        cmocka_unit_test(blocks_come_from_the_table),
         cmocka_unit_test(a_cache_of_fp8_has_half_the_bytes),
         cmocka_unit_test(bad_tiles_are_refused),
     };

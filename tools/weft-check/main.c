@@ -293,20 +293,13 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"op", 1, 0, 'o'},
-                                                 {"backend", 1, 0, 'b'},
-                                                 {"format", 1, 0, 'f'},
-                                                 {"isa", 1, 0, 'i'},
-                                                 {"variant", 1, 0, 'v'},
-                                                 {"cases", 1, 0, 'n'},
-                                                 {"seed", 1, 0, 's'},
-                                                 {"json", 0, 0, 'j'},
-                                                 {"bench", 0, 0, 'm'},
-                                                 {"list", 0, 0, 'l'},
-                                                 {"help", 0, 0, 'h'},
-                                                 {"part", 1, 0, 'p'},
-                                                 {"lengths", 1, 0, 'k'},
-                                                 {0}};
+    static const struct option long_options[] = {{"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'},
+                                                 {"format", 1, 0, 'f'},  {"isa", 1, 0, 'i'},
+                                                 {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
+                                                 {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},
+                                                 {"bench", 0, 0, 'm'},   {"list", 0, 0, 'l'},
+                                                 {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
+                                                 {"lengths", 1, 0, 'k'}, {0}};
     struct options options = {
         .cases = 100, .part = 1, .parts = 1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
     struct tally total = {0};

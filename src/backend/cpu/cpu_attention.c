@@ -20,6 +20,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     const struct weft__attention_mask mask = weft__plan_mask(desc);
     if (!kernel->kv)
         return true;
+    if (kernel->q && desc->flags & WEFT_ATTENTION_PRECISE) // its weights are rounded
+        return false;
     if (kernel->q && desc->q_dtype != kernel->q && !(desc->flags & WEFT_ATTENTION_NARROW_QUERIES))
         return false;
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
@@ -264,6 +266,7 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .block_keys = launch->block_keys,
         .ahead = launch->ahead,
         .generic = launch->generic,
+        .precise = launch->precise,
         .counts = launch->report.counts,
         .page_size = kv->page_size,
         .ring_len = launch->ring_len,

@@ -28,7 +28,10 @@ weft_status weft__cpu_prepare_pages(weft_plan *plan)
              "pages %s %s %d heads x %d page %d pairs<=%d: %s", modes[desc->mode],
              weft_dtype_name(layout->dtype), layout->num_kv_heads, layout->head_dim,
              layout->page_size, desc->max_pairs, launch->kernel->base.name);
-    int64_t moved = weft__mul_saturated(weft_kv_page_bytes(layout), desc->max_pairs);
+    const int64_t heads =
+        weft__mul_saturated((int64_t)desc->max_pairs * layout->page_size, layout->num_kv_heads);
+    const int64_t moved = weft__plan_bytes(layout->dtype, heads, layout->head_dim) +
+                          weft__plan_bytes(layout->v_dtype, heads, layout->v_dim);
     weft__cpu_rows_info(plan, &launch->kernel->base,
                         (int64_t)desc->max_pairs * layout->num_kv_heads, launch->rows_per_task,
                         moved, moved);

@@ -166,6 +166,10 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     if (desc->num_splits == 0 && one_in(c, 4))
         desc->chunk_keys = (int32_t)check_length(c, 400, 64);
     desc->out_dtype = one_in(c, 3) ? draw_plain(c) : WEFT_DTYPE_NONE;
+    const bool compiled = c->reference && c->reference != c->context;
+    if (!compiled && !((const struct weft__attention_kernel *)(const void *)c->kernel)->q &&
+        one_in(c, 8))
+        desc->flags |= WEFT_ATTENTION_PRECISE;
     draw_tiles(c, desc);
     desc->kv.dtype = format;
     const bool bytes = format && weft_dtype_block_bytes(format) == 1;

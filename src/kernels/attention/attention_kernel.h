@@ -72,6 +72,7 @@ struct weft__attention_call {
     int32_t block_keys; // of the SIMD kernels, at most 64
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
+    bool precise;       // WEFT_ATTENTION_PRECISE, of the SIMD kernels
     uint64_t *counts;   // or NULL
     struct weft__attention_mask mask;
     float scale, softcap, mask_value;
@@ -155,7 +156,7 @@ struct weft__attention_launch {
     int32_t tile_heads,
         head_tiles; // query heads of a tile; how many such parts the query heads have
     int32_t block_keys;
-    bool ahead, generic;
+    bool ahead, generic, precise;
     weft_attention_report report;
     weft_dtype q_dtype, out_dtype;
     struct weft__attention_mask mask;

@@ -246,8 +246,8 @@ DEVICE void row_store(const struct weft__attention_device_args *args, int64_t at
         uint32_t word[4];
 #pragma unroll
         for (int32_t i = 0; i < 4; i++)
-            word[i] = two_narrow<WEFT_Y_DTYPE>(x[t + i][2 * half] * by,
-                                               x[t + i][2 * half + 1] * by);
+            word[i] =
+                two_narrow<WEFT_Y_DTYPE>(x[t + i][2 * half] * by, x[t + i][2 * half + 1] * by);
         words_trade(word, lane);
         if (exists)
             *(uint4 *)((uint16_t *)args->out + at + 8 * (t + quarter)) =
@@ -295,11 +295,11 @@ DEVICE void rows_finish(const struct weft__attention_device_args *args, const st
             float infinite = sum * 0.0f;
 #pragma unroll
             for (int32_t t = 0; t < DIM / 8; t++)
-                infinite += state->acc[m][t][2 * half] * 0.0f +
-                            state->acc[m][t][2 * half + 1] * 0.0f;
+                infinite +=
+                    state->acc[m][t][2 * half] * 0.0f + state->acc[m][t][2 * half + 1] * 0.0f;
             nothing += exists ? infinite : 0;
-            row_store(args, out_at(args, item->seq.lengths, row), exists, wide, lane,
-                      state->acc[m], half, by);
+            row_store(args, out_at(args, item->seq.lengths, row), exists, wide, lane, state->acc[m],
+                      half, by);
             asm volatile("" ::: "memory"); // one row after the other: registers
         }
     if (__any_sync(0xffffffffu, nothing != 0.0f))

@@ -205,7 +205,18 @@ static inline bool sees(const struct state *s, int32_t row, int32_t key)
 static bool plain_scores(const struct state *s)
 {
     const struct weft__attention_call *call = s->call;
-    return !s->key_scale && !(call->softcap > 0) && !call->alibi_slopes && !call->mask.soft;
+    return !s->key_scale && !(call->softcap > 0) && !call->alibi_slopes && !call->mask.soft &&
+           !call->precise;
+}
+
+// 2^x, rounded once.
+static __attribute__((noinline)) vf32 precise_exp2(vf32 x)
+{
+    float lanes[VF32_LANES];
+    vf32_store(lanes, x);
+    for (int i = 0; i < VF32_LANES; i++)
+        lanes[i] = (float)exp2((double)lanes[i]);
+    return vf32_load(lanes);
 }
 
 // Scores x of `rows` rows, a constant, to weights and what the rows have come to: the online softmax. Several rows
@@ -231,7 +242,8 @@ INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weigh
     for (int i = 0; i < BLOCK_VECTORS; i++)
         VF32_UNROLL
     for (int r = 0; r < rows; r++) {
-        vf32 y = vf32_exp2(vf32_sub(x[r][i], from[r]));
+        const vf32 power = vf32_sub(x[r][i], from[r]);
+        vf32 y = !plain && s->call->precise ? precise_exp2(power) : vf32_exp2(power);
         total[r] = vf32_add(total[r], y);
         if (!plain && s->value_scale)
             y = vf32_mul(y, vf32_load(s->value_scale + i * VF32_LANES));
