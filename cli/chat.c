@@ -48,10 +48,8 @@ typedef struct conversation {
     engine_session *session;
     chat_template *template;
     cli_transcript transcript;
-    tokenizer_text answer;
     cli_progress progress;
-    cli_wrap wrap;
-    cli_thinking thoughts;
+    cli_thinking answer;
     cli_constraint constraint;
     cli_line_editor *lines; // NULL: standard input is no terminal
 } conversation;
@@ -102,12 +100,11 @@ static bool start_over(conversation *c)
     return !system || cli_transcript_add(&c->transcript, "system", system, strlen(system));
 }
 
-static bool output(void *user, const char *text, size_t bytes)
+static bool output(void *user, const engine_token *token)
 {
     conversation *c = user;
     cli_progress_clear(&c->progress);
-    return cli_thinking_write(&c->thoughts, &c->wrap, text, bytes) &&
-           tokenizer_text_append(&c->answer, text, bytes) && !cli_interrupted();
+    return cli_thinking_token(&c->answer, token) && !cli_interrupted();
 }
 
 static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -140,22 +137,6 @@ static bool encode(conversation *c, tokenizer_ids *ids, engine_error *err)
     return true;
 }
 
-// Some templates open the section in which the model thinks themselves.
-static bool opens_thinking(const conversation *c, const tokenizer_ids *ids)
-{
-    enum { TAIL = 8 }; // tokens
-    size_t count = ids->count < TAIL ? ids->count : TAIL;
-    const tokenizer *tok = engine_model_tokenizer(c->model);
-    tokenizer_text text = {0};
-    engine_error ignored = {{0}};
-    bool opens = !c->raw &&
-                 tokenizer_decode(tok, ids->ids + ids->count - count, count, TOKENIZER_SHOW_SPECIAL,
-                                  &text, &ignored) &&
-                 cli_thinking_is_open(text.data, text.size_bytes);
-    tokenizer_text_free(&text);
-    return opens;
-}
-
 // Answers the last message and keeps the answer.
 static bool answer(conversation *c, engine_error *err)
 {
@@ -167,18 +148,17 @@ static bool answer(conversation *c, engine_error *err)
                                     .ignore_end = c->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&c->speculation),
                                     .constraint = c->constraint.made,
-                                    .write = output,
+                                    .token = output,
                                     .progress = show_progress,
                                     .user = c};
-    c->answer.size_bytes = 0;
     c->progress.label = "reading";
-    cli_wrap_start(&c->wrap);
     bool fine = encode(c, &ids, err);
-    cli_thinking_start(&c->thoughts, fine && opens_thinking(c, &ids));
+    cli_thinking_start(&c->answer, c->template, engine_model_tokenizer(c->model), &ids,
+                       c->sampling.thinking, true);
     fine =
         fine && engine_generate(c->session, ids.ids, (int32_t)ids.count, &generation, &result, err);
     cli_progress_clear(&c->progress);
-    cli_thinking_end(&c->thoughts, &c->wrap);
+    cli_thinking_end(&c->answer);
     tokenizer_ids_free(&ids);
     putchar('\n');
     if (!fine)
@@ -189,8 +169,7 @@ static bool answer(conversation *c, engine_error *err)
                         : "the next message drops the oldest turns, /reset all");
     if (c->stats)
         cli_print_result(&result, c->model);
-    return cli_transcript_add(&c->transcript, "assistant", c->answer.data ? c->answer.data : "",
-                              c->answer.size_bytes) ||
+    return cli_transcript_answer(&c->transcript, &c->answer.text, &c->answer.thoughts) ||
            engine_fail(err, "out of memory");
 }
 
@@ -303,7 +282,7 @@ static int chat_main(const cli_command *self, int argc, char **argv)
         status = open_and_converse(&c);
     cli_line_editor_close(c.lines);
     cli_transcript_free(&c.transcript);
-    tokenizer_text_free(&c.answer);
+    cli_thinking_free(&c.answer);
     cli_sampling_free(&c.sampling);
     chat_template_free(c.template);
     engine_session_close(c.session);

@@ -173,21 +173,27 @@ typedef struct cli_wrap {
 void cli_wrap_start(cli_wrap *wrap);
 bool cli_wrap_write(cli_wrap *wrap, const char *text, size_t bytes);
 
-// An answer whose sections of thinking (<think>...</think>) a terminal shows dimmed. The marks may come in pieces:
-// what may become one is kept back until it is certain.
+// An answer as its tokens come, its thoughts told from its text however the model's family marks them. A terminal shows
+// thoughts dimmed; elsewhere they stand between <think> and </think>.
 typedef struct cli_thinking {
-    bool dims; // standard output is a terminal that can
-    bool inside;
-    char kept[16];
-    size_t kept_bytes;
+    const tokenizer *tokenizer;
+    answer_parts parts;
+    tokenizer_text thoughts, text; // what came
+    cli_wrap wrap;
+    bool shown;  // else it is only kept
+    bool dims;   // standard output is a terminal that can
+    bool inside; // of thoughts that are shown
+    bool fine;
 } cli_thinking;
 
-void cli_thinking_start(cli_thinking *thinking, bool inside);
-bool cli_thinking_write(cli_thinking *thinking, cli_wrap *wrap, const char *text, size_t bytes);
-bool cli_thinking_end(cli_thinking *thinking, cli_wrap *wrap); // shows what was kept back
-
-// Does a text end within a section of thinking, perhaps with white space behind its mark?
-bool cli_thinking_is_open(const char *text, size_t bytes);
+// The answer to a prompt in the model's template (NULL: there is none, all of it is text); release it with
+// cli_thinking_free. What is in a zeroed one, or one of an answer before, is released.
+void cli_thinking_start(cli_thinking *thinking, const chat_template *t, const tokenizer *tok,
+                        const tokenizer_ids *prompt, chat_thinking wish, bool shown);
+// False if it cannot be written or memory is short.
+bool cli_thinking_token(cli_thinking *thinking, const engine_token *token);
+bool cli_thinking_end(cli_thinking *thinking); // shows what was kept back
+void cli_thinking_free(cli_thinking *thinking);
 
 // Reads and writes characters as UTF-8, as models do, whatever the user's locale is.
 void cli_use_utf8(void);

@@ -32,6 +32,10 @@ static const char help[] =
 
 static const char examples[] =
     "\n"
+    "What a model thinks before it answers is dimmed by a terminal, and stands between <think> "
+    "and\n"
+    "</think> elsewhere; with --json it is \"reasoning_content\".\n"
+    "\n"
     "Examples:\n"
     "  weft run models/demo.gguf -p \"Tell me a story about a fox.\"\n"
     "  weft run models/demo.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
@@ -50,7 +54,7 @@ typedef struct request {
     cli_speculation speculation;
 } request;
 
-// What a run holds; output() appends to `text` for --json.
+// What a run holds.
 typedef struct run_state {
     request *wish;
     char *read;
@@ -59,9 +63,9 @@ typedef struct run_state {
     engine_worker *worker;
     engine_session *session;
     tokenizer_ids ids;
-    tokenizer_text text;
+    chat_template *template; // NULL: --raw
+    cli_thinking answer;
     cli_progress progress;
-    cli_wrap wrap;
     engine_result result;
     cli_constraint constraint;
 } run_state;
@@ -131,18 +135,16 @@ static bool encode_chat(run_state *run, const char *prompt, engine_error *err)
     const cli_sampling *sampling = &run->wish->sampling;
     chat_message messages[2];
     size_t count = 0;
-    chat_template *chat = chat_template_from_gguf(engine_model_file(run->model), err);
-    if (!chat)
+    run->template = chat_template_from_gguf(engine_model_file(run->model), err);
+    if (!run->template)
         return false;
     if (sampling->system)
         messages[count++] =
             (chat_message){"system", sampling->system, strlen(sampling->system), NULL};
     messages[count++] = (chat_message){"user", prompt, run->prompt_bytes, NULL};
     chat_options options = cli_chat_options(sampling);
-    bool fine = chat_encode(chat, engine_model_tokenizer(run->model), messages, count, &options,
-                            &run->ids, err);
-    chat_template_free(chat);
-    return fine;
+    return chat_encode(run->template, engine_model_tokenizer(run->model), messages, count, &options,
+                       &run->ids, err);
 }
 
 static bool encode(run_state *run, const char *prompt, engine_error *err)
@@ -153,13 +155,11 @@ static bool encode(run_state *run, const char *prompt, engine_error *err)
                             TOKENIZER_ADD_SPECIAL, &run->ids, err);
 }
 
-static bool output(void *user, const char *text, size_t bytes)
+static bool output(void *user, const engine_token *token)
 {
     run_state *run = user;
     cli_progress_clear(&run->progress);
-    if (run->wish->json)
-        return tokenizer_text_append(&run->text, text, bytes) && !cli_interrupted();
-    return cli_wrap_write(&run->wrap, text, bytes) && !cli_interrupted();
+    return cli_thinking_token(&run->answer, token) && !cli_interrupted();
 }
 
 static bool show_progress(void *user, int32_t done_tokens, int32_t all_tokens)
@@ -204,17 +204,19 @@ static bool generate(run_state *run, engine_error *err)
                                     .ignore_end = wish->sampling.ignore_end,
                                     .speculation = cli_speculation_wish(&wish->speculation),
                                     .constraint = run->constraint.made,
-                                    .write = output,
+                                    .token = output,
                                     .progress = show_progress,
                                     .user = run};
     run->progress.label = "prompt";
-    cli_wrap_start(&run->wrap);
+    cli_thinking_start(&run->answer, run->template, engine_model_tokenizer(run->model), &run->ids,
+                       wish->sampling.thinking, !wish->json);
     cli_warn_of_context(wish->self, run->model, run->worker);
     cli_catch_interrupt();
     int32_t cached = open_cache(run);
     bool fine = engine_generate(run->session, run->ids.ids, (int32_t)run->ids.count, &generation,
                                 &run->result, err);
     cli_progress_clear(&run->progress);
+    cli_thinking_end(&run->answer);
     if (fine)
         close_cache(run, cached);
     return fine;
@@ -224,10 +226,11 @@ static int print_json(const run_state *run)
 {
     const request *wish = run->wish;
     const engine_result *result = &run->result;
+    const tokenizer_text *text = &run->answer.text, *thoughts = &run->answer.thoughts;
     double prompt_seconds = result->prompt_seconds, seconds = result->generation_seconds;
     json_t *object =
         json_pack("{s:s%, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:I}", "text",
-                  run->text.data ? run->text.data : "", run->text.size_bytes, "finish",
+                  text->data ? text->data : "", text->size_bytes, "finish",
                   engine_finish_name(result->finish), "prompt_tokens", result->prompt_tokens,
                   "generated_tokens", result->generated_tokens, "prompt_tokens_per_second",
                   prompt_seconds > 0 ? result->prompt_tokens / prompt_seconds : 0.0,
@@ -235,6 +238,9 @@ static int print_json(const run_state *run)
                   result->first_token_seconds, "total_seconds", prompt_seconds + seconds, "seed",
                   (json_int_t)wish->sampling.sampling.params.seed, "peak_memory_bytes",
                   (json_int_t)cli_peak_memory_bytes());
+    if (thoughts->size_bytes > 0)
+        json_object_set_new(object, "reasoning_content",
+                            json_stringn(thoughts->data, thoughts->size_bytes));
     if (cli_speculation_wish(&wish->speculation))
         json_object_update_new(object,
                                json_pack("{s:i, s:i}", "guessed_tokens", result->guessed_tokens,
@@ -288,7 +294,8 @@ static int run_main(const cli_command *self, int argc, char **argv)
     cli_speculation_close(&wish.speculation);
     engine_model_close(run.model);
     tokenizer_ids_free(&run.ids);
-    tokenizer_text_free(&run.text);
+    cli_thinking_free(&run.answer);
+    chat_template_free(run.template);
     free(run.read);
     cli_sampling_free(&wish.sampling);
     return status;

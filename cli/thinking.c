@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sections of thinking, dimmed.
+// Answers with thoughts.
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
@@ -7,70 +7,80 @@
 
 #include "cli/cli.h"
 
-static const char opening[] = "<think>", closing[] = "</think>";
-
-void cli_thinking_start(cli_thinking *thinking, bool inside)
+static bool can_dim(void)
 {
     const char *kind = getenv("TERM"), *plain = getenv("NO_COLOR");
-    *thinking = (cli_thinking){.inside = inside};
-    thinking->dims =
-        isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0 && !(plain && *plain);
-    if (thinking->dims && inside)
-        fputs("\033[2m", stdout);
+    return isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0 && !(plain && *plain);
 }
 
-bool cli_thinking_is_open(const char *text, size_t bytes)
+static bool write_words(cli_thinking *thinking, const char *words)
 {
-    size_t mark = sizeof opening - 1;
-    while (bytes > 0 && strchr(" \n\r\t", text[bytes - 1]))
-        bytes--;
-    return bytes >= mark && memcmp(text + bytes - mark, opening, mark) == 0;
+    return cli_wrap_write(&thinking->wrap, words, strlen(words));
 }
 
-// What was kept back is a whole mark: it is shown dimmed itself.
-static bool turn(cli_thinking *thinking, cli_wrap *wrap)
+// Shows what stands between thoughts and text. Codes of the terminal take no columns.
+static bool turn(cli_thinking *thinking)
 {
-    if (!thinking->inside)
-        fputs("\033[2m", stdout);
-    bool fine = cli_wrap_write(wrap, thinking->kept, thinking->kept_bytes);
-    if (thinking->inside)
-        fputs("\033[22m", stdout);
     thinking->inside = !thinking->inside;
-    thinking->kept_bytes = 0;
-    return fine;
+    if (thinking->dims)
+        fputs(thinking->inside ? "\033[2m" : "\033[22m", stdout);
+    if (thinking->inside)
+        return thinking->dims || write_words(thinking, "<think>\n");
+    return write_words(thinking, thinking->dims ? "\n\n" : "\n</think>\n\n");
 }
 
-bool cli_thinking_write(cli_thinking *thinking, cli_wrap *wrap, const char *text, size_t bytes)
+static void say(void *user, answer_part part, const char *text, size_t bytes)
 {
-    size_t shown = 0; // of text
-    if (!thinking->dims)
-        return cli_wrap_write(wrap, text, bytes);
-    for (size_t i = 0; i < bytes; i++) {
-        const char *mark = thinking->inside ? closing : opening;
-        if (text[i] != mark[thinking->kept_bytes]) {
-            // What was kept back is no mark, and of it only its first letter can begin another.
-            if (!cli_wrap_write(wrap, thinking->kept, thinking->kept_bytes))
-                return false;
-            thinking->kept_bytes = 0;
-            if (text[i] != mark[0])
-                continue;
-        }
-        size_t plain = thinking->kept_bytes == 0 ? i - shown : 0;
-        if (!cli_wrap_write(wrap, text + shown, plain))
-            return false;
-        shown = i + 1;
-        thinking->kept[thinking->kept_bytes++] = text[i];
-        if (!mark[thinking->kept_bytes] && !turn(thinking, wrap))
-            return false;
-    }
-    return cli_wrap_write(wrap, text + shown, bytes - shown);
+    cli_thinking *thinking = user;
+    bool thought = part == PART_THOUGHT;
+    tokenizer_text *kept = thought ? &thinking->thoughts : &thinking->text;
+    thinking->fine = thinking->fine && tokenizer_text_append(kept, text, bytes);
+    if (thinking->fine && thinking->shown)
+        thinking->fine = (thinking->inside == thought || turn(thinking)) &&
+                         cli_wrap_write(&thinking->wrap, text, bytes);
 }
 
-bool cli_thinking_end(cli_thinking *thinking, cli_wrap *wrap)
+void cli_thinking_start(cli_thinking *thinking, const chat_template *t, const tokenizer *tok,
+                        const tokenizer_ids *prompt, chat_thinking wish, bool shown)
 {
-    bool fine = cli_wrap_write(wrap, thinking->kept, thinking->kept_bytes);
+    const thought_style *style = chat_template_thoughts(t);
+    bool channels = style && style->lead; // these are there in any case
+    answer_thoughts thoughts = wish == CHAT_THINKING_OFF && !channels
+                                   ? ANSWER_NO_THOUGHTS
+                                   : answer_thoughts_of(style, tok, prompt);
+    cli_thinking_free(thinking);
+    *thinking = (cli_thinking){.tokenizer = tok,
+                               .parts = {.thoughts = style,
+                                         .thinks = thoughts != ANSWER_NO_THOUGHTS,
+                                         .calls = {.say = say, .user = thinking}},
+                               .shown = shown,
+                               .dims = can_dim(),
+                               .fine = true};
+    if (thoughts == ANSWER_THINKS)
+        answer_parts_think(&thinking->parts);
+    cli_wrap_start(&thinking->wrap);
+}
+
+bool cli_thinking_token(cli_thinking *thinking, const engine_token *token)
+{
+    answer_parts_token(&thinking->parts, thinking->tokenizer, token->id, token->text,
+                       token->text_bytes);
+    return thinking->fine && !thinking->parts.no_memory;
+}
+
+bool cli_thinking_end(cli_thinking *thinking)
+{
+    answer_parts_end(&thinking->parts);
     if (thinking->dims && thinking->inside)
         fputs("\033[22m", stdout);
+    thinking->inside = false;
+    return thinking->fine;
+}
+
+void cli_thinking_free(cli_thinking *thinking)
+{
+    answer_parts_free(&thinking->parts);
+    tokenizer_text_free(&thinking->thoughts);
+    tokenizer_text_free(&thinking->text);
     *thinking = (cli_thinking){0};
-    return fine;
 }

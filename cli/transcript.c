@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 bool cli_transcript_add(cli_transcript *t, const char *role, const char *content, size_t bytes)
 {
     if (t->count == t->room) {
@@ -23,10 +25,34 @@ bool cli_transcript_add(cli_transcript *t, const char *role, const char *content
     return true;
 }
 
+bool cli_transcript_answer(cli_transcript *t, const tokenizer_text *text,
+                           const tokenizer_text *thoughts)
+{
+    bool any = text->size_bytes > 0;
+    if (!cli_transcript_add(t, "assistant", any ? text->data : "", text->size_bytes))
+        return false;
+    if (thoughts->size_bytes == 0)
+        return true;
+    json_t *members =
+        json_pack("{s:s%}", "reasoning_content", thoughts->data, thoughts->size_bytes);
+    char *written = members ? json_dumps(members, JSON_COMPACT) : NULL;
+    json_decref(members);
+    t->messages[t->count - 1].members = written;
+    if (!written)
+        cli_transcript_remove_last(t);
+    return written;
+}
+
+static void free_message(chat_message *message)
+{
+    free((char *)message->content);
+    free((char *)message->members);
+}
+
 void cli_transcript_remove_last(cli_transcript *t)
 {
     if (t->count > 0)
-        free((char *)t->messages[--t->count].content);
+        free_message(&t->messages[--t->count]);
 }
 
 void cli_transcript_free(cli_transcript *t)
@@ -80,7 +106,7 @@ static void drop(cli_transcript *t, size_t from)
 {
     size_t first = first_turn(t);
     for (size_t i = first; i < from; i++)
-        free((char *)t->messages[i].content);
+        free_message(&t->messages[i]);
     memmove(t->messages + first, t->messages + from, (t->count - from) * sizeof *t->messages);
     t->count -= from - first;
 }

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 
 typedef struct cli_transcript {
-    chat_message *messages; // content is owned
+    chat_message *messages; // content and members are owned
     size_t count, room;
 } cli_transcript;
 
@@ -21,6 +21,10 @@ typedef struct cli_transcript_form {
 
 // Adds a copy; false when memory is short. The role is not copied.
 bool cli_transcript_add(cli_transcript *t, const char *role, const char *content, size_t bytes);
+// The same of an answer, whose thoughts become a member of the message, "reasoning_content", if there are any: templates that
+// show thoughts of turns before know it.
+bool cli_transcript_answer(cli_transcript *t, const tokenizer_text *text,
+                           const tokenizer_text *thoughts);
 void cli_transcript_remove_last(cli_transcript *t);
 void cli_transcript_free(cli_transcript *t); // and zeroes it
 

@@ -25,6 +25,7 @@
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
 #include "engine/base/text.h"
+#include "engine/chat/answer_parts.h"
 #include "engine/chat/chat.h"
 #include "engine/constrain/constraint.h"
 #include "engine/models.h"
@@ -333,6 +334,22 @@ typedef struct engine_speculation {
 bool engine_speculation_fits(const engine_model *model, const engine_model *draft,
                              engine_error *err);
 
+typedef struct engine_logprob {
+    int32_t id;
+    float logprob; // natural logarithm, before penalties, temperature and cuts, behind biases
+} engine_logprob;
+
+enum { ENGINE_MAX_LOGPROBS = 20 };
+
+typedef struct engine_token {
+    int32_t id;       // TOKENIZER_NONE: none, the rest of the text
+    const char *text; // what has become certain with it: whole characters, often none
+    size_t text_bytes;
+    float logprob;                   // if asked for
+    const engine_logprob *likeliest; // [likeliest_count], the likeliest first
+    int32_t likeliest_count;
+} engine_token;
+
 typedef struct engine_generation {
     int32_t max_tokens; // 0: until the end or until the context is full
     engine_sampling sampling;
@@ -345,6 +362,8 @@ typedef struct engine_generation {
     // Called after every token with the text that has become certain, whole UTF-8 characters, never part
     // of a stop string; often none. False stops.
     bool (*write)(void *user, const char *text, size_t bytes);
+    // The same with the token, without logprobs; NULL: nobody asks.
+    bool (*token)(void *user, const engine_token *token);
     engine_progress_fn *progress; // of the prompt
     void *user;
 } engine_generation;
@@ -385,22 +404,6 @@ typedef struct engine_bias {
     int32_t id;
     float value; // added to its logit
 } engine_bias;
-
-typedef struct engine_logprob {
-    int32_t id;
-    float logprob; // natural logarithm, before penalties, temperature and cuts, behind biases
-} engine_logprob;
-
-enum { ENGINE_MAX_LOGPROBS = 20 };
-
-typedef struct engine_token {
-    int32_t id;       // TOKENIZER_NONE: none, the rest of the text
-    const char *text; // what has become certain with it: whole characters, often none
-    size_t text_bytes;
-    float logprob;                   // if asked for
-    const engine_logprob *likeliest; // [likeliest_count], the likeliest first
-    int32_t likeliest_count;
-} engine_token;
 
 typedef struct engine_request_result {
     engine_finish finish;

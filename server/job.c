@@ -256,16 +256,10 @@ static void say_part(void *user, answer_part part, const char *text, size_t byte
         choice->job->no_memory = true;
 }
 
-// Marks that are special tokens are no text of the answer, but say where its parts begin.
 static void add_parts(server_choice *choice, const engine_token *token)
 {
-    const tokenizer *t = choice->job->tokenizer;
-    tokenizer_bytes name;
-    answer_parts_add(&choice->parts, token->text, token->text_bytes);
-    if (token->id != TOKENIZER_NONE && tokenizer_is_special(t, token->id) &&
-        tokenizer_piece(t, token->id, &name) &&
-        style_has(choice->parts.calls.style, choice->parts.thoughts, name.data, name.size_bytes))
-        answer_parts_add(&choice->parts, name.data, name.size_bytes);
+    answer_parts_token(&choice->parts, choice->job->tokenizer, token->id, token->text,
+                       token->text_bytes);
     choice->job->no_memory = choice->job->no_memory || choice->parts.no_memory;
 }
 

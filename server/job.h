@@ -5,7 +5,6 @@
 // A request of a client on its way: from the connection to the engine's thread, and its answer back. What is
 // written to the client gathers in `out`; the engine never waits for who reads it.
 
-#include "server/answer_parts.h"
 #include "server/api.h"
 #include "server/embedding.h"
 

@@ -62,11 +62,9 @@ static int32_t longest_text(const engine_model_info *info, const engine_worker_i
 static void read_template(served_model *served)
 {
     const gguf_file *file = engine_model_file(served->model);
-    gguf_string text = {"", 0};
     served->template = chat_template_from_gguf(file, &served->no_template);
-    gguf_get_string(file, "tokenizer.chat_template", &text);
-    served->style = call_style_of(text.data, text.size_bytes);
-    served->thoughts = thought_style_of(text.data, text.size_bytes);
+    served->style = chat_template_calls(served->template);
+    served->thoughts = chat_template_thoughts(served->template);
 }
 
 static bool describe(served_model *served, engine_error *err)

@@ -11,6 +11,8 @@
 
 struct chat_template {
     jinja_program *program;
+    const call_style *calls;
+    const thought_style *thoughts;
 };
 
 static const chat_options DEFAULTS = {0};
@@ -35,8 +37,19 @@ chat_template *chat_template_parse(const char *text, size_t text_bytes, engine_e
         jinja_program_free(program);
         return NULL;
     }
-    t->program = program;
+    *t = (chat_template){program, call_style_of(text, text_bytes),
+                         thought_style_of(text, text_bytes)};
     return t;
+}
+
+const call_style *chat_template_calls(const chat_template *t)
+{
+    return t ? t->calls : NULL;
+}
+
+const thought_style *chat_template_thoughts(const chat_template *t)
+{
+    return t ? t->thoughts : NULL;
 }
 
 chat_template *chat_template_from_gguf(const gguf_file *file, engine_error *err)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "engine/base/error.h"
+#include "engine/constrain/call_style.h"
 #include "engine/tokenizer/tokenizer.h"
 
 typedef struct chat_message {
@@ -44,6 +45,10 @@ chat_template *chat_template_parse(const char *text, size_t text_bytes, engine_e
 
 // The template of a model file (tokenizer.chat_template).
 chat_template *chat_template_from_gguf(const gguf_file *file, engine_error *err);
+
+// How its models write calls of functions and thoughts; NULL: it shows no way of ours. t may be NULL.
+const call_style *chat_template_calls(const chat_template *t);
+const thought_style *chat_template_thoughts(const chat_template *t);
 
 // t may be NULL.
 void chat_template_free(chat_template *t);

@@ -24,7 +24,6 @@ typedef struct generator {
     payoff_costs costs;
     float mirostat_mu;
     constraint_cursor *cursor; // NULL: the text is free
-    bool wrote;                // for the last token
     bool done;
 } generator;
 
@@ -34,19 +33,17 @@ static void end(generator *g, engine_finish finish)
     g->done = true;
 }
 
-static void write_text(generator *g, const char *text, size_t bytes)
+// Hands on what has become certain with a token; none: with the end.
+static void release(generator *g, int32_t token)
 {
-    g->wrote = true;
-    if (g->wish->write && !g->wish->write(g->wish->user, text, bytes))
-        end(g, ENGINE_FINISH_CANCEL);
-}
-
-// Hands on what has become certain.
-static void release(generator *g)
-{
+    const engine_generation *wish = g->wish;
     tokenizer_bytes text = answer_text(&g->answer);
-    if (text.size_bytes > 0)
-        write_text(g, text.data, text.size_bytes);
+    if (text.size_bytes > 0 || (token != TOKENIZER_NONE && !g->answer.filter.stopped)) {
+        const engine_token told = {.id = token, .text = text.data, .text_bytes = text.size_bytes};
+        if ((wish->write && !wish->write(wish->user, text.data, text.size_bytes)) ||
+            (wish->token && !wish->token(wish->user, &told)))
+            end(g, ENGINE_FINISH_CANCEL);
+    }
     answer_written(&g->answer);
     if (g->answer.filter.stopped && !g->done)
         end(g, ENGINE_FINISH_STOP);
@@ -64,12 +61,9 @@ static bool take_token(generator *g, int32_t token, engine_error *err)
     if (g->cursor && !constraint_accept(g->cursor, token, err))
         return false;
     g->result->generated_tokens++;
-    g->wrote = false;
     if (!answer_add(&g->answer, token, err))
         return false;
-    release(g);
-    if (!g->wrote && !g->done)
-        write_text(g, "", 0);
+    release(g, token);
     if (!g->done && g->cursor && constraint_complete(g->cursor))
         end(g, ENGINE_FINISH_END);
     if (!g->done && g->wish->max_tokens > 0 && g->result->generated_tokens >= g->wish->max_tokens)
@@ -244,7 +238,7 @@ static bool generate(generator *g, engine_error *err)
         return true;
     if (!answer_finish(&g->answer, err))
         return false;
-    release(g);
+    release(g, TOKENIZER_NONE);
     return true;
 }
 

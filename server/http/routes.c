@@ -14,36 +14,15 @@ typedef struct MHD_Connection http_connection;
 
 // --- generation ---------------------------------------------------------------------------------------
 
-// Does the prompt end inside of a section of thinking, and may the answer begin with one?
-static answer_thoughts thoughts_of(const served_model *served, const tokenizer_ids *ids)
-{
-    enum { TAIL = 8 }; // tokens
-    size_t count = ids->count < TAIL ? ids->count : TAIL;
-    tokenizer_text text = {0};
-    if (!served->thoughts)
-        return ANSWER_NO_THOUGHTS;
-    const char *opening = served->thoughts->open;
-    size_t size = strlen(opening);
-    answer_thoughts thoughts = ANSWER_MAY_THINK;
-    if (tokenizer_decode(engine_model_tokenizer(served->model), ids->ids + ids->count - count,
-                         count, TOKENIZER_SHOW_SPECIAL, &text, NULL)) {
-        size_t end = text.size_bytes;
-        while (end > 0 && strchr(" \n\r\t", text.data[end - 1]))
-            end--;
-        if (end >= size && memcmp(text.data + end - size, opening, size) == 0)
-            thoughts = ANSWER_THINKS;
-    }
-    tokenizer_text_free(&text);
-    return thoughts;
-}
-
 // What the answer keeps to, and whether it is taken apart.
 static bool shape_answer(const served_model *served, api_wish *wish, const tokenizer_ids *ids,
                          api_error *error)
 {
     bool channels = served->thoughts && served->thoughts->lead;
     bool off = wish->thinking == CHAT_THINKING_OFF && !channels; // these are there in any case
-    wish->form.thoughts = off ? ANSWER_NO_THOUGHTS : thoughts_of(served, ids);
+    wish->form.thoughts =
+        off ? ANSWER_NO_THOUGHTS
+            : answer_thoughts_of(served->thoughts, engine_model_tokenizer(served->model), ids);
     wish->form.thought = served->thoughts;
     wish->split = wish->form.thoughts != ANSWER_NO_THOUGHTS || wish->form.tools;
     return api_make_grammar(wish, served->style, engine_model_tokenizer(served->model), error);

@@ -123,13 +123,35 @@ static void drops_nothing_unless_it_may(void **state)
     finish(&t);
 }
 
+// Thoughts are a member of their message, and no part of its content.
+static void keeps_thoughts_apart(void **state)
+{
+    (void)state;
+    talk t = start(LIST("q1"));
+    char said[] = "a1", thought[] = "\"so\"";
+    const tokenizer_text text = {.data = said, .size_bytes = 2}, none = {0},
+                         thoughts = {.data = thought, .size_bytes = 4};
+    assert_true(cli_transcript_answer(&t.transcript, &text, &thoughts));
+    assert_true(cli_transcript_add(&t.transcript, "user", "q2", 2));
+    assert_true(cli_transcript_answer(&t.transcript, &none, &none));
+    const chat_message *messages = t.transcript.messages;
+    assert_string_equal(messages[1].role, "assistant");
+    assert_string_equal(messages[1].content, "a1");
+    assert_string_equal(messages[1].members, "{\"reasoning_content\":\"\\\"so\\\"\"}");
+    assert_string_equal(messages[3].content, "");
+    assert_null(messages[3].members);
+    assert_true(cli_transcript_add(&t.transcript, "user", "q3", 2));
+    assert_true(fit(&t, 6, 40)); // the first turn goes, with its thoughts
+    assert_int_equal(t.transcript.count, 1);
+    finish(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_what_fits),
-        cmocka_unit_test(drops_whole_turns),
-        cmocka_unit_test(keeps_the_question),
-        cmocka_unit_test(drops_nothing_unless_it_may),
+        cmocka_unit_test(keeps_what_fits),      cmocka_unit_test(drops_whole_turns),
+        cmocka_unit_test(keeps_the_question),   cmocka_unit_test(drops_nothing_unless_it_may),
+        cmocka_unit_test(keeps_thoughts_apart),
     };
     return cmocka_run_group_tests_name("transcript", tests, NULL, NULL);
 }

@@ -326,6 +326,52 @@ static void chains_give_what_single_steps_give(void **state)
     }
 }
 
+typedef struct tokens_told {
+    listener text;
+    int32_t ids[8], count;
+} tokens_told;
+
+static bool hear_token(void *user, const engine_token *token)
+{
+    tokens_told *told = user;
+    assert_true(told->count < 8);
+    told->ids[told->count++] = token->id;
+    listen(&told->text, token->text, token->text_bytes);
+    return true;
+}
+
+// Special tokens among them, which have no text; and what is held back for a stop string comes with the end.
+static void tells_of_every_token(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    const tokenizer *t = engine_model_tokenizer(engine_worker_model(worker));
+    const char *const stops[] = {"there was nobody", NULL};
+    int32_t forced[5] = {prompt.ids[0], tokenizer_eos(t)};
+    for (size_t i = 0; i < 3; i++)
+        forced[2 + i] = prompt.ids[prompt.count - 3 + i];
+    tokens_told told = {.count = 0};
+    engine_generation wish = {.max_tokens = 5,
+                              .ignore_end = true,
+                              .stops = stops,
+                              .forced = forced,
+                              .token = hear_token,
+                              .user = &told};
+    engine_session *session = open_session();
+    engine_result result;
+    if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &result, &err))
+        fail_msg("%s", err.text);
+    tokenizer_text whole = {0};
+    assert_true(tokenizer_decode(t, forced, 5, 0, &whole, &err));
+    assert_int_equal(told.count, 6);
+    assert_memory_equal(told.ids, forced, sizeof forced);
+    assert_int_equal(told.ids[5], TOKENIZER_NONE);
+    assert_int_equal(told.text.bytes, whole.size_bytes);
+    assert_memory_equal(told.text.text, whole.data, whole.size_bytes);
+    tokenizer_text_free(&whole);
+    engine_session_close(session);
+}
+
 // The logits behind the prompt, of a worker that puts runs together or not.
 static void logits_of(bool separate, bool exact, float *logits)
 {
@@ -441,6 +487,7 @@ int main(void)
         cmocka_unit_test(chains_give_what_single_steps_give),
         cmocka_unit_test(chains_fill_the_context),
         cmocka_unit_test(chains_leave_others_alone),
+        cmocka_unit_test(tells_of_every_token),
         cmocka_unit_test(runs_put_together_give_what_separate_ones_give),
     };
     return cmocka_run_group_tests_name("generate", tests, open_all, close_all);

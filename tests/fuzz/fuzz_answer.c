@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/answer_parts.h"
+#include <jansson.h>
+
+#include "engine/engine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

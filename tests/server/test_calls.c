@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/answer_parts.h"
+#include "engine/engine.h"
 #include "tests/support/file_tokenizer.h"
 
 static tokenizer *tok;

@@ -40,18 +40,18 @@ fault("constrain-optional-comma", "engine/constrain/schema_members.c",
 fault("constrain-pattern-anchored", "engine/constrain/pattern.c",
       "    if (outermost && !ends)", "    if (false)",
       "a pattern must end where its string does", "constrain_grammar", "constrain_differential")
-fault("calls-id-is-name", "server/call_parts.c", "    has_id = has_id && id < end;", "    has_id = false;",
+fault("calls-id-is-name", "engine/chat/call_parts.c", "    has_id = has_id && id < end;", "    has_id = false;",
       "an id behind the name of a call is part of it", "server_calls")
-fault("calls-text-not-escaped", "server/call_parts.c", """        if (byte == '"' || byte""", "        if (byte",
+fault("calls-text-not-escaped", "engine/chat/call_parts.c", """        if (byte == '"' || byte""", "        if (byte",
       "a quotation mark in a tagged argument ends its string", "server_calls")
-fault("calls-any-object-is-call", "server/call_parts.c",
+fault("calls-any-object-is-call", "engine/chat/call_parts.c",
       "c->word.size_bytes == 0 || !call_function(c->tools, c->word.data, c->word.size_bytes)", "c->word.size_bytes == 0",
       "an answer with a member of the name is a call", "server_calls")
 fault("calls-glm-as-hermes", "engine/constrain/call_style.c", "{{\"<tool_call>\", \"<arg_key>\", \"<arg_value>\"},", "{{\"<tool_call>\", \"<arg_key>\", \"<arg>\"},",
       "calls between tags of GLM are not known", "server_calls")
 fault("calls-note-lost", "engine/constrain/call_grammar.c", "        *work->note = why;", "        (void)why;",
       "nobody is told that parameters are not served", "server_calls")
-fault("thoughts-blanks-in-front", "server/answer_parts.c", "    case BEFORE_THOUGHTS: return go_on_to(p, THINKING);",
+fault("thoughts-blanks-in-front", "engine/chat/answer_parts.c", "    case BEFORE_THOUGHTS: return go_on_to(p, THINKING);",
       "    case BEFORE_THOUGHTS: p->section = THINKING; return true;", "blanks in front of thoughts are theirs", "server_calls")
 fault("schema-members-unbounded", "engine/constrain/schema_members.c", "    if (m.room > MAX_MEMBERS)", "    if (false)",
       "a schema may have any number of members", "constrain_grammar")
@@ -74,8 +74,10 @@ fault("models-cache-not-kept", "server/models.c", "        save_pages(models, se
       "pages are not kept when a model goes", "server_models")
 fault("channels-end-answers", "engine/tokenizer/tokenizer.c", "        t->ends[end] = false;", "        t->ends[end] = true;",
       "the end of a channel ends an answer", "tokenizer_encode")
-fault("channels-lead-is-text", "server/answer_parts.c", "    if (lead && begins_with(p, 0, lead, &open))", "    if (false)",
+fault("channels-lead-is-text", "engine/chat/answer_parts.c", "    if (lead && begins_with(p, 0, lead, &open))", "    if (false)",
       "what stands in front of an answer is a part of it", "server_calls")
+fault("channels-marks-lost", "engine/chat/answer_parts.c", "        answer_parts_add(p, name.data, name.size_bytes);", "        (void)name;",
+      "marks that are special tokens tell nothing", "cli_thinking")
 fault("constrain-not-behind-bias", "engine/schedule/request.c",
       "return !request->cursor || session_constrain(request->session, request->cursor, sampling, err);",
       "return true;", "requests are not constrained", "engine_constrained")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "server/held_text.h"
+#include "engine/chat/held_text.h"
 
 #include <string.h>
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-#ifndef SERVER_HELD_TEXT_H
-#define SERVER_HELD_TEXT_H
+#ifndef ENGINE_CHAT_HELD_TEXT_H
+#define ENGINE_CHAT_HELD_TEXT_H
 
 // Text that is held back until it is certain what it is.
 
-#include "engine/engine.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/tokenizer/tokenizer.h"
 
 // The place of a mark (not empty) in a text, or of its beginning at the end (*whole is false); else the end.
 size_t held_find(const tokenizer_text *held, const char *mark, bool *whole);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "server/answer_parts.h"
+#include "engine/chat/answer_parts.h"
 
 #include <string.h>
 
-#include "server/held_text.h"
+#include "engine/chat/held_text.h"
 
 enum { BEGINNING, BEFORE_THOUGHTS, THINKING, BEHIND_THOUGHTS, LEAD, TEXT, CALLS };
 
@@ -11,6 +11,26 @@ static void say(answer_parts *p, answer_part part, const char *text, size_t byte
 {
     if (bytes > 0)
         p->calls.say(p->calls.user, part, text, bytes);
+}
+
+answer_thoughts answer_thoughts_of(const thought_style *thoughts, const tokenizer *t,
+                                   const tokenizer_ids *prompt)
+{
+    enum { TAIL = 8 }; // tokens
+    size_t count = prompt->count < TAIL ? prompt->count : TAIL;
+    tokenizer_text text = {0};
+    answer_thoughts found = ANSWER_MAY_THINK;
+    if (!thoughts)
+        return ANSWER_NO_THOUGHTS;
+    size_t size = strlen(thoughts->open);
+    if (tokenizer_decode(t, prompt->ids + prompt->count - count, count, TOKENIZER_SHOW_SPECIAL,
+                         &text, NULL)) {
+        size_t end = held_without_blanks(&text, text.size_bytes);
+        if (end >= size && memcmp(text.data + end - size, thoughts->open, size) == 0)
+            found = ANSWER_THINKS;
+    }
+    tokenizer_text_free(&text);
+    return found;
 }
 
 void answer_parts_think(answer_parts *parts)
@@ -155,6 +175,17 @@ void answer_parts_add(answer_parts *p, const char *text, size_t bytes)
     while (go_on(p))
         ;
     p->no_memory = p->no_memory || p->calls.no_memory;
+}
+
+void answer_parts_token(answer_parts *p, const tokenizer *t, int32_t token, const char *text,
+                        size_t bytes)
+{
+    tokenizer_bytes name;
+    answer_parts_add(p, text, bytes);
+    if (token != TOKENIZER_NONE && tokenizer_is_special(t, token) &&
+        tokenizer_piece(t, token, &name) &&
+        style_has(p->calls.style, p->thoughts, name.data, name.size_bytes))
+        answer_parts_add(p, name.data, name.size_bytes);
 }
 
 void answer_parts_end(answer_parts *p)

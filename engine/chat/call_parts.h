@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-#ifndef SERVER_CALL_PARTS_H
-#define SERVER_CALL_PARTS_H
+#ifndef ENGINE_CHAT_CALL_PARTS_H
+#define ENGINE_CHAT_CALL_PARTS_H
 
 // Calls of functions in an answer as their names and arguments, piece by piece, however a family writes them.
 
-#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/constrain/call_style.h"
+#include "engine/tokenizer/tokenizer.h"
 
 typedef enum answer_part {
     PART_THOUGHT,
@@ -17,7 +20,7 @@ typedef enum answer_part {
 
 typedef struct call_parts {
     const call_style *style;
-    const json_t *tools; // the functions that there are
+    const struct json_t *tools; // the functions that there are
     void (*say)(void *user, answer_part part, const char *text, size_t bytes);
     void *user;
     int32_t count; // of calls that have begun
@@ -26,7 +29,7 @@ typedef struct call_parts {
     int32_t depth;  // of brackets
     size_t scanned; // of what is held
     bool in_string, escaped, is_key, is_call, is_text, any_argument, no_memory;
-    const json_t *function;
+    const struct json_t *function;
     tokenizer_text word; // a key, or the name
     tokenizer_text out;  // of arguments
 } call_parts;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "server/call_parts.h"
+#include "engine/chat/call_parts.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "server/held_text.h"
+#include <jansson.h>
+
+#include "engine/chat/held_text.h"
 
 // What comes next: of objects always OUTSIDE or INSIDE; of others the rest.
 enum { OUTSIDE, INSIDE, OPENING, NAME, ID, ARGUMENTS, KEY_OR_END, KEY, VALUE, MARK };
