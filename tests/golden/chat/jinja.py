@@ -8,9 +8,11 @@ and without a prompt for the answer, through the test program, and writes nothin
 
     python3 jinja.py FOLDER build/dev/test_chat_jinja [transformers]
 
-With the word `transformers` the environment is the one that this package itself makes, not the one written down here.
+FOLDER may be one of an installed package, such as trl/chat_templates, where the templates of many models are as their makers wrote
+them: the test chat_templates_real. With the word `transformers` the environment is the one that this package itself makes, not the one written down here.
 """
 import copy
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -116,11 +118,23 @@ TEMPLATES = [
 ]
 
 
-def render(env, template, values):
+def render(compiled, values):
     try:
-        return {"text": env.from_string(template).render(**copy.deepcopy(values))}
-    except Exception:  # the template cannot be read, or refuses
+        return {"text": compiled.render(**copy.deepcopy(values))}
+    except Exception:  # it refuses
         return {"text": None}
+
+
+class Unreadable:
+    def render(self, **_):
+        raise ValueError
+
+
+def compiled(env, template):
+    try:
+        return env.from_string(template)
+    except Exception:
+        return Unreadable()
 
 
 def user(text):
@@ -157,7 +171,7 @@ def conversations():
 
 
 def write_golden(env):
-    cases = [{"template": template, **render(env, template, VALUES)} for template in TEMPLATES]
+    cases = [{"template": template, **render(compiled(env, template), VALUES)} for template in TEMPLATES]
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     (HERE / "jinja.json").write_text('{"values":\n' + json.dumps(VALUES, ensure_ascii=False) + ',\n"cases": [\n' + lines + "\n]}\n")
     print(f"{len(cases)} templates, {sum(case['text'] is None for case in cases)} refused")
@@ -171,20 +185,32 @@ def fails(program, cases):
 
 
 def compare(env, folder, program):
-    paths, differing = sorted(pathlib.Path(folder).glob("*.jinja")), 0
+    paths, differing, refused = sorted(folder.glob("*.jinja")), 0, 0
     for path in paths:
         template = path.read_text()
-        cases = [{"template": template, "values": values, **render(env, template, values)} for values in conversations()]
+        program_of_jinja = compiled(env, template)
+        cases = [{"template": template, "values": values, **render(program_of_jinja, values)} for values in conversations()]
+        refused += all(case["text"] is None for case in cases)
         if fails(program, cases):
             differing += 1
             print(f"{path.name}: {sum(fails(program, [case]) for case in cases)} of {len(cases)} renderings differ")
-    print(f"{len(paths) - differing} of {len(paths)} templates render alike in all of {2 * len(CONVERSATIONS)} ways")
-    return not paths or differing
+    print(f"{len(paths) - differing} of {len(paths)} templates render alike in all of {2 * len(CONVERSATIONS)} ways" +
+          (f"; {refused} of them refuse all" if refused else ""))
+    return not paths or differing or refused == len(paths)
+
+
+def folder_of(name):
+    """A folder, or package/folder."""
+    if pathlib.Path(name).is_dir():
+        return pathlib.Path(name)
+    package, _, rest = name.partition("/")
+    packages.need(package)
+    return pathlib.Path(importlib.util.find_spec(package).submodule_search_locations[0]) / rest
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         env = environment_of_transformers() if sys.argv[3:] == ["transformers"] else environment()
-        sys.exit(bool(compare(env, sys.argv[1], sys.argv[2])))
+        sys.exit(bool(compare(env, folder_of(sys.argv[1]), sys.argv[2])))
     else:
         write_golden(environment())
