@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The Jinja of chat templates, held against Jinja itself (tests/golden/chat/jinja.py); where bytes come
-// from; and that a template can neither run nor grow without end. With a path, holds only that file of cases.
+// from; and that a template can neither run nor grow without end. With a path, holds only that file of cases, and its templates to
+// their time.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/clock.h"
 #include "engine/chat/jinja/jinja.h"
 #include "engine/chat/jinja/jinja_json.h"
 
@@ -68,6 +70,54 @@ static void templates_render_as_jinja_renders_them(void **state)
         free(text);
         free(values);
     }
+    json_decref(golden);
+}
+
+// Seconds of the fastest of several renderings, from the conversation to the text, until one is fast enough.
+static double rendering_seconds(const jinja_program *program, const char *json, double enough)
+{
+    enum { ATTEMPTS = 20 };
+    double best = 1;
+    for (int i = 0; i < ATTEMPTS && best > enough; i++) {
+        engine_error err = {""};
+        jinja_value values;
+        jinja_text text;
+        double begun = engine_seconds();
+        jinja_box *box = jinja_box_open(NULL);
+        assert_non_null(box);
+        assert_true(jinja_from_json(box, 1, json, &values, &err));
+        jinja_render(program, box, values, &text, &err); // or refuses
+        jinja_box_close(box);
+        double seconds = engine_seconds() - begun;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+static void templates_render_within_a_millisecond(void **state)
+{
+    (void)state;
+    const double most = 1e-3;
+    json_error_t error;
+    json_t *golden = json_load_file(cases_path, 0, &error);
+    if (!golden)
+        fail_msg("%s", error.text);
+    const json_t *cases = json_object_get(golden, "cases");
+    double slowest = 0;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *template = json_string_value(json_object_get(one, "template"));
+        char *values = json_dumps(json_object_get(one, "values"), 0);
+        engine_error err = {""};
+        jinja_program *program = jinja_parse(template, strlen(template), &err);
+        double seconds = program ? rendering_seconds(program, values, most) : 0;
+        slowest = seconds > slowest ? seconds : slowest;
+        jinja_program_free(program);
+        free(values);
+    }
+    print_message("the slowest of %zu renderings took %.3f ms\n", json_array_size(cases),
+                  1e3 * slowest);
+    assert_true(slowest <= most);
     json_decref(golden);
 }
 
@@ -133,7 +183,8 @@ static void a_template_cannot_take_all_time_and_memory(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases_only[] = {
-        cmocka_unit_test(templates_render_as_jinja_renders_them)};
+        cmocka_unit_test(templates_render_as_jinja_renders_them),
+        cmocka_unit_test(templates_render_within_a_millisecond)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_render_as_jinja_renders_them),
         cmocka_unit_test(every_byte_knows_where_it_comes_from),

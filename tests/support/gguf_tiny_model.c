@@ -99,8 +99,8 @@ gguf_writer gguf_tiny_model(const gguf_tiny_shape *shape)
                                            "blk.0.ffn_up.weight"};
     gguf_writer w = gguf_writer_new();
     write_keys(&w, shape);
-    write_tokenizer(&w);
-    write_matrix(&w, shape, "token_embd.weight", TINY_MODEL_VOCAB);
+    (shape->write_tokenizer ? shape->write_tokenizer : write_tokenizer)(&w);
+    write_matrix(&w, shape, "token_embd.weight", shape->vocab ? shape->vocab : TINY_MODEL_VOCAB);
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         if (!shape->experts || !strstr(matrices[i], "ffn"))
             write_matrix(&w, shape, matrices[i], shape->dim);

@@ -13,6 +13,9 @@ typedef struct gguf_tiny_shape {
     bool norms_in_f16;        // stored with a second dimension of 1
     bool norms_are_nan;       // not with norms_in_f16
     uint32_t experts; // a mixture of so many, each as large as the feed-forward part; 0: none
+    // A vocabulary in the place of its own: how many pieces, and what writes their keys; 0, NULL: TINY_MODEL_VOCAB.
+    int64_t vocab;
+    void (*write_tokenizer)(gguf_writer *writer);
 } gguf_tiny_shape;
 
 // The smallest model that the engine runs: one layer, one head, a vocabulary of TINY_MODEL_VOCAB pieces,
