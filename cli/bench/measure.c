@@ -152,18 +152,30 @@ static bool measure_probe(probe *p, double seconds, bench_time *time)
     return true;
 }
 
-// Memory to read on a device, where the run's is less than it takes: all of the slice, or the run's.
+static int64_t slice_bytes(const bench *run)
+{
+    weft_device_info device = {.size = sizeof device};
+    if (run->options.device == WEFT_DEVICE_CPU)
+        return SLICE_BYTES;
+    const bool told =
+        weft_device_describe(run->options.device, run->options.device_index, &device) == WEFT_OK;
+    return told && device.memory_bytes / 8 < DEVICE_SLICE_BYTES ? device.memory_bytes / 8
+                                                                : DEVICE_SLICE_BYTES;
+}
+
+// Memory to read on a device, where the run's is less than a slice.
 static bool take_memory(probe *p)
 {
     bench *run = p->run;
-    const bool reads = p->args.kind == WEFT_PROBE_READ;
-    if (!reads || run->hot || run->options.device == WEFT_DEVICE_CPU ||
-        run->memory_bytes >= DEVICE_SLICE_BYTES)
+    const int64_t bytes =
+        slice_bytes(run) / WEFT_PROBE_UNIT_BYTES * (int64_t)WEFT_PROBE_UNIT_BYTES;
+    if (p->args.kind != WEFT_PROBE_READ || run->hot || run->options.device == WEFT_DEVICE_CPU ||
+        run->memory_bytes >= bytes)
         return true;
-    p->args.memory = bench_allocate(run, (size_t)DEVICE_SLICE_BYTES);
+    p->args.memory = bench_allocate(run, (size_t)bytes);
     p->own_memory = p->args.memory != NULL;
     if (p->own_memory)
-        p->args.bytes = DEVICE_SLICE_BYTES;
+        p->args.bytes = bytes;
     return p->own_memory && (weft_fill(run->context, p->args.memory, 1, (size_t)p->args.bytes,
                                        NULL) == WEFT_OK ||
                              bench_error(run));
@@ -173,7 +185,7 @@ bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double s
                  bench_time *time, double *amount)
 {
     // Steps: some hundred microseconds, long against starting the threads; a step of matrix products is longer.
-    int64_t most = run->options.device == WEFT_DEVICE_CPU ? SLICE_BYTES : DEVICE_SLICE_BYTES;
+    const int64_t most = slice_bytes(run);
     const int64_t slice = run->hot || run->memory_bytes < most ? run->memory_bytes : most;
     probe p = {.run = run,
                .args = {.size = sizeof p.args,

@@ -183,7 +183,7 @@ static bool add_attention(model_program *program, int32_t layer, const model_lin
                           engine_error *err)
 {
     const model_line *reader = next_reader(program, line, MODEL_BUFFER_ATTENDED, &layer);
-    bool rounds = program_appends(program) && reader;
+    bool rounds = program_layer_appends(program, program->layer) && reader;
     program->rounded_now[MODEL_BUFFER_ATTENDED] = rounds;
     program->rounded_for[MODEL_BUFFER_ATTENDED] = NULL;
     return program_add_attention(program, program->layer, rounds, err);
@@ -267,7 +267,8 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         return program_add_norm(program, &program->layers, &norm, err);
     }
     case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
-    case MODEL_APPEND: return program_appends(program) || program_add_append(program, layer, err);
+    case MODEL_APPEND:
+        return program_layer_appends(program, layer) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);
     case MODEL_ABSORB: return program_add_absorb(program, tensors, line, err);
     case MODEL_EXPAND:

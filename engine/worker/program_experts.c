@@ -132,27 +132,34 @@ static bool place_part(model_program *program, const weft_plan *plan, int p,
     return true;
 }
 
-// The adapters of a mixture, in memory that lives as long as its step.
-static void add_adapters(model_program *program, const model_tensor *tensors,
-                         const model_line *line, weft_experts_args *args)
+// The adapters of a mixture: their matrices where the device reads, the list where the host does, as long as the step lives.
+static bool add_adapters(model_program *program, const model_tensor *tensors,
+                         const model_line *line, weft_experts_args *args, engine_error *err)
 {
     int32_t count = 0;
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
         for (const model_adapter *at = tensors[line->parts[i].matrix].adapters; at; at = at->next)
             count++;
     weft_experts_adapter *list =
-        count ? program_carve(program, ARENA_BUFFERS, (size_t)count * sizeof *list) : NULL;
+        count ? program_carve(program, ARENA_PINNED, (size_t)count * sizeof *list) : NULL;
     args->num_adapters = list ? count : 0;
     args->adapters = list;
-    for (int i = 0; list && i < WEFT_EXPERTS_PARTS; i++)
-        for (const model_adapter *at = tensors[line->parts[i].matrix].adapters; at; at = at->next)
-            *list++ = (weft_experts_adapter){.place = (weft_experts_place)i,
-                                             .rank = at->rank,
-                                             .a_dtype = at->a.dtype,
-                                             .b_dtype = at->b.dtype,
-                                             .a = at->a.data,
-                                             .b = at->b.data,
-                                             .scale = at->scale};
+    for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
+        for (const model_adapter *at = tensors[line->parts[i].matrix].adapters; at; at = at->next) {
+            const void *a = NULL, *b = NULL;
+            if (!program_place_vector(program, &at->a, &a, err) ||
+                !program_place_vector(program, &at->b, &b, err))
+                return false;
+            if (list)
+                *list++ = (weft_experts_adapter){.place = (weft_experts_place)i,
+                                                 .rank = at->rank,
+                                                 .a_dtype = at->a.dtype,
+                                                 .b_dtype = at->b.dtype,
+                                                 .a = a,
+                                                 .b = b,
+                                                 .scale = at->scale};
+        }
+    return true;
 }
 
 bool program_experts_take(const model_program *program, const model_tensor *tensors,
@@ -197,7 +204,8 @@ bool program_add_experts(model_program *program, const model_tensor *tensors,
                                 .next = mixture->next_rounded,
                                 .workspace = program->workspace,
                                 .workspace_bytes = program->workspace_bytes};
-    add_adapters(program, tensors, line, args);
+    if (!add_adapters(program, tensors, line, args, err))
+        return false;
     for (int i = 0; i < WEFT_EXPERTS_PARTS; i++)
         if (line->parts[i].matrix &&
             !place_part(program, step->plan, i, &tensors[line->parts[i].matrix],

@@ -326,6 +326,11 @@ bool program_add_activation(model_program *program, step_list *list,
     return true;
 }
 
+static bool queries_grow(const model_program *program, const model_layer_rules *rules)
+{
+    return !rules->rope && program->config->q_growth_length;
+}
+
 bool program_add_append(model_program *program, int32_t layer, engine_error *err)
 {
     model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
@@ -334,7 +339,7 @@ bool program_add_append(model_program *program, int32_t layer, engine_error *err
                                 .layout = program->kv,
                                 .rope = rules.rope,
                                 .num_q_heads = program->config->q_heads};
-    if (!rules.rope && program->config->q_growth_length) {
+    if (queries_grow(program, &rules)) {
         desc.q_growth_length = program->config->q_growth_length;
         desc.q_growth = program->config->q_growth;
     }
@@ -356,6 +361,12 @@ bool program_appends(const model_program *program)
     const program_bounds *bounds = &program->bounds;
     return !program->config->full_mask && bounds->device != WEFT_DEVICE_CPU && !bounds->exact &&
            !bounds->separate && program->config->latent.dim == 0;
+}
+
+bool program_layer_appends(const model_program *program, int32_t layer)
+{
+    model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
+    return program_appends(program) && !queries_grow(program, &rules);
 }
 
 // Other devices attend to new tokens where they append them, in one launch that knows no trees; and keys of a branch lie
@@ -407,7 +418,7 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     }
     if (!program->bounds.exact)
         desc.flags |= WEFT_ATTENTION_NARROW_QUERIES;
-    if (program_appends(program)) {
+    if (program_layer_appends(program, layer)) {
         desc.rope = rules.rope;
         desc.flags |= WEFT_ATTENTION_APPEND | (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
     }
@@ -431,7 +442,7 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                   .workspace_bytes = program->workspace_bytes};
     program->append = (weft_attention_append){.k = program->buffers[MODEL_BUFFER_K],
                                               .v = program->buffers[MODEL_BUFFER_V]};
-    if (program_appends(program))
+    if (program_layer_appends(program, layer))
         args->append = &program->append;
     return true;
 }

@@ -254,6 +254,7 @@ typedef struct program_activation {
 
 // Does attention append what it attends to itself?
 bool program_appends(const model_program *program);
+bool program_layer_appends(const model_program *program, int32_t layer); // in this layer, too
 
 // Each appends one step to a list, with a plan that equal steps share. False on failure. Pointers to
 // weights are the host's, all others the device's.

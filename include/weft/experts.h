@@ -41,7 +41,7 @@ typedef enum weft_experts_flags {
     /** Experts without a gate (nomic-embed-text v2): the function of one product alone, whose matrix has the place of the
      *  gate; the part of up is all zero, in the arguments too. On the CPU. */
     WEFT_EXPERTS_PLAIN = 1u << 16,
-    /** What an expert reads is multiplied by the token's weight, not what it gives (Llama 4). On the CPU. */
+    /** What an expert reads is multiplied by the token's weight, not what it gives (Llama 4). */
     WEFT_EXPERTS_WEIGH_INPUT = 1u << 17,
 } weft_experts_flags;
 
@@ -122,7 +122,8 @@ typedef struct weft_experts_args {
     weft_experts_part_args parts[WEFT_EXPERTS_PARTS];
     const float *next_weight; /**< [cols] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
     void *next;               /**< a rounded buffer of cols columns (WEFT_LINEAR_NEXT) */
-    const weft_experts_adapter *adapters; /**< [num_adapters], several of a part add up */
+    const weft_experts_adapter
+        *adapters; /**< [num_adapters], at most 64; several of a part add up */
     int32_t num_adapters;
     uint32_t reserved1;
     uint64_t reserved[4];
@@ -132,8 +133,8 @@ typedef struct weft_experts_args {
  *
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU or without up, a part of up that is not wanted; what weft_linear_plan() refuses;
- *           an adapter_rank outside 0..4096; WEFT_EUNSUPPORTED for adapters on a GPU, more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
- *           weights cannot be packed, WEFT_EXPERTS_PLAIN or _WEIGH_INPUT on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
+ *           an adapter_rank outside 0..4096; WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
+ *           weights cannot be packed or with adapters, WEFT_EXPERTS_PLAIN on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
  *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
  */
@@ -161,7 +162,7 @@ WEFT_API weft_status weft_experts_pack(const weft_plan *plan, const weft_linear_
  *           choices, then rounded to y_dtype, to nearest even; two runs agree to the bit, whatever the number
  *           of threads
  *  Errors   WEFT_EINVAL for NULL pointers, batch outside 0..max_batch, short strides, an alpha that is not
- *           finite, an adapter of a part or a rank that the plan has not, starts and order that are no sorted choices of the batch (where they are the host's);
+ *           finite, more than 64 adapters, one of a part or a rank that the plan has not, starts and order that are no sorted choices of the batch (where they are the host's);
  *           WEFT_EWORKSPACE. Nothing is written then
  */
 WEFT_API weft_status weft_experts_run(const weft_plan *plan, const weft_experts_args *args);

@@ -144,7 +144,7 @@ typedef struct weft_kv_append_args {
  *  even, saturating for int8 and fp8; blocks as weft_quantize_row() makes them.
  *
  *  Errors   as weft_linear_plan(); WEFT_EINVAL for a negative q_growth_length, one without num_q_heads, a q_growth
- *           that is not finite or that nothing asks for; WEFT_EUNSUPPORTED for q_growth_length on a GPU
+ *           that is not finite or that nothing asks for
  *  Source   "reshape_and_cache" of vLLM; src/kernels/kv/; Nakanishi 2025 (queries that grow)
  */
 WEFT_API weft_status weft_kv_append_plan(weft_context *context, const weft_kv_append_desc *desc,

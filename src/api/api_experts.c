@@ -203,6 +203,9 @@ static weft_status check_adapters(const weft_plan *plan, const weft_experts_args
     if (args->num_adapters < 0 || (args->num_adapters > 0 && !args->adapters) || args->reserved1)
         return weft__fail(plan->context, WEFT_EINVAL, "experts: num_adapters=%d of no list",
                           args->num_adapters);
+    if (args->num_adapters > WEFT__EXPERTS_MAX_ADAPTERS)
+        return weft__fail(plan->context, WEFT_EINVAL, "experts: num_adapters=%d, more than %d",
+                          args->num_adapters, WEFT__EXPERTS_MAX_ADAPTERS);
     for (int32_t i = 0; i < args->num_adapters; i++) {
         const weft_experts_adapter *at = &args->adapters[i];
         if ((unsigned)at->place >= WEFT_EXPERTS_PARTS || lacks(desc, (int)at->place) ||

@@ -4,7 +4,7 @@
 
 #include <weft/experts.h>
 
-enum { WEFT__EXPERTS_MAX_RANK = 4096 };
+enum { WEFT__EXPERTS_MAX_RANK = 4096, WEFT__EXPERTS_MAX_ADAPTERS = 64 };
 
 // The linear layers that an expert consists of: gate and up with the norm in front, of which a run has a row
 // of X for every choice (of plain experts the gate twice, of which a run does the first alone); and down. Rows of the

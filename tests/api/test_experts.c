@@ -232,6 +232,9 @@ static void adds_adapters(void **state)
     REFUSED(rank, 0, "rank 0");
     REFUSED(place, WEFT_EXPERTS_PARTS, "part 3");
 #undef REFUSED
+    l.args.num_adapters = 65;
+    assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "more than 64");
+    l.args.num_adapters = 2;
     l.args.adapters = NULL;
     assert_refused(*state, weft_experts_run(plan, &l.args), WEFT_EINVAL, "of no list");
     weft_plan_destroy(plan);

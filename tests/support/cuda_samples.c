@@ -119,6 +119,20 @@ static void caches_and_tokens(void)
                                                 .v_dim = 128,
                                                 .inner = 128,
                                                 .v_inner = 128}});
+    for (int i = 0; i < 2; i++)
+        ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
+                                      .x_dtype = WEFT_F32,
+                                      .layout = {.dtype = i ? WEFT_Q8_0 : WEFT_F16,
+                                                 .num_kv_heads = 8,
+                                                 .head_dim = 128,
+                                                 .page_size = 16,
+                                                 .v_dtype = i ? WEFT_Q8_0 : WEFT_F16,
+                                                 .v_dim = 128,
+                                                 .inner = 128,
+                                                 .v_inner = 128},
+                                      .num_q_heads = 32,
+                                      .q_growth_length = 8192,
+                                      .q_growth = 0.1f});
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
         ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
                                              .rows = 1000,
@@ -261,6 +275,11 @@ static void mixtures(void)
             desc.parts[p].scale_cols = weft_dtype_block_elems(weft_dtype_at(i)) == 1 ? 4096 : 0;
         ADD(experts, desc);
         samples[num_samples - 1].seldom = weft_dtype_at(i) != WEFT_MXFP4;
+        if (weft_dtype_at(i) != WEFT_Q4_0)
+            continue;
+        desc.flags = WEFT_EXPERTS_WEIGH_INPUT;
+        desc.adapter_rank = 16;
+        ADD(experts, desc);
     }
 }
 

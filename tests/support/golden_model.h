@@ -31,6 +31,9 @@ int golden_model_close(golden_written *model);
 // [tokens][vocab] after every one of the file's "tokens". A NaN is infinitely far away.
 float golden_model_distance(const golden *file, const float *logits);
 
+// The same of logits after the first `tokens` tokens.
+float golden_model_distance_of(const golden *file, const float *logits, int32_t tokens);
+
 // Number of the first greedy token that logits after all tokens do not choose, or -1.
 int32_t golden_model_wrong_choice(const golden *file, const float *logits);
 

@@ -2,7 +2,8 @@
 // One matrix of all experts times the rows of the choices that went to them, W as a file has it: a warp a row of W
 // and a few places of one expert (linear_rows.cuh), so that the weights of an expert that nobody chose are not read.
 //
-// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh).
+// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), WEIGHS (x is
+// multiplied by its choice's weight), ADAPTS (something may be added to the products).
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/experts/experts_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
@@ -48,6 +49,13 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
 #pragma unroll
     for (int32_t n = 0; n < COLUMNS; n++) {
         const int64_t at = (int64_t)to[n] * args.rows + row;
+#if ADAPTS
+        if (args.to.adapted[0])
+            sum[n] += args.to.adapted[0][at];
+#endif
+#if WEIGHS
+        sum[n] *= share_weight(&args.to, to[n]);
+#endif
         float out = sum[n] + bias;
 #if FUNCTION == 4
         if (lane == 0 && n < share.count)

@@ -5,6 +5,7 @@
 //
 // Workspace: | x of tokens, rounded | h of places | results of choices |   or
 //            | f32 rows of tokens, normed | gate of places | up of places | results of choices |
+// and, of plans with adapters, behind either: | f32 rows of tokens, normed | h of places | what adapters add to each part |
 #include <stdio.h>
 
 #include "src/base/checked.h"
@@ -17,25 +18,30 @@
 static const struct weft__kernel rows[] = {{"experts", "experts_sm80", WEFT__CUDA_sm80}};
 static const struct weft__kernel_table table = {"experts", rows, sizeof rows[0], 1};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION)
+#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION) X(WEIGHS) X(ADAPTS)
 WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
 
 #define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
 WEFT__CUDA_CONSTANTS(experts_ready, READY_CONSTANTS)
 
-#define SUM_CONSTANTS(X) X(TOP_K) X(Y_DTYPE)
+#define SUM_CONSTANTS(X) X(TOP_K) X(Y_DTYPE) X(AS_THEY_ARE)
 WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
 
-enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, WARPS = 4 }; // the first kernels are the parts'
+#define NO_CONSTANTS(X) X(WEFT_PLAIN)
+WEFT__CUDA_CONSTANTS(experts_adapt, NO_CONSTANTS)
+
+// The first kernels are the parts'.
+enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, ADAPT, WARPS = 4 };
 
 struct launch {
     weft_experts_desc desc;
-    int64_t ready, gate, up, results;                 // in the workspace
-    int64_t rounded, inner, tile_results;             // likewise
-    int64_t expert_bytes;                             // of one expert's weights
-    bool readies;                                     // x is made f32, and normed
-    bool tiles, exact;                                // may be packed; with x as numbers
-    struct weft__linear_experts_product joined, down; // on packed tiles
+    int64_t ready, gate, up, results;                      // in the workspace
+    int64_t rounded, inner, tile_results;                  // likewise
+    int64_t plain, plain_inner, added[WEFT_EXPERTS_PARTS]; // likewise, with adapters
+    int64_t expert_bytes;                                  // of one expert's weights
+    bool readies;                                          // x is made f32, and normed
+    bool tiles, exact;                                     // may be packed; with x as numbers
+    struct weft__linear_experts_product joined, down;      // on packed tiles
 };
 
 static bool has_planes(const weft_linear_part *part)
@@ -64,6 +70,11 @@ static int32_t function_of(const weft_experts_desc *desc)
     return desc->clamp_limit != 0 ? WEFT__LINEAR_GATE_CLAMPED : (int32_t)desc->gate;
 }
 
+static bool weighs_input(const weft_experts_desc *desc)
+{
+    return desc->flags & WEFT_EXPERTS_WEIGH_INPUT;
+}
+
 // Kernels of weights as a file has them, and those around products.
 static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
 {
@@ -75,19 +86,25 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
             .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
-            .FUNCTION = joins ? function_of(desc) : 0};
+            .FUNCTION = joins ? function_of(desc) : 0,
+            .WEIGHS = weighs_input(desc) && p != WEFT_EXPERTS_DOWN,
+            .ADAPTS = desc->adapter_rank > 0};
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
                         WEFT__CUDA_VALUES(experts, constants));
     }
     const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
     weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_ready",
                     WEFT__CUDA_VALUES(experts_ready, ready));
-    const struct weft__experts_sum_constants sum = {.TOP_K = desc->top_k,
-                                                    .Y_DTYPE = (int32_t)desc->y_dtype};
+    const struct weft__experts_sum_constants sum = {
+        .TOP_K = desc->top_k, .Y_DTYPE = (int32_t)desc->y_dtype, .AS_THEY_ARE = weighs_input(desc)};
     weft__cuda_want(choice, "src/kernels/experts/experts_sum.cu", "weft_experts_sum",
                     WEFT__CUDA_VALUES(experts_sum, sum));
     weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_round",
                     WEFT__CUDA_VALUES(experts_ready, ready));
+    const struct weft__experts_adapt_constants none = {0};
+    if (desc->adapter_rank)
+        weft__cuda_want(choice, "src/kernels/experts/experts_adapt.cu", "weft_experts_adapt",
+                        WEFT__CUDA_VALUES(experts_adapt, none));
 }
 
 // Weights that may be packed seldom lie as in a file.
@@ -95,7 +112,7 @@ static void choose_lazy(const struct launch *launch, struct weft__cuda_choice *c
 {
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
         choice->kernels[p].lazy = launch->tiles;
-    choice->kernels[READY].lazy = launch->tiles || !launch->readies;
+    choice->kernels[READY].lazy = (launch->tiles && !launch->desc.adapter_rank) || !launch->readies;
     choice->kernels[ROUND].lazy = !launch->tiles || launch->exact;
 }
 
@@ -125,6 +142,8 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
         .gate = function_of(desc),
         .exact = launch->exact,
         .rounds = !launch->exact,
+        .weighs = weighs_input(desc),
+        .adapts = desc->adapter_rank > 0,
         .one_shape = desc->flags & WEFT_LINEAR_BATCH_INVARIANT};
     launch->tiles =
         launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->joined);
@@ -133,7 +152,7 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
     wish.rows = desc->cols;
     wish.cols = desc->inner;
     wish.gate = 0;
-    wish.rounds = false;
+    wish.rounds = wish.weighs = false; // (it may adapt)
     launch->tiles =
         launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->down);
 }
@@ -169,8 +188,15 @@ static bool lay_out_workspace(struct launch *launch, size_t *bytes)
         launch->inner = take(&tiles, choices, desc->inner + 32);
         launch->tile_results = take(&tiles, choices, desc->cols);
     }
-    *bytes = (size_t)(at > tiles ? at : tiles);
-    return at >= 0 && tiles >= 0;
+    int64_t all = at < 0 || tiles < 0 ? -1 : at > tiles ? at : tiles;
+    if (desc->adapter_rank) {
+        launch->plain = take(&all, launch->readies ? desc->max_batch : 0, desc->cols);
+        launch->plain_inner = take(&all, choices, desc->inner);
+        for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+            launch->added[p] = take(&all, choices, rows_of(desc, p));
+    }
+    *bytes = (size_t)all;
+    return all >= 0;
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
@@ -184,10 +210,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     if (desc->flags & WEFT_EXPERTS_PLAIN)
         return refuse(choice, "plain ones, without a gate, run on the CPU alone");
-    if (desc->adapter_rank)
-        return refuse(choice, "adapters of experts run on the CPU alone");
-    if (desc->flags & WEFT_EXPERTS_WEIGH_INPUT)
-        return refuse(choice, "weights of what experts read run on the CPU alone");
+    if (desc->adapter_rank && desc->flags & WEFT_LINEAR_X_ROUNDED)
+        return refuse(choice, "a rounded x for adapters, which read numbers");
     if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535 / desc->top_k)
         return refuse(choice, "more rows than a launch has blocks");
     launch->desc = *desc;
@@ -230,6 +254,11 @@ static void add_ready(const struct launch *launch, const weft_experts_args *args
         1;
 }
 
+static weft_dtype plain_dtype(weft_dtype dtype)
+{
+    return dtype ? dtype : WEFT_F32;
+}
+
 static struct weft__linear_experts experts_of(const struct launch *launch,
                                               const weft_experts_args *args, bool gather)
 {
@@ -241,7 +270,8 @@ static struct weft__linear_experts experts_of(const struct launch *launch,
                                          .choices = args->batch * desc->top_k,
                                          .gather = gather,
                                          .clamp_limit = desc->clamp_limit,
-                                         .clamp_slope = desc->clamp_slope};
+                                         .clamp_slope = desc->clamp_slope,
+                                         .weights = args->weights};
 }
 
 static struct weft__experts_product_args product_of(const struct launch *launch,
@@ -265,6 +295,38 @@ static struct weft__experts_product_args product_of(const struct launch *launch,
         .to = experts_of(launch, args, p != WEFT_EXPERTS_DOWN)};
 }
 
+// What the adapters of a part add to its products with x, whose rows are tokens' or places'. Adds a launch, unless the part
+// has none: NULL.
+static const float *add_adapted(const struct launch *launch, const weft_experts_args *args, int p,
+                                const float *x, int64_t x_stride, struct weft__cuda_step *steps,
+                                int32_t *count)
+{
+    struct weft__experts_adapt_args device = {
+        .x = x,
+        .x_stride = x_stride,
+        .y = (float *)(void *)((char *)args->workspace + launch->added[p]),
+        .rows = (int32_t)rows_of(&launch->desc, p),
+        .cols = (int32_t)cols_of(&launch->desc, p),
+        .to = experts_of(launch, args, p != WEFT_EXPERTS_DOWN)};
+    for (int32_t i = 0; i < args->num_adapters && i < WEFT__EXPERTS_ADAPTERS; i++) {
+        const weft_experts_adapter *one = &args->adapters[i];
+        if ((int)one->place == p)
+            device.adapters[device.count++] =
+                (struct weft__experts_adapter){.a = one->a,
+                                               .b = one->b,
+                                               .scale = one->scale,
+                                               .rank = one->rank,
+                                               .a_dtype = (int32_t)plain_dtype(one->a_dtype),
+                                               .b_dtype = (int32_t)plain_dtype(one->b_dtype)};
+    }
+    if (device.count == 0)
+        return NULL;
+    weft__cuda_step(&steps[(*count)++], ADAPT, (uint32_t)device.to.choices, 1,
+                    WEFT__EXPERTS_ADAPT_THREADS, &device, sizeof device)
+        ->overlap = 1;
+    return device.y;
+}
+
 // Products of weights as a file has them; returns how many launches.
 static int32_t add_as_file(const struct launch *launch, const weft_experts_args *args,
                            struct weft__cuda_step *steps)
@@ -286,6 +348,8 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
         product.x_stride = down ? desc->inner : launch->readies ? desc->cols : args->x_stride;
         product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
         product.y = down ? results : p == WEFT_EXPERTS_UP ? up : gate;
+        product.to.adapted[0] =
+            add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
         weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
                         WARPS * 32, &product, sizeof product)
             ->overlap = 1;
@@ -328,11 +392,17 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
     const weft_experts_desc *desc = &launch->desc;
     char *room = args->workspace, *rounded = room + launch->rounded, *inner = room + launch->inner;
     int32_t count = 0;
-    const bool ready = desc->flags & WEFT_LINEAR_X_ROUNDED;
+    const bool ready = desc->flags & WEFT_LINEAR_X_ROUNDED, adapts = args->num_adapters > 0;
+    float *plain = (float *)(void *)(room + launch->plain);
+    float *h = launch->exact ? (float *)(void *)inner
+               : adapts      ? (float *)(void *)(room + launch->plain_inner)
+                             : NULL;
     if (!launch->exact && !ready)
         add_round(launch, args, rounded, &steps[count++]);
+    if (adapts && launch->readies)
+        add_ready(launch, args, plain, &steps[count++]);
     struct weft__linear_device_args joined = {
-        .part = {tile_part(launch, args, WEFT_EXPERTS_GATE, launch->exact ? inner : NULL),
+        .part = {tile_part(launch, args, WEFT_EXPERTS_GATE, h),
                  tile_part(launch, args, WEFT_EXPERTS_UP, NULL)},
         .x = launch->exact || ready ? args->x : rounded,
         .x_stride = args->x_stride,
@@ -344,6 +414,10 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
         .norm_eps = desc->norm_eps,
         .norm_weight_plus = plus_of(desc),
         .experts = experts_of(launch, args, true)};
+    for (int p = 0; adapts && p < WEFT_EXPERTS_DOWN; p++)
+        joined.experts.adapted[p] =
+            add_adapted(launch, args, p, launch->readies ? plain : args->x,
+                        launch->readies ? desc->cols : args->x_stride, steps, &count);
     weft__linear_experts_step(&launch->joined, args->batch, &joined, &steps[count++]);
     struct weft__linear_device_args down = {
         .part = {tile_part(launch, args, WEFT_EXPERTS_DOWN, room + launch->tile_results)},
@@ -352,6 +426,9 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
         .cols = (int32_t)desc->inner,
         .num_parts = 1,
         .experts = experts_of(launch, args, false)};
+    if (adapts)
+        down.experts.adapted[0] =
+            add_adapted(launch, args, WEFT_EXPERTS_DOWN, h, desc->inner, steps, &count);
     weft__linear_experts_step(&launch->down, args->batch, &down, &steps[count++]);
     return count;
 }

@@ -8,7 +8,12 @@
 
 #include "src/kernels/linear/linear_device.h"
 
-enum { WEFT__EXPERTS_COLUMNS = 4 }; // places that share a pass over an expert's weights
+enum {
+    WEFT__EXPERTS_COLUMNS = 4,         // places that share a pass over an expert's weights
+    WEFT__EXPERTS_ADAPT_RANK = 4096,   // most rows between the matrices of an adapter
+    WEFT__EXPERTS_ADAPT_THREADS = 512, // of a block that does what adapters add
+    WEFT__EXPERTS_ADAPTERS = 64,       // of a run
+};
 
 // One matrix of all experts.
 struct weft__experts_product_args {
@@ -23,6 +28,23 @@ struct weft__experts_product_args {
     float *y;          // [rows of Y][rows]
     int32_t rows, cols;
     struct weft__linear_experts to;
+};
+
+// As weft_experts_adapter has them; dtypes are f32, f16 or bf16.
+struct weft__experts_adapter {
+    const void *a, *b;
+    float scale;
+    int32_t rank, a_dtype, b_dtype;
+};
+
+// What the adapters of a part add: y[rows of Y][rows].
+struct weft__experts_adapt_args {
+    const float *x;
+    int64_t x_stride;
+    float *y;
+    int32_t rows, cols, count, reserved;
+    struct weft__linear_experts to;
+    struct weft__experts_adapter adapters[WEFT__EXPERTS_ADAPTERS];
 };
 
 struct weft__experts_sum_args {

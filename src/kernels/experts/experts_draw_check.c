@@ -55,7 +55,7 @@ static void draw_desc(struct check_case *c, weft_experts_desc *desc)
         desc->flags |= WEFT_EXPERTS_PLAIN;
         desc->parts[WEFT_EXPERTS_UP] = (weft_linear_part){0};
     }
-    if (!c->reference && check_range(c, 0, 3) == 0) // likewise
+    if (check_range(c, 0, 3) == 0)
         desc->flags |= WEFT_EXPERTS_WEIGH_INPUT;
     desc->x_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
     desc->y_dtype = (weft_dtype)check_pick(c, 4, WEFT_DTYPE_NONE, WEFT_F32, WEFT_F16, WEFT_BF16);
@@ -216,7 +216,7 @@ struct problem weft__experts_problem_draw(struct check_case *c)
     for (int n = 0; n < WEFT_EXPERTS_PARTS; n++)
         if (has(&p.desc, n))
             draw_part(c, &p, n);
-    if (p.desc.flags & WEFT_LINEAR_EXACT && !c->reference && check_range(c, 0, 2) == 0)
+    if (p.desc.flags & WEFT_LINEAR_EXACT && check_range(c, 0, 2) == 0)
         draw_adapters(c, &p);
     route(c, &p);
     check_note(

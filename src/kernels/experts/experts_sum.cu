@@ -2,7 +2,7 @@
 // y = residual + alpha * sum of a token's results, weighted, in the order of its choices; rounded for the next layer, too
 // (columns are whole warps then). Grid (columns over the threads of a block, tokens).
 //
-// Constants: TOP_K, Y_DTYPE
+// Constants: TOP_K, Y_DTYPE, AS_THEY_ARE (results are not weighted: what made them was)
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -32,7 +32,8 @@ extern "C" __global__ void weft_experts_sum(const struct weft__experts_sum_args 
         return;
     float total = 0;
     for (int32_t k = 0; k < TOP_K; k++)
-        total += args.weights[choice + k] * args.results[(choice + k) * args.cols + col];
+        total += (AS_THEY_ARE ? 1.0f : args.weights[choice + k]) *
+                 args.results[(choice + k) * args.cols + col];
     total *= args.alpha;
     if (args.residual)
         total += element<Y_DTYPE>(args.residual, token * args.residual_stride + col);

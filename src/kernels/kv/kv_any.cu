@@ -2,7 +2,7 @@
 // Appending to a cache of any format and layout. A block does one head of one token: first the keys of the KV heads, then
 // their values, then the heads of q. Numbers lie in shared memory, rotated; a thread encodes an element, or 32 to a block.
 //
-// Constants: ROTATE, STYLE (weft_rope_style), X_DTYPE, Q_DTYPE (of q_out) and for keys and values FORMAT, ELEMS, BYTES
+// Constants: ROTATE, STYLE (weft_rope_style), GROWS (queries do, with their position), X_DTYPE, Q_DTYPE (of q_out) and for keys and values FORMAT, ELEMS, BYTES
 // (of a block), DIM, INNER, SCALING (weft_kv_scaling).
 #define _Static_assert static_assert
 #include "src/formats/iq_grids.c"
@@ -10,6 +10,7 @@
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/kv/kv_device.h"
 #include "src/kernels/kv/kv_encode.cuh"
+#include "src/kernels/kv/kv_growth.cuh"
 #include "src/kernels/rope/rope.cuh"
 
 enum { MOST_DIM = K_DIM > V_DIM ? K_DIM : V_DIM, GIVEN = 1, TOKEN = 2 };
@@ -92,12 +93,14 @@ extern "C" __global__ void weft_kv_append_any(const struct weft__kv_device_args 
     const int32_t heads = args.num_kv_heads;
     int32_t head = (int32_t)blockIdx.y;
     wait_for_previous();
-    const int32_t position = ROTATE ? args.positions[token] : 0;
+    const int32_t position = ROTATE || GROWS ? args.positions[token] : 0;
     if (head >= 2 * heads) {
         const int64_t own = (int64_t)(head - 2 * heads) * K_DIM;
         turn_head(args, args.q, token * args.q_token_stride + own, K_DIM, true, position, x);
+        const float by = query_growth(args, position);
         for (int32_t i = (int32_t)threadIdx.x; i < K_DIM; i += (int32_t)blockDim.x)
-            set_element<Q_DTYPE>(args.q_out, token * args.q_out_token_stride + own + i, x[i]);
+            set_element<Q_DTYPE>(args.q_out, token * args.q_out_token_stride + own + i,
+                                 GROWS ? x[i] * by : x[i]);
         return;
     }
     const int32_t slot = args.slots[token], page = slot / args.page_size;

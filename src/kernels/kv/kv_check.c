@@ -65,7 +65,7 @@ static void draw(struct check_case *c, struct problem *p)
         p->desc.num_q_heads = (int32_t)check_range(c, 0, 6);
         weft__rope_frequencies_make(&p->rope, layout->head_dim, &p->frequencies);
     }
-    if (!c->reference && check_range(c, 0, 3) == 0) { // the CPU's
+    if (check_range(c, 0, 3) == 0) {
         p->desc.num_q_heads = (int32_t)check_range(c, 1, 6);
         p->desc.q_growth_length = (int32_t)check_pick(c, 3, 1, 77, 8192);
         p->desc.q_growth = check_uniform(c, -0.5f, 0.5f);

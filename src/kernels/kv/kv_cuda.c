@@ -20,12 +20,13 @@ static const struct weft__kv_kernel rows[] = {
 static const struct weft__kernel_table table = {"kv", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X) X(ROTATE) X(STYLE) X(KV_DTYPE) X(X_DTYPE) X(Q_DTYPE)
+#define CONSTANTS(X) X(ROTATE) X(STYLE) X(GROWS) X(KV_DTYPE) X(X_DTYPE) X(Q_DTYPE)
 WEFT__CUDA_CONSTANTS(kv, CONSTANTS)
 
 #define ANY_CONSTANTS(X)                                                                           \
     X(ROTATE)                                                                                      \
     X(STYLE)                                                                                       \
+    X(GROWS)                                                                                       \
     X(X_DTYPE)                                                                                     \
     X(Q_DTYPE)                                                                                     \
     X(K_FORMAT)                                                                                    \
@@ -43,6 +44,8 @@ struct launch {
     struct weft__rope_frequencies frequencies;
     const void *turns;
     int32_t num_kv_heads, num_q_heads, head_dim, page_size;
+    int32_t growth_length;
+    float growth;
     bool any;
 };
 
@@ -91,6 +94,7 @@ static void want_any(const weft_kv_append_desc *desc, const struct weft__kv_cons
     struct weft__kv_any_constants constants = {
         .ROTATE = plain->ROTATE,
         .STYLE = plain->STYLE,
+        .GROWS = plain->GROWS,
         .X_DTYPE = plain->X_DTYPE,
         .Q_DTYPE = plain->Q_DTYPE,
         .K_FORMAT = (int32_t)kv->dtype,
@@ -120,13 +124,10 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     if (desc->rope && (status = plan_rope(desc, launch, choice)) != WEFT_OK)
         return status;
-    if (desc->q_growth_length) {
-        snprintf(choice->text, sizeof choice->text, "kv: queries grow on the CPU alone");
-        return WEFT_EUNSUPPORTED;
-    }
     struct weft__kv_constants constants = {
         .ROTATE = desc->rope != NULL,
         .STYLE = desc->rope ? (int32_t)desc->rope->style : 0,
+        .GROWS = desc->q_growth_length != 0,
         .KV_DTYPE = (int32_t)desc->layout.dtype,
         .X_DTYPE = (int32_t)desc->x_dtype,
         .Q_DTYPE = (int32_t)(desc->q_out_dtype ? desc->q_out_dtype : desc->x_dtype)};
@@ -142,6 +143,8 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     launch->num_q_heads = desc->num_q_heads;
     launch->head_dim = desc->layout.head_dim;
     launch->page_size = desc->layout.page_size;
+    launch->growth_length = desc->q_growth_length;
+    launch->growth = desc->q_growth;
     snprintf(choice->text, sizeof choice->text, " %s %d heads of %d, page %d%s, tokens<=%d",
              weft_dtype_name(desc->layout.dtype), desc->layout.num_kv_heads, desc->layout.head_dim,
              desc->layout.page_size, desc->rope ? ", rope" : "", desc->max_tokens);
@@ -172,7 +175,9 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
         .rotary_dim = launch->frequencies.rotary_dim,
         .head_dim = launch->head_dim,
         .page_size = launch->page_size,
-        .num_kv_heads = launch->num_kv_heads};
+        .num_kv_heads = launch->num_kv_heads,
+        .growth_length = launch->growth_length,
+        .growth = launch->growth};
     int32_t heads =
         launch->num_kv_heads * (launch->any ? 2 : 1) + (args->q ? launch->num_q_heads : 0);
     weft__cuda_step(step, 0, (uint32_t)args->tokens, (uint32_t)heads, THREADS, &device,

@@ -46,6 +46,8 @@ struct weft__kv_device_args {
     const double *turns; // per position, of every pair; read with ROTATE
     float factor;
     int32_t rotary_dim, head_dim, page_size, num_kv_heads;
+    int32_t growth_length; // GROWS: queries are multiplied as weft/kv.h says
+    float growth;
 };
 
 // Lengths, positions and slots of a batch, one token further: sequences of one query that have not reached

@@ -75,6 +75,9 @@ struct weft__linear_experts {
     int32_t experts, top_k, choices;
     int32_t gather; // rows of X are tokens', rows of Y places; 0: X of places, Y of choices
     float clamp_limit, clamp_slope; // of gate 4
+    const float *weights; // of choices, by which what is gathered is multiplied (WEFT_EXPERTS & 2)
+    // [rows of Y][rows of W], added to the products of each matrix with what is gathered (WEFT_EXPERTS & 4); or NULL
+    const float *adapted[2];
 };
 
 struct weft__linear_device_args {

@@ -27,23 +27,24 @@ static void shrink_team(struct weft__linear_shape *shape, int64_t cols)
 static void want_kernel(const struct weft__linear_experts_wish *wish,
                         const struct weft__linear_shape *shape, struct weft__cuda_choice *choice)
 {
-    const struct weft__linear_experts_constants constants = {.WEFT_FORMAT = (int32_t)wish->format,
-                                                             .WEFT_BATCH = shape->columns,
-                                                             .WEFT_EXACT = wish->exact,
-                                                             .WEFT_EXPERTS = 1,
-                                                             .WEFT_X_OUTSIDE = shape->x_outside,
-                                                             .WEFT_ALIGNED = 1,
-                                                             .WEFT_WARPS = shape->warps,
-                                                             .WEFT_TEAM = shape->team,
-                                                             .WEFT_STAGES = shape->stages,
-                                                             .WEFT_SPLIT = shape->split,
-                                                             .WEFT_GATE = wish->gate,
-                                                             .WEFT_ROUND = wish->rounds,
-                                                             .WEFT_PAIR = shape->pair,
-                                                             .WEFT_X_DTYPE = (int32_t)wish->x_dtype,
-                                                             .WEFT_Y_DTYPE = WEFT_F32,
-                                                             .WEFT_SCALE_DTYPE = WEFT_F16,
-                                                             .WEFT_BLOCKS = shape->blocks};
+    const struct weft__linear_experts_constants constants = {
+        .WEFT_FORMAT = (int32_t)wish->format,
+        .WEFT_BATCH = shape->columns,
+        .WEFT_EXACT = wish->exact,
+        .WEFT_EXPERTS = 1 | (wish->weighs ? 2 : 0) | (wish->adapts ? 4 : 0),
+        .WEFT_X_OUTSIDE = shape->x_outside,
+        .WEFT_ALIGNED = 1,
+        .WEFT_WARPS = shape->warps,
+        .WEFT_TEAM = shape->team,
+        .WEFT_STAGES = shape->stages,
+        .WEFT_SPLIT = shape->split,
+        .WEFT_GATE = wish->gate,
+        .WEFT_ROUND = wish->rounds,
+        .WEFT_PAIR = shape->pair,
+        .WEFT_X_DTYPE = (int32_t)wish->x_dtype,
+        .WEFT_Y_DTYPE = WEFT_F32,
+        .WEFT_SCALE_DTYPE = WEFT_F16,
+        .WEFT_BLOCKS = shape->blocks};
     const int32_t kernel =
         weft__cuda_want(choice, "src/kernels/linear/linear_few.cu", "weft_linear_few",
                         WEFT__CUDA_VALUES(linear_experts, constants));

@@ -16,6 +16,8 @@ struct weft__linear_experts_wish {
     int32_t gate;   // 0, or two matrices' results are joined: a weft_linear_gate or the one above
     bool exact;     // X is numbers; else rounded
     bool rounds;    // results leave rounded
+    bool weighs;    // rows of X are multiplied by their choices' weights
+    bool adapts;    // something is added to the products (linear_device.h)
     bool one_shape; // results do not depend on how many rows there are
 };
 

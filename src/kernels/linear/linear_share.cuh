@@ -58,4 +58,10 @@ DEVICE struct share_row share_row_of(const struct weft__linear_experts *to,
     return row;
 }
 
+// What the row of X that went to a place is multiplied by.
+DEVICE float share_weight(const struct weft__linear_experts *to, int32_t place)
+{
+    return to->weights[min(max(to->order[min(place, to->choices - 1)], 0), to->choices - 1)];
+}
+
 #endif

@@ -316,6 +316,9 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
     const int64_t at = y_row(s, n);
     float value[MATRICES];
+#if WEFT_EXPERTS & 2
+    const float weight = share_weight(&args->experts, (int32_t)at);
+#endif
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
         float total = stream_sum(s, sums, m, n, (int32_t)(bases >> 4 * m & 15));
@@ -324,7 +327,19 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
             float second = stream_sum(s, sums, b, n, (int32_t)(bases >> 4 * b & 15));
             total = s->lane < 16 ? total : second;
         }
+#if WEFT_EXPERTS > 1
+        value[m] = args->norm ? shared_rms()[n] * total : total;
+#if WEFT_EXPERTS & 4
+        if (args->experts.adapted[m] && row < part->rows)
+            value[m] += args->experts.adapted[m][at * part->rows + row];
+#endif
+#if WEFT_EXPERTS & 2
+        value[m] *= weight;
+#endif
+        value[m] = part[m].alpha * value[m] + with->bias;
+#else
         value[m] = part[m].alpha * (args->norm ? shared_rms()[n] * total : total) + with->bias;
+#endif
         if (WEFT_GATE && part[m].bias && row < part->rows)
             value[m] += part_bias(s, &part[m])[row];
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Kernels of CUDA on the host: a few problems of every operation and a model's first words; all kernels of linear and attention, and
+# Kernels of CUDA on the host: a few problems of every operation, a model's first words and the first tokens of families that ask for kernels of their own; all kernels of linear and attention, and
 # embedding of every format, in configuration `long` (ctest -C long). Sanitizers do not know the emulator's fibers.
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR WEFT_SANITIZE)
   return()
@@ -40,4 +40,12 @@ endif()
 if(TARGET weft_cli)
   weft_add_emulated(model ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulated_model.sh $<TARGET_FILE:weft_cli>
                     ${PROJECT_SOURCE_DIR}/models/demo.gguf)
+endif()
+if(TARGET weft_engine)
+  weft_add_emulated(llama4 test_engine_beginnings llama4)
+  weft_add_emulated(packed_experts test_engine_beginnings packed)
+  weft_add_emulated(gptoss LONG test_engine_beginnings gptoss)
+  foreach(name llama4 packed_experts gptoss)
+    set_property(TEST emulated_${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_DEVICE=cuda)
+  endforeach()
 endif()
