@@ -10,8 +10,7 @@
 
 DEVICE float *shared_pieces(int32_t rows)
 {
-    const int32_t states_end = STATES_AT + WARPS * rows * STATE_FLOATS * 4;
-    return (float *)(shared_memory() + max(states_end, (int32_t)QUERIES_END));
+    return shared_state(WARPS, 0, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2)

@@ -176,21 +176,14 @@ static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stage
            (widened ? 2 * keys * row : 0);
 }
 
-// Shared memory of a block: rings of its warps, factors of rows, queries in parts and states of the rows; both in one place
-// where queries are kept in registers.
+// Shared memory of a block: rings of its warps, queries in parts, states of the rows.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
                             int32_t rows_used)
 {
-    const int32_t dim = weft__attention_padded_dim(kv->head_dim);
-    const int32_t rows = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
-    const bool keeps = m == 1 && parts == 1 && dim <= 128 && !has_codes(kv, parts);
-    const int64_t queries = m * WEFT__ATTENTION_ROWS * parts * row_bytes(kv->head_dim);
-    const int64_t states = (int64_t)WARPS * rows * (dim + 4) * 4;
+    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
     return WARPS * tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts)) +
-           m * WEFT__ATTENTION_ROWS * 4 +
-           (!keeps             ? queries + states
-            : queries > states ? queries
-                               : states);
+           m * WEFT__ATTENTION_ROWS * (parts * row_bytes(kv->head_dim) + 4) +
+           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
 
 // Ring and blocks: as many bytes under way as an SM can hold with two blocks on it.

@@ -26,15 +26,12 @@ enum {
     WIDE_BYTES = WEFT_CACHE > 3 && !WEFT_CODES ? 2 * PLANE_BYTES : 0, // a warp's tile in bf16
     RING_BYTES = WARPS * (WEFT_STAGES * STAGE_BYTES + WIDE_BYTES),
     PART_BYTES = ROWS * ROW_BYTES,
-    STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
+    QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
+    STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
-    QUERIES_AT = RING_BYTES + 4 * ROWS, // behind a factor a row
-    QUERIES_END = QUERIES_AT + WEFT_PARTS * PART_BYTES,
-    STATES_AT = KEEPS_QUERIES ? QUERIES_AT : QUERIES_END,
 };
 
-// Shared memory: rings | tiles in bf16 | factors | queries | states [warp][row], of those of sixteen rows that exist. Where
-// queries are kept in registers, states lie over them.
+// Shared memory: rings | tiles in bf16 | queries | states [warp][row], of those of sixteen rows that exist.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(128) uint8_t bytes[];
@@ -43,7 +40,8 @@ static __device__ __forceinline__ uint8_t *shared_memory()
 
 static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows)
 {
-    return (float *)(shared_memory() + STATES_AT) + (warp * rows + row) * STATE_FLOATS;
+    return (float *)(shared_memory() + RING_BYTES + QUERY_BYTES) +
+           (warp * rows + row) * STATE_FLOATS;
 }
 
 #include "src/kernels/attention/attention_merge.cuh"
@@ -53,7 +51,7 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 // What the rows of queries have been divided by.
 DEVICE float *shared_factors()
 {
-    return (float *)(shared_memory() + RING_BYTES);
+    return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
 }
 
 // A warp per row, in WEFT_PARTS parts.
@@ -79,7 +77,7 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, struct 
 #endif
 #pragma unroll
     for (int32_t i = 0; i < ROWS / WARPS; i++)
-        query_store(x[i], shared_memory() + QUERIES_AT + (i * WARPS + warp) * ROW_BYTES, PART_BYTES,
+        query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES, PART_BYTES,
                     lane, shared_factors() + i * WARPS + warp);
 }
 
@@ -127,11 +125,9 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
                        struct ring *ring, int32_t tile, int32_t end, struct state state[SIXTEENS])
 {
     const int32_t lane = ring->lane;
-    const uint32_t queries = shared_address(shared_memory() + QUERIES_AT);
+    const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
     struct queries kept;
     queries_keep(queries, lane, &kept);
-    if (KEEPS_QUERIES)
-        __syncthreads(); // states take their place
     for (; tile < end; tile += WARPS) {
         // the ring is full: what was asked for first lies where is asked for next
         const uint8_t *from =

@@ -86,21 +86,6 @@ DEVICE const uint8_t *lane_first_of(const struct weft__attention_device_plane *p
     return (const uint8_t *)plane->data + at * BYTES + ring->lane % CHUNKS * 16;
 }
 
-// The queries of an item, which nobody else may have read since memory had them: into L2, a row a lane.
-DEVICE void queries_fetch(const struct weft__attention_device_args *args, const struct place *at,
-                          int32_t lane)
-{
-    enum { ROW = HEAD * (WEFT_X_DTYPE == 1 ? 4 : WEFT_X_DTYPE <= 3 ? 2 : 1) };
-    const struct rows rows = rows_of(args, at);
-    if (lane >= rows.count)
-        return;
-    const int64_t first = query_at(args, at->seq.lengths, row_at(args, rows, lane));
-    const uint8_t *from = (const uint8_t *)args->q + first * (ROW / HEAD);
-#pragma unroll
-    for (int32_t i = 0; i < ROW; i += 128)
-        prefetch_l2(from + i);
-}
-
 DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
 {
     const struct sequence *seq = &ring->at->seq;
@@ -265,11 +250,8 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         if (ring->lane == 0)
             place_advance(args, ring->at, ring->last - ring->at->tile);
         __syncwarp();
-        if (ring->at->left > 0) {
+        if (ring->at->left > 0)
             ring_item(args, ring);
-            if (ring->warp == 0)
-                queries_fetch(args, ring->at, ring->lane);
-        }
     }
     if (ring->at->left > 0) {
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
