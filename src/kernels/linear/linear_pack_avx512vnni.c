@@ -249,6 +249,15 @@ static void chunk_IQ4_XS(const struct rows *w, int64_t block, unsigned char *to)
             _mm512_store_si512(to + 128 + 256 * g + 64 * i, quad(w, block + 8 + 16 * g + 4 * i));
 }
 
+static void chunk_MXFP4(const struct rows *w, int64_t block, unsigned char *to)
+{
+    for (int g = 0; g < 2; g++, block += 17) {
+        put_entry(to + 16 * g, quad(w, block));
+        for (int i = 0; i < 4; i++)
+            _mm512_storeu_si512(to + 32 + 256 * g + 64 * i, quad(w, block + 1 + 4 * i));
+    }
+}
+
 typedef void chunk_fn(const struct rows *w, int64_t block, unsigned char *to);
 
 weft__pack_fn weft__linear_pack_avx512vnni;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Packed weights of the CPU: panels of 16 rows in which a lane of a register is a row of W, so that nothing is
 // shuffled, nothing is summed across lanes and memory is one stream. A panel is a list of chunks, a chunk the same 128
-// columns (blocks of 32) or 256 (blocks of 256) of its 16 rows:
+// columns (blocks of 32; of mxfp4 64, for rows of gpt-oss have 2880) or 256 (blocks of 256) of its 16 rows:
 //
 //      head    scales, each of 16 rows beside one another
 //      group   of 32 columns, as often as there are in a chunk
@@ -14,6 +14,7 @@
 //      q2_k    f16 d[16], dmin[16], [16][16] bytes two (scale and minimum are nibbles)
 //      q3_k    f16 d[16], 32 bytes, sixes          two (bits 0 and 1), bits (bit 2)
 //      iq4_xs  f16 d[16], 32 and 64 bytes: sixes   nibbles
+//      mxfp4   e8m0 e[2][16]                       nibbles (chunks begin at multiples of 32 bytes alone)
 //
 // With c[q][r] the four codes of columns 4 q .. 4 q + 3 of a group in row r:
 //
@@ -41,7 +42,8 @@
     X(Q6_K, 256, 320, 384)                                                                         \
     X(Q2_K, 256, 320, 128)                                                                         \
     X(Q3_K, 256, 256, 192)                                                                         \
-    X(IQ4_XS, 256, 128, 256)
+    X(IQ4_XS, 256, 128, 256)                                                                       \
+    X(MXFP4, 64, 32, 256)
 
 enum { WEFT__PACKED_ROWS = 16, WEFT__PACKED_GROUP = 32 };
 

@@ -3,6 +3,7 @@
 // four activations meets all 16. A group of 32 columns is unpacked into registers once and multiplied by each row of X;
 // the sum of a row of W adds the same products in the same order whatever the batch is.
 #include "src/formats/iq4_nl.h"
+#include "src/formats/mxfp4.h"
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_packed.h"
 #include "src/kernels/linear/linear_store.h"
@@ -71,7 +72,7 @@ WEFT__INLINE void unpack_nibbles(const unsigned char *codes, __m512i w[8])
 {
     WEFT__UNROLL for (int i = 0; i < 4; i++)
     {
-        __m512i v = load(codes + 64 * i);
+        __m512i v = _mm512_loadu_si512(codes + 64 * i);
         w[i] = masked(v, 15);
         w[i + 4] = _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
     }
@@ -248,6 +249,29 @@ UNPACK(iq4_xs)
     __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(levels, _mm_set1_epi8((char)128)));
     (void)chunk;
     out->scale[0] = _mm512_mul_ps(entry_signed(head, g), head->d);
+    unpack_nibbles(codes, out->w);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        out->w[i] = _mm512_shuffle_epi8(all, out->w[i]);
+    }
+}
+
+// 2^(e - 128), subnormal where e < 2.
+WEFT__INLINE __m512 exponents(const unsigned char *e)
+{
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)e));
+    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(wide, _mm512_set1_epi32(1)), 23);
+    return _mm512_castsi512_ps(
+        _mm512_mask_sllv_epi32(normal, _mm512_cmplt_epu32_mask(wide, _mm512_set1_epi32(2)),
+                               _mm512_set1_epi32(0x00200000), wide));
+}
+
+UNPACK(mxfp4)
+{
+    __m128i twice = _mm_loadu_si128((const void *)weft__e2m1_twice);
+    __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(twice, _mm_set1_epi8(16)));
+    (void)head;
+    out->scale[0] = exponents(chunk + 16 * g);
     unpack_nibbles(codes, out->w);
     WEFT__UNROLL for (int i = 0; i < 8; i++)
     {
@@ -540,3 +564,4 @@ PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)
 PACKED(Q2_K, true, true, 0, begin_q2_k, unpack_q2_k)
 PACKED(Q3_K, true, false, -3, begin_q3_k, unpack_q3_k)
 PACKED(IQ4_XS, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
+PACKED(MXFP4, false, false, 1, begin_blocks, unpack_mxfp4)
