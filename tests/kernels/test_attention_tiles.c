@@ -2,6 +2,7 @@
 // What changes how attention is worked out and not what it gives: the generic path against the specialised one,
 // the heads, keys and blocks of a tile, stages, a budget for the workspace; and what a run reports.
 #include <math.h>
+#include <stdio.h>
 
 #include "tests/support/attention_case.h"
 #include "tests/support/context_fixture.h"
