@@ -44,6 +44,7 @@ static size_t say_text(answer_parts *p, answer_part part, size_t at)
     size_t size = held_without_blanks(&p->held, at);
     say(p, part, p->held.data, size);
     p->any_text = p->any_text || size > 0;
+    p->any_thought = p->any_thought || (size > 0 && part == PART_THOUGHT);
     held_drop(&p->held, size);
     return at - size;
 }
@@ -89,6 +90,8 @@ static bool go_on_beginning(answer_parts *p)
     size_t blanks = held_blanks(&p->held);
     if (p->thinks && begins_with(p, blanks, p->thoughts->open, &open)) {
         held_drop(&p->held, blanks + strlen(p->thoughts->open));
+        if (p->any_thought)
+            say(p, PART_THOUGHT, "\n\n", 2);
         p->section = BEFORE_THOUGHTS;
         return true;
     }
@@ -157,7 +160,7 @@ static bool go_on(answer_parts *p)
     case BEGINNING: return go_on_beginning(p);
     case BEFORE_THOUGHTS: return go_on_to(p, THINKING);
     case THINKING: return go_on_thinking(p);
-    case BEHIND_THOUGHTS: return go_on_to(p, LEAD);
+    case BEHIND_THOUGHTS: return go_on_to(p, BEGINNING); // there may be more of them
     case LEAD: return go_on_lead(p);
     case TEXT: return go_on_text(p);
     default: return go_on_calls(p);

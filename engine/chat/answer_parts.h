@@ -2,7 +2,8 @@
 #ifndef ENGINE_CHAT_ANSWER_PARTS_H
 #define ENGINE_CHAT_ANSWER_PARTS_H
 
-// Takes the text of an answer apart as it comes: thoughts, what is said, calls of functions with their arguments.
+// Takes the text of an answer apart as it comes: thoughts, of which there may be several sections, what is said, calls of
+// functions with their arguments.
 // What may be the beginning of a mark is held back until that is certain.
 
 #include <stdbool.h>
@@ -18,7 +19,7 @@ typedef struct answer_parts {
     call_parts calls;              // calls.style NULL: calls are text
     // where it stands
     uint8_t section; // zero: nothing has come yet
-    bool any_text, no_memory;
+    bool any_text, any_thought, no_memory;
     tokenizer_text held;
 } answer_parts;
 

@@ -262,6 +262,25 @@ static void channels(void **state)
            "<call:stop-it><arguments:{}>"});
 }
 
+// More thoughts may follow the first ones, as long as nothing was said; no grammar asks for them.
+static void thinks_again(void **state)
+{
+    (void)state;
+    static const char think[] = "<think>", oss[] = "<|channel|>analysis<|message|>";
+    const answer values[] = {
+        {oss, false,
+         "<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>analysis<|message|>"
+         "Two.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+         "<thought:One.\n\nTwo.><text:Yes.>"},
+        {think, true, "One.</think>\n<think>Two.</think>\nYes. <think>",
+         "<thought:One.\n\nTwo.><text:Yes. <think>>"},
+        {think, true, "</think>\n<think>Two.</think>Yes.", "<thought:Two.><text:Yes.>"},
+        {think, true, "One.</think>\n<thi", "<thought:One.><text:<thi>"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        for (size_t piece = 1; piece < 12; piece++)
+            check_pieces(&values[i], piece);
+}
+
 // Without a mark a call is an answer that begins with a brace; other such answers are text.
 static void bare(void **state)
 {
@@ -328,9 +347,9 @@ static void unserved(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(objects), cmocka_unit_test(names),
-                                       cmocka_unit_test(tags),    cmocka_unit_test(thoughts),
-                                       cmocka_unit_test(bare),    cmocka_unit_test(channels),
-                                       cmocka_unit_test(unserved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(objects),      cmocka_unit_test(names),
+                                       cmocka_unit_test(tags),         cmocka_unit_test(thoughts),
+                                       cmocka_unit_test(bare),         cmocka_unit_test(channels),
+                                       cmocka_unit_test(thinks_again), cmocka_unit_test(unserved)};
     return cmocka_run_group_tests(tests, load, unload);
 }
