@@ -269,9 +269,63 @@ static void takes_files(void **state)
     refuse("run", "--documents", "list.json", "-pHello", 1, "no place for documents");
 }
 
+// The model with a template that opens the thoughts itself, as long as its own: all that it says is thought then.
+static bool write_thinker(const char *path)
+{
+    static const char own[] =
+        "message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+        "{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\\n' }}{% endif %}",
+                      thinks[] = "message.role + '\\n' + message.content + '<|im_end|>\\n' }}  "
+                                 "{%- endfor %}{% if add_generation_prompt %}"
+                                 "{{ '<|im_start|>assistant\\n<think>' }}{% endif %}";
+    _Static_assert(sizeof own == sizeof thinks, "one takes the place of the other");
+    FILE *from = fopen(MODEL, "rb"), *to = fopen(path, "wb");
+    bool found = false;
+    if (from && to && fseek(from, 0, SEEK_END) == 0) {
+        size_t bytes = (size_t)ftell(from);
+        char *all = malloc(bytes), *at = NULL;
+        rewind(from);
+        if (all && fread(all, 1, bytes, from) == bytes)
+            at = memmem(all, bytes, own, sizeof own - 1);
+        if (at)
+            memcpy(at, thinks, sizeof thinks - 1);
+        found = at && fwrite(all, 1, bytes, to) == bytes;
+        free(all);
+    }
+    if (from)
+        fclose(from);
+    return to && fclose(to) == 0 && found;
+}
+
+static void tells_thoughts_from_answers(void **state)
+{
+    char path[256];
+    (void)state;
+    if (access(MODEL, R_OK) != 0)
+        skip();
+    snprintf(path, sizeof path, "%s/thinker.gguf", folder);
+    assert_true(write_thinker(path));
+    const char *plain[] = {WEFT_TEST_PROGRAM, "run", path,      "-pHello", "-n", "6",
+                           "--temp",          "0",   "--quiet", NULL};
+    const char *json[] = {WEFT_TEST_PROGRAM, "run", path,     "-pHello", "-n", "6",
+                          "--temp",          "0",   "--json", NULL};
+    program_result result = program_run(folder, plain);
+    assert_int_equal(result.status, 0);
+    assert_int_equal(strncmp(result.out, "<think>\n", 8), 0);
+    assert_null(strstr(result.out, "</think>"));
+    program_result_free(&result);
+    result = program_run(folder, json);
+    assert_int_equal(result.status, 0);
+    assert_non_null(strstr(result.out, "\"text\":\"\""));
+    assert_non_null(strstr(result.out, "\"reasoning_content\":\""));
+    program_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(dims), cmocka_unit_test(marks),
-                                       cmocka_unit_test(keeps), cmocka_unit_test(takes_files)};
+                                       cmocka_unit_test(keeps), cmocka_unit_test(takes_files),
+                                       cmocka_unit_test(tells_thoughts_from_answers)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
