@@ -94,6 +94,7 @@ static void case_packed(void)
     enum { BLOCKS = 2 * 132, SLOT = 8 * (128 + 2) * 4, SLOTS = 2 * BLOCKS * SLOT };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_BF16, 2);
+    desc.variant = "attention_bf16_sm80";
     const struct standin_launch *last =
         run(context, &desc, "begin decode", SLOTS + BLOCKS * sizeof(uint32_t));
     CHECK(shaped(last, BLOCKS, 1, 128) && last->overlaps);
@@ -163,6 +164,7 @@ static void case_tile_rows(void)
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         weft_attention_desc desc = small_desc(WEFT_BF16, 64);
         desc.num_splits = 1, desc.tile_rows = wants[i].tile_rows;
+        desc.variant = "attention_bf16_sm80";
         const uint32_t blocks = (uint32_t)(64 * 4 / wants[i].rows + 2) * 2;
         const char *names = wants[i].rows == 16 ? "decode" : "decode prefill";
         CHECK(shaped(run(context, &desc, names, 0), blocks, 1, 128));
@@ -184,6 +186,7 @@ static void case_one_sequence(void)
         weft_attention_desc desc = small_desc(WEFT_BF16, wants[i].max_q_tokens);
         desc.num_q_heads = wants[i].q_heads, desc.kv.num_kv_heads = wants[i].kv_heads;
         desc.out_dtype = WEFT_F32, desc.scale = 1, desc.max_seqs = wants[i].max_q_tokens;
+        desc.max_kv_len = 8192;
         struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
         struct weft__attention_args run = {.base = {.num_seqs = wants[i].num_seqs}};
         static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
@@ -193,6 +196,35 @@ static void case_one_sequence(void)
         CHECK(args->splits == wants[i].splits && args->min_share == 4);
         CHECK(steps[1].grid[0] ==
               (uint32_t)(wants[i].splits ? wants[i].splits * wants[i].kv_heads : 264));
+        free(choice.launch);
+    }
+}
+
+// With few keys a cluster of 16 blocks has a KV head, and that is all there is to launch, where so many blocks fit.
+static void case_cluster(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20},
+                                          a100 = {80, 108, 166912, 167936, 65536, 2048, 40 << 20};
+    static const struct {
+        const struct weft__cuda_limits *limits;
+        int32_t kv_heads, max_kv_len, num_seqs;
+        bool cluster;
+    } wants[] = {{&h200, 8, 4096, 1, true},  {&h200, 2, 100, 1, true},  {&h200, 9, 4096, 1, false},
+                 {&h200, 8, 4097, 1, false}, {&h200, 8, 100, 2, false}, {&a100, 2, 100, 1, false}};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 1);
+        desc.num_q_heads = 4 * wants[i].kv_heads, desc.kv.num_kv_heads = wants[i].kv_heads;
+        desc.out_dtype = WEFT_F32, desc.scale = 1, desc.max_seqs = 2, desc.max_q_tokens = 2;
+        desc.max_kv_len = wants[i].max_kv_len;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        struct weft__attention_args run = {.base = {.num_seqs = wants[i].num_seqs}};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, wants[i].limits, &choice) == WEFT_OK);
+        CHECK(op->steps(choice.launch, &run, steps) == (wants[i].cluster ? 1 : 2));
+        CHECK(steps[0].cluster == (wants[i].cluster ? 16 : 0));
+        if (wants[i].cluster)
+            CHECK(steps[0].grid[0] == (uint32_t)(16 * wants[i].kv_heads) && steps[0].block[0] == 128);
         free(choice.launch);
     }
 }
@@ -302,10 +334,12 @@ static void case_every_mode(void)
     weft_attention_desc desc, plain = small_desc(WEFT_F16, 64);
 #define GETS(kernel, ...) desc = plain, __VA_ARGS__, expect_kernel(context, &desc, kernel)
     for (int mask = WEFT_MASK_CAUSAL; mask <= WEFT_MASK_BITS; mask++)
-        GETS("attention_f16_sm80", desc.mask = (weft_mask)mask);
-    GETS("attention_f16_sm80", desc.flags = WEFT_ATTENTION_SINKS | WEFT_ATTENTION_ALIBI);
+        GETS(mask < WEFT_MASK_TREE ? "attention_f16_sm90a" : "attention_f16_sm80",
+             desc.mask = (weft_mask)mask);
+    GETS("attention_f16_sm90a", desc.flags = WEFT_ATTENTION_SINKS | WEFT_ATTENTION_ALIBI);
+    GETS("attention_f16_sm80", desc.max_q_tokens = 2);
     GETS("attention_f16_sm80", desc.softcap = 30, desc.window = 8, desc.ring_len = 12);
-    GETS("attention_f16_sm80", desc.mask = WEFT_MASK_FULL, desc.window_right = 2);
+    GETS("attention_f16_sm90a", desc.mask = WEFT_MASK_FULL, desc.window_right = 2);
     GETS("attention_f16_sm80", desc.local_chunk = 8, desc.q_dtype = WEFT_FP8_E4M3);
     GETS("attention_f16_sm80", desc.flags = WEFT_ATTENTION_SPARSE, desc.sparse_block = 16,
          desc.sparse_stride = 4);
@@ -323,7 +357,7 @@ static void case_every_mode(void)
     GETS("attention_fp8_e5m2_sm80", desc.kv.dtype = WEFT_FP8_E5M2, desc.q_dtype = WEFT_FP8_E5M2);
     GETS("attention_int8_sm80", desc.kv.dtype = WEFT_INT8, desc.kv.scaling = WEFT_KV_SCALING_GIVEN);
     GETS("attention_any_sm80", desc.kv.dtype = WEFT_IQ4_NL, desc.kv.v_dtype = WEFT_Q8_0);
-    GETS("attention_f16_sm80", desc.max_kv_len = 1 << 30, desc.max_q_tokens = 1 << 20);
+    GETS("attention_f16_sm90a", desc.max_kv_len = 1 << 30, desc.max_q_tokens = 1 << 20);
 #undef GETS
     weft_context_destroy(context);
 }
@@ -347,6 +381,7 @@ static const struct standin_case cases[] = {
     {"packed", case_packed},
     {"chunks", case_chunks},
     {"one_sequence", case_one_sequence},
+    {"cluster", case_cluster},
     {"tile_rows", case_tile_rows},
     {"bytes", case_bytes},
     {"any", case_any},

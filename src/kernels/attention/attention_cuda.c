@@ -158,6 +158,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
         return true;
     if (kernel->kv != kv->dtype || !plain || desc->flags & WEFT_ATTENTION_MASK_VALUE)
         return false;
+    if (kernel->base.level == WEFT__CUDA_sm90a && !desc->variant)
+        return weft__attention_wgmma_serves(desc);
     return own->single ? weft__attention_single_serves(own->single, desc) : kv->head_dim <= 256;
 }
 
