@@ -71,7 +71,8 @@ static void set_rounding(const struct check_case *c, const struct problem *p,
     if (!kernel->narrow_weights)
         return;
     query->weight_floor = kv == WEFT_F16 ? 0x1p-39 : 0;
-    query->tiny = 0x1p-126;
+    // Tensor cores align what f16 has below 2^-14 as if it were that: 2^-23 of it is cut off, 10^-4 of the least f16 number.
+    query->tiny = kv == WEFT_F16 ? 0x1p-37 : 0x1p-126;
     query->flushes = kernel->q;
     const weft_dtype narrow = weft_dtype_block_bytes(kv) == 1 ? WEFT_BF16 : kv;
     if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {

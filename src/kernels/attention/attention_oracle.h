@@ -21,7 +21,7 @@ struct oracle_query {
     double sink; // a score without a value; -INFINITY = none
     // What a kernel does to weights by design: their rounding, relative, and what may vanish of the largest.
     double weight_rounding, weight_floor;
-    double tiny;  // results of that size may be 0
+    double tiny;  // results of that size may be lost
     bool flushes; // elements below the normal numbers are 0, that times infinity NaN
 };
 
