@@ -228,7 +228,7 @@ static void open_linear(weft_dtype format)
         .parts = {
             {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};
     open_function(nvrtc, WEFT__OP_linear, &desc, "weft_linear_few");
-    assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.128"));
+    assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.LTC128B.128"));
     assert_true(in_all(" LDG.E.128") > 0); // X
     assert_int_equal(in_all(" DFMA") + in_all(" DMUL") + in_all(" DADD"), 0);
 }

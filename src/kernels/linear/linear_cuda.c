@@ -134,6 +134,13 @@ static int32_t long_x(int64_t cols)
     return cols > 12288 ? 2 : cols >= 4096;
 }
 
+// WEFT_COLS, of the kernel for one rounded row: whole tiles, and so many that the few layers of a model with as many share it.
+static int32_t constant_cols(const struct weft__linear_set *set, int32_t columns, int64_t cols)
+{
+    const bool one = set->matter.block_elems > 1 && !set->matter.exact && columns == 1;
+    return one && cols >= 1024 && cols % 256 == 0 ? (int32_t)cols : 0;
+}
+
 static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_desc *desc,
                             const struct weft__linear_set *set,
                             const struct weft__linear_shape *shape, bool whole, bool aligned)
@@ -156,6 +163,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
         .WEFT_LONG_X = long_x(desc->cols),
+        .WEFT_COLS = constant_cols(set, shape->columns, desc->cols),
         .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = set->scale_dtype,

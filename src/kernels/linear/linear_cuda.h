@@ -39,6 +39,7 @@ enum {
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
     X(WEFT_LONG_X)                                                                                 \
+    X(WEFT_COLS)                                                                                   \
     X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // Parts of one format: one launch.

@@ -20,13 +20,14 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
+#include "src/kernels/linear/linear_columns.cuh"
 #include "src/kernels/linear/linear_device.h"
 
 // Pairs of tile t of a row.
 DEVICE int32_t tile_pairs(int32_t cols, int32_t tile)
 {
     int32_t left = (cols + 63) / 64 - 4 * tile;
-    return TILE_SUPER || left > 4 ? 4 : left;
+    return TILE_SUPER || WEFT_COLS || left > 4 ? 4 : left;
 }
 
 // The lane's first 16 bytes of a tile, and how many pairs the row of tiles has from there on.
@@ -39,11 +40,11 @@ DEVICE void source_begin(struct source *s, const struct weft__linear_device_args
                          const struct weft__linear_device_part *part, int32_t row_block,
                          int32_t tile, int32_t lane)
 {
-    const int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
-                                         : (int64_t)((args->cols + 63) / 64) * TILE_BYTES(1);
+    const int64_t row_bytes = TILE_SUPER ? (int64_t)(columns_of(args) / 256) * TILE_BYTES(4)
+                                         : (int64_t)((columns_of(args) + 63) / 64) * TILE_BYTES(1);
     s->from = (const uint8_t *)part->weight + row_block * row_bytes +
               (int64_t)tile * TILE_BYTES(4) + lane * 16;
-    s->pairs = (args->cols + 63) / 64 - 4 * tile;
+    s->pairs = (columns_of(args) + 63) / 64 - 4 * tile;
 }
 
 DEVICE void source_next(struct source *s)
@@ -55,7 +56,8 @@ DEVICE void source_next(struct source *s)
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
     const uint32_t to = shared_address(slot) + lane * 16;
-    const int32_t bytes = (TILE_SUPER ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
+    const int32_t bytes =
+        (TILE_SUPER || WEFT_COLS ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
 #pragma unroll
     for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
         if (i < bytes)
@@ -124,113 +126,7 @@ DEVICE void unit_products(int32_t d[4], const uint32_t a[4], int32_t g, uint32_t
 
 #if WEFT_BATCH == 1
 
-#if TILE_FINE
-
-// The tile's products with their scales: dots of two sixteens, which 16 bits hold, meet their two scales in one
-// instruction.
-DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x_meta meta[2],
-                       int32_t dots[2][4], float acc[ACCUMULATORS])
-{
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
-        const struct fine_scales scales = fine_scales_load(slot, r + 8 * i, c);
-        float sum = 0, least = 0;
-#pragma unroll
-        for (int32_t h = 0; h < 2; h++) {
-            uint32_t both =
-                byte_permute((uint32_t)dots[0][2 * i + h], (uint32_t)dots[1][2 * i + h], 0x5410);
-            int32_t dot = h ? dot_2_high(both, scales.scale, MAGIC_BITS)
-                            : dot_2_low(both, scales.scale, MAGIC_BITS);
-            sum = fmaf(__int_as_float(dot) - MAGIC,
-                       meta[h].scale * (1.0f / (float)CODE_FACTOR(h, i)), sum);
-#if TILE_MIN
-            int32_t add = h ? dot_2_high(meta[h].sums, scales.min, MAGIC_BITS)
-                            : dot_2_low(meta[h].sums, scales.min, MAGIC_BITS);
-            least = fmaf(__int_as_float(add) - MAGIC, meta[h].scale, least);
-#endif
-        }
-        acc[i] = fmaf(scales.by, sum, acc[i]);
-        if (TILE_MIN)
-            acc[i] = fmaf(scales.min_by, least, acc[i]);
-    }
-}
-
-#else
-
-DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
-                       const struct x_meta meta[2], int32_t d[SIXTEENS][4], int32_t e[SIXTEENS][4],
-                       float acc[ACCUMULATORS])
-{
-    struct tile_scales scales;
-    tile_scales_load(&scales, slot, pairs, r);
-#pragma unroll
-    for (int32_t h = 0; h < 2; h++) {
-        float scale[2][SIXTEENS], add[2][SIXTEENS];
-        unit_scales(&scales, pairs, c, h, r, scale, add);
-#pragma unroll
-        for (int32_t g = 0; g < SIXTEENS; g++)
-#pragma unroll
-            for (int32_t i = 0; i < 2; i++) {
-                const float xs = meta[h].scale * (1.0f / (float)CODE_FACTOR(h, i));
-                float dot = __int_as_float(d[g][2 * i + h]) - __int_as_float(e[g][2 * i + h]);
-                acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
-#if TILE_MIN
-                acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
-#endif
-            }
-    }
-}
-
-#endif
-
-// One row of X leaves 7 of the 8 columns of a product free. So the unit u = 0..7 of the tile has column u
-// to itself: all units add up in one product, the columns of x of the other units are zero, and lane (r, c) ends
-// with the dot products of units 2c and 2c + 1. Scales are then a matter of two units a lane, not eight.
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
-{
-    int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
-    const uint8_t *row = WEFT_X_OUTSIDE ? (const uint8_t *)args->x +
-                                              x_row(s, 0) * weft__linear_rounded_stride(args->cols)
-                                        : shared_x();
-    const uint8_t *bytes = row + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8;
-    uint4 own = ((const uint4 *)(row + (WEFT_X_OUTSIDE ? (args->cols + 63) / 64 : x_pairs(s)) *
-                                           64))[tile * 4 + c];
-    uint2 b = *(const uint2 *)bytes;
-    struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
-    int32_t d[SIXTEENS][4], e[SIXTEENS][4];
-#pragma unroll
-    for (int32_t g = 0; g < SIXTEENS; g++) {
-#pragma unroll
-        for (int32_t k = 0; k < 4; k++) {
-            e[g][k] = TILE_FINE ? 0 : MAGIC_BITS;
-            d[g][k] = product_start(meta[k % 2], CODE_FACTOR(k % 2, k / 2), g, e[g][k]);
-        }
-    }
-#pragma unroll
-    for (int32_t p = 0; p < 4; p++) {
-        uint32_t a[2][4], below[2][4];
-        if (p >= pairs)
-            break;
-        pair_codes(slot, pairs, p, s->lane, a, below, true);
-#pragma unroll
-        for (int32_t h = 0; h < 2; h++) {
-            uint32_t b0 = r == 2 * p + h ? b.x : 0, b1 = r == 2 * p + h ? b.y : 0;
-#pragma unroll
-            for (int32_t g = 0; g < SIXTEENS; g++) {
-                unit_products(d[g], a[h], g, b0, b1);
-                if (TILE_TABLE)
-                    unit_products(e[g], below[h], g, b0, b1);
-            }
-        }
-    }
-#if TILE_FINE
-    tile_scale(slot, r, c, meta, d, acc);
-#else
-    if (c < pairs)
-        tile_scale(slot, pairs, r, c, meta, d, e, acc);
-#endif
-}
+#include "src/kernels/linear/linear_few_one.cuh"
 
 #else
 
@@ -265,7 +161,7 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
-    int32_t pairs = tile_pairs(args->cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    int32_t pairs = tile_pairs(columns_of(args), s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
     int32_t stride = x_pairs(s), last = s->batch - 1;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
@@ -320,5 +216,5 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
 extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
     weft_linear_few(const __grid_constant__ struct weft__linear_device_args args)
 {
-    stream_run(&args, (args.cols + 255) / 256);
+    stream_run(&args, (columns_of(&args) + 255) / 256);
 }

@@ -41,9 +41,10 @@ DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = 4, STEP = THREADS * 4 };
-    const int32_t col0 = s->tile0 * 256, left = (args->cols + 63) / 64 * 64 - col0;
+    const int32_t col0 = s->tile0 * 256, left = (columns_of(args) + 63) / 64 * 64 - col0;
     const int32_t width = left < s->tiles * 256 ? left : s->tiles * 256;
-    const bool fours = fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride) && args->cols % 4 == 0;
+    const bool fours =
+        fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride) && columns_of(args) % 4 == 0;
     for (int32_t n = 0; n < s->batch; n++) {
         float square = 0;
         for (int32_t first = (int32_t)threadIdx.x / WARP * 128; first < width;
@@ -52,13 +53,13 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
                 const int32_t at = first + k * STEP + s->lane * 4, col = col0 + at;
-                const bool there = at < width && col < args->cols;
+                const bool there = at < width && col < columns_of(args);
                 v[k] = make_float4(0, 0, 0, 0), w[k] = make_float4(1, 1, 1, 1);
                 if (there && fours)
                     v[k] = four_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col);
                 else if (there)
                     v[k] = first_elements<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + col,
-                                                        args->cols - col);
+                                                        columns_of(args) - col);
                 if (there && args->norm_weight)
                     w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
                                        norm_factor(args, col + 2), norm_factor(args, col + 3));
@@ -94,10 +95,10 @@ struct x_pieces {
 DEVICE struct x_pieces x_pieces_of(const struct stream *s,
                                    const struct weft__linear_device_args *args, int32_t n)
 {
-    const int32_t all = (args->cols + 63) / 64, first = s->tile0 * 4;
+    const int32_t all = (columns_of(args) + 63) / 64, first = s->tile0 * 4;
     const int32_t pairs = min(all - first, s->tiles * 4);
     const uint8_t *row =
-        (const uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols);
+        (const uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(columns_of(args));
     struct x_pieces x = {row + first * 64, row + all * 64 + first * 16, pairs * 4, pairs * 5};
     return x;
 }

@@ -10,7 +10,7 @@
 enum { TILES_PER_SUM = 16 };
 
 // Text that a launch runs once is found cold: it is short where a launch has little else to do.
-enum { BLOCKS_AT_ONCE = WEFT_EXPERTS ? 1 : GROUP_BLOCKS };
+enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_BLOCKS };
 
 // total += part, which begins anew.
 DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])

@@ -17,7 +17,8 @@
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
-// one expert's), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text),
+// one expert's), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
+// arguments say),
 // WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
@@ -25,6 +26,7 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/warp.cuh"
+#include "src/kernels/linear/linear_columns.cuh"
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_share.cuh"
@@ -46,6 +48,20 @@ enum {
     PAIR_BYTES = WEFT_PAIR ? COLUMNS * 128 : 0,
 };
 
+// One rounded row of X: places in the block are numbers without a sign, whose quotients are shifts. (More rows keep them with
+// one: the others are short enough to be worked out anew for every tile, 358 instructions for 340 at q4_0, M=8.)
+#define ONE_ROUNDED (COLUMNS == 1 && (X_ROUNDED || WEFT_ROUND_X))
+
+DEVICE int32_t warp_of_thread()
+{
+    return ONE_ROUNDED ? (int32_t)(threadIdx.x / WARP) : (int32_t)threadIdx.x / WARP;
+}
+
+DEVICE int32_t lane_of_thread()
+{
+    return ONE_ROUNDED ? (int32_t)(threadIdx.x % WARP) : (int32_t)threadIdx.x % WARP;
+}
+
 // Shared memory: rings | sums | 1/rms of the rows of X | their places in X and Y (WEFT_EXPERTS) | squares of warps | results of the pair | X. Offsets instead of pointers in struct stream
 // leave the compiler addresses of 32 bits.
 DEVICE uint8_t *shared_memory()
@@ -56,7 +72,7 @@ DEVICE uint8_t *shared_memory()
 
 DEVICE uint8_t *shared_ring()
 {
-    return shared_memory() + (int32_t)threadIdx.x / WARP * (WEFT_STAGES * SLOT_BYTES);
+    return shared_memory() + warp_of_thread() * (WEFT_STAGES * SLOT_BYTES);
 }
 
 DEVICE float *shared_sums()
@@ -83,7 +99,8 @@ DEVICE uint8_t *shared_x()
 
 DEVICE int32_t team_of_thread()
 {
-    return (int32_t)threadIdx.x / (WEFT_TEAM * WARP);
+    return ONE_ROUNDED ? (int32_t)(threadIdx.x / (WEFT_TEAM * WARP))
+                       : (int32_t)threadIdx.x / (WEFT_TEAM * WARP);
 }
 
 struct stream {
@@ -121,7 +138,8 @@ DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t g
 // their first warp: they have no registers for it, and few tiles to lose.
 DEVICE int32_t next_base(int32_t base, int32_t tiles)
 {
-    return TEAMS == 1 ? (base + tiles) & (WEFT_TEAM - 1) : 0;
+    const bool whole = WEFT_COLS && tiles % WEFT_TEAM == 0;
+    return TEAMS == 1 && !whole ? (base + tiles) & (WEFT_TEAM - 1) : 0;
 }
 
 // Goes on to the row block that the next tile belongs to, if there is one.
@@ -166,10 +184,10 @@ DEVICE bool stream_share(struct stream *s, const struct weft__linear_experts *to
 DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args *args,
                          int32_t row_tiles)
 {
-    s->warp = (int32_t)threadIdx.x / WARP % WEFT_TEAM, s->lane = (int32_t)threadIdx.x % WARP;
+    s->warp = warp_of_thread() % WEFT_TEAM, s->lane = lane_of_thread();
 #if !WEFT_EXPERTS
     s->row0 = (int32_t)blockIdx.y * COLUMNS;
-    s->batch = args->batch - s->row0 < COLUMNS ? args->batch - s->row0 : COLUMNS;
+    s->batch = COLUMNS == 1 || args->batch - s->row0 >= COLUMNS ? COLUMNS : args->batch - s->row0;
 #endif
     int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
     int32_t share = (row_tiles + WEFT_SPLIT - 1) / WEFT_SPLIT;
@@ -384,13 +402,15 @@ DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_ar
         if (!args->norm || n >= s->batch)
             continue;
         const float *squares = round_squares(
-            (uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(args->cols), args->cols);
+            (uint8_t *)args->x + x_row(s, n) * weft__linear_rounded_stride(columns_of(args)),
+            columns_of(args));
 #pragma unroll 1
-        for (int32_t i = s->lane; i < args->cols / 32; i += AT_ONCE * WARP) {
+        for (int32_t i = s->lane; i < columns_of(args) / 32; i += AT_ONCE * WARP) {
             float part[AT_ONCE];
 #pragma unroll
             for (int32_t j = 0; j < AT_ONCE; j++)
-                part[j] = i + j * WARP < args->cols / 32 ? __ldcg(squares + i + j * WARP) : 0.0f;
+                part[j] =
+                    i + j * WARP < columns_of(args) / 32 ? __ldcg(squares + i + j * WARP) : 0.0f;
 #pragma unroll
             for (int32_t j = 0; j < AT_ONCE; j++)
                 square[k] += part[j];
@@ -414,14 +434,14 @@ DEVICE void norm_part(const struct stream *s, const struct weft__linear_device_a
         return;
     if (WEFT_SPLIT > 1) {
         square = 0;
-        for (int32_t i = (int32_t)threadIdx.x; i < args->cols; i += THREADS) {
+        for (int32_t i = (int32_t)threadIdx.x; i < columns_of(args); i += THREADS) {
             float x = element<WEFT_X_DTYPE>(args->x, x_row(s, n) * args->x_stride + i);
             square += x * x;
         }
     }
     square = warp_sum(square, 32);
     if (s->lane == 0)
-        norm_parts()[n * WEFT_WARPS + (int32_t)threadIdx.x / WARP] = square;
+        norm_parts()[n * WEFT_WARPS + warp_of_thread()] = square;
 }
 
 // What column i of X is multiplied by as it is read.
@@ -458,7 +478,7 @@ DEVICE void norm_store(const struct stream *s, const struct weft__linear_device_
 #endif
         float total = warp_sum(square[k], 32);
         if (s->lane == 0)
-            shared_rms()[n] = 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
+            shared_rms()[n] = 1.0f / sqrtf(total / (float)columns_of(args) + args->norm_eps);
     }
 }
 
@@ -480,7 +500,7 @@ DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device
 DEVICE void stream_prefetch(const struct stream *s, const struct weft__linear_device_args *args)
 {
     if (!X_ROUNDED && args->norm_weight)
-        for (int32_t i = (int32_t)threadIdx.x * 32; i < args->cols; i += THREADS * 32)
+        for (int32_t i = (int32_t)threadIdx.x * 32; i < columns_of(args); i += THREADS * 32)
             prefetch_l2(args->norm_weight + i);
     if (threadIdx.x < WARP && s->group < args->num_groups) {
         const struct weft__linear_device_part *part = &args->part[group_part(args, s->first)];

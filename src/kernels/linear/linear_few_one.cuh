@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// One row of X (linear_few.cu), rounded: a row leaves 7 of the 8 columns of a product free. Column u is the x of unit
+// u = 0..7 of the tile in every product, and of a unit's products with all columns the lanes keep those with its own: lane (r, c)
+// those of units 2c and 2c + 1, pair c. Scales are then a matter of two units a lane, not eight, nothing makes zeros of B,
+// and no product waits for another pair's.
+#ifndef WEFT_KERNELS_LINEAR_FEW_ONE_CUH
+#define WEFT_KERNELS_LINEAR_FEW_ONE_CUH
+
+// Four-bit codes: a product of -1 - the low nibble in both units, then the bytes as they lie in the second alone: 16 times
+// its codes, less 1. ONE_FACTOR: what the dots of unit h and row r + 8 i are too large by; ONE_OFFSET: what is to be added to
+// the codes as they were multiplied, as often.
+#if TILE_IN_PLACE
+#define ONE_FACTOR(h, i) ((h) ? 16 : -1)
+#define ONE_OFFSET(h, i) (ONE_FACTOR(h, i) * TILE_OFFSET + 1)
+#elif TILE_TABLE
+#define ONE_FACTOR(h, i) 1
+#define ONE_OFFSET(h, i) (TABLE_FIRST_NEGATIVE ? 0 : 1)
+#else
+#define ONE_FACTOR(h, i) CODE_FACTOR(h, i)
+#define ONE_OFFSET(h, i) (CODE_FACTOR(h, i) * TILE_OFFSET)
+#endif
+
+#if TILE_TABLE
+
+// Signed numbers: where a place's top bit is set byte_permute gives -1 from a table below zero, 0 from the other. So two products
+// one after the other add up to the number, or, with a zero among those of the half below, to 1 less.
+#if TABLE_FIRST_NEGATIVE
+#define ONE_TABLE_0 0xbfad9881u // -127 -104 -83 -65
+#define ONE_TABLE_1 0xf6eaddcfu // -49 -35 -22 -10
+#define ONE_TABLE_2 0x271a0e02u // one more than 1 13 25 38
+#define ONE_TABLE_3 0x725a4636u // 53 69 89 113
+#else
+#define ONE_TABLE_0 TABLE_0
+#define ONE_TABLE_1 TABLE_1
+#define ONE_TABLE_2 0xfcfdfeffu // one less than 0 -1 -2 -3
+#define ONE_TABLE_3 0xf3f7f9fbu // -4 -6 -8 -12
+#endif
+
+#endif
+
+// So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
+// keep besides (four spill at 64 where results leave rounded, and at 80 with a gate).
+#define ONE_NARROW (WEFT_WARPS * WEFT_BLOCKS > 16)
+#define ONE_SIMPLE (WEFT_COLS && !WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0)
+enum {
+    PAIRS_AT_ONCE = !ONE_NARROW || ONE_SIMPLE                                  ? 4
+                    : TILE_TABLE && WEFT_GATE && WEFT_WARPS * WEFT_BLOCKS > 24 ? 1
+                                                                               : 2
+};
+
+// What sixteen g (or the unit) of unit h starts from in row r + 8 i.
+DEVICE int32_t one_start(struct x_meta meta, int32_t offset, int32_t g)
+{
+    const uint32_t by = (uint32_t)offset & 255u;
+    const uint32_t both = SIXTEENS == 1 ? by | by << 8 : g ? by << 8 : by;
+    const int32_t from = TILE_FINE ? 0 : MAGIC_BITS;
+    return offset ? dot_2_low(meta.sums, both, from) : from;
+}
+
+#if !TILE_IN_PLACE
+
+// Codes of a pair by unit; of tables in two parts.
+struct one_codes {
+    uint32_t first[2][4], second[2][4];
+};
+
+DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t pairs, int32_t p,
+                           int32_t lane)
+{
+#if TILE_TABLE
+    (void)pairs;
+    const uint4 quad = *(const uint4 *)(slot + p * PAIR_LOW + lane * 16);
+    const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll
+    for (int32_t j = 0; j < 4; j++) {
+        const uint32_t other = w[j] ^ 0x88888888u;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            codes->first[h][j] = byte_permute(ONE_TABLE_0, ONE_TABLE_1, w[j] >> 16 * h);
+            codes->second[h][j] = byte_permute(ONE_TABLE_2, ONE_TABLE_3, other >> 16 * h);
+        }
+    }
+#else
+    pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
+#endif
+}
+
+// The products of unit h, of its sixteen g where scales are so fine.
+DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h, int32_t g, uint2 b)
+{
+#pragma unroll
+    for (int32_t part = 0; part < 1 + TILE_TABLE; part++) {
+        const uint32_t *a = part ? codes->second[h] : codes->first[h];
+        if (SIXTEENS == 2 && TILE_TABLE)
+            mma_s8_k16(d, a[2 * g], a[2 * g + 1], g ? b.y : b.x);
+        else if (SIXTEENS == 2)
+            mma_u8_k16(d, a[2 * g], a[2 * g + 1], g ? b.y : b.x);
+        else if (TILE_SIGNED || TILE_TABLE)
+            mma_s8_k32(d, a, b.x, b.y);
+        else
+            mma_u8_k32(d, a, b.x, b.y);
+    }
+}
+
+#endif
+
+#if TILE_GROUP == 16
+
+// Two scales a unit: twice as many products as registers hold apart from one another. So all add up in one chain of each sixteen, in
+// which a unit has a column of B to itself, and the columns of the others are zero.
+DEVICE void pair_add(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane, uint2 b,
+                     int32_t d[2][4])
+{
+    struct one_codes codes;
+    one_codes_load(&codes, slot, pairs, p, lane);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        const bool own = lane / 4 == 2 * p + h;
+        const uint2 x = make_uint2(own ? b.x : 0, own ? b.y : 0);
+#pragma unroll
+        for (int32_t g = 0; g < 2; g++)
+            one_products(d[g], &codes, h, g, x);
+    }
+}
+
+#else
+
+// Products of pair p with all columns, of unit h in d[h]: of unit 0 only the even columns count, of unit 1 the odd ones.
+DEVICE void pair_products(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane,
+                          const int32_t start[4], uint2 b, int32_t d[2][4])
+{
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        d[0][k] = d[1][k] = start[k];
+#if TILE_IN_PLACE
+    const uint4 quad = *(const uint4 *)(slot + p * PAIR_LOW + lane * 16);
+    const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
+    uint32_t low[4];
+#pragma unroll
+    for (int32_t j = 0; j < 4; j++)
+        low[j] = ~(w[j] & 0x0f0f0f0fu);
+    mma_s8_k32(d[0], low, b.x, b.y);
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        d[1][k] = d[0][k];
+    mma_u8_k32(d[1], w, b.x, b.y);
+#else
+    struct one_codes codes;
+    one_codes_load(&codes, slot, pairs, p, lane);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++)
+        one_products(d[h], &codes, h, 0, b);
+#endif
+}
+
+#endif
+
+#if TILE_FINE
+
+// The tile's products with their scales: dots of two sixteens, which 16 bits hold, meet their two scales in one
+// instruction.
+DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x_meta meta[2],
+                       int32_t dots[2][4], float acc[ACCUMULATORS])
+{
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const struct fine_scales scales = fine_scales_load(slot, r + 8 * i, c);
+        float sum = 0, least = 0;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            uint32_t both =
+                byte_permute((uint32_t)dots[0][2 * i + h], (uint32_t)dots[1][2 * i + h], 0x5410);
+            int32_t dot = h ? dot_2_high(both, scales.scale, MAGIC_BITS)
+                            : dot_2_low(both, scales.scale, MAGIC_BITS);
+            sum = fmaf(__int_as_float(dot) - MAGIC,
+                       meta[h].scale * (1.0f / (float)ONE_FACTOR(h, i)), sum);
+#if TILE_MIN
+            int32_t add = h ? dot_2_high(meta[h].sums, scales.min, MAGIC_BITS)
+                            : dot_2_low(meta[h].sums, scales.min, MAGIC_BITS);
+            least = fmaf(__int_as_float(add) - MAGIC, meta[h].scale, least);
+#endif
+        }
+        acc[i] = fmaf(scales.by, sum, acc[i]);
+        if (TILE_MIN)
+            acc[i] = fmaf(scales.min_by, least, acc[i]);
+    }
+}
+
+#else
+
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
+                       const struct x_meta meta[2], int32_t d[SIXTEENS][4], float acc[ACCUMULATORS])
+{
+    struct tile_scales scales;
+    tile_scales_load(&scales, slot, pairs, r);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        float scale[2][SIXTEENS], add[2][SIXTEENS];
+        unit_scales(&scales, pairs, c, h, r, scale, add);
+#pragma unroll
+        for (int32_t g = 0; g < SIXTEENS; g++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++) {
+                const float xs = meta[h].scale * (1.0f / (float)ONE_FACTOR(h, i));
+                float dot = __int_as_float(d[g][2 * i + h]) - MAGIC;
+                acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
+#if TILE_MIN
+                acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
+#endif
+            }
+    }
+}
+
+#endif
+
+// A tile of fewer than four pairs is multiplied as one of four: nobody keeps what the slot has behind it.
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const int32_t cols = columns_of(args);
+    const int32_t pairs = tile_pairs(cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    const uint8_t *row =
+        WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
+                       : shared_x();
+    const uint8_t *metas = row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64;
+    const uint2 b = *(const uint2 *)(row + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8);
+    const uint4 own = ((const uint4 *)metas)[tile * 4 + c];
+    const struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
+    int32_t start[SIXTEENS][4], kept[SIXTEENS][4];
+#pragma unroll
+    for (int32_t g = 0; g < SIXTEENS; g++)
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++)
+            start[g][k] = one_start(meta[k % 2], ONE_OFFSET(k % 2, k / 2), g);
+#if TILE_GROUP == 16
+#pragma unroll
+    for (int32_t g = 0; g < SIXTEENS; g++)
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++)
+            kept[g][k] = start[g][k];
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        if (p >= pairs)
+            break;
+        pair_add(slot, pairs, p, s->lane, b, kept);
+    }
+#else
+#pragma unroll PAIRS_AT_ONCE
+    for (int32_t p = 0; p < 4; p++) {
+        int32_t d[2][4];
+        pair_products(slot, pairs, p, s->lane, start[0], b, d);
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++)
+            kept[0][k] = p == 0 || p == c ? d[k % 2][k] : kept[0][k];
+    }
+#endif
+#if TILE_FINE
+    tile_scale(slot, r, c, meta, kept, acc);
+#else
+    if (WEFT_COLS || c < pairs)
+        tile_scale(slot, pairs, r, c, meta, kept, acc);
+#endif
+}
+
+#endif
