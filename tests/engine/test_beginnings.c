@@ -103,6 +103,13 @@ static void llama4(void **state)
     agrees("llama4_f32", "llama4_lora");
 }
 
+// Heads as long as they come out, every layer a mixture.
+static void llama4large(void **state)
+{
+    (void)state;
+    agrees("llama4large_f32", NULL);
+}
+
 static void gptoss(void **state)
 {
     (void)state;
@@ -147,6 +154,7 @@ static void packed(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(llama4, close_all),
+                                       cmocka_unit_test_teardown(llama4large, close_all),
                                        cmocka_unit_test_teardown(gptoss, close_all),
                                        cmocka_unit_test_teardown(packed, close_all)};
     if (argc > 1)
