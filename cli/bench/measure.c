@@ -121,7 +121,7 @@ typedef struct probe {
     bench *run;
     weft_probe_args args;
     weft_probe_result result; // of the last run
-    bool own_memory;          // not the run's
+    void *own_memory;         // not the run's; or NULL
 } probe;
 
 static bool run_probe(probe *p, double *us)
@@ -167,18 +167,16 @@ static int64_t slice_bytes(const bench *run)
 static bool take_memory(probe *p)
 {
     bench *run = p->run;
-    const int64_t bytes =
-        slice_bytes(run) / WEFT_PROBE_UNIT_BYTES * (int64_t)WEFT_PROBE_UNIT_BYTES;
+    const int64_t bytes = slice_bytes(run) / WEFT_PROBE_UNIT_BYTES * (int64_t)WEFT_PROBE_UNIT_BYTES;
     if (p->args.kind != WEFT_PROBE_READ || run->hot || run->options.device == WEFT_DEVICE_CPU ||
         run->memory_bytes >= bytes)
         return true;
-    p->args.memory = bench_allocate(run, (size_t)bytes);
-    p->own_memory = p->args.memory != NULL;
+    p->args.memory = p->own_memory = bench_allocate(run, (size_t)bytes);
     if (p->own_memory)
         p->args.bytes = bytes;
-    return p->own_memory && (weft_fill(run->context, p->args.memory, 1, (size_t)p->args.bytes,
-                                       NULL) == WEFT_OK ||
-                             bench_error(run));
+    return p->own_memory &&
+           (weft_fill(run->context, p->own_memory, 1, (size_t)p->args.bytes, NULL) == WEFT_OK ||
+            bench_error(run));
 }
 
 bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double seconds,
@@ -195,7 +193,7 @@ bool bench_probe(bench *run, weft_probe_kind kind, const char *variant, double s
                         .variant = variant}};
     bool fine = take_memory(&p) && (measure_probe(&p, seconds, time) || bench_error(run));
     if (p.own_memory)
-        weft_memory_free(run->context, p.args.memory);
+        weft_memory_free(run->context, p.own_memory);
     *amount = kind == WEFT_PROBE_READ ? (double)p.args.bytes : 2 * (double)p.result.value;
     return fine;
 }

@@ -224,7 +224,8 @@ static void case_cluster(void)
         CHECK(op->steps(choice.launch, &run, steps) == (wants[i].cluster ? 1 : 2));
         CHECK(steps[0].cluster == (wants[i].cluster ? 16 : 0));
         if (wants[i].cluster)
-            CHECK(steps[0].grid[0] == (uint32_t)(16 * wants[i].kv_heads) && steps[0].block[0] == 128);
+            CHECK(steps[0].grid[0] == (uint32_t)(16 * wants[i].kv_heads) &&
+                  steps[0].block[0] == 128);
         free(choice.launch);
     }
 }

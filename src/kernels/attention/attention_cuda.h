@@ -47,7 +47,7 @@ struct weft__attention_cuda_launch {
     int32_t prefill, wgmma, append, token;         // numbers of kernels; 0: there is none
     int32_t cluster;                               // of one sequence, likewise
     uint32_t cluster_shared_bytes;
-    int32_t wgmma_rows;                            // of a block of prefill by warpgroups
+    int32_t wgmma_rows; // of a block of prefill by warpgroups
     uint32_t wgmma_blocks, wgmma_shared_bytes;
     int32_t token_splits; // blocks of a cluster of token
     uint32_t token_shared_bytes;
