@@ -94,6 +94,7 @@ static int close_all(void **state)
     golden_model_close(&base);
     if (adapter.file)
         golden_model_close(&adapter);
+    base = adapter = (golden_written){.file = NULL};
     return 0;
 }
 
