@@ -57,7 +57,7 @@ elseif(WEFT_SANITIZE)
   list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=undefined)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # Frames that AddressSanitizer keeps on a heap are aligned to 32 bytes, where vectors want 64.
-    list(APPEND WEFT_ISA_COMPILE --param=asan-instrumentation-with-call-threshold=0 --param=asan-use-after-return=0)
+    list(APPEND WEFT_ISA_COMPILE --param=asan-instrumentation-with-call-threshold=0 --param=asan-use-after-return=0 -fno-ivopts)
   endif()
 endif()
 

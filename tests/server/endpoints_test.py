@@ -141,7 +141,7 @@ def gone_clients(server):
         sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
         for one in sockets:
             one.sendall(head + body)
-        time.sleep(0.05)
+        wait_for(server, "requests_running", 1, 2)  # not before: there would be nothing to cancel yet
         for one in sockets:
             one.close()
         wait_for(server, "requests_running", 0)
