@@ -128,11 +128,11 @@ FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
 FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
 PK = ("weft-check --variant linear_q4_k_q8_packed_avx512vnni --cases 20", "weft-check --variant linear_q6_k_q8_packed_avx512vnni --cases 20",
       "engine_demo")
-fault("packed-minimum-of-next", "src/kernels/linear/linear_packed_avx512vnni.c", "entry(head->entry[8 + g])", "entry(head->entry[8 + (g ^ 1)])",
+fault("packed-minimum-of-next", "src/kernels/linear/linear_packed_groups_avx512.h", "entry(head->entry[8 + g])", "entry(head->entry[8 + (g ^ 1)])",
       "packed q4_k takes its neighbour's minimum", *PK)
-fault("packed-minimum-of-first-half", "src/kernels/linear/linear_packed_avx512vnni.c", "entry(head->minimum[2 * g + i])", "entry(head->minimum[2 * g])",
+fault("packed-minimum-of-first-half", "src/kernels/linear/linear_packed_groups_avx512.h", "entry(head->minimum[2 * g + i])", "entry(head->minimum[2 * g])",
       "packed q2_k takes the minimum of a group's first half for both", "weft-check --variant linear_q2_k_q8_packed_avx512vnni --cases 20")
-fault("packed-pairs-place", "src/kernels/linear/linear_packed_avx512vnni.c", "moved(pairs[i / 4], 4 - 2 * (i % 4))", "moved(pairs[i / 4], 4 - 2 * (i % 3))",
+fault("packed-pairs-place", "src/kernels/linear/linear_packed_groups_avx512.h", "moved(pairs[i / 4], 4 - 2 * (i % 4))", "moved(pairs[i / 4], 4 - 2 * (i % 3))",
       "packed q6_k finds the top bits of a quad in another's place", *PK)
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
