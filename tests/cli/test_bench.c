@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// weft bench: every benchmark runs on a small problem and prints the rows that scripts rely on.
+// weft bench: every benchmark of an operation runs on a small problem and prints the rows that scripts rely on
+// (test_bench_model.c has those of models).
 #define _XOPEN_SOURCE 700
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,107 +12,25 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "tests/support/gguf_tiny_model.h"
+#include "tests/support/bench_rows.h"
 #include "tests/support/program.h"
 
 static char *folder;
 
-static int make_model(void **state)
+#define ROWS_OF(rows, ...) rows_of(folder, rows, "bench", (const char *const[]){__VA_ARGS__, NULL})
+
+static int make_folder(void **state)
 {
     (void)state;
-    char path[256];
     folder = folder_make();
-    snprintf(path, sizeof path, "%s/tiny.gguf", folder);
-    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "llama", .dim = 64});
-    return !gguf_writer_save(&w, path);
+    return 0;
 }
 
-static int remove_model(void **state)
+static int remove_folder(void **state)
 {
     (void)state;
     folder_remove(folder);
     return 0;
-}
-
-#define MOST_ROWS 32
-
-// The rows that `weft COMMAND` prints with these words; the caller releases them.
-static size_t rows_of(json_t *rows[MOST_ROWS], const char *command, const char *const words[])
-{
-    const char *argv[32] = {WEFT_TEST_PROGRAM, command};
-    int n = 2;
-    for (; words[n - 2]; n++)
-        argv[n] = words[n - 2];
-    argv[n++] = "--json";
-    argv[n++] = "--seconds";
-    argv[n++] = "0.002";
-    program_result result = program_run(folder, argv);
-    if (result.status != 0 || *result.err)
-        fail_msg("weft %s %s: exit status %d, error '%s'", command, words[0], result.status,
-                 result.err);
-    size_t count = 0;
-    for (char *line = strtok(result.out, "\n"); line; line = strtok(NULL, "\n")) {
-        assert_true(count < MOST_ROWS);
-        json_error_t error;
-        rows[count] = json_loads(line, 0, &error);
-        if (!rows[count])
-            fail_msg("no JSON object: %s: '%s'", error.text, line);
-        count++;
-    }
-    program_result_free(&result);
-    return count;
-}
-
-#define ROWS_OF(rows, ...) rows_of(rows, "bench", (const char *const[]){__VA_ARGS__, NULL})
-
-static void release(json_t *rows[MOST_ROWS], size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        json_decref(rows[i]);
-}
-
-// `keys` are words separated by spaces.
-static void expect_keys(const json_t *row, const char *keys)
-{
-    char copy[512], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", keys);
-    for (char *key; (key = strtok_r(rest, " ", &rest));)
-        if (!json_object_get(row, key))
-            fail_msg("a row of '%s' has no %s", json_string_value(json_object_get(row, "op")), key);
-}
-
-static double number(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-    if (!json_is_number(value))
-        fail_msg("%s is no number", key);
-    return json_number_value(value);
-}
-
-static const char *text(const json_t *row, const char *key)
-{
-    const char *value = json_string_value(json_object_get(row, key));
-    if (!value)
-        fail_msg("%s is no text", key);
-    return value;
-}
-
-// What every row of an operation has, and how its figures hang together.
-static void expect_figures(const json_t *row, const char *op)
-{
-    assert_string_equal(text(row, "op"), op);
-    expect_keys(row, "device isa cold threads");
-    double us = number(row, "us_median"), bytes = number(row, "bytes"),
-           flops = number(row, "flops");
-    assert_true(us > 0 && number(row, "us_min") <= us && bytes > 0 && flops > 0);
-    double gbps = bytes / us * 1e-3, gflops = flops / us * 1e-3;
-    assert_true(number(row, "gbps") > 0.999 * gbps && number(row, "gbps") < 1.001 * gbps);
-    assert_true(number(row, "gflops") > 0.999 * gflops && number(row, "gflops") < 1.001 * gflops);
-    double by_memory = gbps / number(row, "roof_gbps");
-    double by_arithmetic = gflops / number(row, "roof_gflops");
-    double nearer = by_memory > by_arithmetic ? by_memory : by_arithmetic;
-    assert_true(number(row, "roof_fraction") > 0.999 * nearer);
-    assert_true(number(row, "roof_fraction") < 1.001 * nearer);
 }
 
 static void device(void **state)
@@ -154,26 +71,12 @@ static void linear(void **state)
     release(rows, count);
 }
 
-// Does the kernel run on this machine?
-static bool runs_here(const char *kernel)
-{
-    const char *argv[] = {WEFT_TEST_PROGRAM, "info", "--kernels", "--json", NULL};
-    char wanted[128];
-    program_result result = program_run(folder, argv);
-    snprintf(wanted, sizeof wanted, "\"kernel\":\"%s\"", kernel);
-    const char *row = strstr(result.out, wanted);
-    const char *usable = row ? strstr(row, "\"usable\":") : NULL;
-    const bool runs = usable && strncmp(usable + strlen("\"usable\":"), "true", 4) == 0;
-    program_result_free(&result);
-    return runs;
-}
-
 // What a loaded model reads is measured and named, unless weights are to lie as in a file.
 static void packed_weights_or_in_place(void **state)
 {
     (void)state;
     const char packed[] = "linear_q6_k_q8_packed_avx512vnni";
-    const bool packs = runs_here(packed) && !runs_here("linear_q4_0_q8_panel_amx");
+    const bool packs = runs_here(folder, packed) && !runs_here(folder, "linear_q4_0_q8_panel_amx");
     const int row_bytes = 210, panel_bytes = 320 + 8 * 384; // of 256 columns
     for (int in_place = 0; in_place < 2; in_place++) {
         json_t *rows[MOST_ROWS];
@@ -185,26 +88,6 @@ static void packed_weights_or_in_place(void **state)
         assert_int_equal(json_object_get(rows[0], "pack_gbps") != NULL, has_panels);
         assert_int_equal(number(rows[0], "bytes"),
                          (has_panels ? 2 * panel_bytes : 32 * row_bytes) + (256 + 32) * 4);
-        release(rows, count);
-    }
-}
-
-// Where products of bf16 are fast, queries are rounded to the format of a cache of bf16, unless all is to be exact.
-static void queries_are_narrowed(void **state)
-{
-    (void)state;
-    const char narrow[] = "attention_bf16_avx512bf16";
-    for (int exact = 0; exact < 2; exact++) {
-        json_t *rows[MOST_ROWS];
-        const char *const words[] = {
-            "tiny.gguf", "--kv-dtype", "bf16",          "--depth", "5",
-            "--rounds",  "1",          "--working-set", "1",       exact ? "--exact" : NULL,
-            NULL};
-        size_t count = rows_of(rows, "profile", words), found = 0;
-        for (size_t i = 0; i < count; i++)
-            found += strcmp(text(rows[i], "what"), "attention") == 0 &&
-                     strstr(text(rows[i], "plan"), narrow) != NULL;
-        assert_int_equal(found, !exact && runs_here(narrow));
         release(rows, count);
     }
 }
@@ -316,21 +199,6 @@ static void busy_workers_and_shares_of_heads(void **state)
     release(rows, count);
 }
 
-// An encoder has a prompt alone: texts that become vectors.
-static void encoders_have_one_row(void **state)
-{
-    (void)state;
-    json_t *rows[MOST_ROWS];
-    size_t count = ROWS_OF(rows, "model", "--shape", "bert-base/1", "--format", "q8_0",
-                           "--working-set", "1", "--prompt", "4", "--batch", "2");
-    assert_int_equal(count, 1);
-    expect_figures(rows[0], "model");
-    assert_string_equal(text(rows[0], "phase"), "prefill");
-    assert_int_equal(number(rows[0], "batch"), 2);
-    assert_true(number(rows[0], "tokens_per_second") > 0 && number(rows[0], "bytes_per_token") > 0);
-    release(rows, count);
-}
-
 static void variants_race(void **state)
 {
     (void)state;
@@ -388,46 +256,6 @@ static void rows_in_place(void **state)
     }
 }
 
-static void write_text(char *path, size_t room, const char *name, const char *text)
-{
-    snprintf(path, room, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    fclose(file);
-}
-
-// An edit of a text, which stands in its prompt: most of it is guessed.
-static void edits_are_guessed(void **state)
-{
-    (void)state;
-    char before[256], after[256];
-    write_text(before, sizeof before, "before.txt",
-               "The king was old and tired, but his three daughters were not. The first could "
-               "ride, the second could read, and the third could sing all day.");
-    write_text(after, sizeof after, "after.txt",
-               "The king was old and tired, but his three daughters were not. The first could "
-               "swim, the second could read, and the third could sing all day.");
-    static const char demo[] = WEFT_TEST_GOLDEN "/../../models/demo.gguf";
-    program_result result = program_run(
-        folder, (const char *const[]){WEFT_TEST_PROGRAM, "bench", "speculation", "--model", demo,
-                                      "--tokenizer", demo, "--source", before, "--result", after,
-                                      "--rounds", "1", "--threads", "1", "--json", NULL});
-    assert_int_equal(result.status, 0);
-    json_t *row = json_loads(result.out, 0, NULL);
-    assert_true(number(row, "generated") > 30 && number(row, "prompt") > 30);
-    assert_true(number(row, "accepted") <= number(row, "guessed"));
-    assert_true(number(row, "plain_tokens_per_second") > 0 && number(row, "ratio") > 0);
-    json_decref(row);
-    program_result_free(&result);
-    result =
-        program_run(folder, (const char *const[]){WEFT_TEST_PROGRAM, "bench", "speculation",
-                                                  "--shape", "s", "--tokenizer", demo, "--source",
-                                                  before, "--result", after, "--draft", "s", NULL});
-    assert_int_equal(result.status, 2); // one of the two guesses
-    program_result_free(&result);
-}
-
 // What an earlier run printed stands beside the same problems; others have nothing to stand beside.
 static void speed_ups_against_a_baseline(void **state)
 {
@@ -482,52 +310,6 @@ static void attention_of_a_triangle(void **state)
     release(rows, count);
 }
 
-static void model(void **state)
-{
-    (void)state;
-    json_t *rows[MOST_ROWS];
-    size_t count = ROWS_OF(rows, "model", "--model", "tiny.gguf", "--prompt", "6", "--generate",
-                           "4", "--batch", "3", "--verbose", "--working-set", "1");
-    assert_int_equal(count, 2);
-    for (size_t i = 0; i < count; i++) {
-        expect_figures(rows[i], "model");
-        expect_keys(rows[i], "model format bytes_per_token streamed_bytes");
-        assert_string_equal(text(rows[i], "phase"), i ? "decode" : "prefill");
-        assert_int_equal(number(rows[i], "prompt"), 6);
-        assert_int_equal(number(rows[i], "generate"), 4);
-        assert_int_equal(number(rows[i], "batch"), 3);
-        double tokens = i ? 3 : 18, rate = tokens / number(rows[i], "us_median") * 1e6;
-        assert_true(number(rows[i], "tokens_per_second") > 0.999 * rate);
-        assert_true(number(rows[i], "tokens_per_second") < 1.001 * rate);
-    }
-    assert_true(json_array_size(json_object_get(rows[1], "plans")) > 3);
-    release(rows, count);
-}
-
-// Generation apart from the prompt: what a step reads grows with the depth alone.
-static void model_at_a_depth(void **state)
-{
-    (void)state;
-    json_t *rows[MOST_ROWS];
-    static const char *const depths[] = {"6", "0", "5", "20"};
-    double first = 0;
-    for (int i = 0; i < 4; i++) {
-        size_t count = ROWS_OF(rows, "model", "--model", "tiny.gguf", "--prompt", "6", "-n", "4",
-                               "-d", depths[i], "--working-set", "1");
-        assert_int_equal(count, 2);
-        double depth = atof(depths[i]), bytes = number(rows[1], "bytes_per_token");
-        assert_int_equal(number(rows[0], "depth"), 0);
-        assert_int_equal(number(rows[1], "depth"), depth);
-        assert_int_equal(number(rows[0], "bytes_per_token") > 0, 1);
-        if (i == 0)
-            first = bytes;
-        // One head of 64 in f16, keys and values.
-        if (!(fabs(bytes - first - (depth - 6) * 2 * 64 * 2) < 1))
-            fail_msg("%g bytes at depth %g, %g at 6", bytes, depth, first);
-        release(rows, count);
-    }
-}
-
 // People see a heading and aligned lines.
 static void table(void **state)
 {
@@ -544,55 +326,6 @@ static void table(void **state)
     assert_true(lines >= 8);
     assert_non_null(strstr(result.out, "% roof"));
     program_result_free(&result);
-}
-
-// weft profile: the operators make the sum, and with the overlap the token.
-static void parts_of_a_token_add_up(void **state)
-{
-    (void)state;
-    json_t *rows[MOST_ROWS];
-    const char *const words[] = {"tiny.gguf", "--depth",       "5", "--rounds",
-                                 "3",         "--working-set", "1", NULL};
-    size_t count = rows_of(rows, "profile", words);
-    assert_true(count > 8);
-    double us = 0, bytes = 0, share = 0;
-    for (size_t i = 0; i < count - 3; i++) {
-        expect_keys(rows[i],
-                    "op device what steps us share bytes gbps roof_gbps roof_fraction plan");
-        us += number(rows[i], "us");
-        bytes += number(rows[i], "bytes");
-        share += number(rows[i], "share");
-    }
-    const json_t *sum = rows[count - 3], *overlap = rows[count - 2], *token = rows[count - 1];
-    assert_true(fabs(us - number(sum, "us")) < 1e-3 * us);
-    assert_true(fabs(share - 1) < 1e-3);
-    assert_true(bytes == number(sum, "bytes"));
-    assert_true(fabs(us + number(overlap, "us") - number(token, "us")) < 1e-3 * us);
-    release(rows, count);
-}
-
-// Of several depths every operator has a row for each, and attention grows.
-static void shares_by_depth(void **state)
-{
-    (void)state;
-    json_t *rows[MOST_ROWS];
-    const char *const words[] = {"tiny.gguf", "--depth",       "3,40", "--rounds",
-                                 "5",         "--working-set", "1",    NULL};
-    size_t count = rows_of(rows, "profile", words), found = 0;
-    double share[2] = {0, 0};
-    for (size_t i = 0; i < count; i++) {
-        expect_keys(rows[i], "op device what depth us share");
-        if (strcmp(text(rows[i], "op"), "profile depth") != 0)
-            continue;
-        const int deep = number(rows[i], "depth") == 40;
-        assert_true(deep || number(rows[i], "depth") == 3);
-        assert_true(number(rows[i], "growth") > 0);
-        share[deep] += number(rows[i], "share");
-        found += strcmp(text(rows[i], "what"), "attention") == 0;
-    }
-    assert_int_equal(found, 2);
-    assert_true(fabs(share[0] - 1) < 1e-3 && fabs(share[1] - 1) < 1e-3);
-    release(rows, count);
 }
 
 // The precise exponential is there, and says how far the fast one is from it.
@@ -612,28 +345,21 @@ static void exponentials_differ_by_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_by_depth),
         cmocka_unit_test(exponentials_differ_by_little),
         cmocka_unit_test(device),
         cmocka_unit_test(linear),
         cmocka_unit_test(packed_weights_or_in_place),
-        cmocka_unit_test(queries_are_narrowed),
         cmocka_unit_test(choices_are_left_out),
         cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
         cmocka_unit_test(busy_workers_and_shares_of_heads),
         cmocka_unit_test(variants_race),
-        cmocka_unit_test(encoders_have_one_row),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),
-        cmocka_unit_test(edits_are_guessed),
         cmocka_unit_test(speed_ups_against_a_baseline),
         cmocka_unit_test(attention_of_a_triangle),
-        cmocka_unit_test(model),
-        cmocka_unit_test(model_at_a_depth),
-        cmocka_unit_test(parts_of_a_token_add_up),
         cmocka_unit_test(table),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

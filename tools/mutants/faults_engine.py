@@ -359,7 +359,7 @@ fault("perplexity-percentile", "cli/perplexity.c",
 fault("bench-depth-ignored", "cli/bench/bench_model.c",
       "        engine_session_truncate(r->sessions[s], wish->depth);\n    for (int32_t at",
       "        (void)s;\n    for (int32_t at",
-      "generation is measured behind the prompt at any depth", "cli_bench")
+      "generation is measured behind the prompt at any depth", "cli_bench_model")
 fault("context-not-warned", "cli/sampling.c",
       "if (run.context_tokens <= info.trained_context)", "if (true)",
       "no warning of contexts beyond the trained one", "cli_chat")
