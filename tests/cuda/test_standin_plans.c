@@ -318,7 +318,7 @@ static void case_append(void)
     expect_run(&a, 1, "kv_append attention_decode linear_round"); // the one launch reads f32
     a.set.cu_q_lens = prompt;
     CHECK(weft_batch_set(a.batches[0], &a.set) == WEFT_OK);
-    launch = expect_run(&a, 0, "kv_append attention_decode attention_prefill linear_round");
+    launch = expect_run(&a, 0, "kv_append attention_decode attention_prefill_wgmma linear_round");
     const struct weft__kv_device_args *appended = (const void *)launch[0].args;
     seen = (const void *)launch[1].args;
     CHECK(appended->q == a.args.q && appended->q_out == seen->q && seen->q != a.args.q &&

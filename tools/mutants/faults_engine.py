@@ -413,9 +413,6 @@ fault("chat-documents-lost", "engine/chat/chat.c",
 fault("chat-tools-unread", "engine/chat/chat.c",
       'const char *unread = options->tools && !jinja_mentions(t->program, "tools") ? "tools"', 'const char *unread = false ? "tools"',
       "tools that the template does not read are lost without a word", "chat_tools")
-fault("thinking-mark-in-pieces", "cli/thinking.c",
-      "        thinking->kept[thinking->kept_bytes++] = text[i];", "        thinking->kept[thinking->kept_bytes++] = ' ';",
-      "a mark is shown as something else", "cli_thinking")
 fault("thinking-never-ends", "cli/thinking.c",
       "    thinking->inside = !thinking->inside;\n", "    thinking->inside = true;\n",
       "what follows thinking's end is taken for thinking", "cli_thinking")
@@ -617,7 +614,7 @@ fault("llama4-units-everywhere", "engine/worker/program_build.c",
       "|| !model_config_layer(config, layer, program->ropes).rope ||", "||",
       "heads that do not rotate become units, too", *L4)
 fault("llama4-rotated-queries-grow", "engine/worker/program_steps.c",
-      "if (!rules.rope && program->config->q_growth_length)", "if (program->config->q_growth_length)",
+      "    return !rules->rope && program->config->q_growth_length;", "    (void)rules;\n    return program->config->q_growth_length;",
       "queries grow in layers that rotate, too", *L4)
 fault("llama4-experts-first", "engine/model/config.c",
       "config->expert_place = step - 1;", "config->expert_place = 0;",
