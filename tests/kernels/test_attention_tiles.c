@@ -347,6 +347,61 @@ static void blocks_come_from_the_table(void **state)
     weft_context_destroy(context);
 }
 
+// Of one key the result is its value, and the LSE its score: each code of a byte as value and as key, by every kernel.
+static void every_code_of_a_byte_is_read(void **state)
+{
+    enum { DIM = 128, HEADS = 4 };
+    static const weft_dtype dtypes[] = {WEFT_INT8, WEFT_FP8_E4M3, WEFT_FP8_E5M2};
+    for (int f = 0; f < 3; f++) {
+        uint8_t codes[DIM];
+        float numbers[DIM], q[HEADS * DIM], out[HEADS * DIM], lse[HEADS];
+        const int32_t cu[] = {0, 1}, kv_len = 1, page = 0;
+        const weft_attention_desc desc = {
+            .size = sizeof desc,
+            .kv = {.dtype = dtypes[f], .num_kv_heads = 1, .head_dim = DIM, .page_size = 1},
+            .num_q_heads = HEADS,
+            .max_kv_len = 1,
+            .scale = 1};
+        weft_plan *plan;
+        assert_int_equal(weft_attention_plan(*state, &desc, &plan), WEFT_OK);
+        const size_t bytes = (weft_plan_workspace_bytes(plan) + 63) / 64 * 64;
+        weft_attention_args args = {.size = sizeof args,
+                                    .num_seqs = 1,
+                                    .q = q,
+                                    .out = out,
+                                    .lse = lse,
+                                    .pool = {.k.data = codes, .v.data = codes, .num_pages = 1},
+                                    .cu_q_lens = cu,
+                                    .kv_lens = &kv_len,
+                                    .page_table = &page,
+                                    .workspace = aligned_alloc(64, bytes + 64),
+                                    .workspace_bytes = bytes};
+        for (int code = 0; code < 256; code += HEADS) {
+            memset(q, 0, sizeof q);
+            for (int i = 0; i < DIM; i++) // sixteen of each code
+                codes[i] = (uint8_t)(code + i / 16 % HEADS);
+            for (int h = 0; h < HEADS; h++)
+                q[h * DIM + 16 * h + code / HEADS % 16] = 1;
+            assert_int_equal(weft_dequantize_row(dtypes[f], codes, DIM, numbers), WEFT_OK);
+            assert_int_equal(weft_attention_run(plan, &args), WEFT_OK);
+            bool whole = true; // 0 times what is no number is none
+            for (int i = 0; i < DIM; i++)
+                whole = whole && isfinite(numbers[i]);
+            for (int i = 0; i < HEADS * DIM; i++)
+                if (whole ? !(fabsf(out[i] - numbers[i % DIM]) <= 1e-6f * fabsf(numbers[i % DIM]))
+                          : !isnan(out[i]) && isnan(numbers[i % DIM]))
+                    fail_msg("%s: code %d is %g, read as %g", weft_dtype_name(dtypes[f]),
+                             codes[i % DIM], (double)numbers[i % DIM], (double)out[i]);
+            for (int h = 0; h < HEADS && whole; h++)
+                if (!(fabsf(lse[h] - numbers[16 * h]) <= 1e-6f * fabsf(numbers[16 * h])))
+                    fail_msg("%s: code %d scores %g, not %g", weft_dtype_name(dtypes[f]), code + h,
+                             (double)lse[h], (double)numbers[16 * h]);
+        }
+        free(args.workspace);
+        weft_plan_destroy(plan);
+    }
+}
+
 // Of keys and values; the queries are the same.
 static void a_cache_of_fp8_has_half_the_bytes(void **state)
 {
@@ -411,6 +466,7 @@ int main(void)
         cmocka_unit_test(partial_states_are_handed_out),
         cmocka_unit_test(a_precise_and_a_fast_exponential),
         cmocka_unit_test(pages_choose_the_loads),
+        cmocka_unit_test(every_code_of_a_byte_is_read),
         cmocka_unit_test(blocks_come_from_the_table),
         cmocka_unit_test(a_cache_of_fp8_has_half_the_bytes),
         cmocka_unit_test(bad_tiles_are_refused),

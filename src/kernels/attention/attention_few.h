@@ -25,6 +25,7 @@ struct shape {
     int unit_keys;   // of them, for scores: keys whose products are made together
     int32_t head_dim, width; // a constant for the common ones
     int32_t near;            // rows
+    bool by_32;              // elements are taken 32 at a time where that is faster
 };
 
 // The rows of keys or values that a group works on, and those that it asks for.
@@ -59,8 +60,12 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
 
 // A vector of a row that begins at element `at`, that of element `column` of the head, which is element `part` of its
 // block of 32.
-INLINE vf32 load_column(weft_dtype kv, const void *pool, int64_t at, int32_t column, const int part)
+INLINE vf32 load_column(struct shape shape, const void *pool, int64_t at, int32_t column,
+                        const int part)
 {
+    const weft_dtype kv = shape.kv;
+    if (kv == WEFT_FP8_E4M3 && shape.by_32)
+        return vf32_load_e4m3_part((const uint8_t *)pool + at + (column - part), part);
     if (block_bytes(kv))
         return load_block(kv, address(kv, pool, at + (column - part), 1), part);
     return load_kv(kv, pool, at + column);
@@ -82,7 +87,7 @@ INLINE void score_vector(struct shape shape, const struct group *g, const float 
     for (int j = 0; j < shape.unit_keys; j++) {
         const int64_t at = g->at[first + j];
         vf32 key = rest ? load_kv_n(shape.kv, g->pool, at + column, rest)
-                        : load_column(shape.kv, g->pool, at, column, part);
+                        : load_column(shape, g->pool, at, column, part);
         VF32_UNROLL
         for (int r = 0; r < shape.rows; r++)
             sums[r * shape.batch + j] =
@@ -167,7 +172,7 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
     VF32_UNROLL
     for (int v = 0; v < vectors; v++)
         value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                        : load_column(shape.kv, g->pool, g->at[j], column + v * VF32_LANES,
+                        : load_column(shape, g->pool, g->at[j], column + v * VF32_LANES,
                                       (begin + v * VF32_LANES) & 31);
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++) {
@@ -339,7 +344,14 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
 
 INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
+    const bool bytes = kv == WEFT_INT8 || kv == WEFT_FP8_E4M3 || kv == WEFT_FP8_E5M2;
     const bool common = (kv == WEFT_F16 || kv == WEFT_BF16) && !s->call->generic;
+    if (bytes && !s->call->generic && s->call->k.dim == 128) {
+        struct shape shape = shape_of(kv, rows, 128);
+        shape.by_32 = true;
+        attend_shape(s, count, shape);
+        return;
+    }
     switch (common ? s->call->k.dim : 0) {
     case 64: attend_shape(s, count, shape_of(kv, rows, 64)); break;
     case 80: attend_shape(s, count, shape_of(kv, rows, 80)); break;
@@ -365,6 +377,7 @@ static void attend_codes(struct state *s, int32_t count)
     switch (s->call->k.dtype) {
     case WEFT_INT8: attend_few(s, count, WEFT_INT8); break;
     case WEFT_FP8_E4M3: attend_few(s, count, WEFT_FP8_E4M3); break;
+    case WEFT_FP8_E5M2: attend_few(s, count, WEFT_FP8_E5M2); break;
     case WEFT_Q8_0: attend_few(s, count, WEFT_Q8_0); break;
     case WEFT_Q5_0: attend_few(s, count, WEFT_Q5_0); break;
     case WEFT_Q4_0: attend_few(s, count, WEFT_Q4_0); break;

@@ -47,7 +47,7 @@ INLINE vf32 load_block(weft_dtype kv, const void *at, const int part)
     return vf32_mul(vf32_set1_f16((const uint16_t *)at), x); // all begin with their scale
 }
 
-// VF32_LANES numbers from element `at` on. Those of int8 and fp8 lack their scale, and fp8 a factor of 256.
+// VF32_LANES numbers from element `at` on. Those of int8 and fp8 lack their scale, and fp8_e4m3 a factor of 256.
 INLINE vf32 load_kv(weft_dtype kv, const void *pool, int64_t at)
 {
     if (kv == WEFT_F32)
@@ -56,6 +56,8 @@ INLINE vf32 load_kv(weft_dtype kv, const void *pool, int64_t at)
         return vf32_load_i8((const int8_t *)pool + at);
     if (kv == WEFT_FP8_E4M3)
         return vf32_load_e4m3((const uint8_t *)pool + at);
+    if (kv == WEFT_FP8_E5M2)
+        return vf32_load_e5m2((const uint8_t *)pool + at);
     if (block_bytes(kv))
         return load_block(kv, (const char *)pool + (at >> 5) * block_bytes(kv), (int)(at & 31));
     if (kv == WEFT_F16)

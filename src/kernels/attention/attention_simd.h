@@ -92,7 +92,8 @@ static float *take(unsigned char **at, int64_t floats)
 static bool direct_codes(const struct weft__attention_call *call)
 {
     const struct weft__attention_plane *k = &call->k, *v = &call->v;
-    return (k->dtype == WEFT_INT8 || k->dtype == WEFT_FP8_E4M3 || block_bytes(k->dtype) > 0) &&
+    return (k->dtype == WEFT_INT8 || k->dtype == WEFT_FP8_E4M3 || k->dtype == WEFT_FP8_E5M2 ||
+            block_bytes(k->dtype) > 0) &&
            v->dtype == k->dtype && v->dim == k->dim && k->dim % 16 == 0 && k->inner == k->dim &&
            v->inner == v->dim && !weft__attention_is_scattered(&call->mask);
 }

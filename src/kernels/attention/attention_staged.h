@@ -31,18 +31,6 @@ static void decode_rest(weft_dtype dtype, const char *data, int64_t at, float *t
         weft__row_decoder(dtype)(data + at + i, rest, to + i);
 }
 
-INLINE void decode_e5m2(const uint8_t *from, float *to, int32_t dim)
-{
-    for (int32_t i = 0; i < dim; i += 16) {
-        uint16_t half[16] = {0};
-        int32_t n = dim - i < 16 ? dim - i : 16;
-        for (int32_t j = 0; j < n; j++)
-            half[j] = (uint16_t)(from[i + j] << 8);
-        for (int32_t j = 0; j < n; j += VF32_LANES)
-            vf32_store(to + i + j, vf32_load_f16(half + j));
-    }
-}
-
 #define DECODE_BLOCKS(format)                                                                      \
     for (int32_t i = 0; i < dim; i += 32)                                                          \
     weft__##format##_decode(                                                                       \
@@ -75,7 +63,11 @@ static void decode_row(weft_dtype dtype, const char *data, int64_t at, float *to
             vf32_store(to + i, vf32_mul(vf32_set1(256), load_kv(WEFT_FP8_E4M3, data, at + i)));
         decode_rest(dtype, data, at, to, dim);
         break;
-    case WEFT_FP8_E5M2: decode_e5m2((const uint8_t *)data + at, to, dim); break;
+    case WEFT_FP8_E5M2:
+        for (int32_t i = 0; i + VF32_LANES <= dim; i += VF32_LANES)
+            vf32_store(to + i, load_kv(WEFT_FP8_E5M2, data, at + i));
+        decode_rest(dtype, data, at, to, dim);
+        break;
     case WEFT_Q8_0: decode_blocks(WEFT_Q8_0, data, at, to, dim); break;
     case WEFT_Q5_0: decode_blocks(WEFT_Q5_0, data, at, to, dim); break;
     case WEFT_Q4_0: decode_blocks(WEFT_Q4_0, data, at, to, dim); break;

@@ -77,6 +77,19 @@ static inline vf32 vf32_load_e4m3(const uint8_t *x)
     return _mm256_cvtph_ps(half);
 }
 
+// The same from element `part` of 32 that lie together.
+static inline vf32 vf32_load_e4m3_part(const uint8_t *x, const int part)
+{
+    return vf32_load_e4m3(x + part);
+}
+
+// Numbers of fp8_e5m2: the upper halves of halves.
+static inline vf32 vf32_load_e5m2(const uint8_t *x)
+{
+    __m128i half = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)x));
+    return _mm256_cvtph_ps(_mm_slli_epi16(half, 8));
+}
+
 // levels[n] for the low, or the high, halves of the bytes.
 static inline vf32 vf32_load_levels(const uint8_t *x, bool high, const float levels[16])
 {

@@ -79,6 +79,19 @@ static inline vf32 vf32_load_e4m3(const uint8_t *x)
     return vcvt_f32_f16(vreinterpret_f16_u16(half));
 }
 
+// The same from element `part` of 32 that lie together.
+static inline vf32 vf32_load_e4m3_part(const uint8_t *x, const int part)
+{
+    return vf32_load_e4m3(x + part);
+}
+
+// Numbers of fp8_e5m2: the upper halves of halves.
+static inline vf32 vf32_load_e5m2(const uint8_t *x)
+{
+    uint16x4_t half = vshl_n_u16(vreinterpret_u16_s16(vget_low_s16(vf32_widen_i8(x))), 8);
+    return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
+
 // levels[n] for the low, or the high, halves of the bytes.
 static inline vf32 vf32_load_levels(const uint8_t *x, bool high, const float levels[16])
 {
