@@ -73,11 +73,21 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
         take_minima(acc, w, panels, x, k, f);
 }
 
-// X returns from the second cache for each panel of long rows, behind weights that pass through the first. What reads
-// weights ahead is the hardware, which sees one stream: asking for them is slower.
+// X returns from the second cache for each panel of long rows, behind weights that pass through the first.
 WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
 {
     __builtin_prefetch(x->q + k + AHEAD, 0, 3);
+}
+
+// Codes for few rows of X, for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives half of what a
+// core can read as soon as there is something to unpack (NOTES.md).
+WEFT__INLINE void fetch_weights(const unsigned char *at, int bytes)
+{
+    const int64_t ahead = 8192;
+    WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
+    {
+        __builtin_prefetch(at + ahead + i, 0, 3);
+    }
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
@@ -128,10 +138,10 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
         struct head head;
         f.begin(chunk, &head);
         const unsigned char *codes = chunk + shape.head_bytes;
-        WEFT__UNROLL for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++)
-        {
+        for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
             f.unpack(chunk, codes, g, &head, &w);
+            fetch_weights(codes, shape.group_bytes);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
