@@ -60,7 +60,7 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
         (TILE_SUPER || WEFT_COLS ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
 #pragma unroll
     for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
-        if (i < bytes)
+        if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes)
             copy_16_async(to + i, s->from + i);
 }
 

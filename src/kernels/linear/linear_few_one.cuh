@@ -39,13 +39,17 @@
 #endif
 
 // So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
-// keep besides (four spill at 64 where results leave rounded, and at 80 with a gate).
-#define ONE_NARROW (WEFT_WARPS * WEFT_BLOCKS > 16)
-#define ONE_SIMPLE (WEFT_COLS && !WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0)
+// keep besides (four spill at 64 where results leave rounded or a warp has several tiles of a row block, and at 80 with a gate).
+#define ONE_ROOM (WEFT_WARPS * WEFT_BLOCKS <= 16)
+#if __CUDA_ARCH__ >= 1000 // whose compiler has no room for minima, too
+#define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0 && !TILE_MIN)
+#else
+#define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0)
+#endif
 enum {
-    PAIRS_AT_ONCE = !ONE_NARROW || ONE_SIMPLE                                  ? 4
-                    : TILE_TABLE && WEFT_GATE && WEFT_WARPS * WEFT_BLOCKS > 24 ? 1
-                                                                               : 2
+    PAIRS_AT_ONCE = ONE_ROOM || (ONE_SIMPLE && ONE_EACH)                      ? 4
+                    : WEFT_WARPS * WEFT_BLOCKS > 24 && TILE_TABLE &&WEFT_GATE ? 1
+                                                                              : 2
 };
 
 // What sixteen g (or the unit) of unit h starts from in row r + 8 i.

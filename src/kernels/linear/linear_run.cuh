@@ -42,7 +42,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #endif
     if (!WEFT_EXPERTS)
         wait_for_previous();
-    float square[ROWS_OF_WARP];
+    float square[NORM_NUMBERS];
 #if X_ROUNDED
     norm_ask(&s, args, square);
 #endif

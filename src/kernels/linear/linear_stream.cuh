@@ -142,15 +142,23 @@ DEVICE int32_t next_base(int32_t base, int32_t tiles)
     return TEAMS == 1 && !whole ? (base + tiles) & (WEFT_TEAM - 1) : 0;
 }
 
+// A row block has a tile for every warp: the next tile is the same of the next row block.
+enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 };
+
+DEVICE void next_row_block(struct stream *s)
+{
+    if (++s->block == GROUP_BLOCKS)
+        s->block = 0, s->group += s->step;
+}
+
 // Goes on to the row block that the next tile belongs to, if there is one.
 DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args *args)
 {
 #pragma unroll 1
-    while (s->tile >= s->tiles && s->group < args->num_groups) {
+    while (!ONE_EACH && s->tile >= s->tiles && s->group < args->num_groups) {
         s->base = next_base(s->base, s->tiles);
         s->tile = (s->warp - s->base) & (WEFT_TEAM - 1);
-        if (++s->block == GROUP_BLOCKS)
-            s->block = 0, s->group += s->step;
+        next_row_block(s);
     }
     if (s->group >= args->num_groups)
         return;
@@ -207,10 +215,15 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
 {
     if (s->group < args->num_groups) {
         tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
-        source_next(&s->source);
-        s->tile += WEFT_TEAM;
-        if (s->tile >= s->tiles)
+        if (ONE_EACH) {
+            next_row_block(s);
             stream_find(s, args);
+        } else {
+            source_next(&s->source);
+            s->tile += WEFT_TEAM;
+            if (s->tile >= s->tiles)
+                stream_find(s, args);
+        }
     }
     copy_group_end();
 }
@@ -265,6 +278,8 @@ DEVICE struct delivery delivery_of(const struct stream *s,
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
     struct delivery d = {};
     d.weight = 1.0f;
+    if (WEFT_ROUND && WEFT_PAIR && args->next_weight && n < s->batch)
+        d.weight = args->next_weight[group / 2 * 32 + s->lane] + args->next_weight_plus;
     if (n >= s->batch || row >= part->rows || s->lane >= 16 * OUT_BLOCKS)
         return d;
     if (!WEFT_GATE && part->bias)
@@ -307,14 +322,12 @@ DEVICE void pair_send(const struct stream *s, int32_t n, float out, uint32_t tur
         cluster_send(shared_pair(n) + s->lane, cluster_rank() ^ 1, out, turn);
 }
 
-DEVICE void pair_round(const struct stream *s, const struct weft__linear_device_args *args,
-                       uint8_t *rounded, int32_t rows, int32_t group, int32_t n, float out,
-                       uint32_t turn)
+DEVICE void pair_round(const struct stream *s, uint8_t *rounded, int32_t rows, int32_t group,
+                       int32_t n, float out, float weight, uint32_t turn)
 {
     if (!pair_takes(turn))
         return;
     const int32_t row = group / 2 * 32 + s->lane;
-    float weight = args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
     float other = cluster_receive(shared_pair(n) + s->lane % 16, turn);
     out = __shfl_sync(0xffffffffu, out, s->lane % 16);
     round_results(rounded, rows, row, s->lane,
@@ -378,7 +391,7 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
     if (part->y && mine)
         set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
 #if WEFT_ROUND && WEFT_PAIR
-    pair_round(s, args, rounded, part->rows, group, n, stored, turn);
+    pair_round(s, rounded, part->rows, group, n, stored, with->weight, turn);
 #elif WEFT_ROUND
     round_results(rounded, part->rows, row, s->lane, stored, with->weight);
 #endif
@@ -388,12 +401,32 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 // delivers these rows.
 enum { ROWS_OF_WARP = (COLUMNS + WEFT_TEAM - 1) / WEFT_TEAM };
 
+// One row of X of known columns: its sums of squares are asked for together with X and added up behind it, by a warp that does
+// not deliver where the barrier before a delivery is everybody's.
+enum {
+    SQUARES =
+        X_ROUNDED && COLUMNS == 1 && WEFT_COLS <= 8192 ? (WEFT_COLS / 32 + WARP - 1) / WARP : 0,
+    NORM_NUMBERS = SQUARES ? SQUARES : ROWS_OF_WARP,
+    NORM_WARP = SQUARES && TEAMS == 1 ? WEFT_TEAM - 1 : 0,
+};
+
 #if X_ROUNDED
 
 // A lane's part of the sums that lie beside a rounded X.
 DEVICE void norm_ask(const struct stream *s, const struct weft__linear_device_args *args,
-                     float square[ROWS_OF_WARP])
+                     float square[NORM_NUMBERS])
 {
+    if (SQUARES) {
+        const bool asks = args->norm && s->warp == NORM_WARP;
+        const int64_t stride = weft__linear_rounded_stride(columns_of(args));
+        const float *squares =
+            round_squares((uint8_t *)args->x + x_row(s, 0) * stride, columns_of(args)) + s->lane;
+#pragma unroll
+        for (int32_t j = 0; j < SQUARES; j++)
+            square[j] =
+                asks && s->lane + j * WARP < WEFT_COLS / 32 ? __ldcg(squares + j * WARP) : 0.0f;
+        return;
+    }
     enum { AT_ONCE = WEFT_LONG_X ? 4 : 1 };
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
@@ -466,13 +499,16 @@ DEVICE float4 norm_factors(const struct weft__linear_device_args *args, int32_t 
 
 // 1/rms of the rows that a warp of the first team delivers.
 DEVICE void norm_store(const struct stream *s, const struct weft__linear_device_args *args,
-                       float square[ROWS_OF_WARP])
+                       float square[NORM_NUMBERS])
 {
 #pragma unroll
     for (int32_t k = 0; k < ROWS_OF_WARP; k++) {
-        int32_t n = s->warp + k * WEFT_TEAM;
-        if (n >= s->batch)
+        int32_t n = NORM_WARP ? 0 : s->warp + k * WEFT_TEAM;
+        if (NORM_WARP ? s->warp != NORM_WARP : n >= s->batch)
             break;
+#pragma unroll
+        for (int32_t j = 1; j < SQUARES; j++)
+            square[0] += square[j];
 #if !X_ROUNDED
         square[k] = s->lane < WEFT_WARPS ? norm_parts()[n * WEFT_WARPS + s->lane] : 0.0f;
 #endif
@@ -484,7 +520,7 @@ DEVICE void norm_store(const struct stream *s, const struct weft__linear_device_
 
 // For all teams; after a barrier since X was read.
 DEVICE void norm_settle(const struct stream *s, const struct weft__linear_device_args *args,
-                        float square[ROWS_OF_WARP])
+                        float square[NORM_NUMBERS])
 {
     if (!args->norm)
         return;
