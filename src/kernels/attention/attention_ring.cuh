@@ -51,21 +51,10 @@ DEVICE bool ring_sees(const struct ring *ring, int32_t key)
     return key >= ring->first_key && key < ring->end_key;
 }
 
-// The pages after those of a lane come from memory, which takes longer than a tile does: into L2 before they are wanted.
-DEVICE void ring_pages_fetch(const struct weft__attention_device_args *args,
-                             const struct ring *ring, int32_t tile)
-{
-    const int32_t later = tile + (ONE_PAGE ? WARP * WARPS : 8 * WARPS);
-    const int32_t key = max(ring_first(ring, later, 0), ring->first_key);
-    if (later < ring->last && ring_sees(ring, key))
-        prefetch_l2(ring->pages + place_of(args, key) / PAGE);
-}
-
 DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ring *ring)
 {
     const int32_t tile = ring->tile + (ONE_PAGE ? ring->lane * WARPS : 0);
     ring->passed = 0;
-    ring_pages_fetch(args, ring, tile);
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++) {
         // of a page's sixteen keys, one that is seen
@@ -108,8 +97,6 @@ DEVICE void ring_item(const struct weft__attention_device_args *args, struct rin
         ring->lane_first[0] = lane_first_of(&args->k, ring),
         ring->lane_first[1] = lane_first_of(&args->v, ring);
     ring_pages(args, ring);
-    if (ring->lane == 0 && seq->lengths.seq + 1 < args->num_seqs)
-        prefetch_l2(pages_of(args, seq->lengths.seq + 1)); // the next item's, perhaps
 }
 
 // The columns from HEAD to DIM of the warp's ring.
