@@ -32,6 +32,7 @@
 enum {
     BLOCK_VECTORS = BLOCK / VF32_LANES, // scores of a row are [BLOCK]
     FEW_ROWS = 8,
+    FEW_KEYS = 16,
     PANEL_ROWS = 6,
     ROW_STEP = 24, // rows of the scratch are a multiple of FEW_ROWS and PANEL_ROWS
 };
@@ -58,9 +59,12 @@ struct state {
     // Of keys and values that are read as codes, [BLOCK] of the block that is weighed; NULL: 1
     float *key_scale, *value_scale;
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
-    int32_t *begin, *end;          // [rows]: the keys a row sees
-    int64_t *at;                   // [3][BLOCK]: where the keys of up to three blocks lie
-    int64_t *values_at;            // the same for values; `at` if both planes lie alike
+    // [rows]: what `sum` has been rounded by so far, in blocks of fewer than FEW_KEYS keys: equal numbers added one by one
+    // are off in one direction, by more than anything else.
+    float *lost;
+    int32_t *begin, *end; // [rows]: the keys a row sees
+    int64_t *at;          // [3][BLOCK]: where the keys of up to three blocks lie
+    int64_t *values_at;   // the same for values; `at` if both planes lie alike
 };
 
 static inline int64_t scratch_rows(int32_t rows)
@@ -76,7 +80,7 @@ INLINE int32_t padded_width(int32_t head_dim)
 static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     int64_t width = padded_width(head_dim), v_width = padded_width(v_dim);
-    int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 3 + 2 + 2) +
+    int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 4 + 2 + 2) +
                      (2 * width + v_width + 2 + 2) * BLOCK;
     return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
@@ -125,6 +129,7 @@ static struct state lay_out(const struct weft__attention_call *call,
     s.largest = take(&at, rows);
     s.sum = take(&at, rows);
     s.shrink = take(&at, rows);
+    s.lost = take(&at, rows);
     s.begin = (int32_t *)(void *)take(&at, rows);
     s.end = (int32_t *)(void *)take(&at, rows);
     s.seen = (uint64_t *)(void *)take(&at, 2 * rows);
@@ -165,7 +170,7 @@ static void open_rows(struct state *s, const struct weft__attention_tile *tile, 
     memset(s->acc, 0, (size_t)padded * s->v_width * sizeof *s->acc);
     for (int32_t r = 0; r < padded; r++) {
         s->largest[r] = -INFINITY;
-        s->sum[r] = 0;
+        s->sum[r] = s->lost[r] = 0;
         s->shrink[r] = 1;
     }
     for (int32_t r = 0; r < s->rows; r++) {
@@ -220,6 +225,16 @@ static __attribute__((noinline)) vf32 precise_exp2(vf32 x)
     return vf32_load(lanes);
 }
 
+// sum = sum * shrink + add, neither below 0, with what that is rounded by.
+static __attribute__((noinline)) void add_with_rest(float *sum, float *lost, float shrink,
+                                                    float add)
+{
+    const float kept = *sum * shrink, next = kept + add;
+    const float rest = (fmaxf(kept, add) - next) + fminf(kept, add);
+    *lost = *lost * shrink + (fmaf(*sum, shrink, -kept) + rest);
+    *sum = next;
+}
+
 // Scores x of `rows` rows, a constant, to weights and what the rows have come to: the online softmax. Several rows
 // at once do not wait for each other.
 INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weight, int32_t row,
@@ -255,7 +270,10 @@ INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weigh
         const float before = s->largest[row + r];
         const float shrink = largest[r] == before ? 1 : exp2f(before - largest[r]);
         s->shrink[row + r] = shrink;
-        s->sum[row + r] = s->sum[row + r] * shrink + vf32_sum(total[r]);
+        if (s->call->block_keys < FEW_KEYS)
+            add_with_rest(&s->sum[row + r], &s->lost[row + r], shrink, vf32_sum(total[r]));
+        else
+            s->sum[row + r] = s->sum[row + r] * shrink + vf32_sum(total[r]);
         s->largest[row + r] = largest[r];
     }
 }
@@ -394,7 +412,7 @@ static __attribute__((noinline)) void weigh(const struct state *s, float *weight
 static void finish_rows(const struct state *s)
 {
     for (int32_t row = 0; row < s->rows; row++)
-        weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row],
+        weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row] + s->lost[row],
                                s->acc + (int64_t)row * s->v_width);
 }
 
