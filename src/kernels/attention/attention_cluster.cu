@@ -24,8 +24,10 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     if (!args.early)
         wait_for_previous();
     const struct place at = place_of_block(&args, rank);
-    if (at.seq.items == 0)
+    if (at.seq.items == 0) { // who waits for this launch waits for the one before it
+        wait_for_previous();
         return;
+    }
     const struct rows rows = rows_of(&args, &at);
     if (threadIdx.x == 0) {
         work.at = at, work.rows = rows;

@@ -57,8 +57,10 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     int32_t each;
     struct ring ring;
     struct place at = place_begin(&args, lane, &each);
-    if (at.left == 0)
+    if (at.left == 0) { // who waits for this launch waits for the one before it
+        wait_for_previous();
         return;
+    }
     if (threadIdx.x == 0)
         work.at = at, work.each = each, work.end = (int32_t)blockIdx.x * each + at.left;
     if (lane == 0)
