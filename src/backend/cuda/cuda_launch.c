@@ -9,14 +9,18 @@
 static CUresult write_map(const struct weft__cuda *cuda, struct weft__cuda_step *step,
                           const struct weft__cuda_matrix *m)
 {
-    const uint64_t dims[2] = {(uint64_t)m->cols, (uint64_t)m->rows};
-    const uint64_t strides[1] = {(uint64_t)m->stride_bytes};
-    const uint32_t box[2] = {64, m->box_rows}, steps[2] = {1, 1};
-    return cuda->driver->tensor_map(step->args + m->at, CU_TENSOR_MAP_UINT16, 2, (void *)m->base,
-                                    dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                    m->swizzled ? CU_TENSOR_MAP_SWIZZLE_128B
-                                                : CU_TENSOR_MAP_SWIZZLE_NONE,
-                                    CU_TENSOR_MAP_L2_256B, CU_TENSOR_MAP_FILL_ZEROS);
+    const bool piles = m->piles[0] > 0;
+    const uint64_t dims[4] = {(uint64_t)m->cols, (uint64_t)m->rows, (uint64_t)m->piles[0],
+                              (uint64_t)m->piles[1]};
+    const uint64_t strides[3] = {(uint64_t)m->stride_bytes, (uint64_t)m->pile_stride_bytes[0],
+                                 (uint64_t)m->pile_stride_bytes[1]};
+    const uint32_t box[4] = {64, m->box_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
+    // rows that lie apart are read 4 % slower by 256 bytes at a time (src/kernels/attention/NOTES.md)
+    return cuda->driver->tensor_map(
+        step->args + m->at, CU_TENSOR_MAP_UINT16, piles ? 4 : 2, (void *)m->base, dims, strides,
+        box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        m->swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+        CU_TENSOR_MAP_L2_128B, CU_TENSOR_MAP_FILL_ZEROS);
 }
 
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,

@@ -296,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     struct place at = place_begin(args, (int32_t)threadIdx.x % WARP, &each);
     if (at.left == 0)
         return;
-    const int32_t end = (int32_t)blockIdx.x * each + at.left;
+    const int32_t end = number_of_block(args) * each + at.left;
     if (threadIdx.x == 0)
         work.at = at;
     __syncthreads();
@@ -309,8 +309,8 @@ extern "C" __global__ void __launch_bounds__(128, 1)
             rows_finish(args, &work, acc);
         } else {
             const struct holders by = holders_of(args, &work.at, end, each);
-            slot_store(&work, acc, slot_at(args, slot_of(args, by, (int32_t)blockIdx.x)));
-            if (item_last(args->counters + by.first, (uint32_t)(by.last - by.first + 1)))
+            slot_store(&work, acc, slot_at(args, slot_of(args, by, number_of_block(args))));
+            if (item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
                 item_merge(args, &work, acc, by);
         }
         __syncthreads();

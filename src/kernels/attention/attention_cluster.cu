@@ -18,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
 {
     __shared__ struct work work;
     __shared__ struct place asked[WARPS];
+    __shared__ uint64_t barriers[WEFT_BOXES ? WARPS * WEFT_STAGES : 1];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     const int32_t rank = (int32_t)cluster_rank();
     let_next_start();
@@ -38,9 +39,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         asked[warp] = at;
     __syncwarp();
     struct ring ring;
-    ring.at = &asked[warp], ring.slot = 0, ring.warp = warp, ring.lane = lane;
-    ring_clear_padding(warp, lane);
-    ring_item(&args, &ring);
+    ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
         if (args.early && !ring_is_old(&ring))
             wait_for_previous();

@@ -55,6 +55,7 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
     X(WEFT_CACHE)                                                                                  \
     X(WEFT_SCALED)                                                                                 \
     X(WEFT_CODES)                                                                                  \
+    X(WEFT_BOXES)                                                                                  \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_X_DTYPE)                                                                                \
     X(WEFT_Y_DTYPE)                                                                                \
@@ -178,12 +179,22 @@ static int64_t tiles_bytes(const weft_kv_layout *kv, int32_t keys, int32_t stage
            (widened ? 2 * keys * row : 0);
 }
 
-// Shared memory of a block: rings of its warps, queries in parts, states of the rows.
+// Do keys and values come in boxes (attention_boxes.cuh)?
+static bool has_boxes(const weft_attention_desc *desc, const struct weft__cuda_limits *limits)
+{
+    return limits->sm >= 90 && !is_byte(&desc->kv) && desc->kv.head_dim % 64 == 0 &&
+           desc->kv.page_size % KEYS == 0 && desc->ring_len == 0;
+}
+
+// Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
+// states of the rows.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
                             int32_t rows_used)
 {
     const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
-    return WARPS * tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts)) +
+    const int64_t tiles = tiles_bytes(kv, KEYS, stages, is_byte(kv) && !has_codes(kv, parts));
+    const int64_t boxes = stages * (4 * KEYS * kv->head_dim + 2 * row_bytes(kv->head_dim));
+    return WARPS * (tiles > boxes || is_byte(kv) ? tiles : boxes) +
            m * WEFT__ATTENTION_ROWS * (parts * row_bytes(kv->head_dim) + 4) +
            WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
@@ -211,14 +222,20 @@ static bool decode_shape(const weft_attention_desc *desc, const struct weft__cud
     return false;
 }
 
-static void want_decode(struct weft__attention_constants constants, int32_t stages,
-                        struct weft__cuda_choice *choice)
+// The kernel, and that of boxes in *boxes if they serve; the first is then for caches that lie anyhow.
+static int32_t want_decode(struct weft__attention_constants constants, bool has_boxes,
+                           struct weft__cuda_choice *choice, int32_t *boxes)
 {
-    const struct weft__attention_cuda_launch *launch = choice->launch;
-    constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
-    constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
-    weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu", "weft_attention_decode",
-                    WEFT__CUDA_VALUES(attention, constants));
+    static const char file[] = "src/kernels/attention/attention_decode.cu",
+                      function[] = "weft_attention_decode";
+    const int32_t kernel =
+        weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+    constants.WEFT_BOXES = 1;
+    if (has_boxes) {
+        *boxes = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+        choice->kernels[kernel].lazy = true;
+    }
+    return kernel;
 }
 
 // Is one sequence read by clusters (attention_cluster.cu)? They share fewer SMs, so of few keys alone.
@@ -232,19 +249,19 @@ static bool wants_cluster(const weft_attention_desc *desc, const struct weft__cu
 }
 
 static void plan_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
-                         struct weft__attention_constants constants, int32_t stages,
+                         struct weft__attention_constants constants,
                          struct weft__cuda_choice *choice)
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
     const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
     const int64_t shared =
-        decode_bytes(&desc->kv, constants.WEFT_PARTS, stages, 1, launch->slot_rows) +
+        decode_bytes(&desc->kv, constants.WEFT_PARTS, constants.WEFT_STAGES, 1, launch->slot_rows) +
         (int64_t)pieces * (32 + 2) * 4;
     // two blocks on an SM, for not every GPC has as many SMs as a cluster has blocks
     if (!wants_cluster(desc, limits, launch) || 2 * (shared + 2048) > limits->shared_per_sm)
         return;
-    constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS, constants.WEFT_M = 1;
-    constants.WEFT_SPLITS = CLUSTER;
+    constants.WEFT_M = 1, constants.WEFT_SPLITS = CLUSTER,
+    constants.WEFT_BOXES = has_boxes(desc, limits);
     launch->cluster_shared_bytes = (uint32_t)shared;
     launch->cluster =
         weft__cuda_want(choice, "src/kernels/attention/attention_cluster.cu",
@@ -345,6 +362,7 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
         if (shared + 1024 > limits->shared_per_block)
             continue;
         constants.WEFT_STAGES = stages, constants.WEFT_SPLITS = splits;
+        constants.WEFT_BOXES = has_boxes(desc, limits) && stages > 1; // states lie in the ring later
         launch->token_splits = splits, launch->token_shared_bytes = (uint32_t)shared;
         launch->token =
             weft__cuda_want(choice, "src/kernels/attention/attention_token.cu",
@@ -354,7 +372,7 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
 
 static weft_status plan_append(const weft_attention_desc *desc,
                                const struct weft__cuda_limits *limits,
-                               const struct weft__attention_constants *decode, int32_t stages,
+                               const struct weft__attention_constants *decode,
                                struct weft__cuda_choice *choice)
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
@@ -375,16 +393,14 @@ static weft_status plan_append(const weft_attention_desc *desc,
         choice->table_at = &launch->turns;
     }
     constants.WEFT_X_DTYPE = WEFT_F32;
-    constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
     constants.WEFT_APPEND = 1, constants.WEFT_M = 1;
     constants.WEFT_ROPE = desc->rope ? (int32_t)desc->rope->style + 1 : 0;
     constants.WEFT_ROTARY = launch->frequencies.rotary_dim;
     constants.WEFT_ROUNDED = (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) != 0;
-    launch->append =
-        weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu",
-                        "weft_attention_decode", WEFT__CUDA_VALUES(attention, constants));
+    launch->append = want_decode(constants, has_boxes(desc, limits), choice, &launch->append_boxes);
     plan_token(desc, limits, constants, choice);
-    choice->kernels[launch->append].lazy = launch->token != 0; // for caches that lie anyhow
+    if (launch->token) // for caches that lie anyhow
+        choice->kernels[launch->append].lazy = choice->kernels[launch->append_boxes].lazy = true;
     choice->fuses = true;
     return WEFT_OK;
 }
@@ -401,6 +417,7 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
     launch->scale = desc->scale, launch->softcap = desc->softcap;
     launch->mask_value = desc->mask_value;
     launch->elem_bytes = is_byte(&desc->kv) ? 1 : 2;
+    launch->head_dim = desc->kv.head_dim, launch->page_size = desc->kv.page_size;
     launch->sparse = (struct weft__attention_device_sparse){
         .queries = desc->sparse_queries,
         .keys = desc->sparse_keys,
@@ -467,7 +484,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
                                struct weft__cuda_choice *choice)
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
-    const struct weft__attention_constants constants = constants_of(desc);
+    struct weft__attention_constants constants = constants_of(desc);
     int32_t stages;
     int64_t items = weft__attention_items_most(desc, launch->group_size, launch->few_rows);
     weft_status status = weft__attention_plan_items(desc, items, KEYS, launch, choice);
@@ -481,15 +498,17 @@ static weft_status plan_packed(const weft_attention_desc *desc,
         return WEFT_EUNSUPPORTED;
     }
     choice->narrow = weft__attention_narrows(desc);
-    want_decode(constants, stages, choice);
-    plan_cluster(desc, limits, constants, stages, choice);
+    constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
+    constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
+    want_decode(constants, has_boxes(desc, limits), choice, &launch->boxes);
+    plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (plan_prefill(desc, limits, &constants, choice))
         items = (int64_t)desc->max_seqs * launch->num_kv_heads;
     status = weft__attention_plan_workspace(
         weft__attention_slot_floats(desc->kv.head_dim, launch->slot_rows), items, launch, choice);
     if (status == WEFT_OK && desc->flags & WEFT_ATTENTION_APPEND)
-        status = plan_append(desc, limits, &constants, stages, choice);
+        status = plan_append(desc, limits, &constants, choice);
     if (status == WEFT_OK)
         describe(desc, choice);
     return status;

@@ -46,6 +46,8 @@ struct weft__attention_cuda_launch {
     int32_t prefill_rows;                          // of a block
     int32_t prefill, wgmma, append, token;         // numbers of kernels; 0: there is none
     int32_t cluster;                               // of one sequence, likewise
+    int32_t boxes, append_boxes;                   // decode and append by the copy engine, likewise
+    int32_t head_dim, page_size;
     uint32_t cluster_shared_bytes;
     int32_t wgmma_rows; // of a block of prefill by warpgroups
     uint32_t wgmma_blocks, wgmma_shared_bytes;
@@ -108,6 +110,10 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
 // has as many blocks for each KV head as there are, and none has parts of two. 0: shares.
 int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *launch,
                                     int32_t num_seqs);
+
+// KV heads that the `blocks` of a launch of decode read side by side (attention_device.h): as many as leave next to no block idle.
+int32_t weft__attention_heads_abreast(const struct weft__attention_cuda_launch *launch,
+                                      uint32_t blocks);
 
 // For descriptions: ", items whole" and the like.
 const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,

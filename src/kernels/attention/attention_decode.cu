@@ -9,7 +9,7 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_M (1, 2), WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_CODES (1: attention_codes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// attention_mask.cuh, WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
 // leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
 
@@ -28,7 +28,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
     const struct lengths lengths = at->seq.lengths;
     const struct holders by = holders_of(args, at, work->end, work->each);
     float *const slot =
-        count == at->seq.tiles ? NULL : slot_at(args, slot_of(args, by, (int32_t)blockIdx.x));
+        count == at->seq.tiles ? NULL : slot_at(args, slot_of(args, by, number_of_block(args)));
 #pragma unroll
     for (int32_t m = 0; m < SIXTEENS; m++) {
         const struct rows rows = sixteen_of(work->rows, m);
@@ -40,8 +40,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
             item_again(args, at, rows, count);
         item_finish(args, lengths, rows, warp, lane, slot, 16 * m);
     }
-    // counted by the block in which the item begins: no other begins there and goes on
-    if (slot && item_last(args->counters + by.first, (uint32_t)(by.last - by.first + 1)))
+    if (slot && item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
         item_merge(args, lengths, work->rows, warp, lane, by);
 }
 
@@ -50,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
 {
     __shared__ struct work work;
     __shared__ struct place asked[WARPS];
+    __shared__ uint64_t barriers[WEFT_BOXES ? WARPS * WEFT_STAGES : 1];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
     if (!args.early)
@@ -62,13 +62,11 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         return;
     }
     if (threadIdx.x == 0)
-        work.at = at, work.each = each, work.end = (int32_t)blockIdx.x * each + at.left;
+        work.at = at, work.each = each, work.end = number_of_block(&args) * each + at.left;
     if (lane == 0)
         asked[warp] = at;
     __syncwarp();
-    ring.at = &asked[warp], ring.slot = 0, ring.warp = warp, ring.lane = lane;
-    ring_clear_padding(warp, lane);
-    ring_item(&args, &ring);
+    ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
         if (args.early && !ring_is_old(&ring))
             wait_for_previous();

@@ -18,8 +18,8 @@ enum {
     PAGE = WEFT_PAGE,
     CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
-    PLANE_BYTES = KEYS * ROW_BYTES,
-    RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : ROW_BYTES, // as the cache has it
+    PLANE_BYTES = KEYS * (WEFT_BOXES ? HEAD * 2 : ROW_BYTES),
+    RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : PLANE_BYTES / KEYS, // as the cache has it
     RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
     STAGE_BYTES =
         2 * RAW_PLANE_BYTES + (WEFT_SCALED ? 8 * KEYS : 0), // keys, values, scales of both
@@ -28,20 +28,27 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
+    FRESH_BYTES = 2 * ROW_BYTES,                      // a new key, its value
+    ALL_FRESH_BYTES = WEFT_BOXES && WEFT_APPEND ? WARPS * WEFT_STAGES * FRESH_BYTES : 0,
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
 };
 
-// Shared memory: rings | tiles in bf16 | queries | states [warp][row], of those of sixteen rows that exist.
+// Shared memory: rings | tiles in bf16 | queries | new keys and values of all slots (WEFT_BOXES and WEFT_APPEND) |
+// states [warp][row], of those of sixteen rows that exist.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
-    extern __shared__ __align__(128) uint8_t bytes[];
+    extern __shared__ __align__(1024) uint8_t bytes[];
     return bytes;
+}
+
+static __device__ __forceinline__ uint8_t *shared_fresh()
+{
+    return shared_memory() + RING_BYTES + QUERY_BYTES;
 }
 
 static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows)
 {
-    return (float *)(shared_memory() + RING_BYTES + QUERY_BYTES) +
-           (warp * rows + row) * STATE_FLOATS;
+    return (float *)(shared_fresh() + ALL_FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
 #include "src/kernels/attention/attention_merge.cuh"
@@ -129,13 +136,9 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
     struct queries kept;
     queries_keep(queries, lane, &kept);
     for (; tile < end; tile += WARPS) {
-        // the ring is full: what was asked for first lies where is asked for next
-        const uint8_t *from =
-            shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
         const int32_t key0 = work->at.seq.begin + tile * KEYS;
         float score[SIXTEENS][KEYS / 8][4] = {};
-        COPY_WAIT(WEFT_STAGES - 1);
-        __syncwarp();
+        const uint8_t *from = ring_wait(ring, &work->at.seq, key0);
         const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
 #if WEFT_CODES
         uint32_t odd = 0;

@@ -3,9 +3,15 @@
 // pointers, strides in elements.
 //
 // Division of a decode run, made on the device from the lengths, so that a graph replays with new ones:
-// an item is (sequence, KV head, 16 rows of queries); its keys come in tiles of WEFT_KEYS. All tiles of all items
-// form one list, sequence by sequence; block i of G takes the share [i * each, (i + 1) * each). An item that
-// lies in one share is finished by its block. Of others each block leaves a state in a slot:
+// an item is (sequence, KV head, 16 rows of queries); its keys come in tiles of WEFT_KEYS. Blocks stand in
+// `heads_abreast` files, a divisor of the KV heads: block b is number b / heads_abreast of file b % heads_abreast. So KV heads, which
+// lie side by side in memory, are read side by side in time.
+//
+//      file 0: blocks 0, H, 2 H ...        KV heads 0, H, 2 H ... of all sequences        (H = heads_abreast)
+//      file 1: blocks 1, H + 1 ...         KV heads 1, H + 1 ...
+//
+// All tiles of all items of a file form one list, sequence by sequence; number i of G takes the share [i * each, (i + 1) *
+// each). An item that lies in one share is finished by its block. Of others each block leaves a state in a slot of its file:
 //
 //      slot 2 i      the item began in an earlier block
 //      slot 2 i + 1  it began in block i
@@ -50,7 +56,9 @@ struct weft__attention_device_sparse {
     int32_t block, local, stride, head_step, rank; // bands
 };
 
-struct weft__attention_device_args {
+struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor maps want it
+    unsigned char k_map[128],
+        v_map[128]; // WEFT_BOXES: tensor maps of the planes as [page][head][slot][column]
     const void *q;
     int64_t q_token_stride, q_head_stride;
     const float *q_scales; // of fp8 queries, or NULL: 1
@@ -80,9 +88,11 @@ struct weft__attention_device_args {
     int32_t slot_rows;
     int32_t
         early; // lengths, pages and keys before the run's own are there before the launch before has ended
-    int32_t aligned;     // rows of the cache begin at multiples of 16 bytes
-    int32_t splits;      // chunks of every item, 1 = items stay whole
-    int32_t chunk_tiles; // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
+    int32_t aligned;       // rows of the cache begin at multiples of 16 bytes
+    int32_t splits;        // chunks of every item, 1 = items stay whole
+    int32_t chunk_tiles;   // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
+    int32_t heads_abreast; // a divisor of num_kv_heads
+    int32_t heads_each;    // num_kv_heads / heads_abreast
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
     float scale, softcap, mask_value;

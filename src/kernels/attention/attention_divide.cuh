@@ -17,7 +17,7 @@ struct sequence {
     int32_t first_key, end_key; // what its queries see between them
     int32_t begin;              // of the first tile
     int32_t tiles;              // of each item
-    int32_t items;              // KV heads x tiles of rows
+    int32_t items;              // of a file: KV heads x tiles of rows
 };
 
 DEVICE struct sequence sequence_from(const struct weft__attention_device_args *args,
@@ -32,7 +32,7 @@ DEVICE struct sequence sequence_from(const struct weft__attention_device_args *a
     s.tiles = s.end_key > s.begin ? (s.end_key - s.begin + KEYS - 1) / KEYS : 1;
     const int32_t rows = lengths.q_len * args->group_size;
     if (rows >= args->least_rows && rows <= args->most_rows)
-        s.items = (rows + ROWS - 1) / ROWS * args->num_kv_heads;
+        s.items = (rows + ROWS - 1) / ROWS * args->heads_each;
     return s;
 }
 
@@ -76,7 +76,18 @@ DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t
 
 // --- places ---------------------------------------------------------------------------------------
 
-// A place in the list of all tiles.
+// The block's file, and its number there.
+DEVICE int32_t file_of_block(const struct weft__attention_device_args *args)
+{
+    return (int32_t)blockIdx.x % args->heads_abreast;
+}
+
+DEVICE int32_t number_of_block(const struct weft__attention_device_args *args)
+{
+    return (int32_t)blockIdx.x / args->heads_abreast;
+}
+
+// A place in the list of all tiles of a file.
 struct place {
     struct sequence seq;
     int32_t kv_head, row_tile; // the item
@@ -92,10 +103,11 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
     if (at->tile < at->seq.tiles || at->left == 0)
         return;
     at->tile = 0;
-    if (++at->kv_head < args->num_kv_heads)
+    at->kv_head += args->heads_abreast;
+    if (at->kv_head < args->num_kv_heads)
         return;
-    at->kv_head = 0;
-    if (++at->row_tile * args->num_kv_heads < at->seq.items)
+    at->kv_head -= args->num_kv_heads;
+    if (++at->row_tile * args->heads_each < at->seq.items)
         return;
     at->row_tile = 0;
     do
@@ -159,12 +171,13 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     at->tile = skipped - item * cost;
     if (in_chunks(args))
         at->tile = min(at->tile * chunk_length(args, at->seq.tiles), at->seq.tiles);
-    at->row_tile = item / args->num_kv_heads;
-    at->kv_head = item - at->row_tile * args->num_kv_heads;
+    at->row_tile = item / args->heads_each;
+    at->kv_head =
+        (item - at->row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
     return true;
 }
 
-// The block's share of the list of all tiles; *each receives the tiles of a share. left 0: nothing to do.
+// The block's share of its file's list; *each receives the tiles of a share. left 0: nothing to do.
 DEVICE struct place place_begin(const struct weft__attention_device_args *args, int32_t lane,
                                 int32_t *each)
 {
@@ -174,10 +187,10 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
         struct scan more = scan_of(args, i, lane);
         total += scan_total(&more);
     }
-    const int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x;
+    const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
     *each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
     struct place at;
-    const int32_t begin = block * *each;
+    const int32_t begin = number_of_block(args) * *each;
     at.left = begin >= total ? 0 : min(total - begin, *each);
     if (at.left == 0)
         return at;
@@ -190,12 +203,12 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
     return at;
 }
 
-// The blocks that have tiles of an item.
+// The blocks that have tiles of an item: numbers of its file.
 struct holders {
     int32_t first, last;
 };
 
-// Of the item of a block's place; `end`: where the block's share ends in the list of all tiles, `each`: of a share.
+// Of the item of a block's place; `end`: where the block's share ends in the list, `each`: tiles of a share.
 DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
                                  const struct place *at, int32_t end, int32_t each)
 {
@@ -203,7 +216,7 @@ DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
     struct holders by;
     if (in_chunks(args)) {
         const int32_t length = chunk_length(args, tiles);
-        by.first = (int32_t)blockIdx.x - at->tile / length;
+        by.first = number_of_block(args) - at->tile / length;
         by.last = by.first + (tiles - 1) / length;
     } else {
         const int32_t item = end - at->left - at->tile; // where it begins in the list
@@ -212,11 +225,18 @@ DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
     return by;
 }
 
-// The slot that block `block` leaves a state of the item in.
+// The slot that block `number` of the file leaves a state of the item in.
 DEVICE int32_t slot_of(const struct weft__attention_device_args *args, struct holders by,
-                       int32_t block)
+                       int32_t number)
 {
-    return in_chunks(args) ? block : 2 * block + (block == by.first);
+    const int32_t slot = in_chunks(args) ? number : 2 * number + (number == by.first);
+    return slot * args->heads_abreast + file_of_block(args);
+}
+
+// The counter of an item: that of the block in which it begins, where no other begins and goes on.
+DEVICE uint32_t *counter_of(const struct weft__attention_device_args *args, struct holders by)
+{
+    return args->counters + by.first * args->heads_abreast + file_of_block(args);
 }
 
 #endif

@@ -10,6 +10,7 @@ enum {
     // Chunks of batch-invariant plans, as the CPU has them: a function of max_kv_len alone.
     INVARIANT_CHUNKS = 16,
     INVARIANT_KEYS = 512, // at least
+    IDLE_SHARE = 32,      // one block of so many may be idle
 };
 
 static int32_t at_most(int64_t a, int64_t b)
@@ -92,6 +93,16 @@ int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *la
     if (!even || launch->any || weft__attention_in_chunks(launch))
         return 0;
     return (int32_t)launch->blocks / launch->num_kv_heads;
+}
+
+int32_t weft__attention_heads_abreast(const struct weft__attention_cuda_launch *launch,
+                                      uint32_t blocks)
+{
+    int32_t heads = launch->num_kv_heads;
+    while (heads > 1 &&
+           (launch->num_kv_heads % heads != 0 || blocks % (uint32_t)heads * IDLE_SHARE > blocks))
+        heads--;
+    return heads;
 }
 
 const char *weft__attention_division_text(const struct weft__attention_cuda_launch *launch,

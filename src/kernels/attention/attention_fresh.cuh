@@ -112,10 +112,10 @@ DEVICE struct fresh fresh_load(const struct weft__attention_device_args *args,
     return fresh;
 }
 
-// To a row of a tile of keys, and to the cache.
+// To rows in shared memory, `value_at` bytes apart, and to the cache.
 DEVICE void fresh_store(const struct weft__attention_device_args *args, const struct fresh *fresh,
-                        int32_t position, int32_t lane, uint8_t *tile_row, uint16_t *key,
-                        uint16_t *value)
+                        int32_t position, int32_t lane, uint8_t *row, int32_t value_at,
+                        uint16_t *key, uint16_t *value)
 {
     const struct turns turns = turns_of(args, position, lane);
     struct head head = fresh->key;
@@ -127,8 +127,8 @@ DEVICE void fresh_store(const struct weft__attention_device_args *args, const st
             continue;
         const uint32_t k = two_narrow(head.own[i].x, head.own[i].y);
         const uint32_t v = two_narrow(fresh->value[i].x, fresh->value[i].y);
-        *(uint32_t *)(tile_row + 2 * d) = k;
-        *(uint32_t *)(tile_row + PLANE_BYTES + 2 * d) = v;
+        *(uint32_t *)(row + 2 * d) = k;
+        *(uint32_t *)(row + value_at + 2 * d) = v;
         key[d] = (uint16_t)k, key[d + 1] = (uint16_t)(k >> 16);
         value[d] = (uint16_t)v, value[d + 1] = (uint16_t)(v >> 16);
     }

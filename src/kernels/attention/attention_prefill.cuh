@@ -75,7 +75,7 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
 // The longest items of a sequence come first: those of its last rows.
 DEVICE void place_turn(const struct weft__attention_device_args *args, struct place *at)
 {
-    at->row_tile = at->seq.items / args->num_kv_heads - 1 - at->row_tile;
+    at->row_tile = at->seq.items / args->heads_each - 1 - at->row_tile;
 }
 
 // --- scores and weights ---------------------------------------------------------------------------

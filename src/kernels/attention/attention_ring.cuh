@@ -5,9 +5,12 @@
 // Sixteen keys are asked for at a time. What is known when the kernel is compiled, that they share a page, and what holds
 // for all but the ends of a sequence, that all of them are seen, leaves an addition and a copy for every 16 bytes. With
 // smaller pages a lane computes where one key (lanes 0..15) or value (16..31) lies, the others get it by shuffle.
+//
+// Where the copy engine serves (attention_boxes.cuh), a barrier a slot counts what has arrived.
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
+#include "src/kernels/attention/attention_boxes.cuh"
 #include "src/kernels/attention/attention_codes.cuh"
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_widen.cuh"
@@ -32,6 +35,8 @@ struct ring {
     int32_t passed;
     const uint8_t *
         lane_first[2]; // IN_STEPS: the lane's 16 bytes of the first keys of page 0, of their values
+    uint32_t barriers,
+        parity; // WEFT_BOXES: of the warp's slots; of the phase that comes next in `slot`
 };
 
 // The first key of sixteen i of a tile.
@@ -93,7 +98,7 @@ DEVICE void ring_item(const struct weft__attention_device_args *args, struct rin
     ring->last = ring->at->tile + place_tiles(ring->at);
     ring->tile = ring->at->tile + ring->warp;
     ring->pages = pages_of(args, seq->lengths.seq);
-    if (IN_STEPS)
+    if (IN_STEPS && !WEFT_BOXES)
         ring->lane_first[0] = lane_first_of(&args->k, ring),
         ring->lane_first[1] = lane_first_of(&args->v, ring);
     ring_pages(args, ring);
@@ -198,6 +203,58 @@ DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
     }
 }
 
+#if WEFT_BOXES
+// The new key and value of a sequence on their way to a tile in `slot`.
+DEVICE uint8_t *fresh_rows(const struct ring *ring)
+{
+    return shared_fresh() + (ring->warp * WEFT_STAGES + ring->slot) * FRESH_BYTES;
+}
+
+// Asks for a tile. The new key of a sequence is computed meanwhile and goes to the cache.
+DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
+                      uint8_t *slot)
+{
+    const int32_t first = ring_first(ring, ring->tile, 0), page = page_of(ring, 0);
+    const uint32_t barrier = ring->barriers + 8 * ring->slot;
+    if (ring->lane == 0) {
+        if (first < ring->end_key && first + KEYS > ring->first_key)
+            boxes_ask(args, shared_address(slot), ring->at->kv_head, page, first % PAGE, barrier);
+        else // a sequence of no keys
+            barrier_arrive(barrier);
+    }
+#if WEFT_APPEND
+    const struct lengths lengths = ring->at->seq.lengths;
+    const int32_t fresh = lengths.kv_len - 1 - first;
+    if (fresh >= 0 && fresh < KEYS) {
+        const struct fresh head = fresh_load(args, lengths, ring->at->kv_head, ring->lane);
+        const uint8_t *row = sixteen_row(args, ring, 0, page);
+        fresh_store(args, &head, lengths.kv_len - 1, ring->lane, fresh_rows(ring), ROW_BYTES,
+                    (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
+                    (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
+    }
+#endif
+}
+
+// Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.
+DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *seq, int32_t key0)
+{
+    uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+    barrier_wait(ring->barriers + 8 * ring->slot, ring->parity);
+    const int32_t fresh = seq->lengths.kv_len - 1 - key0; // the row that the launch appends
+    if (key0 < seq->first_key || key0 + KEYS > seq->end_key || (WEFT_APPEND && fresh < KEYS))
+        boxes_mend(slot, seq->first_key - key0, seq->end_key - key0, fresh,
+                   WEFT_APPEND && fresh >= 0 && fresh < KEYS ? fresh_rows(ring) : NULL, ring->lane);
+    return slot;
+}
+#else
+// Waits for the tile that was asked for first; it lies where is asked for next.
+DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *, int32_t)
+{
+    COPY_WAIT(WEFT_STAGES - 1);
+    __syncwarp();
+    return shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+}
+
 // Asks for a tile. The new key of a sequence is computed meanwhile and goes to the tile and to the cache.
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
@@ -222,6 +279,7 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
             const uint8_t *row = sixteen_row(args, ring, i, page);
             sixteen_ask_some(args, ring, i, row, fresh, to);
             fresh_store(args, &head, lengths.kv_len - 1, ring->lane, to + fresh * ROW_BYTES,
+                        PLANE_BYTES,
                         (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
                         (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
             continue;
@@ -232,6 +290,26 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
         else
             sixteen_ask_some(args, ring, i, sixteen_row(args, ring, i, page), -1, to);
     }
+}
+#endif
+
+// Before the ring's first tile is asked for. `barriers`: WARPS times WEFT_STAGES of the block, for WEFT_BOXES.
+DEVICE void ring_begin(const struct weft__attention_device_args *args, struct ring *ring,
+                       struct place *at, uint64_t *barriers, int32_t warp, int32_t lane)
+{
+    ring->at = at, ring->slot = 0, ring->warp = warp, ring->lane = lane;
+#if WEFT_BOXES
+    // the first requests, as many as slots, go round once before anything is waited for
+    ring->barriers = shared_address(barriers + warp * WEFT_STAGES), ring->parity = 1;
+    if (lane < WEFT_STAGES)
+        barrier_init(ring->barriers + 8 * lane, 1);
+    barrier_init_end();
+    __syncwarp();
+#else
+    (void)barriers;
+    ring_clear_padding(warp, lane);
+#endif
+    ring_item(args, ring);
 }
 
 // Are all keys of the warp's next tile older than the run's own, which the launch before may have made?
@@ -259,8 +337,10 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         ring->tile += WARPS;
         ring_pages_next(args, ring);
     }
-    copy_group_end();
-    ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;
+    if (!WEFT_BOXES)
+        copy_group_end();
+    if (++ring->slot == WEFT_STAGES)
+        ring->slot = 0, ring->parity ^= 1;
 }
 
 #endif

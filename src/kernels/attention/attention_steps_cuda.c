@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs of attention on CUDA: which launches, in which order (attention_cuda.c).
+#include <stddef.h>
+#include <string.h>
+
 #include "src/kernels/attention/attention_cuda.h"
 
 enum {
@@ -19,6 +22,45 @@ static struct weft__attention_device_scales scales_of(const weft_kv_plane *plane
     return (struct weft__attention_device_scales){
         plane->scales, plane->scale_seq_stride, plane->scale_page_stride, plane->scale_head_stride,
         plane->scale_token_stride};
+}
+
+// The plane as piles of matrices that boxes are copied of; `at`: of its map in the arguments.
+static struct weft__cuda_matrix matrix_of(const struct weft__attention_cuda_launch *launch,
+                                          const weft_kv_plane *plane, int64_t num_pages, size_t at)
+{
+    return (struct weft__cuda_matrix){
+        .base = plane->data,
+        .rows = launch->page_size,
+        .cols = launch->head_dim,
+        .stride_bytes = plane->token_stride * 2,
+        .piles = {launch->num_kv_heads, num_pages},
+        // of one head or page it counts for nothing, but the driver wants to see one
+        .pile_stride_bytes = {launch->num_kv_heads > 1 ? plane->head_stride * 2 : 16,
+                              num_pages > 1 ? plane->page_stride * 2 : 16},
+        .box_rows = WEFT__ATTENTION_ROWS,
+        .swizzled = true,
+        .at = (uint32_t)at};
+}
+
+// Can tensor maps say where the rows of a plane lie?
+static bool is_mapped(const struct weft__cuda_matrix *m)
+{
+    const int64_t most = (int64_t)1 << 40;
+    return m->piles[1] > 0 && m->piles[1] <= INT32_MAX && m->stride_bytes > 0 &&
+           m->stride_bytes < most && m->pile_stride_bytes[0] > 0 &&
+           m->pile_stride_bytes[0] < most && m->pile_stride_bytes[1] > 0 &&
+           m->pile_stride_bytes[1] < most;
+}
+
+// The maps of both planes, if boxes can be copied of them.
+static bool maps_of(const struct weft__attention_cuda_launch *launch,
+                    const weft_attention_args *args, struct weft__cuda_matrix maps[2])
+{
+    maps[0] = matrix_of(launch, &args->pool.k, args->pool.num_pages,
+                        offsetof(struct weft__attention_device_args, k_map));
+    maps[1] = matrix_of(launch, &args->pool.v, args->pool.num_pages,
+                        offsetof(struct weft__attention_device_args, v_map));
+    return is_mapped(&maps[0]) && is_mapped(&maps[1]);
 }
 
 // Do all rows of a plane begin at multiples of 16 bytes?
@@ -84,6 +126,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .early = run->counters != NULL,
         .splits = launch->splits,
         .chunk_tiles = launch->chunk_tiles,
+        .heads_abreast = 1,
+        .heads_each = launch->num_kv_heads,
         .least_rows = 1,
         .most_rows = prefills(launch, run) ? launch->few_rows : EVERY_ROW,
         .scale = launch->scale,
@@ -98,22 +142,71 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .turn_factor = launch->frequencies.attention_factor};
 }
 
+static void cluster_step(const struct weft__attention_cuda_launch *launch,
+                         const struct weft__attention_device_args *device,
+                         struct weft__cuda_step *step)
+{
+    weft__cuda_step(step, launch->cluster,
+                    (uint32_t)(launch->num_kv_heads * WEFT__ATTENTION_CLUSTER), 1, WARPS * 32,
+                    device, sizeof *device);
+    step->shared_bytes = launch->cluster_shared_bytes;
+    step->cluster = WEFT__ATTENTION_CLUSTER;
+    step->overlap = 1;
+}
+
+static void token_step(const struct weft__attention_cuda_launch *launch,
+                       const struct weft__attention_device_args *device,
+                       struct weft__cuda_step *step)
+{
+    weft__cuda_step(step, launch->token, (uint32_t)(launch->num_kv_heads * launch->token_splits),
+                    (uint32_t)device->num_seqs, TOKEN_WARPS * 32, device, sizeof *device);
+    step->shared_bytes = launch->token_shared_bytes;
+    step->cluster = (uint32_t)launch->token_splits;
+    step->overlap = 1;
+}
+
+// `splits`: chunks of every item, 0: as the plan has them. Rows that cp.async fetches come no faster abreast.
+static void decode_step(const struct weft__attention_cuda_launch *launch,
+                        struct weft__attention_device_args device, int32_t splits, uint32_t grid,
+                        bool boxes, int32_t kernel, struct weft__cuda_step *step)
+{
+    device.splits = splits ? splits : device.splits;
+    device.heads_abreast = boxes ? weft__attention_heads_abreast(launch, grid) : 1;
+    device.heads_each = launch->num_kv_heads / device.heads_abreast;
+    weft__cuda_step(step, kernel, grid, 1, WARPS * 32, &device, sizeof device);
+    step->shared_bytes = launch->shared_bytes;
+    step->overlap = 1;
+}
+
+// For the sequences that decode leaves.
+static void prefill_step(const struct weft__attention_cuda_launch *launch,
+                         struct weft__attention_device_args device, struct weft__cuda_step *step)
+{
+    device.least_rows = launch->few_rows + 1, device.most_rows = EVERY_ROW;
+    device.splits = 1, device.chunk_tiles = 0;
+    if (weft__attention_wgmma_step(launch, &device, step))
+        return;
+    weft__cuda_step(step, launch->prefill, launch->prefill_blocks, 1, WARPS * 32, &device,
+                    sizeof device);
+    step->shared_bytes = launch->prefill_shared_bytes;
+    step->overlap = 1;
+}
+
 int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque_args,
                                    struct weft__cuda_step *steps)
 {
     const struct weft__attention_cuda_launch *launch = opaque_launch;
     const struct weft__attention_args *run = opaque_args;
-    struct weft__attention_device_args device = device_args(launch, run);
+    const struct weft__attention_device_args device = device_args(launch, run);
+    struct weft__cuda_matrix maps[2];
+    const bool boxes = launch->boxes && device.aligned && maps_of(launch, &run->base, maps);
     const int32_t splits = weft__attention_even_splits(launch, device.num_seqs);
     const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
     int32_t count = 0;
-    if (splits && launch->cluster && !run->k) {
-        weft__cuda_step(steps, launch->cluster,
-                        (uint32_t)(launch->num_kv_heads * WEFT__ATTENTION_CLUSTER), 1, WARPS * 32,
-                        &device, sizeof device);
-        steps->shared_bytes = launch->cluster_shared_bytes;
-        steps->cluster = WEFT__ATTENTION_CLUSTER;
-        steps->overlap = 1;
+    if (splits && launch->cluster && !run->k && (boxes || !launch->boxes)) {
+        cluster_step(launch, &device, steps);
+        if (boxes)
+            memcpy(steps->matrices, maps, sizeof maps);
         return 1;
     }
     if (launch->splits != 1 && !counters_of_batch(launch, run)) {
@@ -130,30 +223,20 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
         weft__attention_any_step(launch, &run->base, &device, &steps[count]);
         return count + 1;
     }
-    if (run->k && launch->token && device.aligned) {
-        weft__cuda_step(&steps[count], launch->token,
-                        (uint32_t)(launch->num_kv_heads * launch->token_splits),
-                        (uint32_t)device.num_seqs, TOKEN_WARPS * 32, &device, sizeof device);
-        steps[count].shared_bytes = launch->token_shared_bytes;
-        steps[count].cluster = (uint32_t)launch->token_splits;
-        steps[count++].overlap = 1;
-        return count;
+    if (run->k && launch->token && device.aligned && (boxes || !launch->boxes)) {
+        token_step(launch, &device, &steps[count]);
+        if (boxes)
+            memcpy(steps[count].matrices, maps, sizeof maps);
+        return count + 1;
     }
-    device.splits = splits ? splits : device.splits;
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
-    weft__cuda_step(&steps[count], run->k ? launch->append : WEFT__ATTENTION_DECODE, grid, 1,
-                    WARPS * 32, &device, sizeof device);
-    steps[count].shared_bytes = launch->shared_bytes;
-    steps[count++].overlap = 1;
-    if (!run->k && prefills(launch, run)) {
-        device.least_rows = launch->few_rows + 1, device.most_rows = EVERY_ROW;
-        device.splits = 1, device.chunk_tiles = 0;
-        if (weft__attention_wgmma_step(launch, &device, &steps[count]))
-            return count + 1;
-        weft__cuda_step(&steps[count], launch->prefill, launch->prefill_blocks, 1, WARPS * 32,
-                        &device, sizeof device);
-        steps[count].shared_bytes = launch->prefill_shared_bytes;
-        steps[count++].overlap = 1;
-    }
+    const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
+    const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
+    decode_step(launch, device, splits, grid, boxes, boxes ? boxed : rows, &steps[count]);
+    if (boxes)
+        memcpy(steps[count].matrices, maps, sizeof maps);
+    count++;
+    if (!run->k && prefills(launch, run))
+        prefill_step(launch, device, &steps[count++]);
     return count;
 }

@@ -2,11 +2,12 @@
 // ROWS rows of queries, sixteen or twice as many, against a tile of KEYS keys and values in shared memory: scores, weights,
 // sums.
 //
-// A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart. The kernel defines these, DIM, PART_BYTES,
-// PLANE_BYTES, ROWS and KEEPS_QUERIES.
+// A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart, or boxes (attention_boxes.cuh). The kernel defines these,
+// DIM, PART_BYTES, PLANE_BYTES, ROWS and KEEPS_QUERIES.
 #ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
 #define WEFT_KERNELS_ATTENTION_TILE_CUH
 
+#include "src/kernels/attention/attention_boxes.cuh"
 #include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_scores.cuh"
 
@@ -37,8 +38,7 @@ DEVICE void queries_keep(uint32_t queries, int32_t lane, struct queries *kept)
 DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint8_t *slot,
                         int32_t lane, float score[SIXTEENS][KEYS / 8][4])
 {
-    uint32_t k_row =
-        shared_address(slot) + (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
+    const uint32_t k_row = tile_row(shared_address(slot), lane / 16 * 8 + lane % 8, lane / 8 % 2);
     // of all parts but the first, or of every other sixteen: two chains
     float low[SIXTEENS][KEYS / 8][4] = {};
 #pragma unroll(DIM > 128 ? 2 : 8)
@@ -46,7 +46,7 @@ DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint
         uint32_t k[KEYS / 16][4];
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 16; t++)
-            load_matrix_4(k[t], k_row + t * 16 * ROW_BYTES + i * 32);
+            load_matrix_4(k[t], tile_piece(k_row, i) + t * 16 * TILE_ROW_BYTES);
 #pragma unroll
         for (int32_t m = 0; m < SIXTEENS; m++) {
             uint32_t own[WEFT_PARTS][4];
@@ -114,7 +114,7 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 DEVICE void tile_values(const uint8_t *slot, int32_t lane,
                         const float weight[SIXTEENS][KEYS / 8][4], struct state state[SIXTEENS])
 {
-    uint32_t v_row = shared_address(slot + PLANE_BYTES) + (lane % 16) * ROW_BYTES + lane / 16 * 16;
+    const uint32_t v_row = tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
         uint32_t p[SIXTEENS][WEFT_PARTS][4];
@@ -124,7 +124,7 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
 #pragma unroll
         for (int32_t i = 0; i < DIM / 8; i += 2) {
             uint32_t v[4];
-            load_matrix_4_transposed(v, v_row + t * 8 * ROW_BYTES + i * 16);
+            load_matrix_4_transposed(v, tile_piece(v_row, i / 2) + t * 8 * TILE_ROW_BYTES);
 #pragma unroll
             for (int32_t m = 0; m < SIXTEENS; m++) {
 #if WEFT_PARTS == 1

@@ -5,7 +5,7 @@
 //
 // Nothing of the launch before is needed to know which keys there are, so the ring of a warp, cos and sin are full
 // when that launch ends: kernels that write caches, lengths or pages do not let the next launch start before they
-// have done so. Rows of keys and values come as one bulk copy each. Text is short on purpose: a launch between others
+// have done so. Keys and values come in boxes (attention_boxes.cuh) or, of other pages, as one bulk copy a row. Text is short on purpose: a launch between others
 // finds it cold, and NOTES.md says what that costs.
 //
 // attention_pieces.cuh merges the states.
@@ -24,7 +24,7 @@ enum {
     PAGE = WEFT_PAGE,
     CHUNKS = HEAD / 8, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
-    PLANE_BYTES = KEYS * ROW_BYTES,
+    PLANE_BYTES = KEYS * (WEFT_BOXES ? HEAD * 2 : ROW_BYTES),
     STAGE_BYTES = 2 * PLANE_BYTES, // keys, then values
     WARP_BYTES = WEFT_STAGES * STAGE_BYTES,
     RING_BYTES = WARPS * WARP_BYTES,
@@ -38,7 +38,7 @@ enum {
 // Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | pieces of every block
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
-    extern __shared__ __align__(128) uint8_t bytes[];
+    extern __shared__ __align__(1024) uint8_t bytes[];
     return bytes;
 }
 
@@ -81,7 +81,7 @@ struct ring {
     int32_t tile, end;    // the next tile to ask for, of the block
     int32_t slot;         // where it goes
     const int32_t *pages; // of the sequence
-    int32_t page;         // of the lane's key of that tile
+    int32_t page;         // of the lane's key of that tile; WEFT_BOXES: of the tile
 };
 
 DEVICE int32_t key_of(const struct place *at, int32_t tile, int32_t lane)
@@ -96,7 +96,8 @@ DEVICE bool sees(const struct place *at, int32_t key)
 
 DEVICE void ring_page(struct ring *ring, const struct place *at, int32_t lane)
 {
-    const int32_t key = key_of(at, ring->tile, lane);
+    const int32_t key = WEFT_BOXES ? max(key_of(at, ring->tile, 0), at->seq.first_key)
+                                   : key_of(at, ring->tile, lane);
     ring->page = ring->tile < ring->end && sees(at, key) ? __ldcg(ring->pages + key / PAGE) : 0;
 }
 
@@ -107,22 +108,42 @@ DEVICE int64_t plane_at(const struct weft__attention_device_plane *plane, int32_
            key % PAGE * plane->token_stride;
 }
 
-// Asks for the warp's next tile: lane l for key l, or value l - 16. Rows that nobody sees are zeros.
-DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring,
-                     const struct place *at, int32_t warp, int32_t lane)
+#if WEFT_BOXES
+// Asks for the warp's next tile.
+DEVICE void tile_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                     const struct place *at, uint32_t to, uint32_t barrier, int32_t lane)
 {
-    if (ring->tile >= ring->end)
+    const int32_t first = key_of(at, ring->tile, 0);
+    if (lane != 0)
         return;
+    if (sees(at, max(first, at->seq.first_key)))
+        boxes_ask(args, to, at->kv_head, ring->page, first % PAGE, barrier);
+    else // a sequence of no keys
+        barrier_arrive(barrier);
+}
+
+// What of a tile did not come out of the cache.
+DEVICE void tile_mend(const struct ring *ring, const struct place *at, uint8_t *slot, int32_t key0,
+                      int32_t lane)
+{
+    const int32_t fresh = ring->fresh - key0;
+    if (key0 < at->seq.first_key || fresh < KEYS)
+        boxes_mend(slot, at->seq.first_key - key0, at->seq.end_key - key0, fresh,
+                   fresh >= 0 ? shared_fresh() : NULL, lane);
+}
+#else
+// Asks for the warp's next tile: lane l for key l, or value l - 16. Rows that nobody sees are zeros.
+DEVICE void tile_ask(const struct weft__attention_device_args *args, const struct ring *ring,
+                     const struct place *at, uint32_t to, uint32_t barrier, int32_t lane)
+{
     const struct weft__attention_device_plane *plane = lane < 16 ? &args->k : &args->v;
     const int32_t key = key_of(at, ring->tile, lane);
     const bool seen = sees(at, key), comes = seen && key != ring->fresh;
-    const uint32_t barrier = ring->barriers + 8 * ring->slot;
-    const uint32_t to = shared_address(shared_memory()) + warp * WARP_BYTES +
-                        ring->slot * STAGE_BYTES + lane / 16 * PLANE_BYTES + lane % 16 * ROW_BYTES;
     const int32_t rows = __popc(__ballot_sync(0xffffffffu, comes));
     if (lane == 0)
         barrier_expect(barrier, (uint32_t)rows * HEAD * 2);
     __syncwarp();
+    to += lane / 16 * PLANE_BYTES + lane % 16 * ROW_BYTES;
     if (comes) {
         copy_bulk(to, (const uint16_t *)plane->data + plane_at(plane, at->kv_head, ring->page, key),
                   HEAD * 2, barrier);
@@ -132,6 +153,33 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
             store_16_shared(to + i, make_uint4(0, 0, 0, 0));
         bulk_fence(); // the slot's next tile may have the row
     }
+}
+
+// The new key and value go to their rows of the tile.
+DEVICE void tile_mend(const struct ring *ring, const struct place *, uint8_t *slot, int32_t key0,
+                      int32_t lane)
+{
+    const int32_t row = ring->fresh - key0;
+    if (row < 0 || row >= KEYS)
+        return;
+#pragma unroll 1
+    for (int32_t i = lane; i < 2 * CHUNKS; i += WARP) {
+        const int32_t plane = i / CHUNKS, chunk = i % CHUNKS;
+        *(uint4 *)(slot + plane * PLANE_BYTES + row * ROW_BYTES + chunk * 16) =
+            *(const uint4 *)(shared_fresh() + plane * ROW_BYTES + chunk * 16);
+    }
+    __syncwarp();
+}
+#endif
+
+DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring,
+                     const struct place *at, int32_t warp, int32_t lane)
+{
+    if (ring->tile >= ring->end)
+        return;
+    tile_ask(args, ring, at,
+             shared_address(shared_memory()) + warp * WARP_BYTES + ring->slot * STAGE_BYTES,
+             ring->barriers + 8 * ring->slot, lane);
     ring->slot = ring->slot + 1 == WEFT_STAGES ? 0 : ring->slot + 1;
     ring->tile += WARPS;
     ring_page(ring, at, lane);
@@ -222,18 +270,6 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
         }
 }
 
-// The new key and value go to their rows of the tile.
-DEVICE void fresh_put(uint8_t *slot, int32_t row, int32_t lane)
-{
-#pragma unroll 1
-    for (int32_t i = lane; i < 2 * CHUNKS; i += WARP) {
-        const int32_t plane = i / CHUNKS, chunk = i % CHUNKS;
-        *(uint4 *)(slot + plane * PLANE_BYTES + row * ROW_BYTES + chunk * 16) =
-            *(const uint4 *)(shared_fresh() + plane * ROW_BYTES + chunk * 16);
-    }
-    __syncwarp();
-}
-
 DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ring *ring,
                        const struct place *at, int32_t tile, int32_t warp, int32_t lane,
                        struct state *state)
@@ -242,11 +278,10 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ri
 #pragma unroll 1
     for (int32_t slot = 0; tile < ring->end; tile += WARPS) {
         uint8_t *from = shared_memory() + warp * WARP_BYTES + slot * STAGE_BYTES;
-        const int32_t key0 = at->seq.begin + tile * KEYS, fresh = ring->fresh - key0;
+        const int32_t key0 = at->seq.begin + tile * KEYS;
         float score[1][KEYS / 8][4] = {};
         barrier_wait(ring->barriers + 8 * slot, parity);
-        if (fresh >= 0 && fresh < KEYS)
-            fresh_put(from, fresh, lane);
+        tile_mend(ring, at, from, key0, lane);
         tile_scores(shared_address(shared_memory() + RING_BYTES), NULL, from, lane, score);
         tile_log2(args, at, key0, lane, score[0]);
         tile_weights(state, score[0]);

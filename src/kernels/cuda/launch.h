@@ -101,11 +101,12 @@ struct weft__cuda_choice {
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 
-// A matrix of 16-bit numbers that a kernel has copied in boxes (sm_90): the backend writes its tensor map, 128 bytes, into
-// the arguments. Boxes have 64 columns; what lies outside the matrix is zero in them.
+// A matrix of 16-bit numbers that a kernel has copied in boxes (sm_90), or piles of them: the backend writes its tensor
+// map, 128 bytes, into the arguments. Boxes have 64 columns; what lies outside the matrix is zero in them.
 struct weft__cuda_matrix {
-    const void *base; // NULL: none. A multiple of 16 bytes, as is the stride
+    const void *base; // NULL: none. A multiple of 16 bytes, as are all strides
     int64_t rows, cols, stride_bytes;
+    int64_t piles[2], pile_stride_bytes[2]; // of matrices, of piles of them; 0: there is but one
     uint32_t box_rows;
     bool swizzled; // 16 bytes at place i of row n of the box stand at place i ^ (n % 8)
     uint32_t at;   // of the map in the arguments, a multiple of 64

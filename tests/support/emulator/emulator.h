@@ -36,7 +36,7 @@ struct emulated_copy {
     void (*run)(const struct emulated_copy *);
     uint32_t to, barrier, bytes;
     uint64_t from;
-    int32_t place[2];
+    int32_t place[4];
 };
 
 struct emulated {

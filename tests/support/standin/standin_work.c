@@ -264,15 +264,24 @@ CUresult cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *base,
                                 int fill)
 {
     const uint32_t last[3] = {box[0], box[1], swizzle == CU_TENSOR_MAP_SWIZZLE_128B};
-    const uint64_t first[4] = {(uint64_t)(uintptr_t)base, dims[0], dims[1], strides[0]};
+    uint64_t first[8] = {(uint64_t)(uintptr_t)base, 1, 1, 1, 1};
     (void)interleave;
     (void)promotion;
     (void)fill;
     if ((uintptr_t)map % 64 != 0 || (uintptr_t)base % 16 != 0 || type != CU_TENSOR_MAP_UINT16 ||
-        rank != 2 || dims[0] == 0 || dims[1] == 0 || strides[0] % 16 != 0 || box[0] > 256 ||
-        box[1] > 256 || steps[0] != 1 || steps[1] != 1 ||
-        (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128))
+        (rank != 2 && rank != 4) || (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128))
         return INVALID_VALUE;
+    for (uint32_t i = 0; i < rank; i++) {
+        if (dims[i] == 0 || dims[i] > (uint64_t)1 << 32 || box[i] == 0 || box[i] > 256 ||
+            (i >= 2 && box[i] != 1) || steps[i] != 1)
+            return INVALID_VALUE;
+        first[1 + i] = dims[i];
+    }
+    for (uint32_t i = 0; i + 1 < rank; i++) {
+        if (strides[i] % 16 != 0 || strides[i] >= (uint64_t)1 << 40)
+            return INVALID_VALUE;
+        first[5 + i] = strides[i];
+    }
     memset(map, 0, 128);
     memcpy(map, first, sizeof first);
     memcpy((char *)map + sizeof first, last, sizeof last);

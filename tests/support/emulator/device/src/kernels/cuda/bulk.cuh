@@ -47,7 +47,7 @@ static void emulated_copy_bulk(const struct emulated_copy *copy)
 DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier)
 {
     const struct emulated_copy copy = {emulated_copy_bulk, to_shared, barrier, bytes,
-                                       (uint64_t)from,     {0, 0}};
+                                       (uint64_t)from,     {0}};
     if (to_shared % 16 || (uint64_t)from % 16 || bytes % 16)
         emulated->fail("a bulk copy that is not aligned");
     emulated->engine(&copy);
@@ -55,7 +55,7 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
 
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
 struct emulated_map {
-    uint64_t base, cols, rows, stride_bytes;
+    uint64_t base, dims[4], stride_bytes[3]; // columns, rows, piles
     uint32_t box_cols, box_rows, swizzled;
 };
 
@@ -63,16 +63,22 @@ static void emulated_copy_box(const struct emulated_copy *copy)
 {
     const struct emulated_map *map = (const struct emulated_map *)copy->from;
     const uint32_t row_bytes = map->box_cols * 2;
+    uint64_t pile = map->base;
+    bool there = true;
+    for (int i = 2; i < 4; i++) {
+        there = there && copy->place[i] >= 0 && (uint64_t)copy->place[i] < map->dims[i];
+        pile += (uint64_t)copy->place[i] * map->stride_bytes[i - 1];
+    }
     for (uint32_t r = 0; r < map->box_rows; r++)
         for (uint32_t c = 0; c < map->box_cols; c++) {
             const int64_t row = (int64_t)copy->place[1] + r, col = (int64_t)copy->place[0] + c;
-            const bool inside =
-                row >= 0 && col >= 0 && row < (int64_t)map->rows && col < (int64_t)map->cols;
+            const bool inside = there && row >= 0 && col >= 0 && row < (int64_t)map->dims[1] &&
+                                col < (int64_t)map->dims[0];
             uint32_t to = copy->to + r * row_bytes + c * 2;
             if (map->swizzled)
                 to ^= (to >> 7 & 7) << 4;
             *(uint16_t *)emulated->shared_pointer(to) =
-                inside ? *(const uint16_t *)(map->base + row * map->stride_bytes + col * 2) : 0;
+                inside ? *(const uint16_t *)(pile + row * map->stride_bytes[0] + col * 2) : 0;
         }
     emulated->mbarrier_landed(copy->barrier, map->box_rows * row_bytes);
 }
@@ -82,6 +88,14 @@ DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_
 {
     const struct emulated_copy copy = {emulated_copy_box, to_shared,    barrier, 0,
                                        (uint64_t)map,     {column, row}};
+    emulated->engine(&copy);
+}
+
+DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                             int32_t matrix, int32_t pile, uint32_t barrier)
+{
+    const struct emulated_copy copy = {
+        emulated_copy_box, to_shared, barrier, 0, (uint64_t)map, {column, row, matrix, pile}};
     emulated->engine(&copy);
 }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Tiles of keys and values that the copy engine brings, four instructions for all of them (WEFT_BOXES: sm_90, caches of 16 bits,
+// pages of whole sixteens, head_dim a multiple of 64). What cp.async asks for in lines of 128 bytes arrives as rows of a head:
+// NOTES.md has what that is worth.
+//
+// A plane of a tile is boxes of 64 columns by KEYS rows, 128 bytes a row, in which 16 bytes stand at place i ^ (row % 8): eight rows
+// of a ldmatrix then lie in different banks.
+//
+//      plane: columns 0..63 of key 0, of key 1 ... | columns 64..127 of key 0 ...
+//
+// A box has whole sixteens of a page. Rows of it that nobody sees, or that the launch itself appends (WEFT_APPEND), are mended
+// when it has arrived.
+#ifndef WEFT_KERNELS_ATTENTION_BOXES_CUH
+#define WEFT_KERNELS_ATTENTION_BOXES_CUH
+
+#include "src/kernels/attention/attention_device.h"
+#include "src/kernels/cuda/memory.cuh"
+#if WEFT_BOXES
+#include "src/kernels/cuda/bulk.cuh"
+#endif
+
+static_assert(!WEFT_BOXES || alignof(struct weft__attention_device_args) == 64,
+              "where tensor maps lie in the arguments");
+
+enum {
+    BOX_BYTES = KEYS * 128,
+    TILE_ROW_BYTES = WEFT_BOXES ? 128 : ROW_BYTES, // from row to row
+};
+
+// Where ldmatrix finds row `row` of a plane, `second`: the second 16 of every 32 bytes; and 32 bytes i of it.
+DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
+{
+#if WEFT_BOXES
+    return plane + row * 128 + (second ^ row % 8) * 16;
+#else
+    return plane + row * ROW_BYTES + second * 16;
+#endif
+}
+
+DEVICE uint32_t tile_piece(uint32_t row, int32_t i)
+{
+#if WEFT_BOXES
+    return (row ^ i % 4 * 32) + i / 4 * BOX_BYTES;
+#else
+    return row + i * 32;
+#endif
+}
+
+#if WEFT_BOXES
+
+// 16 bytes `chunk` of a row.
+DEVICE int32_t box_chunk(int32_t row, int32_t chunk)
+{
+    return chunk / 8 * BOX_BYTES + row * 128 + (chunk % 8 ^ row % 8) * 16;
+}
+
+// Asks for keys and values of the sixteen from slot `first` of a page on; one lane.
+DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t to, int32_t kv_head,
+                      int32_t page, int32_t first, uint32_t barrier)
+{
+    barrier_expect(barrier, 2 * PLANE_BYTES);
+#pragma unroll
+    for (int32_t p = 0; p < 2; p++)
+#pragma unroll
+        for (int32_t i = 0; i < HEAD / 64; i++)
+            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? args->v_map : args->k_map,
+                             i * 64, first, kv_head, page, barrier);
+}
+
+// After a tile has arrived: zeros for the values that nobody sees, those before row `begin` and from `end` on, for a weight of 0
+// does not silence them; row `fresh` from where the new key and its value lie, ROW_BYTES apart (NULL: it has none).
+DEVICE void boxes_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t fresh,
+                       const uint8_t *from, int32_t lane)
+{
+    enum { EACH = HEAD / 8 };
+    __syncwarp();
+    if (from) {
+#pragma unroll 1
+        for (int32_t i = lane; i < 2 * EACH; i += WARP)
+            *(uint4 *)(slot + i / EACH * PLANE_BYTES + box_chunk(fresh, i % EACH)) =
+                *(const uint4 *)(from + i / EACH * ROW_BYTES + i % EACH * 16);
+    }
+#pragma unroll 1
+    for (int32_t i = lane; i < KEYS * EACH; i += WARP)
+        if (i / EACH < begin || i / EACH >= end)
+            *(uint4 *)(slot + PLANE_BYTES + box_chunk(i / EACH, i % EACH)) = make_uint4(0, 0, 0, 0);
+    bulk_fence(); // before the slot's next box
+    __syncwarp();
+}
+
+#endif
+#endif
