@@ -29,6 +29,22 @@ DEVICE void copy_16_async(uint32_t to_shared, const void *from)
                  : "memory");
 }
 
+// What L2 gives up before other things: the policy of copies of what is read once.
+DEVICE uint64_t policy_once()
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+DEVICE void copy_16_async_as(uint32_t to_shared, const void *from, uint64_t policy)
+{
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared),
+        "l"(from), "l"(policy)
+        : "memory");
+}
+
 DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from),

@@ -56,12 +56,13 @@ DEVICE void source_next(struct source *s)
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
     const uint32_t to = shared_address(slot) + lane * 16;
+    const uint64_t policy = policy_once(); // a row of X is to stay in L2, not W
     const int32_t bytes =
         (TILE_SUPER || WEFT_COLS ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
 #pragma unroll
     for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
         if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes)
-            copy_16_async(to + i, s->from + i);
+            copy_16_async_as(to + i, s->from + i, policy);
 }
 
 #include "src/kernels/linear/linear_stream.cuh"

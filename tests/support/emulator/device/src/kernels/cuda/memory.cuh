@@ -22,6 +22,18 @@ DEVICE void copy_16_async(uint32_t to_shared, const void *from)
     emulated->copy(emulated->shared_pointer(to_shared), from, 16, 16);
 }
 
+DEVICE uint64_t policy_once()
+{
+    return 1;
+}
+
+DEVICE void copy_16_async_as(uint32_t to_shared, const void *from, uint64_t policy)
+{
+    if (policy != 1)
+        emulated->fail("a copy of no known policy");
+    copy_16_async(to_shared, from);
+}
+
 DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
 {
     emulated->copy(emulated->shared_pointer(to_shared), from, 16, (uint32_t)bytes);
