@@ -119,6 +119,19 @@ static bool add(quantize_job *job, const model_config *config, const model_tenso
     return quantize_job_add(job, &tensor, err);
 }
 
+// Shapes share one table for input and output, as engine_model_synthesise; llama.cpp refuses a gpt-oss file without an
+// output matrix of its own.
+static bool ties_output(const model_config *config)
+{
+    return strcmp(config->architecture->name, "gpt-oss") != 0;
+}
+
+static bool writes_global(const model_config *config, int tensor)
+{
+    return model_config_needs_global(config, tensor) ||
+           (tensor == MODEL_GLOBAL_OUTPUT && !ties_output(config));
+}
+
 static bool add_all(quantize_job *job, const model_config *config, engine_error *err)
 {
     size_t room = MODEL_GLOBAL_TENSOR_COUNT + (size_t)config->layers * MODEL_LAYER_TENSOR_COUNT;
@@ -126,7 +139,7 @@ static bool add_all(quantize_job *job, const model_config *config, engine_error 
     if (!job->tensors)
         return engine_fail(err, "out of memory for the list of tensors; close other programs");
     for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
-        if (model_config_needs_global(config, i) &&
+        if (writes_global(config, i) &&
             !add(job, config, &model_global_specs[i], model_global_specs[i].name, err))
             return false;
     for (int32_t n = 0; n < config->layers; n++)
@@ -147,7 +160,7 @@ static bool make(quantize_job *job, const char *shape, const char *out, engine_e
         return false;
     job->facts.layers = config.layers;
     job->facts.heads_per_kv_head = config.q_heads / config.kv_heads;
-    job->facts.tied = true; // as engine_model_synthesise
+    job->facts.tied = ties_output(&config);
     if (!add_all(job, &config, err))
         return false;
     job->output = gguf_output_open(out, err);
