@@ -57,6 +57,9 @@ json_t *checkpoint_json(const checkpoint *c, const char *name, bool *missing, en
     if ((missing && *missing) || !file_map_open(&map, path, err))
         return NULL;
     json_t *json = json_loadb(map.data, map.size_bytes, 0, &where);
+    // transformers writes 1000000000000000019884624838656 for a length that nobody set.
+    if (!json && json_error_code(&where) == json_error_numeric_overflow)
+        json = json_loadb(map.data, map.size_bytes, JSON_DECODE_INT_AS_REAL, &where);
     file_map_close(&map);
     if (json_is_object(json))
         return json;

@@ -47,6 +47,7 @@ static void wordpiece_is_read(void **state)
         "\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", \"vocab\": {"
         "\"[UNK]\": 0, \"[CLS]\": 1, \"[SEP]\": 2, \"play\": 3, \"##ing\": 4, \"\u00e9\": 5}}}";
     const char *config = "{\"cls_token\": \"[CLS]\", \"sep_token\": \"[SEP]\","
+                         "\"model_max_length\": 1000000000000000019884624838656,"
                          "\"unk_token\": \"[UNK]\"}";
     expect_encoding(json, config, "Playing \u00c9 ing", (int32_t[]){1, 3, 4, 5, 0, 2}, 6);
 }
