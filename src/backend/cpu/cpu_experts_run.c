@@ -68,7 +68,7 @@ static void ready_row(const struct work *work, const struct weft__linear_launch 
         launch->round(&row, 0, launch->x_layout.stride, x, cols, row.head->few);
     }
     if (rows->bf16 >= 0)
-        launch->narrow(x, cols, (int32_t)m, (uint16_t *)at(work, rows->bf16),
+        launch->narrow(x, cols, 1, cols, (int32_t)m, (uint16_t *)at(work, rows->bf16),
                        weft__linear_bf16_stride(cols));
 }
 

@@ -53,8 +53,16 @@ static void ready_row(const struct work *work, int32_t m)
         weft__rounded_begin(&work->acts, m, cols, work->few, false);
         launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
     }
+}
+
+// Rows [m, m + rows), those that lie in one another together.
+static void ready_rows(const struct work *work, int32_t m, int32_t rows)
+{
+    for (int32_t i = 0; i < rows; i++)
+        ready_row(work, m + i);
     if (work->x_bf16)
-        launch->narrow(x, cols, m, work->x_bf16, work->x_bf16_stride);
+        work->launch->narrow(work->x + m * work->x_stride, work->x_stride, rows, work->desc->cols,
+                             m, work->x_bf16, work->x_bf16_stride);
 }
 
 // Rows that are made ready by one thread: those that lie in one another share cache lines.
@@ -68,8 +76,7 @@ static void ready_task(void *opaque, int32_t index, int32_t thread)
     const struct work *work = opaque;
     int32_t rows = ready_together(work), left = work->args->batch - index * rows;
     (void)thread;
-    for (int32_t i = 0; i < rows && i < left; i++)
-        ready_row(work, index * rows + i);
+    ready_rows(work, index * rows, rows < left ? rows : left);
 }
 
 // A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
@@ -82,8 +89,7 @@ static void ready_x(const weft_context *context, struct work *work, bool alone)
         weft__cpu_parallel_for(context, (int32_t)weft__ceil_div(batch, ready_together(work)),
                                ready_task, work);
     else
-        for (int32_t m = 0; m < batch; m++)
-            ready_row(work, m);
+        ready_rows(work, 0, batch);
 }
 
 // Checks the rows of a rounded X and takes their factors.

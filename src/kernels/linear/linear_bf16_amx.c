@@ -39,13 +39,15 @@ static inline uint16_t *place(uint16_t *x, int64_t stride, int32_t m, int64_t i)
 }
 
 weft__narrow_fn weft__linear_narrow_amx;
-void weft__linear_narrow_amx(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_amx(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
+                             int32_t m, uint16_t *to, int64_t stride)
 {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i row = _mm512_slli_epi32(lane, 6); // bytes from pair to pair
-    for (int64_t i = 0; i < cols; i += STEP)
-        _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row, narrow_row(x + i, cols - i),
-                                1);
+    for (const int32_t end = m + rows; m < end; m++, x += x_stride)
+        for (int64_t i = 0; i < cols; i += STEP)
+            _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row,
+                                    narrow_row(x + i, cols - i), 1);
 }
 
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are

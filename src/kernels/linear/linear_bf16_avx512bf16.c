@@ -28,10 +28,8 @@ struct panel {
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
 };
 
-// Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
-weft__narrow_fn weft__linear_narrow_avx512bf16;
-void weft__linear_narrow_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
-                                    int64_t stride)
+// A row that lies in five others.
+static void narrow_one(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
     to += m / STEP_COLS * STEP_COLS * stride + m % STEP_COLS * 2;
     for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
@@ -42,13 +40,76 @@ void weft__linear_narrow_avx512bf16(const float *x, int64_t cols, int32_t m, uin
     }
 }
 
+// Where the pairs of a register of six rows come from: a place in one of two rows, and of which two.
+struct sixes {
+    __m512i from[STEP_COLS];
+    __mmask16 second[STEP_COLS], third[STEP_COLS];
+};
+
+static struct sixes order_of_sixes(void)
+{
+    struct sixes s;
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for (int v = 0; v < STEP_COLS; v++) {
+        const __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * v));
+        const __m512i pair = // at / 6
+            _mm512_srli_epi32(_mm512_mullo_epi32(at, _mm512_set1_epi32(43)), 8);
+        const __m512i row =
+            _mm512_sub_epi32(at, _mm512_mullo_epi32(pair, _mm512_set1_epi32(STEP_COLS)));
+        const __m512i odd = _mm512_and_si512(row, _mm512_set1_epi32(1));
+        s.from[v] = _mm512_or_si512(pair, _mm512_slli_epi32(odd, 4));
+        s.second[v] = _mm512_cmpge_epi32_mask(row, _mm512_set1_epi32(2));
+        s.third[v] = _mm512_cmpge_epi32_mask(row, _mm512_set1_epi32(4));
+    }
+    return s;
+}
+
+// Six rows at once: whole lines are written, where each row for itself touches all of them.
+static void narrow_six(const float *x, int64_t x_stride, int64_t cols, uint16_t *to)
+{
+    const struct sixes s = order_of_sixes();
+    for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
+        __m512i w[STEP_COLS];
+        WEFT__UNROLL for (int c = 0; c < STEP_COLS; c++)
+        {
+            w[c] = narrow_row(x + c * x_stride + i, cols - i);
+        }
+        WEFT__UNROLL for (int v = 0; v < STEP_COLS; v++)
+        {
+            __m512i pairs = _mm512_permutex2var_epi32(w[0], s.from[v], w[1]);
+            pairs = _mm512_mask_blend_epi32(s.second[v], pairs,
+                                            _mm512_permutex2var_epi32(w[2], s.from[v], w[3]));
+            pairs = _mm512_mask_blend_epi32(s.third[v], pairs,
+                                            _mm512_permutex2var_epi32(w[4], s.from[v], w[5]));
+            _mm512_storeu_si512(to + 32 * v, pairs);
+        }
+    }
+}
+
+// Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
+weft__narrow_fn weft__linear_narrow_avx512bf16;
+void weft__linear_narrow_avx512bf16(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
+                                    int32_t m, uint16_t *to, int64_t stride)
+{
+    for (const int32_t end = m + rows; m < end;) {
+        const int32_t step = m % STEP_COLS == 0 && m + STEP_COLS <= end ? STEP_COLS : 1;
+        if (step == STEP_COLS)
+            narrow_six(x, x_stride, cols, to + m * stride);
+        else
+            narrow_one(x, cols, m, to, stride);
+        m += step;
+        x += step * x_stride;
+    }
+}
+
 weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
-void weft__linear_narrow_rows_avx512bf16(const float *x, int64_t cols, int32_t m, uint16_t *to,
-                                         int64_t stride)
+void weft__linear_narrow_rows_avx512bf16(const float *x, int64_t x_stride, int32_t rows,
+                                         int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
     to += m * stride;
-    for (int64_t i = 0; i < cols; i += 32)
-        _mm512_storeu_si512(to + i, narrow_row(x + i, cols - i));
+    for (int32_t r = 0; r < rows; r++, x += x_stride, to += stride)
+        for (int64_t i = 0; i < cols; i += 32)
+            _mm512_storeu_si512(to + i, narrow_row(x + i, cols - i));
 }
 
 // Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.
