@@ -125,6 +125,7 @@ bool model_shape_config(model_config *config, const char *name, engine_error *er
             .trained_context = s->context,
             .function = family->function,
             .norm_eps = 1e-5f,
+            .unrotated_period = family->unrotated_period,
             .rope = {.style = family->rope_style, .rotary_dim = s->head_dim, .base = s->rope_base}};
         set_tables(config);
         set_experts(config, s->name);
