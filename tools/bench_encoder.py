@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Holds weft against PyTorch in texts a second: the shape of BERT-base, texts of 512 tokens, made-up weights, taking turns.
+
+    bench_encoder.py [--weft WEFT] [--formats bf16,f16,q8_0,f32] [--batch 1,4] [--rounds N] [--threads T]
+
+Prints a JSON line for each measurement, then medians. PyTorch runs transformers' BertModel with its scaled dot product
+attention in f32 and bf16, and takes the mean of the states; its process is a new one each time, as weft's is.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+TOKENS = 512
+SECONDS = 3
+TORCH = """
+import json, sys, time
+import torch
+from transformers import BertConfig, BertModel
+dtype, batch, threads, tokens, seconds = sys.argv[1], *map(int, sys.argv[2:])
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+model = BertModel(BertConfig(attn_implementation="sdpa"), add_pooling_layer=False).eval()
+model = model.to({"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
+ids = torch.randint(1000, 30000, (batch, tokens))
+times = []
+with torch.inference_mode():
+    while len(times) < 5 or sum(times) < seconds:
+        begun = time.perf_counter()
+        torch.nn.functional.normalize(model(input_ids=ids).last_hidden_state.float().mean(1), dim=1)
+        times.append(time.perf_counter() - begun)
+times = sorted(times[2:])
+print(json.dumps(batch / times[len(times) // 2]))
+"""
+
+
+def output(command):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
+
+
+def weft(args, dtype, batch):
+    rows = output([args.weft, "bench", "model", "--shape", "bert-base", "--format", dtype, "--prompt", TOKENS, "--batch", batch,
+                   "--seconds", SECONDS, "--working-set", 64, "--threads", args.threads, "--json"])  # fmt: skip
+    row = next(json.loads(line) for line in rows.splitlines() if '"prefill"' in line)
+    return row["tokens_per_second"] / TOKENS
+
+
+def torch(args, dtype, batch):
+    return json.loads(output([sys.executable, "-c", TORCH, dtype, batch, args.threads, TOKENS, SECONDS]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", default="build/release/weft")
+    parser.add_argument("--formats", default="bf16,f16,q8_0,f32")
+    parser.add_argument("--batch", default="1,4")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    turns = [(weft, "weft", dtype) for dtype in args.formats.split(",")]
+    turns[1:1] = [(torch, "torch", "bf16"), (torch, "torch", "f32")]
+    found = {}
+    for _ in range(args.rounds):
+        for measure, name, dtype in turns:
+            for batch in map(int, args.batch.split(",")):
+                value = round(measure(args, dtype, batch), 2)
+                found.setdefault((name, dtype, batch), []).append(value)
+                print(json.dumps({"program": name, "dtype": dtype, "batch": batch, "texts_per_second": value}), flush=True)
+    for (name, dtype, batch), values in found.items():
+        print(f"{name} {dtype}, {batch} texts: median {statistics.median(values):.2f} of {values}")
+
+
+if __name__ == "__main__":
+    main()
