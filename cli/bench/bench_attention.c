@@ -28,6 +28,9 @@ static const char help[] =
     "  --head-dim D        elements of a head (default 128)\n"
     "  --page-size P       keys per page (default 64)\n"
     "  --heads-first       pages of [kv_heads][page][dim] instead of [page][kv_heads][dim]\n"
+    "  --shared P          the first P keys, whole pages, are one prefix of all sequences, which "
+    "is "
+    "read once\n"
     "  --mask M            causal (default), full, tree (a chain of draft tokens) or window:W\n"
     "                      (causal, the last W keys)\n"
     "  --sinks             a learned sink per head\n"
@@ -52,7 +55,8 @@ static const char help[] =
     "Examples:\n"
     "  weft bench attention --kv-len 1024,4096,16384 --heads 32 --kv-heads 8 --head-dim 128\n"
     "  weft bench attention --q-len 512 --kv-len 512,4096 --kv-dtype bf16 --json\n"
-    "  weft bench attention --kv-len 16384 --splits 1,2,4,8,16\n";
+    "  weft bench attention --kv-len 16384 --splits 1,2,4,8,16\n"
+    "  weft bench attention --batch 64 --kv-len 4160 --shared 4096\n";
 
 static const bench_column columns[] = {
     {"kv_dtype", "kv", -4, 0, 0},
@@ -141,6 +145,7 @@ static const bench_option options[] = {
     {"kv-lens", BENCH_LIST, .offset = offsetof(attention_request, ragged_kv_lens), .low = 1,
      .high = 1 << 24},
     {"heads-first", BENCH_FLAG, .offset = offsetof(attention_request, heads_first)},
+    {"shared", BENCH_INT, .offset = offsetof(attention_request, shared), .low = 1, .high = 1 << 24},
     {"sinks", BENCH_FLAG, .offset = offsetof(attention_request, sinks)},
     {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
@@ -178,7 +183,7 @@ static double seen_keys(const attention_problem *p)
             p->wish->window ? (double)p->wish->window + attention_q_len(p, s) - 1 : 1e18;
         keys += smaller(attention_kv_len(p, s), window);
     }
-    return keys;
+    return keys - (double)p->wish->shared * (p->batch - 1);
 }
 
 static double pairs_of(const attention_problem *p, int32_t s)
@@ -274,14 +279,14 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         2.0 * seen_keys(p) * wish->kv_heads * wish->head_dim * attention_elem_bytes(p->kv_dtype);
     double flops = 4.0 * seen_pairs(p) * p->heads * wish->head_dim;
     json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, "
-        "s:b, s:i, s:I, s:i}",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:s, "
+        "s:i, s:b, s:i, s:I, s:i}",
         "op", "attention", "device", bench_device_name(&wish->run), "isa", kernel.isa, "variant",
         kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
         "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
         p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
-        "page_size", wish->page_size, "heads_first", wish->heads_first, "mask",
-        mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot, "threads",
+        "page_size", wish->page_size, "heads_first", wish->heads_first, "shared", wish->shared,
+        "mask", mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
     if (row)
@@ -427,6 +432,35 @@ static bool settle_ragged(attention_request *wish)
     return true;
 }
 
+// A prefix is whole pages, behind which every sequence has keys of its own, and every query sees all of it.
+static bool settle_shared(const attention_request *wish)
+{
+    const cli_command *self = wish->run.self;
+    if (!wish->shared)
+        return true;
+    if (wish->variants || wish->precise || wish->alibi || wish->window ||
+        wish->mask == WEFT_MASK_TREE) {
+        cli_bad_usage(self, "--shared goes with masks causal and full, and with neither --alibi, "
+                            "--variants nor --precise");
+        return false;
+    }
+    if (wish->shared % wish->page_size != 0) {
+        cli_bad_usage(self, "--shared must be whole pages: a multiple of %d", wish->page_size);
+        return false;
+    }
+    for (int32_t i = 0; i < wish->kv_lens.count + wish->ragged_kv_lens.count; i++) {
+        const int32_t kv_len = i < wish->kv_lens.count
+                                   ? wish->kv_lens.values[i]
+                                   : wish->ragged_kv_lens.values[i - wish->kv_lens.count];
+        if (kv_len <= wish->shared) {
+            cli_bad_usage(self, "--kv-len %d: a sequence has the %d shared keys and its own",
+                          kv_len, wish->shared);
+            return false;
+        }
+    }
+    return true;
+}
+
 static int attention_main(const cli_command *self, int argc, char **argv)
 {
     attention_request wish = {.run = bench_default(self),
@@ -447,7 +481,7 @@ static int attention_main(const cli_command *self, int argc, char **argv)
         return status;
     if (wish.variants && (wish.run.variant || wish.run.options.device != WEFT_DEVICE_CPU))
         return cli_bad_usage(self, "--variants goes with neither --variant nor a GPU");
-    if (!settle_ragged(&wish))
+    if (!settle_ragged(&wish) || !settle_shared(&wish))
         return CLI_USAGE;
     return measure_all(&wish) ? CLI_DONE : CLI_FAILED;
 }

@@ -4,6 +4,7 @@
 #define WEFT_CLI_BENCH_ATTENTION_H
 
 #include "cli/bench/bench.h"
+#include "weft/cascade.h"
 
 typedef struct attention_request {
     bench run;
@@ -12,6 +13,7 @@ typedef struct attention_request {
     bench_list batches, q_lens, kv_lens, heads, splits, tile_rows, tile_heads;
     bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
     int32_t kv_heads, head_dim, page_size, window, stages;
+    int32_t shared; // keys of a prefix that all sequences share; 0: none
     weft_mask mask;
     bool sinks, alibi, precise;
     bool heads_first; // what a page has of a KV head lies together
@@ -33,6 +35,10 @@ typedef struct attention_problem {
     float *per_head;    // sinks, slopes
     int32_t queries;    // of all sequences
     void *workspace;
+    weft_cascade *cascade; // of a shared prefix, with what it needs besides; or NULL
+    weft_cascade_args shared_args;
+    weft_batch *levels[2]; // the prefix, the sequences' own keys
+    void *shared_workspace;
 } attention_problem;
 
 // Of sequence s.
@@ -51,5 +57,10 @@ bool attention_make_ready(attention_problem *p);
 bool attention_run_once(void *problem);
 
 void attention_drop(attention_problem *p);
+
+// bench_attention_shared.c: makes a ready problem one of sequences that share a prefix; frees what that took.
+// `lens`: cu_q_lens, kv_lens, pages of all keys.
+bool attention_share(attention_problem *p, const weft_attention_desc *desc, const int32_t *lens);
+void attention_unshare(attention_problem *p);
 
 #endif

@@ -107,7 +107,7 @@ static bool make_batch(attention_problem *p, const int32_t *lens)
            bench_error(&wish->run);
 }
 
-static bool set_queries(attention_problem *p)
+static bool set_queries(attention_problem *p, const weft_attention_desc *desc)
 {
     const attention_request *wish = p->wish;
     uint32_t state = 5;
@@ -149,7 +149,6 @@ static bool set_queries(attention_problem *p)
            bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
            put_queries(p, elems) && (wish->mask == WEFT_MASK_TREE || make_batch(p, lens));
     free(q);
-    free(lens);
     cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
     p->args = (weft_attention_args){.size = sizeof p->args,
                                     .num_seqs = p->batch,
@@ -179,6 +178,8 @@ static bool set_queries(attention_problem *p)
         p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
         p->args.page_table_stride = 0;
     }
+    fine = fine && (!wish->shared || attention_share(p, desc, lens));
+    free(lens);
     return fine;
 }
 
@@ -189,7 +190,8 @@ bool attention_run_once(void *user)
         p->wish->run.memory + bench_next_copy(&p->wish->run, p->stride_bytes) * p->stride_bytes;
     p->args.pool.k.data = copy;
     p->args.pool.v.data = copy + p->pool_bytes;
-    return weft_attention_run(p->plan, &p->args) == WEFT_OK;
+    return (p->cascade ? weft_cascade_run(p->cascade, &p->shared_args)
+                       : weft_attention_run(p->plan, &p->args)) == WEFT_OK;
 }
 
 static weft_kv_layout kv_layout(const attention_problem *p)
@@ -259,12 +261,13 @@ bool attention_make_ready(attention_problem *p)
     if (!bench_reserve(&wish->run, bench_working_set(&wish->run, 2 * p->pool_bytes)))
         return false;
     p->copies = bench_copies(&wish->run, 2 * p->pool_bytes, &p->stride_bytes);
-    return fill_cache(p) && set_queries(p);
+    return fill_cache(p) && set_queries(p, &desc);
 }
 
 void attention_drop(attention_problem *p)
 {
     weft_context *context = p->wish->run.context;
+    attention_unshare(p);
     weft_batch_destroy(p->batch_of_runs);
     weft_plan_destroy(p->plan);
     weft_memory_free(context, p->q);

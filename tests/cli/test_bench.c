@@ -199,6 +199,21 @@ static void busy_workers_and_shares_of_heads(void **state)
     release(rows, count);
 }
 
+// A prefix is read once, whoever shares it; what cannot be shared is said.
+static void a_shared_prefix_is_read_once(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "attention", "--batch", "3", "--kv-len", "40", "--shared", "32",
+                           "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--page-size",
+                           "8", "--working-set", "1");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "attention");
+    assert_int_equal(number(rows[0], "shared"), 32);
+    assert_int_equal(number(rows[0], "bytes"), 2 * (32 + 3 * 8) * 2 * 16 * 2 + 2 * 3 * 4 * 16 * 4);
+    release(rows, count);
+}
+
 static void variants_race(void **state)
 {
     (void)state;
@@ -354,6 +369,7 @@ int main(void)
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
         cmocka_unit_test(busy_workers_and_shares_of_heads),
+        cmocka_unit_test(a_shared_prefix_is_read_once),
         cmocka_unit_test(variants_race),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),

@@ -362,7 +362,8 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
         if (shared + 1024 > limits->shared_per_block)
             continue;
         constants.WEFT_STAGES = stages, constants.WEFT_SPLITS = splits;
-        constants.WEFT_BOXES = has_boxes(desc, limits) && stages > 1; // states lie in the ring later
+        constants.WEFT_BOXES =
+            has_boxes(desc, limits) && stages > 1; // states lie in the ring later
         launch->token_splits = splits, launch->token_shared_bytes = (uint32_t)shared;
         launch->token =
             weft__cuda_want(choice, "src/kernels/attention/attention_token.cu",
