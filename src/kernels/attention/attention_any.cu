@@ -201,7 +201,7 @@ DEVICE void rows_finish(const struct weft__attention_device_args *args, struct w
             if (row < work->rows.count && d < WEFT_V_DIM)
                 set_element<WEFT_Y_DTYPE>(
                     args->out, out_at(args, lengths, row_at(args, work->rows, row)) + d,
-                    work->factor[row] == 0 ? 0.0f : acc[c][row] * work->factor[row]);
+                    work->sum[row] == 0 ? 0.0f : acc[c][row] * work->factor[row]);
         }
 }
 
