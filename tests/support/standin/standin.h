@@ -16,7 +16,7 @@ struct standin_launch {
     uint32_t grid[3], block[3], shared_bytes;
     bool overlaps; // may start before the launch before it has ended
     void *stream;
-    _Alignas(16) unsigned char args[1024]; // the beginning of the argument struct
+    _Alignas(64) unsigned char args[1024]; // the beginning of the argument struct
 };
 
 struct standin {
