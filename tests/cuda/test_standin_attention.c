@@ -319,6 +319,57 @@ static void case_warpgroups(void)
     weft_context_destroy(context);
 }
 
+// Keys and values come in boxes where pages are whole sixteens and the cache lies at multiples of 16 bytes, of a pool that says
+// how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel runs, compiled when it is first wanted.
+static void case_boxes(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    static const struct {
+        int64_t num_pages, token_stride;
+        int32_t page_size, head_dim;
+        bool boxes, lazy; // lazy: the rows' kernel
+    } wants[] = {{9, 256, 16, 128, true, true},  {9, 260, 16, 128, false, true},
+                 {0, 256, 16, 128, false, true}, {9, 256, 8, 128, false, false},
+                 {9, 256, 48, 96, false, false}, {9, 256, 32, 64, true, true}};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof wants[0]; i++) {
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        weft_attention_desc desc = small_desc(WEFT_BF16, 2);
+        desc.kv.page_size = wants[i].page_size, desc.kv.head_dim = wants[i].head_dim;
+        desc.scale = 1, desc.out_dtype = WEFT_BF16;
+        const weft_kv_plane plane = {
+            .page_stride = 1 << 14, .head_stride = 128, .token_stride = wants[i].token_stride};
+        const struct weft__attention_args args = {
+            .base = {.num_seqs = 2, .pool = {plane, plane, .num_pages = wants[i].num_pages}}};
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        CHECK(choice.kernels[WEFT__ATTENTION_DECODE].lazy == wants[i].lazy);
+        CHECK(!choice.kernels[WEFT__ATTENTION_BEGIN].lazy);
+        CHECK(op->steps(choice.launch, &args, steps) == 2);
+        const struct weft__attention_device_args *device = (const void *)steps[1].args;
+        CHECK((steps[1].kernel != WEFT__ATTENTION_DECODE) == wants[i].boxes);
+        CHECK(device->heads_abreast == (wants[i].boxes ? 2 : 1));
+        CHECK(device->heads_abreast * device->heads_each == 2);
+        for (int p = 0; p < 2 && wants[i].boxes; p++) {
+            const struct weft__cuda_matrix *map = &steps[1].matrices[p];
+            CHECK(map->rows == wants[i].page_size && map->cols == wants[i].head_dim);
+            CHECK(map->stride_bytes == 512 && map->piles[0] == 2 && map->piles[1] == 9);
+            CHECK(map->pile_stride_bytes[0] == 256 && map->pile_stride_bytes[1] == 1 << 15);
+            CHECK(map->at == 128u * (uint32_t)p && map->swizzled);
+        }
+        free(choice.launch);
+        // The next token's own kernel: the others are for caches that lie anyhow.
+        choice = (struct weft__cuda_choice){.launch = calloc(1, op->launch_bytes + 64)};
+        desc.q_dtype = WEFT_F32;
+        desc.flags = WEFT_ATTENTION_APPEND | WEFT_ATTENTION_NARROW_QUERIES;
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK && choice.fuses);
+        const struct weft__attention_cuda_launch *launch = choice.launch;
+        CHECK(launch->token && choice.kernels[launch->append].lazy);
+        CHECK(!choice.kernels[launch->token].lazy && !choice.kernels[WEFT__ATTENTION_BEGIN].lazy);
+        free(choice.launch);
+    }
+}
+
 // The kernel that a descriptor gets where none is named.
 static void expect_kernel(weft_context *context, const weft_attention_desc *desc, const char *name)
 {
@@ -378,17 +429,12 @@ static void case_little_memory(void)
 }
 
 static const struct standin_case cases[] = {
-    {"single", case_single},
-    {"packed", case_packed},
-    {"chunks", case_chunks},
-    {"one_sequence", case_one_sequence},
-    {"cluster", case_cluster},
-    {"tile_rows", case_tile_rows},
-    {"bytes", case_bytes},
-    {"any", case_any},
-    {"warpgroups", case_warpgroups},
-    {"every_mode", case_every_mode},
-    {"little_memory", case_little_memory},
+    {"single", case_single},         {"packed", case_packed},
+    {"chunks", case_chunks},         {"one_sequence", case_one_sequence},
+    {"cluster", case_cluster},       {"tile_rows", case_tile_rows},
+    {"bytes", case_bytes},           {"any", case_any},
+    {"warpgroups", case_warpgroups}, {"boxes", case_boxes},
+    {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
 };
 
 int main(void)

@@ -260,7 +260,7 @@ static void plan_cluster(const weft_attention_desc *desc, const struct weft__cud
     // two blocks on an SM, for not every GPC has as many SMs as a cluster has blocks
     if (!wants_cluster(desc, limits, launch) || 2 * (shared + 2048) > limits->shared_per_sm)
         return;
-    constants.WEFT_M = 1, constants.WEFT_SPLITS = CLUSTER,
+    constants.WEFT_M = 1, constants.WEFT_SPLITS = CLUSTER;
     constants.WEFT_BOXES = has_boxes(desc, limits);
     launch->cluster_shared_bytes = (uint32_t)shared;
     launch->cluster =
@@ -401,7 +401,9 @@ static weft_status plan_append(const weft_attention_desc *desc,
     launch->append = want_decode(constants, has_boxes(desc, limits), choice, &launch->append_boxes);
     plan_token(desc, limits, constants, choice);
     if (launch->token) // for caches that lie anyhow
-        choice->kernels[launch->append].lazy = choice->kernels[launch->append_boxes].lazy = true;
+        choice->kernels[launch->append].lazy = true;
+    if (launch->token && launch->append_boxes)
+        choice->kernels[launch->append_boxes].lazy = true;
     choice->fuses = true;
     return WEFT_OK;
 }
