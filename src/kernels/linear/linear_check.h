@@ -12,7 +12,8 @@ void weft__linear_magnitudes(weft_dtype dtype, const void *block, float *w);
 // many rows. 0: this run does not. WEFT__LINEAR_WIDE_X times sum |x| comes on top.
 double weft__linear_wide_error(const struct weft__kernel *kernel, int32_t batch, uint32_t flags,
                                bool packed);
-#define WEFT__LINEAR_WIDE_X 0x1p-17
+#define WEFT__LINEAR_WIDE_X   0x1p-17
+#define WEFT__LINEAR_WIDE_F16 0x1p-9 // where weights become f16, which holds none from 65504 on
 
 // A case with all that stands round a matrix in a layer.
 void weft__linear_layer_check(struct check_case *c);
