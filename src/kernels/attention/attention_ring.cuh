@@ -298,9 +298,10 @@ DEVICE void ring_begin(const struct weft__attention_device_args *args, struct ri
                        struct place *at, uint64_t *barriers, int32_t warp, int32_t lane)
 {
     ring->at = at, ring->slot = 0, ring->warp = warp, ring->lane = lane;
-#if WEFT_BOXES
     // the first requests, as many as slots, go round once before anything is waited for
-    ring->barriers = shared_address(barriers + warp * WEFT_STAGES), ring->parity = 1;
+    ring->parity = 1;
+#if WEFT_BOXES
+    ring->barriers = shared_address(barriers + warp * WEFT_STAGES);
     if (lane < WEFT_STAGES)
         barrier_init(ring->barriers + 8 * lane, 1);
     barrier_init_end();
