@@ -199,7 +199,7 @@ static void busy_workers_and_shares_of_heads(void **state)
     release(rows, count);
 }
 
-// A prefix is read once, whoever shares it; what cannot be shared is said.
+// A prefix counts once among the bytes, whoever shares it.
 static void a_shared_prefix_is_read_once(void **state)
 {
     (void)state;
