@@ -117,7 +117,37 @@ DEVICE uint4 *x_place(const struct stream *s, const struct x_pieces *x, int32_t 
     return (uint4 *)(at < 0 ? bytes + n * stride * 64 + i * 16 : metas + n * stride * 16 + at * 16);
 }
 
-#if WEFT_BATCH == 1
+#if WEFT_BATCH == 1 && WEFT_COLS && WEFT_LONG_X < 2
+
+// A single row of known columns, and not too many, waits in registers while the rest of the ring is asked for.
+#define X_WAITS 1
+enum { X_PIECES = (WEFT_COLS / 64 * 5 + THREADS - 1) / THREADS };
+
+DEVICE void x_ask(const struct stream *s, const struct weft__linear_device_args *args,
+                  uint4 piece[X_PIECES])
+{
+    const struct x_pieces x = x_pieces_of(s, args, 0);
+#pragma unroll
+    for (int32_t k = 0; k < X_PIECES; k++) {
+        const int32_t i = (int32_t)threadIdx.x + k * THREADS;
+        if (i < x.count)
+            piece[k] = __ldcg(x_piece(&x, i));
+    }
+}
+
+DEVICE void x_take(const struct stream *s, const struct weft__linear_device_args *args,
+                   const uint4 piece[X_PIECES])
+{
+    const struct x_pieces x = x_pieces_of(s, args, 0);
+#pragma unroll
+    for (int32_t k = 0; k < X_PIECES; k++) {
+        const int32_t i = (int32_t)threadIdx.x + k * THREADS;
+        if (i < x.count)
+            *x_place(s, &x, 0, i) = piece[k];
+    }
+}
+
+#elif WEFT_BATCH == 1
 
 // A single row is there sooner than the weights that asynchronous copies would have to be waited for with.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)

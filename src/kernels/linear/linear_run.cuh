@@ -12,6 +12,14 @@ enum { TILES_PER_SUM = 16 };
 // Text that a launch runs once is found cold: it is short where a launch has little else to do.
 enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_BLOCKS };
 
+// A row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it; not where rows are so
+// long that the ring is what a launch waits for.
+#ifdef X_WAITS
+enum { ASKED_BEFORE_X = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1 };
+#else
+enum { ASKED_BEFORE_X = WEFT_STAGES };
+#endif
+
 // total += part, which begins anew.
 DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 {
@@ -33,7 +41,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #endif
     stream_begin(&s, args, row_tiles);
 #pragma unroll 1
-    for (int32_t i = 0; i < WEFT_STAGES; i++)
+    for (int32_t i = 0; i < ASKED_BEFORE_X; i++)
         stream_ask(&s, args, i);
     if (!WEFT_EXPERTS)
         stream_prefetch(&s, args);
@@ -46,7 +54,16 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #if X_ROUNDED
     norm_ask(&s, args, square);
 #endif
+#ifdef X_WAITS
+    uint4 piece[X_PIECES];
+    x_ask(&s, args, piece);
+#pragma unroll 1
+    for (int32_t i = ASKED_BEFORE_X; i < WEFT_STAGES; i++)
+        stream_ask(&s, args, i);
+    x_take(&s, args, piece);
+#else
     x_load(&s, args);
+#endif
     __syncthreads();
     norm_settle(&s, args, square);
     int32_t base = 0, slot = 0;
