@@ -11,13 +11,17 @@ DEVICE void scores_mask(const struct weft__attention_device_args *args, struct r
                         struct lengths lengths, int32_t row0, int32_t key0, int32_t lane,
                         float score[KEYS / 8][4])
 {
+#if WEFT_SCATTER
+    const uint32_t above = tree_is_small(args, lengths) ? tree_above(args, lengths, lane) : 0;
+#endif
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
         const int32_t row = row0 + lane / 4 + 8 * half, key = key0 + 2 * (lane % 4);
         const struct row at = row_at(args, rows, min(row, rows.count - 1));
 #if WEFT_SCATTER
+        const uint32_t own = __shfl_sync(0xffffffffu, above, at.token);
         const uint64_t seen =
-            row < rows.count ? seen_word(args, lengths, at.token, at.head, key) : 0;
+            row < rows.count ? seen_word(args, lengths, at.token, at.head, key, own) : 0;
 #else
         const struct keys keys = keys_of(args, lengths, at.token);
         const int32_t begin = keys.begin - key, end = keys.end - key;
