@@ -458,8 +458,12 @@ static bool plan_prefill(const weft_attention_desc *desc, const struct weft__cud
         !prefill_tile(desc, constants, limits, &tile))
         return false;
     launch->prefill_rows = 64 * tile.m;
+    const int64_t items =
+        weft__attention_items_most(desc, launch->group_size, launch->prefill_rows);
+    launch->slice_blocks = weft__attention_plan_slices(
+        desc, limits->num_sms * (tile.m > 1 ? 1 : tile.blocks), launch->prefill_rows, launch);
     launch->prefill_blocks =
-        (uint32_t)weft__attention_items_most(desc, launch->group_size, launch->prefill_rows);
+        (uint32_t)(items > launch->slice_blocks ? items : launch->slice_blocks);
     launch->prefill_shared_bytes = (uint32_t)prefill_bytes(&desc->kv, constants->WEFT_PARTS, tile);
     launch->prefill = want_prefill(*constants, tile, choice);
     if (choice->row->level == WEFT__CUDA_sm90a)

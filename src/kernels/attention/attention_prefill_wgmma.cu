@@ -49,12 +49,14 @@ enum {
     TOGETHER = WARP / CHUNKS,  // rows that a warp asks for at once
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
     LOADED = 1 + GROUPS,       // barrier of the warps that load
+    SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
+    SLICES = HEAD <= 128,      // registers
     // Of a thread: 168 are what 65536 give each of 384.
     LOAD_REGISTERS = HEAD > 128 ? 56 : 72,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
-#include "src/kernels/attention/attention_prefill.cuh"
+#include "src/kernels/attention/attention_slices.cuh"
 
 DEVICE uint32_t shared_base()
 {
@@ -79,6 +81,7 @@ struct barriers {
 struct shared {
     struct barriers barriers;
     struct item items[3];
+    int32_t slices; // of an item
 };
 
 // A stage of a ring, and the parity of the phase that it is waited for in.
@@ -230,21 +233,6 @@ DEVICE void tile_ask(const struct loader *own, const struct item *item,
     rows_ask<KEYS>(own, to, row, seen);
 }
 
-// Item `index` of the list of all items. False behind the last.
-DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
-                     struct place *at)
-{
-    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
-        const struct scan scan = scan_of(args, i, lane);
-        if (place_find(args, at, index, &scan, before)) {
-            place_turn(args, at);
-            return true;
-        }
-        before += scan_total(&scan);
-    }
-    return false;
-}
-
 // The block's item of round `round`: there and back through the blocks, so that none has the longest of every round.
 DEVICE int32_t item_index(int32_t round)
 {
@@ -254,11 +242,14 @@ DEVICE int32_t item_index(int32_t round)
 
 // Finds the item of a round and leaves it where all warps find it: by one warp. rows.count 0: there is none.
 DEVICE void item_find(const struct weft__attention_device_args *args, int32_t lane, int32_t round,
-                      struct item *item)
+                      int32_t slices, struct item *item)
 {
+    const int32_t index = item_index(round);
+    const struct unit unit = {slices > 1 ? index / slices : index, slices > 1 ? index % slices : 0,
+                              slices};
     struct place at;
-    if (place_at(args, lane, item_index(round), &at))
-        item_set(args, &at, lane, item);
+    if (place_at(args, lane, unit.item, &at))
+        item_set(args, &at, unit, lane, item);
     else if (lane == 0)
         item->rows.count = 0;
 }
@@ -270,7 +261,11 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
     if (own->warp > 0)
         return;
     loader_finish(own);
-    item_find(args, own->lane, round, &own->shared->items[round % 3]);
+    struct item *item = &own->shared->items[round % 3];
+    if (own->shared->slices > 1) // as many as there are blocks at most
+        item->rows.count = 0;
+    else
+        item_find(args, own->lane, round, 1, item);
 }
 
 // The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
@@ -307,14 +302,22 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         item_next(args, own, round + 1);
 }
 
+// The block's first item, or slice of one: by a warp.
+DEVICE void item_first(const struct weft__attention_device_args *args, struct shared *shared,
+                       int32_t lane)
+{
+    const int32_t slices = SLICES ? slices_of_items(args, lane) : 1;
+    if (lane == 0)
+        shared->slices = slices;
+    item_find(args, lane, 0, slices, &shared->items[0]);
+}
+
 DEVICE void load(const struct weft__attention_device_args *args, struct shared *shared)
 {
     struct loader own = {
         shared, (int32_t)threadIdx.x / WARP - WARPS, (int32_t)threadIdx.x % WARP, 0, {0, 1},
         {0, 1}};
     struct barriers *b = &shared->barriers;
-    if (own.warp == 0)
-        item_find(args, own.lane, 0, &shared->items[0]);
 #pragma unroll 1
     for (int32_t round = 0;; round++) {
         const struct item *item = &shared->items[round % 3];
@@ -500,6 +503,10 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
         if (item->rows.count == 0)
             return;
         item_work(args, item, &own, &state);
+        if (SLICES && item->slices > 1) { // the only one of the block
+            slice_finish(args, &shared->items[0], &state);
+            return;
+        }
         rows_finish(args, item, &state, own.warp, own.lane);
     }
 }
@@ -513,6 +520,8 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     let_next_start();
     __syncthreads();
     wait_for_previous();
+    if (threadIdx.x / WARP == WARPS) // while it has registers
+        item_first(&args, &shared, (int32_t)threadIdx.x % WARP);
     if (threadIdx.x >= WARPS * WARP) {
         registers_give<LOAD_REGISTERS>();
         load(&args, &shared);
