@@ -107,43 +107,15 @@ DEVICE uint64_t interval_word(int32_t begin, int32_t end, int32_t key)
     return (end == 64 ? ~0ull : (1ull << end) - 1) & ~((1ull << begin) - 1);
 }
 
-// Of a tree of up to 32 queries: those above query `lane`, itself included, a bit each. By a warp: every step goes twice as
-// far as the one before, where a query after the other would be as many trips to memory.
-DEVICE uint32_t tree_above(const struct weft__attention_device_args *args, struct lengths lengths,
-                           int32_t lane)
-{
-    const int32_t own = min(lane, lengths.q_len - 1);
-    int32_t up = args->tree_parents[lengths.first_token + own];
-    uint32_t above = 1u << own;
-    while (__any_sync(0xffffffffu, up >= 0)) {
-        const uint32_t more = __shfl_sync(0xffffffffu, above, up);
-        const int32_t further = __shfl_sync(0xffffffffu, up, up);
-        above |= up >= 0 ? more : 0, up = up >= 0 ? further : up;
-    }
-    return above;
-}
-
-// Can tree_word() do with what tree_above() says?
-DEVICE bool tree_is_small(const struct weft__attention_device_args *args, struct lengths lengths)
-{
-    return args->mask == WEFT__ATTENTION_TREE && lengths.q_len <= 32 && args->window <= 0 &&
-           args->local_chunk <= 0;
-}
-
 // The queries above `token` in its tree, itself included, as keys; and what the window leaves of the
-// keys before the new ones. `above`: tree_above() of the token, or 0.
+// keys before the new ones.
 DEVICE uint64_t tree_word(const struct weft__attention_device_args *args, struct lengths lengths,
-                          int32_t token, uint32_t above, int32_t key)
+                          int32_t token, int32_t key)
 {
     const int32_t *parents = args->tree_parents + lengths.first_token;
     const int32_t before = lengths.kv_len - lengths.q_len;
     int32_t own = before - 1, begin = 0;
     uint64_t seen = 0;
-    if (above) {
-        const int32_t shift = before - key;
-        seen = shift >= 64 ? 0 : shift >= 0 ? (uint64_t)above << shift : above >> min(-shift, 31);
-        return (shift <= -32 ? 0 : seen) | interval_word(0, before, key);
-    }
     for (int32_t i = token; i >= 0; i = parents[i])
         own++;
     if (args->window > 0)
@@ -216,14 +188,14 @@ DEVICE uint64_t list_word(const struct weft__attention_device_args *args, struct
 }
 #endif
 
-// All masks together, and as if they were hard. `above`: as for tree_word().
+// All masks together, and as if they were hard.
 DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct lengths lengths,
-                          int32_t token, int32_t head, int32_t key, uint32_t above = 0)
+                          int32_t token, int32_t head, int32_t key)
 {
     const struct keys keys = visible(args, lengths, token);
     uint64_t seen = interval_word(keys.begin, keys.end, key);
     if (seen && args->mask == WEFT__ATTENTION_TREE)
-        seen &= tree_word(args, lengths, token, above, key);
+        seen &= tree_word(args, lengths, token, key);
     if (seen && args->mask == WEFT__ATTENTION_BITS) {
         const uint32_t *row = args->mask_bits + (lengths.first_token + token) * args->mask_stride;
         int32_t columns = args->mask_columns ? args->mask_columns[lengths.seq] : lengths.q_len;
