@@ -33,7 +33,8 @@ DEVICE void rows_merge(const struct weft__attention_device_args *args, struct le
                     const int32_t d = 2 * (k * WARP + lane);
                     x[s][r][k] = make_float2(0, 0);
                     if (i0 + s <= by.last && (DIM % 64 == 0 || d < DIM))
-                        x[s][r][k] = __ldcg((const float2 *)(slot + min(row0 + r, last_row) * DIM + d));
+                        x[s][r][k] =
+                            __ldcg((const float2 *)(slot + min(row0 + r, last_row) * DIM + d));
                 }
         }
         const float most = fmaxf(largest, warp_max(state.x, MERGED_SLOTS));

@@ -42,8 +42,7 @@ DEVICE void scores_mask(const struct weft__attention_device_args *args, struct r
     uint32_t seen = 0;
 #pragma unroll 1 // long text that runs seldom is found cold
     for (int32_t half = 0; half < 2; half++)
-        seen |= row_sees(args, rows, lengths, row0 + lane / 4 + 8 * half, key0, lane)
-                << 16 * half;
+        seen |= row_sees(args, rows, lengths, row0 + lane / 4 + 8 * half, key0, lane) << 16 * half;
     scores_hide(seen, 16, score);
 #else
 #pragma unroll
