@@ -24,6 +24,8 @@ enum {
 
 struct problem {
     uint16_t k[CACHE], v[CACHE], q[QUERIES];
+    float wide_q[QUERIES]; // the same
+    weft_dtype q_dtype;
     int32_t whole_table[SEQS][ROW_PAGES], own_table[SEQS][OWN_PAGES];
     int32_t each[SEQS + 1], whole_lens[SEQS], own_lens[SEQS];
 };
@@ -41,6 +43,7 @@ static void fill(struct problem *p)
             memcpy(&bits, &x, 4);
             arrays[n][i] = (uint16_t)(bits >> 16);
         }
+    CHECK(weft_dequantize_row(WEFT_BF16, p->q, QUERIES, p->wide_q) == WEFT_OK);
     for (int32_t s = 0; s < SEQS; s++) {
         p->each[s + 1] = s + 1;
         p->own_lens[s] = 1 + s * 2, p->whole_lens[s] = PREFIX + p->own_lens[s];
@@ -51,12 +54,12 @@ static void fill(struct problem *p)
     }
 }
 
-static weft_attention_desc desc_of(int32_t max_kv_len)
+static weft_attention_desc desc_of(const struct problem *p, int32_t max_kv_len)
 {
     return (weft_attention_desc){
         .size = sizeof(weft_attention_desc),
         .kv = {.dtype = WEFT_BF16, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
-        .q_dtype = WEFT_BF16,
+        .q_dtype = p->q_dtype,
         .num_q_heads = HEADS,
         .scale = 0.5f,
         .max_seqs = SEQS,
@@ -66,7 +69,7 @@ static weft_attention_desc desc_of(int32_t max_kv_len)
 static void attend_on_cpu(struct problem *p, float *out, float *lse)
 {
     const weft_context_desc cpu = {.size = sizeof cpu};
-    const weft_attention_desc desc = desc_of(PREFIX + OWN_PAGES * PAGE);
+    const weft_attention_desc desc = desc_of(p, PREFIX + OWN_PAGES * PAGE);
     weft_context *context;
     weft_plan *plan;
     CHECK(weft_context_create(&cpu, &context) == WEFT_OK);
@@ -75,7 +78,7 @@ static void attend_on_cpu(struct problem *p, float *out, float *lse)
     const weft_attention_args args = {
         .size = sizeof args,
         .num_seqs = SEQS,
-        .q = p->q,
+        .q = p->q_dtype == WEFT_BF16 ? (const void *)p->q : p->wide_q,
         .out = out,
         .lse = lse,
         .pool = {.k = {.data = p->k}, .v = {.data = p->v}, .num_pages = PAGES},
@@ -127,27 +130,28 @@ static void *on_device(weft_context *context, const void *from, size_t bytes)
 }
 
 // The launch of prefill has all blocks, and says that items may be sliced.
-static void expect_slices(void)
+static void expect_slices(const char *function, int32_t blocks)
 {
     for (int i = 0; i < standin->num_launches; i++) {
         const struct standin_launch *launch = &standin->launches[i];
-        if (strcmp(launch->function, "weft_attention_prefill_wgmma") == 0) {
+        if (strcmp(launch->function, function) == 0) {
             const struct weft__attention_device_args *args = (const void *)launch->args;
-            CHECK(args->slice_blocks == 132 && launch->grid[0] == 132);
+            CHECK(args->slice_blocks == blocks && launch->grid[0] == (uint32_t)blocks);
             return;
         }
     }
-    CHECK(!"prefill by warpgroups was launched");
+    CHECK(!"prefill was launched");
 }
 
-static void case_slices(void)
+static void expect_cascade(weft_dtype q_dtype, const char *function, int32_t blocks)
 {
     static struct problem p;
     static float whole[QUERIES], out[QUERIES], lse[SEQS * HEADS], out_lse[SEQS * HEADS];
     fill(&p);
+    p.q_dtype = q_dtype;
     attend_on_cpu(&p, whole, lse);
     weft_context *context = must_open();
-    const weft_attention_desc own = desc_of(OWN_PAGES * PAGE);
+    const weft_attention_desc own = desc_of(&p, OWN_PAGES * PAGE);
     const weft_cascade_desc desc = {
         .size = sizeof desc, .max_prefix_len = PREFIX, .attention = &own};
     weft_cascade *cascade;
@@ -155,10 +159,13 @@ static void case_slices(void)
     weft_batch *const prefix = batch_of(context, cascade, 0, &p), *const own_batch = batch_of(
                                                                       context, cascade, 1, &p);
     const size_t bytes = weft_cascade_workspace_bytes(cascade);
-    void *const buffers[] = {
-        on_device(context, p.q, sizeof p.q),  on_device(context, NULL, sizeof out),
-        on_device(context, NULL, sizeof lse), on_device(context, NULL, bytes),
-        on_device(context, p.k, sizeof p.k),  on_device(context, p.v, sizeof p.v)};
+    void *const buffers[] = {q_dtype == WEFT_BF16 ? on_device(context, p.q, sizeof p.q)
+                                                  : on_device(context, p.wide_q, sizeof p.wide_q),
+                             on_device(context, NULL, sizeof out),
+                             on_device(context, NULL, sizeof lse),
+                             on_device(context, NULL, bytes),
+                             on_device(context, p.k, sizeof p.k),
+                             on_device(context, p.v, sizeof p.v)};
     const weft_attention_args args = {
         .size = sizeof args,
         .q = buffers[0],
@@ -180,7 +187,7 @@ static void case_slices(void)
         for (int i = 0; i < SEQS * HEADS; i++)
             CHECK(fabsf(out_lse[i] - lse[i]) <= 1e-4f);
     }
-    expect_slices();
+    expect_slices(function, blocks);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         weft_memory_free(context, buffers[i]);
     weft_batch_destroy(prefix);
@@ -189,9 +196,20 @@ static void case_slices(void)
     weft_context_destroy(context);
 }
 
+static void case_warpgroups(void)
+{
+    expect_cascade(WEFT_BF16, "weft_attention_prefill_wgmma", 132);
+}
+
+static void case_warps(void)
+{
+    expect_cascade(WEFT_F32, "weft_attention_prefill", 264);
+}
+
 int main(void)
 {
-    static const struct standin_case cases[] = {{"slices", case_slices}};
+    static const struct standin_case cases[] = {{"warpgroups", case_warpgroups},
+                                                {"warps", case_warps}};
 #if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 0; // the emulator's fibers
 #endif
