@@ -214,6 +214,32 @@ static void a_shared_prefix_is_read_once(void **state)
     release(rows, count);
 }
 
+// A prefix is whole pages of every sequence, and seen by all queries.
+static void what_is_no_prefix_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shared, *option, *value, *says;
+    } wants[] = {{"36", "--page-size", "8", "multiple of 8"},
+                 {"40", "--page-size", "8", "40 shared keys and its own"},
+                 {"48", "--page-size", "8", "48 shared keys and its own"},
+                 {"64", "--mask", "tree", "causal and full"},
+                 {"64", "--mask", "window:8", "causal and full"},
+                 {"64", "--alibi", NULL, "--alibi"},
+                 {"64", "--variants", NULL, "--variants"},
+                 {"64", "--precise", NULL, "--precise"}};
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        const char *const words[] = {
+            WEFT_TEST_PROGRAM, "bench",         "attention",     "--kv-len",     "40",
+            "--shared",        wants[i].shared, wants[i].option, wants[i].value, NULL};
+        program_result result = program_run(folder, words);
+        assert_int_equal(result.status, 2);
+        assert_string_equal(result.out, "");
+        assert_non_null(strstr(result.err, wants[i].says));
+        program_result_free(&result);
+    }
+}
+
 static void variants_race(void **state)
 {
     (void)state;
@@ -370,6 +396,7 @@ int main(void)
         cmocka_unit_test(attention),
         cmocka_unit_test(busy_workers_and_shares_of_heads),
         cmocka_unit_test(a_shared_prefix_is_read_once),
+        cmocka_unit_test(what_is_no_prefix_is_refused),
         cmocka_unit_test(variants_race),
         cmocka_unit_test(splits_cross_tiles),
         cmocka_unit_test(rows_in_place),

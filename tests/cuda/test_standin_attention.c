@@ -319,6 +319,43 @@ static void case_warpgroups(void)
     weft_context_destroy(context);
 }
 
+// Blocks that few items of prefill are divided among: as many as are resident, whose slots have 128 rows an SM. Not of short
+// contexts, chunks, wide heads by warpgroups, or where the workspace would be too large.
+static void case_slices(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    static const struct {
+        int32_t max_kv_len, head_dim, num_splits;
+        weft_dtype q;
+        int64_t max_workspace_bytes;
+        int32_t wgmma, warps;
+    } wants[] = {{512, 128, 0, WEFT_BF16, 0, 132, 132},     {511, 128, 0, WEFT_BF16, 0, 0, 0},
+                 {512, 128, 2, WEFT_BF16, 0, 0, 0},         {512, 256, 0, WEFT_BF16, 0, 0, 132},
+                 {512, 128, 0, WEFT_F32, 0, 0, 264},        {512, 64, 0, WEFT_BF16, 4 << 20, 0, 0},
+                 {512, 64, 0, WEFT_BF16, 5 << 20, 132, 132}};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 64);
+        desc.kv.head_dim = wants[i].head_dim, desc.q_dtype = wants[i].q;
+        desc.max_kv_len = wants[i].max_kv_len, desc.num_splits = wants[i].num_splits;
+        desc.max_workspace_bytes = wants[i].max_workspace_bytes;
+        desc.out_dtype = WEFT_F32, desc.scale = 1;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const struct weft__attention_cuda_launch *launch = choice.launch;
+        const int32_t rows = launch->wgmma_slice_blocks ? 128 : launch->prefill_rows,
+                      blocks = wants[i].wgmma ? wants[i].wgmma : wants[i].warps;
+        const int64_t bytes =
+            blocks * weft__attention_slot_floats(wants[i].head_dim, rows) * (int64_t)sizeof(float);
+        CHECK(launch->wgmma_slice_blocks == wants[i].wgmma);
+        CHECK(launch->slice_blocks == wants[i].warps);
+        CHECK((int64_t)choice.workspace_bytes >= bytes && launch->slice_bytes == bytes);
+        CHECK(!blocks || launch->prefill_blocks >= (uint32_t)wants[i].warps);
+        CHECK(!wants[i].wgmma || launch->wgmma_blocks == 132);
+        free(choice.launch);
+    }
+}
+
 // Keys and values come in boxes where pages are whole sixteens and the cache lies at multiples of 16 bytes, of a pool that says
 // how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel runs, compiled when it is first wanted.
 static void case_boxes(void)
@@ -435,6 +472,7 @@ static const struct standin_case cases[] = {
     {"bytes", case_bytes},           {"any", case_any},
     {"warpgroups", case_warpgroups}, {"boxes", case_boxes},
     {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
+    {"slices", case_slices},
 };
 
 int main(void)

@@ -89,13 +89,10 @@ DEVICE void codes_scores(uint32_t queries, const uint8_t *keys, int32_t lane,
         score[i / 4][i % 4] += low[i / 4][i % 4];
 }
 
-// Byte i of four words becomes word i.
-DEVICE void four_transposed(const uint32_t in[4], uint32_t out[4])
+// Codes of two keys, four elements of each, as pairs of both keys: of elements 0 and 1, of 2 and 3.
+DEVICE void two_interleaved(uint32_t first, uint32_t second, uint32_t out[2])
 {
-    const uint32_t a = byte_permute(in[0], in[1], 0x5140), b = byte_permute(in[0], in[1], 0x7362);
-    const uint32_t c = byte_permute(in[2], in[3], 0x5140), d = byte_permute(in[2], in[3], 0x7362);
-    out[0] = byte_permute(a, c, 0x5410), out[1] = byte_permute(a, c, 0x7632);
-    out[2] = byte_permute(b, d, 0x5410), out[3] = byte_permute(b, d, 0x7632);
+    out[0] = byte_permute(first, second, 0x5140), out[1] = byte_permute(first, second, 0x7362);
 }
 
 // As tile_values(), with acc in the order of acc_element().
@@ -124,13 +121,15 @@ DEVICE void codes_values(const uint8_t *values, int32_t lane, const float weight
         }
 #pragma unroll
         for (int32_t j = 0; j < TOGETHER / 4; j++) {
-            const uint32_t in[4] = {codes[0][j], codes[1][j], codes[2][j], codes[3][j]};
-            uint32_t four[4];
-            four_transposed(in, four);
+            uint32_t lower[2], upper[2]; // of the first eight keys, of the others
+            two_interleaved(codes[0][j], codes[1][j], lower);
+            two_interleaved(codes[2][j], codes[3][j], upper);
 #pragma unroll
             for (int32_t i = 0; i < 4; i++) {
                 float *acc = state->acc[at + 4 * j + i];
-                const uint2 v = codes_widen<VALUE_DTYPE>(four[i], odd);
+                const uint2 a = codes_widen<VALUE_DTYPE>(lower[i / 2], odd),
+                            b = codes_widen<VALUE_DTYPE>(upper[i / 2], odd);
+                const uint2 v = i % 2 ? make_uint2(a.y, b.y) : make_uint2(a.x, b.x);
 #if WEFT_PARTS == 1
                 mma_narrow<VALUE_DTYPE>(acc, p[0], v.x, v.y);
 #else

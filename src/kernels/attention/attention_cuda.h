@@ -44,9 +44,11 @@ struct weft__attention_cuda_launch {
     int64_t counters_offset;                       // in the workspace, behind the slots
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
     int32_t prefill_rows;                          // of a block
-    int32_t prefill, wgmma, append, token;         // numbers of kernels; 0: there is none
-    int32_t cluster;                               // of one sequence, likewise
-    int32_t boxes, append_boxes;                   // decode and append by the copy engine, likewise
+    int32_t slice_blocks, wgmma_slice_blocks; // attention_device.h, of either kernel of prefill
+    int64_t slice_bytes;                      // of their slots
+    int32_t prefill, wgmma, append, token;    // numbers of kernels; 0: there is none
+    int32_t cluster;                          // of one sequence, likewise
+    int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
     int32_t head_dim, page_size;
     uint32_t cluster_shared_bytes;
     int32_t wgmma_rows; // of a block of prefill by warpgroups
@@ -105,6 +107,11 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
 weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                                            struct weft__attention_cuda_launch *launch,
                                            struct weft__cuda_choice *choice);
+
+// Blocks that a run of fewer items of prefill is divided among (attention_device.h), 0: items stay whole. Notes the bytes of slots.
+int32_t weft__attention_plan_slices(const weft_attention_desc *desc, int32_t blocks,
+                                    int32_t rows_of_item,
+                                    struct weft__attention_cuda_launch *launch);
 
 // Chunks of every item of a run that had better be in chunks than in shares: one sequence whose rows are one tile
 // has as many blocks for each KV head as there are, and none has parts of two. 0: shares.

@@ -12,6 +12,7 @@
 // attention_mask.cuh, WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
 // leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
+#include "src/kernels/attention/attention_merge_rows.cuh"
 
 // Rows 16 m to 16 m + 15 of an item, if there are any.
 DEVICE struct rows sixteen_of(struct rows rows, int32_t m)
@@ -40,7 +41,11 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
             item_again(args, at, rows, count);
         item_finish(args, lengths, rows, warp, lane, slot, 16 * m);
     }
-    if (slot && item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
+    if (!slot || !item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
+        return;
+    if (SIXTEENS > 1)
+        item_merge_rows(args, lengths, work->rows, warp, lane, by);
+    else
         item_merge(args, lengths, work->rows, warp, lane, by);
 }
 

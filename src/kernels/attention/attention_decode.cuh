@@ -98,9 +98,33 @@ struct work {
     int32_t each, end;  // tiles of a share; where the block's ends in the list of all tiles
 };
 
-// Scores of rows `row0` to row0 + 15 in units of log2.
+// Only at the ends of what a row sees, so what it sees is found anew.
+DEVICE bool tile_is_masked(const struct work *work, int32_t key0)
+{
+    return key0 < work->by_all.begin || key0 + KEYS > work->by_all.end;
+}
+
+// What the lane's rows see of a tile whose mask has to be looked up (row_sees()), KEYS / 4 bits each. One text for all of
+// them: it is long, and found cold when a sequence ends.
+DEVICE uint32_t tile_seen(const struct weft__attention_device_args *args, const struct work *work,
+                          int32_t key0, int32_t lane)
+{
+    uint32_t seen = 0;
+#if WEFT_SCATTER
+    if (!tile_is_masked(work, key0))
+        return seen;
+#pragma unroll 1
+    for (int32_t i = 0; i < 2 * SIXTEENS; i++)
+        seen |= row_sees(args, work->rows, work->at.seq.lengths, lane / 4 + 8 * i, key0, lane)
+                << KEYS / 4 * i;
+#endif
+    return seen;
+}
+
+// Scores of rows `row0` to row0 + 15 in units of log2. seen: tile_seen().
 DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct work *work,
-                      int32_t row0, int32_t key0, int32_t lane, float score[KEYS / 8][4])
+                      int32_t row0, int32_t key0, int32_t lane, uint32_t seen,
+                      float score[KEYS / 8][4])
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
@@ -122,9 +146,13 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
                     score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], slope, far);
             }
     }
-    if (key0 < work->by_all.begin || key0 + KEYS > work->by_all.end)
-        // Only at the ends of what a row sees, so what it sees is found anew.
+    if (tile_is_masked(work, key0))
+#if WEFT_SCATTER
+        scores_hide(seen >> KEYS * row0 / 32, KEYS / 4, score);
+#else
         scores_mask(args, work->rows, work->at.seq.lengths, row0, key0, lane, score);
+    (void)seen;
+#endif
 }
 
 // The warp's tiles of an item, from `tile` on: scores, weights, sums.
@@ -153,11 +181,12 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
 #endif
         tile_scores(queries, &kept, from, lane, score);
 #endif
+        const uint32_t seen = tile_seen(args, work, key0, lane);
 #pragma unroll
         for (int32_t m = 0; m < SIXTEENS; m++) {
             if (WEFT_SCALED)
                 scores_scale(scales, lane, score[m]);
-            tile_log2(args, work, 16 * m, key0, lane, score[m]);
+            tile_log2(args, work, 16 * m, key0, lane, seen, score[m]);
             tile_weights(&state[m], score[m]);
             if (WEFT_SCALED)
                 scores_scale(scales + KEYS, lane, score[m]);

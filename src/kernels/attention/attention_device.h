@@ -21,7 +21,12 @@
 //
 //      slot: float acc[slot_rows][padded head_dim], (largest, sum)[slot_rows]      (units of log2, as on the CPU)
 //
-// and the block that arrives last (counted where the item began) merges the slots in their order. The counters are
+// and the block that arrives last (counted where the item began) merges the slots in their order.
+//
+// Prefill has items of more rows, a block each. Where there are no more than half of `slice_blocks`, every item is worked at in slices of
+// its keys, as many as leave each slice a block (attention_slices.cuh): slice s of item i has slot i * slices + s, an item its own counter.
+//
+// The counters are
 // 0 again then: those of a batch are set to zero once in its life, others by a launch before.
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
 #define WEFT_KERNELS_ATTENTION_DEVICE_H
@@ -93,6 +98,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t chunk_tiles;   // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
     int32_t heads_abreast; // a divisor of num_kv_heads
     int32_t heads_each;    // num_kv_heads / heads_abreast
+    int32_t slice_blocks; // prefill: blocks that fewer items are divided among, 0: items stay whole
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
     float scale, softcap, mask_value;

@@ -11,6 +11,8 @@ enum {
     INVARIANT_CHUNKS = 16,
     INVARIANT_KEYS = 512, // at least
     IDLE_SHARE = 32,      // one block of so many may be idle
+    SLICED_KEYS = 512,    // two slices of prefill
+    SLICED_SPARE = 65536, // counters
 };
 
 static int32_t at_most(int64_t a, int64_t b)
@@ -81,9 +83,24 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
     }
     if (launch->splits == 1)
         return WEFT_OK;
-    launch->counters_offset = (slots * slot_floats * 4 + 255) / 256 * 256;
+    int64_t bytes =
+        slots * slot_floats * 4; // prefill's are written when nobody reads these any more
+    bytes = bytes > launch->slice_bytes ? bytes : launch->slice_bytes;
+    launch->counters_offset = (bytes + 255) / 256 * 256;
     choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
     return WEFT_OK;
+}
+
+int32_t weft__attention_plan_slices(const weft_attention_desc *desc, int32_t blocks,
+                                    int32_t rows_of_item,
+                                    struct weft__attention_cuda_launch *launch)
+{
+    const int64_t bytes = blocks * weft__attention_slot_floats(desc->kv.head_dim, rows_of_item) * 4;
+    if (weft__attention_in_chunks(launch) || desc->max_kv_len < SLICED_KEYS ||
+        (desc->max_workspace_bytes > 0 && bytes + SLICED_SPARE > desc->max_workspace_bytes))
+        return 0;
+    launch->slice_bytes = bytes > launch->slice_bytes ? bytes : launch->slice_bytes;
+    return blocks;
 }
 
 int32_t weft__attention_even_splits(const struct weft__attention_cuda_launch *launch,

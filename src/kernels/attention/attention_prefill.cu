@@ -4,8 +4,9 @@
 // weights and results stay in registers; keys and values come through shared memory, the next tile while this
 // one is worked at, with one barrier a tile.
 //
-// Blocks take items (attention_divide.cuh, splits 1) with the longest row tiles of a causal sequence first. Every
-// row's sums are made by one warp in the order of the keys: two runs agree to the bit, whatever else is in the batch.
+// Blocks take items (attention_divide.cuh, splits 1) with the longest row tiles of a causal sequence first, or slices of the keys
+// of few items (attention_slices.cuh). Every row's sums of them are made by one warp in the order of the keys, and slices are merged in
+// theirs: two runs agree to the bit.
 //
 // Rows of shared memory are 16 bytes longer than head_dim, which makes ldmatrix free of bank conflicts.
 //
@@ -32,9 +33,10 @@ enum {
     RING_BYTES = WEFT_STAGES * STAGE_BYTES + WIDE_BYTES,
     PART_BYTES = ROWS * ROW_BYTES,
     COPIED = 2 * KEYS / WARPS, // rows of keys or values that a warp brings
+    SLICE_END = 1,             // a barrier
 };
 
-#include "src/kernels/attention/attention_prefill.cuh"
+#include "src/kernels/attention/attention_slices.cuh"
 #include "src/kernels/attention/attention_widen.cuh"
 
 // Shared memory: ring | queries in parts | factors of the rows.
@@ -210,15 +212,15 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
 
 DEVICE bool item_of(const struct weft__attention_device_args *args, int32_t lane, struct item *item)
 {
-    int32_t each;
-    struct place at = place_begin(args, lane, &each);
-    if (at.left == 0)
+    const int32_t slices = slices_of_items(args, lane), block = (int32_t)blockIdx.x;
+    const struct unit unit = {block / slices, block % slices, slices};
+    struct place at;
+    if (!place_at(args, lane, unit.item, &at))
         return false;
-    place_turn(args, &at);
     if (threadIdx.x < WARP)
-        item_set(args, &at, lane, item);
+        item_set(args, &at, unit, lane, item);
     __syncthreads();
-    return true;
+    return item->rows.count > 0;
 }
 
 extern "C" __global__ void __launch_bounds__(128, WEFT_BLOCKS)
@@ -271,5 +273,8 @@ extern "C" __global__ void __launch_bounds__(128, WEFT_BLOCKS)
             tile_scale(scales + KEYS, lane, score);
         tile_values(from, lane, score, &state);
     }
-    rows_finish(&args, &item, &state, warp, lane);
+    if (item.slices > 1)
+        slice_finish(&args, &item, &state);
+    else
+        rows_finish(&args, &item, &state, warp, lane);
 }

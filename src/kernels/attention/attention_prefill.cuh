@@ -16,6 +16,8 @@ struct item {
     struct sequence seq;
     struct rows rows;
     int32_t first_key, end_key, begin; // seen by one of the rows; of the first tile
+    int32_t slices, first_slot, slot;  // that the item is worked at in; of the first, of this one
+    int32_t counter;                   // of the item
     const int32_t *pages;
     struct weft__attention_device_plane planes[2]; // keys, values; data: of the KV head
     struct keys by_all[WARPS];                     // seen by all rows of a warp
@@ -46,9 +48,31 @@ DEVICE bool item_sees(const struct item *item, int32_t key)
     return key >= item->first_key && key < item->end_key;
 }
 
+enum { SLICE_KEYS = 256 }; // at least: what a slice costs beside its keys is as much
+
+// What a block works at: slice `slice` of item `item`, of up to `slices` each.
+struct unit {
+    int32_t item, slice, slices;
+};
+
+// Leaves an item the keys of one slice, whole tiles. No rows: it has fewer slices than that.
+DEVICE void item_take_slice(struct unit unit, struct item *item)
+{
+    const int32_t tiles = (item->end_key - item->begin + KEYS - 1) / KEYS;
+    const int32_t length = max((tiles + unit.slices - 1) / unit.slices, SLICE_KEYS / KEYS);
+    item->slices = max((tiles + length - 1) / length, 1);
+    item->counter = unit.item, item->first_slot = unit.item * unit.slices;
+    item->slot = item->first_slot + unit.slice;
+    if (unit.slice >= item->slices)
+        item->rows.count = 0;
+    item->begin += unit.slice * length * KEYS;
+    item->first_key = max(item->first_key, item->begin);
+    item->end_key = min(item->end_key, item->begin + length * KEYS);
+}
+
 // The item of a place: its keys, and what the rows of each warp see. By a warp, into shared memory.
 DEVICE void item_set(const struct weft__attention_device_args *args, const struct place *at,
-                     int32_t lane, struct item *item)
+                     struct unit unit, int32_t lane, struct item *item)
 {
     const struct lengths lengths = at->seq.lengths;
     const struct rows rows = rows_of(args, at);
@@ -65,6 +89,9 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
     item->end_key = keys_of(args, lengths, row_at(args, rows, rows.count - 1).token).end;
     item->first_key = min(first_key_of(args, lengths, row_at(args, rows, 0).token), item->end_key);
     item->begin = item->first_key / KEYS * KEYS;
+    item->slices = 1;
+    if (unit.slices > 1)
+        item_take_slice(unit, item);
     item->pages = pages_of(args, lengths.seq);
     item->planes[0] = args->k, item->planes[1] = args->v;
     for (int32_t i = 0; i < 2; i++)
@@ -72,10 +99,36 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
                                at->kv_head * item->planes[i].head_stride * BYTES;
 }
 
+// Slices that every item is worked at in (attention_device.h). By a warp.
+DEVICE int32_t slices_of_items(const struct weft__attention_device_args *args, int32_t lane)
+{
+    int32_t items = 0;
+    for (int32_t i = 0; i * WARP < args->num_seqs && 2 * items <= args->slice_blocks; i++) {
+        const struct scan scan = scan_of(args, i, lane);
+        items += scan_total(&scan);
+    }
+    return items > 0 ? max(args->slice_blocks / items, 1) : 1;
+}
+
 // The longest items of a sequence come first: those of its last rows.
 DEVICE void place_turn(const struct weft__attention_device_args *args, struct place *at)
 {
     at->row_tile = at->seq.items / args->heads_each - 1 - at->row_tile;
+}
+
+// Item `index` of the list of all items. False behind the last.
+DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
+                     struct place *at)
+{
+    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
+        const struct scan scan = scan_of(args, i, lane);
+        if (place_find(args, at, index, &scan, before)) {
+            place_turn(args, at);
+            return true;
+        }
+        before += scan_total(&scan);
+    }
+    return false;
 }
 
 // --- scores and weights ---------------------------------------------------------------------------
@@ -256,22 +309,44 @@ DEVICE void row_store(const struct weft__attention_device_args *args, int64_t at
 #endif
 }
 
+// Where the state of a slice of a row goes: a slot is acc of ROWS rows, then (largest, sum) of each.
+DEVICE float *slot_acc(const struct weft__attention_device_args *args, int32_t slot, int32_t row)
+{
+    return args->slots + (int64_t)slot * (ROWS * (DIM + 2)) + row * DIM;
+}
+
+DEVICE float2 *slot_sum(const struct weft__attention_device_args *args, int32_t slot, int32_t row)
+{
+    return (float2 *)slot_acc(args, slot, ROWS) + row;
+}
+
 // The warp's rows once more, one by one.
 static __device__ __noinline__ void rows_again(const struct weft__attention_device_args *args,
                                                const struct item *item)
 {
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     for (int32_t i = 0; i < WARP_ROWS && warp * WARP_ROWS + i < item->rows.count; i++) {
-        const struct row row = row_at(args, item->rows, warp * WARP_ROWS + i);
+        const int32_t own = warp * WARP_ROWS + i;
+        const struct row row = row_at(args, item->rows, own);
         struct row_state again;
         row_again(args, item->seq.lengths, row, item->rows.kv_head, item->first_key, item->end_key,
                   &again);
-        const float by = row_end(args, item->seq.lengths, row, again.largest, again.sum, lane == 0);
+        if (item->slices > 1 && lane == 0)
+            *slot_sum(args, item->slot, own) = make_float2(again.largest, again.sum);
+        const float by = item->slices > 1 ? 1.0f
+                                          : row_end(args, item->seq.lengths, row, again.largest,
+                                                    again.sum, lane == 0);
         const int64_t at = out_at(args, item->seq.lengths, row);
 #pragma unroll
-        for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
-            if (HEAD % WARP == 0 || j * WARP + lane < HEAD)
-                set_element<WEFT_Y_DTYPE>(args->out, at + j * WARP + lane, again.acc[j] * by);
+        for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++) {
+            const int32_t d = j * WARP + lane;
+            if (HEAD % WARP != 0 && d >= HEAD)
+                continue;
+            if (item->slices > 1)
+                slot_acc(args, item->slot, own)[d] = again.acc[j];
+            else
+                set_element<WEFT_Y_DTYPE>(args->out, at + d, again.acc[j] * by);
+        }
     }
 }
 

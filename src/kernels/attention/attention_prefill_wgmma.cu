@@ -49,12 +49,14 @@ enum {
     TOGETHER = WARP / CHUNKS,  // rows that a warp asks for at once
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
     LOADED = 1 + GROUPS,       // barrier of the warps that load
+    SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
+    SLICES = HEAD <= 128,      // registers
     // Of a thread: 168 are what 65536 give each of 384.
     LOAD_REGISTERS = HEAD > 128 ? 56 : 72,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
-#include "src/kernels/attention/attention_prefill.cuh"
+#include "src/kernels/attention/attention_slices.cuh"
 
 DEVICE uint32_t shared_base()
 {
@@ -67,269 +69,7 @@ DEVICE float *shared_factors()
     return 0; // queries are of the cache's format
 }
 
-// --- barriers and stages --------------------------------------------------------------------------
-
-struct barriers {
-    uint64_t queries_full, queries_empty;
-    uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
-};
-
-// What the block's threads share beside the tiles. An item is found while the one before it is worked at, whose results
-// the one before that may still be leaving.
-struct shared {
-    struct barriers barriers;
-    struct item items[3];
-};
-
-// A stage of a ring, and the parity of the phase that it is waited for in.
-struct stage {
-    int32_t index;
-    uint32_t parity;
-};
-
-DEVICE void stage_next(struct stage *at)
-{
-    if (++at->index == WEFT_STAGES)
-        at->index = 0, at->parity ^= 1;
-}
-
-DEVICE uint32_t barrier_of(const uint64_t *first, int32_t index)
-{
-    return shared_address(first) + 8 * index;
-}
-
-DEVICE void barriers_begin(struct barriers *b)
-{
-    barrier_init(barrier_of(&b->queries_full, 0), LOADERS);
-    barrier_init(barrier_of(&b->queries_empty, 0), WARPS);
-    for (int32_t i = 0; i < 2 * WEFT_STAGES; i++) {
-        barrier_init(barrier_of(b->tile_full, i), LOADERS);
-        barrier_init(barrier_of(b->tile_empty, i), WARPS);
-    }
-    barrier_init_end();
-}
-
-// --- the warps that load --------------------------------------------------------------------------
-
-// What a warp that loads knows. Copies that have been asked for last are still to be announced: at `pending`.
-struct loader {
-    struct shared *shared;
-    int32_t warp, lane;
-    uint32_t pending; // 0: none
-    struct stage keys, values;
-};
-
-// A lane's row of those that its warp asks for, of `count` rows: below count for lanes below count / LOADERS.
-DEVICE int32_t lane_row(const struct loader *own)
-{
-    return own->lane / TOGETHER * STEP + own->warp * TOGETHER + own->lane % TOGETHER;
-}
-
-// What has been asked for is there, and whoever waits may read it.
-DEVICE void loader_announce(struct loader *own)
-{
-    bulk_fence();
-    __syncwarp();
-    if (own->lane == 0)
-        barrier_arrive(own->pending);
-    own->pending = 0;
-}
-
-DEVICE void loader_finish(struct loader *own)
-{
-    COPY_WAIT(0);
-    if (own->pending)
-        loader_announce(own);
-}
-
-// The copies since the last call belong to what `barrier` guards; those before them are announced.
-DEVICE void loader_asked(struct loader *own, uint32_t barrier)
-{
-    copy_group_end();
-    COPY_WAIT(1);
-    if (own->pending)
-        loader_announce(own);
-    own->pending = barrier;
-}
-
-// Until nobody reads a stage any more. Nobody waits for what is not announced meanwhile.
-DEVICE void loader_wait(struct loader *own, uint32_t barrier, uint32_t parity)
-{
-    if (__all_sync(0xffffffffu, barrier_ended(barrier, parity)))
-        return;
-    loader_finish(own);
-    barrier_wait(barrier, parity);
-}
-
-// A lane's sixteen bytes of every row that its warp asks for. seen: the lanes whose rows are, the others are zeros; ALL: all.
-template <int COUNT, bool ALL>
-DEVICE void rows_copy(const struct loader *own, uint32_t to, const uint8_t *row, uint32_t seen)
-{
-    const uint32_t lane = (uint32_t)own->lane, chunk = lane % CHUNKS;
-    const uint32_t first = (uint32_t)own->warp * TOGETHER + lane / CHUNKS;
-    to += chunk / 8 * COUNT * 128 + first * 128 + (chunk ^ first) % 8 * 16;
-#pragma unroll(4)
-    for (uint32_t i = 0; i < COUNT / STEP; i++) {
-        const uint32_t from = i * TOGETHER + lane / CHUNKS;
-        const uint8_t *found =
-            (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, (int32_t)from) +
-            chunk * 16;
-        // rows that are four further have the other half of eight places
-        const uint32_t place = (STEP % 8 && i % 2 ? to ^ 64 : to) + i * STEP * 128;
-        if (ALL)
-            copy_16_async(place, found);
-        else
-            copy_16_async_or_zero(place, found, seen >> from & 1 ? 16 : 0);
-    }
-}
-
-// Asks for COUNT rows; `row`: where the row lane_row() begins that a lane knows, zeros if it is not seen.
-template <int COUNT>
-DEVICE void rows_ask(const struct loader *own, uint32_t to, const uint8_t *row, bool seen)
-{
-    const uint32_t all = __ballot_sync(0xffffffffu, seen || own->lane >= COUNT / LOADERS);
-    if (all == 0xffffffffu)
-        rows_copy<COUNT, true>(own, to, row, all);
-    else
-        rows_copy<COUNT, false>(own, to, row, all);
-}
-
-// The queries of an item; rows that do not exist are zeros.
-DEVICE void queries_ask(const struct weft__attention_device_args *args, const struct loader *own,
-                        const struct item *item)
-{
-    const struct rows rows = item->rows;
-    const int32_t row = lane_row(own);
-#pragma unroll 1
-    for (int32_t group = 0; group < GROUPS; group++) {
-        const bool exists = row < 64 && 64 * group + row < rows.count;
-        const struct row at = row_at(args, rows, exists ? 64 * group + row : 0);
-        rows_ask<64>(own, shared_base() + group * 64 * HEAD * 2,
-                     (const uint8_t *)args->q + BYTES * query_at(args, item->seq.lengths, at),
-                     exists);
-    }
-}
-
-// The page of the lane's row of a tile.
-DEVICE int32_t page_of(const struct loader *own, const struct item *item, int32_t key0)
-{
-    const int32_t key = key0 + lane_row(own);
-    return item_sees(item, key) && own->lane < KEYS / LOADERS ? item->pages[key / PAGE] : 0;
-}
-
-// Asks for the keys or the values of a tile.
-DEVICE void tile_ask(const struct loader *own, const struct item *item,
-                     const struct weft__attention_device_plane *plane, int32_t page, int32_t key0,
-                     uint32_t to)
-{
-    const int32_t key = key0 + lane_row(own);
-    const bool seen = item_sees(item, key) && own->lane < KEYS / LOADERS;
-    const uint8_t *row = (const uint8_t *)plane->data;
-    if (seen)
-        row += BYTES * (page * plane->page_stride + key % PAGE * plane->token_stride);
-    rows_ask<KEYS>(own, to, row, seen);
-}
-
-// Item `index` of the list of all items. False behind the last.
-DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
-                     struct place *at)
-{
-    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
-        const struct scan scan = scan_of(args, i, lane);
-        if (place_find(args, at, index, &scan, before)) {
-            place_turn(args, at);
-            return true;
-        }
-        before += scan_total(&scan);
-    }
-    return false;
-}
-
-// The block's item of round `round`: there and back through the blocks, so that none has the longest of every round.
-DEVICE int32_t item_index(int32_t round)
-{
-    const int32_t block = (int32_t)blockIdx.x, blocks = (int32_t)gridDim.x;
-    return round * blocks + (round % 2 ? blocks - 1 - block : block);
-}
-
-// Finds the item of a round and leaves it where all warps find it: by one warp. rows.count 0: there is none.
-DEVICE void item_find(const struct weft__attention_device_args *args, int32_t lane, int32_t round,
-                      struct item *item)
-{
-    struct place at;
-    if (place_at(args, lane, item_index(round), &at))
-        item_set(args, &at, lane, item);
-    else if (lane == 0)
-        item->rows.count = 0;
-}
-
-// The item of the next round; what has been asked for until then is announced first.
-DEVICE void item_next(const struct weft__attention_device_args *args, struct loader *own,
-                      int32_t round)
-{
-    if (own->warp > 0)
-        return;
-    loader_finish(own);
-    item_find(args, own->lane, round, &own->shared->items[round % 3]);
-}
-
-// The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
-// Once there is enough to multiply, one warp looks for the item of the next round.
-DEVICE void item_load(const struct weft__attention_device_args *args, struct loader *own,
-                      const struct item *item, int32_t round)
-{
-    struct barriers *b = &own->shared->barriers;
-    const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
-    int32_t page = page_of(own, item, begin), before = page, next = page;
-#pragma unroll 1
-    for (int32_t i = 0; i <= last; i++) {
-        const bool is_keys = i == 0 || (i % 2 && i < last);
-        const int32_t tile = is_keys ? (i + 1) / 2 : i == last ? i / 2 : i / 2 - 1;
-        const struct stage at = is_keys ? own->keys : own->values;
-        const int32_t ring = is_keys ? 0 : WEFT_STAGES;
-        const struct weft__attention_device_plane *plane = &item->planes[!is_keys];
-        if (is_keys) {
-            before = page, page = next;
-            next = page_of(own, item, begin + (tile + 1) * KEYS);
-        }
-        loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        tile_ask(own, item, plane, is_keys || i == last ? page : before, begin + tile * KEYS,
-                 shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES);
-        loader_asked(own, barrier_of(b->tile_full, ring + at.index));
-        if (is_keys)
-            stage_next(&own->keys);
-        else
-            stage_next(&own->values);
-        if (HEAD <= 128 && i == min(last, 2))
-            item_next(args, own, round + 1);
-    }
-    if (HEAD > 128 || last < 0) // registers
-        item_next(args, own, round + 1);
-}
-
-DEVICE void load(const struct weft__attention_device_args *args, struct shared *shared)
-{
-    struct loader own = {
-        shared, (int32_t)threadIdx.x / WARP - WARPS, (int32_t)threadIdx.x % WARP, 0, {0, 1},
-        {0, 1}};
-    struct barriers *b = &shared->barriers;
-    if (own.warp == 0)
-        item_find(args, own.lane, 0, &shared->items[0]);
-#pragma unroll 1
-    for (int32_t round = 0;; round++) {
-        const struct item *item = &shared->items[round % 3];
-        loader_wait(&own, barrier_of(&b->queries_empty, 0), (round + 1) % 2);
-        part_sync<LOADERS * WARP>(LOADED);
-        const bool more = item->rows.count > 0;
-        if (more)
-            queries_ask(args, &own, item);
-        loader_asked(&own, barrier_of(&b->queries_full, 0));
-        if (!more)
-            break;
-        item_load(args, &own, item, round);
-    }
-    loader_finish(&own);
-}
+#include "src/kernels/attention/attention_prefill_load.cuh"
 
 // --- the warpgroups that multiply -----------------------------------------------------------------
 
@@ -500,6 +240,10 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
         if (item->rows.count == 0)
             return;
         item_work(args, item, &own, &state);
+        if (SLICES && item->slices > 1) { // the only one of the block
+            slice_finish(args, &shared->items[0], &state);
+            return;
+        }
         rows_finish(args, item, &state, own.warp, own.lane);
     }
 }
@@ -513,6 +257,8 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     let_next_start();
     __syncthreads();
     wait_for_previous();
+    if (threadIdx.x / WARP == WARPS) // while it has registers
+        item_first(&args, &shared, (int32_t)threadIdx.x % WARP);
     if (threadIdx.x >= WARPS * WARP) {
         registers_give<LOAD_REGISTERS>();
         load(&args, &shared);

@@ -186,6 +186,7 @@ static void prefill_step(const struct weft__attention_cuda_launch *launch,
     device.splits = 1, device.chunk_tiles = 0;
     if (weft__attention_wgmma_step(launch, &device, step))
         return;
+    device.slice_blocks = launch->slice_blocks;
     weft__cuda_step(step, launch->prefill, launch->prefill_blocks, 1, WARPS * 32, &device,
                     sizeof device);
     step->shared_bytes = launch->prefill_shared_bytes;

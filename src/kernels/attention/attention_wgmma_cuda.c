@@ -52,7 +52,12 @@ bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
         return false;
     launch->wgmma_rows = ROWS;
     launch->wgmma_shared_bytes = (uint32_t)shared;
-    launch->wgmma_blocks = (uint32_t)(items < limits->num_sms ? items : limits->num_sms);
+    launch->wgmma_slice_blocks =
+        desc->kv.head_dim <= 128 ? weft__attention_plan_slices(desc, limits->num_sms, ROWS, launch)
+                                 : 0;
+    launch->wgmma_blocks =
+        (uint32_t)(items < limits->num_sms && !launch->wgmma_slice_blocks ? items
+                                                                          : limits->num_sms);
     launch->wgmma = weft__cuda_want(choice, "src/kernels/attention/attention_prefill_wgmma.cu",
                                     "weft_attention_prefill_wgmma",
                                     WEFT__CUDA_VALUES(attention_wgmma, constants));
@@ -72,8 +77,10 @@ bool weft__attention_wgmma_step(const struct weft__attention_cuda_launch *launch
 {
     if (!launch->wgmma || !fits(device))
         return false;
-    weft__cuda_step(step, launch->wgmma, launch->wgmma_blocks, 1, GROUPS * 128 + LOADERS, device,
-                    sizeof *device);
+    struct weft__attention_device_args own = *device;
+    own.slice_blocks = launch->wgmma_slice_blocks;
+    weft__cuda_step(step, launch->wgmma, launch->wgmma_blocks, 1, GROUPS * 128 + LOADERS, &own,
+                    sizeof own);
     step->shared_bytes = launch->wgmma_shared_bytes;
     step->overlap = 1;
     return true;

@@ -15,12 +15,16 @@
 DEVICE uint2 four_widen_finite(uint32_t bytes)
 {
 #if WEFT_CACHE == 6
-    // 128 + the lower bits, minus 128 or (where the byte is negative) 256
-    const uint32_t low = byte_permute(bytes, 0, 0x4140), high = byte_permute(bytes, 0, 0x4342);
-    return make_uint2(fma_bf16x2((low & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
-                                 (low & 0x00800080u) | 0xc300c300u),
-                      fma_bf16x2((high & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
-                                 (high & 0x00800080u) | 0xc300c300u));
+    // The number + 128 behind 2^7 is 256 + twice the number, or 256 + the number where that is below 0: there the lowest
+    // bit of the exponent is 0. So half of what is above 256 is too much.
+    const uint32_t above = bytes ^ 0x80808080u;
+    const uint32_t low = byte_permute(above, 0x43434343u, 0x4140);
+    const uint32_t high = byte_permute(above, 0x43434343u, 0x4342);
+    const uint32_t one = 0x3f803f80u, half = 0x3f003f00u, less_128 = 0xc300c300u;
+    return make_uint2(fma_bf16x2(relu_fma_bf16x2(low, half, less_128), 0xbf80bf80u,
+                                 fma_bf16x2(low, one, 0xc380c380u)),
+                      fma_bf16x2(relu_fma_bf16x2(high, half, less_128), 0xbf80bf80u,
+                                 fma_bf16x2(high, one, 0xc380c380u)));
 #else
     // The bits at the places that they have in bf16; the exponents' biases differ by 120 or 112.
     const uint32_t low = byte_permute(bytes, 0, 0x1404), high = byte_permute(bytes, 0, 0x3424);

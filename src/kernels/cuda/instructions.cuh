@@ -68,6 +68,14 @@ DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
+// The same, but 0 for what is below it.
+DEVICE uint32_t relu_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.relu.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 // Four bytes out of eight, a place of 4 bits each; the top bit of a place takes only the byte's sign, eight
 // times (__byte_perm would drop that bit).
 DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t places)

@@ -82,6 +82,12 @@ DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
                          emulated_odd(fma((double)x.y, (double)y.y, (double)z.y)));
 }
 
+DEVICE uint32_t relu_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    const uint32_t d = fma_bf16x2(a, b, c), negative = d & 0x80008000u;
+    return d & ~(negative | (negative - (negative >> 15)));
+}
+
 DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t places)
 {
     const uint64_t bytes = (uint64_t)b << 32 | a;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Decode on CUDA: the ring that fits a block, and kernels of attention_decode.cu and attention_cluster.cu.
+#include "src/kernels/attention/attention_plan_cuda.h"
+
+enum {
+    WARPS = WEFT__ATTENTION_WARPS,
+    CLUSTER = WEFT__ATTENTION_CLUSTER,
+    CLUSTER_KEYS = 4096,
+};
+
+// Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
+// states of the rows.
+static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
+                            int32_t rows_used)
+{
+    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
+    const int64_t tiles = weft__attention_tiles_bytes(kv, WEFT__ATTENTION_KEYS, stages,
+                                                      weft__attention_is_byte(kv) &&
+                                                          !weft__attention_has_codes(kv, parts));
+    const int64_t boxes = stages * (4 * WEFT__ATTENTION_KEYS * kv->head_dim +
+                                    2 * weft__attention_row_bytes(kv->head_dim));
+    return WARPS * (tiles > boxes || weft__attention_is_byte(kv) ? tiles : boxes) +
+           m * WEFT__ATTENTION_ROWS * (parts * weft__attention_row_bytes(kv->head_dim) + 4) +
+           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
+}
+
+bool weft__attention_decode_shape(const weft_attention_desc *desc,
+                                  const struct weft__cuda_limits *limits, int32_t parts,
+                                  struct weft__attention_cuda_launch *launch, int32_t *stages)
+{
+    for (int32_t per_sm = 2; per_sm >= 1; per_sm--)
+        for (*stages = 3; *stages >= 1; --*stages) {
+            int64_t shared =
+                decode_bytes(&desc->kv, parts, *stages, launch->few_rows / WEFT__ATTENTION_ROWS,
+                             launch->slot_rows);
+            if (shared + 1024 > limits->shared_per_block ||
+                (shared + 2048) * per_sm > limits->shared_per_sm || (per_sm == 2 && *stages == 1))
+                continue;
+            // not more blocks on an SM than meant: those of the next run would crowd where this one ends first
+            int64_t least = limits->shared_per_sm / (per_sm + 1);
+            launch->shared_bytes =
+                (uint32_t)(shared < least && least + 1024 <= limits->shared_per_block ? least
+                                                                                      : shared);
+            launch->blocks = (uint32_t)(limits->num_sms * per_sm);
+            return true;
+        }
+    return false;
+}
+
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
+                                    struct weft__cuda_choice *choice, int32_t *boxes)
+{
+    static const char file[] = "src/kernels/attention/attention_decode.cu",
+                      function[] = "weft_attention_decode";
+    const int32_t kernel =
+        weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+    constants.WEFT_BOXES = 1;
+    if (has_boxes) {
+        *boxes = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+        choice->kernels[kernel].lazy = true;
+    }
+    return kernel;
+}
+
+// Is one sequence read by clusters (attention_cluster.cu)? They share fewer SMs, so of few keys alone.
+static bool wants_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                          const struct weft__attention_cuda_launch *launch)
+{
+    const int32_t blocks = launch->num_kv_heads * CLUSTER;
+    return limits->sm >= 90 && desc->kv.head_dim % 32 == 0 &&
+           launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch) &&
+           blocks <= limits->num_sms && desc->max_kv_len <= CLUSTER_KEYS;
+}
+
+void weft__attention_plan_cluster(const weft_attention_desc *desc,
+                                  const struct weft__cuda_limits *limits,
+                                  struct weft__attention_constants constants,
+                                  struct weft__cuda_choice *choice)
+{
+    struct weft__attention_cuda_launch *launch = choice->launch;
+    const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
+    const int64_t shared =
+        decode_bytes(&desc->kv, constants.WEFT_PARTS, constants.WEFT_STAGES, 1, launch->slot_rows) +
+        (int64_t)pieces * (32 + 2) * 4;
+    // two blocks on an SM, for not every GPC has as many SMs as a cluster has blocks
+    if (!wants_cluster(desc, limits, launch) || 2 * (shared + 2048) > limits->shared_per_sm)
+        return;
+    constants.WEFT_M = 1, constants.WEFT_SPLITS = CLUSTER;
+    constants.WEFT_BOXES = weft__attention_has_boxes(desc, limits);
+    launch->cluster_shared_bytes = (uint32_t)shared;
+    launch->cluster =
+        weft__cuda_want(choice, "src/kernels/attention/attention_cluster.cu",
+                        "weft_attention_cluster", WEFT__CUDA_VALUES(attention, constants));
+}
