@@ -70,11 +70,7 @@ enum {
 // Do lanes own eight columns side by side?
 #define WEFT__LINEAR_EIGHTS(format) (WEFT__LINEAR_GRID_POINTS(format) && (format) != 67)
 
-// Copies of it, so that lanes of a warp meet less often in a bank.
-#define WEFT__LINEAR_GRID_COPIES(format) 1
-
-#define WEFT__LINEAR_GRID_BYTES(format)                                                            \
-    (4 * WEFT__LINEAR_GRID_POINTS(format) * WEFT__LINEAR_GRID_COPIES(format))
+#define WEFT__LINEAR_GRID_BYTES(format) (4 * WEFT__LINEAR_GRID_POINTS(format))
 
 // Bytes from row to row of rounded activations.
 static inline int64_t weft__linear_rounded_stride(int64_t cols)

@@ -31,7 +31,10 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
 {
 #pragma unroll
     for (int32_t j = 0; j < 4; j++) {
-        const int32_t g = TILE_HALVES ? (int32_t)threadIdx.x % 4 / 2 : j / 2 % SIXTEENS;
+        const float by = word_scale(scale[j % 2], (int32_t)threadIdx.x % 4, j);
+#if TILE_MIN
+        const float plus = word_scale(add[j % 2], (int32_t)threadIdx.x % 4, j);
+#endif
         float w[4];
 #pragma unroll
         for (int32_t b = 0; b < 4; b++) {
@@ -41,9 +44,9 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
                 code -= (int32_t)(below[j] >> 8 * b & 255u);
             float number = (float)(code + factor * TILE_OFFSET) * (1.0f / (float)factor);
 #if TILE_MIN
-            w[b] = fmaf(number, scale[j % 2][g], add[j % 2][g]);
+            w[b] = fmaf(number, by, plus);
 #else
-            w[b] = number * scale[j % 2][g];
+            w[b] = number * by;
 #endif
         }
 #pragma unroll

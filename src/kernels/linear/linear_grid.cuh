@@ -12,18 +12,13 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_format.cuh"
 
-enum {
-    GRID_POINTS = WEFT__LINEAR_GRID_POINTS(WEFT_FORMAT),
-    GRID_COPIES = WEFT__LINEAR_GRID_COPIES(WEFT_FORMAT),
-    GRID_BYTES = 4 * GRID_COPIES, // from point to point
-};
+enum { GRID_POINTS = WEFT__LINEAR_GRID_POINTS(WEFT_FORMAT) };
 
 #define FORMAT_IS_IQ1 (WEFT_FORMAT == FORMAT_IQ1_S || WEFT_FORMAT == FORMAT_IQ1_M)
 #define GRID_HAS_PARITY                                                                            \
     (WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS)
 
-// [point][copy]
-__shared__ uint32_t grid_words[GRID_POINTS * GRID_COPIES];
+__shared__ uint32_t grid_words[GRID_POINTS];
 
 #define X(code) code,
 __device__ const uint16_t grid_codes[GRID_POINTS] = {
@@ -75,22 +70,21 @@ DEVICE uint32_t grid_word(uint32_t code)
 // By all threads of a block; a barrier follows before anybody reads.
 DEVICE void grid_load()
 {
-    for (int32_t i = (int32_t)threadIdx.x; i < GRID_POINTS * GRID_COPIES; i += (int32_t)blockDim.x)
-        grid_words[i] = grid_word(grid_codes[i / GRID_COPIES]);
+    for (int32_t i = (int32_t)threadIdx.x; i < GRID_POINTS; i += (int32_t)blockDim.x)
+        grid_words[i] = grid_word(grid_codes[i]);
 }
 
-// The point of byte e of `low`; `high` is its number's other bits times GRID_BYTES.
-DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t high, int32_t lane)
+// The point whose number is byte e of `low` and 1/4 of `high`: one dot of bytes is its address.
+DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t high)
 {
-    const uint32_t own = high + (uint32_t)(lane % GRID_COPIES) * 4;
-    const uint32_t at = dot_4_unsigned(low, (uint32_t)GRID_BYTES << 8 * e, own);
+    const uint32_t at = dot_4_unsigned(low, 4u << 8 * e, high);
     return *(const uint32_t *)((const uint8_t *)grid_words + at);
 }
 
 // Bits 8 and up of a number, `mask` of them, from bit `at` of a word to where grid_point() wants them.
 DEVICE uint32_t grid_high(uint32_t word, int32_t at, uint32_t mask)
 {
-    return shifted(word, 8 - at) * GRID_BYTES & mask * 256 * GRID_BYTES;
+    return shifted(word, 10 - at) & mask << 10;
 }
 
 #if GRID_HAS_PARITY
@@ -125,17 +119,17 @@ DEVICE uint32_t grid_kept(uint32_t constant)
 }
 
 // The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`.
-DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t high, int32_t e, int32_t lane)
+DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t high, int32_t e)
 {
 #if WEFT_FORMAT == FORMAT_IQ1_S
-    const uint32_t digits = grid_point(low, e, grid_high(bits, 3 * e, 7), lane);
+    const uint32_t digits = grid_point(low, e, grid_high(bits, 3 * e, 7));
     return make_uint2(digits << 4 & 0xf0f0f0f0u, digits & 0xf0f0f0f0u); // 16 times too large
 #elif WEFT_FORMAT == FORMAT_IQ1_M
-    const uint32_t places = grid_point(low, e, grid_high(bits, 4 * e, 7), lane);
+    const uint32_t places = grid_point(low, e, grid_high(bits, 4 * e, 7));
     const uint32_t table = bits & 8u << 4 * e ? GRID_BELOW : GRID_ABOVE;
     return make_uint2(byte_permute(table, 0, places), byte_permute(table, 0, places >> 16));
 #else
-    const uint32_t places = grid_point(low, e, high, lane) | (shifted(bits, 2 - e) & 0x44444444u);
+    const uint32_t places = grid_point(low, e, high) | (shifted(bits, 2 - e) & 0x44444444u);
     const uint32_t above = grid_kept(GRID_ABOVE);
     return make_uint2(byte_permute(above, GRID_BELOW, places),
                       byte_permute(above, GRID_BELOW, places >> 16));
@@ -164,7 +158,7 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
 #else
         const uint32_t high = 0;
 #endif
-        const uint2 numbers = grid_numbers(low, bits, high, e, lane);
+        const uint2 numbers = grid_numbers(low, bits, high, e);
         a[e % 2][e / 2] = numbers.x;
         a[e % 2][2 + e / 2] = numbers.y;
     }
@@ -187,13 +181,12 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
             uint32_t *to = &a[e % 2][2 * k + e / 2];
 #if WEFT_FORMAT == FORMAT_IQ3_S
             // odd numbers: where all bits but the lowest are turned round a number is below zero
-            const uint32_t point =
-                grid_point(k ? low.y : low.x, e, grid_high(tops, 4 * k + e, 1), lane);
+            const uint32_t point = grid_point(k ? low.y : low.x, e, grid_high(tops, 4 * k + e, 1));
             const uint32_t below = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
             *to = (point ^ below) | 0x01010101u;
 #else
             // each byte from the point or from what is as far below zero
-            const uint32_t point = grid_point(k ? low.y : low.x, e, 0, lane);
+            const uint32_t point = grid_point(k ? low.y : low.x, e, 0);
             const uint32_t places = (shifted(signs, 2 - e - 16 * k) & 0x4444u) | 0x3210u;
             *to = byte_permute(point, 0x01010100u - point, places);
 #endif

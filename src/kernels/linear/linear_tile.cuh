@@ -26,6 +26,14 @@ enum {
 // All columns that a lane has of a unit are of one sixteen, c / 2.
 #define TILE_HALVES (TILE_EIGHTS && TILE_GROUP == 16)
 
+// The scale of word j of a lane (r, c).
+DEVICE float word_scale(const float of_row[SIXTEENS], int32_t c, int32_t j)
+{
+    if (TILE_HALVES)
+        return c < 2 ? of_row[0] : of_row[SIXTEENS - 1];
+    return of_row[j / 2 % SIXTEENS];
+}
+
 // Codes that stay where they lie are too large by this factor in the second unit of a pair, and, where
 // pair_codes() leaves others in place, too, by CODE_FACTOR in unit h and row r + 8 i.
 #define TILE_IN_PLACE  (TILE_BITS == 4 && !TILE_TABLE)
