@@ -102,6 +102,12 @@ DEVICE uint32_t grid_signs(uint32_t word)
 }
 #endif
 
+// A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point has zeros alone.)
+DEVICE uint32_t grid_kept(uint32_t constant)
+{
+    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) + grid_words[0];
+}
+
 #if TILE_GRID == 8
 
 #if WEFT_FORMAT == FORMAT_IQ1_M // eight times the digit, and the shift
@@ -111,12 +117,6 @@ DEVICE uint32_t grid_signs(uint32_t word)
 #define GRID_ABOVE 0x002b1908u // 8 25 43
 #define GRID_BELOW 0x00d5e7f8u
 #endif
-
-// A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point of all is 0.)
-DEVICE uint32_t grid_kept(uint32_t constant)
-{
-    return constant + grid_words[0];
-}
 
 // The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`.
 DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t high, int32_t e)
@@ -173,6 +173,8 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
     const uint32_t signs = grid_signs(*(const uint32_t *)(high + p * PAIR_HIGH + lane * 4));
 #if WEFT_FORMAT == FORMAT_IQ3_S
     const uint32_t tops = high[4 * PAIR_HIGH + lane * 4 + p];
+#else
+    const uint32_t straight = grid_kept(0x3210u);
 #endif
 #pragma unroll
     for (int32_t k = 0; k < 2; k++)
@@ -187,7 +189,7 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
 #else
             // each byte from the point or from what is as far below zero
             const uint32_t point = grid_point(k ? low.y : low.x, e, 0);
-            const uint32_t places = (shifted(signs, 2 - e - 16 * k) & 0x4444u) | 0x3210u;
+            const uint32_t places = (shifted(signs, 2 - e - 16 * k) & 0x4444u) | straight;
             *to = byte_permute(point, 0x01010100u - point, places);
 #endif
         }
