@@ -165,11 +165,9 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
     }
 }
 
-// The columns of a row of X that lane (r, c) has of a pair: two words of each unit.
-DEVICE uint4 x_columns(const uint4 *pair, int32_t c)
+// The eight columns of each unit of a pair that lane (r, c) has: two words of a row of X.
+DEVICE uint4 x_eights(const uint4 *pair, int32_t c)
 {
-    if (!TILE_EIGHTS)
-        return pair[c];
     const uint4 first = pair[c % 2 * 2], second = pair[c % 2 * 2 + 1];
     return c < 2 ? make_uint4(first.x, second.x, first.z, second.z)
                  : make_uint4(first.y, second.y, first.w, second.w);
@@ -182,7 +180,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     int32_t stride = x_pairs(s), last = s->batch - 1;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
-    const uint4 *bytes = (const uint4 *)shared_x() + tile * 16;
+    const uint4 *bytes = (const uint4 *)shared_x() + tile * 16 + (TILE_EIGHTS ? 0 : c);
     const uint4 *metas = (const uint4 *)shared_x() + COLUMNS * stride * 4 + tile * 4;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
@@ -196,7 +194,9 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
             unit_scales(&scales, pairs, p, h, r, scale[h], add[h]);
 #pragma unroll
         for (int32_t half = 0; half < COLUMNS / 8; half++) {
-            const uint4 b = x_columns(bytes + min(8 * half + r, last) * stride * 4 + p * 4, c);
+            uint4 b = bytes[min(8 * half + r, last) * stride * 4 + p * 4];
+            if (TILE_EIGHTS)
+                b = x_eights(bytes + min(8 * half + r, last) * stride * 4 + p * 4, c);
             uint4 m0 = metas[min(8 * half + 2 * c, last) * stride + p];
             uint4 m1 = metas[min(8 * half + 2 * c + 1, last) * stride + p];
             struct x_meta meta[2][2] = {{x_meta_of(m0, 0), x_meta_of(m1, 0)},

@@ -53,12 +53,6 @@ enum {
                                                                               : 2
 };
 
-// The units whose products lane (r, c) keeps, h = 0, 1.
-DEVICE int32_t one_unit(int32_t c, int32_t h)
-{
-    return TILE_HALVES ? c + 4 * h : 2 * c + h;
-}
-
 // What sixteen g (or the unit) of unit h starts from in row r + 8 i.
 DEVICE int32_t one_start(struct x_meta meta, int32_t offset, int32_t g)
 {
@@ -209,9 +203,10 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
     tile_scales_load(&scales, slot, pairs, r);
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
-        const int32_t unit = one_unit(c, h);
+        // lane (r, c) has kept the products of units 2 c + h, with halves c + 4 h
+        const int32_t pair = TILE_HALVES ? 2 * h + c / 2 : c, of_pair = TILE_HALVES ? c % 2 : h;
         float scale[2][SIXTEENS], add[2][SIXTEENS];
-        unit_scales(&scales, pairs, unit / 2, unit % 2, r, scale, add);
+        unit_scales(&scales, pairs, pair, of_pair, r, scale, add);
 #pragma unroll
         for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
@@ -232,10 +227,9 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
 // B's column of a unit, or zeros.
 DEVICE uint2 one_column(const uint8_t *x, int32_t unit, int32_t c, bool there)
 {
-    const uint8_t *at = x + unit / 2 * 64 + unit % 2 * 8;
     if (!TILE_EIGHTS)
-        return *(const uint2 *)(at + c * 16);
-    at += c % 2 * 32 + c / 2 * 4;
+        return *(const uint2 *)(x + unit / 2 * 64 + c * 16 + unit % 2 * 8);
+    const uint8_t *at = x + unit / 2 * 64 + c % 2 * 32 + unit % 2 * 8 + c / 2 * 4;
     const uint32_t first = *(const uint32_t *)at, second = *(const uint32_t *)(at + 16);
     return make_uint2(there ? first : 0, there ? second : 0);
 }
