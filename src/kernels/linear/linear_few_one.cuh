@@ -39,7 +39,8 @@
 #endif
 
 // So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
-// keep besides (four spill at 64 where results leave rounded or a warp has several tiles of a row block, and at 80 with a gate).
+// keep besides (four spill at 64 where results leave rounded or, but for points of a lattice, a warp has several tiles of a row block, and at 80
+// with a gate; one there where lanes have halves).
 #define ONE_ROOM (WEFT_WARPS * WEFT_BLOCKS <= 16)
 #if __CUDA_ARCH__ >= 1000 // whose compiler has no room for minima, too
 #define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0 && !TILE_MIN)
