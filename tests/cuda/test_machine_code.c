@@ -253,11 +253,25 @@ static void few_bits_meet_their_scales_as_integers(void **state)
     assert_true(in_all(" IDP.2A") >= 4 + 4 && in_all(" IDP.2A") <= 4 + 6); // scales; offsets
 }
 
+// Points of a lattice: a dot of bytes is the address, a load of 4 bytes the point.
+static void a_point_takes_one_dot_and_one_load(void **state)
+{
+    (void)state;
+    open_linear(WEFT_IQ2_XXS);
+    assert_int_equal(in_all(" IMMA."), 8);
+    assert_int_equal(in_all(" IDP.4A"), 16);
+    open_linear(WEFT_IQ2_XS); // two scales a unit cost no more products
+    assert_int_equal(in_all(" IMMA."), 8);
+    open_linear(WEFT_IQ3_S);
+    assert_int_equal(in_all(" IDP.4A"), 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
+        cmocka_unit_test(a_point_takes_one_dot_and_one_load),
 
         cmocka_unit_test(a_warp_per_head_has_no_barrier),
         cmocka_unit_test(a_block_per_head_has_two_barriers),

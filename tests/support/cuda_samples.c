@@ -200,23 +200,28 @@ static void linear_forms(void)
 static void linear_layers(void)
 {
     static const weft_dtype formats[] = {
-        WEFT_Q4_0,   WEFT_Q4_K,  WEFT_BF16,  WEFT_Q8_0, WEFT_Q6_K, WEFT_Q4_1,
-        WEFT_Q5_0,   WEFT_Q5_1,  WEFT_Q2_K,  WEFT_Q3_K, WEFT_Q5_K, WEFT_IQ4_NL,
-        WEFT_IQ4_XS, WEFT_MXFP4, WEFT_NVFP4, WEFT_F32,  WEFT_F16,  WEFT_IQ2_XXS};
+        WEFT_Q4_0,  WEFT_Q4_K,    WEFT_BF16,   WEFT_Q8_0,  WEFT_Q6_K,    WEFT_Q4_1,   WEFT_Q5_0,
+        WEFT_Q5_1,  WEFT_Q2_K,    WEFT_Q3_K,   WEFT_Q5_K,  WEFT_IQ4_NL,  WEFT_IQ4_XS, WEFT_MXFP4,
+        WEFT_NVFP4, WEFT_IQ2_XXS, WEFT_IQ2_XS, WEFT_IQ2_S, WEFT_IQ3_XXS, WEFT_IQ3_S,  WEFT_IQ1_S,
+        WEFT_IQ1_M, WEFT_TQ2_0,   WEFT_F32,    WEFT_F16,   WEFT_TQ1_0};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         for (int exact = 0; exact < 2; exact++) {
             ADD(linear, layer(formats[i], 1, exact ? WEFT_LINEAR_EXACT : 0));
             samples[num_samples - 1].seldom =
-                (i > 2 && formats[i] != WEFT_Q2_K && formats[i] != WEFT_Q3_K) || exact;
+                (i > 2 && formats[i] != WEFT_Q2_K && formats[i] != WEFT_Q3_K &&
+                 formats[i] != WEFT_IQ2_XS && formats[i] != WEFT_IQ3_XXS) ||
+                exact;
         }
-    for (size_t i = 0; i < 15; i++) { // many rows of X
+    for (size_t i = 0; i < 23; i++) { // many rows of X
         weft_linear_desc wide = layer(formats[i], 1, 0);
         wide.max_batch = 512;
         ADD(linear, wide);
         samples[num_samples - 1].seldom = i > 2;
     }
     // what engines ask for: Q, K and V behind a norm; a gate; what the next layer reads
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 23; i++) {
+        if (i >= 5 && i < 15)
+            continue;
         weft_linear_desc qkv = layer(formats[i], 3, 0), gate = layer(formats[i], 2, 0);
         weft_linear_desc down = layer(formats[i], 1, WEFT_LINEAR_NEXT);
         qkv.norm = gate.norm = WEFT_LINEAR_NORM_RMS;

@@ -136,6 +136,14 @@ DEVICE int32_t dot_4(int32_t a, int32_t b, int32_t c)
     return c;
 }
 
+// c plus four products of bytes without a sign.
+DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 // The largest, and the sum, over all lanes of a warp.
 DEVICE uint32_t warp_most(uint32_t value)
 {

@@ -11,9 +11,10 @@ static weft_dtype draw_format(struct check_case *c)
 {
     if (c->format)
         return c->format;
-    return (weft_dtype)check_pick(c, 14, WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_Q8_0, WEFT_Q4_0,
+    return (weft_dtype)check_pick(c, 18, WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_Q8_0, WEFT_Q4_0,
                                   WEFT_Q4_K, WEFT_Q6_K, WEFT_Q5_K, WEFT_Q3_K, WEFT_Q2_K, WEFT_Q5_1,
-                                  WEFT_IQ4_NL, WEFT_IQ4_XS, WEFT_MXFP4);
+                                  WEFT_IQ4_NL, WEFT_IQ4_XS, WEFT_MXFP4, WEFT_IQ2_XXS, WEFT_IQ3_S,
+                                  WEFT_IQ1_M, WEFT_TQ2_0);
 }
 
 static int64_t draw_cols(struct check_case *c, int32_t block)

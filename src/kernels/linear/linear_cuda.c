@@ -253,11 +253,13 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         s++;
     struct weft__linear_set *set = &launch->sets[s];
     launch->num_sets = s < launch->num_sets ? launch->num_sets : s + 1;
-    set->matter = (struct weft__linear_matter){.cols = desc->cols,
-                                               .block_elems = elems,
-                                               .block_bytes = own->block_bytes,
-                                               .exact = elems > 1 && exact,
-                                               .form = (enum weft__linear_form)row->form};
+    set->matter =
+        (struct weft__linear_matter){.cols = desc->cols,
+                                     .block_elems = elems,
+                                     .block_bytes = own->block_bytes,
+                                     .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
+                                     .exact = elems > 1 && exact,
+                                     .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;
     set->parts[set->num_parts++] = p;
     return WEFT_OK;

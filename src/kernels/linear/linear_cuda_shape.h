@@ -49,10 +49,11 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
-    bool exact;                       // blocks with f32 activations
-    bool gate, rounds;                // two matrices a group; results leave rounded
-    bool experts;                     // every block has a list of its rows of X
-    int64_t groups;                   // of 16 outputs
+    int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
+    bool exact;         // blocks with f32 activations
+    bool gate, rounds;  // two matrices a group; results leave rounded
+    bool experts;       // every block has a list of its rows of X
+    int64_t groups;     // of 16 outputs
     enum weft__linear_form form;
 };
 
@@ -110,7 +111,7 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
                                              .blocks = 1,
                                              .x_outside = true};
         shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
-        if (shape->shared_bytes <= limits->shared_per_block)
+        if (shape->shared_bytes + m->grid_bytes <= limits->shared_per_block)
             return true;
     }
     return false;
@@ -176,8 +177,9 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     static const int8_t some[][3] = {{8, 2, 2}, {16, 2, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
     const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
     const bool needs_registers =
-        m->rounds &&
-        (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
+        m->grid_bytes ? m->gate || m->rounds
+                      : m->rounds && (m->gate ? m->block_bytes != 18
+                                              : m->block_elems == 64 || m->block_bytes == 210);
     const struct weft__linear_tier *tier = weft__linear_tier(limits);
     const enum weft__linear_form form = weft__linear_form_of(m, tier, columns);
     const bool formed = form != WEFT__LINEAR_FORM_best;
@@ -212,8 +214,8 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                 (columns > 8 && m->block_bytes == 84 && shape->warps > 8))
                 continue;
             // a block has 1 KB of its own beside what it asks for
-            if (shared > limits->shared_per_block ||
-                (shared + 1024) * shape->blocks > limits->shared_per_sm ||
+            if (shared + m->grid_bytes > limits->shared_per_block ||
+                (shared + m->grid_bytes + 1024) * shape->blocks > limits->shared_per_sm ||
                 shape->warps * 32 * shape->blocks > limits->threads_per_sm)
                 continue;
             shape->shared_bytes = (int32_t)shared;

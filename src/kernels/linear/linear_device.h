@@ -21,6 +21,22 @@
 //                 at bits 8 b and 8 b + 1 the top ones of words 1 and 3
 //      8 bits     low  [unit][lane][j] words, bits 8 b
 //
+// Formats whose codes are points of a lattice (src/formats/iq_grids.h) have the numbers of points there instead. Their lanes own
+// eight columns side by side (iq3_s: as above), 32 h + 8 c + 0..7 of unit h, those of one point of 8 or two of 4; e = 2 i + h is
+// for row r + 8 i. A lane's:
+//
+//      iq2     low  [pair][lane] two words: bits 0..7 of points e in bytes e; signs n = 0..7 of points e, bits 4 n + e. Where
+//              the eighth sign follows from the others (xxs, xs), its four bits are: xxs a scale, that of row r + 8 (q / 2) and unit
+//              2 c + q % 2 in pair q; xs bits 8 of points e
+//      iq3_xxs low  [pair][lane] two words: points of columns 0..3 and 4..7, bytes e; high [pair][lane] a word as xxs' second
+//      iq3_s   low  likewise, of columns 4 c .. and 16 + 4 c ..; high [pair][lane] a word, signs of column 16 k + 4 c + b, bits 8 b + 4 k + e
+//      iq1     low  [pair][lane] a word: bits 0..7 of points e; high [pair][lane] 16 bits: s: bits 8..10 at 3 e and in the top four
+//              shift and scale as xxs'; m: bits 8..10 and the shift of points e at 4 e
+//
+// and behind these, per tile: bits 8 and up of points (iq2_s [lane] bytes of pairs, 2 e; iq3_s the same, 4 k + e), scales (iq3_s [lane] 16 bits: of
+// row r + 8 i and unit 2 c + h, bits 4 e; per sixteen g [lane] a word: of row r + 8 i and unit c + 4 k, bits 4 (4 i + 2 k + g), iq1_m
+// 3 (4 i + 2 k + g) and byte c of the rows' two d on top), d of rows r and r + 8, [r] two f16. So tq2_0 has its d.
+//
 // Rows are padded to 16 and columns to 64 with zero codes and zero scales. Only formats with blocks of
 // 32 have a last tile of fewer than 4 pairs.
 //
@@ -42,6 +58,19 @@ enum {
     WEFT__LINEAR_TILE_COLS = 256,
     WEFT__LINEAR_PAIR_COLS = 64,
 };
+
+// Points of the lattice that a format's kernels keep in shared memory, a word each (values of formats.def); 0: it has none.
+#define WEFT__LINEAR_GRID_POINTS(format)                                                           \
+    ((format) == 66 || (format) == 68   ? 256                                                      \
+     : (format) == 67 || (format) == 69 ? 512                                                      \
+     : (format) == 70                   ? 1024                                                     \
+     : (format) == 71 || (format) == 72 ? 2048                                                     \
+                                        : 0)
+
+// Do lanes own eight columns side by side?
+#define WEFT__LINEAR_EIGHTS(format) (WEFT__LINEAR_GRID_POINTS(format) && (format) != 67)
+
+#define WEFT__LINEAR_GRID_BYTES(format) (4 * WEFT__LINEAR_GRID_POINTS(format))
 
 // Bytes from row to row of rounded activations.
 static inline int64_t weft__linear_rounded_stride(int64_t cols)

@@ -16,6 +16,9 @@
 #define X_ROUNDED      (!WEFT_EXACT && !WEFT_ROUND_X)
 #define DELIVERY_EARLY (SIXTEENS == 1)
 #define SLOT_BYTES     ((TILE_BYTES(4) + 15) / 16 * 16)
+#if TILE_GRID
+#define TABLES_LOAD grid_load
+#endif
 
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -117,7 +120,10 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 // The products of a unit, of its sixteen g where scales are so fine.
 DEVICE void unit_products(int32_t d[4], const uint32_t a[4], int32_t g, uint32_t b0, uint32_t b1)
 {
-    if (SIXTEENS == 2)
+    if (TILE_HALVES) {
+        const bool own = (int32_t)threadIdx.x % 4 / 2 == g;
+        mma_s8_k32(d, a, own ? b0 : 0, own ? b1 : 0);
+    } else if (SIXTEENS == 2)
         mma_u8_k16(d, a[2 * g], a[2 * g + 1], g ? b1 : b0);
     else if (TILE_SIGNED)
         mma_s8_k32(d, a, b0, b1);
@@ -159,6 +165,14 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
     }
 }
 
+// The eight columns of each unit of a pair that lane (r, c) has: two words of a row of X.
+DEVICE uint4 x_eights(const uint4 *pair, int32_t c)
+{
+    const uint4 first = pair[c % 2 * 2], second = pair[c % 2 * 2 + 1];
+    return c < 2 ? make_uint4(first.x, second.x, first.z, second.z)
+                 : make_uint4(first.y, second.y, first.w, second.w);
+}
+
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
@@ -166,7 +180,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     int32_t stride = x_pairs(s), last = s->batch - 1;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
-    const uint4 *bytes = (const uint4 *)shared_x() + tile * 16 + c;
+    const uint4 *bytes = (const uint4 *)shared_x() + tile * 16 + (TILE_EIGHTS ? 0 : c);
     const uint4 *metas = (const uint4 *)shared_x() + COLUMNS * stride * 4 + tile * 4;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
@@ -181,6 +195,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 #pragma unroll
         for (int32_t half = 0; half < COLUMNS / 8; half++) {
             uint4 b = bytes[min(8 * half + r, last) * stride * 4 + p * 4];
+            if (TILE_EIGHTS)
+                b = x_eights(bytes + min(8 * half + r, last) * stride * 4 + p * 4, c);
             uint4 m0 = metas[min(8 * half + 2 * c, last) * stride + p];
             uint4 m1 = metas[min(8 * half + 2 * c + 1, last) * stride + p];
             struct x_meta meta[2][2] = {{x_meta_of(m0, 0), x_meta_of(m1, 0)},

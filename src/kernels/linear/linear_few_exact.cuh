@@ -31,7 +31,10 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
 {
 #pragma unroll
     for (int32_t j = 0; j < 4; j++) {
-        const int32_t g = j / 2 % SIXTEENS;
+        const float by = word_scale(scale[j % 2], (int32_t)threadIdx.x % 4, j);
+#if TILE_MIN
+        const float plus = word_scale(add[j % 2], (int32_t)threadIdx.x % 4, j);
+#endif
         float w[4];
 #pragma unroll
         for (int32_t b = 0; b < 4; b++) {
@@ -41,16 +44,16 @@ DEVICE void unit_multiply(const uint32_t a[4], const uint32_t below[4], int32_t 
                 code -= (int32_t)(below[j] >> 8 * b & 255u);
             float number = (float)(code + factor * TILE_OFFSET) * (1.0f / (float)factor);
 #if TILE_MIN
-            w[b] = fmaf(number, scale[j % 2][g], add[j % 2][g]);
+            w[b] = fmaf(number, by, plus);
 #else
-            w[b] = number * scale[j % 2][g];
+            w[b] = number * by;
 #endif
         }
 #pragma unroll
         for (int32_t n = 0; n < COLUMNS; n++) {
             if (n >= batch)
                 break;
-            float4 v = *(const float4 *)(x + n * width + j / 2 * 16);
+            float4 v = *(const float4 *)(x + n * width + j / 2 * WORD_STEP);
             float *sum = &acc[2 * n + j % 2];
             *sum = fmaf(w[3], v.w, fmaf(w[2], v.z, fmaf(w[1], v.y, fmaf(w[0], v.x, *sum))));
         }
@@ -66,7 +69,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     const int32_t width = WEFT_X_OUTSIDE ? (int32_t)args->x_stride : s->tiles * 256;
     const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + x_row(s, 0) * args->x_stride
                                     : (const float *)shared_x();
-    x += tile * 256 + 4 * c;
+    x += tile * 256 + LANE_STEP * c;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         if (p >= pairs)

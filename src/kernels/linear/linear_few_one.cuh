@@ -39,7 +39,8 @@
 #endif
 
 // So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
-// keep besides (four spill at 64 where results leave rounded or a warp has several tiles of a row block, and at 80 with a gate).
+// keep besides (four spill at 64 where results leave rounded or, but for points of a lattice, a warp has several tiles of a row block, and at 80
+// with a gate; one there where lanes have halves).
 #define ONE_ROOM (WEFT_WARPS * WEFT_BLOCKS <= 16)
 #if __CUDA_ARCH__ >= 1000 // whose compiler has no room for minima, too
 #define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0 && !TILE_MIN)
@@ -47,8 +48,9 @@
 #define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0)
 #endif
 enum {
-    PAIRS_AT_ONCE = ONE_ROOM || (ONE_SIMPLE && ONE_EACH)                      ? 4
+    PAIRS_AT_ONCE = ONE_ROOM || (ONE_SIMPLE && (ONE_EACH || TILE_GRID))       ? 4
                     : WEFT_WARPS * WEFT_BLOCKS > 24 && TILE_TABLE &&WEFT_GATE ? 1
+                    : TILE_HALVES && (WEFT_GATE || WEFT_ROUND)                ? 1
                                                                               : 2
 };
 
@@ -95,7 +97,9 @@ DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h,
 #pragma unroll
     for (int32_t part = 0; part < 1 + TILE_TABLE; part++) {
         const uint32_t *a = part ? codes->second[h] : codes->first[h];
-        if (SIXTEENS == 2 && TILE_TABLE)
+        if (TILE_HALVES)
+            mma_s8_k32(d, a, b.x, b.y);
+        else if (SIXTEENS == 2 && TILE_TABLE)
             mma_s8_k16(d, a[2 * g], a[2 * g + 1], g ? b.y : b.x);
         else if (SIXTEENS == 2)
             mma_u8_k16(d, a[2 * g], a[2 * g + 1], g ? b.y : b.x);
@@ -108,7 +112,7 @@ DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h,
 
 #endif
 
-#if TILE_GROUP == 16
+#if TILE_GROUP == 16 && !TILE_HALVES
 
 // Two scales a unit: twice as many products as registers hold apart from one another. So all add up in one chain of each sixteen, in
 // which a unit has a column of B to itself, and the columns of the others are zero.
@@ -129,7 +133,8 @@ DEVICE void pair_add(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane
 
 #else
 
-// Products of pair p with all columns, of unit h in d[h]: of unit 0 only the even columns count, of unit 1 the odd ones.
+// Products of pair p with all columns, of unit h in d[h]: of unit 0 only the even columns count, of unit 1 the odd ones. (TILE_HALVES:
+// column u is the x of sixteen u % 2 of unit u / 2, for p > 1 of 4 + u / 2, and of unit h those of columns 2 u and 2 u + 1 count.)
 DEVICE void pair_products(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane,
                           const int32_t start[4], uint2 b, int32_t d[2][4])
 {
@@ -199,14 +204,17 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
     tile_scales_load(&scales, slot, pairs, r);
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
+        // lane (r, c) has kept the products of units 2 c + h, with halves c + 4 h
+        const int32_t pair = TILE_HALVES ? 2 * h + c / 2 : c, of_pair = TILE_HALVES ? c % 2 : h;
         float scale[2][SIXTEENS], add[2][SIXTEENS];
-        unit_scales(&scales, pairs, c, h, r, scale, add);
+        unit_scales(&scales, pairs, pair, of_pair, r, scale, add);
 #pragma unroll
         for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
             for (int32_t i = 0; i < 2; i++) {
                 const float xs = meta[h].scale * (1.0f / (float)ONE_FACTOR(h, i));
-                float dot = __int_as_float(d[g][2 * i + h]) - MAGIC;
+                const int32_t product = TILE_HALVES ? d[h][2 * i + g] : d[g][2 * i + h];
+                float dot = __int_as_float(product) - MAGIC;
                 acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
 #if TILE_MIN
                 acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
@@ -216,6 +224,16 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
 }
 
 #endif
+
+// B's column of a unit, or zeros.
+DEVICE uint2 one_column(const uint8_t *x, int32_t unit, int32_t c, bool there)
+{
+    if (!TILE_EIGHTS)
+        return *(const uint2 *)(x + unit / 2 * 64 + c * 16 + unit % 2 * 8);
+    const uint8_t *at = x + unit / 2 * 64 + c % 2 * 32 + unit % 2 * 8 + c / 2 * 4;
+    const uint32_t first = *(const uint32_t *)at, second = *(const uint32_t *)(at + 16);
+    return make_uint2(there ? first : 0, there ? second : 0);
+}
 
 // A tile of fewer than four pairs is multiplied as one of four: nobody keeps what the slot has behind it.
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
@@ -227,16 +245,36 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
         WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
                        : shared_x();
     const uint8_t *metas = row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64;
-    const uint2 b = *(const uint2 *)(row + tile * 256 + r / 2 * 64 + c * 16 + r % 2 * 8);
+#if TILE_HALVES
+    const uint2 b[2] = {one_column(row + tile * 256, r / 2, c, c / 2 == r % 2),
+                        one_column(row + tile * 256, 4 + r / 2, c, c / 2 == r % 2)};
+    const uint2 *own = (const uint2 *)metas + tile * 8 + c;
+    const struct x_meta meta[2] = {{bits_float(own[0].x), own[0].y},
+                                   {bits_float(own[4].x), own[4].y}};
+#else
+    const uint2 b = one_column(row + tile * 256, r, c, true);
     const uint4 own = ((const uint4 *)metas)[tile * 4 + c];
     const struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
+#endif
     int32_t start[SIXTEENS][4], kept[SIXTEENS][4];
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
             start[g][k] = one_start(meta[k % 2], ONE_OFFSET(k % 2, k / 2), g);
-#if TILE_GROUP == 16
+#if TILE_HALVES
+#pragma unroll PAIRS_AT_ONCE
+    for (int32_t p = 0; p < 4; p++) {
+        int32_t d[2][4];
+        pair_products(slot, pairs, p, s->lane, start[0], p < 2 ? b[0] : b[1], d);
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++) {
+            const int32_t mine = c % 2 ? d[1][k] : d[0][k];
+            kept[0][k] = p == 0 || p == c / 2 ? mine : kept[0][k];
+            kept[1][k] = p == 0 || p == 2 + c / 2 ? mine : kept[1][k];
+        }
+    }
+#elif TILE_GROUP == 16
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll

@@ -5,23 +5,35 @@
 //   TILE_OFFSET  added to a code  TILE_SIGNED  codes of 8 bits are signed
 //   TILE_GROUP   columns per scale, 16 or 32   TILE_MIN  a constant per group is added, too
 //   TILE_META    bytes of scales per pair (TILE_SUPER 0) or per tile (TILE_SUPER 1)
+//   TILE_GRID    codes are coordinates of points of a lattice, so many of a point (linear_grid.cuh)
+//   TILE_EIGHTS  a lane has eight columns of a unit side by side (linear_device.h)
 #ifndef WEFT_KERNELS_LINEAR_FORMAT_CUH
 #define WEFT_KERNELS_LINEAR_FORMAT_CUH
 
-#define FORMAT_Q8_0   32
-#define FORMAT_Q4_0   33
-#define FORMAT_Q4_1   34
-#define FORMAT_Q5_0   35
-#define FORMAT_Q5_1   36
-#define FORMAT_Q2_K   46
-#define FORMAT_Q3_K   47
-#define FORMAT_Q4_K   48
-#define FORMAT_Q5_K   49
-#define FORMAT_Q6_K   50
-#define FORMAT_IQ4_NL 64
-#define FORMAT_IQ4_XS 65
-#define FORMAT_MXFP4  96
-#define FORMAT_NVFP4  97
+#include "src/kernels/linear/linear_device.h"
+
+#define FORMAT_Q8_0    32
+#define FORMAT_Q4_0    33
+#define FORMAT_Q4_1    34
+#define FORMAT_Q5_0    35
+#define FORMAT_Q5_1    36
+#define FORMAT_Q2_K    46
+#define FORMAT_Q3_K    47
+#define FORMAT_Q4_K    48
+#define FORMAT_Q5_K    49
+#define FORMAT_Q6_K    50
+#define FORMAT_IQ4_NL  64
+#define FORMAT_IQ4_XS  65
+#define FORMAT_IQ3_XXS 66
+#define FORMAT_IQ3_S   67
+#define FORMAT_IQ2_XXS 68
+#define FORMAT_IQ2_XS  69
+#define FORMAT_IQ2_S   70
+#define FORMAT_IQ1_S   71
+#define FORMAT_IQ1_M   72
+#define FORMAT_TQ2_0   81
+#define FORMAT_MXFP4   96
+#define FORMAT_NVFP4   97
 
 #define FORMAT_IS_F16_PER_32                                                                       \
     (WEFT_FORMAT == FORMAT_Q8_0 || WEFT_FORMAT == FORMAT_Q4_0 || WEFT_FORMAT == FORMAT_Q5_0 ||     \
@@ -89,6 +101,54 @@
 #define TILE_TABLE  1
 #define TILE_META   128
 #define BLOCK_BYTES 136
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS
+#define TILE_GRID   4
+#define PAIR_LOW    256
+#define PAIR_HIGH   128
+#define TILE_META   32
+#define BLOCK_BYTES 98
+#elif WEFT_FORMAT == FORMAT_IQ3_S
+#define TILE_GRID   4
+#define PAIR_LOW    256
+#define PAIR_HIGH   128
+#define TILE_META   224
+#define BLOCK_BYTES 110
+#elif WEFT_FORMAT == FORMAT_IQ2_XXS
+#define TILE_GRID   8
+#define PAIR_LOW    256
+#define TILE_META   32
+#define BLOCK_BYTES 66
+#elif WEFT_FORMAT == FORMAT_IQ2_XS
+#define TILE_GRID   8
+#define TILE_GROUP  16
+#define PAIR_LOW    256
+#define TILE_META   160
+#define BLOCK_BYTES 74
+#elif WEFT_FORMAT == FORMAT_IQ2_S
+#define TILE_GRID   8
+#define TILE_GROUP  16
+#define PAIR_LOW    256
+#define TILE_META   288
+#define BLOCK_BYTES 82
+#elif WEFT_FORMAT == FORMAT_IQ1_S
+#define TILE_GRID   8
+#define TILE_MIN    1
+#define PAIR_LOW    128
+#define PAIR_HIGH   64
+#define TILE_META   32
+#define BLOCK_BYTES 50
+#elif WEFT_FORMAT == FORMAT_IQ1_M
+#define TILE_GRID   8
+#define TILE_GROUP  16
+#define PAIR_LOW    128
+#define PAIR_HIGH   64
+#define TILE_META   128
+#define BLOCK_BYTES 56
+#elif WEFT_FORMAT == FORMAT_TQ2_0
+#define TILE_BITS   2
+#define TILE_OFFSET (-1)
+#define TILE_META   32
+#define BLOCK_BYTES 66
 #elif WEFT_FORMAT == FORMAT_MXFP4
 #define TILE_BITS   4
 #define TILE_TABLE  1
@@ -126,6 +186,16 @@
 #error "WEFT_FORMAT names no block format"
 #endif
 
+#ifdef TILE_GRID // what comes of a point are bytes with a sign
+#define TILE_BITS   8
+#define TILE_SIGNED 1
+#ifndef PAIR_HIGH
+#define PAIR_HIGH 0
+#endif
+#else
+#define TILE_GRID 0
+#endif
+#define TILE_EIGHTS WEFT__LINEAR_EIGHTS(WEFT_FORMAT)
 #ifndef TILE_SIGNED
 #define TILE_SIGNED 0
 #endif
@@ -145,14 +215,17 @@
 #define TILE_META 64
 #endif
 #define TILE_SUPER                                                                                 \
-    (WEFT_FORMAT >= FORMAT_Q2_K && WEFT_FORMAT <= FORMAT_Q6_K || WEFT_FORMAT == FORMAT_IQ4_XS)
+    (WEFT_FORMAT >= FORMAT_Q2_K && WEFT_FORMAT <= FORMAT_Q6_K || WEFT_FORMAT == FORMAT_IQ4_XS ||   \
+     TILE_GRID || WEFT_FORMAT == FORMAT_TQ2_0)
 #ifndef BLOCK_ELEMS
 #define BLOCK_ELEMS (TILE_SUPER ? 256 : 32)
 #endif
 
 // Bytes of a pair's planes and of a tile of `pairs` pairs.
+#ifndef PAIR_LOW
 #define PAIR_LOW  (TILE_BITS == 8 ? 1024 : TILE_BITS >= 4 ? 512 : 256)
 #define PAIR_HIGH (TILE_BITS == 6 ? 256 : TILE_BITS == 5 || TILE_BITS == 3 ? 128 : 0)
+#endif
 #define TILE_BYTES(pairs)                                                                          \
     ((pairs) * (PAIR_LOW + PAIR_HIGH) + (TILE_SUPER ? TILE_META : (pairs)*TILE_META))
 

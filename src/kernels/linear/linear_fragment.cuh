@@ -57,7 +57,7 @@ DEVICE uint32_t pair_number(uint32_t codes, uint32_t below, int32_t b, int32_t f
 #endif
 }
 
-// fragment[2 h + half]: columns 32 h + 16 half of pair p.
+// fragment[2 h + k]: columns 32 h + WORD_STEP k + LANE_STEP c + 0..3 of pair p.
 DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile, int32_t pairs,
                            int32_t p, int32_t lane, uint32_t fragment[4][4])
 {
@@ -69,9 +69,8 @@ DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile
         unit_scales(scales, pairs, p, h, lane / 4, scale, add);
 #pragma unroll
         for (int32_t j = 0; j < 4; j++) {
-            const int32_t g = j / 2 % SIXTEENS;
-            uint32_t by = pair_of(scale[j % 2][g]);
-            uint32_t plus = TILE_MIN ? pair_of(add[j % 2][g]) : 0;
+            uint32_t by = pair_of(word_scale(scale[j % 2], lane % 4, j));
+            uint32_t plus = TILE_MIN ? pair_of(word_scale(add[j % 2], lane % 4, j)) : 0;
             uint32_t codes = TILE_SIGNED ? a[h][j] ^ 0x80808080u : a[h][j];
 #pragma unroll
             for (int32_t b = 0; b < 2; b++)

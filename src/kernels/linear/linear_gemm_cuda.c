@@ -3,9 +3,12 @@
 // behind it.
 #include "src/kernels/linear/linear_gemm_cuda.h"
 
+#include "src/kernels/linear/linear_device.h"
+
 #define CONSTANTS(X)                                                                               \
     X(WEFT_FORMAT)                                                                                 \
     X(WEFT_BRAIN)                                                                                  \
+    X(WEFT_EIGHTS)                                                                                 \
     X(WEFT_ROWS)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
     X(WEFT_TILES)                                                                                  \
@@ -56,6 +59,14 @@ static bool serves(const weft_linear_desc *desc, weft_dtype format, bool wgmma)
     case WEFT_Q6_K:
     case WEFT_IQ4_NL:
     case WEFT_IQ4_XS:
+    case WEFT_IQ3_XXS:
+    case WEFT_IQ3_S:
+    case WEFT_IQ2_XXS:
+    case WEFT_IQ2_XS:
+    case WEFT_IQ2_S:
+    case WEFT_IQ1_S:
+    case WEFT_IQ1_M:
+    case WEFT_TQ2_0:
     case WEFT_MXFP4:
     case WEFT_NVFP4: return true;
     default: return format >= WEFT_MLX_Q2_G32 && format <= WEFT_MLX_Q8_G128;
@@ -111,6 +122,9 @@ static void choose_shapes(const weft_linear_desc *desc, const struct weft__linea
     static const int16_t others[][2] = {{128, 4}, {64, 4}, {64, 3}};
     const int32_t row = 256 / weft_dtype_block_elems(wish->format) * wish->block_bytes;
     const int32_t tile = WEFT__LINEAR_GEMM_TILE_ROWS * row;
+    struct weft__cuda_limits left = *limits;
+    left.shared_per_block -= WEFT__LINEAR_GRID_BYTES(wish->format);
+    limits = &left;
     for (size_t i = 0; gemm->wgmma && i < sizeof of_wgmma / sizeof *of_wgmma; i++) {
         const int16_t *h = of_wgmma[i];
         if (i > 0 && of_wgmma[i - 1][0] >= desc->max_batch && h[0] > of_wgmma[i - 1][0])
@@ -177,6 +191,7 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__lin
     *gemm = (struct weft__linear_gemm){.num_sms = limits->num_sms,
                                        // mxfp4: scales of 8 bits of exponent
                                        .brain = format == WEFT_MXFP4 || format == WEFT_BF16,
+                                       .eights = WEFT__LINEAR_EIGHTS(format),
                                        .plain = is_plain(format),
                                        .wgmma = limits->sm == 90};
     const int32_t least =
@@ -193,6 +208,7 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__lin
     gemm->min_batch = least;
     struct weft__linear_gemm_constants constants = {.WEFT_FORMAT = (int32_t)format,
                                                     .WEFT_BRAIN = gemm->brain,
+                                                    .WEFT_EIGHTS = gemm->eights,
                                                     .WEFT_X_DTYPE = wish->x_dtype,
                                                     .WEFT_Y_DTYPE = wish->y_dtype,
                                                     .WEFT_SCALE_DTYPE = wish->scale_dtype};

@@ -32,6 +32,7 @@ struct weft__linear_gemm {
     int32_t min_batch; // rows of X from which on this is faster; 0: serves nothing
     int32_t num_sms;
     bool brain;                       // 16-bit numbers are bf16, not f16
+    bool eights;                      // columns of X in the order of tiles with eights
     bool plain;                       // weights are numbers in rows, X is numbers, too
     int32_t x_kernel, x_terms_kernel; // of the plan's
     bool wgmma;
@@ -70,7 +71,7 @@ struct weft__linear_gemm_call {
     const void *x;               // as the plan was told
     int64_t x_stride;
     bool
-        x_ready; // the workspace holds this X already, from a call with a plan of the same `brain` and `plain`
+        x_ready; // the workspace holds this X already, from a call with a plan of the same `brain`, `eights` and `plain`
     const float *norm_weight; // of numbers; rounded rows have it in them
     float norm_weight_plus, norm_eps;
     bool norm; // results are multiplied by 1/rms of the row of X

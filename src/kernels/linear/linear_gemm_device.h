@@ -7,7 +7,8 @@
 //
 // so that any eight rows of a piece are B of wgmma (src/kernels/cuda/wgmma.cuh). In a row of a piece, 16 columns take
 // two places of 16 bytes, at 2 i the even ones, at 2 i + 1 the odd ones: the order in which bytes of a packed tile become
-// pairs of 16-bit numbers. For plain weights they stand in their own order. With three terms (few rows of X, bf16) a
+// pairs of 16-bit numbers. (For tiles whose lanes have eight columns of a unit side by side the 16 columns 2 k and 2 k + 1, k = 0, 1, of a
+// unit are 8 c + 4 k + 0..3.) For plain weights they stand in their own order. With three terms (few rows of X, bf16) a
 // piece has all rows of the first term, then those of the second and of the third, whose sum a number is. f16: a row is multiplied by a power of two that brings its largest number to [2^14, 2^15);
 // its inverse stands in `scales`, as do factors of a norm.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_DEVICE_H

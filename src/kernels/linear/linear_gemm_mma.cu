@@ -106,6 +106,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                             (int32_t)blockIdx.x / args.row_tiles * WEFT_ROWS,
                             (args.cols + 63) / 64};
     let_next_start();
+#if TILE_GRID
+    grid_load();
+#endif
     wait_for_previous();
     float d[2][COLUMNS / 8][4] = {};
     struct tile_scales scales[2];

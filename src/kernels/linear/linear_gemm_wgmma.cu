@@ -262,6 +262,9 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, RESIDENT)
             barrier_init(s.b.w_full + 8 * i, 1), barrier_init(s.b.w_empty + 8 * i, 4 * GROUPS);
         barrier_init_end();
     }
+#if TILE_GRID
+    grid_load();
+#endif
     __syncthreads();
     let_next_start();
     const struct range part = range_of(args.cols);

@@ -2,7 +2,7 @@
 // X as products for many rows read it (linear_gemm_device.h), a block per row.
 //
 // Function constants: WEFT_X_DTYPE (1 f32, 2 f16, 3 bf16, 0: rounded rows), WEFT_BRAIN (1: bf16, 0: f16),
-// WEFT_PLAIN (1: for plain weights, 0: for blocks), WEFT_TERMS (numbers of bf16 that make one of X: 1, 3).
+// WEFT_EIGHTS (1: for tiles whose lanes have eight columns side by side), WEFT_PLAIN (1: for plain weights, 0: for blocks), WEFT_TERMS (numbers of bf16 that make one of X: 1, 3).
 #include "src/kernels/cuda/block.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -10,17 +10,19 @@
 #include "src/kernels/linear/linear_gemm_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 
-// The 16 columns of a group of them.
+// The 16 columns of a group of them: side by side, or four out of each eight of a unit (WEFT_EIGHTS).
 DEVICE void x_sixteen(const struct weft__linear_gemm_x_args *args, int32_t n, int32_t group,
                       float v[16])
 {
 #if WEFT_X_DTYPE == 0
     const uint8_t *row = (const uint8_t *)args->x + n * weft__linear_rounded_stride(args->cols);
-    const uint8_t *words = row + group / 4 * 64 + group % 4 * 4;
+    const uint8_t *words =
+        row + group / 4 * 64 + (WEFT_EIGHTS ? group % 4 / 2 * 8 + group % 2 * 16 : group % 4 * 4);
     float scale = *(const float *)(row + (args->cols + 63) / 64 * 64 + group / 2 * 8);
 #pragma unroll
     for (int32_t c = 0; c < 4; c++) {
-        int32_t word = *(const int32_t *)(words + c * 16);
+        const int32_t at = WEFT_EIGHTS ? c % 2 * 32 + c / 2 * 4 : c * 16;
+        const int32_t word = *(const int32_t *)(words + at);
 #pragma unroll
         for (int32_t b = 0; b < 4; b++)
             v[4 * c + b] = (float)(word << (24 - 8 * b) >> 24) * scale;

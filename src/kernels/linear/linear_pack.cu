@@ -5,6 +5,25 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_format.cuh"
 
+// A row of 16 in its tile, or NULL past the last.
+struct tile_place {
+    const struct weft__linear_pack_args *args;
+    int32_t row, col; // of the tile's corner
+};
+
+DEVICE const uint8_t *tile_block(const struct tile_place *at, int32_t row, int32_t col)
+{
+    row += at->row, col += at->col;
+    if (row >= at->args->rows || col >= at->args->cols)
+        return 0;
+    return (const uint8_t *)at->args->weight + row * at->args->weight_stride_bytes +
+           (int64_t)(col / BLOCK_ELEMS) * BLOCK_BYTES;
+}
+
+#if TILE_GRID
+#include "src/kernels/linear/linear_pack_grid.cuh"
+#else
+
 // The bits of element e of a block, as a number without its offset.
 DEVICE uint32_t block_code(const uint8_t *block, int32_t e)
 {
@@ -33,6 +52,8 @@ DEVICE uint32_t block_code(const uint8_t *block, int32_t e)
     int32_t g = e % 128 / 32;
     return (block[e / 128 * 64 + g % 2 * 32 + e % 32] >> g / 2 * 4 & 15) |
            (block[128 + e / 128 * 32 + e % 32] >> 2 * g & 3) << 4;
+#elif WEFT_FORMAT == FORMAT_TQ2_0
+    return block[e / 128 * 32 + e % 32] >> e % 128 / 32 * 2 & 3;
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
     return block[8 + e / 32 * 16 + e % 16] >> e % 32 / 16 * 4 & 15;
 #elif WEFT_FORMAT == FORMAT_NVFP4
@@ -44,21 +65,6 @@ DEVICE uint32_t block_code(const uint8_t *block, int32_t e)
         bits |= (uint32_t)block[bit / 8 + 1] << 8;
     return bits >> bit % 8 & ((1 << TILE_BITS) - 1);
 #endif
-}
-
-// A row of 16 in its tile, or NULL past the last.
-struct tile_place {
-    const struct weft__linear_pack_args *args;
-    int32_t row, col; // of the tile's corner
-};
-
-DEVICE const uint8_t *tile_block(const struct tile_place *at, int32_t row, int32_t col)
-{
-    row += at->row, col += at->col;
-    if (row >= at->args->rows || col >= at->args->cols)
-        return 0;
-    return (const uint8_t *)at->args->weight + row * at->args->weight_stride_bytes +
-           (int64_t)(col / BLOCK_ELEMS) * BLOCK_BYTES;
 }
 
 DEVICE uint32_t tile_code(const struct tile_place *at, int32_t lane, int32_t unit, int32_t j,
@@ -163,10 +169,22 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     row = i < 256 ? i / 16 : (i - 256) / 4, byte = i < 256 ? i % 16 : 80 + i % 4;
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
     row = i / 8, byte = i % 8;
+#elif WEFT_FORMAT == FORMAT_TQ2_0
+    row = i / 4 + i % 4 / 2 * 8, byte = 64 + i % 2;
 #endif
     const uint8_t *block = tile_block(at, row, col);
     return block ? block[byte] ^ flip : 0;
 }
+#endif
+
+DEVICE uint32_t meta_word(const struct tile_place *at, int32_t pairs, int32_t word)
+{
+    uint32_t bits = 0;
+    for (int32_t b = 0; b < 4; b++)
+        bits |= meta_byte(at, pairs, word * 4 + b) << 8 * b;
+    return bits;
+}
+
 #endif
 
 // grid (blocks of 16 rows, tiles of a row)
@@ -189,8 +207,7 @@ weft_linear_pack(const __grid_constant__ struct weft__linear_pack_args args)
         else if (i < low + high)
             word = high_word(&at, i - low);
         else
-            for (int32_t b = 0; b < 4; b++)
-                word |= meta_byte(&at, pairs, (i - low - high) * 4 + b) << 8 * b;
+            word = meta_word(&at, pairs, i - low - high);
         to[i] = word;
     }
 }

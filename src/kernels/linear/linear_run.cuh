@@ -43,6 +43,9 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #pragma unroll 1
     for (int32_t i = 0; i < ASKED_BEFORE_X; i++)
         stream_ask(&s, args, i);
+#ifdef TABLES_LOAD
+    TABLES_LOAD();
+#endif
     if (!WEFT_EXPERTS)
         stream_prefetch(&s, args);
 #if WEFT_ROUND && WEFT_PAIR

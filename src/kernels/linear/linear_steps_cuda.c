@@ -258,8 +258,8 @@ static void add_gemm(struct run *run, const struct weft__linear_set *set, bool s
             .weight_stride_bytes = part->weight_stride_bytes,
             .x = plain ? run->numbers : run->rounded,
             .x_stride = run->numbers_stride,
-            .x_ready =
-                run->gemm_x && run->gemm_x->brain == set->gemm.brain && run->gemm_x->plain == plain,
+            .x_ready = run->gemm_x && run->gemm_x->brain == set->gemm.brain &&
+                       run->gemm_x->eights == set->gemm.eights && run->gemm_x->plain == plain,
             .norm_weight = plain && run->norm ? args->norm_weight : NULL,
             .norm_weight_plus = run->norm_plus,
             .norm_eps = launch->norm_eps,

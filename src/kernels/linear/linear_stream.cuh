@@ -13,6 +13,7 @@
 //   X_ROUNDED (1: X is int8 per 32; 0: numbers of WEFT_X_DTYPE), DELIVERY_EARLY (registers are left for it),
 //   struct source, source_begin(source, args, part, row_block, tile, lane), source_next(source)   where a warp's tiles are
 //   tile_copy(source, slot, lane)   asks for the tile
+//   TABLES_LOAD, if anything        what else shared memory is to hold before the first tile
 // and calls stream_run() with a function that multiplies a tile.
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,

@@ -7,7 +7,32 @@
 #include "src/kernels/cuda/types.cuh"
 #include "src/kernels/linear/linear_format.cuh"
 
-enum { SIXTEENS = 32 / TILE_GROUP }; // scales per unit and row
+DEVICE uint32_t shifted(uint32_t word, int32_t left)
+{
+    return left >= 0 ? word << left : word >> -left;
+}
+
+#if TILE_GRID
+#include "src/kernels/linear/linear_grid.cuh"
+#endif
+
+enum {
+    SIXTEENS = 32 / TILE_GROUP, // scales per unit and row
+    // A lane's columns of word j: LANE_STEP c + WORD_STEP (j / 2) + 0..3 of the unit.
+    LANE_STEP = TILE_EIGHTS ? 8 : 4,
+    WORD_STEP = TILE_EIGHTS ? 4 : 16,
+};
+
+// All columns that a lane has of a unit are of one sixteen, c / 2.
+#define TILE_HALVES (TILE_EIGHTS && TILE_GROUP == 16)
+
+// The scale of word j of a lane (r, c).
+DEVICE float word_scale(const float of_row[SIXTEENS], int32_t c, int32_t j)
+{
+    if (TILE_HALVES)
+        return c < 2 ? of_row[0] : of_row[SIXTEENS - 1];
+    return of_row[j / 2 % SIXTEENS];
+}
 
 // Codes that stay where they lie are too large by this factor in the second unit of a pair, and, where
 // pair_codes() leaves others in place, too, by CODE_FACTOR in unit h and row r + 8 i.
@@ -36,11 +61,6 @@ enum { SIXTEENS = 32 / TILE_GROUP }; // scales per unit and row
 #define TABLE_3              TABLE_1
 #endif
 
-DEVICE uint32_t shifted(uint32_t word, int32_t left)
-{
-    return left >= 0 ? word << left : word >> -left;
-}
-
 #if TILE_BITS < 4
 // The codes at bits `place` and up of a word's bytes, at the bottom or left where a shift to a multiple of 4 (3 bits: of 3)
 // puts them.
@@ -63,6 +83,10 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
                        uint32_t a[2][4], uint32_t below[2][4], bool in_place = false)
 {
     (void)below, (void)in_place;
+#if TILE_GRID
+    (void)pairs;
+    grid_codes_of(tile, p, lane, a);
+#else
     const uint8_t *low = tile;
 #if PAIR_HIGH
     const uint8_t *high = tile + pairs * PAIR_LOW;
@@ -121,6 +145,7 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
     }
 #endif
 #endif
+#endif
 }
 
 // scale * (byte i of a word - offset), rounded once. The byte becomes the float 2^23 + byte; without an
@@ -134,7 +159,10 @@ DEVICE float times_byte(float scale, uint32_t word, int32_t i, float offset)
 
 // What a lane knows of a tile's scales before its first pair: of row r [0] and row r + 8 [1].
 struct tile_scales {
-#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
+#if TILE_GRID || WEFT_FORMAT == FORMAT_TQ2_0
+    const uint8_t *tile;
+    float d[2];
+#elif WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
     float d[2], dmin[2];
     uint32_t sc[2][2], m[2][2];
 #elif WEFT_FORMAT == FORMAT_Q6_K || WEFT_FORMAT == FORMAT_Q3_K
@@ -154,7 +182,14 @@ struct tile_scales {
 DEVICE void tile_scales_load(struct tile_scales *s, const uint8_t *tile, int32_t pairs, int32_t r)
 {
     const uint8_t *meta = tile + pairs * (PAIR_LOW + PAIR_HIGH);
-#if !TILE_SUPER
+#if TILE_GRID
+    s->tile = tile;
+    grid_d(tile, r, s->d);
+    (void)meta;
+#elif WEFT_FORMAT == FORMAT_TQ2_0
+    const float2 d = f16x2_float2(*(const uint32_t *)(meta + r * 4));
+    s->d[0] = d.x, s->d[1] = d.y;
+#elif !TILE_SUPER
     s->at = meta;
     (void)r;
 #else
@@ -255,7 +290,11 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
 {
     const int32_t u = 2 * p + h;
     (void)u, (void)pairs, (void)r, (void)add;
-#if FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
+#if TILE_GRID
+    grid_scales(s->tile, s->d, u, r, scale, add);
+#elif WEFT_FORMAT == FORMAT_TQ2_0
+    scale[0][0] = s->d[0], scale[1][0] = s->d[1];
+#elif FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
     float2 d = f16x2_float2(*(const uint32_t *)(s->at + p * 64 + r * 8 + h * 4));
     scale[0][0] = d.x, scale[1][0] = d.y;
 #if TILE_MIN

@@ -141,6 +141,13 @@ DEVICE int32_t dot_4(int32_t a, int32_t b, int32_t c)
     return __dp4a(a, b, c);
 }
 
+DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
+{
+    for (int32_t i = 0; i < 4; i++)
+        c += (a >> 8 * i & 255u) * (b >> 8 * i & 255u);
+    return c;
+}
+
 DEVICE uint32_t warp_most(uint32_t value)
 {
     for (int32_t step = 16; step; step /= 2) {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// Points of a lattice as A fragments: numbers of points in a tile (linear_device.h) become bytes with a sign through a table
+// in shared memory, a word a point.
+//
+//      iq2, iq1_m   eight coordinates of 4 bits, places in a table of bytes: 0, 1, 2, with bit 2 for what is below zero
+//      iq1_s        byte b: coordinate b in the low four bits, 4 + b above; -1, 0, 1 with a sign
+//      iq3          four magnitudes
+#ifndef WEFT_KERNELS_LINEAR_GRID_CUH
+#define WEFT_KERNELS_LINEAR_GRID_CUH
+
+#include "src/kernels/cuda/types.cuh"
+#include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_format.cuh"
+
+enum { GRID_POINTS = WEFT__LINEAR_GRID_POINTS(WEFT_FORMAT) };
+
+#define FORMAT_IS_IQ1 (WEFT_FORMAT == FORMAT_IQ1_S || WEFT_FORMAT == FORMAT_IQ1_M)
+#define GRID_HAS_PARITY                                                                            \
+    (WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS)
+
+__shared__ uint32_t grid_words[GRID_POINTS];
+
+#define X(code) code,
+__device__ const uint16_t grid_codes[GRID_POINTS] = {
+#if WEFT_FORMAT == FORMAT_IQ2_XXS
+#include "src/formats/iq2_xxs_grid.def"
+#elif WEFT_FORMAT == FORMAT_IQ2_XS
+#include "src/formats/iq2_xs_grid.def"
+#elif WEFT_FORMAT == FORMAT_IQ2_S
+#include "src/formats/iq2_s_grid.def"
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS
+#include "src/formats/iq3_xxs_grid.def"
+#elif WEFT_FORMAT == FORMAT_IQ3_S
+#include "src/formats/iq3_s_grid.def"
+#else
+#include "src/formats/iq1_grid.def"
+#endif
+};
+#undef X
+
+// Four fields of 4 bits as bytes.
+DEVICE uint32_t grid_spread(uint32_t fields)
+{
+    fields = (fields | fields << 8) & 0x00ff00ffu;
+    return (fields | fields << 4) & 0x0f0f0f0fu;
+}
+
+DEVICE uint32_t grid_word(uint32_t code)
+{
+#if TILE_GRID == 4
+    const uint32_t fields = grid_spread(code);
+#if WEFT_FORMAT == FORMAT_IQ3_S
+    return fields * 2 + 0x01010101u; // 1 3 5 .. 15
+#else
+    return fields * 8 + 0x04040404u + (fields + 0x01010101u >> 2 & 0x02020202u); // 4 12 .. 52 62
+#endif
+#else
+    const uint32_t bytes = grid_spread(code);
+    const uint32_t fours = (bytes | bytes << 2) & 0x33333333u;
+#if WEFT_FORMAT == FORMAT_IQ1_S
+    const uint32_t zeros = ~(fours | fours >> 1) & 0x11111111u;
+    const uint32_t digits = (fours >> 1 & 0x11111111u) | zeros * 15;
+    return grid_spread(digits & 0xffffu) | grid_spread(digits >> 16) << 4;
+#else
+    return fours;
+#endif
+#endif
+}
+
+// By all threads of a block; a barrier follows before anybody reads.
+DEVICE void grid_load()
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < GRID_POINTS; i += (int32_t)blockDim.x)
+        grid_words[i] = grid_word(grid_codes[i]);
+}
+
+// The point whose number is byte e of `low` and 1/4 of `high`: one dot of bytes is its address.
+DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t high)
+{
+    const uint32_t at = dot_4_unsigned(low, 4u << 8 * e, high);
+    return *(const uint32_t *)((const uint8_t *)grid_words + at);
+}
+
+// Bits 8 and up of a number, `mask` of them, from bit `at` of a word to where grid_point() wants them.
+DEVICE uint32_t grid_high(uint32_t word, int32_t at, uint32_t mask)
+{
+    return shifted(word, 10 - at) & mask << 10;
+}
+
+#if GRID_HAS_PARITY
+// Signs n = 0..6 at bits 4 n + e, and the eighth, which makes the number of negative ones even.
+DEVICE uint32_t grid_signs(uint32_t word)
+{
+    uint32_t fold = (word & 0x0fffffffu) ^ word << 16;
+    fold ^= fold << 8;
+    return (word & 0x0fffffffu) | ((fold ^ fold << 4) & 0xf0000000u);
+}
+#else
+DEVICE uint32_t grid_signs(uint32_t word)
+{
+    return word;
+}
+#endif
+
+// A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point has zeros alone.)
+DEVICE uint32_t grid_kept(uint32_t constant)
+{
+    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) + grid_words[0];
+}
+
+#if TILE_GRID == 8
+
+#if WEFT_FORMAT == FORMAT_IQ1_M // eight times the digit, and the shift
+#define GRID_ABOVE 0x000901f9u  // -7 1 9
+#define GRID_BELOW 0x0007fff7u  // -9 -1 7
+#else
+#define GRID_ABOVE 0x002b1908u // 8 25 43
+#define GRID_BELOW 0x00d5e7f8u
+#endif
+
+// The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`.
+DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t high, int32_t e)
+{
+#if WEFT_FORMAT == FORMAT_IQ1_S
+    const uint32_t digits = grid_point(low, e, grid_high(bits, 3 * e, 7));
+    return make_uint2(digits << 4 & 0xf0f0f0f0u, digits & 0xf0f0f0f0u); // 16 times too large
+#elif WEFT_FORMAT == FORMAT_IQ1_M
+    const uint32_t places = grid_point(low, e, grid_high(bits, 4 * e, 7));
+    const uint32_t table = bits & 8u << 4 * e ? GRID_BELOW : GRID_ABOVE;
+    return make_uint2(byte_permute(table, 0, places), byte_permute(table, 0, places >> 16));
+#else
+    const uint32_t places = grid_point(low, e, high) | (shifted(bits, 2 - e) & 0x44444444u);
+    const uint32_t above = grid_kept(GRID_ABOVE);
+    return make_uint2(byte_permute(above, GRID_BELOW, places),
+                      byte_permute(above, GRID_BELOW, places >> 16));
+#endif
+}
+
+// The codes of pair p, as pair_codes() says.
+DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4])
+{
+#if FORMAT_IS_IQ1
+    const uint32_t low = *(const uint32_t *)(tile + p * PAIR_LOW + lane * 4);
+    const uint32_t bits = *(const uint16_t *)(tile + 4 * PAIR_LOW + p * PAIR_HIGH + lane * 2);
+#else
+    const uint2 both = *(const uint2 *)(tile + p * PAIR_LOW + lane * 8);
+    const uint32_t low = both.x, bits = grid_signs(both.y);
+#endif
+#if WEFT_FORMAT == FORMAT_IQ2_S
+    const uint32_t tops = tile[4 * PAIR_LOW + lane * 4 + p];
+#endif
+#pragma unroll
+    for (int32_t e = 0; e < 4; e++) {
+#if WEFT_FORMAT == FORMAT_IQ2_S
+        const uint32_t high = grid_high(tops, 2 * e, 3);
+#elif WEFT_FORMAT == FORMAT_IQ2_XS
+        const uint32_t high = grid_high(both.y, 28 + e, 1);
+#else
+        const uint32_t high = 0;
+#endif
+        const uint2 numbers = grid_numbers(low, bits, high, e);
+        a[e % 2][e / 2] = numbers.x;
+        a[e % 2][2 + e / 2] = numbers.y;
+    }
+}
+
+#else
+
+DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4])
+{
+    const uint2 low = *(const uint2 *)(tile + p * PAIR_LOW + lane * 8);
+    const uint8_t *high = tile + 4 * PAIR_LOW;
+    const uint32_t signs = grid_signs(*(const uint32_t *)(high + p * PAIR_HIGH + lane * 4));
+#if WEFT_FORMAT == FORMAT_IQ3_S
+    const uint32_t tops = high[4 * PAIR_HIGH + lane * 4 + p];
+#else
+    const uint32_t straight = grid_kept(0x3210u);
+#endif
+#pragma unroll
+    for (int32_t k = 0; k < 2; k++)
+#pragma unroll
+        for (int32_t e = 0; e < 4; e++) {
+            uint32_t *to = &a[e % 2][2 * k + e / 2];
+#if WEFT_FORMAT == FORMAT_IQ3_S
+            // odd numbers: where all bits but the lowest are turned round a number is below zero
+            const uint32_t point = grid_point(k ? low.y : low.x, e, grid_high(tops, 4 * k + e, 1));
+            const uint32_t below = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
+            *to = (point ^ below) | 0x01010101u;
+#else
+            // each byte from the point or from what is as far below zero
+            const uint32_t point = grid_point(k ? low.y : low.x, e, 0);
+            const uint32_t places = (shifted(signs, 2 - e - 16 * k) & 0x4444u) | straight;
+            *to = byte_permute(point, 0x01010100u - point, places);
+#endif
+        }
+}
+
+#endif
+
+// Scales: 2 n + 1 times d, bits of n in place.
+DEVICE float grid_scale(float d, uint32_t odd)
+{
+    return fmaf(d, bits_float(0x4b000001u | odd), d * -8388608.0f);
+}
+
+// What d stands before 2 n + 1 with.
+#if WEFT_FORMAT == FORMAT_IQ3_XXS
+#define GRID_UNIT 0.25f
+#elif WEFT_FORMAT == FORMAT_IQ3_S
+#define GRID_UNIT 1.0f
+#elif WEFT_FORMAT == FORMAT_IQ1_S // digits are 16 times too large
+#define GRID_UNIT 0.0625f
+#else
+#define GRID_UNIT 0.125f
+#endif
+
+// d of rows r and r + 8, times GRID_UNIT.
+DEVICE void grid_d(const uint8_t *tile, int32_t r, float d[2])
+{
+    const uint8_t *meta = tile + 4 * (PAIR_LOW + PAIR_HIGH);
+#if WEFT_FORMAT == FORMAT_IQ1_M
+    const uint4 w = *(const uint4 *)(meta + r * 16);
+    const float2 both = f16x2_float2(
+        byte_permute(byte_permute(w.x, w.y, 0x0073), byte_permute(w.z, w.w, 0x0073), 0x5410));
+#else
+    const float2 both = f16x2_float2(*(const uint32_t *)(meta + TILE_META - 32 + r * 4));
+#endif
+    d[0] = both.x * GRID_UNIT, d[1] = both.y * GRID_UNIT;
+}
+
+// unit_scales() of unit u.
+DEVICE void grid_scales(const uint8_t *tile, const float d[2], int32_t u, int32_t r,
+                        float scale[2][32 / TILE_GROUP], float add[2][32 / TILE_GROUP])
+{
+    (void)add;
+    const int32_t lane = 4 * r + u / 2, h = u % 2; // that has the unit's
+#if TILE_GROUP == 16
+    const uint8_t *meta =
+        tile + 4 * (PAIR_LOW + PAIR_HIGH) + (WEFT_FORMAT == FORMAT_IQ2_S ? 128 : 0);
+    const uint32_t word = *(const uint32_t *)(meta + r * 16 + u % 4 * 4);
+    const int32_t width = WEFT_FORMAT == FORMAT_IQ1_M ? 3 : 4;
+    (void)lane, (void)h;
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        scale[k / 2][k % 2] =
+            grid_scale(d[k / 2], shifted(word, 1 - width * (k / 2 * 4 + u / 4 * 2 + k % 2)) &
+                                     ((2u << width) - 2));
+#else
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const int32_t q = 2 * i + h;
+#if WEFT_FORMAT == FORMAT_IQ3_S
+        const uint8_t *meta = tile + 4 * (PAIR_LOW + PAIR_HIGH) + 128;
+        const uint32_t odd = (uint32_t) * (const uint16_t *)(meta + lane * 2) << 1 >> 4 * q & 30u;
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS
+        const uint32_t odd =
+            *(const uint32_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 4) >> 27;
+#elif WEFT_FORMAT == FORMAT_IQ2_XXS
+        const uint32_t odd = *(const uint32_t *)(tile + q * PAIR_LOW + lane * 8 + 4) >> 27;
+#else
+        const uint32_t bits = *(const uint16_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 2);
+        const uint32_t odd = bits >> 11 & 14u;
+#endif
+        scale[i][0] = grid_scale(d[i], odd);
+#if TILE_MIN
+        add[i][0] = bits_float(float_bits(scale[i][0] * 2) ^ (bits & 0x8000u) << 16);
+#endif
+    }
+#endif
+}
+
+#endif
