@@ -60,6 +60,7 @@ struct launch {
     int32_t num_pipelines;
     void *table; // on the device, or NULL
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_MAX_KERNELS];
+    const struct weft__cuda_blas_product *products[WEFT__CUDA_MAX_PRODUCTS];
     _Alignas(64) unsigned char own[];
 };
 
@@ -99,6 +100,27 @@ static void prefer_kernels(const weft_plan *plan, weft_tuning tuned[WEFT_LINEAR_
     }
 }
 
+// Products that a library is to make. Where it cannot, the operation's own kernels serve, unless it was asked for by name.
+static weft_status want_products(weft_plan *plan, struct launch *launch,
+                                 const struct weft__cuda_choice *choice)
+{
+    struct weft__cuda *cuda = weft__cuda_of(plan->context);
+    const size_t at = (choice->workspace_bytes + 255) / 256 * 256;
+    plan->workspace_bytes = choice->workspace_bytes;
+    for (int32_t i = 0; i < choice->num_products; i++) {
+        const struct weft__cuda_product *wish = &choice->products[i];
+        const char *why;
+        const struct weft__cuda_blas_product *product = weft__cuda_blas_want(cuda, wish, &why);
+        if (!product && wish->needed)
+            return weft__fail(plan->context, WEFT_EUNSUPPORTED, "%s", why);
+        launch->products[i] = product;
+        *wish->offer = (struct weft__cuda_offer){product != NULL, (int64_t)at};
+        if (product && at + product->workspace_bytes > plan->workspace_bytes)
+            plan->workspace_bytes = at + product->workspace_bytes;
+    }
+    return WEFT_OK;
+}
+
 weft_status weft__cuda_prepare(weft_plan *plan)
 {
     weft_context *context = plan->context;
@@ -128,11 +150,17 @@ weft_status weft__cuda_prepare(weft_plan *plan)
         if (status != WEFT_OK)
             return status;
     }
-    plan->workspace_bytes = choice.workspace_bytes;
+    status = want_products(plan, launch, &choice);
+    if (status != WEFT_OK)
+        return status;
     plan->narrow = choice.narrow, plan->fuses = choice.fuses;
     plan->info.kernel = choice.row->name;
-    snprintf(plan->description, sizeof plan->description, "%s%s: %s", op->table->op, choice.text,
-             choice.row->name);
+    char by_library[64] = "";
+    for (int32_t i = 0; i < choice.num_products && !*by_library; i++)
+        if (launch->products[i])
+            weft__cuda_blas_describe(launch->products[i], by_library, sizeof by_library);
+    snprintf(plan->description, sizeof plan->description, "%s%s%s: %s", op->table->op, choice.text,
+             by_library, choice.row->name);
     return WEFT_OK;
 }
 
@@ -148,17 +176,28 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
         steps[0].overlap = 0;
     for (int32_t i = 0; i < count; i++) {
         weft_status status =
-            weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);
+            steps[i].product
+                ? WEFT_OK
+                : weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);
         if (status != WEFT_OK)
             return status;
     }
     bool entered = weft__cuda_enter(cuda);
     CUresult result = CUDA_SUCCESS;
     int32_t done = 0;
-    for (; done < count && result == CUDA_SUCCESS; done++)
-        result = weft__cuda_launch_step(cuda, launch->pipelines[steps[done].kernel], &steps[done],
-                                        weft__cuda_stream_of(cuda, stream));
+    int refused = 0; // by the library
+    for (; done < count && result == CUDA_SUCCESS && !refused; done++)
+        if (steps[done].product)
+            refused = weft__cuda_blas_run(cuda, launch->products[steps[done].product - 1],
+                                          (const void *)steps[done].args,
+                                          weft__cuda_stream_of(cuda, stream));
+        else
+            result = weft__cuda_launch_step(cuda, launch->pipelines[steps[done].kernel],
+                                            &steps[done], weft__cuda_stream_of(cuda, stream));
     weft__cuda_leave(cuda, entered);
+    if (refused)
+        return weft__fail(plan->context, WEFT_EDEVICE, "%s: cuBLASLt does not run: %s",
+                          plan->description, weft__cuda_blas_status(refused));
     if (result != CUDA_SUCCESS)
         return weft__cuda_fail(plan->context, result,
                                launch->pipelines[steps[done - 1].kernel]->name);

@@ -259,6 +259,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                                .exact = elems > 1 && exact,
                                                .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;
+    set->named_blas = row->base.level == WEFT__CUDA_cublaslt;
     set->parts[set->num_parts++] = p;
     return WEFT_OK;
 }
@@ -270,6 +271,11 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
         return *at = -1;
     *at = weft__align_up(offset + size, 256);
     return offset;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -295,16 +301,39 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
         }
     }
     launch->ready = launch->round = launch->finish = -1;
-    bool gemm = false;
-    for (int32_t s = 0; s < launch->num_sets; s++)
-        gemm = gemm || launch->sets[s].gemm.min_batch;
+    bool gemm = false, blas = false;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        gemm = gemm || launch->sets[s].gemm.min_batch || launch->sets[s].blas.least_batch;
+        blas = blas || launch->sets[s].blas.least_batch;
+    }
     if (launch->ready_first || (numbers && (desc->norm || desc->x_dtype != WEFT_F32)))
         launch->ready = want_helper(choice, "src/kernels/linear/linear_round.cu",
                                     "weft_linear_ready", &ready, !launch->ready_first);
     if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->round = WANT_HELPER(choice, "round", &round, false);
-    if (desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32)
+    launch->finishes = desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32;
+    if (launch->finishes || blas)
         launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
+}
+
+// Where f32 products of parts stay before they are finished. What the library leaves of a vocabulary would be as much as
+// that is worth: such a run has them in Y, or kernels of our own.
+static void lay_out_staged(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                           int64_t *at)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    for (int32_t p = 0; p < desc->num_parts && launch->finishes; p++)
+        launch->parts[p].staged = take(at, (int64_t)desc->max_batch * 4, desc->parts[p].rows);
+    for (int32_t s = 0; s < launch->num_sets && !launch->finishes; s++) {
+        const struct weft__linear_set *set = &launch->sets[s];
+        for (int32_t i = 0; i < set->num_parts; i++) {
+            const int32_t p = set->parts[i];
+            if (weft__linear_blas_stages(&set->blas, i, desc->y_dtype) &&
+                desc->parts[p].rows <= WEFT__LINEAR_MOST_STAGED / 4 / desc->max_batch)
+                launch->parts[p].staged =
+                    take(at, (int64_t)desc->max_batch * 4, desc->parts[p].rows);
+        }
+    }
 }
 
 static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -315,13 +344,16 @@ static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_ch
         launch->ready_offset = take(&at, batch * 4, launch->ready_stride);
     if (launch->round >= 0)
         launch->rounded_offset = take(&at, batch, weft__linear_rounded_stride(desc->cols));
-    for (int32_t p = 0; p < desc->num_parts && launch->finish >= 0; p++)
-        launch->parts[p].staged = take(&at, batch * 4, desc->parts[p].rows);
-    for (int32_t s = 0; s < launch->num_sets; s++)
-        if (launch->sets[s].gemm.min_batch) {
-            launch->gemm_offset = take(&at, 1, weft__linear_gemm_workspace(batch, desc->cols));
-            break;
-        }
+    lay_out_staged(desc, choice, &at);
+    int64_t gemm = 0;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        if (launch->sets[s].gemm.min_batch)
+            gemm = larger(gemm, weft__linear_gemm_workspace(batch, desc->cols));
+        if (launch->sets[s].blas.least_batch)
+            gemm = larger(gemm, weft__linear_blas_workspace(batch, desc->cols));
+    }
+    if (gemm)
+        launch->gemm_offset = take(&at, 1, gemm);
     choice->workspace_bytes = (size_t)at;
     return at >= 0;
 }
@@ -340,6 +372,26 @@ static bool add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *cho
         &(struct weft__linear_gemm_wish){format, x_dtype, (int32_t)y_dtype, set->scale_dtype,
                                          set->matter.block_bytes},
         &launch->limits, choice, &set->gemm);
+}
+
+// Products by the library, where no name of another kernel was asked for.
+static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                     struct weft__linear_set *set)
+{
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const bool follows = desc->gate || rounds_y(desc);
+    if (set->matter.block_elems != 1 || (desc->variant && !set->named_blas) ||
+        (follows && !launch->whole))
+        return false;
+    return weft__linear_blas_plan(
+        desc,
+        &(struct weft__linear_blas_wish){.format = desc->parts[set->parts[0]].weight_dtype,
+                                         .x_dtype = numbers_dtype(launch),
+                                         .named = set->named_blas,
+                                         .follows = follows,
+                                         .parts = set->parts,
+                                         .num_parts = set->num_parts},
+        &launch->limits, choice, &set->blas);
 }
 
 static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -378,6 +430,8 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
                                                           : WEFT__LINEAR_GEMM_KERNELS;
         if (spare >= most && add_gemm(desc, choice, set))
             spare -= most;
+        if (spare > 0 && add_blas(desc, choice, set))
+            spare--;
         set->first_kernel = choice->num_kernels;
         for (int32_t i = 0; i < set->num_shapes; i++)
             want_product(choice, desc, set, &set->shapes[i], launch->whole, true);

@@ -120,9 +120,12 @@ struct weft__linear_ready_args {
     float eps, weight_plus;
 };
 
-// What follows products that a launch has left as f32: gate, residual, element type, rounding.
+// What follows products that a launch has left as f32: factors of rows of X, bias, gate, residual, element type, rounding.
 struct weft__linear_finish_args {
-    const float *first, *second; // [batch][rows]; the latter of a gate
+    const float *first, *second; // [batch][rows]; the latter of a gate. The first may be y
+    int64_t stride;              // of both, from row to row
+    const float *scales;         // [batch], by which both are multiplied, or NULL
+    const float *first_bias, *second_bias; // [rows], or NULL
     const void *residual;
     void *y; // NULL when the result leaves rounded only
     void *rounded;

@@ -13,6 +13,8 @@ struct run {
     int64_t numbers_stride;
     int32_t norm;                           // that is left to the products
     const struct weft__linear_gemm *gemm_x; // whose X lies in the workspace, or NULL
+    const struct weft__linear_blas *blas_x; // likewise
+    const float *scales;                    // of rows of X, that the library's products still want
     float norm_plus;
 };
 
@@ -275,12 +277,133 @@ static void add_gemm(struct run *run, const struct weft__linear_set *set, bool s
             .cols = (int32_t)launch->cols,
             .workspace = run->workspace + launch->gemm_offset};
         run->count += weft__linear_gemm_steps(&set->gemm, &call, &run->steps[run->count]);
-        run->gemm_x = &set->gemm;
+        run->gemm_x = &set->gemm, run->blas_x = NULL;
     }
 }
 
-// What follows products that lie in the workspace; of part p, of both parts of a gate.
-static void add_finish(struct run *run, int32_t p)
+// How the library's product of a part leaves.
+enum blas_way {
+    BLAS_NOT,    // not at all: kernels of our own
+    BLAS_DIRECT, // as Y, the residual added; a bias follows
+    BLAS_IN_Y,   // in Y, and is finished there
+    BLAS_STAGED, // in the workspace
+};
+
+static bool by_sixteen(const void *address, int64_t stride, weft_dtype dtype)
+{
+    const int64_t bytes = stride * (dtype == WEFT_F32 ? 4 : 2);
+    return ((uint64_t)(uintptr_t)address | (uint64_t)bytes) % 16 == 0;
+}
+
+// May X be read as the caller has it?
+static bool x_as_is(const struct run *run, const struct weft__linear_blas *blas)
+{
+    return blas->x_as_is && by_sixteen(run->numbers, run->numbers_stride, WEFT_BF16);
+}
+
+static enum blas_way blas_way(const struct run *run, const struct weft__linear_set *set, int32_t i,
+                              bool follows)
+{
+    const struct weft__linear_cuda_launch *launch = run->launch;
+    const struct weft__linear_blas *blas = &set->blas;
+    const weft_linear_args *args = run->args;
+    const weft_linear_part_args *part = &args->parts[set->parts[i]];
+    const weft_dtype y = launch->y_dtype;
+    const int64_t room = launch->parts[set->parts[i]].staged;
+    const bool fits_y = by_sixteen(part->y, part->y_stride, y) && blas->result[i] == y;
+    const bool factors = !blas->brain && !x_as_is(run, blas);
+    const bool own =
+        room >= 0 && launch->parts[set->parts[i]].rows % 4 == 0 && blas->result[i] == WEFT_F32;
+    if (!blas->offers[i].serves ||
+        !by_sixteen(part->weight, part->weight_stride_bytes / 2, WEFT_BF16))
+        return BLAS_NOT;
+    if (follows)
+        return own ? BLAS_STAGED : BLAS_NOT;
+    if (fits_y && !factors && (!part->bias || y == WEFT_F32) &&
+        (!args->residual || by_sixteen(args->residual, args->residual_stride, y)))
+        return BLAS_DIRECT;
+    if (fits_y && y == WEFT_F32 && args->residual != part->y)
+        return BLAS_IN_Y;
+    return own ? BLAS_STAGED : BLAS_NOT;
+}
+
+// Does the library serve all parts of the set?
+static bool is_blas(const struct run *run, const struct weft__linear_set *set, bool follows)
+{
+    if (!set->blas.least_batch || run->args->batch < set->blas.least_batch)
+        return false;
+    for (int32_t i = 0; i < set->num_parts; i++)
+        if (blas_way(run, set, i, follows) == BLAS_NOT)
+            return false;
+    return true;
+}
+
+// The pass over X, which leaves factors of its rows where there are any.
+static void add_blas_x(struct run *run, const struct weft__linear_blas *blas)
+{
+    const struct weft__linear_cuda_launch *launch = run->launch;
+    const weft_linear_args *args = run->args;
+    char *at = run->workspace + launch->gemm_offset;
+    const struct weft__linear_gemm_x_args x = {.x = run->numbers,
+                                               .x_stride = run->numbers_stride,
+                                               .norm_weight = run->norm ? args->norm_weight : NULL,
+                                               .pieces = at + (args->batch + 63) / 64 * 256,
+                                               .scales = (float *)(void *)at,
+                                               .batch = args->batch,
+                                               .cols = (int32_t)launch->cols,
+                                               .norm = run->norm,
+                                               .norm_eps = launch->norm_eps,
+                                               .norm_weight_plus = run->norm_plus};
+    weft__cuda_step(&run->steps[run->count++], blas->x_kernel, (uint32_t)args->batch, 1, 256, &x,
+                    sizeof x)
+        ->overlap = 1;
+    run->scales = blas->brain ? NULL : x.scales;
+    run->blas_x = blas, run->gemm_x = NULL;
+}
+
+static void add_finish_of(struct run *run, int32_t p, const void *first, int64_t stride,
+                          const void *residual, bool products);
+
+static void add_blas(struct run *run, const struct weft__linear_set *set, bool follows)
+{
+    const struct weft__linear_cuda_launch *launch = run->launch;
+    const struct weft__linear_blas *blas = &set->blas;
+    const weft_linear_args *args = run->args;
+    const bool as_is = x_as_is(run, blas);
+    if (!as_is && (!run->blas_x || run->blas_x->brain != blas->brain))
+        add_blas_x(run, blas);
+    if (as_is)
+        run->scales = NULL;
+    const char *x = run->workspace + launch->gemm_offset + (args->batch + 63) / 64 * 256;
+    for (int32_t i = 0; i < set->num_parts; i++) {
+        const int32_t p = set->parts[i];
+        const weft_linear_part_args *part = &args->parts[p];
+        const enum blas_way way = blas_way(run, set, i, follows);
+        const bool direct = way == BLAS_DIRECT && args->residual;
+        struct weft__cuda_product_call call = {
+            .w = part->weight,
+            .w_stride = part->weight_stride_bytes / 2,
+            .x = as_is ? run->numbers : x,
+            .x_stride = as_is ? run->numbers_stride : weft__linear_blas_x_stride(launch->cols),
+            .y = way == BLAS_STAGED ? staged(run, p) : part->y,
+            .y_stride = way == BLAS_STAGED ? launch->parts[p].rows : part->y_stride,
+            .alpha = alpha_of(run, p),
+            .beta = direct ? 1.0f : 0.0f,
+            .batch = args->batch,
+            .workspace = run->workspace + blas->offers[i].workspace_at};
+        call.c = direct ? args->residual : call.y;
+        call.c_stride = direct ? args->residual_stride : call.y_stride;
+        weft__cuda_product_step(&run->steps[run->count++], blas->first_product + i, &call);
+        if (!follows && (way != BLAS_DIRECT || part->bias))
+            add_finish_of(run, p, call.y, call.y_stride, way == BLAS_DIRECT ? NULL : args->residual,
+                          true);
+    }
+}
+
+// What follows products of part p, of both parts of a gate, that lie in f32 at `first`. The library's want their factors and
+// bias still.
+static void add_finish_of(struct run *run, int32_t p, const void *first, int64_t stride,
+                          const void *residual, bool products)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -288,9 +411,13 @@ static void add_finish(struct run *run, int32_t p)
     const bool leaves = launch->flags & WEFT_LINEAR_Y_ROUNDED;
     const weft_linear_part_args *part = &args->parts[p];
     const struct weft__linear_finish_args finish = {
-        .first = staged(run, p),
+        .first = first,
         .second = launch->gate ? staged(run, 1) : NULL,
-        .residual = args->residual,
+        .stride = stride,
+        .scales = products ? run->scales : NULL,
+        .first_bias = products ? part->bias : NULL,
+        .second_bias = products && launch->gate ? args->parts[1].bias : NULL,
+        .residual = residual,
         .y = leaves ? NULL : part->y,
         .rounded = next     ? args->next
                    : leaves ? part->y
@@ -305,6 +432,12 @@ static void add_finish(struct run *run, int32_t p)
                     (uint32_t)((launch->parts[p].rows + 255) / 256), (uint32_t)args->batch, 256,
                     &finish, sizeof finish)
         ->overlap = 1;
+}
+
+static void add_finish(struct run *run, int32_t p, bool products)
+{
+    add_finish_of(run, p, staged(run, p), run->launch->parts[p].rows, run->args->residual,
+                  products);
 }
 
 int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_args,
@@ -323,12 +456,15 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
     add_inputs(&run);
     // a gate's products meet in one launch
     const bool together = launch->gate && !(launch->whole && all_in_sets);
-    bool finish = together;
+    bool finish = together, blas = false;
     for (int32_t s = 0; s < launch->num_sets; s++) {
         const struct weft__linear_set *set = &launch->sets[s];
         if (together && launch->whole)
             break;
-        if (is_gemm(&run, set)) {
+        if (is_blas(&run, set, follows)) {
+            finish = follows, blas = true;
+            add_blas(&run, set, follows);
+        } else if (is_gemm(&run, set)) {
             finish = follows && all_in_sets;
             add_gemm(&run, set, follows);
         } else {
@@ -337,7 +473,7 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
     }
     if (all_in_sets && !together) {
         if (finish)
-            add_finish(&run, 0);
+            add_finish(&run, 0, blas);
         return run.count;
     }
     // weights as a file has them: numbers become normed f32 rows first
@@ -347,11 +483,11 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
     run.norm = norm; // of rounded X
     for (int32_t p = 0; p < launch->num_parts; p++)
         if (!in_set(&run, p) || (together && launch->whole)) {
-            add_rows(&run, p, launch->finish >= 0);
-            if (launch->finish >= 0 && !together)
-                add_finish(&run, p);
+            add_rows(&run, p, launch->finishes);
+            if (launch->finishes && !together)
+                add_finish(&run, p, false);
         }
     if (together)
-        add_finish(&run, 0);
+        add_finish(&run, 0, false);
     return run.count;
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "src/kernels/linear/linear_blas_cuda.h"
+
+#include "src/kernels/linear/linear_gemm_cuda.h"
+
+#define CONSTANTS(X) X(WEFT_BRAIN) X(WEFT_TERMS) X(WEFT_PLAIN) X(WEFT_X_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_blas, CONSTANTS)
+
+// Rows of X from which on the library is faster than linear_gemm_plain.cu; other devices have passes of 16 rows.
+enum {
+    LEAST_BF16 = 192,
+    LEAST_F16 = 384, // its factors cost a pass over Y
+};
+
+static int32_t least_batch(const struct weft__linear_blas *blas,
+                           const struct weft__linear_blas_wish *wish,
+                           const struct weft__cuda_limits *limits)
+{
+    if (wish->named)
+        return 1;
+    if (limits->sm != WEFT__CUDA_sm90a)
+        return WEFT__LINEAR_GEMM_MIN_BATCH;
+    return blas->brain || blas->x_as_is ? LEAST_BF16 : LEAST_F16;
+}
+
+// What the library is to write of a part: Y where it can.
+static weft_dtype result_of(const weft_linear_desc *desc, const struct weft__linear_blas *blas,
+                            const struct weft__linear_blas_wish *wish)
+{
+    const bool factors = !blas->brain && !blas->x_as_is;
+    return !wish->follows && !factors && desc->y_dtype == wish->format ? wish->format : WEFT_F32;
+}
+
+bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__linear_blas_wish *wish,
+                            const struct weft__cuda_limits *limits,
+                            struct weft__cuda_choice *choice, struct weft__linear_blas *blas)
+{
+    *blas = (struct weft__linear_blas){.brain = wish->format == WEFT_BF16,
+                                       .x_as_is = wish->x_dtype == wish->format &&
+                                                  desc->norm == WEFT_LINEAR_NORM_NONE};
+    const int32_t least = least_batch(blas, wish, limits);
+    if ((wish->format != WEFT_BF16 && wish->format != WEFT_F16) ||
+        desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT) || desc->cols % 8 != 0 ||
+        desc->cols > WEFT__LINEAR_BLAS_COLS || desc->max_batch < least ||
+        choice->num_products + wish->num_parts > WEFT__CUDA_MAX_PRODUCTS)
+        return false;
+    blas->least_batch = least;
+    blas->first_product = choice->num_products;
+    for (int32_t i = 0; i < wish->num_parts; i++) {
+        blas->result[i] = result_of(desc, blas, wish);
+        choice->products[choice->num_products++] =
+            (struct weft__cuda_product){.dtype = wish->format,
+                                        .result = blas->result[i],
+                                        .rows = desc->parts[wish->parts[i]].rows,
+                                        .cols = desc->cols,
+                                        .least_batch = least,
+                                        .most_batch = desc->max_batch,
+                                        .needed = wish->named,
+                                        .offer = &blas->offers[i]};
+    }
+    const struct weft__linear_blas_constants of_x = {.WEFT_BRAIN = blas->brain,
+                                                     .WEFT_TERMS = 1,
+                                                     .WEFT_PLAIN = 2,
+                                                     .WEFT_X_DTYPE = (int32_t)wish->x_dtype};
+    blas->x_kernel = weft__cuda_want(choice, "src/kernels/linear/linear_gemm_x.cu",
+                                     "weft_linear_gemm_x", WEFT__CUDA_VALUES(linear_blas, of_x));
+    choice->kernels[blas->x_kernel].lazy = blas->x_as_is;
+    return true;
+}
