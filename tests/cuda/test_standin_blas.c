@@ -148,7 +148,8 @@ static void case_other_device(void)
     standin->sm = 80;
     weft_context *context = must_open();
     char *m = memory(context);
-    expect(context, m, &(struct problem){.format = WEFT_F16, .batch = 17}, "gemm_x cublaslt finish");
+    expect(context, m, &(struct problem){.format = WEFT_F16, .batch = 17},
+           "gemm_x cublaslt finish");
     expect(context, m, &(struct problem){.format = WEFT_F16, .batch = 16}, "numbers");
     weft_context_destroy(context);
 }
