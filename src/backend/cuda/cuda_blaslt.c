@@ -114,8 +114,8 @@ struct layouts {
 static int describe(const struct weft__cuda_product *wish,
                     const struct weft__cuda_product_call *call, struct layouts *l)
 {
-    const uint64_t rows = (uint64_t)wish->rows, cols = (uint64_t)wish->cols,
-                   batch = (uint64_t)call->batch;
+    const uint64_t rows = (uint64_t)(call->rows ? call->rows : wish->rows),
+                   cols = (uint64_t)wish->cols, batch = (uint64_t)call->batch;
     const int type = type_of(wish->dtype), result = type_of(wish->result);
     int status = library.layout_init(&l->w, sizeof l->w, type, cols, rows, call->w_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -143,21 +143,23 @@ static int prefer(cublasLtMatmulPreference *preference)
     return status;
 }
 
+// Rows lie as close as runs may have them.
 static struct weft__cuda_product_call packed_call(const struct weft__cuda_product *wish,
                                                   int32_t batch)
 {
     return (struct weft__cuda_product_call){.w_stride = wish->cols,
                                             .x_stride = wish->cols,
-                                            .c_stride = wish->rows,
-                                            .y_stride = wish->rows,
+                                            .c_stride = (wish->rows + 7) / 8 * 8,
+                                            .y_stride = (wish->rows + 7) / 8 * 8,
                                             .batch = batch};
 }
 
-// Does what the heuristics found serve every run from `least` rows of X on, C elsewhere than Y?
+// Does what the heuristics found serve runs of that many rows of X and of W, C elsewhere than Y?
 static bool suits(struct weft__cuda *cuda, struct weft__cuda_blas_product *product,
-                  const cublasLtMatmulHeuristicResult *found, int32_t least)
+                  const cublasLtMatmulHeuristicResult *found, int32_t batch, int64_t rows)
 {
-    const struct weft__cuda_product_call call = packed_call(&product->wish, least);
+    struct weft__cuda_product_call call = packed_call(&product->wish, batch);
+    call.rows = (int32_t)rows;
     cublasLtMatmulHeuristicResult checked = {.workspace_bytes = 0};
     struct layouts l;
     int32_t apart = 0;
@@ -186,7 +188,9 @@ static bool add_size(struct weft__cuda *cuda, struct weft__cuda_blas_product *pr
                           MOST_RESULTS, results, &count) != CUBLAS_STATUS_SUCCESS)
         return false;
     for (int i = 0; i < count; i++) {
-        if (!suits(cuda, product, &results[i], least) || !suits(cuda, product, &results[i], most))
+        if (!suits(cuda, product, &results[i], least, 0) ||
+            !suits(cuda, product, &results[i], most, 0) ||
+            !suits(cuda, product, &results[i], most, product->wish.last_rows))
             continue;
         product->most[product->num_sizes] = most;
         product->algos[product->num_sizes++] = results[i].algo;
@@ -219,7 +223,8 @@ static bool add_sizes(struct weft__cuda *cuda, struct weft__cuda_blas_product *p
 static bool same(const struct weft__cuda_product *a, const struct weft__cuda_product *b)
 {
     return a->dtype == b->dtype && a->result == b->result && a->rows == b->rows &&
-           a->cols == b->cols && a->least_batch == b->least_batch && a->most_batch == b->most_batch;
+           a->cols == b->cols && a->last_rows == b->last_rows && a->least_batch == b->least_batch &&
+           a->most_batch == b->most_batch;
 }
 
 static const struct weft__cuda_blas_product *

@@ -69,7 +69,7 @@ static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
 enum {
     WEFT__CUDA_MAX_CONSTANTS = 24, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 32,   // of a plan
-    WEFT__CUDA_MAX_STEPS = 12,     // of a run
+    WEFT__CUDA_MAX_STEPS = 24,     // of a run
     WEFT__CUDA_MAX_MATRICES = 2,   // of a launch
     WEFT__CUDA_MAX_PRODUCTS = 4,   // of a plan
     WEFT__CUDA_MAX_ARGS = 3968,    // bytes of an argument struct: what every driver takes is 4 KB
@@ -96,6 +96,7 @@ struct weft__cuda_product {
     weft_dtype dtype;  // of W and X: f16 or bf16
     weft_dtype result; // of Y and C: f32, or dtype
     int64_t rows, cols;
+    int64_t last_rows;               // a run may be of so many rows instead; 0: of none
     int32_t least_batch, most_batch; // rows of X
     bool needed;                     // asked for by name: no plan without it
     struct weft__cuda_offer *offer;  // a member of launch
@@ -107,6 +108,7 @@ struct weft__cuda_product_call {
     int64_t w_stride, x_stride, c_stride, y_stride;
     float alpha, beta;
     int32_t batch;
+    int32_t rows; // 0: the plan's
 };
 
 // What planning decides.

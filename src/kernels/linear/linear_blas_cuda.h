@@ -6,6 +6,9 @@
 //      bf16          a norm is multiplied into X; Y and a residual are the library's own
 //      f16           rows of X are multiplied by powers of two (linear_gemm_device.h), which finish takes back
 //
+// Weights that lie as in a file (fp8, int8, blocks without tiles) become f16 on the way: some rows at a time, which stay in
+// the cache, a launch makes f16 of codes, scales and biases, and the library multiplies them.
+//
 // Runs whose addresses or strides are no multiples of 16 bytes go through kernels of our own. Sums are f32, one behind the
 // other along a row: rows of more than WEFT__LINEAR_BLAS_COLS are left to kernels that begin new ones.
 #ifndef WEFT_KERNELS_LINEAR_BLAS_CUDA_H
@@ -17,21 +20,25 @@
 
 enum { WEFT__LINEAR_BLAS_COLS = 1 << 16 };
 
-// The parts of a set.
+// The parts of a set, or one whose weights lie as in a file.
 struct weft__linear_blas {
     int32_t least_batch; // rows of X from which on the library serves; 0: it does not
     bool brain;          // bf16, not f16
     bool x_as_is;        // X may be read as the caller has it
+    bool rounded;        // X is rounded rows
     int32_t x_kernel;
     int32_t first_product; // of the plan's; one a part, in their order
     weft_dtype result[WEFT_LINEAR_MAX_PARTS];
     struct weft__cuda_offer offers[WEFT_LINEAR_MAX_PARTS];
+    int32_t widen_kernel, slab_rows; // of weights as in a file: rows of W at a time
 };
 
 struct weft__linear_blas_wish {
-    weft_dtype format, x_dtype; // x_dtype: of the numbers that are read
-    bool named;                 // asked for by the name of its row: for any number of rows of X
-    bool follows;               // products are left in f32 for what follows them
+    weft_dtype format;
+    int32_t x_dtype; // of the numbers that are read, or WEFT__LINEAR_GEMM_ROUNDED
+    int32_t slabs;   // that weights as in a file may be cut into; 0: they are numbers of 16 bits
+    bool named;      // asked for by the name of its row: for any number of rows of X
+    bool follows;    // products are left in f32 for what follows them
     const int32_t *parts;
     int32_t num_parts;
 };
@@ -40,6 +47,21 @@ struct weft__linear_blas_wish {
 bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__linear_blas_wish *wish,
                             const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_blas *blas);
+
+// Blocks of linear_widen.cu along a row: eight warps, each with so many format blocks.
+static inline uint32_t weft__linear_widen_blocks(int32_t cols, int32_t elems)
+{
+    const int32_t a_warp = elems == 1 ? 32 * 8 : elems >= 256 ? 8 : 32;
+    return (uint32_t)((cols / elems + 8 * a_warp - 1) / (8 * a_warp));
+}
+
+// Launches that a slab takes, and bytes that its weights become.
+enum { WEFT__LINEAR_SLAB_STEPS = 2 };
+static inline int64_t weft__linear_blas_slab_bytes(const struct weft__linear_blas *blas,
+                                                   int64_t cols)
+{
+    return blas->slab_rows * cols * 2;
+}
 
 // Do results of a part need room of their own, whatever a run adds?
 static inline bool weft__linear_blas_stages(const struct weft__linear_blas *blas, int32_t part,

@@ -11,7 +11,7 @@
 //      rows     a launch per part whose weights lie as a file has them
 //      finish   what follows, for products that were left as f32 in the workspace
 //
-// Workspace: | f32 rows of X | rounded rows of X | f32 products, part after part | X for gemm or blas | the library's |
+// Workspace: | f32 rows of X | rounded rows of X | f32 products, part after part | X for gemm or blas | widened W | the library's |
 #ifndef WEFT_KERNELS_LINEAR_CUDA_H
 #define WEFT_KERNELS_LINEAR_CUDA_H
 
@@ -77,7 +77,9 @@ struct weft__linear_cuda_part {
     int32_t block_elems, block_bytes; // in tiles
     int32_t scale_dtype;              // of what tiles have beside codes (MLX)
     int64_t rows, scale_cols, scale_rows;
-    int64_t staged; // in the workspace, or -1
+    int64_t staged;                // in the workspace, or -1
+    bool named_blas;               // by its row
+    struct weft__linear_blas blas; // of weights as in a file, for many rows of X
 };
 
 struct weft__linear_cuda_launch {
@@ -95,8 +97,8 @@ struct weft__linear_cuda_launch {
     bool finishes;                // results may have to be finished by a launch of their own
     bool ready_first;             // every product reads X that has been made ready
     int32_t ready, round, finish; // kernels, -1: not needed
-    int64_t ready_offset, rounded_offset, gemm_offset; // in the workspace
-    int64_t ready_stride;                              // columns from row to row: whole tiles
+    int64_t ready_offset, rounded_offset, gemm_offset, widened_offset; // in the workspace
+    int64_t ready_stride; // columns from row to row: whole tiles
 };
 
 weft__cuda_steps_fn weft__linear_cuda_steps;

@@ -109,6 +109,15 @@ struct weft__linear_rows_args {
     float alpha, norm_eps;
 };
 
+// Rows [first_row, ...) of such weights as f16, packed: linear_widen.cu.
+struct weft__linear_widen_args {
+    const void *weight, *scales, *biases; // as above
+    int64_t weight_stride_bytes, scale_stride;
+    int32_t scale_cols, scale_rows;
+    void *to;
+    int32_t first_row, cols;
+};
+
 // X as f32, normed or not, in rows of `y_stride` columns.
 struct weft__linear_ready_args {
     const void *x;

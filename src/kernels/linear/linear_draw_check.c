@@ -261,8 +261,9 @@ static void draw_planes(struct check_case *c, struct problem *p)
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     int64_t block = weft_dtype_block_elems(kernel->weight);
     const bool steady = aim_of(c) == DROWNED_ROWS;
-    if (!kernel->groups && (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || steady ||
-                            check_range(c, 0, 2) != 0))
+    const bool compiled =
+        kernel->base.level >= WEFT__ISA_COUNT && kernel->base.level != WEFT__CUDA_cublaslt;
+    if (!kernel->groups && (!kernel->planes || compiled || steady || check_range(c, 0, 2) != 0))
         return;
     p->part = (weft_linear_part){.weight_dtype = kernel->weight,
                                  .scale_dtype = check_dtype(c),

@@ -124,7 +124,6 @@ static bool fit(const cublasLtMatmulDesc *desc, const cublasLtMatrixLayout *a,
            (d->data[TYPE] == CUDA_R_32F || d->data[TYPE] == a->data[TYPE]);
 }
 
-// Rows of Y need not lie at multiples of 16 bytes while nothing is computed: heuristics are asked of packed ones.
 int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc *desc,
                                    cublasLtMatrixLayout *a, cublasLtMatrixLayout *b,
                                    cublasLtMatrixLayout *c, cublasLtMatrixLayout *d,
