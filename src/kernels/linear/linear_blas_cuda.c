@@ -8,8 +8,8 @@ WEFT__CUDA_CONSTANTS(linear_blas, CONSTANTS)
 
 // Rows of X from which on the library is faster than linear_gemm_plain.cu; other devices have passes of 16 rows.
 enum {
-    LEAST_BF16 = 192,
-    LEAST_F16 = 384, // its factors cost a pass over Y
+    LEAST_BF16 = WEFT__LINEAR_GEMM_MIN_BATCH,
+    LEAST_F16 = WEFT__LINEAR_GEMM_MIN_BATCH, // its factors cost a pass over Y
 };
 
 enum { SLAB_BYTES = 32 << 20 }; // of f16, which stay in the second cache

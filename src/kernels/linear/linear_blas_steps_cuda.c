@@ -201,8 +201,9 @@ void weft__linear_add_finish(struct weft__linear_run *run, int32_t p, const void
         .batch = args->batch,
         .rows = (int32_t)launch->parts[p].rows,
         .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
+    const int64_t columns = next || leaves ? 256 : 1024; // of a block
     weft__cuda_step(&run->steps[run->count++], launch->finish,
-                    (uint32_t)((launch->parts[p].rows + 255) / 256), (uint32_t)args->batch, 256,
-                    &finish, sizeof finish)
+                    (uint32_t)((launch->parts[p].rows + columns - 1) / columns),
+                    (uint32_t)args->batch, 256, &finish, sizeof finish)
         ->overlap = 1;
 }
