@@ -7,13 +7,13 @@
 #include "src/kernels/linear/linear_blas_cuda.h"
 #include "tests/support/standin/standin_case.h"
 
-enum { ROWS = 64, COLS = 256, MOST = 600, MEMORY_BYTES = 8 << 20 };
+enum { ROWS = 64, COLS = 256, MOST = 600, MEMORY_BYTES = 32 << 20 };
 
 // What a run of a plan is given: everything else lies in one piece of memory, on top of each other.
 struct problem {
     weft_dtype format, x, y;
     int32_t batch, parts; // parts 0: 1
-    int64_t cols;         // 0: COLS
+    int64_t rows, cols;   // 0: ROWS, COLS
     uint32_t flags;
     weft_linear_norm norm;
     weft_linear_gate gate;
@@ -37,7 +37,8 @@ static weft_status make_plan(weft_context *context, const struct problem *p, wef
                              .variant = p->variant,
                              .num_parts = parts};
     for (int32_t i = 0; i < parts; i++)
-        desc.parts[i] = (weft_linear_part){.weight_dtype = p->format, .rows = ROWS};
+        desc.parts[i] =
+            (weft_linear_part){.weight_dtype = p->format, .rows = p->rows ? p->rows : ROWS};
     return weft_linear_plan(context, &desc, plan);
 }
 
@@ -118,6 +119,7 @@ static void case_ways(void)
         {{F16, .residual_is_y = true}, "gemm_x cublaslt finish"},
         {{F16, .x = WEFT_F16}, "cublaslt"},
         {{F16, .x = WEFT_F16, .y = WEFT_F16}, "cublaslt"},
+        {{.format = WEFT_F16, .batch = 600, .rows = 7168, .cols = 256}, "gemm_x gemm_plain"},
         {{F16, .parts = 2, .gate = WEFT_LINEAR_GATE_SILU}, "gemm_x cublaslt cublaslt finish"},
         // what the library does not take, or promises more than it keeps
         {{BF16, .off_weight = 2}, "numbers"},
@@ -241,19 +243,28 @@ static void case_finds_nothing(void)
     expect_missing("cuBLASLt has nothing for this shape");
 }
 
+// A plan whose first product is refused goes on with kernels of our own; one that has the library's name says so.
 static void case_fails(void)
 {
     const struct problem p = {.format = WEFT_BF16, .batch = 512};
+    struct problem named = p;
+    named.variant = "linear_bf16_f32_cublaslt";
     weft_context *context = must_open();
     char *m = memory(context);
-    weft_plan *plan = NULL;
+    weft_plan *plan = NULL, *by_name = NULL;
     CHECK(make_plan(context, &p, &plan) == WEFT_OK);
+    CHECK(make_plan(context, &named, &by_name) == WEFT_OK);
     standin->blas_fails_matmul = true;
-    CHECK(run_plan(plan, &p, m) == WEFT_EDEVICE);
+    CHECK(run_plan(plan, &p, m) == WEFT_OK);
+    CHECK(strcmp(launched(0), "gemm_x gemm_x gemm_plain") == 0);
+    CHECK(run_plan(by_name, &named, m) == WEFT_EDEVICE);
     CHECK_TEXT(weft_error_text(context), "cuBLASLt does not run: CUBLAS_STATUS_NOT_SUPPORTED");
     standin->blas_fails_matmul = false;
-    CHECK(run_plan(plan, &p, m) == WEFT_OK);
+    const int before = standin->num_launches;
+    CHECK(run_plan(plan, &p, m) == WEFT_OK && run_plan(by_name, &named, m) == WEFT_OK);
+    CHECK(strcmp(launched(before), "gemm_x gemm_plain gemm_x cublaslt") == 0);
     weft_plan_destroy(plan);
+    weft_plan_destroy(by_name);
     weft_context_destroy(context);
 }
 

@@ -143,62 +143,88 @@ static int prefer(cublasLtMatmulPreference *preference)
     return status;
 }
 
-// Rows lie as close as runs may have them.
-static struct weft__cuda_product_call packed_call(const struct weft__cuda_product *wish,
-                                                  int32_t batch)
+// Rows as close as runs may have them; or a gap behind each, so that they begin at multiples of 16 bytes and of no more.
+static struct weft__cuda_product_call call_of(const struct weft__cuda_product *wish, int32_t batch,
+                                              bool gaps)
 {
-    return (struct weft__cuda_product_call){.w_stride = wish->cols,
-                                            .x_stride = wish->cols,
-                                            .c_stride = (wish->rows + 7) / 8 * 8,
-                                            .y_stride = (wish->rows + 7) / 8 * 8,
-                                            .batch = batch};
+    const int64_t narrow = gaps ? wish->cols + (wish->cols % 16 ? 0 : 8) : wish->cols;
+    const int64_t y = (wish->rows + 7) / 8 * 8, unit = wish->result == WEFT_F32 ? 4 : 8;
+    const int64_t wide = gaps ? y + (y % (2 * unit) ? 0 : unit) : y;
+    return (struct weft__cuda_product_call){
+        .w_stride = narrow, .x_stride = narrow, .c_stride = wide, .y_stride = wide, .batch = batch};
 }
 
-// Does what the heuristics found serve runs of that many rows of X and of W, C elsewhere than Y?
-static bool suits(struct weft__cuda *cuda, struct weft__cuda_blas_product *product,
-                  const cublasLtMatmulHeuristicResult *found, int32_t batch, int64_t rows)
+// May it write elsewhere than where C is?
+static bool writes_apart(const cublasLtMatmulAlgo *algo)
 {
-    struct weft__cuda_product_call call = packed_call(&product->wish, batch);
-    call.rows = (int32_t)rows;
-    cublasLtMatmulHeuristicResult checked = {.workspace_bytes = 0};
-    struct layouts l;
     int32_t apart = 0;
     size_t written = 0;
-    return found->state == CUBLAS_STATUS_SUCCESS && found->workspace_bytes <= most_workspace &&
-           library.capability(&found->algo, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT, &apart,
+    return library.capability(algo, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT, &apart,
                               sizeof apart, &written) == CUBLAS_STATUS_SUCCESS &&
-           apart != 0 && describe(&product->wish, &call, &l) == CUBLAS_STATUS_SUCCESS &&
+           apart != 0;
+}
+
+// Does what the heuristics found serve runs of that many rows of X and of W?
+static bool suits(struct weft__cuda *cuda, struct weft__cuda_blas_product *product,
+                  const cublasLtMatmulHeuristicResult *found, int32_t batch, int64_t rows,
+                  bool gaps)
+{
+    struct weft__cuda_product_call call = call_of(&product->wish, batch, gaps);
+    cublasLtMatmulHeuristicResult checked = {.workspace_bytes = 0};
+    struct layouts l;
+    call.rows = (int32_t)rows;
+    return found->workspace_bytes <= most_workspace &&
+           describe(&product->wish, &call, &l) == CUBLAS_STATUS_SUCCESS &&
            library.check(cuda->blas.handle, &product->desc, &l.w, &l.x, &l.c, &l.y, &found->algo,
                          &checked) == CUBLAS_STATUS_SUCCESS &&
            checked.workspace_bytes <= most_workspace;
 }
 
-// Asks for runs of `least` to `most` rows of X; false if nothing serves.
-static bool add_size(struct weft__cuda *cuda, struct weft__cuda_blas_product *product,
-                     int32_t least, int32_t most, int32_t ask)
+// Asks for runs of `least` to `most` rows of X; false if there is nothing. The best that serves all of them and writes
+// apart; else what the heuristics like best, which a run may find refused.
+static bool find(struct weft__cuda *cuda, struct weft__cuda_blas_product *product, int32_t least,
+                 int32_t most, int32_t ask, bool gaps, cublasLtMatmulAlgo *found)
 {
-    const struct weft__cuda_product_call call = packed_call(&product->wish, ask);
+    const struct weft__cuda_product_call call = call_of(&product->wish, ask, gaps);
     cublasLtMatmulHeuristicResult results[MOST_RESULTS];
     cublasLtMatmulPreference preference;
     struct layouts l;
-    int count = 0;
+    int count = 0, best = -1;
     if (describe(&product->wish, &call, &l) != CUBLAS_STATUS_SUCCESS ||
         prefer(&preference) != CUBLAS_STATUS_SUCCESS ||
         library.heuristic(cuda->blas.handle, &product->desc, &l.w, &l.x, &l.c, &l.y, &preference,
                           MOST_RESULTS, results, &count) != CUBLAS_STATUS_SUCCESS)
         return false;
-    for (int i = 0; i < count; i++) {
-        if (!suits(cuda, product, &results[i], least, 0) ||
-            !suits(cuda, product, &results[i], most, 0) ||
-            !suits(cuda, product, &results[i], most, product->wish.last_rows))
-            continue;
-        product->most[product->num_sizes] = most;
-        product->algos[product->num_sizes++] = results[i].algo;
-        if (results[i].workspace_bytes > product->workspace_bytes)
-            product->workspace_bytes = results[i].workspace_bytes;
-        return true;
-    }
-    return false;
+    for (int i = 0; i < count && best < 0; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS && writes_apart(&results[i].algo) &&
+            suits(cuda, product, &results[i], least, 0, gaps) &&
+            suits(cuda, product, &results[i], most, 0, gaps) &&
+            suits(cuda, product, &results[i], most, product->wish.last_rows, gaps))
+            best = i;
+    for (int i = 0; i < count && best < 0; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspace_bytes <= most_workspace)
+            best = i;
+    if (best < 0)
+        return false;
+    *found = results[best].algo;
+    product->apart = product->apart && writes_apart(found);
+    if (results[best].workspace_bytes > product->workspace_bytes)
+        product->workspace_bytes = results[best].workspace_bytes;
+    return true;
+}
+
+static bool add_size(struct weft__cuda *cuda, struct weft__cuda_blas_product *product,
+                     int32_t least, int32_t most, int32_t ask)
+{
+    const int32_t i = product->num_sizes;
+    if (!find(cuda, product, least, most, ask, false, &product->algos[i]))
+        return false;
+    if (!find(cuda, product, least, most, ask, true, &product->spare[i]))
+        product->spare[i] = product->algos[i];
+    product->most[i] = most;
+    product->num_sizes++;
+    return true;
 }
 
 // 16, 24, 32, 48, 64, ... rows of X, as far as runs go.
@@ -237,6 +263,7 @@ make(struct weft__cuda *cuda, const struct weft__cuda_product *wish, const char 
         return NULL;
     memset(product, 0, sizeof *product);
     product->wish = *wish;
+    product->apart = true;
     *why = "cuBLASLt has nothing for this shape";
     bool entered = weft__cuda_enter(cuda);
     const bool found = library.desc_init(&product->desc, sizeof product->desc, CUBLAS_COMPUTE_32F,
@@ -271,6 +298,17 @@ const struct weft__cuda_blas_product *weft__cuda_blas_want(struct weft__cuda *cu
     return product;
 }
 
+static bool has_gaps(const struct weft__cuda_product *wish,
+                     const struct weft__cuda_product_call *call)
+{
+    const struct weft__cuda_product_call packed = call_of(wish, call->batch, false);
+    const int64_t odd = (call->w_stride - packed.w_stride) | (call->x_stride - packed.x_stride) |
+                        (call->y_stride - packed.y_stride) | (call->c_stride - packed.c_stride);
+    const uint64_t addresses = (uint64_t)(uintptr_t)call->w | (uint64_t)(uintptr_t)call->x |
+                               (uint64_t)(uintptr_t)call->y | (uint64_t)(uintptr_t)call->c;
+    return odd % 64 != 0 || addresses % 64 != 0;
+}
+
 int weft__cuda_blas_run(struct weft__cuda *cuda, const struct weft__cuda_blas_product *product,
                         const struct weft__cuda_product_call *call, CUstream stream)
 {
@@ -283,9 +321,19 @@ int weft__cuda_blas_run(struct weft__cuda *cuda, const struct weft__cuda_blas_pr
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     atomic_fetch_add_explicit(&cuda->counters.launches, 1, memory_order_relaxed);
-    return library.matmul(cuda->blas.handle, &desc, &call->alpha, call->w, &l.w, call->x, &l.x,
-                          &call->beta, call->c, &l.c, call->y, &l.y, &product->algos[which],
-                          call->workspace, product->workspace_bytes, stream);
+    const cublasLtMatmulAlgo *spare = &product->spare[which];
+    const bool gaps = has_gaps(&product->wish, call);
+#define MULTIPLY(algo)                                                                             \
+    library.matmul(cuda->blas.handle, &desc, &call->alpha, call->w, &l.w, call->x, &l.x,           \
+                   &call->beta, call->c, &l.c, call->y, &l.y, algo, call->workspace,               \
+                   product->workspace_bytes, stream)
+    const int refused = MULTIPLY(gaps ? spare : &product->algos[which]);
+    // nothing has been launched then
+    return (refused == CUBLAS_STATUS_NOT_SUPPORTED || refused == CUBLAS_STATUS_INVALID_VALUE) &&
+                   !gaps
+               ? MULTIPLY(spare)
+               : refused;
+#undef MULTIPLY
 }
 
 const char *weft__cuda_blas_status(int status)

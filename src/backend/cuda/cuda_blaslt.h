@@ -110,8 +110,10 @@ struct weft__cuda_blas_product {
     cublasLtMatmulDesc desc;
     int32_t num_sizes;
     int32_t most[WEFT__CUDA_BLAS_SIZES]; // rows of X up to which an algorithm is for; rising
-    cublasLtMatmulAlgo algos[WEFT__CUDA_BLAS_SIZES];
+    // for matrices without gaps between their rows, and for any rows at multiples of 16 bytes
+    cublasLtMatmulAlgo algos[WEFT__CUDA_BLAS_SIZES], spare[WEFT__CUDA_BLAS_SIZES];
     size_t workspace_bytes;
+    bool apart; // C may be elsewhere than Y
     struct weft__cuda_blas_product *next;
 };
 

@@ -15,6 +15,7 @@
 #ifndef WEFT_KERNELS_CUDA_LAUNCH_H
 #define WEFT_KERNELS_CUDA_LAUNCH_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <weft/context.h>
@@ -89,7 +90,8 @@ struct weft__cuda_kernel {
 // A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X of 16-bit
 // numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
 struct weft__cuda_offer {
-    bool serves;
+    _Atomic bool serves;  // until the library refuses a run
+    bool apart;           // C may be elsewhere than Y
     int64_t workspace_at; // 256-byte aligned, behind what the operation asked for itself
 };
 struct weft__cuda_product {

@@ -7,22 +7,18 @@
 WEFT__CUDA_CONSTANTS(linear_blas, CONSTANTS)
 
 // Rows of X from which on the library is faster than linear_gemm_plain.cu; other devices have passes of 16 rows.
-enum {
-    LEAST_BF16 = WEFT__LINEAR_GEMM_MIN_BATCH,
-    LEAST_F16 = WEFT__LINEAR_GEMM_MIN_BATCH, // its factors cost a pass over Y
-};
+enum { LEAST_BATCH = 64 };
 
 enum { SLAB_BYTES = 32 << 20 }; // of f16, which stay in the second cache
 
-static int32_t least_batch(const struct weft__linear_blas *blas,
-                           const struct weft__linear_blas_wish *wish,
+static int32_t least_batch(const struct weft__linear_blas_wish *wish,
                            const struct weft__cuda_limits *limits)
 {
     if (wish->named)
         return 1;
     if (limits->sm != WEFT__CUDA_sm90a || wish->slabs)
         return WEFT__LINEAR_GEMM_MIN_BATCH;
-    return blas->brain || blas->x_as_is ? LEAST_BF16 : LEAST_F16;
+    return LEAST_BATCH;
 }
 
 // What the library is to write of a part: Y where it can.
@@ -75,11 +71,13 @@ bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__lin
         .rounded = wish->x_dtype == WEFT__LINEAR_GEMM_ROUNDED,
         .x_as_is = wish->x_dtype == (int32_t)(wish->slabs ? WEFT_F16 : wish->format) &&
                    desc->norm == WEFT_LINEAR_NORM_NONE};
-    const int32_t least = least_batch(blas, wish, limits);
+    const int32_t least = least_batch(wish, limits);
     if (!serves(desc, wish) || desc->max_batch < least ||
         choice->num_products + wish->num_parts > WEFT__CUDA_MAX_PRODUCTS)
         return false;
     blas->least_batch = least;
+    blas->adds_pass = !blas->brain && !blas->x_as_is && !wish->follows && !wish->named &&
+                      !wish->slabs && limits->sm == WEFT__CUDA_sm90a;
     blas->first_product = choice->num_products;
     for (int32_t i = 0; i < wish->num_parts; i++)
         add_product(desc, wish, i, choice, blas);
