@@ -68,7 +68,6 @@ bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__lin
 {
     *blas = (struct weft__linear_blas){
         .brain = !wish->slabs && wish->format == WEFT_BF16,
-        .rounded = wish->x_dtype == WEFT__LINEAR_GEMM_ROUNDED,
         .x_as_is = wish->x_dtype == (int32_t)(wish->slabs ? WEFT_F16 : wish->format) &&
                    desc->norm == WEFT_LINEAR_NORM_NONE};
     const int32_t least = least_batch(wish, limits);

@@ -6,7 +6,7 @@
 //      bf16          a norm is multiplied into X; Y and a residual are the library's own
 //      f16           rows of X are multiplied by powers of two (linear_gemm_device.h), which finish takes back
 //
-// Weights that lie as in a file (fp8, int8, blocks without tiles) become f16 on the way: some rows at a time, which stay in
+// Weights of fp8 and int8, which lie as in a file, become f16 on the way: some rows at a time, which stay in
 // the cache, a launch makes f16 of codes, scales and biases, and the library multiplies them.
 //
 // Runs whose addresses or strides are no multiples of 16 bytes go through kernels of our own. Sums are f32, one behind the
@@ -17,6 +17,7 @@
 #include <weft/linear.h>
 
 #include "src/kernels/cuda/launch.h"
+#include "src/kernels/linear/linear_device.h"
 
 enum {
     WEFT__LINEAR_BLAS_COLS = 1 << 16,
@@ -28,7 +29,6 @@ struct weft__linear_blas {
     int32_t least_batch; // rows of X from which on the library serves; 0: it does not
     bool brain;          // bf16, not f16
     bool x_as_is;        // X may be read as the caller has it
-    bool rounded;        // X is rounded rows
     bool adds_pass;      // over Y, where kernels of our own need none
     int32_t x_kernel;
     int32_t first_product; // of the plan's; one a part, in their order
@@ -39,7 +39,7 @@ struct weft__linear_blas {
 
 struct weft__linear_blas_wish {
     weft_dtype format;
-    int32_t x_dtype; // of the numbers that are read, or WEFT__LINEAR_GEMM_ROUNDED
+    int32_t x_dtype; // of the numbers that are read
     int32_t slabs;   // that weights as in a file may be cut into; 0: they are numbers of 16 bits
     bool named;      // asked for by the name of its row: for any number of rows of X
     bool follows;    // products are left in f32 for what follows them
@@ -60,11 +60,12 @@ static inline bool weft__linear_blas_pays(const struct weft__linear_blas *blas, 
     return !blas->adds_pass || batch * rows <= WEFT__LINEAR_BLAS_RESULTS || cols >= 2 * rows;
 }
 
-// Blocks of linear_widen.cu along a row: eight warps, each with so many format blocks.
+// Blocks of linear_widen.cu along a row: warps, each with so many format blocks.
 static inline uint32_t weft__linear_widen_blocks(int32_t cols, int32_t elems)
 {
     const int32_t a_warp = elems == 1 ? 32 * 8 : elems >= 256 ? 8 : 32;
-    return (uint32_t)((cols / elems + 8 * a_warp - 1) / (8 * a_warp));
+    const int32_t a_block = a_warp * WEFT__LINEAR_WIDEN_WARPS(elems);
+    return (uint32_t)((cols / elems + a_block - 1) / a_block);
 }
 
 // Launches that a slab takes, and bytes that its weights become.

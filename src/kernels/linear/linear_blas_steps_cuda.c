@@ -79,13 +79,11 @@ static void need_x(struct weft__linear_run *run, const struct weft__linear_blas 
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
-    if (x_as_is(run, blas) ||
-        (run->blas_x && run->blas_x->brain == blas->brain && run->blas_x->rounded == blas->rounded))
+    if (x_as_is(run, blas) || (run->blas_x && run->blas_x->brain == blas->brain))
         return;
-    const bool weighs = run->norm && !blas->rounded; // rounded rows have the norm's weights in them
-    const struct weft__linear_gemm_x_args x = {.x = blas->rounded ? run->rounded : run->numbers,
+    const struct weft__linear_gemm_x_args x = {.x = run->numbers,
                                                .x_stride = run->numbers_stride,
-                                               .norm_weight = weighs ? args->norm_weight : NULL,
+                                               .norm_weight = run->norm ? args->norm_weight : NULL,
                                                .pieces = narrow_x(run),
                                                .scales = factors_of(run),
                                                .batch = args->batch,
@@ -123,7 +121,7 @@ static void add_slabs(struct weft__linear_run *run, const struct weft__linear_bl
         call.rows = left < blas->slab_rows ? left : blas->slab_rows;
         weft__cuda_step(&run->steps[run->count++], blas->widen_kernel,
                         weft__linear_widen_blocks(cols, part->block_elems), (uint32_t)call.rows,
-                        256, &widen, sizeof widen)
+                        32 * WEFT__LINEAR_WIDEN_WARPS(part->block_elems), &widen, sizeof widen)
             ->overlap = 1;
         weft__cuda_product_step(&run->steps[run->count++], blas->first_product, &call);
         call.y = (char *)call.y + call.rows * bytes;

@@ -300,13 +300,7 @@ static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *cho
         &launch->limits, choice, &set->blas);
 }
 
-// f32 keeps its promise to be exact, and of numbers with scales beside them there are none that matter.
-static bool is_number(weft_dtype dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_F16 || dtype == WEFT_BF16;
-}
-
-// Likewise of a part whose weights lie as in a file, so many slabs of it as a run has steps for.
+// Likewise of a part of fp8 or int8, whose weights lie as in a file, so many slabs of it as a run has steps for.
 static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cuda_choice *choice)
 {
     struct weft__linear_cuda_launch *launch = choice->launch;
@@ -315,15 +309,16 @@ static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cu
     const int32_t around =
         3 +
         2 * desc->num_parts; // X made ready, rounded, narrow; and finished, or kernels of our own
-    const struct weft__linear_blas_wish wish = {
-        .format = format,
-        .x_dtype = part->exact ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
-        .slabs = (WEFT__CUDA_MAX_STEPS - around) / WEFT__LINEAR_SLAB_STEPS / desc->num_parts,
-        .named = part->named_blas,
-        .follows = desc->gate || rounds_y(desc),
-        .parts = &p,
-        .num_parts = 1};
-    if (!part->as_file || (desc->variant && !part->named_blas) || is_number(format) ||
+    const struct weft__linear_blas_wish wish = {.format = format,
+                                                .x_dtype = (int32_t)numbers_dtype(launch),
+                                                .slabs = (WEFT__CUDA_MAX_STEPS - around) /
+                                                         WEFT__LINEAR_SLAB_STEPS / desc->num_parts,
+                                                .named = part->named_blas,
+                                                .follows = desc->gate || rounds_y(desc),
+                                                .parts = &p,
+                                                .num_parts = 1};
+    if (!part->as_file || (desc->variant && !part->named_blas) ||
+        (format != WEFT_FP8_E4M3 && format != WEFT_FP8_E5M2 && format != WEFT_INT8) ||
         !weft__linear_blas_plan(desc, &wish, &launch->limits, choice, &part->blas))
         return;
     part->blas.widen_kernel = WANT_ROWS(choice, "widen", &desc->parts[p], false, false);

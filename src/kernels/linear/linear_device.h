@@ -109,7 +109,8 @@ struct weft__linear_rows_args {
     float alpha, norm_eps;
 };
 
-// Rows [first_row, ...) of such weights as f16, packed: linear_widen.cu.
+// Rows [first_row, ...) of such weights as f16, packed: linear_widen.cu. Warps of a block, whose decoded numbers fit 48 KB.
+#define WEFT__LINEAR_WIDEN_WARPS(elems) ((elems) <= 32 ? 8 : (elems) == 128 ? 2 : 4)
 struct weft__linear_widen_args {
     const void *weight, *scales, *biases; // as above
     int64_t weight_stride_bytes, scale_stride;

@@ -5,7 +5,7 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rows.cuh"
 
-enum { WARPS = 8 };
+enum { WARPS = WEFT__LINEAR_WIDEN_WARPS(ELEMS) };
 
 // Grid (columns, rows).
 extern "C" __global__ void __launch_bounds__(WARPS *WARP)
