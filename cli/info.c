@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // weft info: what this program can use on this machine.
 #define _POSIX_C_SOURCE 200809L
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -94,20 +95,45 @@ static int print_model_kernels(const cli_command *self, engine_model *model,
     return status;
 }
 
+// cuBLASLt as plans of a GPU have it, its version or why there is none.
+struct library {
+    char version[32], missing[256];
+};
+
+static void find_library(weft_context *gpu, struct library *found)
+{
+    const weft_linear_desc desc = {.size = sizeof desc,
+                                   .weight_dtype = WEFT_BF16,
+                                   .rows = 64,
+                                   .cols = 64,
+                                   .variant = "linear_bf16_f32_cublaslt"};
+    weft_plan *plan = NULL;
+    if (weft_linear_plan(gpu, &desc, &plan) != WEFT_OK) {
+        snprintf(found->missing, sizeof found->missing, "%s", weft_error_text(gpu));
+        return;
+    }
+    const char *name = strstr(weft_plan_describe(plan), "cuBLASLt ");
+    if (name)
+        sscanf(name, "cuBLASLt %31[0-9.]", found->version);
+    weft_plan_destroy(plan);
+}
+
 // Why there is no GPU to use; NULL if there is one.
-static const char *gpu_missing(void)
+static const char *gpu_missing(struct library *library)
 {
     weft_context *gpu = NULL;
     weft_context_desc desc = {.size = sizeof desc, .device = WEFT_DEVICE_CUDA};
     if (weft_context_create(&desc, &gpu) != WEFT_OK)
         return weft_error_text(NULL);
+    find_library(gpu, library);
     weft_context_destroy(gpu);
     return NULL;
 }
 
 static int print_summary(const cli_command *self, const weft_context *context, bool json)
 {
-    const char *missing = gpu_missing(), *note = weft_tuning_note(context);
+    struct library library = {"", ""};
+    const char *missing = gpu_missing(&library), *note = weft_tuning_note(context);
     weft_device_info gpu = {.size = sizeof gpu};
     if (!missing && weft_device_describe(WEFT_DEVICE_CUDA, 0, &gpu) != WEFT_OK)
         gpu = (weft_device_info){.size = sizeof gpu};
@@ -120,14 +146,18 @@ static int print_summary(const cli_command *self, const weft_context *context, b
         else
             printf("gpu         usable: %s, %s, %d SMs (tier: %s)\n", gpu.name, gpu.architecture,
                    gpu.cores, gpu.tier);
+        if (!missing)
+            printf("cublaslt    %s%s\n",
+                   *library.version ? library.version : "none: ", library.missing);
         printf("tuning      %s\n",
                *note ? note : "none of this machine: weft tune linear measures");
         return CLI_DONE;
     }
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:b, s:s, s:s, s:o}", "version", weft_version(), "isa",
+        "{s:s, s:s, s:i, s:b, s:s, s:s, s:s, s:s, s:o}", "version", weft_version(), "isa",
         weft_context_isa(context), "threads", weft_context_threads(context), "gpu", missing == NULL,
-        "gpu_missing", missing ? missing : "", "gpu_tier", gpu.tier, "tuning", cli_json_text(note));
+        "gpu_missing", missing ? missing : "", "gpu_tier", gpu.tier, "cublaslt", library.version,
+        "cublaslt_missing", library.missing, "tuning", cli_json_text(note));
     return cli_print_json(self, object);
 }
 

@@ -33,10 +33,10 @@ extern "C" {
 enum {
     /** Activations stay f32 and every product is formed in f32. Without it, the block-quantised
      *  formats round the activations to 8 bits per group of 32 (f32 scale), which is several times
-     *  faster; and for many rows of X, f16 and bf16 weights are multiplied as 16-bit numbers on a GPU
-     *  (weft_linear_run(), Numerics) and, more than 8 rows where a CPU multiplies bf16, with activations and
-     *  weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero), unless
-     *  WEFT_LINEAR_BATCH_INVARIANT. Other plain formats (f32, fp8, int8) are exact either way. */
+     *  faster; and for many rows of X, f16 and bf16 weights (fp8 and int8 where cuBLASLt is there) are
+     *  multiplied as 16-bit numbers on a GPU (weft_linear_run(), Numerics) and, more than 8 rows where a CPU
+     *  multiplies bf16, with activations and weights rounded to bf16 (to nearest even, numbers below 2^-126 to
+     *  zero), unless WEFT_LINEAR_BATCH_INVARIANT. f32, and fp8 and int8 elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** A row of Y does not depend on how many other rows are in the batch, to the bit. */
     WEFT_LINEAR_BATCH_INVARIANT = 1u << 1,
@@ -170,10 +170,10 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           the activations the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length; of formats
  *           whose weights are differences or sums, |w| is the sum of the magnitudes of both terms. A NaN
  *           or infinity in a group of 32 activations makes its row of Y NaN when activations are rounded.
- *           On a GPU, runs of more than 16 rows of X with packed blocks or f16 and bf16 weights, without
- *           EXACT and BATCH_INVARIANT, multiply 16-bit numbers: weights of blocks and activations become f16
- *           (bf16 for mxfp4 and bf16), which adds at most 2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to
- *           the error; |w| < 65504 there.
+ *           On a GPU, runs of more than 16 rows of X, without EXACT and BATCH_INVARIANT, multiply 16-bit numbers
+ *           where weights are packed blocks, f16 or bf16, and fp8 or int8 where cuBLASLt is there: weights, scales
+ *           in them, and activations become f16 (bf16 for mxfp4 and bf16), which adds at most 2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to the
+ *           error; |w| < 65504 there. Bits are those of one version of cuBLASLt and one kind of GPU.
  *           Norm and gate are as exact as those of norm.h and activation.h. y of 16 bits is rounded once,
  *           to nearest even
  *  Threads  as context.h says: a plan may be shared by threads that use different workspaces

@@ -10,12 +10,17 @@
 
 static bool fits(const weft_context *context, const struct weft__kernel *row)
 {
-    return weft__cuda_fits(&weft__cuda_of(context)->limits, row);
+    const char *why;
+    struct weft__cuda *cuda = weft__cuda_of(context);
+    return weft__cuda_fits(&cuda->limits, row) &&
+           (row->level != WEFT__CUDA_cublaslt || weft__cuda_blas_usable(cuda, &why));
 }
 
 static const char *level_name(int32_t level)
 {
-    return level == WEFT__CUDA_sm90a ? "sm_90a" : "sm_80";
+    return level == WEFT__CUDA_sm90a      ? "sm_90a"
+           : level == WEFT__CUDA_cublaslt ? "cublaslt"
+                                          : "sm_80";
 }
 
 static const char *level(const weft_context *context)

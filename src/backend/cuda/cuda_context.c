@@ -87,6 +87,7 @@ weft_status weft__cuda_open(weft_context *context, const weft_context_desc *desc
     context->device = cuda;
     cuda->driver = weft__cuda_driver(&why);
     weft__cuda_pipelines_open(cuda);
+    weft__cuda_blas_open(cuda);
     weft__cuda_memory_open(cuda);
     if (!cuda->driver)
         return weft__fail(context, WEFT_EUNSUPPORTED, "%s", why);
@@ -112,6 +113,7 @@ void weft__cuda_close(weft_context *context)
     if (cuda->compute)
         cuda->driver->stream_synchronize(cuda->compute);
     weft__cuda_pipelines_close(cuda);
+    weft__cuda_blas_close(cuda);
     weft__cuda_memory_close(cuda);
     if (cuda->owns_compute)
         cuda->driver->stream_destroy(cuda->compute);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "src/backend/context.h"
+#include "src/backend/cuda/cuda_blaslt.h"
 #include "src/backend/cuda/cuda_driver.h"
 #include "src/backend/cuda/cuda_memory.h"
 #include "src/backend/cuda/pipeline.h"
@@ -33,6 +34,7 @@ struct weft__cuda {
     struct weft__cuda_staging staging;
     struct weft__cuda_packing packing;
     struct weft__cuda_pipelines pipelines;
+    struct weft__cuda_blas blas;
     struct weft__cuda_counters counters;
     _Atomic(const weft_batch *) appended; // whose attention appended last; only compared
 };

@@ -60,6 +60,10 @@ struct launch {
     int32_t num_pipelines;
     void *table; // on the device, or NULL
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_MAX_KERNELS];
+    const struct weft__cuda_blas_product *products[WEFT__CUDA_MAX_PRODUCTS];
+    struct weft__cuda_offer *offers[WEFT__CUDA_MAX_PRODUCTS]; // in `own`
+    int32_t num_products;
+    bool needs_products;
     _Alignas(64) unsigned char own[];
 };
 
@@ -99,6 +103,32 @@ static void prefer_kernels(const weft_plan *plan, weft_tuning tuned[WEFT_LINEAR_
     }
 }
 
+// Products that a library is to make. Where it cannot, the operation's own kernels serve, unless it was asked for by name.
+static weft_status want_products(weft_plan *plan, struct launch *launch,
+                                 const struct weft__cuda_choice *choice)
+{
+    struct weft__cuda *cuda = weft__cuda_of(plan->context);
+    const size_t at = (choice->workspace_bytes + 255) / 256 * 256;
+    plan->workspace_bytes = choice->workspace_bytes;
+    launch->num_products = choice->num_products;
+    for (int32_t i = 0; i < choice->num_products; i++) {
+        const struct weft__cuda_product *wish = &choice->products[i];
+        const char *why;
+        const struct weft__cuda_blas_product *product = weft__cuda_blas_want(cuda, wish, &why);
+        if (!product && wish->needed)
+            return weft__fail(plan->context, WEFT_EUNSUPPORTED, "%s", why);
+        launch->products[i] = product;
+        launch->offers[i] = wish->offer;
+        launch->needs_products = wish->needed;
+        wish->offer->workspace_at = (int64_t)at;
+        wish->offer->apart = product && product->apart;
+        atomic_store_explicit(&wish->offer->serves, product != NULL, memory_order_relaxed);
+        if (product && at + product->workspace_bytes > plan->workspace_bytes)
+            plan->workspace_bytes = at + product->workspace_bytes;
+    }
+    return WEFT_OK;
+}
+
 weft_status weft__cuda_prepare(weft_plan *plan)
 {
     weft_context *context = plan->context;
@@ -128,17 +158,66 @@ weft_status weft__cuda_prepare(weft_plan *plan)
         if (status != WEFT_OK)
             return status;
     }
-    plan->workspace_bytes = choice.workspace_bytes;
+    status = want_products(plan, launch, &choice);
+    if (status != WEFT_OK)
+        return status;
     plan->narrow = choice.narrow, plan->fuses = choice.fuses;
     plan->info.kernel = choice.row->name;
-    snprintf(plan->description, sizeof plan->description, "%s%s: %s", op->table->op, choice.text,
-             choice.row->name);
+    char by_library[64] = "";
+    for (int32_t i = 0; i < choice.num_products && !*by_library; i++)
+        if (launch->products[i])
+            weft__cuda_blas_describe(launch->products[i], by_library, sizeof by_library);
+    snprintf(plan->description, sizeof plan->description, "%s%s%s: %s", op->table->op, choice.text,
+             by_library, choice.row->name);
     return WEFT_OK;
+}
+
+// What became of a run's launches: the one that failed last, and why.
+struct outcome {
+    CUresult result;
+    int refused;           // by the library
+    int32_t step, product; // the last one, and how many products there were before it
+};
+
+static struct outcome launch_steps(const weft_plan *plan, struct weft__cuda_step *steps,
+                                   int32_t count, CUstream stream)
+{
+    struct weft__cuda *cuda = weft__cuda_of(plan->context);
+    const struct launch *launch = plan->launch;
+    struct outcome at = {CUDA_SUCCESS, 0, 0, -1};
+    bool entered = weft__cuda_enter(cuda);
+    for (int32_t i = 0; i < count && at.result == CUDA_SUCCESS && !at.refused; i++) {
+        at.step = i;
+        if (!steps[i].product) {
+            at.result =
+                weft__cuda_launch_step(cuda, launch->pipelines[steps[i].kernel], &steps[i], stream);
+            continue;
+        }
+        at.product++;
+        at.refused = weft__cuda_blas_run(cuda, launch->products[steps[i].product - 1],
+                                         (const void *)steps[i].args, stream);
+    }
+    weft__cuda_leave(cuda, entered);
+    return at;
+}
+
+// The library refused a run's first product, so that nothing has been written but workspace: from now on the plan's own
+// kernels serve.
+static void stop_products(const weft_plan *plan, int refused)
+{
+    const struct launch *launch = plan->launch;
+    char line[512];
+    for (int32_t i = 0; i < launch->num_products; i++)
+        atomic_store_explicit(&launch->offers[i]->serves, false, memory_order_relaxed);
+    if (!plan->context->log)
+        return;
+    snprintf(line, sizeof line, "%s: cuBLASLt does not run (%s), other kernels do",
+             plan->description, weft__cuda_blas_status(refused));
+    plan->context->log(plan->context->log_user, line);
 }
 
 weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stream *stream)
 {
-    struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
     struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
     union weft__cuda_args room;
@@ -148,20 +227,24 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
         steps[0].overlap = 0;
     for (int32_t i = 0; i < count; i++) {
         weft_status status =
-            weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);
+            steps[i].product
+                ? WEFT_OK
+                : weft__cuda_pipeline_ready(plan->context, launch->pipelines[steps[i].kernel]);
         if (status != WEFT_OK)
             return status;
     }
-    bool entered = weft__cuda_enter(cuda);
-    CUresult result = CUDA_SUCCESS;
-    int32_t done = 0;
-    for (; done < count && result == CUDA_SUCCESS; done++)
-        result = weft__cuda_launch_step(cuda, launch->pipelines[steps[done].kernel], &steps[done],
-                                        weft__cuda_stream_of(cuda, stream));
-    weft__cuda_leave(cuda, entered);
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_fail(plan->context, result,
-                               launch->pipelines[steps[done - 1].kernel]->name);
+    const struct outcome at = launch_steps(
+        plan, steps, count, weft__cuda_stream_of(weft__cuda_of(plan->context), stream));
+    if (at.refused && at.product == 0 && !launch->needs_products) {
+        stop_products(plan, at.refused);
+        return weft__cuda_submit(plan, args, stream);
+    }
+    if (at.refused)
+        return weft__fail(plan->context, WEFT_EDEVICE, "%s: cuBLASLt does not run: %s",
+                          plan->description, weft__cuda_blas_status(at.refused));
+    if (at.result != CUDA_SUCCESS)
+        return weft__cuda_fail(plan->context, at.result,
+                               launch->pipelines[steps[at.step].kernel]->name);
     return WEFT_OK;
 }
 

@@ -46,6 +46,18 @@ template <int DTYPE> DEVICE float4 four_elements(const void *from, int64_t i)
     return make_float4(low.x, low.y, high.x, high.y);
 }
 
+// Likewise stored, each rounded to nearest even.
+template <int DTYPE> DEVICE void set_four_elements(void *to, int64_t i, float4 v)
+{
+    if constexpr (DTYPE == DTYPE_F32)
+        *(float4 *)((float *)to + i) = v;
+    else if constexpr (DTYPE == DTYPE_F16)
+        *(uint2 *)((uint16_t *)to + i) = make_uint2(floats_f16x2(v.x, v.y), floats_f16x2(v.z, v.w));
+    else
+        *(uint2 *)((uint16_t *)to + i) =
+            make_uint2(floats_bf16x2(v.x, v.y), floats_bf16x2(v.z, v.w));
+}
+
 // Of elements i .. i + 3 the first `count`, zeros behind them.
 template <int DTYPE> DEVICE float4 first_elements(const void *from, int64_t i, int32_t count)
 {

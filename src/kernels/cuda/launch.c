@@ -13,7 +13,8 @@ const struct weft__kernel *weft__cuda_choose(const struct weft__kernel_table *ta
     for (int32_t i = 0; i < table->count; i++) {
         const struct weft__kernel *row =
             (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
-        if (variant && strcmp(variant, row->name) != 0)
+        // what a library makes is a plan's own choice beside its kernels, or has its name
+        if (variant ? strcmp(variant, row->name) != 0 : row->level == WEFT__CUDA_cublaslt)
             continue;
         named = true;
         if (weft__cuda_fits(limits, row) && (!serves || serves(row, desc))) {

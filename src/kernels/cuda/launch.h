@@ -15,6 +15,7 @@
 #ifndef WEFT_KERNELS_CUDA_LAUNCH_H
 #define WEFT_KERNELS_CUDA_LAUNCH_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <weft/context.h>
@@ -36,12 +37,16 @@ struct weft__cuda_limits {
 enum weft__cuda_level {
     WEFT__CUDA_sm80 = 80,  // mma.sync, cp.async: every device from compute capability 8.0 on
     WEFT__CUDA_sm90a = 90, // wgmma, TMA: compute capability 9.0 alone
+    WEFT__CUDA_cublaslt =
+        1000, // no text: products that cuBLASLt makes, from compute capability 8.0 on
 };
 
 static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
                                    const struct weft__kernel *row)
 {
-    return row->level == WEFT__CUDA_sm90a ? limits->sm == 90 : limits->sm >= row->level;
+    return row->level == WEFT__CUDA_sm90a      ? limits->sm == 90
+           : row->level == WEFT__CUDA_cublaslt ? limits->sm >= WEFT__CUDA_sm80
+                                               : limits->sm >= row->level;
 }
 
 // Function constants: compile-time numbers of a kernel, -DNAME=value each; 0 means a run-time value.
@@ -65,8 +70,9 @@ static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
 enum {
     WEFT__CUDA_MAX_CONSTANTS = 24, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 32,   // of a plan
-    WEFT__CUDA_MAX_STEPS = 12,     // of a run
+    WEFT__CUDA_MAX_STEPS = 24,     // of a run
     WEFT__CUDA_MAX_MATRICES = 2,   // of a launch
+    WEFT__CUDA_MAX_PRODUCTS = 4,   // of a plan
     WEFT__CUDA_MAX_ARGS = 3968,    // bytes of an argument struct: what every driver takes is 4 KB
 };
 
@@ -81,11 +87,39 @@ struct weft__cuda_kernel {
     bool lazy;  // compiled when it is first launched: few runs need it
 };
 
+// A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X of 16-bit
+// numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
+struct weft__cuda_offer {
+    _Atomic bool serves;  // until the library refuses a run
+    bool apart;           // C may be elsewhere than Y
+    int64_t workspace_at; // 256-byte aligned, behind what the operation asked for itself
+};
+struct weft__cuda_product {
+    weft_dtype dtype;  // of W and X: f16 or bf16
+    weft_dtype result; // of Y and C: f32, or dtype
+    int64_t rows, cols;
+    int64_t last_rows;               // a run may be of so many rows instead; 0: of none
+    int32_t least_batch, most_batch; // rows of X
+    bool needed;                     // asked for by name: no plan without it
+    struct weft__cuda_offer *offer;  // a member of launch
+};
+// Of a run: addresses and strides are multiples of 16 bytes, strides in elements. C may be Y.
+struct weft__cuda_product_call {
+    const void *w, *x, *c;
+    void *y, *workspace;
+    int64_t w_stride, x_stride, c_stride, y_stride;
+    float alpha, beta;
+    int32_t batch;
+    int32_t rows; // 0: the plan's
+};
+
 // What planning decides.
 struct weft__cuda_choice {
     const struct weft__kernel *row; // of the operation's CUDA table: gives the plan its name
     struct weft__cuda_kernel kernels[WEFT__CUDA_MAX_KERNELS];
     int32_t num_kernels;
+    struct weft__cuda_product products[WEFT__CUDA_MAX_PRODUCTS];
+    int32_t num_products;
     size_t workspace_bytes;
     void *launch; // zeroed, launch_bytes of struct weft__cuda_op
     // A table that the kernels read: copied to the device for the plan's life, its address there stored
@@ -115,6 +149,8 @@ struct weft__cuda_matrix {
 // A launch.
 struct weft__cuda_step {
     int32_t kernel; // index into weft__cuda_choice.kernels
+    int32_t
+        product; // 0: none; else 1 + index into weft__cuda_choice.products: args is the call, no kernel is launched
     uint32_t grid[3], block[3];
     uint32_t shared_bytes; // dynamic; above 48 KB the backend opts in
     uint32_t cluster;      // blocks of a cluster along x; 0 = none (sm_90 and newer)
@@ -176,6 +212,7 @@ static inline struct weft__cuda_step *weft__cuda_step(struct weft__cuda_step *st
                                                       size_t args_bytes)
 {
     step->kernel = kernel;
+    step->product = 0;
     step->grid[0] = grid_x, step->grid[1] = grid_y, step->grid[2] = 1;
     step->block[0] = block_x, step->block[1] = step->block[2] = 1;
     step->shared_bytes = step->cluster = step->overlap = 0;
@@ -184,6 +221,13 @@ static inline struct weft__cuda_step *weft__cuda_step(struct weft__cuda_step *st
         step->matrices[i].base = NULL;
     memcpy(step->args, args, args_bytes);
     return step;
+}
+
+// A step that is the product of that index.
+static inline void weft__cuda_product_step(struct weft__cuda_step *step, int32_t product,
+                                           const struct weft__cuda_product_call *call)
+{
+    weft__cuda_step(step, -1, 0, 0, 0, call, sizeof *call)->product = 1 + product;
 }
 
 #endif

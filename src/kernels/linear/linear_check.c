@@ -212,10 +212,12 @@ double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, u
 {
     const struct weft__linear_kernel *kernel = (const void *)base;
     const bool plain = weft_dtype_block_elems(kernel->weight) == 1;
-    const bool narrow =
-        kernel->acts == WEFT__ACTS_q8 || kernel->weight == WEFT_F16 || kernel->weight == WEFT_BF16;
-    if (base->level < WEFT__CUDA_sm80 || kernel->planes || !narrow || !(packed || plain) ||
-        batch < WEFT__LINEAR_GEMM_MIN_BATCH ||
+    const bool library = base->level == WEFT__CUDA_cublaslt;
+    const bool narrow = library || kernel->acts == WEFT__ACTS_q8 || kernel->weight == WEFT_F16 ||
+                        kernel->weight == WEFT_BF16;
+    const int32_t least = library ? 1 : WEFT__LINEAR_GEMM_MIN_BATCH;
+    if (base->level < WEFT__CUDA_sm80 || (kernel->planes && !library) || !narrow ||
+        !(packed || plain || library) || batch < least ||
         flags & (WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_EXACT))
         return 0;
     return kernel->weight == WEFT_MXFP4 || kernel->weight == WEFT_BF16 ? 0x1p-8

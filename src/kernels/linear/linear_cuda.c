@@ -13,7 +13,9 @@ static const struct weft__linear_kernel rows[] = {
      .acts = WEFT__ACTS_##activations,                                                             \
      .row_step = 1,                                                                                \
      .max_batch = INT32_MAX,                                                                       \
-     .groups = WEFT_##format >= WEFT_MLX_Q2_G32},
+     .groups = WEFT_##format >= WEFT_MLX_Q2_G32,                                                   \
+     .planes = WEFT__CUDA_##cuda_level == WEFT__CUDA_cublaslt && WEFT_##format != WEFT_F16 &&      \
+               WEFT_##format != WEFT_BF16},
 #include "src/kernels/linear/linear_cuda.def"
 #undef X
 // by the name of a shape
@@ -101,17 +103,21 @@ static weft_dtype numbers_dtype(const struct weft__linear_cuda_launch *launch)
     return launch->ready_first ? WEFT_F32 : launch->x_dtype;
 }
 
-static int32_t want_rows(struct weft__cuda_choice *choice, const weft_linear_part *part, bool exact,
-                         bool lazy)
+// linear_<name>.cu: weft_linear_<name>, of weights as a file has them
+#define WANT_ROWS(choice, name, part, rounded, lazy)                                               \
+    want_rows(choice, "src/kernels/linear/linear_" name ".cu", "weft_linear_" name, part, rounded, \
+              lazy)
+static int32_t want_rows(struct weft__cuda_choice *choice, const char *file, const char *function,
+                         const weft_linear_part *part, bool rounded, bool lazy)
 {
     struct weft__linear_rows_constants constants = {
         .FORMAT = (int32_t)part->weight_dtype,
         .ELEMS = weft_dtype_block_elems(part->weight_dtype),
         .BYTES = weft_dtype_block_bytes(part->weight_dtype),
-        .ROUNDED = !exact,
+        .ROUNDED = rounded,
         .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0};
-    int32_t kernel = weft__cuda_want(choice, "src/kernels/linear/linear_rows.cu",
-                                     "weft_linear_rows", WEFT__CUDA_VALUES(linear_rows, constants));
+    int32_t kernel =
+        weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(linear_rows, constants));
     choice->kernels[kernel].lazy = lazy;
     return kernel;
 }
@@ -242,6 +248,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                         .scale_rows = part->scale_rows,
                                         .staged = -1};
     own->as_file = row->planes;
+    own->named_blas = row->base.level == WEFT__CUDA_cublaslt;
     if (own->as_file)
         return WEFT_OK;
     own->tiles = elems > 1;
@@ -261,6 +268,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                      .exact = elems > 1 && exact,
                                      .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;
+    set->named_blas = own->named_blas;
     set->parts[set->num_parts++] = p;
     return WEFT_OK;
 }
@@ -272,6 +280,55 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
         return *at = -1;
     *at = weft__align_up(offset + size, 256);
     return offset;
+}
+
+// Products by the library, where no name of another kernel was asked for.
+static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                     struct weft__linear_set *set)
+{
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const bool follows = desc->gate || rounds_y(desc);
+    if (set->matter.block_elems != 1 || (desc->variant && !set->named_blas) ||
+        (follows && !launch->whole))
+        return false;
+    return weft__linear_blas_plan(
+        desc,
+        &(struct weft__linear_blas_wish){.format = desc->parts[set->parts[0]].weight_dtype,
+                                         .x_dtype = numbers_dtype(launch),
+                                         .named = set->named_blas,
+                                         .follows = follows,
+                                         .parts = set->parts,
+                                         .num_parts = set->num_parts},
+        &launch->limits, choice, &set->blas);
+}
+
+// Likewise of a part of fp8 or int8, whose weights lie as in a file, so many slabs of it as a run has steps for.
+static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cuda_choice *choice)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    struct weft__linear_cuda_part *part = &launch->parts[p];
+    const weft_dtype format = desc->parts[p].weight_dtype;
+    const int32_t around =
+        3 +
+        2 * desc->num_parts; // X made ready, rounded, narrow; and finished, or kernels of our own
+    const struct weft__linear_blas_wish wish = {.format = format,
+                                                .x_dtype = (int32_t)numbers_dtype(launch),
+                                                .slabs = (WEFT__CUDA_MAX_STEPS - around) /
+                                                         WEFT__LINEAR_SLAB_STEPS / desc->num_parts,
+                                                .named = part->named_blas,
+                                                .follows = desc->gate || rounds_y(desc),
+                                                .parts = &p,
+                                                .num_parts = 1};
+    if (!part->as_file || (desc->variant && !part->named_blas) ||
+        (format != WEFT_FP8_E4M3 && format != WEFT_FP8_E5M2 && format != WEFT_INT8) ||
+        !weft__linear_blas_plan(desc, &wish, &launch->limits, choice, &part->blas))
+        return;
+    part->blas.widen_kernel = WANT_ROWS(choice, "widen", &desc->parts[p], false, false);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -292,21 +349,47 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
         if (part->tiles)
             part->pack_kernel = WANT_HELPER(choice, "pack", &pack, true);
         if (part->tiles || part->as_file) {
-            part->rows_kernel = want_rows(choice, &desc->parts[p], part->exact, part->tiles);
+            part->rows_kernel =
+                WANT_ROWS(choice, "rows", &desc->parts[p], !part->exact, part->tiles);
+            add_widened(desc, p, choice);
             numbers = numbers || part->exact;
         }
     }
     launch->ready = launch->round = launch->finish = -1;
-    bool gemm = false;
-    for (int32_t s = 0; s < launch->num_sets; s++)
-        gemm = gemm || launch->sets[s].gemm.min_batch;
+    bool gemm = false, blas = false;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        gemm = gemm || launch->sets[s].gemm.min_batch || launch->sets[s].blas.least_batch;
+        blas = blas || launch->sets[s].blas.least_batch;
+    }
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        blas = blas || launch->parts[p].blas.least_batch;
     if (launch->ready_first || (numbers && (desc->norm || desc->x_dtype != WEFT_F32)))
         launch->ready = want_helper(choice, "src/kernels/linear/linear_round.cu",
                                     "weft_linear_ready", &ready, !launch->ready_first);
     if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->round = WANT_HELPER(choice, "round", &round, false);
-    if (desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32)
+    launch->finishes = desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32;
+    if (launch->finishes || blas)
         launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
+}
+
+// Where f32 products of parts stay before they are finished. What the library leaves of a vocabulary would be as much as
+// that is worth: such a run has them in Y, or kernels of our own.
+static void lay_out_staged(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                           int64_t *at)
+{
+    struct weft__linear_cuda_launch *launch = choice->launch;
+    bool wanted[WEFT_LINEAR_MAX_PARTS] = {false};
+    for (int32_t s = 0; s < launch->num_sets; s++)
+        for (int32_t i = 0; i < launch->sets[s].num_parts; i++)
+            wanted[launch->sets[s].parts[i]] =
+                weft__linear_blas_stages(&launch->sets[s].blas, i, desc->y_dtype);
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const bool fits =
+            desc->parts[p].rows <= WEFT__LINEAR_MOST_STAGED / 4 / (int64_t)desc->max_batch;
+        if (launch->finishes || (wanted[p] && fits))
+            launch->parts[p].staged = take(at, (int64_t)desc->max_batch * 4, desc->parts[p].rows);
+    }
 }
 
 static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -317,13 +400,25 @@ static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_ch
         launch->ready_offset = take(&at, batch * 4, launch->ready_stride);
     if (launch->round >= 0)
         launch->rounded_offset = take(&at, batch, weft__linear_rounded_stride(desc->cols));
-    for (int32_t p = 0; p < desc->num_parts && launch->finish >= 0; p++)
-        launch->parts[p].staged = take(&at, batch * 4, desc->parts[p].rows);
-    for (int32_t s = 0; s < launch->num_sets; s++)
-        if (launch->sets[s].gemm.min_batch) {
-            launch->gemm_offset = take(&at, 1, weft__linear_gemm_workspace(batch, desc->cols));
-            break;
+    lay_out_staged(desc, choice, &at);
+    int64_t gemm = 0;
+    for (int32_t s = 0; s < launch->num_sets; s++) {
+        if (launch->sets[s].gemm.min_batch)
+            gemm = larger(gemm, weft__linear_gemm_workspace(batch, desc->cols));
+        if (launch->sets[s].blas.least_batch)
+            gemm = larger(gemm, weft__linear_blas_workspace(batch, desc->cols));
+    }
+    int64_t widened = 0;
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        if (launch->parts[p].blas.least_batch) {
+            gemm = larger(gemm, weft__linear_blas_workspace(batch, desc->cols));
+            widened =
+                larger(widened, weft__linear_blas_slab_bytes(&launch->parts[p].blas, desc->cols));
         }
+    if (gemm)
+        launch->gemm_offset = take(&at, 1, gemm);
+    if (widened)
+        launch->widened_offset = take(&at, 1, widened);
     choice->workspace_bytes = (size_t)at;
     return at >= 0;
 }
@@ -370,8 +465,10 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
 static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
 {
     struct weft__linear_cuda_launch *launch = choice->launch;
-    // what the other kernels of a plan leave: 2 a part, 3 around them, the products' own
-    int32_t spare = WEFT__CUDA_MAX_KERNELS - 2 * launch->num_parts - 3;
+    // what the other kernels of a plan leave: those of parts that are packed or not, 3 around them, the products' own
+    int32_t spare = WEFT__CUDA_MAX_KERNELS - 3;
+    for (int32_t p = 0; p < launch->num_parts; p++)
+        spare -= launch->parts[p].as_file ? 3 : launch->parts[p].tiles ? 2 : 0;
     for (int32_t s = 0; s < launch->num_sets; s++)
         spare -= launch->sets[s].matter.block_elems == 1 ? WEFT__LINEAR_MOST_SHAPES + 1 : 3;
     for (int32_t s = 0; s < launch->num_sets; s++) {
@@ -380,6 +477,8 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
                                                           : WEFT__LINEAR_GEMM_KERNELS;
         if (spare >= most && add_gemm(desc, choice, set))
             spare -= most;
+        if (spare > 0 && add_blas(desc, choice, set))
+            spare--;
         set->first_kernel = choice->num_kernels;
         for (int32_t i = 0; i < set->num_shapes; i++)
             want_product(choice, desc, set, &set->shapes[i], launch->whole, true);

@@ -7,13 +7,15 @@
 //      product  a launch per set: parts of one format, packed, or plain. Norm, alpha, bias, and what
 //               follows (gate, residual, element type, rounding) unless several launches share a gate
 //      gemm     the same for many rows of X, a launch per part; a gate and rounding are left to finish
+//      blas     likewise by cuBLASLt, plain weights of 16 bits (linear_blas_cuda.h)
 //      rows     a launch per part whose weights lie as a file has them
 //      finish   what follows, for products that were left as f32 in the workspace
 //
-// Workspace: | f32 rows of X | rounded rows of X | f32 products, part after part | X for gemm |
+// Workspace: | f32 rows of X | rounded rows of X | f32 products, part after part | X for gemm or blas | widened W | the library's |
 #ifndef WEFT_KERNELS_LINEAR_CUDA_H
 #define WEFT_KERNELS_LINEAR_CUDA_H
 
+#include "src/kernels/linear/linear_blas_cuda.h"
 #include "src/kernels/linear/linear_cuda_shape.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
@@ -22,6 +24,8 @@
 enum {
     WEFT__LINEAR_MOST_SHAPES = 4,
     WEFT__LINEAR_GROUP_BYTES = 4, // scale and bias of a block of MLX in a tile
+    WEFT__LINEAR_MOST_STAGED =
+        256 << 20, // bytes of products that the library leaves before they are finished
 };
 
 // Function constants of linear_few.cu and linear_numbers.cu.
@@ -52,6 +56,8 @@ struct weft__linear_set {
     int32_t first_kernel; // of the shapes, one behind the other
     int32_t unaligned;    // kernel for plain weights that begin anywhere, one row of X a pass
     struct weft__linear_gemm gemm; // for many rows of X
+    struct weft__linear_blas blas; // likewise
+    bool named_blas;               // by its row
 };
 
 // Does the set's kernel for one row of X round it itself?
@@ -71,7 +77,9 @@ struct weft__linear_cuda_part {
     int32_t block_elems, block_bytes; // in tiles
     int32_t scale_dtype;              // of what tiles have beside codes (MLX)
     int64_t rows, scale_cols, scale_rows;
-    int64_t staged; // in the workspace, or -1
+    int64_t staged;                // in the workspace, or -1
+    bool named_blas;               // by its row
+    struct weft__linear_blas blas; // of weights as in a file, for many rows of X
 };
 
 struct weft__linear_cuda_launch {
@@ -86,10 +94,11 @@ struct weft__linear_cuda_launch {
     float norm_eps;
     weft_dtype x_dtype, y_dtype;
     bool whole;                   // products do what follows themselves
+    bool finishes;                // results may have to be finished by a launch of their own
     bool ready_first;             // every product reads X that has been made ready
     int32_t ready, round, finish; // kernels, -1: not needed
-    int64_t ready_offset, rounded_offset, gemm_offset; // in the workspace
-    int64_t ready_stride;                              // columns from row to row: whole tiles
+    int64_t ready_offset, rounded_offset, gemm_offset, widened_offset; // in the workspace
+    int64_t ready_stride; // columns from row to row: whole tiles
 };
 
 weft__cuda_steps_fn weft__linear_cuda_steps;

@@ -138,6 +138,16 @@ struct weft__linear_rows_args {
     float alpha, norm_eps;
 };
 
+// Rows [first_row, ...) of such weights as f16, packed: linear_widen.cu. Warps of a block, whose decoded numbers fit 48 KB.
+#define WEFT__LINEAR_WIDEN_WARPS(elems) ((elems) <= 32 ? 8 : (elems) == 128 ? 2 : 4)
+struct weft__linear_widen_args {
+    const void *weight, *scales, *biases; // as above
+    int64_t weight_stride_bytes, scale_stride;
+    int32_t scale_cols, scale_rows;
+    void *to;
+    int32_t first_row, cols;
+};
+
 // X as f32, normed or not, in rows of `y_stride` columns.
 struct weft__linear_ready_args {
     const void *x;
@@ -149,9 +159,12 @@ struct weft__linear_ready_args {
     float eps, weight_plus;
 };
 
-// What follows products that a launch has left as f32: gate, residual, element type, rounding.
+// What follows products that a launch has left as f32: factors of rows of X, bias, gate, residual, element type, rounding.
 struct weft__linear_finish_args {
-    const float *first, *second; // [batch][rows]; the latter of a gate
+    const float *first, *second; // [batch][rows]; the latter of a gate. The first may be y
+    int64_t stride;              // of both, from row to row
+    const float *scales;         // [batch], by which both are multiplied, or NULL
+    const float *first_bias, *second_bias; // [rows], or NULL
     const void *residual;
     void *y; // NULL when the result leaves rounded only
     void *rounded;

@@ -45,6 +45,18 @@ static int64_t random_gap(struct check_case *c, int64_t most)
     return check_range(c, 0, 1) ? check_range(c, 1, most) : 0;
 }
 
+// Most problems of cuBLASLt are such as it takes: rows of all matrices at multiples of 16 bytes, and no flag.
+static bool suits_library(const struct check_case *c)
+{
+    return c->kernel->level == WEFT__CUDA_cublaslt && c->seed % 8 != 0;
+}
+
+static int64_t row_gap(struct check_case *c, int64_t elems, int64_t most)
+{
+    const int64_t gap = random_gap(c, most);
+    return suits_library(c) ? (elems + gap + 7) / 8 * 8 - elems : gap;
+}
+
 static bool longest_rows(const struct check_case *c)
 {
     return c->seed % 20 == 1;
@@ -130,8 +142,13 @@ static void draw_shape(struct check_case *c, struct problem *p)
     draw_extents(c, p,
                  kernel->pack ? weft__packed_shape(kernel->weight).cols
                               : weft_dtype_block_elems(kernel->weight));
-    if (plain && c->seed % 3 == 1) // rows that are copied in pieces of 16 bytes
+    if (plain &&
+        (c->seed % 3 == 1 || suits_library(c))) // rows that are copied in pieces of 16 bytes
         p->desc.cols = (p->desc.cols + 7) / 8 * 8;
+    if (suits_library(c)) {
+        p->desc.rows = (p->desc.rows + 3) / 4 * 4;
+        p->desc.flags = 0;
+    }
     p->desc.max_batch = p->args.batch + (int32_t)random_gap(c, 3);
     p->narrows = kernel->acts == WEFT__ACTS_bf16;
 }
@@ -164,7 +181,7 @@ static void draw_x(struct check_case *c, struct problem *p)
 {
     int64_t cols = p->desc.cols, batch = p->args.batch;
     enum aim aim = aim_of(c);
-    p->args.x_stride = cols + random_gap(c, 9);
+    p->args.x_stride = cols + row_gap(c, cols, 9);
     bool equal = aim == SMALL_WEIGHTS || aim == STEADY_ROWS || aim == DROWNED_ROWS;
     size_t bytes = (size_t)((batch - 1) * p->args.x_stride + cols) * sizeof(float);
     float *x =
@@ -229,7 +246,8 @@ static void draw_weights(struct check_case *c, struct problem *p)
     int64_t rows = p->desc.rows, cols = p->desc.cols;
     size_t align = dtype == WEFT_F32 ? 4 : 2;
     int64_t row_bytes = weft_dtype_row_bytes(dtype, cols);
-    p->args.weight_stride_bytes = row_bytes + (int64_t)align * random_gap(c, 40);
+    p->args.weight_stride_bytes =
+        row_bytes + (int64_t)align * row_gap(c, row_bytes / (int64_t)align, 40);
     unsigned char *weight =
         check_buffer(c, (size_t)((rows - 1) * p->args.weight_stride_bytes + row_bytes), align);
     p->args.weight = weight;
@@ -243,8 +261,9 @@ static void draw_planes(struct check_case *c, struct problem *p)
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     int64_t block = weft_dtype_block_elems(kernel->weight);
     const bool steady = aim_of(c) == DROWNED_ROWS;
-    if (!kernel->groups && (!kernel->planes || kernel->base.level >= WEFT__ISA_COUNT || steady ||
-                            check_range(c, 0, 2) != 0))
+    const bool compiled =
+        kernel->base.level >= WEFT__ISA_COUNT && kernel->base.level != WEFT__CUDA_cublaslt;
+    if (!kernel->groups && (!kernel->planes || compiled || steady || check_range(c, 0, 2) != 0))
         return;
     p->part = (weft_linear_part){.weight_dtype = kernel->weight,
                                  .scale_dtype = check_dtype(c),
@@ -289,11 +308,11 @@ struct problem weft__linear_problem_draw(struct check_case *c)
     p.tiny_x = aim_of(c) == TINY_X;
     int64_t rows = p.desc.rows, cols = p.desc.cols, batch = p.args.batch;
     int64_t row_bytes = weft_dtype_row_bytes(p.desc.weight_dtype, cols);
-    p.args.y_stride = rows + random_gap(c, 9);
+    p.args.y_stride = rows + row_gap(c, rows, 9);
     p.args.bias = check_range(c, 0, 2) ? NULL : draw_vectors(c, 1, rows, rows);
     if (check_range(c, 0, 2) == 0) {
         p.residual_is_y = check_range(c, 0, 1);
-        p.args.residual_stride = p.residual_is_y ? p.args.y_stride : rows + random_gap(c, 9);
+        p.args.residual_stride = p.residual_is_y ? p.args.y_stride : rows + row_gap(c, rows, 9);
         p.args.residual = p.residual = draw_vectors(c, batch, rows, p.args.residual_stride);
     }
     if (p.residual)

@@ -2,7 +2,8 @@
 // X as products for many rows read it (linear_gemm_device.h), a block per row.
 //
 // Function constants: WEFT_X_DTYPE (1 f32, 2 f16, 3 bf16, 0: rounded rows), WEFT_BRAIN (1: bf16, 0: f16),
-// WEFT_EIGHTS (1: for tiles whose lanes have eight columns side by side), WEFT_PLAIN (1: for plain weights, 0: for blocks), WEFT_TERMS (numbers of bf16 that make one of X: 1, 3).
+// WEFT_EIGHTS (1: for tiles whose lanes have eight columns side by side), WEFT_PLAIN (1: for plain weights, 0: for blocks, 2: for
+// a library, rows of whole 64s, of bf16 with a norm's factor in them), WEFT_TERMS (numbers of bf16 that make one of X: 1, 3).
 #include "src/kernels/cuda/block.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -129,9 +130,12 @@ extern "C" __global__ void __launch_bounds__(256)
     }
     if (args.norm)
         inverse *= 1.0f / sqrtf(squares / (float)args.cols + args.norm_eps);
-    if (threadIdx.x == 0)
+    if (WEFT_PLAIN == 2 && WEFT_BRAIN)
+        factor = inverse;
+    else if (threadIdx.x == 0)
         args.scales[n] = inverse;
-    int32_t groups = (args.cols + 127) / 128 * 8;
+    const int32_t groups =
+        WEFT_PLAIN == 2 ? (args.cols + 63) / 64 * 4 : (args.cols + 127) / 128 * 8;
     for (int32_t i = (int32_t)threadIdx.x; i < groups; i += (int32_t)blockDim.x) {
         float v[16] = {0};
         if (16 * i < (args.cols + 63) / 64 * 64)
@@ -146,6 +150,12 @@ extern "C" __global__ void __launch_bounds__(256)
             for (int32_t k = 0; k < 8; k++) {
                 const int32_t from = WEFT_PLAIN ? 2 * k : k % 4 * 4 + k / 4;
                 w[k] = x_pair(&v[from], &v[from + (WEFT_PLAIN ? 1 : 2)]);
+            }
+            if (WEFT_PLAIN == 2) {
+                uint4 *row = (uint4 *)args.pieces + ((int64_t)n * groups + i) * 2;
+                row[0] = make_uint4(w[0], w[1], w[2], w[3]);
+                row[1] = make_uint4(w[4], w[5], w[6], w[7]);
+                continue;
             }
             uint8_t *to =
                 (uint8_t *)args.pieces + (((int64_t)(i / 4) * WEFT_TERMS + term) * rows + n) * 128;

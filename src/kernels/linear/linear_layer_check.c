@@ -65,10 +65,14 @@ static void draw_desc(struct check_case *c, struct layer *l)
     l->cols = draw_cols(c, block);
     l->batch = (int32_t)check_pick(c, 6, 1, 1, 2, 5, 9, MOST_BATCH);
     l->parts = what == 0 ? 3 : what == 1 ? 2 : 1;
+    // cuBLASLt takes rows at multiples of 16 bytes
+    const bool library = kernel->base.level == WEFT__CUDA_cublaslt && check_range(c, 0, 7);
+    if (library)
+        l->cols = (l->cols + 7) / 8 * 8;
     desc->size = sizeof *desc;
     desc->cols = l->cols;
     desc->max_batch = l->batch;
-    desc->flags = kernel->acts == WEFT__ACTS_f32 ? WEFT_LINEAR_EXACT : 0;
+    desc->flags = kernel->acts == WEFT__ACTS_f32 && !library ? WEFT_LINEAR_EXACT : 0;
     desc->norm = (weft_linear_norm)check_pick(c, 4, 0, 1, 1, 2);
     desc->norm_eps = 1e-5f;
     desc->gate = what == 1 ? (weft_linear_gate)check_range(c, 1, 3) : WEFT_LINEAR_GATE_NONE;
@@ -87,6 +91,8 @@ static void draw_desc(struct check_case *c, struct layer *l)
         l->rows[p] = p && what == 1 ? l->rows[0]
                      : rounds_y(l)  ? 32 * check_range(c, 1, MOST_ROWS / 32)
                                     : check_range(c, 1, MOST_ROWS);
+        if (library)
+            l->rows[p] = (l->rows[p] + 7) / 8 * 8;
         desc->parts[p] = (weft_linear_part){.weight_dtype = l->format, .rows = l->rows[p]};
         if (((const struct weft__linear_kernel *)c->kernel)->groups)
             desc->parts[p].scale_dtype = WEFT_F16; // all of them 1

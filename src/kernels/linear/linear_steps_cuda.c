@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Runs of linear layers on CUDA: which launches, in which order (linear_cuda.h).
-#include "src/kernels/linear/linear_cuda.h"
-
-// A run on its way.
-struct run {
-    const struct weft__linear_cuda_launch *launch;
-    const weft_linear_args *args;
-    struct weft__cuda_step *steps;
-    int32_t count;
-    char *workspace;
-    const void *numbers, *rounded; // X
-    int64_t numbers_stride;
-    int32_t norm;                           // that is left to the products
-    const struct weft__linear_gemm *gemm_x; // whose X lies in the workspace, or NULL
-    float norm_plus;
-};
+#include "src/kernels/linear/linear_steps_cuda.h"
 
 // Does a kernel of a set read the part's weights?
-static bool in_set(const struct run *run, int32_t p)
+static bool in_set(const struct weft__linear_run *run, int32_t p)
 {
     const struct weft__linear_cuda_part *part = &run->launch->parts[p];
     return part->rows_kernel < 0 || (part->tiles && run->args->parts[p].packed);
 }
 
-static void add_ready(struct run *run)
+static void add_ready(struct weft__linear_run *run)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -44,7 +30,7 @@ static void add_ready(struct run *run)
 }
 
 // From here on X is ready: nobody need norm it.
-static void take_ready(struct run *run)
+static void take_ready(struct weft__linear_run *run)
 {
     add_ready(run);
     run->numbers = run->workspace + run->launch->ready_offset;
@@ -62,7 +48,7 @@ static int32_t shape_of(const struct weft__linear_set *set, int32_t batch)
 }
 
 // Do kernels for many rows of X serve the set?
-static bool is_gemm(const struct run *run, const struct weft__linear_set *set)
+static bool is_gemm(const struct weft__linear_run *run, const struct weft__linear_set *set)
 {
     uintptr_t bits = 0;
     for (int32_t i = 0; i < set->num_parts && set->gemm.plain; i++) {
@@ -73,14 +59,14 @@ static bool is_gemm(const struct run *run, const struct weft__linear_set *set)
 }
 
 // Does the set's launch round X itself?
-static bool rounds_itself(const struct run *run, const struct weft__linear_set *set)
+static bool rounds_itself(const struct weft__linear_run *run, const struct weft__linear_set *set)
 {
     return !is_gemm(run, set) && set->shapes[shape_of(set, run->args->batch)].columns == 1 &&
            weft__linear_rounds_itself(set, run->launch->flags);
 }
 
 // Does any launch of this run read rounded X?
-static bool wants_rounded(const struct run *run)
+static bool wants_rounded(const struct weft__linear_run *run)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     for (int32_t p = 0; p < launch->num_parts; p++)
@@ -95,7 +81,7 @@ static bool wants_rounded(const struct run *run)
 }
 
 // X as the products read it: normed by LayerNorm, rounded.
-static void add_inputs(struct run *run)
+static void add_inputs(struct weft__linear_run *run)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -122,19 +108,7 @@ static void add_inputs(struct run *run)
     run->rounded = round.rounded;
 }
 
-static float alpha_of(const struct run *run, int32_t p)
-{
-    float global = run->args->parts[p].global_scale;
-    return run->args->alpha * (global != 0 ? global : 1.0f);
-}
-
-// Where a part's f32 products go when something is to follow in another launch.
-static float *staged(const struct run *run, int32_t p)
-{
-    return (float *)(void *)(run->workspace + run->launch->parts[p].staged);
-}
-
-static void add_rows(struct run *run, int32_t p, bool staging)
+static void add_rows(struct weft__linear_run *run, int32_t p, bool staging)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const struct weft__linear_cuda_part *part = &launch->parts[p];
@@ -151,14 +125,15 @@ static void add_rows(struct run *run, int32_t p, bool staging)
                                                 .x_stride = run->numbers_stride,
                                                 .bias = from->bias,
                                                 .residual = staging ? NULL : args->residual,
-                                                .y = staging ? staged(run, p) : from->y,
+                                                .y =
+                                                    staging ? weft__linear_staged(run, p) : from->y,
                                                 .residual_stride = args->residual_stride,
                                                 .y_stride = staging ? part->rows : from->y_stride,
                                                 .batch = args->batch,
                                                 .rows = (int32_t)part->rows,
                                                 .cols = (int32_t)launch->cols,
                                                 .norm = run->norm,
-                                                .alpha = alpha_of(run, p),
+                                                .alpha = weft__linear_alpha(run, p),
                                                 .norm_eps = launch->norm_eps};
     weft__cuda_step(&run->steps[run->count++], part->rows_kernel, (uint32_t)part->rows,
                     (uint32_t)((args->batch + 3) / 4), 32, &rows, sizeof rows)
@@ -166,7 +141,7 @@ static void add_rows(struct run *run, int32_t p, bool staging)
 }
 
 // Fills in the parts of a set that are there for its kernels; returns the groups of rows they have.
-static int32_t fill_parts(const struct run *run, const struct weft__linear_set *set,
+static int32_t fill_parts(const struct weft__linear_run *run, const struct weft__linear_set *set,
                           int32_t rows_a_group, bool staging,
                           struct weft__linear_device_args *device)
 {
@@ -182,14 +157,14 @@ static int32_t fill_parts(const struct run *run, const struct weft__linear_set *
         device->part[device->num_parts++] = (struct weft__linear_device_part){
             .weight = set->matter.block_elems > 1 ? from->packed : from->weight,
             .bias = from->bias,
-            .y = staging  ? staged(run, p)
+            .y = staging  ? weft__linear_staged(run, p)
                  : leaves ? NULL
                           : from->y,
             .y_stride = staging ? rows : from->y_stride,
             .weight_stride_bytes = from->weight_stride_bytes,
             .rows = (int32_t)rows,
             .first_group = set->matter.gate ? 0 : groups,
-            .alpha = alpha_of(run, p)};
+            .alpha = weft__linear_alpha(run, p)};
         if (!set->matter.gate || i == 0)
             groups += (int32_t)((rows + rows_a_group - 1) / rows_a_group);
     }
@@ -204,7 +179,8 @@ static bool aligned(const struct weft__linear_device_args *device)
     return bits % 16 == 0;
 }
 
-static void add_product(struct run *run, const struct weft__linear_set *set, bool staging)
+static void add_product(struct weft__linear_run *run, const struct weft__linear_set *set,
+                        bool staging)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -243,7 +219,7 @@ static void add_product(struct run *run, const struct weft__linear_set *set, boo
     step->overlap = 1;
 }
 
-static void add_gemm(struct run *run, const struct weft__linear_set *set, bool staging)
+static void add_gemm(struct weft__linear_run *run, const struct weft__linear_set *set, bool staging)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -264,47 +240,52 @@ static void add_gemm(struct run *run, const struct weft__linear_set *set, bool s
             .norm_weight_plus = run->norm_plus,
             .norm_eps = launch->norm_eps,
             .norm = run->norm,
-            .alpha = alpha_of(run, p),
+            .alpha = weft__linear_alpha(run, p),
             .bias = part->bias,
             .residual = staging ? NULL : args->residual,
             .residual_stride = args->residual_stride,
-            .y = staging ? staged(run, p) : part->y,
+            .y = staging ? weft__linear_staged(run, p) : part->y,
             .y_stride = staging ? launch->parts[p].rows : part->y_stride,
             .batch = args->batch,
             .rows = (int32_t)launch->parts[p].rows,
             .cols = (int32_t)launch->cols,
             .workspace = run->workspace + launch->gemm_offset};
         run->count += weft__linear_gemm_steps(&set->gemm, &call, &run->steps[run->count]);
-        run->gemm_x = &set->gemm;
+        run->gemm_x = &set->gemm, run->blas_x = NULL;
     }
 }
 
-// What follows products that lie in the workspace; of part p, of both parts of a gate.
-static void add_finish(struct run *run, int32_t p)
+static void add_finish(struct weft__linear_run *run, int32_t p)
+{
+    weft__linear_add_finish(run, p, weft__linear_staged(run, p), run->launch->parts[p].rows,
+                            run->args->residual);
+}
+
+// Parts whose weights lie as in a file.
+static void add_as_file(struct weft__linear_run *run, bool together, bool follows)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
-    const weft_linear_args *args = run->args;
-    const bool next = launch->flags & WEFT_LINEAR_NEXT;
-    const bool leaves = launch->flags & WEFT_LINEAR_Y_ROUNDED;
-    const weft_linear_part_args *part = &args->parts[p];
-    const struct weft__linear_finish_args finish = {
-        .first = staged(run, p),
-        .second = launch->gate ? staged(run, 1) : NULL,
-        .residual = args->residual,
-        .y = leaves ? NULL : part->y,
-        .rounded = next     ? args->next
-                   : leaves ? part->y
-                            : NULL,
-        .next_weight = args->next_weight,
-        .residual_stride = args->residual_stride,
-        .y_stride = part->y_stride,
-        .batch = args->batch,
-        .rows = (int32_t)launch->parts[p].rows,
-        .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
-    weft__cuda_step(&run->steps[run->count++], launch->finish,
-                    (uint32_t)((launch->parts[p].rows + 255) / 256), (uint32_t)args->batch, 256,
-                    &finish, sizeof finish)
-        ->overlap = 1;
+    bool by_library[WEFT_LINEAR_MAX_PARTS], of_numbers = false;
+    for (int32_t p = 0; p < launch->num_parts; p++) {
+        by_library[p] = !in_set(run, p) && weft__linear_is_widened(run, p, follows);
+        of_numbers = of_numbers || (!in_set(run, p) && !by_library[p] && launch->parts[p].exact);
+        if (by_library[p]) {
+            weft__linear_add_widened(run, p, follows);
+            if (follows && !together)
+                add_finish(run, p);
+        }
+    }
+    // numbers become normed f32 rows first
+    const int32_t norm = run->norm;
+    if (of_numbers && launch->ready >= 0 && !launch->ready_first)
+        take_ready(run);
+    run->norm = norm; // of rounded X
+    for (int32_t p = 0; p < launch->num_parts; p++)
+        if (!by_library[p] && (!in_set(run, p) || (together && launch->whole))) {
+            add_rows(run, p, launch->finishes);
+            if (launch->finishes && !together)
+                add_finish(run, p);
+        }
 }
 
 int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_args,
@@ -312,14 +293,12 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
 {
     const struct weft__linear_cuda_launch *launch = opaque_launch;
     const weft_linear_args *args = opaque_args;
-    struct run run = {.launch = launch, .args = args, .steps = steps, .workspace = args->workspace};
+    struct weft__linear_run run = {
+        .launch = launch, .args = args, .steps = steps, .workspace = args->workspace};
     const bool follows = launch->gate || launch->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
-    bool all_in_sets = true, rows_of_numbers = false;
+    bool all_in_sets = true;
     for (int32_t p = 0; p < launch->num_parts; p++)
-        if (!in_set(&run, p)) {
-            all_in_sets = false;
-            rows_of_numbers = rows_of_numbers || launch->parts[p].exact;
-        }
+        all_in_sets = all_in_sets && in_set(&run, p);
     add_inputs(&run);
     // a gate's products meet in one launch
     const bool together = launch->gate && !(launch->whole && all_in_sets);
@@ -328,30 +307,19 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         const struct weft__linear_set *set = &launch->sets[s];
         if (together && launch->whole)
             break;
-        if (is_gemm(&run, set)) {
-            finish = follows && all_in_sets;
+        if (weft__linear_is_blas(&run, set, follows)) {
+            finish = finish || (follows && all_in_sets);
+            weft__linear_add_blas(&run, set, follows);
+        } else if (is_gemm(&run, set)) {
+            finish = finish || (follows && all_in_sets);
             add_gemm(&run, set, follows);
         } else {
             add_product(&run, set, together);
         }
     }
-    if (all_in_sets && !together) {
-        if (finish)
-            add_finish(&run, 0);
-        return run.count;
-    }
-    // weights as a file has them: numbers become normed f32 rows first
-    int32_t norm = run.norm;
-    if (rows_of_numbers && launch->ready >= 0 && !launch->ready_first)
-        take_ready(&run);
-    run.norm = norm; // of rounded X
-    for (int32_t p = 0; p < launch->num_parts; p++)
-        if (!in_set(&run, p) || (together && launch->whole)) {
-            add_rows(&run, p, launch->finish >= 0);
-            if (launch->finish >= 0 && !together)
-                add_finish(&run, p);
-        }
-    if (together)
+    if (!all_in_sets || together)
+        add_as_file(&run, together, follows);
+    if (finish)
         add_finish(&run, 0);
     return run.count;
 }

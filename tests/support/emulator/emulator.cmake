@@ -6,7 +6,8 @@ if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR WEFT_SANITIZE)
 endif()
 
 set(emulated_environment
-    WEFT_CUDA_DRIVER=$<TARGET_FILE:weft_standin> WEFT_CUDA_NVRTC=$<TARGET_FILE:weft_standin> STANDIN_RUN=1
+    WEFT_CUDA_DRIVER=$<TARGET_FILE:weft_standin> WEFT_CUDA_NVRTC=$<TARGET_FILE:weft_standin>
+    WEFT_CUDA_CUBLASLT=$<TARGET_FILE:weft_standin> STANDIN_RUN=1
     WEFT_CACHE_DIR=${PROJECT_BINARY_DIR}/emulated_kernels WEFT_TUNING=off)
 
 # The command and its arguments, LONG before them where it is no test of every day.

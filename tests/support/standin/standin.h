@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A stand-in for the CUDA driver and NVRTC: the entry points that weft opens, on memory of the host. Kernels
-// are compiled to a name and launched into a log; copies and fills are done; streams, events and graphs
-// keep order. Tests load it through WEFT_CUDA_DRIVER and WEFT_CUDA_NVRTC and steer it through `standin`.
+// A stand-in for the CUDA driver, NVRTC and cuBLASLt: the entry points that weft opens, on memory of the host. Kernels
+// are compiled to a name and launched into a log, products likewise; copies and fills are done; streams, events and graphs
+// keep order. Tests load it through WEFT_CUDA_DRIVER, WEFT_CUDA_NVRTC and WEFT_CUDA_CUBLASLT and steer it through `standin`.
 #ifndef WEFT_TESTS_STANDIN_H
 #define WEFT_TESTS_STANDIN_H
 
@@ -28,8 +28,10 @@ struct standin {
     int64_t fail_alloc; // the n-th allocation from now (1 = the next) has no memory; 0 = none
     int lost;           // result of everything that touches the device
     bool fail_compile;  // NVRTC refuses the text
+    bool blas_fails_create, blas_finds_nothing, blas_fails_matmul; // cuBLASLt
     // What happened.
     int64_t allocations, live_allocations, frees, copies, fills, synchronisations, compiles, loads;
+    int64_t blas_asked, live_blas;
     int64_t live_modules, live_streams, live_events, live_graphs, graph_launches, retained;
     size_t used_bytes;
     int num_launches;

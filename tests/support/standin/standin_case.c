@@ -22,6 +22,7 @@ static void load_standin(void)
 {
     setenv("WEFT_CUDA_DRIVER", WEFT_TEST_STANDIN, 1);
     setenv("WEFT_CUDA_NVRTC", WEFT_TEST_STANDIN, 1);
+    setenv("WEFT_CUDA_CUBLASLT", WEFT_TEST_STANDIN, 1);
     void *handle = dlopen(WEFT_TEST_STANDIN, RTLD_NOW);
     CHECK(handle);
     standin = dlsym(handle, "standin");

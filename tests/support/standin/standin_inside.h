@@ -26,6 +26,16 @@ const char *standin_function_name(CUfunction function);
 bool standin_runs(void);
 void standin_function_run(CUfunction function, struct emulator_launch *launch);
 
+// A product that cuBLASLt was asked for: what each matrix is (words of its layout), where it lies.
+struct standin_product {
+    uint64_t a_layout[4], b_layout[4], c_layout[4], d_layout[4];
+    const void *a, *b, *c;
+    void *d, *workspace;
+    float alpha, beta;
+};
+void standin_multiply(const struct standin_product *product);
+CUresult standin_submit_product(CUstream stream, const struct standin_product *product);
+
 // Machine code of the stand-in is this word and the text's name.
 #define STANDIN_MAGIC "STANDIN:"
 

@@ -8,12 +8,13 @@
 
 // Work of a stream or a graph.
 struct work {
-    enum { COPY, FILL, LAUNCH } kind;
+    enum { COPY, FILL, LAUNCH, PRODUCT } kind;
     void *to;
     const void *from;
     size_t bytes;
     unsigned char byte;
     struct standin_launch launch;
+    struct standin_product product;
     CUfunction function;
     uint32_t cluster;
     _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
@@ -63,7 +64,9 @@ static void do_work(const struct work *work)
         if (standin.num_launches < STANDIN_MOST_LAUNCHES)
             standin.launches[standin.num_launches] = work->launch;
         standin.num_launches++;
-        if (standin_runs())
+        if (work->kind == PRODUCT && standin_runs())
+            standin_multiply(&work->product);
+        else if (standin_runs())
             run(work);
     }
 }
@@ -85,6 +88,17 @@ static CUresult submit(CUstream stream, struct work work)
     }
     pthread_mutex_unlock(&standin_lock);
     return CUDA_SUCCESS;
+}
+
+CUresult standin_submit_product(CUstream stream, const struct standin_product *product)
+{
+    struct work work = {.kind = PRODUCT, .product = *product};
+    snprintf(work.launch.function, sizeof work.launch.function, "cublaslt");
+    work.launch.grid[0] = (uint32_t)product->d_layout[1],
+    work.launch.grid[1] = (uint32_t)product->d_layout[2];
+    work.launch.stream = stream;
+    memcpy(work.launch.args, product, sizeof *product);
+    return submit(stream, work);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
