@@ -69,6 +69,7 @@ static const struct weft__kernel_table table = {"attention", rows, sizeof rows[0
     X(WEFT_SCATTER)                                                                                \
     X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
+    X(WEFT_HANDED)                                                                                 \
     X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS)
 WEFT__CUDA_CONSTANTS(attention, CONSTANTS)
 
@@ -503,6 +504,9 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
+    constants.WEFT_HANDED = launch->handed = !weft__attention_in_chunks(launch) &&
+                                             constants.WEFT_M == 1 &&
+                                             desc->kv.head_dim <= WEFT__ATTENTION_HANDED_DIM;
     want_decode(constants, has_boxes(desc, limits), choice, &launch->boxes);
     plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.

@@ -81,6 +81,11 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
     }
     if (launch->splits == 1)
         return WEFT_OK;
+    if (launch->handed) {
+        launch->counters_offset = (int64_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4;
+        choice->workspace_bytes = (size_t)launch->counters_offset * 2;
+        return WEFT_OK;
+    }
     launch->counters_offset = (slots * slot_floats * 4 + 255) / 256 * 256;
     choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
     return WEFT_OK;

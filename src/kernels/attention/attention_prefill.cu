@@ -210,8 +210,8 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
 
 DEVICE bool item_of(const struct weft__attention_device_args *args, int32_t lane, struct item *item)
 {
-    int32_t each;
-    struct place at = place_begin(args, lane, &each);
+    struct share share;
+    struct place at = place_begin(args, lane, &share);
     if (at.left == 0)
         return false;
     place_turn(args, &at);
