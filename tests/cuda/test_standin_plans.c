@@ -315,6 +315,10 @@ static void case_append(void)
           seen->turns);
     for (int i = 0; i < 264; i++) // zeros of the batch, not of a launch before
         CHECK(seen->counters[i] == 0);
+    const uint32_t *handed = (const void *)seen->handed; // likewise, with all bits set
+    CHECK((uintptr_t)handed % 16 == 0);
+    for (int i = 0; i < 264 * WEFT__ATTENTION_HANDED_FLOATS; i++)
+        CHECK(handed[i] == UINT32_MAX);
     expect_run(&a, 1, "kv_append attention_decode linear_round"); // the one launch reads f32
     a.set.cu_q_lens = prompt;
     CHECK(weft_batch_set(a.batches[0], &a.set) == WEFT_OK);

@@ -4,14 +4,16 @@
 // that callers without one fill.
 //
 //      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | capacities [seqs] | positions [tokens] |
-//      | slots [tokens] | pages | counters |
+//      | slots [tokens] | pages | counters | handed |
 //
-// The counters of attention are 0 between runs (attention_device.h), so runs that take a batch follow each other.
+// Between runs the counters of attention are 0 and all bits of `handed` are set (attention_device.h), so runs that take a batch
+// follow each other.
 #include <string.h>
 
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/base/memory.h"
+#include "src/kernels/attention/attention_device.h"
 #include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
@@ -20,7 +22,8 @@ enum { BLOCKS_PER_SM = 2 }; // of a run of attention, at most
 struct device_batch {
     int32_t *memory; // on the device
     int32_t *staged; // the same in the host's memory
-    int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, count; // places
+    int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, handed; // places
+    int64_t count;
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
 };
 
@@ -51,13 +54,14 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     own->slots = own->positions + desc->max_q_tokens;
     own->pages = own->slots + desc->max_q_tokens;
     own->counters = own->pages + desc->max_pages;
-    own->count =
-        own->counters + (int64_t)BLOCKS_PER_SM * weft__cuda_of(batch->context)->limits.num_sms;
-    own->staged = weft__base_allocate(NULL, (size_t)own->count * sizeof(int32_t));
+    const int64_t blocks = (int64_t)BLOCKS_PER_SM * weft__cuda_of(batch->context)->limits.num_sms;
+    own->handed = (own->counters + blocks + 3) / 4 * 4; // 16 bytes
+    own->count = own->handed + blocks * WEFT__ATTENTION_HANDED_FLOATS;
+    own->staged = weft__base_allocate(NULL, (size_t)own->counters * sizeof(int32_t));
     if (!own->staged)
         return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
-                          (long long)own->count);
-    memset(own->staged, 0, (size_t)own->count * sizeof(int32_t));
+                          (long long)own->counters);
+    memset(own->staged, 0, (size_t)own->counters * sizeof(int32_t));
     for (int32_t i = 0; i < WEFT__CUDA_BATCH_KERNELS; i++) {
         weft_status status = weft__cuda_pipeline_want(batch->context, &weft__cuda_batch_kernels[i],
                                                       &own->pipelines[i]);
@@ -70,8 +74,11 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     if (status != WEFT_OK)
         return status;
     batch->device_positions = own->memory + own->positions;
-    status =
-        weft__cuda_fill(batch->context, own->memory, 0, (size_t)own->count * sizeof(int32_t), NULL);
+    status = weft__cuda_fill(batch->context, own->memory, 0, (size_t)own->handed * sizeof(int32_t),
+                             NULL);
+    if (status == WEFT_OK)
+        status = weft__cuda_fill(batch->context, own->memory + own->handed, 0xff,
+                                 (size_t)(own->count - own->handed) * sizeof(int32_t), NULL);
     return status == WEFT_OK ? weft__cuda_stream_synchronize(batch->context, NULL) : status;
 }
 
@@ -188,6 +195,7 @@ static void resolve_attention(struct weft__attention_args *run)
     const struct device_batch *own = batch->device;
     run->batch_tokens = batch->num_tokens;
     run->counters = (uint32_t *)(own->memory + own->counters);
+    run->handed = (float *)(own->memory + own->handed);
     args->num_seqs = batch->num_seqs;
     args->cu_q_lens = own->memory;
     args->kv_lens = own->memory + own->kv_lens;

@@ -292,11 +292,10 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     const struct weft__attention_device_args *args = &all.base;
     let_next_start();
     wait_for_previous();
-    int32_t each;
-    struct place at = place_begin(args, (int32_t)threadIdx.x % WARP, &each);
+    struct share share;
+    struct place at = place_begin(args, (int32_t)threadIdx.x % WARP, &share);
     if (at.left == 0)
         return;
-    const int32_t end = number_of_block(args) * each + at.left;
     if (threadIdx.x == 0)
         work.at = at;
     __syncthreads();
@@ -308,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
         if (count == work.at.seq.tiles) {
             rows_finish(args, &work, acc);
         } else {
-            const struct holders by = holders_of(args, &work.at, end, each);
+            const struct holders by = holders_of(args, &work.at, share);
             slot_store(&work, acc, slot_at(args, slot_of(args, by, number_of_block(args))));
             if (item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
                 item_merge(args, &work, acc, by);

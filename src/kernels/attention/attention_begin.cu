@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sets the counters of a decode run to zero (attention_device.h), for workspaces that come as they are.
+// Sets the counters of a run to zero, or the places of what is handed on to what they are between runs (attention_device.h), for
+// workspaces that come as they are.
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/cuda/memory.cuh"
 
@@ -10,5 +11,5 @@ weft_attention_begin(const __grid_constant__ struct weft__attention_begin_args a
     wait_for_previous();
     int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < args.count)
-        args.counters[i] = 0;
+        args.words[i] = args.value;
 }

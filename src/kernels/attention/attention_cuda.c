@@ -189,6 +189,9 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
+    constants.WEFT_HANDED = launch->handed = !weft__attention_in_chunks(launch) &&
+                                             constants.WEFT_M == 1 &&
+                                             desc->kv.head_dim <= WEFT__ATTENTION_HANDED_DIM;
     weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits), choice,
                                 &launch->boxes);
     weft__attention_plan_cluster(desc, limits, constants, choice);

@@ -9,10 +9,12 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_M (1, 2), WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
 // leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
+#if !WEFT_HANDED
 #include "src/kernels/attention/attention_merge_rows.cuh"
+#endif
 
 // Rows 16 m to 16 m + 15 of an item, if there are any.
 DEVICE struct rows sixteen_of(struct rows rows, int32_t m)
@@ -21,15 +23,44 @@ DEVICE struct rows sixteen_of(struct rows rows, int32_t m)
     return rows;
 }
 
-// Finishes an item of `count` tiles: sixteen rows after the other, for their states share a place.
-DEVICE void item_end(const struct weft__attention_device_args *args, const struct work *work,
-                     int32_t count, const struct state state[SIXTEENS], int32_t warp, int32_t lane)
+// A warp per row: the warps' states become the result, or the states of rows `slot_row` and up of a slot.
+DEVICE void item_finish(const struct weft__attention_device_args *args, struct lengths lengths,
+                        struct rows rows, int32_t warp, int32_t lane, float *slot, int32_t slot_row)
+{
+    for (int32_t row = warp; row < rows.count; row += WARPS) {
+        float largest = NEGATIVE_INFINITY, sum = 0, factor[WARPS];
+        float2 value[QUERY_PAIRS] = {};
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++)
+            largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++) {
+            const float *state = shared_state(w, row, rows.count);
+            factor[w] = weight_of(state[DIM], largest);
+            sum += factor[w] * state[DIM + 1];
+#pragma unroll
+            for (int32_t i = 0; i < QUERY_PAIRS; i++)
+                if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM) {
+                    const float2 x = *(const float2 *)(state + 2 * (i * WARP + lane));
+                    value[i].x += factor[w] * x.x, value[i].y += factor[w] * x.y;
+                }
+        }
+        if (slot) {
+            slot_put(args, slot, slot_row + row, lane, value, make_float2(largest, sum));
+        } else {
+            const struct row own = row_at(args, rows, row);
+            store_row(args, lengths, own, lane, value,
+                      row_end(args, lengths, own, largest, sum, lane == 0));
+        }
+    }
+}
+
+// Finishes an item of `count` tiles, or leaves its state in `slot`: sixteen rows after the other, for their states share a place.
+DEVICE void item_leave(const struct weft__attention_device_args *args, const struct work *work,
+                       int32_t count, const struct state state[SIXTEENS], int32_t warp,
+                       int32_t lane, float *slot)
 {
     const struct place *at = &work->at;
-    const struct lengths lengths = at->seq.lengths;
-    const struct holders by = holders_of(args, at, work->end, work->each);
-    float *const slot =
-        count == at->seq.tiles ? NULL : slot_at(args, slot_of(args, by, number_of_block(args)));
 #pragma unroll
     for (int32_t m = 0; m < SIXTEENS; m++) {
         const struct rows rows = sixteen_of(work->rows, m);
@@ -39,15 +70,38 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
             __syncthreads();
         if (__syncthreads_or(state_store(&state[m], warp, lane, rows.count)))
             item_again(args, at, rows, count);
-        item_finish(args, lengths, rows, warp, lane, slot, 16 * m);
+        item_finish(args, at->seq.lengths, rows, warp, lane, slot, 16 * m);
     }
+}
+
+#if WEFT_HANDED
+DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
+                     int32_t count, const struct state state[SIXTEENS], int32_t warp, int32_t lane)
+{
+    const struct place *at = &work->at;
+    if (threadIdx.x == 0 && at->tile > 0 && at->tile + count == at->seq.tiles) {
+        work->ended.lengths = at->seq.lengths, work->ended.rows = work->rows;
+        work->ended.first = holders_of(args, at, work->share).first;
+    }
+    item_leave(args, work, count, state, warp, lane, slot_for(args, at, count));
+}
+#else
+DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
+                     int32_t count, const struct state state[SIXTEENS], int32_t warp, int32_t lane)
+{
+    const struct place *at = &work->at;
+    const struct holders by = holders_of(args, at, work->share);
+    float *const slot =
+        count == at->seq.tiles ? NULL : slot_at(args, slot_of(args, by, number_of_block(args)));
+    item_leave(args, work, count, state, warp, lane, slot);
     if (!slot || !item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
         return;
     if (SIXTEENS > 1)
-        item_merge_rows(args, lengths, work->rows, warp, lane, by);
+        item_merge_rows(args, at->seq.lengths, work->rows, warp, lane, by);
     else
-        item_merge(args, lengths, work->rows, warp, lane, by);
+        item_merge(args, at->seq.lengths, work->rows, warp, lane, by);
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(128, 2)
     weft_attention_decode(const __grid_constant__ struct weft__attention_device_args args)
@@ -59,15 +113,19 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     let_next_start();
     if (!args.early)
         wait_for_previous();
-    int32_t each;
+    struct share share;
     struct ring ring;
-    struct place at = place_begin(&args, lane, &each);
+    struct place at = place_begin(&args, lane, &share);
     if (at.left == 0) { // who waits for this launch waits for the one before it
         wait_for_previous();
         return;
     }
     if (threadIdx.x == 0)
-        work.at = at, work.each = each, work.end = number_of_block(&args) * each + at.left;
+        work.at = at, work.share = share;
+#if WEFT_HANDED
+    if (threadIdx.x == 0)
+        work.ended.rows.count = 0;
+#endif
     if (lane == 0)
         asked[warp] = at;
     __syncwarp();
@@ -100,4 +158,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             place_advance(&args, &work.at, count);
         __syncthreads();
     }
+#if WEFT_HANDED
+    handed_merge(&args, &work.ended, warp, lane);
+#endif
 }

@@ -51,8 +51,12 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
     return (float *)(shared_fresh() + ALL_FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
-#include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_ring.cuh"
+#if WEFT_HANDED
+#include "src/kernels/attention/attention_handed.cuh"
+#else
+#include "src/kernels/attention/attention_slots.cuh"
+#endif
 #include "src/kernels/attention/attention_tile.cuh"
 
 // What the rows of queries have been divided by.
@@ -95,7 +99,10 @@ struct work {
     struct place at;
     struct rows rows;   // of the item
     struct keys by_all; // keys that every row of it sees
-    int32_t each, end;  // tiles of a share; where the block's ends in the list of all tiles
+    struct share share;
+#if WEFT_HANDED
+    struct ended ended;
+#endif
 };
 
 // Only at the ends of what a row sees, so what it sees is found anew.

@@ -28,6 +28,9 @@
 //
 // The counters are
 // 0 again then: those of a batch are set to zero once in its life, others by a launch before.
+//
+// Decode of equal shares, sixteen rows and heads of up to 128 has no counter: states are handed on to the block that has
+// the item's last tile (attention_handed.cuh).
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
 #define WEFT_KERNELS_ATTENTION_DEVICE_H
 
@@ -86,6 +89,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int64_t mask_stride; // words
     float *slots;
     uint32_t *counters; // [block], zero before and after
+    float *handed;      // WEFT_HANDED: places of blocks, all bits set before and after
     int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
@@ -116,9 +120,11 @@ struct weft__attention_any_args {
     int64_t k_inner_stride, v_inner_stride;
 };
 
+// Sets `count` words to a value.
 struct weft__attention_begin_args {
-    uint32_t *counters;
+    uint32_t *words;
     int32_t count;
+    uint32_t value;
 };
 
 // head_dim as tensor cores take it, a multiple of 16.
@@ -126,6 +132,12 @@ static inline int32_t weft__attention_padded_dim(int32_t head_dim)
 {
     return (head_dim + 15) / 16 * 16;
 }
+
+// Floats of a place of attention_handed.cuh, for heads of up to 128.
+enum {
+    WEFT__ATTENTION_HANDED_DIM = 128,
+    WEFT__ATTENTION_HANDED_FLOATS = WEFT__ATTENTION_ROWS * (WEFT__ATTENTION_HANDED_DIM + 2)
+};
 
 // Floats of a slot.
 static inline int64_t weft__attention_slot_floats(int32_t head_dim, int32_t slot_rows)

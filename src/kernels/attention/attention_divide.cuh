@@ -18,12 +18,13 @@ struct sequence {
     int32_t begin;              // of the first tile
     int32_t tiles;              // of each item
     int32_t items;              // of a file: KV heads x tiles of rows
+    const int32_t *pages;
 };
 
 DEVICE struct sequence sequence_from(const struct weft__attention_device_args *args,
                                      struct lengths lengths)
 {
-    struct sequence s = {lengths, 0, 0, 0, 0, 0};
+    struct sequence s = {lengths, 0, 0, 0, 0, 0, NULL};
     if (lengths.q_len <= 0)
         return s;
     s.first_key = min(first_key_of(args, lengths, 0), lengths.kv_len);
@@ -45,12 +46,33 @@ DEVICE int32_t seqs_of(const struct weft__attention_device_args *args)
 DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
 {
     struct lengths lengths = {index, 0, 0, 0};
+    const int32_t *pages = NULL;
     if (index < seqs_of(args)) {
         lengths.first_token = args->cu_q_lens[index];
         lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
         lengths.kv_len = args->kv_lens[index];
+        pages = pages_of(args, index); // on the same trip to memory
     }
-    return sequence_from(args, lengths);
+    struct sequence s = sequence_from(args, lengths);
+    s.pages = pages;
+    return s;
+}
+
+// Lane `lane`'s.
+DEVICE struct sequence sequence_shuffle(const struct sequence *own, int32_t lane)
+{
+    struct sequence s;
+    s.lengths.seq = __shfl_sync(0xffffffffu, own->lengths.seq, lane);
+    s.lengths.q_len = __shfl_sync(0xffffffffu, own->lengths.q_len, lane);
+    s.lengths.kv_len = __shfl_sync(0xffffffffu, own->lengths.kv_len, lane);
+    s.lengths.first_token = __shfl_sync(0xffffffffu, own->lengths.first_token, lane);
+    s.first_key = __shfl_sync(0xffffffffu, own->first_key, lane);
+    s.end_key = __shfl_sync(0xffffffffu, own->end_key, lane);
+    s.begin = __shfl_sync(0xffffffffu, own->begin, lane);
+    s.tiles = __shfl_sync(0xffffffffu, own->tiles, lane);
+    s.items = __shfl_sync(0xffffffffu, own->items, lane);
+    s.pages = (const int32_t *)__shfl_sync(0xffffffffu, (unsigned long long)own->pages, lane);
+    return s;
 }
 
 // Does every block take a chunk of an item, instead of a share of all tiles?
@@ -161,12 +183,7 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
         return false;
     int32_t lane = __ffs((int32_t)behind) - 1;
     int32_t skipped = begin - before - __shfl_sync(0xffffffffu, scan->sum - scan->cost, lane);
-    const struct lengths *own = &scan->own.lengths;
-    struct lengths lengths = {__shfl_sync(0xffffffffu, own->seq, lane),
-                              __shfl_sync(0xffffffffu, own->q_len, lane),
-                              __shfl_sync(0xffffffffu, own->kv_len, lane),
-                              __shfl_sync(0xffffffffu, own->first_token, lane)};
-    at->seq = sequence_from(args, lengths);
+    at->seq = sequence_shuffle(&scan->own, lane);
     const int32_t cost = item_cost(args, at->seq.tiles), item = skipped / cost;
     at->tile = skipped - item * cost;
     if (in_chunks(args))
@@ -177,26 +194,42 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     return true;
 }
 
-// The block's share of its file's list; *each receives the tiles of a share. left 0: nothing to do.
+// A share of the list: the tiles of each, where the block's ends.
+struct share {
+    int32_t each, end;
+};
+
+// The block's share of its file's list. left 0: nothing to do.
 DEVICE struct place place_begin(const struct weft__attention_device_args *args, int32_t lane,
-                                int32_t *each)
+                                struct share *share)
 {
-    struct scan scan = scan_of(args, 0, lane);
-    int32_t total = scan_total(&scan);
-    for (int32_t i = 1; i * WARP < args->num_seqs; i++) {
-        struct scan more = scan_of(args, i, lane);
-        total += scan_total(&more);
-    }
+    const int32_t groups = max((args->num_seqs + WARP - 1) / WARP, 1);
     const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
-    *each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
+    int32_t total = 0, before = 0, begin = 0;
+    struct scan scan;
     struct place at;
-    const int32_t begin = number_of_block(args) * *each;
-    at.left = begin >= total ? 0 : min(total - begin, *each);
-    if (at.left == 0)
-        return at;
-    for (int32_t i = 1, before = 0; !place_find(args, &at, begin, &scan, before); i++) {
+    // All groups of sequences for the sum of their work, then from the first on again; where there is but one it is known.
+#pragma unroll 1
+    for (int32_t i = 0;; i++) {
+        const bool sums = i < groups;
+        if (sums || groups > 1)
+            scan = scan_of(args, sums ? i : i - groups, lane);
+        if (sums) {
+            total += scan_total(&scan);
+            if (i + 1 < groups)
+                continue;
+            share->each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
+            begin = number_of_block(args) * share->each;
+            at.left = begin >= total ? 0 : min(total - begin, share->each);
+            share->end = begin + at.left;
+            if (at.left == 0)
+                return at;
+            if (groups > 1)
+                continue;
+        }
+        if (place_find(args, &at, begin, &scan, before))
+            break;
         before += scan_total(&scan);
-        scan = scan_of(args, i, lane);
     }
     if (in_chunks(args))
         at.left = min(chunk_length(args, at.seq.tiles), at.seq.tiles - at.tile);
@@ -208,9 +241,9 @@ struct holders {
     int32_t first, last;
 };
 
-// Of the item of a block's place; `end`: where the block's share ends in the list, `each`: tiles of a share.
+// Of the item of a block's place.
 DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
-                                 const struct place *at, int32_t end, int32_t each)
+                                 const struct place *at, struct share share)
 {
     const int32_t tiles = at->seq.tiles;
     struct holders by;
@@ -219,8 +252,8 @@ DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
         by.first = number_of_block(args) - at->tile / length;
         by.last = by.first + (tiles - 1) / length;
     } else {
-        const int32_t item = end - at->left - at->tile; // where it begins in the list
-        by.first = item / each, by.last = (item + tiles - 1) / each;
+        const int32_t item = share.end - at->left - at->tile; // where it begins in the list
+        by.first = item / share.each, by.last = (item + tiles - 1) / share.each;
     }
     return by;
 }

@@ -120,9 +120,11 @@ struct weft__attention_args {
     const void *k, *v; // of a launch that appends
     int64_t k_token_stride, v_token_stride;
     // The device's own, of a batch; else 0: queries of all sequences as the host knows them (a recorded run may be
-    // launched with others later), and counters that are 0, one for each block of a run.
+    // launched with others later), and counters that are 0, one for each block of a run, and places for what blocks hand on
+    // (attention_handed.cuh).
     int64_t batch_tokens;
     uint32_t *counters;
+    float *handed;
 };
 
 struct weft__attention_kernel {

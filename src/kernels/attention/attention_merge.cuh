@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The end of an item of decode: the states of the block's warps become the result, or the state of a slot; whoever
-// leaves an item's last slot merges them in their order (attention_device.h).
+// The end of an item of decode: the states of the block's warps become the result, or the state of a slot, which
+// attention_slots.cuh or attention_handed.cuh merge with those of other blocks.
 //
 // A state is (acc, largest, sum) with weights exp2(score - largest), scores in units of log2.
 #ifndef WEFT_KERNELS_ATTENTION_MERGE_CUH
@@ -144,105 +144,6 @@ DEVICE void store_row(const struct weft__attention_device_args *args, struct len
             set_element<WEFT_Y_DTYPE>(args->out, to + d, value[i].x * by);
             set_element<WEFT_Y_DTYPE>(args->out, to + d + 1, value[i].y * by);
         }
-    }
-}
-
-// A warp per row: the warps' states become the result, or the states of rows `slot_row` and up of a slot.
-DEVICE void item_finish(const struct weft__attention_device_args *args, struct lengths lengths,
-                        struct rows rows, int32_t warp, int32_t lane, float *slot, int32_t slot_row)
-{
-    for (int32_t row = warp; row < rows.count; row += WARPS) {
-        float largest = NEGATIVE_INFINITY, sum = 0, factor[WARPS];
-        float2 value[QUERY_PAIRS] = {};
-#pragma unroll
-        for (int32_t w = 0; w < WARPS; w++)
-            largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
-#pragma unroll
-        for (int32_t w = 0; w < WARPS; w++) {
-            const float *state = shared_state(w, row, rows.count);
-            factor[w] = weight_of(state[DIM], largest);
-            sum += factor[w] * state[DIM + 1];
-#pragma unroll
-            for (int32_t i = 0; i < QUERY_PAIRS; i++)
-                if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM) {
-                    const float2 x = *(const float2 *)(state + 2 * (i * WARP + lane));
-                    value[i].x += factor[w] * x.x, value[i].y += factor[w] * x.y;
-                }
-        }
-        if (slot) {
-#pragma unroll
-            for (int32_t i = 0; i < QUERY_PAIRS; i++)
-                if (DIM % 64 == 0 || 2 * (i * WARP + lane) < DIM)
-                    *(float2 *)(slot + (slot_row + row) * DIM + 2 * (i * WARP + lane)) = value[i];
-            if (lane == 0)
-                *(float2 *)(slot + args->slot_rows * DIM + 2 * (slot_row + row)) =
-                    make_float2(largest, sum);
-        } else {
-            const struct row own = row_at(args, rows, row);
-            store_row(args, lengths, own, lane, value,
-                      row_end(args, lengths, own, largest, sum, lane == 0));
-        }
-    }
-}
-
-DEVICE float *slot_at(const struct weft__attention_device_args *args, int32_t index)
-{
-    return args->slots + (int64_t)index * (args->slot_rows * (DIM + 2));
-}
-
-// Merges the states that the blocks of an item left, in the order of the blocks: a warp per row, 32 blocks at a time. Trips
-// to memory are what it takes time for, so numbers are asked for before it is known what they count for.
-DEVICE void item_merge(const struct weft__attention_device_args *args, struct lengths lengths,
-                       struct rows rows, int32_t warp, int32_t lane, struct holders by)
-{
-    enum { TOGETHER = DIM > 128 ? 4 : 32 };
-    for (int32_t row = warp; row < rows.count; row += WARPS) {
-        float largest = NEGATIVE_INFINITY, sum = 0;
-        float2 value[QUERY_PAIRS] = {};
-        for (int32_t i0 = by.first; i0 <= by.last; i0 += WARP) {
-            const int32_t count = min(by.last - i0 + 1, WARP);
-            float2 state = make_float2(NEGATIVE_INFINITY, 0);
-            if (lane < count)
-                state = __ldcg((const float2 *)(slot_at(args, slot_of(args, by, i0 + lane)) +
-                                                args->slot_rows * DIM + 2 * row));
-            float factor = 0;
-            for (int32_t j0 = 0; j0 < count; j0 += TOGETHER) {
-                float2 x[TOGETHER][QUERY_PAIRS];
-#pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++) {
-                    const float *slot = slot_at(args, slot_of(args, by, i0 + j0 + j)) + row * DIM;
-#pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        const int32_t d = 2 * (k * WARP + lane);
-                        x[j][k] = make_float2(0, 0);
-                        if (j0 + j < count && (DIM % 64 == 0 || d < DIM))
-                            x[j][k] = __ldcg((const float2 *)(slot + d));
-                    }
-                }
-                if (j0 == 0) {
-                    const float most = fmaxf(largest, warp_max(state.x, 32));
-                    const float earlier = weight_of(largest, most);
-                    factor = weight_of(state.x, most);
-                    sum = sum * earlier + factor * state.y, largest = most;
-#pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++)
-                        value[k].x *= earlier, value[k].y *= earlier;
-                }
-#pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++) {
-                    const float weight = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
-#pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        value[k].x = fmaf(weight, x[j][k].x, value[k].x);
-                        value[k].y = fmaf(weight, x[j][k].y, value[k].y);
-                    }
-                }
-            }
-        }
-        sum = warp_sum(sum, 32);
-        const struct row own = row_at(args, rows, row);
-        store_row(args, lengths, own, lane, value,
-                  row_end(args, lengths, own, largest, sum, lane == 0));
     }
 }
 

@@ -24,6 +24,7 @@
     X(WEFT_SCATTER)                                                                                \
     X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
+    X(WEFT_HANDED)                                                                                 \
     X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS)
 WEFT__CUDA_CONSTANTS(attention, WEFT__ATTENTION_CONSTANTS)
 

@@ -97,7 +97,7 @@ DEVICE void ring_item(const struct weft__attention_device_args *args, struct rin
     ring->begin = seq->begin, ring->first_key = seq->first_key, ring->end_key = seq->end_key;
     ring->last = ring->at->tile + place_tiles(ring->at);
     ring->tile = ring->at->tile + ring->warp;
-    ring->pages = pages_of(args, seq->lengths.seq);
+    ring->pages = seq->pages;
     if (IN_STEPS && !WEFT_BOXES)
         ring->lane_first[0] = lane_first_of(&args->k, ring),
         ring->lane_first[1] = lane_first_of(&args->v, ring);

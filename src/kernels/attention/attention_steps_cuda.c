@@ -92,6 +92,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
 {
     const weft_attention_args *args = &run->base;
     uint32_t *const counters = counters_of_batch(launch, run);
+    void *const behind = (char *)args->workspace + launch->counters_offset;
     struct weft__attention_device_sparse sparse = launch->sparse;
     sparse.blocks = args->sparse_blocks;
     sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
@@ -108,8 +109,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .page_starts = args->page_starts,
         .kv_starts = args->kv_starts,
         .slots = args->workspace,
-        .counters =
-            counters ? counters : (void *)((char *)args->workspace + launch->counters_offset),
+        .counters = counters ? counters : behind,
+        .handed = counters ? run->handed : behind,
         .num_seqs = args->num_seqs,
         .num_q_heads = launch->num_q_heads,
         .num_kv_heads = launch->num_kv_heads,
@@ -140,6 +141,21 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .new_v_stride = run->v_token_stride,
         .turns = launch->turns,
         .turn_factor = launch->frequencies.attention_factor};
+}
+
+// Sets what a batch's memory always has.
+static void begin_step(const struct weft__attention_cuda_launch *launch,
+                       const struct weft__attention_device_args *device, uint32_t grid,
+                       struct weft__cuda_step *step)
+{
+    struct weft__attention_begin_args begin = {device->counters, (int32_t)grid, 0};
+    if (launch->handed) {
+        begin.count *= WEFT__ATTENTION_HANDED_FLOATS;
+        begin.value = UINT32_MAX;
+    }
+    weft__cuda_step(step, WEFT__ATTENTION_BEGIN, ((uint32_t)begin.count + 255) / 256, 1, 256,
+                    &begin, sizeof begin);
+    step->overlap = 1;
 }
 
 static void cluster_step(const struct weft__attention_cuda_launch *launch,
@@ -210,12 +226,8 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
             memcpy(steps->matrices, maps, sizeof maps);
         return 1;
     }
-    if (launch->splits != 1 && !counters_of_batch(launch, run)) {
-        struct weft__attention_begin_args begin = {device.counters, (int32_t)grid};
-        weft__cuda_step(&steps[count], WEFT__ATTENTION_BEGIN, (grid + 255) / 256, 1, 256, &begin,
-                        sizeof begin);
-        steps[count++].overlap = 1;
-    }
+    if (launch->splits != 1 && !counters_of_batch(launch, run))
+        begin_step(launch, &device, grid, &steps[count++]);
     if (launch->single_threads) {
         weft__attention_single_step(launch, &device, &steps[count]);
         return count + 1;

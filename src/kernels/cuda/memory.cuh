@@ -115,6 +115,42 @@ DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
     return before;
 }
 
+// Pairs of floats, 8 bytes each of which arrives whole, in no order with anything else: for what says by itself that it is there.
+// An address of two pairs is a multiple of 16.
+DEVICE void send_pair(void *to, float2 pair)
+{
+    asm volatile("{.reg .b64 a; mov.b64 a, {%1, %2};\n"
+                 "st.relaxed.gpu.global.b64 [%0], a;}" ::"l"(to),
+                 "f"(pair.x), "f"(pair.y)
+                 : "memory");
+}
+
+DEVICE void send_pairs(void *to, float2 first, float2 second)
+{
+    asm volatile("{.reg .b64 a, b; mov.b64 a, {%1, %2}; mov.b64 b, {%3, %4};\n"
+                 "st.relaxed.gpu.global.v2.b64 [%0], {a, b};}" ::"l"(to),
+                 "f"(first.x), "f"(first.y), "f"(second.x), "f"(second.y)
+                 : "memory");
+}
+
+DEVICE void receive_pair(const void *from, float2 *pair)
+{
+    asm volatile("{.reg .b64 a; ld.relaxed.gpu.global.b64 a, [%2];\n"
+                 "mov.b64 {%0, %1}, a;}"
+                 : "=f"(pair->x), "=f"(pair->y)
+                 : "l"(from)
+                 : "memory");
+}
+
+DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
+{
+    asm volatile("{.reg .b64 a, b; ld.relaxed.gpu.global.v2.b64 {a, b}, [%4];\n"
+                 "mov.b64 {%0, %1}, a; mov.b64 {%2, %3}, b;}"
+                 : "=f"(first->x), "=f"(first->y), "=f"(second->x), "=f"(second->y)
+                 : "l"(from)
+                 : "memory");
+}
+
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
 // writes what a batch consists of does not let the next launch start before it is done: attention_token.cu reads
 // these without waiting. (Attention that appends does let it: the next reader of its key comes behind what moves the

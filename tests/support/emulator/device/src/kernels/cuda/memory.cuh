@@ -86,6 +86,40 @@ DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
     return before;
 }
 
+DEVICE void send_pair(void *to, float2 pair)
+{
+    uint64_t both = (uint64_t)float_bits(pair.y) << 32 | float_bits(pair.x);
+    __atomic_store_n((uint64_t *)to, both, __ATOMIC_RELAXED);
+}
+
+DEVICE void send_pairs(void *to, float2 first, float2 second)
+{
+    if ((uintptr_t)to % 16)
+        emulated->fail("two pairs that are not aligned");
+    send_pair((uint64_t *)to + 1, second);
+    send_pair(to, first);
+}
+
+// Blocks run in their order, so what a block waits for is there; one time in seven it seems not to have come yet.
+DEVICE void receive_pair(const void *from, float2 *pair)
+{
+    static thread_local uint32_t calls;
+    uint64_t both = __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED);
+    if (both == ~0ull)
+        emulated->fail("what no block before this one has sent");
+    if (++calls % 7 == 0)
+        both = ~0ull;
+    *pair = make_float2(bits_float((uint32_t)both), bits_float((uint32_t)(both >> 32)));
+}
+
+DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
+{
+    if ((uintptr_t)from % 16)
+        emulated->fail("two pairs that are not aligned");
+    receive_pair(from, first);
+    receive_pair((const uint64_t *)from + 1, second);
+}
+
 // Launches run one after the other.
 DEVICE void let_next_start()
 {

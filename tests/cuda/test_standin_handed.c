@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// What blocks of attention hand on to one another in a batch's memory (attention_handed.cuh), with kernels that run on the emulator: after
+// every run all bits are set again, and results are those of places that a launch has just filled. Where nothing runs
+// kernels (STANDIN_RUN is not set), nothing is tested.
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/attention.h>
+#include <weft/batch.h>
+#include <weft/device.h>
+
+#include "src/kernels/attention/attention_device.h"
+#include "tests/support/standin/standin_case.h"
+
+enum { HEADS = 4, DIM = 64, PAGE_SIZE = 16, PAGES = 64, SEQS = 2, BLOCKS = 2 * 132 };
+
+static uint16_t *f16_numbers(weft_context *context, int64_t count, uint32_t seed)
+{
+    uint16_t *to = NULL;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, (size_t)count * 2, (void **)&to) ==
+          WEFT_OK);
+    for (int64_t i = 0; i < count; i++) { // of either sign, 0.25 to 1
+        seed = seed * 1664525u + 1013904223u;
+        to[i] = (uint16_t)((seed >> 16 & 0x8000) | (0x3400 + (seed >> 12 & 0x7ff)));
+    }
+    return to;
+}
+
+static void *device_memory(weft_context *context, const void *from, size_t bytes, size_t room)
+{
+    char *to = NULL;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, room, (void **)&to) == WEFT_OK);
+    memcpy(memset(to, 0, room), from, bytes);
+    return to;
+}
+
+// The arguments of the run's decode launch.
+static const struct weft__attention_device_args *run(const weft_plan *plan,
+                                                     const weft_attention_args *args)
+{
+    CHECK(weft_attention_run(plan, args) == WEFT_OK);
+    const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
+    CHECK_TEXT(last->function, "weft_attention_decode");
+    return (const void *)last->args;
+}
+
+static void case_places(void)
+{
+    static const int32_t cu[] = {0, 1, 2}, lens[2][SEQS] = {{300, 70}, {33, 500}};
+    enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM, ROOM = 16 << 20 };
+    weft_context *context = must_open();
+    weft_plan *plan = NULL;
+    weft_batch *batch = NULL;
+    int32_t table[PAGES];
+    for (int32_t i = 0; i < PAGES; i++)
+        table[i] = i * 5 % PAGES;
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = DIM, .page_size = PAGE_SIZE},
+        .q_dtype = WEFT_F16,
+        .num_q_heads = HEADS,
+        .max_seqs = SEQS,
+        .max_q_tokens = SEQS,
+        .max_kv_len = 512};
+    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = SEQS,
+                                        .max_q_tokens = SEQS,
+                                        .max_kv_len = 512,
+                                        .page_size = PAGE_SIZE,
+                                        .plans = (const weft_plan *const *)&plan,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    weft_attention_args args = {.size = sizeof args,
+                                .q = f16_numbers(context, COUNT, 1),
+                                .pool = {.k.data = f16_numbers(context, ELEMS, 2),
+                                         .v.data = f16_numbers(context, ELEMS, 3),
+                                         .num_pages = PAGES},
+                                .workspace = device_memory(context, "", 1, ROOM),
+                                .workspace_bytes = ROOM};
+    float *out[2];
+    for (int i = 0; i < 2; i++)
+        out[i] = device_memory(context, "", 1, COUNT * sizeof(float));
+    for (int round = 0; round < 2; round++) {
+        const weft_batch_args set = {.size = sizeof set,
+                                     .num_seqs = SEQS,
+                                     .cu_q_lens = cu,
+                                     .kv_lens = lens[round],
+                                     .page_table = table,
+                                     .page_table_stride = PAGES / SEQS,
+                                     .num_pages = PAGES};
+        weft_attention_args own = args, lists = args;
+        own.batch = batch, own.out = out[0];
+        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+        const struct weft__attention_device_args *seen = run(plan, &own);
+        const uint32_t *handed = (const void *)seen->handed, *places = args.workspace;
+        bool taken = false; // blocks keep states of items that began before them
+        for (int64_t i = 0; i < (int64_t)BLOCKS * WEFT__ATTENTION_HANDED_FLOATS; i++) {
+            CHECK(handed[i] == UINT32_MAX);
+            taken |= places[i] != 0;
+        }
+        CHECK(taken);
+        lists.num_seqs = SEQS, lists.out = out[1];
+        lists.cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu);
+        lists.kv_lens = device_memory(context, lens[round], sizeof lens[round], 64);
+        lists.page_table = device_memory(context, table, sizeof table, sizeof table);
+        lists.page_table_stride = PAGES / SEQS;
+        run(plan, &lists);
+        CHECK(memcmp(out[0], out[1], COUNT * sizeof(float)) == 0);
+        CHECK(out[0][0] != 0);
+    }
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plan);
+    weft_context_destroy(context);
+}
+
+static const struct standin_case cases[] = {{"places", case_places}};
+
+int main(void)
+{
+    return getenv("STANDIN_RUN") ? standin_run(cases, sizeof cases / sizeof *cases) : 0;
+}
