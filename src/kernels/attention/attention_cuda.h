@@ -41,7 +41,7 @@ struct weft__attention_cuda_launch {
     int32_t slot_rows;
     int32_t few_rows;   // sequences of at most so many are decode's, 16 or 32, others prefill's
     int32_t elem_bytes; // of the cache, for kernels of tensor cores
-    // In the workspace, behind the slots: counters, or places of what blocks hand on (attention_handed.cuh).
+    // In the workspace, behind the slots: places of what blocks hand on (`handed`, attention_handed.cuh), counters.
     int64_t counters_offset;
     bool handed;
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence

@@ -122,9 +122,8 @@ struct weft__attention_any_args {
 
 // Sets `count` words to a value.
 struct weft__attention_begin_args {
-    uint32_t *words;
-    int32_t count;
-    uint32_t value;
+    uint32_t *handed, *counters; // places of what is handed on get all bits set, counters become 0
+    int32_t num_handed, num_counters;
 };
 
 // head_dim as tensor cores take it, a multiple of 16.

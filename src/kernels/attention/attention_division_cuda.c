@@ -88,12 +88,9 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
     // prefill's are written when nobody reads these any more
     bytes = bytes > launch->slice_bytes ? bytes : launch->slice_bytes;
     launch->counters_offset = (bytes + 255) / 256 * 256;
-    if (launch->handed) {
-        choice->workspace_bytes = (size_t)launch->counters_offset +
-                                  (size_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4;
-        return WEFT_OK;
-    }
     choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
+    if (launch->handed)
+        choice->workspace_bytes += (size_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4;
     return WEFT_OK;
 }
 

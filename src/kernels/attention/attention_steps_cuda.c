@@ -92,7 +92,9 @@ device_args(const struct weft__attention_cuda_launch *launch,
 {
     const weft_attention_args *args = &run->base;
     uint32_t *const counters = counters_of_batch(launch, run);
-    void *const behind = (char *)args->workspace + launch->counters_offset;
+    char *const behind = (char *)args->workspace + launch->counters_offset;
+    const int64_t handed_bytes =
+        launch->handed ? (int64_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4 : 0;
     struct weft__attention_device_sparse sparse = launch->sparse;
     sparse.blocks = args->sparse_blocks;
     sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
@@ -109,8 +111,8 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .page_starts = args->page_starts,
         .kv_starts = args->kv_starts,
         .slots = args->workspace,
-        .counters = counters ? counters : behind,
-        .handed = counters ? run->handed : behind,
+        .counters = counters ? counters : (void *)(behind + handed_bytes),
+        .handed = counters ? run->handed : (void *)behind,
         .num_seqs = args->num_seqs,
         .num_q_heads = launch->num_q_heads,
         .num_kv_heads = launch->num_kv_heads,
@@ -148,13 +150,11 @@ static void begin_step(const struct weft__attention_cuda_launch *launch,
                        const struct weft__attention_device_args *device, uint32_t grid,
                        struct weft__cuda_step *step)
 {
-    struct weft__attention_begin_args begin = {device->counters, (int32_t)grid, 0};
-    if (launch->handed) {
-        begin.count *= WEFT__ATTENTION_HANDED_FLOATS;
-        begin.value = UINT32_MAX;
-    }
-    weft__cuda_step(step, WEFT__ATTENTION_BEGIN, ((uint32_t)begin.count + 255) / 256, 1, 256,
-                    &begin, sizeof begin);
+    const uint32_t handed = launch->handed ? grid * WEFT__ATTENTION_HANDED_FLOATS : 0;
+    const uint32_t most = handed > grid ? handed : grid;
+    const struct weft__attention_begin_args begin = {(void *)device->handed, device->counters,
+                                                     (int32_t)handed, (int32_t)grid};
+    weft__cuda_step(step, WEFT__ATTENTION_BEGIN, (most + 255) / 256, 1, 256, &begin, sizeof begin);
     step->overlap = 1;
 }
 
