@@ -129,7 +129,7 @@ static int describe(const struct weft__cuda_product *wish,
 
 static int prefer(cublasLtMatmulPreference *preference)
 {
-    const uint32_t align = ALIGN_BYTES, scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t align = ALIGN_BYTES, scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     int status = library.preference_init(preference, sizeof *preference);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,

@@ -5,8 +5,8 @@
 //             context, so that the layers of a model ask its heuristics once
 //      run    descriptors on the stack, one call: no allocation, nothing that waits; it may be captured
 //
-// Results are the same in every run: what is chosen does not add up by atomics (partial sums, if any, are f32 in the workspace
-// and added in a step of their own), and the workspace is the caller's, which is what NVIDIA asks for it.
+// Results are the same in every run: what is chosen has no partial sums, and the workspace is the caller's, which is what NVIDIA
+// asks for it.
 //
 // Source: the cuBLAS reference of NVIDIA; values and sizes are part of its ABI.
 #ifndef WEFT_BACKEND_CUDA_BLASLT_H
@@ -32,7 +32,7 @@ enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5, // and B, C, D
-    CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
+    CUBLASLT_REDUCTION_SCHEME_NONE = 0,
     CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT = 4,
 };
 

@@ -6,20 +6,7 @@
 #define CONSTANTS(X) X(WEFT_BRAIN) X(WEFT_TERMS) X(WEFT_PLAIN) X(WEFT_X_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_blas, CONSTANTS)
 
-// Rows of X from which on the library is faster than linear_gemm_plain.cu; other devices have passes of 16 rows.
-enum { LEAST_BATCH = 64 };
-
 enum { SLAB_BYTES = 32 << 20 }; // of f16, which stay in the second cache
-
-static int32_t least_batch(const struct weft__linear_blas_wish *wish,
-                           const struct weft__cuda_limits *limits)
-{
-    if (wish->named)
-        return 1;
-    if (limits->sm != WEFT__CUDA_sm90a || wish->slabs)
-        return WEFT__LINEAR_GEMM_MIN_BATCH;
-    return LEAST_BATCH;
-}
 
 // What the library is to write of a part: Y where it can.
 static weft_dtype result_of(const weft_linear_desc *desc, const struct weft__linear_blas *blas,
@@ -63,20 +50,18 @@ static void add_product(const weft_linear_desc *desc, const struct weft__linear_
 }
 
 bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__linear_blas_wish *wish,
-                            const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_blas *blas)
 {
     *blas = (struct weft__linear_blas){
         .brain = !wish->slabs && wish->format == WEFT_BF16,
         .x_as_is = wish->x_dtype == (int32_t)(wish->slabs ? WEFT_F16 : wish->format) &&
                    desc->norm == WEFT_LINEAR_NORM_NONE};
-    const int32_t least = least_batch(wish, limits);
+    // by name: any number
+    const int32_t least = wish->named ? 1 : WEFT__LINEAR_GEMM_MIN_BATCH;
     if (!serves(desc, wish) || desc->max_batch < least ||
         choice->num_products + wish->num_parts > WEFT__CUDA_MAX_PRODUCTS)
         return false;
     blas->least_batch = least;
-    blas->adds_pass = !blas->brain && !blas->x_as_is && !wish->follows && !wish->named &&
-                      !wish->slabs && limits->sm == WEFT__CUDA_sm90a;
     blas->first_product = choice->num_products;
     for (int32_t i = 0; i < wish->num_parts; i++)
         add_product(desc, wish, i, choice, blas);

@@ -19,17 +19,13 @@
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/linear/linear_device.h"
 
-enum {
-    WEFT__LINEAR_BLAS_COLS = 1 << 16,
-    WEFT__LINEAR_BLAS_RESULTS = 4 << 20,
-};
+enum { WEFT__LINEAR_BLAS_COLS = 1 << 16 };
 
 // The parts of a set, or one whose weights lie as in a file.
 struct weft__linear_blas {
     int32_t least_batch; // rows of X from which on the library serves; 0: it does not
     bool brain;          // bf16, not f16
     bool x_as_is;        // X may be read as the caller has it
-    bool adds_pass;      // over Y, where kernels of our own need none
     int32_t x_kernel;
     int32_t first_product; // of the plan's; one a part, in their order
     weft_dtype result[WEFT_LINEAR_MAX_PARTS];
@@ -49,16 +45,7 @@ struct weft__linear_blas_wish {
 
 // Says what the library is to make, and wants the pass over X; false (and least_batch 0) if kernels of our own must serve.
 bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__linear_blas_wish *wish,
-                            const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_blas *blas);
-
-// Is it worth it for so many rows of X? Factors of f16's rows cost a pass over Y, which long rows of W and small results
-// make up for; a gate has that pass anyway, and other devices and weights have no kernel of ours that is fast.
-static inline bool weft__linear_blas_pays(const struct weft__linear_blas *blas, int32_t batch,
-                                          int64_t rows, int64_t cols)
-{
-    return !blas->adds_pass || batch * rows <= WEFT__LINEAR_BLAS_RESULTS || cols >= 2 * rows;
-}
 
 // Blocks of linear_widen.cu along a row: warps, each with so many format blocks.
 static inline uint32_t weft__linear_widen_blocks(int32_t cols, int32_t elems)

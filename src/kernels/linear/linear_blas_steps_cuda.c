@@ -35,7 +35,6 @@ static enum way way_of(const struct weft__linear_run *run, const struct weft__li
     const bool room = launch->parts[p].staged >= 0 && launch->parts[p].rows % 4 == 0 &&
                       blas->result[i] == WEFT_F32;
     if (!blas->least_batch || args->batch < blas->least_batch ||
-        !weft__linear_blas_pays(blas, args->batch, launch->parts[p].rows, launch->cols) ||
         !atomic_load_explicit(&blas->offers[i].serves, memory_order_relaxed) ||
         (!blas->slab_rows && !by_sixteen(part->weight, part->weight_stride_bytes / 2, WEFT_BF16)))
         return NOT_AT_ALL;

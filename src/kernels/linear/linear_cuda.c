@@ -299,7 +299,7 @@ static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *cho
                                          .follows = follows,
                                          .parts = set->parts,
                                          .num_parts = set->num_parts},
-        &launch->limits, choice, &set->blas);
+        choice, &set->blas);
 }
 
 // Likewise of a part of fp8 or int8, whose weights lie as in a file, so many slabs of it as a run has steps for.
@@ -321,7 +321,7 @@ static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cu
                                                 .num_parts = 1};
     if (!part->as_file || (desc->variant && !part->named_blas) ||
         (format != WEFT_FP8_E4M3 && format != WEFT_FP8_E5M2 && format != WEFT_INT8) ||
-        !weft__linear_blas_plan(desc, &wish, &launch->limits, choice, &part->blas))
+        !weft__linear_blas_plan(desc, &wish, choice, &part->blas))
         return;
     part->blas.widen_kernel = WANT_ROWS(choice, "widen", &desc->parts[p], false, false);
 }
