@@ -19,6 +19,7 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_problem.h"
+#include "src/kernels/linear/linear_some_cuda.h"
 
 // A matrix with scales is the only part of its plan.
 static void add_planes(struct problem *p)
@@ -215,7 +216,7 @@ double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, u
     const bool narrow =
         kernel->acts == WEFT__ACTS_q8 || kernel->weight == WEFT_F16 || kernel->weight == WEFT_BF16;
     if (base->level < WEFT__CUDA_sm80 || kernel->planes || !narrow || !(packed || plain) ||
-        batch < WEFT__LINEAR_GEMM_MIN_BATCH ||
+        batch < (plain ? (int32_t)WEFT__LINEAR_GEMM_MIN_BATCH : WEFT__LINEAR_SOME_MIN_BATCH) ||
         flags & (WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_EXACT))
         return 0;
     return kernel->weight == WEFT_MXFP4 || kernel->weight == WEFT_BF16 ? 0x1p-8

@@ -59,6 +59,16 @@ WEFT__CUDA_CONSTANTS(linear, WEFT__LINEAR_CONSTANTS)
 #define ROWS_CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(ROUNDED) X(SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_rows, ROWS_CONSTANTS)
 
+#define SOME_CONSTANTS(X)                                                                          \
+    X(WEFT_FORMAT)                                                                                 \
+    X(WEFT_BRAIN)                                                                                  \
+    X(WEFT_ROWS)                                                                                   \
+    X(WEFT_PAIRS)                                                                                  \
+    X(WEFT_STAGES)                                                                                 \
+    X(WEFT_SPLIT)                                                                                  \
+    X(WEFT_DELIVER) X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_COLS) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_some, SOME_CONSTANTS)
+
 // What a row of the table must serve.
 struct wanted {
     weft_dtype weight;
@@ -326,6 +336,45 @@ static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_ch
     return at >= 0;
 }
 
+// Kernels for some rows of X; how many.
+static int32_t add_some(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                        struct weft__linear_set *set)
+{
+    static const int32_t columns[WEFT__LINEAR_SOME_SHAPES] = {8, 16, 32}; // rows of X
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const weft_dtype format = desc->parts[set->parts[0]].weight_dtype;
+    const struct weft__linear_matter *m = &set->matter;
+    if (launch->limits.sm != 90 || m->block_elems == 1 || m->exact ||
+        desc->flags & WEFT_LINEAR_BATCH_INVARIANT || desc->max_batch < WEFT__LINEAR_SOME_MIN_BATCH)
+        return 0;
+    struct weft__linear_some *some = &set->some;
+    for (int32_t i = 0; i < WEFT__LINEAR_SOME_SHAPES; i++) {
+        struct weft__linear_some_shape *shape = &some->shapes[some->count];
+        if (columns[i] < WEFT__LINEAR_SOME_MIN_BATCH ||
+            (some->count && desc->max_batch <= shape[-1].rows) ||
+            !weft__linear_some_choose(m, format, columns[i], &launch->limits, shape))
+            continue;
+        const struct weft__linear_some_constants constants = {
+            .WEFT_FORMAT = (int32_t)format,
+            .WEFT_BRAIN = format == WEFT_MXFP4,
+            .WEFT_ROWS = shape->rows,
+            .WEFT_PAIRS = shape->pairs,
+            .WEFT_STAGES = shape->stages,
+            .WEFT_SPLIT = shape->split,
+            .WEFT_DELIVER = WEFT__LINEAR_SOME_DELIVER,
+            .WEFT_GATE = m->gate ? (int32_t)desc->gate : 0,
+            .WEFT_ROUND = m->rounds,
+            .WEFT_COLS = desc->cols % 256 == 0 ? (int32_t)desc->cols : 0,
+            .WEFT_Y_DTYPE = (int32_t)(launch->whole ? desc->y_dtype : WEFT_F32),
+            .WEFT_SCALE_DTYPE = set->scale_dtype};
+        shape->kernel = weft__cuda_want(choice, "src/kernels/linear/linear_some.cu",
+                                        "weft_linear_some",
+                                        WEFT__CUDA_VALUES(linear_some, constants));
+        some->count++;
+    }
+    return some->count;
+}
+
 // Kernels for many rows of X.
 static bool add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
                      struct weft__linear_set *set)
@@ -378,6 +427,8 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
                                                           : WEFT__LINEAR_GEMM_KERNELS;
         if (spare >= most && add_gemm(desc, choice, set))
             spare -= most;
+        if (spare >= WEFT__LINEAR_SOME_SHAPES)
+            spare -= add_some(desc, choice, set);
         set->first_kernel = choice->num_kernels;
         for (int32_t i = 0; i < set->num_shapes; i++)
             want_product(choice, desc, set, &set->shapes[i], launch->whole, true);

@@ -18,6 +18,7 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_pack_cuda.h"
+#include "src/kernels/linear/linear_some_cuda.h"
 
 enum {
     WEFT__LINEAR_MOST_SHAPES = 4,
@@ -51,7 +52,8 @@ struct weft__linear_set {
     int32_t num_shapes;
     int32_t first_kernel; // of the shapes, one behind the other
     int32_t unaligned;    // kernel for plain weights that begin anywhere, one row of X a pass
-    struct weft__linear_gemm gemm; // for many rows of X
+    struct weft__linear_some some; // for more rows of X than a few
+    struct weft__linear_gemm gemm; // for many
 };
 
 // Does the set's kernel for one row of X round it itself?

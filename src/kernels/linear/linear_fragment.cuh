@@ -57,16 +57,18 @@ DEVICE uint32_t pair_number(uint32_t codes, uint32_t below, int32_t b, int32_t f
 #endif
 }
 
-// fragment[2 h + half]: columns 32 h + 16 half of pair p.
-DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile, int32_t pairs,
-                           int32_t p, int32_t lane, uint32_t fragment[4][4])
+// fragment[2 h + half]: columns 32 h + 16 half of pair p of those whose codes lie at `codes`, which is pair scale_p of a
+// tile of scale_pairs.
+DEVICE void pair_fragments_of(const struct tile_scales *scales, int32_t scale_pairs,
+                              int32_t scale_p, const uint8_t *codes_at, int32_t pairs, int32_t p,
+                              int32_t lane, uint32_t fragment[4][4])
 {
     uint32_t a[2][4], below[2][4];
-    pair_codes(tile, pairs, p, lane, a, below);
+    pair_codes(codes_at, pairs, p, lane, a, below);
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
         float scale[2][SIXTEENS], add[2][SIXTEENS] = {};
-        unit_scales(scales, pairs, p, h, lane / 4, scale, add);
+        unit_scales(scales, scale_pairs, scale_p, h, lane / 4, scale, add);
 #pragma unroll
         for (int32_t j = 0; j < 4; j++) {
             const int32_t g = j / 2 % SIXTEENS;
@@ -79,6 +81,13 @@ DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile
                     pair_number(codes, TILE_TABLE ? below[h][j] : 0, b, UNIT_FACTOR(h)), by, plus);
         }
     }
+}
+
+// The same of a whole tile.
+DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile, int32_t pairs,
+                           int32_t p, int32_t lane, uint32_t fragment[4][4])
+{
+    pair_fragments_of(scales, pairs, p, tile, pairs, p, lane, fragment);
 }
 
 #endif

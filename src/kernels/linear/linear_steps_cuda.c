@@ -75,7 +75,8 @@ static bool is_gemm(const struct run *run, const struct weft__linear_set *set)
 // Does the set's launch round X itself?
 static bool rounds_itself(const struct run *run, const struct weft__linear_set *set)
 {
-    return !is_gemm(run, set) && set->shapes[shape_of(set, run->args->batch)].columns == 1 &&
+    return !is_gemm(run, set) && !weft__linear_some_of(&set->some, run->args->batch) &&
+           set->shapes[shape_of(set, run->args->batch)].columns == 1 &&
            weft__linear_rounds_itself(set, run->launch->flags);
 }
 
@@ -204,6 +205,37 @@ static bool aligned(const struct weft__linear_device_args *device)
     return bits % 16 == 0;
 }
 
+// How a set's kernel is launched.
+struct how {
+    int32_t kernel, columns; // rows of X a pass
+    int32_t rows_a_group, warps, cluster, shared_bytes;
+    const struct weft__linear_some_shape *some; // or NULL
+    const struct weft__linear_shape *few;
+};
+
+static struct how how_of(const struct run *run, const struct weft__linear_set *set)
+{
+    const struct weft__linear_some_shape *some =
+        weft__linear_some_of(&set->some, run->args->batch);
+    const int32_t which = shape_of(set, run->args->batch);
+    const struct weft__linear_shape *few = &set->shapes[which];
+    if (some)
+        return (struct how){.some = some,
+                            .kernel = some->kernel,
+                            .columns = some->rows,
+                            .rows_a_group = set->matter.rounds ? 32 : 16,
+                            .warps = WEFT__LINEAR_SOME_WARPS + WEFT__LINEAR_SOME_DELIVER,
+                            .cluster = some->split > 1 ? some->split : 0,
+                            .shared_bytes = some->shared_bytes};
+    return (struct how){.few = few,
+                        .kernel = set->first_kernel + which,
+                        .columns = few->columns,
+                        .rows_a_group = set->matter.rounds && !few->pair ? 32 : 16,
+                        .warps = few->warps,
+                        .cluster = few->pair ? 2 : few->split > 1 ? few->split : 0,
+                        .shared_bytes = few->shared_bytes};
+}
+
 static void add_product(struct run *run, const struct weft__linear_set *set, bool staging)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
@@ -225,21 +257,28 @@ static void add_product(struct run *run, const struct weft__linear_set *set, boo
         .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
     if (set->matter.rounds)
         device.rounded = launch->flags & WEFT_LINEAR_NEXT ? args->next : args->parts[0].y;
-    int32_t which = shape_of(set, args->batch), kernel = set->first_kernel + which;
-    device.num_groups = fill_parts(
-        run, set, set->matter.rounds && !set->shapes[which].pair ? 32 : 16, staging, &device);
+    struct how how = how_of(run, set);
+    device.num_groups = fill_parts(run, set, how.rows_a_group, staging, &device);
     if (device.num_parts == 0)
         return;
-    if (plain && !aligned(&device))
-        which = 0, kernel = set->unaligned;
-    const struct weft__linear_shape *shape = &set->shapes[which];
+    if (plain && !aligned(&device)) {
+        how.few = &set->shapes[0];
+        how = (struct how){.few = how.few,
+                           .kernel = set->unaligned,
+                           .columns = how.few->columns,
+                           .warps = how.few->warps,
+                           .cluster = how.few->split > 1 ? how.few->split : 0,
+                           .shared_bytes = how.few->shared_bytes};
+    }
+    const uint32_t blocks =
+        how.some ? weft__linear_some_blocks(how.some, &launch->limits, device.num_groups)
+                 : weft__linear_blocks(how.few, &launch->limits, device.num_groups);
     struct weft__cuda_step *step =
-        weft__cuda_step(&run->steps[run->count++], kernel,
-                        weft__linear_blocks(shape, &launch->limits, device.num_groups),
-                        (uint32_t)((args->batch + shape->columns - 1) / shape->columns),
-                        (uint32_t)shape->warps * 32, &device, sizeof device);
-    step->shared_bytes = (uint32_t)shape->shared_bytes;
-    step->cluster = shape->pair ? 2 : shape->split > 1 ? (uint32_t)shape->split : 0;
+        weft__cuda_step(&run->steps[run->count++], how.kernel, blocks,
+                        (uint32_t)((args->batch + how.columns - 1) / how.columns),
+                        (uint32_t)how.warps * 32, &device, sizeof device);
+    step->shared_bytes = (uint32_t)how.shared_bytes;
+    step->cluster = (uint32_t)how.cluster;
     step->overlap = 1;
 }
 
@@ -328,7 +367,7 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         const struct weft__linear_set *set = &launch->sets[s];
         if (together && launch->whole)
             break;
-        if (is_gemm(&run, set)) {
+        if (is_gemm(&run, set) && !weft__linear_some_of(&set->some, args->batch)) {
             finish = follows && all_in_sets;
             add_gemm(&run, set, follows);
         } else {
