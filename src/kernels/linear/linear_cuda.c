@@ -313,8 +313,9 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
                                     "weft_linear_ready", &ready, !launch->ready_first);
     if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->round = WANT_HELPER(choice, "round", &round, false);
-    if (desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32)
-        launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
+    const bool sliced = launch->slices > 1;
+    if (desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32 || sliced)
+        launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm && !sliced);
 }
 
 static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -326,7 +327,8 @@ static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_ch
     if (launch->round >= 0)
         launch->rounded_offset = take(&at, batch, weft__linear_rounded_stride(desc->cols));
     for (int32_t p = 0; p < desc->num_parts && launch->finish >= 0; p++)
-        launch->parts[p].staged = take(&at, batch * 4, desc->parts[p].rows);
+        launch->parts[p].staged =
+            take(&at, batch * 4 * (launch->slices > 1 ? launch->slices : 1), desc->parts[p].rows);
     for (int32_t s = 0; s < launch->num_sets; s++)
         if (launch->sets[s].gemm.min_batch) {
             launch->gemm_offset = take(&at, 1, weft__linear_gemm_workspace(batch, desc->cols));
@@ -340,8 +342,8 @@ static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_ch
 static int32_t add_some(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
                         struct weft__linear_set *set)
 {
-    static const int32_t columns[WEFT__LINEAR_SOME_SHAPES] = {8, 16, 32}; // rows of X
-    const struct weft__linear_cuda_launch *launch = choice->launch;
+    static const int32_t columns[WEFT__LINEAR_SOME_SHAPES] = {8, 16}; // rows of X
+    struct weft__linear_cuda_launch *launch = choice->launch;
     const weft_dtype format = desc->parts[set->parts[0]].weight_dtype;
     const struct weft__linear_matter *m = &set->matter;
     if (launch->limits.sm != 90 || m->block_elems == 1 || m->exact ||
@@ -354,19 +356,23 @@ static int32_t add_some(const weft_linear_desc *desc, struct weft__cuda_choice *
             (some->count && desc->max_batch <= shape[-1].rows) ||
             !weft__linear_some_choose(m, format, columns[i], &launch->limits, shape))
             continue;
+        const bool leaves = shape->slices > 1; // f32 in the workspace
+        if (leaves && desc->gate && !launch->whole)
+            continue; // products of other kernels that it meets have no slices
         const struct weft__linear_some_constants constants = {
             .WEFT_FORMAT = (int32_t)format,
             .WEFT_BRAIN = format == WEFT_MXFP4,
             .WEFT_ROWS = shape->rows,
             .WEFT_PAIRS = shape->pairs,
             .WEFT_STAGES = shape->stages,
-            .WEFT_SPLIT = shape->split,
+            .WEFT_SPLIT = shape->slices,
             .WEFT_DELIVER = WEFT__LINEAR_SOME_DELIVER,
-            .WEFT_GATE = m->gate ? (int32_t)desc->gate : 0,
-            .WEFT_ROUND = m->rounds,
+            .WEFT_GATE = m->gate && !leaves ? (int32_t)desc->gate : 0,
+            .WEFT_ROUND = m->rounds && !leaves,
             .WEFT_COLS = desc->cols % 256 == 0 ? (int32_t)desc->cols : 0,
-            .WEFT_Y_DTYPE = (int32_t)(launch->whole ? desc->y_dtype : WEFT_F32),
+            .WEFT_Y_DTYPE = (int32_t)(launch->whole && !leaves ? desc->y_dtype : WEFT_F32),
             .WEFT_SCALE_DTYPE = set->scale_dtype};
+        launch->slices = launch->slices > shape->slices ? launch->slices : shape->slices;
         shape->kernel = weft__cuda_want(choice, "src/kernels/linear/linear_some.cu",
                                         "weft_linear_some",
                                         WEFT__CUDA_VALUES(linear_some, constants));

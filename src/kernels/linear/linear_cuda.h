@@ -90,6 +90,7 @@ struct weft__linear_cuda_launch {
     bool whole;                   // products do what follows themselves
     bool ready_first;             // every product reads X that has been made ready
     int32_t ready, round, finish; // kernels, -1: not needed
+    int32_t slices;               // of the columns, at most, whose sums finish adds up
     int64_t ready_offset, rounded_offset, gemm_offset; // in the workspace
     int64_t ready_stride;                              // columns from row to row: whole tiles
 };

@@ -130,7 +130,7 @@ struct weft__linear_finish_args {
     int64_t residual_stride, y_stride;
     int32_t batch, rows;
     float next_weight_plus;
-    int32_t reserved;
+    int32_t slices; // of the columns, whose products lie one behind the other, [slice][batch][rows]
 };
 
 struct weft__linear_round_args {

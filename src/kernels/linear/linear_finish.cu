@@ -6,6 +6,16 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 
+// The products of all slices of the columns, in their order.
+DEVICE float whole_sum(const struct weft__linear_finish_args *args, const float *of, int64_t at)
+{
+    const int64_t slice = (int64_t)args->batch * args->rows;
+    float sum = of[at];
+    for (int32_t i = 1; i < args->slices; i++)
+        sum += of[i * slice + at];
+    return sum;
+}
+
 // Grid (32 columns over the warps of a block, rows)
 extern "C" __global__ void
 weft_linear_finish(const __grid_constant__ struct weft__linear_finish_args args)
@@ -19,7 +29,8 @@ weft_linear_finish(const __grid_constant__ struct weft__linear_finish_args args)
         return;
     float out = 0, weight = 1;
     if (row < args.rows) {
-        out = gated<WEFT_GATE>(args.first[at], WEFT_GATE ? args.second[at] : 0.0f);
+        out = gated<WEFT_GATE>(whole_sum(&args, args.first, at),
+                                WEFT_GATE ? whole_sum(&args, args.second, at) : 0.0f);
         if (args.residual)
             out += element<WEFT_Y_DTYPE>(args.residual, n * args.residual_stride + row);
         if (args.y)

@@ -3,11 +3,13 @@
 // Hopper.
 //
 // X stays in registers for the whole launch, as B of 16-bit products: each of 16 warps has WEFT_PAIRS pairs of 64 columns
-// of all rows of X, and the blocks of a cluster (WEFT_SPLIT) divide what columns there are. So nothing but W moves: a warp
-// streams its columns of one row block after the other through a ring of its own, makes A fragments of them
-// (linear_fragment.cuh) and leaves 16 by WEFT_ROWS sums in shared memory, where other warps add up those of all and deliver.
+// of WEFT_ROWS rows of X. blockIdx.y says which rows, and which slice of the columns where there are more (WEFT_SPLIT: sums
+// of slices are left one behind the other). So nothing but W moves: a warp
+// finds its columns of one row block after the other in a ring of its own, multiplies them and leaves 16 by WEFT_ROWS sums in
+// shared memory, where other warps add up those of all and deliver. The last of these fills the rings: where the sums of a row
+// block are, its tiles have been read.
 //
-//      shared memory: rings, warp after warp | sums [2][warp][eight][lane] of four | from other blocks | 1/rms | of the warps' sums | barriers
+//      shared memory: rings, warp after warp | sums [2][warp][eight][lane] of four | 1/rms | of the warps' sums | sums of X | barriers
 //
 // Groups of rows are those of linear_stream.cuh: 16 outputs, 32 when the result leaves rounded, of both matrices of a gate.
 //
@@ -34,11 +36,10 @@ enum {
     SLOT = WEFT_PAIRS * (PAIR_LOW + PAIR_HIGH) + META,
     SUM_SLOT = WARPS * EIGHTS * WARP * 4, // floats
     SUMS_AT = WARPS * WEFT_STAGES * SLOT,
-    OTHERS_AT = SUMS_AT + 2 * SUM_SLOT * 4,
-    OTHERS = (WEFT_SPLIT - 1) * GROUP_BLOCKS * EIGHTS * WARP * 4, // of 8 bytes
-    RMS_AT = OTHERS_AT + OTHERS * 8,
+    RMS_AT = SUMS_AT + 2 * SUM_SLOT * 4,
     INVERSE_AT = RMS_AT + WEFT_ROWS * 4,
-    BARRIERS_AT = INVERSE_AT + WARPS * WEFT_ROWS * 4,
+    X_SUMS_AT = INVERSE_AT + WARPS * WEFT_ROWS * 4,
+    BARRIERS_AT = X_SUMS_AT + WARPS * EIGHTS * WARP * 8,
 };
 
 DEVICE uint8_t *shared_memory()
@@ -89,7 +90,7 @@ DEVICE int32_t units_of_block(const struct weft__linear_device_args *args)
 {
     const int32_t units = (all_pairs(args) + WEFT_PAIRS - 1) / WEFT_PAIRS;
     const int32_t each = (units + WEFT_SPLIT - 1) / WEFT_SPLIT;
-    const int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
+    const int32_t rank = (int32_t)(blockIdx.y % WEFT_SPLIT);
     return max(min(units - rank * each, each), 0);
 }
 
@@ -97,7 +98,7 @@ DEVICE struct part_of_warp part_of(const struct weft__linear_device_args *args, 
 {
     const int32_t units = (all_pairs(args) + WEFT_PAIRS - 1) / WEFT_PAIRS;
     const int32_t each = (units + WEFT_SPLIT - 1) / WEFT_SPLIT;
-    const int32_t rank = WEFT_SPLIT > 1 ? (int32_t)cluster_rank() : 0;
+    const int32_t rank = (int32_t)(blockIdx.y % WEFT_SPLIT);
     struct part_of_warp part;
     part.first = (rank * each + warp) * WEFT_PAIRS;
     part.count = min(all_pairs(args) - part.first, (int32_t)WEFT_PAIRS);
@@ -106,15 +107,15 @@ DEVICE struct part_of_warp part_of(const struct weft__linear_device_args *args, 
     return part;
 }
 
-// Groups of rows that the block, or its cluster, takes: every step-th from the first on.
+// Groups of rows that the block takes: every step-th from the first on.
 DEVICE int32_t first_group()
 {
-    return (int32_t)(blockIdx.x / WEFT_SPLIT);
+    return (int32_t)blockIdx.x;
 }
 
 DEVICE int32_t group_step()
 {
-    return (int32_t)(gridDim.x / WEFT_SPLIT);
+    return (int32_t)gridDim.x;
 }
 
 DEVICE int32_t blocks_of(const struct weft__linear_device_args *args)
@@ -132,7 +133,7 @@ DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t g
     return part;
 }
 
-// One lane asks for the warp's columns of row block i of those that the block takes.
+// Asks for a warp's columns of row block i of those that the block takes.
 DEVICE void ask(const struct weft__linear_device_args *args, int32_t warp, uint32_t i)
 {
     const struct part_of_warp own = part_of(args, warp);
@@ -174,10 +175,6 @@ DEVICE void multiply_all(const struct weft__linear_device_args *args, int32_t wa
     const int32_t lane = (int32_t)(threadIdx.x % WARP);
     const struct part_of_warp own = part_of(args, warp);
     const uint32_t blocks = (uint32_t)blocks_of(args);
-#pragma unroll 1
-    for (uint32_t i = 0; i < WEFT_STAGES && i < blocks; i++)
-        if (lane == 0)
-            ask(args, warp, i);
     wait_for_previous();
     struct x_of_warp x;
     x_load(&x, args, &own, warp, row0, batch);
@@ -186,10 +183,7 @@ DEVICE void multiply_all(const struct weft__linear_device_args *args, int32_t wa
         float d[EIGHTS][4] = {};
         const int32_t slot = (int32_t)(i % WEFT_STAGES), sums = (int32_t)(i % 2);
         barrier_wait(ring_full(warp, slot), i / WEFT_STAGES % 2);
-        tile_multiply(&x, &own, shared_memory() + (warp * WEFT_STAGES + slot) * SLOT, d);
-        __syncwarp();
-        if (lane == 0 && i + WEFT_STAGES < blocks)
-            ask(args, warp, i + WEFT_STAGES);
+        tile_multiply(&x, &own, warp, shared_memory() + (warp * WEFT_STAGES + slot) * SLOT, d);
         barrier_wait(sums_free(sums), i / 2 % 2 ^ 1);
         float4 *to = (float4 *)(shared_memory() + SUMS_AT) + sums * (SUM_SLOT / 4) +
                      warp * (EIGHTS * WARP) + lane;
@@ -208,20 +202,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     weft_linear_some(const __grid_constant__ struct weft__linear_device_args args)
 {
     const int32_t warp = (int32_t)(threadIdx.x / WARP), units = units_of_block(&args);
-    const int32_t row0 = (int32_t)blockIdx.y * WEFT_ROWS;
+    const int32_t row0 = (int32_t)(blockIdx.y / WEFT_SPLIT) * WEFT_ROWS;
     const int32_t batch = min(args.batch - row0, (int32_t)WEFT_ROWS);
     let_next_start();
-    if (threadIdx.x == 0) {
-        for (int32_t i = 0; i < WARPS * WEFT_STAGES; i++)
-            barrier_init(barriers() + 8 * i, 1);
-        for (int32_t i = 0; i < 2; i++)
-            barrier_init(sums_full(i), (uint32_t)units), barrier_init(sums_free(i), WEFT_DELIVER);
-        barrier_init_end();
-    }
-    others_begin();
+    for (int32_t i = (int32_t)threadIdx.x; i < WARPS * WEFT_STAGES + 4; i += THREADS)
+        barrier_init(barriers() + 8 * i, i < WARPS * WEFT_STAGES       ? 1
+                                         : i < WARPS * WEFT_STAGES + 2 ? (uint32_t)units
+                                                                       : WEFT_DELIVER);
+    barrier_init_end();
     __syncthreads();
-    if (WEFT_SPLIT > 1)
-        cluster_barrier(); // nobody sends before the other's places are zero
     if (warp >= WARPS) {
         registers_give<64>();
         deliver_all(&args, warp - WARPS, units, row0, batch);
@@ -229,9 +218,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         registers_take<104>(); // 20 warps have 96
         if (warp < units)
             multiply_all(&args, warp, row0, batch);
-    }
-    if (WEFT_SPLIT > 1) {
-        __syncwarp();
-        cluster_barrier(); // nobody leaves while another sends to it
     }
 }

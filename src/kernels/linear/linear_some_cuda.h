@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How linear_some.cu fills a GPU: rows of X, columns of a warp, ring, split of the columns. Pure arithmetic.
+// How linear_some.cu fills a GPU: rows of X, columns of a warp, ring, slices of the columns. Pure arithmetic.
 #ifndef WEFT_KERNELS_LINEAR_SOME_CUDA_H
 #define WEFT_KERNELS_LINEAR_SOME_CUDA_H
 
@@ -7,7 +7,9 @@
 
 enum {
     WEFT__LINEAR_SOME_MIN_BATCH = 9,
-    WEFT__LINEAR_SOME_SHAPES = 3,
+    WEFT__LINEAR_SOME_MAX_BATCH = 32, // several passes side by side, which share W in L2
+    WEFT__LINEAR_SOME_SHAPES = 2,
+    WEFT__LINEAR_SOME_SLICES = 4,
     WEFT__LINEAR_SOME_WARPS = 16, // that multiply
     WEFT__LINEAR_SOME_DELIVER = 4,
 };
@@ -16,7 +18,7 @@ struct weft__linear_some_shape {
     int32_t rows;   // of X
     int32_t pairs;  // of 64 columns that a warp has
     int32_t stages; // of a warp's ring
-    int32_t split;  // blocks of a cluster that share the columns
+    int32_t slices; // of the columns: sums of each are left in the workspace
     int32_t shared_bytes;
     int32_t kernel; // of the plan's
 };
@@ -43,59 +45,57 @@ static inline int32_t weft__linear_code_bits(weft_dtype format)
     }
 }
 
-// The shape for passes of `rows` rows of X: as few blocks a cluster, then as few columns a warp as can be. False if none fits.
+// The shape for passes of `rows` rows of X; false if none fits.
 static inline bool weft__linear_some_choose(const struct weft__linear_matter *m, weft_dtype format,
-                                            int32_t rows,
-                                           const struct weft__cuda_limits *limits,
-                                           struct weft__linear_some_shape *shape)
+                                            int32_t rows, const struct weft__cuda_limits *limits,
+                                            struct weft__linear_some_shape *shape)
 {
-    const int32_t most = rows <= 16 ? 4 : rows <= 32 ? 2 : 1;
     const int64_t all = (m->cols + 63) / 64;
-    for (int32_t split = 1; split <= 8; split++)
-        for (int32_t pairs = 1; pairs <= most; pairs *= 2) {
+    for (int32_t slices = 1; slices <= WEFT__LINEAR_SOME_SLICES; slices++)
+        for (int32_t pairs = 1; pairs <= 4; pairs *= 2) {
             const int64_t units = (all + pairs - 1) / pairs;
-            if ((units + split - 1) / split > WEFT__LINEAR_SOME_WARPS)
+            if ((units + slices - 1) / slices > WEFT__LINEAR_SOME_WARPS)
                 continue;
             const int32_t slot =
                 weft__linear_slot_bytes(m) - (4 - pairs) * 128 * weft__linear_code_bits(format);
-            const int32_t blocks = (m->gate ? 2 : 1) * (m->rounds ? 2 : 1);
             const int32_t around = 2 * WEFT__LINEAR_SOME_WARPS * rows * 64 +
-                                   (split - 1) * blocks * rows * 128 +
-                                   rows * 4 * (1 + WEFT__LINEAR_SOME_WARPS) + 64;
+                                   rows * (4 + 36 * WEFT__LINEAR_SOME_WARPS) + 64;
             const int32_t left = limits->shared_per_block - around;
             int32_t stages = left / (WEFT__LINEAR_SOME_WARPS * (slot + 8));
-            stages = stages >= 8 ? 8 : stages >= 4 ? 4 : stages;
-            if (stages < 2)
-                continue;
-            stages = stages == 3 ? 2 : stages;
+            stages = stages >= 8 ? 8 : stages >= 4 ? 4 : 2; // MLX of 8 bits takes 147 KB with 2
             *shape = (struct weft__linear_some_shape){
                 .rows = rows,
                 .pairs = pairs,
                 .stages = stages,
-                .split = split,
+                .slices = slices,
                 .shared_bytes = around + stages * WEFT__LINEAR_SOME_WARPS * (slot + 8)};
-            return true;
+            if (shape->shared_bytes <= limits->shared_per_block)
+                return true;
         }
     return false;
-}
-
-// Blocks for `groups` groups of rows.
-static inline uint32_t weft__linear_some_blocks(const struct weft__linear_some_shape *s,
-                                                const struct weft__cuda_limits *limits,
-                                                int64_t groups)
-{
-    const struct weft__linear_shape like = {.split = s->split, .blocks = 1};
-    return weft__linear_blocks(&like, limits, groups);
 }
 
 // The shape for a run of `batch` rows of X; NULL: other kernels serve it.
 static inline const struct weft__linear_some_shape *
 weft__linear_some_of(const struct weft__linear_some *some, int32_t batch)
 {
-    for (int32_t i = 0; i < some->count && batch >= WEFT__LINEAR_SOME_MIN_BATCH; i++)
-        if (batch <= some->shapes[i].rows)
-            return &some->shapes[i];
-    return NULL;
+    if (some->count == 0 || batch < WEFT__LINEAR_SOME_MIN_BATCH ||
+        batch > WEFT__LINEAR_SOME_MAX_BATCH)
+        return NULL;
+    int32_t which = 0;
+    while (which + 1 < some->count && batch > some->shapes[which].rows)
+        which++;
+    return &some->shapes[which];
+}
+
+// Passes over X and slices of the columns run side by side: blocks of one of them, for `groups` groups of rows.
+static inline uint32_t weft__linear_some_blocks(const struct weft__linear_some_shape *s,
+                                                const struct weft__cuda_limits *limits,
+                                                int32_t batch, int64_t groups)
+{
+    const int64_t beside = (int64_t)s->slices * ((batch + s->rows - 1) / s->rows);
+    const int64_t most = limits->num_sms / beside > 0 ? limits->num_sms / beside : 1;
+    return (uint32_t)(groups < most ? groups : most);
 }
 
 #endif

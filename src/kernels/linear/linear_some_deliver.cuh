@@ -7,25 +7,6 @@
 // Eights of rows of X that a warp delivers: warp, warp + WEFT_DELIVER, ...
 enum { EIGHTS_EACH = (EIGHTS + WEFT_DELIVER - 1) / WEFT_DELIVER };
 
-// What another block of the cluster has sent, [rank][block][eight][number][lane]: it has the place of its rank less one, that is, counted from this block's.
-DEVICE uint64_t *others()
-{
-    return (uint64_t *)(shared_memory() + OTHERS_AT);
-}
-
-DEVICE void others_begin()
-{
-    for (int32_t i = (int32_t)threadIdx.x; i < OTHERS; i += THREADS)
-        others()[i] = 0;
-}
-
-DEVICE uint64_t *other_place(int32_t from, int32_t to, int32_t block, int32_t e, int32_t i)
-{
-    const int32_t place = (from - to + WEFT_SPLIT) % WEFT_SPLIT - 1;
-    return others() + (((place * GROUP_BLOCKS + block) * EIGHTS + e) * 4 + i) * WARP +
-           threadIdx.x % WARP;
-}
-
 DEVICE float *shared_rms()
 {
     return (float *)(shared_memory() + RMS_AT);
@@ -71,29 +52,6 @@ DEVICE void sums_add(int32_t slot, int32_t units, int32_t e, float sum[4])
         total.z += by.x * one.z, total.w += by.y * one.w;
     }
     sum[0] = total.x, sum[1] = total.y, sum[2] = total.z, sum[3] = total.w;
-}
-
-// Over the blocks of the cluster, in the order of their columns; only the block whose turn it is goes on with the sum. It
-// has what others sent for its last turn long before they send again: in between they waited for what it sent them.
-DEVICE bool cluster_add(int32_t block, int32_t e, uint32_t turn, float sum[4])
-{
-    const int32_t own = (int32_t)cluster_rank(), owner = (int32_t)(turn % WEFT_SPLIT);
-    if (own != owner) {
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            cluster_send(other_place(own, owner, block, e, i), (uint32_t)owner, sum[i], turn);
-        return false;
-    }
-#pragma unroll
-    for (int32_t i = 0; i < 4; i++) {
-        float total = 0;
-#pragma unroll
-        for (int32_t rank = 0; rank < WEFT_SPLIT; rank++)
-            total += rank == own ? sum[i]
-                                 : cluster_receive(other_place(rank, own, block, e, i), turn);
-        sum[i] = total;
-    }
-    return true;
 }
 
 // Results out[output block][sum] of row n (numbers q and 2 + q of a product), as a group of a rounded row.
@@ -148,6 +106,7 @@ DEVICE void results(const struct weft__linear_device_args *args, int32_t group, 
     const int32_t lane = (int32_t)(threadIdx.x % WARP), r = lane / 4, c = lane % 4;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
     const int32_t first = (group - part->first_group) * OUT_BLOCKS * 16 + r;
+    const int64_t slice = blockIdx.y % WEFT_SPLIT;
 #pragma unroll
     for (int32_t q = 0; q < 2; q++) {
         const int32_t n = 8 * e + 2 * c + q;
@@ -162,14 +121,14 @@ DEVICE void results(const struct weft__linear_device_args *args, int32_t group, 
 #pragma unroll
             for (int32_t m = 0; m < MATRICES; m++) {
                 value[m] = part[m].alpha * (rms * sum[i / 2 * MATRICES + m][i % 2 * 2 + q]);
-                if (part[m].bias && there)
+                if (part[m].bias && there && slice == 0)
                     value[m] += part[m].bias[row];
             }
             float y = gated<WEFT_GATE>(value[0], value[MATRICES - 1]);
             if (args->residual && there)
                 y += element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row);
             if (part->y && there)
-                set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, y);
+                set_element<WEFT_Y_DTYPE>(part->y, (slice * args->batch + at) * part->y_stride + row, y);
             out[i / 2][i % 2] = part->y ? as_stored<WEFT_Y_DTYPE>(y) : y;
             weight[i / 2][i % 2] = WEFT_ROUND && args->next_weight && there
                                        ? args->next_weight[row] + args->next_weight_plus
@@ -181,21 +140,35 @@ DEVICE void results(const struct weft__linear_device_args *args, int32_t group, 
     }
 }
 
+// The last of the warps asks for row block i of all that multiply, a lane for each.
+DEVICE void ask_all(const struct weft__linear_device_args *args, int32_t units, uint32_t i)
+{
+    const int32_t lane = (int32_t)(threadIdx.x % WARP);
+    if (lane < units && i < (uint32_t)blocks_of(args))
+        ask(args, lane, i);
+    __syncwarp();
+}
+
 DEVICE void deliver_all(const struct weft__linear_device_args *args, int32_t warp, int32_t units,
                         int32_t row0, int32_t batch)
 {
-    int32_t slot = 0;
-    uint32_t parity = 0, turn = 1;
+    const bool asks = warp == WEFT_DELIVER - 1;
+    uint32_t i = 0; // row block
+#pragma unroll 1
+    for (uint32_t stage = 0; asks && stage < WEFT_STAGES; stage++)
+        ask_all(args, units, stage);
     wait_for_previous();
     norms(args, warp, row0, batch);
 #pragma unroll 1
-    for (int32_t group = first_group(); group < args->num_groups; group += group_step(), turn++) {
+    for (int32_t group = first_group(); group < args->num_groups; group += group_step()) {
         float sum[EIGHTS_EACH][GROUP_BLOCKS][4];
-        bool mine = true;
 #pragma unroll
-        for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
+        for (int32_t block = 0; block < GROUP_BLOCKS; block++, i++) {
+            const int32_t slot = (int32_t)(i % 2);
             if (units > 0)
-                barrier_wait(sums_full(slot), parity);
+                barrier_wait(sums_full(slot), i / 2 % 2);
+            if (asks)
+                ask_all(args, units, i + WEFT_STAGES);
 #pragma unroll
             for (int32_t k = 0; k < EIGHTS_EACH; k++)
                 if (warp + k * WEFT_DELIVER < EIGHTS)
@@ -203,17 +176,10 @@ DEVICE void deliver_all(const struct weft__linear_device_args *args, int32_t war
             __syncwarp();
             if (threadIdx.x % WARP == 0)
                 barrier_arrive(sums_free(slot));
-            slot ^= 1, parity ^= slot == 0;
-#if WEFT_SPLIT > 1
-#pragma unroll
-            for (int32_t k = 0; k < EIGHTS_EACH; k++)
-                if (warp + k * WEFT_DELIVER < EIGHTS)
-                    mine = cluster_add(block, warp + k * WEFT_DELIVER, turn, sum[k][block]);
-#endif
         }
 #pragma unroll
         for (int32_t k = 0; k < EIGHTS_EACH; k++)
-            if (mine && warp + k * WEFT_DELIVER < EIGHTS)
+            if (warp + k * WEFT_DELIVER < EIGHTS)
                 results(args, group, warp + k * WEFT_DELIVER, row0, batch, sum[k]);
     }
 }

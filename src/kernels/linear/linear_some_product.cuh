@@ -18,16 +18,10 @@ enum {
     LARGEST = PLAIN_CODES ? 9 : 14,
 };
 
-// X as B fragments: of eight e and pair p two words for each of four products; of the units' sums two more.
+// X as B fragments: of eight e and pair p two words for each of four products.
 struct x_of_warp {
     uint32_t b[EIGHTS][WEFT_PAIRS][8];
-    uint32_t sums[EIGHTS][PLAIN_CODES ? 2 : 1];
 };
-
-DEVICE uint32_t x_two(float a, float b)
-{
-    return WEFT_BRAIN ? floats_bf16x2(a, b) : floats_f16x2(a, b);
-}
 
 // Byte b of a word of codes, times the scale.
 DEVICE float x_number(uint32_t word, int32_t b, float scale)
@@ -76,10 +70,55 @@ DEVICE int32_t x_exponent(const float scales[WEFT_PAIRS][2])
     return up > 122 ? 122 : up < -126 ? -126 : up;
 }
 
-// The sum of a unit over the four lanes that have its columns, as two numbers: the lane of pair p keeps it, where a product
-// of the units' sums wants it.
-DEVICE void x_keep_sum(uint32_t sums[2], int32_t p, const float sum[2], int32_t c)
+DEVICE void multiply(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
+    if (WEFT_BRAIN)
+        mma_bf16(d, a, b0, b1);
+    else
+        mma_f16(d, a, b0, b1);
+}
+
+// Sums of the units as B fragments, [eight][lane].
+DEVICE uint2 *x_sums(int32_t warp)
+{
+    return (uint2 *)(shared_memory() + X_SUMS_AT) + warp * (EIGHTS * WARP);
+}
+
+// A word of four codes as numbers: bytes 0 and 2, bytes 1 and 3.
+DEVICE void x_numbers(uint32_t word, float scale, uint32_t two[2])
+{
+#if WEFT_BRAIN
+#pragma unroll
+    for (int32_t b = 0; b < 2; b++)
+        two[b] = floats_bf16x2(x_number(word, b, scale), x_number(word, b + 2, scale));
+#else
+    const uint32_t by = floats_f16x2(scale, scale), codes = word ^ 0x80808080u;
+#pragma unroll
+    for (int32_t b = 0; b < 2; b++) // under the exponent of 1024
+        two[b] = mul_f16x2(sub_f16x2(byte_permute(codes, 0x64646464u, b ? 0x4341u : 0x4240u),
+                                     0x64806480u),
+                           by);
+#endif
+}
+
+#if PLAIN_CODES
+
+// The sums of a pair's units, by a product with ones, as two numbers each: the lane of pair p keeps them, where the product of
+// the units' sums wants them.
+DEVICE void x_keep_sums(uint32_t sums[2], int32_t p, const uint32_t b[8], int32_t lane)
+{
+    const uint32_t ones[4] = {0x3c003c00u, 0x3c003c00u, 0x3c003c00u, 0x3c003c00u};
+    const int32_t r = lane / 4, c = lane % 4;
+    float sum[2];
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        float d[4] = {};
+        multiply(d, ones, b[4 * h], b[4 * h + 1]);
+        multiply(d, ones, b[4 * h + 2], b[4 * h + 3]);
+        const float even = __shfl_sync(0xffffffffu, d[0], r / 2);
+        const float odd = __shfl_sync(0xffffffffu, d[1], r / 2);
+        sum[h] = (r % 2 ? odd : even) * (float)UNIT_FACTOR(h);
+    }
     const uint32_t high = floats_f16x2(sum[0], sum[1]);
     const float2 taken = f16x2_float2(high);
     const uint32_t low = floats_f16x2(sum[0] - taken.x, sum[1] - taken.y);
@@ -91,53 +130,39 @@ DEVICE void x_keep_sum(uint32_t sums[2], int32_t p, const float sum[2], int32_t 
     }
 }
 
+#endif
+
 DEVICE void x_load(struct x_of_warp *x, const struct weft__linear_device_args *args,
                    const struct part_of_warp *own, int32_t warp, int32_t row0, int32_t batch)
 {
-    const int32_t lane = (int32_t)(threadIdx.x % WARP), r = lane / 4, c = lane % 4;
+    const int32_t lane = (int32_t)(threadIdx.x % WARP);
     struct x_raw raw;
     x_ask(&raw, args, own, row0, batch);
 #pragma unroll
     for (int32_t e = 0; e < EIGHTS; e++) {
         const int32_t up = x_exponent(raw.scales[e]);
         const float factor = bits_float((uint32_t)(127 + up) << 23);
-        if (c == 0) // codes are 2^24 times too small
-            shared_inverse(warp)[8 * e + r] = bits_float((uint32_t)(127 - up) << 23);
-        x->sums[e][0] = 0;
-        if (PLAIN_CODES)
-            x->sums[e][1] = 0;
+        if (lane % 4 == 0)
+            shared_inverse(warp)[8 * e + lane / 4] = bits_float((uint32_t)(127 - up) << 23);
+        uint32_t sums[2] = {0, 0};
 #pragma unroll
         for (int32_t p = 0; p < WEFT_PAIRS; p++) {
             const uint4 codes = raw.codes[e][p];
             const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w};
-            float sum[2] = {0, 0};
 #pragma unroll
-            for (int32_t i = 0; i < 8; i++) {
-                const int32_t k = i / 2, h = k / 2;
-                const float by = raw.scales[e][p][h] * factor;
-                uint32_t two = x_two(x_number(word[k], i % 2, by), x_number(word[k], i % 2 + 2, by));
-                if (PLAIN_CODES) {
-                    const float2 v = f16x2_float2(two);
-                    sum[h] += v.x + v.y;
-                    if (UNIT_FACTOR(h) > 1)
-                        two = mul_f16x2(two, 0x2c002c00u); // 1/16, as codes are 16 times too large
-                }
-                x->b[e][p][i] = two;
-            }
-            if (!PLAIN_CODES)
-                continue;
-            sum[0] = warp_sum(sum[0], 4), sum[1] = warp_sum(sum[1], 4);
-            x_keep_sum(x->sums[e], p, sum, c);
+            for (int32_t k = 0; k < 4; k++) // codes that stay where they are are too large by UNIT_FACTOR
+                x_numbers(word[k],
+                          raw.scales[e][p][k / 2] * factor *
+                              (PLAIN_CODES ? 1.0f / (float)UNIT_FACTOR(k / 2) : 1.0f),
+                          &x->b[e][p][2 * k]);
+#if PLAIN_CODES
+            x_keep_sums(sums, p, x->b[e][p], lane);
+#endif
         }
+        if (PLAIN_CODES)
+            x_sums(warp)[e * WARP + lane] = make_uint2(sums[0], sums[1]);
     }
-}
-
-DEVICE void multiply(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    if (WEFT_BRAIN)
-        mma_bf16(d, a, b0, b1);
-    else
-        mma_f16(d, a, b0, b1);
+    __syncwarp();
 }
 
 // Where a warp's columns lie in a slot: pairs of codes, the pair of the tile that they begin with.
@@ -196,7 +221,7 @@ DEVICE void offsets_load(const struct tile_scales *scales, const struct part_of_
 }
 
 // The warp's columns of a row block.
-DEVICE void tile_multiply(const struct x_of_warp *x, const struct part_of_warp *own,
+DEVICE void tile_multiply(const struct x_of_warp *x, const struct part_of_warp *own, int32_t warp,
                           const uint8_t *slot, float d[EIGHTS][4])
 {
     const int32_t lane = (int32_t)(threadIdx.x % WARP);
@@ -237,19 +262,21 @@ DEVICE void tile_multiply(const struct x_of_warp *x, const struct part_of_warp *
 #pragma unroll
         for (int32_t i = 0; i < 4; i++)
             d[e][i] *= 0x1p24f;
-        multiply(d[e], a, x->sums[e][0], WEFT_PAIRS == 4 ? x->sums[e][1] : 0);
+        const uint2 sums = x_sums(warp)[e * WARP + lane];
+        multiply(d[e], a, sums.x, sums.y);
     }
 }
 
 #else
 
 // The warp's columns of a row block.
-DEVICE void tile_multiply(const struct x_of_warp *x, const struct part_of_warp *own,
+DEVICE void tile_multiply(const struct x_of_warp *x, const struct part_of_warp *own, int32_t warp,
                           const uint8_t *slot, float d[EIGHTS][4])
 {
     const int32_t lane = (int32_t)(threadIdx.x % WARP);
     const struct slot_of_warp in = slot_of(own, slot);
     struct tile_scales scales;
+    (void)warp;
     tile_scales_load(&scales, slot, in.pairs, lane / 4);
 #pragma unroll
     for (int32_t p = 0; p < WEFT_PAIRS; p++) {

@@ -14,6 +14,7 @@ struct run {
     int32_t norm;                           // that is left to the products
     const struct weft__linear_gemm *gemm_x; // whose X lies in the workspace, or NULL
     float norm_plus;
+    int32_t slices; // of products that lie in the workspace
 };
 
 // Does a kernel of a set read the part's weights?
@@ -166,9 +167,10 @@ static void add_rows(struct run *run, int32_t p, bool staging)
         ->overlap = 1;
 }
 
-// Fills in the parts of a set that are there for its kernels; returns the groups of rows they have.
+// Fills in the parts of a set that are there for its kernels; returns the groups of rows they have. apart: the matrices of a
+// gate do not meet in this launch.
 static int32_t fill_parts(const struct run *run, const struct weft__linear_set *set,
-                          int32_t rows_a_group, bool staging,
+                          int32_t rows_a_group, bool staging, bool apart,
                           struct weft__linear_device_args *device)
 {
     const weft_linear_args *args = run->args;
@@ -189,9 +191,9 @@ static int32_t fill_parts(const struct run *run, const struct weft__linear_set *
             .y_stride = staging ? rows : from->y_stride,
             .weight_stride_bytes = from->weight_stride_bytes,
             .rows = (int32_t)rows,
-            .first_group = set->matter.gate ? 0 : groups,
+            .first_group = set->matter.gate && !apart ? 0 : groups,
             .alpha = alpha_of(run, p)};
-        if (!set->matter.gate || i == 0)
+        if (!set->matter.gate || apart || i == 0)
             groups += (int32_t)((rows + rows_a_group - 1) / rows_a_group);
     }
     return groups;
@@ -208,7 +210,7 @@ static bool aligned(const struct weft__linear_device_args *device)
 // How a set's kernel is launched.
 struct how {
     int32_t kernel, columns; // rows of X a pass
-    int32_t rows_a_group, warps, cluster, shared_bytes;
+    int32_t rows_a_group, warps, cluster, shared_bytes, slices;
     const struct weft__linear_some_shape *some; // or NULL
     const struct weft__linear_shape *few;
 };
@@ -223,9 +225,9 @@ static struct how how_of(const struct run *run, const struct weft__linear_set *s
         return (struct how){.some = some,
                             .kernel = some->kernel,
                             .columns = some->rows,
-                            .rows_a_group = set->matter.rounds ? 32 : 16,
+                            .rows_a_group = set->matter.rounds && some->slices == 1 ? 32 : 16,
                             .warps = WEFT__LINEAR_SOME_WARPS + WEFT__LINEAR_SOME_DELIVER,
-                            .cluster = some->split > 1 ? some->split : 0,
+                            .slices = some->slices,
                             .shared_bytes = some->shared_bytes};
     return (struct how){.few = few,
                         .kernel = set->first_kernel + which,
@@ -258,7 +260,7 @@ static void add_product(struct run *run, const struct weft__linear_set *set, boo
     if (set->matter.rounds)
         device.rounded = launch->flags & WEFT_LINEAR_NEXT ? args->next : args->parts[0].y;
     struct how how = how_of(run, set);
-    device.num_groups = fill_parts(run, set, how.rows_a_group, staging, &device);
+    device.num_groups = fill_parts(run, set, how.rows_a_group, staging, staging, &device);
     if (device.num_parts == 0)
         return;
     if (plain && !aligned(&device)) {
@@ -271,11 +273,13 @@ static void add_product(struct run *run, const struct weft__linear_set *set, boo
                            .shared_bytes = how.few->shared_bytes};
     }
     const uint32_t blocks =
-        how.some ? weft__linear_some_blocks(how.some, &launch->limits, device.num_groups)
+        how.some ? weft__linear_some_blocks(how.some, &launch->limits, args->batch,
+                                            device.num_groups)
                  : weft__linear_blocks(how.few, &launch->limits, device.num_groups);
     struct weft__cuda_step *step =
         weft__cuda_step(&run->steps[run->count++], how.kernel, blocks,
-                        (uint32_t)((args->batch + how.columns - 1) / how.columns),
+                        (uint32_t)((args->batch + how.columns - 1) / how.columns *
+                                   (how.slices > 1 ? how.slices : 1)),
                         (uint32_t)how.warps * 32, &device, sizeof device);
     step->shared_bytes = (uint32_t)how.shared_bytes;
     step->cluster = (uint32_t)how.cluster;
@@ -339,6 +343,7 @@ static void add_finish(struct run *run, int32_t p)
         .y_stride = part->y_stride,
         .batch = args->batch,
         .rows = (int32_t)launch->parts[p].rows,
+        .slices = run->slices,
         .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
     weft__cuda_step(&run->steps[run->count++], launch->finish,
                     (uint32_t)((launch->parts[p].rows + 255) / 256), (uint32_t)args->batch, 256,
@@ -367,7 +372,15 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         const struct weft__linear_set *set = &launch->sets[s];
         if (together && launch->whole)
             break;
-        if (is_gemm(&run, set) && !weft__linear_some_of(&set->some, args->batch)) {
+        const struct weft__linear_some_shape *some =
+            weft__linear_some_of(&set->some, args->batch);
+        if (some && some->slices > 1) {
+            run.slices = some->slices;
+            add_product(&run, set, true);
+            for (int32_t i = 0; i < set->num_parts && !together; i++)
+                if (in_set(&run, set->parts[i]) && !(launch->gate && i > 0))
+                    add_finish(&run, set->parts[i]);
+        } else if (is_gemm(&run, set) && !some) {
             finish = follows && all_in_sets;
             add_gemm(&run, set, follows);
         } else {
