@@ -14,7 +14,6 @@ struct run {
     int32_t norm;                           // that is left to the products
     const struct weft__linear_gemm *gemm_x; // whose X lies in the workspace, or NULL
     float norm_plus;
-    int32_t slices; // of products that lie in the workspace
 };
 
 // Does a kernel of a set read the part's weights?
@@ -323,7 +322,7 @@ static void add_gemm(struct run *run, const struct weft__linear_set *set, bool s
 }
 
 // What follows products that lie in the workspace; of part p, of both parts of a gate.
-static void add_finish(struct run *run, int32_t p)
+static void add_finish(struct run *run, int32_t p, int32_t slices)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
@@ -343,7 +342,7 @@ static void add_finish(struct run *run, int32_t p)
         .y_stride = part->y_stride,
         .batch = args->batch,
         .rows = (int32_t)launch->parts[p].rows,
-        .slices = run->slices,
+        .slices = slices,
         .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
     weft__cuda_step(&run->steps[run->count++], launch->finish,
                     (uint32_t)((launch->parts[p].rows + 255) / 256), (uint32_t)args->batch, 256,
@@ -375,11 +374,10 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         const struct weft__linear_some_shape *some =
             weft__linear_some_of(&set->some, args->batch);
         if (some && some->slices > 1) {
-            run.slices = some->slices;
             add_product(&run, set, true);
             for (int32_t i = 0; i < set->num_parts && !together; i++)
                 if (in_set(&run, set->parts[i]) && !(launch->gate && i > 0))
-                    add_finish(&run, set->parts[i]);
+                    add_finish(&run, set->parts[i], some->slices);
         } else if (is_gemm(&run, set) && !some) {
             finish = follows && all_in_sets;
             add_gemm(&run, set, follows);
@@ -389,7 +387,7 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
     }
     if (all_in_sets && !together) {
         if (finish)
-            add_finish(&run, 0);
+            add_finish(&run, 0, 1);
         return run.count;
     }
     // weights as a file has them: numbers become normed f32 rows first
@@ -401,9 +399,9 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         if (!in_set(&run, p) || (together && launch->whole)) {
             add_rows(&run, p, launch->finish >= 0);
             if (launch->finish >= 0 && !together)
-                add_finish(&run, p);
+                add_finish(&run, p, 1);
         }
     if (together)
-        add_finish(&run, 0);
+        add_finish(&run, 0, 1);
     return run.count;
 }
