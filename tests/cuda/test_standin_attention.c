@@ -87,11 +87,11 @@ static void case_single(void)
     CHECK(standin->live_allocations == 0);
 }
 
-// Two blocks on each of 132 multiprocessors, two places of sixteen rows for each, one of which must be filled; items that
+// Two blocks on each of 132 multiprocessors, two places of sixteen rows for each, one of which must be filled, and a counter; items that
 // stay whole need none. Prefill: a block per KV head and 128 rows, and one more per sequence.
 static void case_packed(void)
 {
-    enum { BLOCKS = 2 * 132, PLACE = 16 * (128 + 2) * 4, PLACES = 2 * BLOCKS * PLACE };
+    enum { BLOCKS = 2 * 132, PLACE = 16 * (128 + 2) * 4, PLACES = 2 * BLOCKS * PLACE + 4 * BLOCKS };
     weft_context *context = must_open();
     weft_attention_desc desc = small_desc(WEFT_BF16, 2);
     desc.variant = "attention_bf16_sm80";

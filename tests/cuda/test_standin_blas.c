@@ -119,7 +119,7 @@ static void case_ways(void)
         {{F16, .residual_is_y = true}, "gemm_x cublaslt finish"},
         {{F16, .x = WEFT_F16}, "cublaslt"},
         {{F16, .x = WEFT_F16, .y = WEFT_F16}, "cublaslt"},
-        {{.format = WEFT_F16, .batch = 600, .rows = 7168, .cols = 256}, "gemm_x gemm_plain"},
+        {{.format = WEFT_F16, .batch = 600, .rows = 7168, .cols = 256}, "gemm_x cublaslt finish"},
         {{F16, .parts = 2, .gate = WEFT_LINEAR_GATE_SILU}, "gemm_x cublaslt cublaslt finish"},
         // what the library does not take, or promises more than it keeps
         {{BF16, .off_weight = 2}, "numbers"},
@@ -128,7 +128,8 @@ static void case_ways(void)
         {{BF16, .flags = WEFT_LINEAR_EXACT}, "numbers"},
         {{BF16, .flags = WEFT_LINEAR_BATCH_INVARIANT}, "numbers"},
         {{BF16, .variant = "linear_bf16_f32_sm80"}, "gemm_x gemm_plain"},
-        {{.format = WEFT_BF16, .batch = 40}, "gemm_x gemm_plain"},
+        {{.format = WEFT_BF16, .batch = 17}, "gemm_x cublaslt"},
+        {{.format = WEFT_BF16, .batch = 16}, "gemm_x gemm_plain"},
         // by its name for any number of rows
         {{.format = WEFT_BF16, .batch = 1, .variant = "linear_bf16_f32_cublaslt"},
          "gemm_x cublaslt"},

@@ -97,6 +97,10 @@ static void case_linear(void)
 // Plain weights of several rows of X are copied in boxes: the map in the arguments is that of the weights.
 static void case_linear_plain(void)
 {
+    // no cuBLASLt
+    static const char *const own[] = {[WEFT_F16] = "linear_f16_f32_sm80",
+                                      [WEFT_BF16] = "linear_bf16_f32_sm80",
+                                      [WEFT_F32] = "linear_f32_f32_sm80"};
     static const struct {
         weft_dtype format;
         int32_t batch, shift; // of the weights' address
@@ -116,6 +120,7 @@ static void case_linear_plain(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const weft_linear_desc desc = {.size = sizeof desc,
                                        .flags = cases[i].flags,
+                                       .variant = own[cases[i].format],
                                        .weight_dtype = cases[i].format,
                                        .rows = LINEAR_ROWS,
                                        .cols = LINEAR_COLS,

@@ -17,7 +17,7 @@ enum {
 };
 static const uint64_t most_workspace = (uint64_t)32 << 20;
 
-static struct weft__cublaslt library;
+static struct weft__cuda_cublaslt library;
 static char library_why[256];
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
@@ -30,12 +30,12 @@ static void open_library(void)
         "install it (package libcublas or the CUDA toolkit), or add its folder to LD_LIBRARY_PATH"};
     static const struct weft__symbol symbols[] = {
 #define SYMBOL(result, member, symbol, parameters)                                                 \
-    {#symbol, offsetof(struct weft__cublaslt, member)},
+    {#symbol, offsetof(struct weft__cuda_cublaslt, member)},
         WEFT__CUBLASLT_MAP(SYMBOL)
 #undef SYMBOL
     };
-    if (!weft__library_open(&which, symbols, sizeof symbols / sizeof *symbols, &library,
-                            library_why))
+    if (!weft__cuda_library_open(&which, symbols, sizeof symbols / sizeof *symbols, &library,
+                                 library_why))
         return;
     const size_t version = library.version();
     if (version < LEAST_VERSION)
@@ -44,7 +44,7 @@ static void open_library(void)
                  version / 10000, version / 100 % 100);
 }
 
-const struct weft__cublaslt *weft__cublaslt(const char **why)
+const struct weft__cuda_cublaslt *weft__cuda_cublaslt(const char **why)
 {
     pthread_once(&library_once, open_library);
     *why = library_why;
@@ -77,7 +77,7 @@ static bool start(struct weft__cuda *cuda, const char **why)
         return !blas->failed;
     const char *missing;
     blas->failed = true;
-    if (!weft__cublaslt(&missing)) {
+    if (!weft__cuda_cublaslt(&missing)) {
         snprintf(blas->why, sizeof blas->why, "%s", missing);
         return false;
     }

@@ -94,14 +94,14 @@ _Static_assert(sizeof(cublasLtMatmulHeuristicResult) == 96, "as in cublasLt.h");
        cublasLtMatrixLayout *d_layout, const cublasLtMatmulAlgo *algo, void *workspace,            \
        size_t workspace_bytes, CUstream stream))
 
-struct weft__cublaslt {
+struct weft__cuda_cublaslt {
 #define WEFT__CUBLASLT_MEMBER(result, member, symbol, parameters) result(*member) parameters;
     WEFT__CUBLASLT_MAP(WEFT__CUBLASLT_MEMBER)
 };
 
 // The library, opened once per process; NULL when it is missing or too old, *why then one line. WEFT_CUDA_CUBLASLT names
 // another file than libcublasLt.so.
-const struct weft__cublaslt *weft__cublaslt(const char **why);
+const struct weft__cuda_cublaslt *weft__cuda_cublaslt(const char **why);
 
 // A product of a shape, as the library makes it.
 enum { WEFT__CUDA_BLAS_SIZES = 20 };

@@ -22,8 +22,8 @@ static void open_driver(void)
         WEFT__CUDA_DRIVER_MAP(SYMBOL)
 #undef SYMBOL
     };
-    if (!weft__library_open(&library, symbols, sizeof symbols / sizeof *symbols, &driver,
-                            driver_why))
+    if (!weft__cuda_library_open(&library, symbols, sizeof symbols / sizeof *symbols, &driver,
+                                 driver_why))
         return;
     CUresult result = driver.init(0);
     const char *text = NULL;
@@ -51,7 +51,7 @@ static void open_nvrtc(void)
         WEFT__NVRTC_MAP(SYMBOL)
 #undef SYMBOL
     };
-    weft__library_open(&library, symbols, sizeof symbols / sizeof *symbols, &nvrtc, nvrtc_why);
+    weft__cuda_library_open(&library, symbols, sizeof symbols / sizeof *symbols, &nvrtc, nvrtc_why);
 }
 
 const struct weft__cuda_driver *weft__cuda_driver(const char **why)

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool weft__library_open(const struct weft__library *library, const struct weft__symbol *symbols,
-                        size_t num_symbols, void *table, char why[256])
+bool weft__cuda_library_open(const struct weft__library *library,
+                             const struct weft__symbol *symbols, size_t num_symbols, void *table,
+                             char why[256])
 {
     const char *own = getenv(library->variable);
     void *handle = NULL;

@@ -18,7 +18,8 @@ struct weft__library {
 };
 
 // Opens a library and fills its table of pointers. False after `why` has been worded.
-bool weft__library_open(const struct weft__library *library, const struct weft__symbol *symbols,
-                        size_t num_symbols, void *table, char why[256]);
+bool weft__cuda_library_open(const struct weft__library *library,
+                             const struct weft__symbol *symbols, size_t num_symbols, void *table,
+                             char why[256]);
 
 #endif
