@@ -273,15 +273,6 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
     return WEFT_OK;
 }
 
-static int64_t take(int64_t *at, int64_t count, int64_t bytes)
-{
-    int64_t offset = *at, size;
-    if (offset < 0 || !weft__mul_i64(count, bytes, &size) || size > INT64_MAX / 4 - offset)
-        return *at = -1;
-    *at = weft__align_up(offset + size, 256);
-    return offset;
-}
-
 // Products by the library, where no name of another kernel was asked for.
 static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
                      struct weft__linear_set *set)
@@ -326,11 +317,6 @@ static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cu
     part->blas.widen_kernel = WANT_ROWS(choice, "widen", &desc->parts[p], false, false);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
 {
     struct weft__linear_cuda_launch *launch = choice->launch;
@@ -371,56 +357,6 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
     launch->finishes = desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32;
     if (launch->finishes || blas)
         launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
-}
-
-// Where f32 products of parts stay before they are finished. What the library leaves of a vocabulary would be as much as
-// that is worth: such a run has them in Y, or kernels of our own.
-static void lay_out_staged(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
-                           int64_t *at)
-{
-    struct weft__linear_cuda_launch *launch = choice->launch;
-    bool wanted[WEFT_LINEAR_MAX_PARTS] = {false};
-    for (int32_t s = 0; s < launch->num_sets; s++)
-        for (int32_t i = 0; i < launch->sets[s].num_parts; i++)
-            wanted[launch->sets[s].parts[i]] =
-                weft__linear_blas_stages(&launch->sets[s].blas, i, desc->y_dtype);
-    for (int32_t p = 0; p < desc->num_parts; p++) {
-        const bool fits =
-            desc->parts[p].rows <= WEFT__LINEAR_MOST_STAGED / 4 / (int64_t)desc->max_batch;
-        if (launch->finishes || (wanted[p] && fits))
-            launch->parts[p].staged = take(at, (int64_t)desc->max_batch * 4, desc->parts[p].rows);
-    }
-}
-
-static bool lay_out_workspace(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
-{
-    struct weft__linear_cuda_launch *launch = choice->launch;
-    int64_t at = 0, batch = desc->max_batch;
-    if (launch->ready >= 0)
-        launch->ready_offset = take(&at, batch * 4, launch->ready_stride);
-    if (launch->round >= 0)
-        launch->rounded_offset = take(&at, batch, weft__linear_rounded_stride(desc->cols));
-    lay_out_staged(desc, choice, &at);
-    int64_t gemm = 0;
-    for (int32_t s = 0; s < launch->num_sets; s++) {
-        if (launch->sets[s].gemm.min_batch)
-            gemm = larger(gemm, weft__linear_gemm_workspace(batch, desc->cols));
-        if (launch->sets[s].blas.least_batch)
-            gemm = larger(gemm, weft__linear_blas_workspace(batch, desc->cols));
-    }
-    int64_t widened = 0;
-    for (int32_t p = 0; p < desc->num_parts; p++)
-        if (launch->parts[p].blas.least_batch) {
-            gemm = larger(gemm, weft__linear_blas_workspace(batch, desc->cols));
-            widened =
-                larger(widened, weft__linear_blas_slab_bytes(&launch->parts[p].blas, desc->cols));
-        }
-    if (gemm)
-        launch->gemm_offset = take(&at, 1, gemm);
-    if (widened)
-        launch->widened_offset = take(&at, 1, widened);
-    choice->workspace_bytes = (size_t)at;
-    return at >= 0;
 }
 
 // Kernels for many rows of X.
@@ -535,7 +471,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
         return status;
     want_products(desc, choice);
     want_around(desc, choice);
-    if (!lay_out_workspace(desc, choice)) {
+    if (!weft__linear_cuda_lay_out(desc, launch, &choice->workspace_bytes)) {
         snprintf(choice->text, sizeof choice->text, "linear: the workspace does not fit");
         return WEFT_EOVERFLOW;
     }

@@ -101,6 +101,10 @@ struct weft__linear_cuda_launch {
     int64_t ready_stride; // columns from row to row: whole tiles
 };
 
+// Where everything of a planned launch lies in the workspace, and its bytes; false if these do not fit.
+bool weft__linear_cuda_lay_out(const weft_linear_desc *desc,
+                               struct weft__linear_cuda_launch *launch, size_t *bytes);
+
 weft__cuda_steps_fn weft__linear_cuda_steps;
 
 // Packing (weft_linear_pack): bytes of a part's packed weights, 0 where they lie as in a file; and the launch for a slab.
