@@ -212,10 +212,9 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
 
 DEVICE bool item_of(const struct weft__attention_device_args *args, int32_t lane, struct item *item)
 {
-    const int32_t slices = slices_of_items(args, lane), block = (int32_t)blockIdx.x;
-    const struct unit unit = {block / slices, block % slices, slices};
+    struct unit unit;
     struct place at;
-    if (!place_at(args, lane, unit.item, &at))
+    if (!unit_at(args, lane, (int32_t)blockIdx.x, &unit, &at))
         return false;
     if (threadIdx.x < WARP)
         item_set(args, &at, unit, lane, item);

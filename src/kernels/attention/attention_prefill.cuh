@@ -99,34 +99,42 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
                                at->kv_head * item->planes[i].head_stride * BYTES;
 }
 
-// Slices that every item is worked at in (attention_device.h). By a warp.
-DEVICE int32_t slices_of_items(const struct weft__attention_device_args *args, int32_t lane)
-{
-    int32_t items = 0;
-    for (int32_t i = 0; i * WARP < args->num_seqs && 2 * items <= args->slice_blocks; i++) {
-        const struct scan scan = scan_of(args, i, lane);
-        items += scan_total(&scan);
-    }
-    return items > 0 ? max(args->slice_blocks / items, 1) : 1;
-}
-
 // The longest items of a sequence come first: those of its last rows.
 DEVICE void place_turn(const struct weft__attention_device_args *args, struct place *at)
 {
     at->row_tile = at->seq.items / args->heads_each - 1 - at->row_tile;
 }
 
-// Item `index` of the list of all items. False behind the last.
-DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
-                     struct place *at)
+// Slice `index` of the list of all slices of items, and in how many every item is worked at (attention_device.h). False behind
+// the last. By a warp: what the sequences have is looked for by one copy of the text, and once where they are one group.
+DEVICE bool unit_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
+                    struct unit *unit, struct place *at)
 {
-    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
-        const struct scan scan = scan_of(args, i, lane);
-        if (place_find(args, at, index, &scan, before)) {
+    const int32_t groups = max((args->num_seqs + WARP - 1) / WARP, 1);
+    int32_t items = 0, before = 0;
+    struct scan scan;
+#pragma unroll 1
+    for (int32_t i = 0; i < 2 * groups; i++) {
+        const bool counts = i < groups;
+        if (counts || groups > 1)
+            scan = scan_of(args, counts ? i : i - groups, lane);
+        if (counts) {
+            items += scan_total(&scan);
+            if (i + 1 < groups && 2 * items <= args->slice_blocks)
+                continue;
+            unit->slices = items > 0 ? max(args->slice_blocks / items, 1) : 1;
+            unit->item = index / unit->slices, unit->slice = index % unit->slices;
+            i = groups - 1; // from the first sequences on again
+            if (groups > 1)
+                continue;
+        }
+        if (place_find(args, at, unit->item, &scan, before)) {
             place_turn(args, at);
             return true;
         }
         before += scan_total(&scan);
+        if (groups == 1)
+            break;
     }
     return false;
 }

@@ -179,13 +179,26 @@ DEVICE int32_t item_index(int32_t round)
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
+// Item `index` of the list of all items. False behind the last.
+DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
+                     struct place *at)
+{
+    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
+        const struct scan scan = scan_of(args, i, lane);
+        if (place_find(args, at, index, &scan, before)) {
+            place_turn(args, at);
+            return true;
+        }
+        before += scan_total(&scan);
+    }
+    return false;
+}
+
 // Finds the item of a round and leaves it where all warps find it: by one warp. rows.count 0: there is none.
 DEVICE void item_find(const struct weft__attention_device_args *args, int32_t lane, int32_t round,
-                      int32_t slices, struct item *item)
+                      struct item *item)
 {
-    const int32_t index = item_index(round);
-    const struct unit unit = {slices > 1 ? index / slices : index, slices > 1 ? index % slices : 0,
-                              slices};
+    const struct unit unit = {item_index(round), 0, 1};
     struct place at;
     if (place_at(args, lane, unit.item, &at))
         item_set(args, &at, unit, lane, item);
@@ -204,7 +217,7 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
     if (own->shared->slices > 1) // as many as there are blocks at most
         item->rows.count = 0;
     else
-        item_find(args, own->lane, round, 1, item);
+        item_find(args, own->lane, round, item);
 }
 
 // The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
@@ -245,10 +258,17 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
 DEVICE void item_first(const struct weft__attention_device_args *args, struct shared *shared,
                        int32_t lane)
 {
-    const int32_t slices = SLICES ? slices_of_items(args, lane) : 1;
+    struct unit unit = {0, 0, 1};
+    struct item *item = &shared->items[0];
+    struct place at;
+    if (!SLICES)
+        item_find(args, lane, 0, item);
+    else if (unit_at(args, lane, (int32_t)blockIdx.x, &unit, &at))
+        item_set(args, &at, unit, lane, item);
+    else if (lane == 0)
+        item->rows.count = 0;
     if (lane == 0)
-        shared->slices = slices;
-    item_find(args, lane, 0, slices, &shared->items[0]);
+        shared->slices = unit.slices;
 }
 
 DEVICE void load(const struct weft__attention_device_args *args, struct shared *shared)
