@@ -6,7 +6,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_MERGE_CUH
 #define WEFT_KERNELS_ATTENTION_MERGE_CUH
 
-#include "src/kernels/attention/attention_rows.cuh"
+#include "src/kernels/attention/attention_states.cuh"
 #if WEFT_ROUNDED
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
@@ -136,15 +136,7 @@ DEVICE void store_row(const struct weft__attention_device_args *args, struct len
     store_rounded(args, lengths, row, lane, value, by);
     return;
 #endif
-    const int64_t to = out_at(args, lengths, row);
-#pragma unroll
-    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
-        const int32_t d = 2 * (i * WARP + lane);
-        if (HEAD % 64 == 0 || d < HEAD) {
-            set_element<WEFT_Y_DTYPE>(args->out, to + d, value[i].x * by);
-            set_element<WEFT_Y_DTYPE>(args->out, to + d + 1, value[i].y * by);
-        }
-    }
+    pairs_store(args, out_at(args, lengths, row), lane, value, by);
 }
 
 #endif

@@ -13,8 +13,8 @@ DEVICE void rows_merge(const struct weft__attention_device_args *args, struct le
                        struct rows rows, int32_t row0, int32_t lane, struct holders by)
 {
     const int32_t last_row = rows.count - 1, own = lane % MERGED_SLOTS;
-    float largest = NEGATIVE_INFINITY, sum = 0; // of the lane's row
-    float2 value[MERGED_ROWS][QUERY_PAIRS] = {};
+    struct merged_rows<MERGED_ROWS> merged;
+    merged_begin(&merged);
 #pragma unroll 1
     for (int32_t i0 = by.first; i0 <= by.last; i0 += MERGED_SLOTS) {
         float2 state = make_float2(NEGATIVE_INFINITY, 0);
@@ -22,7 +22,7 @@ DEVICE void rows_merge(const struct weft__attention_device_args *args, struct le
             state = __ldcg((const float2 *)(slot_at(args, slot_of(args, by, i0 + own)) +
                                             args->slot_rows * DIM) +
                            min(row0 + lane / MERGED_SLOTS % MERGED_ROWS, last_row));
-        float2 x[MERGED_SLOTS][MERGED_ROWS][QUERY_PAIRS];
+        float2 x[MERGED_ROWS][MERGED_SLOTS][QUERY_PAIRS];
 #pragma unroll
         for (int32_t s = 0; s < MERGED_SLOTS; s++) {
             const float *const slot = slot_at(args, slot_of(args, by, i0 + s));
@@ -31,41 +31,22 @@ DEVICE void rows_merge(const struct weft__attention_device_args *args, struct le
 #pragma unroll
                 for (int32_t k = 0; k < QUERY_PAIRS; k++) {
                     const int32_t d = 2 * (k * WARP + lane);
-                    x[s][r][k] = make_float2(0, 0);
+                    x[r][s][k] = make_float2(0, 0);
                     if (i0 + s <= by.last && (DIM % 64 == 0 || d < DIM))
-                        x[s][r][k] =
+                        x[r][s][k] =
                             __ldcg((const float2 *)(slot + min(row0 + r, last_row) * DIM + d));
                 }
         }
-        const float most = fmaxf(largest, warp_max(state.x, MERGED_SLOTS));
-        const float earlier = weight_of(largest, most), factor = weight_of(state.x, most);
-        sum = sum * earlier + warp_sum(factor * state.y, MERGED_SLOTS), largest = most;
-#pragma unroll
-        for (int32_t r = 0; r < MERGED_ROWS; r++) {
-            const float before = __shfl_sync(0xffffffffu, earlier, r * MERGED_SLOTS);
-#pragma unroll
-            for (int32_t k = 0; k < QUERY_PAIRS; k++)
-                value[r][k].x *= before, value[r][k].y *= before;
-#pragma unroll
-            for (int32_t s = 0; s < MERGED_SLOTS; s++) {
-                const float weight = __shfl_sync(0xffffffffu, factor, r * MERGED_SLOTS + s);
-#pragma unroll
-                for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                    value[r][k].x = fmaf(weight, x[s][r][k].x, value[r][k].x);
-                    value[r][k].y = fmaf(weight, x[s][r][k].y, value[r][k].y);
-                }
-            }
-        }
+        merged_add<MERGED_ROWS, MERGED_SLOTS>(&merged, state, x);
     }
 #pragma unroll
     for (int32_t r = 0; r < MERGED_ROWS; r++) {
-        const float most = __shfl_sync(0xffffffffu, largest, r * MERGED_SLOTS);
-        const float all = __shfl_sync(0xffffffffu, sum, r * MERGED_SLOTS);
+        const float2 state = merged_state<MERGED_ROWS, MERGED_SLOTS>(&merged, r);
         if (row0 + r > last_row)
             break;
         const struct row row = row_at(args, rows, row0 + r);
-        store_row(args, lengths, row, lane, value[r],
-                  row_end(args, lengths, row, most, all, lane == 0));
+        store_row(args, lengths, row, lane, merged.value[r],
+                  row_end(args, lengths, row, state.x, state.y, lane == 0));
     }
 }
 

@@ -7,6 +7,7 @@
 #define WEFT_KERNELS_ATTENTION_SLICES_CUH
 
 #include "src/kernels/attention/attention_prefill.cuh"
+#include "src/kernels/attention/attention_states.cuh"
 
 enum {
     MERGED_ROWS =
@@ -58,28 +59,14 @@ DEVICE bool slice_last(const struct weft__attention_device_args *args, const str
     return ticket + 1 == (uint32_t)item->slices;
 }
 
-// A row whose lanes have two columns of every 64 each, times `by`.
-DEVICE void pairs_store(const struct weft__attention_device_args *args, int64_t at, int32_t lane,
-                        const float2 value[QUERY_PAIRS], float by)
-{
-#pragma unroll
-    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
-        const int32_t d = 2 * (i * WARP + lane);
-        if (HEAD % 64 == 0 || d < HEAD) {
-            set_element<WEFT_Y_DTYPE>(args->out, at + d, value[i].x * by);
-            set_element<WEFT_Y_DTYPE>(args->out, at + d + 1, value[i].y * by);
-        }
-    }
-}
-
 // Merges rows `row0` to row0 + MERGED_ROWS - 1 of an item. A lane looks after a row's state in a slice.
 DEVICE void rows_merge(const struct weft__attention_device_args *args, const struct item *item,
                        int32_t row0, int32_t lane)
 {
     const int32_t most_row = item->rows.count - 1;
     const int32_t own = min(row0 + lane / MERGED_SLICES % MERGED_ROWS, most_row);
-    float largest = NEGATIVE_INFINITY, sum = 0; // of the lane's row
-    float2 value[MERGED_ROWS][QUERY_PAIRS] = {};
+    struct merged_rows<MERGED_ROWS> merged;
+    merged_begin(&merged);
 #pragma unroll 1
     for (int32_t s0 = 0; s0 < item->slices; s0 += MERGED_SLICES) {
         const int32_t first = item->first_slot + s0, count = item->slices - s0;
@@ -100,36 +87,17 @@ DEVICE void rows_merge(const struct weft__attention_device_args *args, const str
                                      ? __ldcg(from + i * WARP)
                                      : make_float2(0, 0);
             }
-        const float most = fmaxf(largest, warp_max(state.x, MERGED_SLICES));
-        const float earlier = weight_of(largest, most), factor = weight_of(state.x, most);
-        sum = sum * earlier + warp_sum(factor * state.y, MERGED_SLICES), largest = most;
-#pragma unroll
-        for (int32_t r = 0; r < MERGED_ROWS; r++) {
-            const float before = __shfl_sync(0xffffffffu, earlier, r * MERGED_SLICES);
-#pragma unroll
-            for (int32_t i = 0; i < QUERY_PAIRS; i++)
-                value[r][i].x *= before, value[r][i].y *= before;
-#pragma unroll
-            for (int32_t s = 0; s < MERGED_SLICES; s++) {
-                const float weight = __shfl_sync(0xffffffffu, factor, r * MERGED_SLICES + s);
-#pragma unroll
-                for (int32_t i = 0; i < QUERY_PAIRS; i++) {
-                    value[r][i].x = fmaf(weight, x[r][s][i].x, value[r][i].x);
-                    value[r][i].y = fmaf(weight, x[r][s][i].y, value[r][i].y);
-                }
-            }
-        }
+        merged_add<MERGED_ROWS, MERGED_SLICES>(&merged, state, x);
     }
 #pragma unroll
     for (int32_t r = 0; r < MERGED_ROWS; r++) {
-        const float own_largest = __shfl_sync(0xffffffffu, largest, r * MERGED_SLICES);
-        const float own_sum = __shfl_sync(0xffffffffu, sum, r * MERGED_SLICES);
+        const float2 state = merged_state<MERGED_ROWS, MERGED_SLICES>(&merged, r);
         if (row0 + r > most_row)
             break;
         const struct row row = row_at(args, item->rows, row0 + r);
         const struct lengths lengths = item->seq.lengths;
-        pairs_store(args, out_at(args, lengths, row), lane, value[r],
-                    row_end(args, lengths, row, own_largest, own_sum, lane == 0));
+        pairs_store(args, out_at(args, lengths, row), lane, merged.value[r],
+                    row_end(args, lengths, row, state.x, state.y, lane == 0));
     }
 }
 

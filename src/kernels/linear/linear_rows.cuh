@@ -50,6 +50,17 @@ DEVICE float with_planes(const struct row_planes *planes, float code, int32_t co
 #endif
 }
 
+// Blocks `first` to first + here - 1 of a row become numbers, STEP of them at most. A whole warp; seen by it after a barrier.
+DEVICE void step_decode(const uint8_t *weight, int32_t first, int32_t here, int32_t lane,
+                        float *decoded)
+{
+#pragma unroll
+    for (int32_t i = 0; i < PIECE; i++)
+        if (lane < LANES && lane * PIECE + i < here)
+            decode_block(weight + (int64_t)(first + lane * PIECE + i) * BYTES,
+                         decoded + lane * (PIECE_ELEMS + 1) + i * ELEMS);
+}
+
 // sum[n] = the row times x(n, col), n in [0, count), count <= COLUMNS; the same in all lanes. decoded: the warp's
 // room, DECODED floats.
 template <int COLUMNS, class X>
@@ -64,11 +75,7 @@ DEVICE void row_products(const uint8_t *weight, const struct row_planes *planes,
     for (int32_t first = 0, step = 1; first < blocks; first += STEP, step++) {
         const int32_t here = min(blocks - first, (int32_t)STEP);
         __syncwarp();
-#pragma unroll
-        for (int32_t i = 0; i < PIECE; i++)
-            if (lane < LANES && lane * PIECE + i < here)
-                decode_block(weight + (int64_t)(first + lane * PIECE + i) * BYTES,
-                             decoded + lane * (PIECE_ELEMS + 1) + i * ELEMS);
+        step_decode(weight, first, here, lane, decoded);
         __syncwarp();
         for (int32_t i = lane; i < here * ELEMS; i += WARP) {
             const int32_t col = first * ELEMS + i;

@@ -24,11 +24,7 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
     planes.scale_cols = args.scale_cols;
 #endif
     let_next_start();
-#pragma unroll
-    for (int32_t i = 0; i < PIECE; i++)
-        if (lane < LANES && lane * PIECE + i < here)
-            decode_block(weight + (int64_t)(first + lane * PIECE + i) * BYTES,
-                         decoded + lane * (PIECE_ELEMS + 1) + i * ELEMS);
+    step_decode(weight, first, here, lane, decoded);
     __syncwarp();
     wait_for_previous(); // which may read what is written here
     uint32_t *to =
