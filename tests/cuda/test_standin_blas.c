@@ -255,17 +255,33 @@ static void case_fails(void)
     weft_plan *plan = NULL, *by_name = NULL;
     CHECK(make_plan(context, &p, &plan) == WEFT_OK);
     CHECK(make_plan(context, &named, &by_name) == WEFT_OK);
-    standin->blas_fails_matmul = true;
+    standin->blas_fails = 1;
     CHECK(run_plan(plan, &p, m) == WEFT_OK);
     CHECK(strcmp(launched(0), "gemm_x gemm_x gemm_plain") == 0);
     CHECK(run_plan(by_name, &named, m) == WEFT_EDEVICE);
     CHECK_TEXT(weft_error_text(context), "cuBLASLt does not run: CUBLAS_STATUS_NOT_SUPPORTED");
-    standin->blas_fails_matmul = false;
+    standin->blas_fails = 0;
     const int before = standin->num_launches;
     CHECK(run_plan(plan, &p, m) == WEFT_OK && run_plan(by_name, &named, m) == WEFT_OK);
     CHECK(strcmp(launched(before), "gemm_x gemm_plain gemm_x cublaslt") == 0);
     weft_plan_destroy(plan);
     weft_plan_destroy(by_name);
+    weft_context_destroy(context);
+}
+
+// A later product is refused: what has been written is written over.
+static void case_fails_later(void)
+{
+    struct problem p = {
+        .format = WEFT_BF16, .batch = 512, .parts = 3, .norm = WEFT_LINEAR_NORM_RMS};
+    weft_context *context = must_open();
+    char *m = memory(context);
+    weft_plan *plan = NULL;
+    CHECK(make_plan(context, &p, &plan) == WEFT_OK);
+    standin->blas_fails = 2;
+    CHECK(run_plan(plan, &p, m) == WEFT_OK);
+    CHECK(strcmp(launched(0), "gemm_x cublaslt gemm_x gemm_plain gemm_plain gemm_plain") == 0);
+    weft_plan_destroy(plan);
     weft_context_destroy(context);
 }
 
@@ -279,6 +295,7 @@ static const struct standin_case cases[] = {
     {"does_not_start", case_does_not_start},
     {"finds_nothing", case_finds_nothing},
     {"fails", case_fails},
+    {"fails_later", case_fails_later},
 };
 
 int main(void)

@@ -175,8 +175,9 @@ weft_status weft__cuda_prepare(weft_plan *plan)
 // What became of a run's launches: the one that failed last, and why.
 struct outcome {
     CUresult result;
-    int refused;           // by the library
-    int32_t step, product; // the last one, and how many products there were before it
+    int refused;  // by the library
+    int32_t step; // the last one
+    bool added;   // a product has added to what it wrote over: the run cannot begin anew
 };
 
 static struct outcome launch_steps(const weft_plan *plan, struct weft__cuda_step *steps,
@@ -184,7 +185,7 @@ static struct outcome launch_steps(const weft_plan *plan, struct weft__cuda_step
 {
     struct weft__cuda *cuda = weft__cuda_of(plan->context);
     const struct launch *launch = plan->launch;
-    struct outcome at = {CUDA_SUCCESS, 0, 0, -1};
+    struct outcome at = {CUDA_SUCCESS, 0, 0, false};
     bool entered = weft__cuda_enter(cuda);
     for (int32_t i = 0; i < count && at.result == CUDA_SUCCESS && !at.refused; i++) {
         at.step = i;
@@ -193,16 +194,16 @@ static struct outcome launch_steps(const weft_plan *plan, struct weft__cuda_step
                 weft__cuda_launch_step(cuda, launch->pipelines[steps[i].kernel], &steps[i], stream);
             continue;
         }
-        at.product++;
-        at.refused = weft__cuda_blas_run(cuda, launch->products[steps[i].product - 1],
-                                         (const void *)steps[i].args, stream);
+        const struct weft__cuda_product_call *call = (const void *)steps[i].args;
+        at.refused =
+            weft__cuda_blas_run(cuda, launch->products[steps[i].product - 1], call, stream);
+        at.added = at.added || (!at.refused && call->beta != 0 && call->c == call->y);
     }
     weft__cuda_leave(cuda, entered);
     return at;
 }
 
-// The library refused a run's first product, so that nothing has been written but workspace: from now on the plan's own
-// kernels serve.
+// The library refused a product of a run that may begin anew: from now on the plan's own kernels serve.
 static void stop_products(const weft_plan *plan, int refused)
 {
     const struct launch *launch = plan->launch;
@@ -235,7 +236,7 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
     }
     const struct outcome at = launch_steps(
         plan, steps, count, weft__cuda_stream_of(weft__cuda_of(plan->context), stream));
-    if (at.refused && at.product == 0 && !launch->needs_products) {
+    if (at.refused && !at.added && !launch->needs_products) {
         stop_products(plan, at.refused);
         return weft__cuda_submit(plan, args, stream);
     }
