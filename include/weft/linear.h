@@ -170,10 +170,11 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           the activations the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length; of formats
  *           whose weights are differences or sums, |w| is the sum of the magnitudes of both terms. A NaN
  *           or infinity in a group of 32 activations makes its row of Y NaN when activations are rounded.
- *           On a GPU, runs of more than 16 rows of X, without EXACT and BATCH_INVARIANT, multiply 16-bit numbers
- *           where weights are packed blocks, f16 or bf16, and fp8 or int8 where cuBLASLt is there: weights, scales
- *           in them, and activations become f16 (bf16 for mxfp4 and bf16), which adds at most 2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to the
- *           error; |w| < 65504 there. Bits are those of one version of cuBLASLt and one kind of GPU.
+ *           On a GPU, runs of more than 16 rows of X (by the name of a kernel of cuBLASLt, of any number), without
+ *           EXACT and BATCH_INVARIANT, multiply 16-bit numbers where weights are packed blocks, f16 or bf16, and
+ *           fp8 or int8 where cuBLASLt is there: weights, scales in them, and activations become f16 (bf16 for
+ *           mxfp4 and bf16), which adds at most 2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to the error;
+ *           |w| < 65504 there. Bits are those of one version of cuBLASLt and one kind of GPU.
  *           Norm and gate are as exact as those of norm.h and activation.h. y of 16 bits is rounded once,
  *           to nearest even
  *  Threads  as context.h says: a plan may be shared by threads that use different workspaces
