@@ -4,6 +4,7 @@
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR WEFT_SANITIZE)
   return()
 endif()
+set(WEFT_EMULATED ON) # tests/cuda/test_emulated_*.c are built
 
 set(emulated_environment
     WEFT_CUDA_DRIVER=$<TARGET_FILE:weft_standin> WEFT_CUDA_NVRTC=$<TARGET_FILE:weft_standin>
@@ -39,7 +40,8 @@ if(TARGET weft-check)
   endforeach()
 endif()
 if(TARGET weft_standin)
-  weft_add_emulated(handed test_cuda_standin_handed)
+  weft_add_emulated(handed test_cuda_emulated_handed)
+  weft_add_emulated(cascade test_cuda_emulated_cascade)
 endif()
 if(TARGET weft_cli)
   weft_add_emulated(model ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulated_model.sh $<TARGET_FILE:weft_cli>

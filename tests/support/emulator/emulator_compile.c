@@ -93,12 +93,12 @@ static bool write_headers(int num_headers, const char *const *headers, const cha
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool written;
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < num_headers && !written; i++)
-        if (strchr(names[i], '/') && !write_file(folder, names[i], headers[i], false))
-            break;
-    written = true;
+    bool fine = true;
+    for (int i = 0; i < num_headers && fine && !written; i++)
+        fine = !strchr(names[i], '/') || write_file(folder, names[i], headers[i], false);
+    written = written || fine;
     pthread_mutex_unlock(&lock);
-    return written;
+    return fine;
 }
 
 struct command {
