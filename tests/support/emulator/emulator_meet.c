@@ -38,7 +38,8 @@ void emulator_warp(uint32_t mask, const char *what, void *mine, emulated_togethe
     struct meeting *meeting = &warp->meeting;
     if (!(mask >> fiber->self.lane & 1))
         emulator_fail("a lane that its own mask leaves out");
-    if (meeting->came && (strcmp(meeting->what, what) != 0 || meeting->mask != mask))
+    if (meeting->came &&
+        ((meeting->what != what && strcmp(meeting->what, what) != 0) || meeting->mask != mask))
         emulator_fail("lanes of a warp meet for different things");
     meeting->mask = mask;
     meeting->what = what;

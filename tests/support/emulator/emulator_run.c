@@ -106,7 +106,36 @@ void emulator_wait_for(const char *what)
     emulator_yield();
 }
 
-static void fiber_main(void)
+// What a thread of the host has for the fibers of its blocks: their stacks, and where fibers whose thread has ended wait for
+// the thread of a block to come, so that each is made once (two system calls).
+struct home {
+    char *stacks;
+    struct {
+        bool is;
+        jmp_buf at;
+    } parked[MOST_THREADS];
+};
+
+static _Thread_local struct home *home;
+
+static void leave_home(void)
+{
+    munmap(home->stacks, (size_t)MOST_THREADS * STACK_BYTES);
+    free(home);
+    home = NULL;
+}
+
+static void find_home(void)
+{
+    if (home)
+        return;
+    home = calloc(1, sizeof *home);
+    home->stacks = mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+// One thread of a block, to its end.
+static void run_thread(void)
 {
     struct block *block = emulator_block;
     struct fiber *fiber = block->running;
@@ -119,17 +148,32 @@ static void fiber_main(void)
     emulator_event();
     emulator_warp_left(warp);
     emulator_barrier_left();
-    _longjmp(block->scheduler, 1);
 }
 
-// Stacks of a thread's fibers, kept for the blocks to come.
-static char *stacks(void)
+static void fiber_main(void)
 {
-    static _Thread_local char *memory;
-    if (!memory)
-        memory = mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory;
+    const ptrdiff_t i = emulator_block->running - emulator_block->fibers;
+    for (;;) {
+        run_thread();
+        home->parked[i].is = true;
+        if (_setjmp(home->parked[i].at) == 0)
+            _longjmp(emulator_block->scheduler, 1);
+    }
+}
+
+static void begin_fiber(int32_t i)
+{
+    if (home->parked[i].is) {
+        home->parked[i].is = false;
+        _longjmp(home->parked[i].at, 1);
+    }
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = home->stacks + (size_t)i * STACK_BYTES;
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = NULL;
+    makecontext(&context, fiber_main, 0);
+    setcontext(&context);
 }
 
 static void run_fiber(struct block *block, int32_t i)
@@ -139,14 +183,8 @@ static void run_fiber(struct block *block, int32_t i)
     if (_setjmp(block->scheduler) == 0) {
         if (fiber->begun)
             _longjmp(fiber->at, 1);
-        ucontext_t context;
         fiber->begun = true;
-        getcontext(&context);
-        context.uc_stack.ss_sp = stacks() + (size_t)i * STACK_BYTES;
-        context.uc_stack.ss_size = STACK_BYTES;
-        context.uc_link = NULL;
-        makecontext(&context, fiber_main, 0);
-        setcontext(&context);
+        begin_fiber(i);
     }
     block->running = NULL;
 }
@@ -260,9 +298,12 @@ static void *run_block(void *argument)
     atomic_fetch_add(&block->cluster->begun, 1);
     while (atomic_load(&block->cluster->begun) < block->cluster->size)
         sched_yield();
+    find_home();
     begin_block(block);
     schedule(block);
     end_block(block);
+    if (block->rank > 0) // on a thread that ends
+        leave_home();
     emulator_block = NULL;
     return NULL;
 }
