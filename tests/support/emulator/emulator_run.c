@@ -228,12 +228,15 @@ static void schedule(struct block *block)
     clock_gettime(CLOCK_MONOTONIC, &since);
     while (block->alive > 0) {
         uint64_t before = atomic_load(&block->cluster->events);
-        int32_t first = (int32_t)(emulator_random() % (uint32_t)block->num_threads);
+        int32_t i = (int32_t)(emulator_random() % (uint32_t)block->num_threads);
         bool backwards = emulator_random() & 1;
         for (int32_t n = 0; n < block->num_threads; n++) {
-            int32_t i = (first + (backwards ? block->num_threads - n : n)) % block->num_threads;
             if (block->fibers[i].state == FIBER_READY)
                 run_fiber(block, i);
+            if (backwards)
+                i = i > 0 ? i - 1 : block->num_threads - 1;
+            else
+                i = i + 1 < block->num_threads ? i + 1 : 0;
         }
         if (atomic_load(&block->cluster->events) == before && !emulator_engine_step() &&
             block->alive > 0)
