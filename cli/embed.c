@@ -188,7 +188,7 @@ static bool encode_lines(request *wish, const engine_model *model, engine_error 
     options->context_tokens = (int32_t)longest;
     options->max_sessions = wish->count < MOST_SESSIONS ? wish->count : MOST_SESSIONS;
     if (options->chunk_tokens == 0)
-        options->chunk_tokens = 512;
+        options->chunk_tokens = engine_usual_chunk(options->device);
     if (info.encoder && options->chunk_tokens < options->context_tokens)
         options->chunk_tokens = options->context_tokens;
     // What goes through at a time is a chunk or one text; a page of each may be part empty.

@@ -54,7 +54,7 @@ struct engine_options {
     int32_t context_tokens; // longest timeline of a session; 0: the model's own, at most 4096
     int32_t max_sessions;   // open at a time; 0: 1
     int32_t pool_tokens;    // that the KV pool holds; 0: max_sessions full timelines
-    int32_t chunk_tokens;   // most tokens in one forward pass; 0: 512
+    int32_t chunk_tokens; // most tokens in one forward pass; 0: engine_usual_chunk() of the device
     int32_t
         chain_tokens; // that engine_generate has the device choose in one submission; 0: 1 on the
                       // CPU, 64 elsewhere
@@ -91,6 +91,9 @@ struct engine_options {
     engine_adapter adapters[ENGINE_MAX_ADAPTERS]; // read when the worker is opened
     int32_t adapter_count;
 };
+
+// Tokens of a forward pass where nobody says how many: 512 on the CPU, 2048 on a GPU, which 512 do not fill.
+int32_t engine_usual_chunk(weft_device device);
 
 // Makes what runs the model. The model must outlive it. NULL on failure; options may be NULL.
 engine_worker *engine_worker_open(engine_model *model, const engine_options *options,

@@ -34,7 +34,7 @@ static const char help[] =
     "  --kv-dtype D        format of the KV cache: f16 (default; of encoders on a CPU bf16, "
     "unless\n"
     "                      matrices are f32), bf16 or f32\n"
-    "  --chunk N           most tokens in one pass over the weights; default 512\n"
+    "  --chunk N           most tokens in one pass over the weights; default 512, on a GPU 2048\n"
     "  --exact             activations stay f32 against quantised weights\n"
     "  --no-mmap           weights of a --model are copied into memory, in huge pages\n"
     "  --no-pack           weights are read where they lie\n"
@@ -152,7 +152,8 @@ static void fit_encoder(request *wish)
 {
     engine_options *worker = &wish->run.options;
     worker->context_tokens = wish->prompt;
-    worker->chunk_tokens = worker->chunk_tokens > 512 ? worker->chunk_tokens : 512;
+    if (worker->chunk_tokens == 0)
+        worker->chunk_tokens = engine_usual_chunk(worker->device);
     if (worker->chunk_tokens < wish->prompt)
         worker->chunk_tokens = wish->prompt;
 }

@@ -6,7 +6,8 @@
 
 enum {
     DEFAULT_CONTEXT_TOKENS = 4096,
-    DEFAULT_CHUNK_TOKENS = 512,
+    CPU_CHUNK_TOKENS = 512,
+    DEVICE_CHUNK_TOKENS = 2048,
     DEFAULT_CASCADE_ROWS = 64,
     MAX_CHUNK_TOKENS = 65536,
     DEVICE_CHAIN_TOKENS = 64,
@@ -86,6 +87,11 @@ static weft_dtype usual_cache(const engine_options *options, const model_config 
     return encodes && !options->exact && matrices != WEFT_F32 ? WEFT_BF16 : WEFT_F16;
 }
 
+int32_t engine_usual_chunk(weft_device device)
+{
+    return device == WEFT_DEVICE_CPU ? CPU_CHUNK_TOKENS : DEVICE_CHUNK_TOKENS;
+}
+
 static void fill_in(engine_options *options, const model_config *config, weft_dtype matrices)
 {
     if (options->context_tokens == 0)
@@ -97,7 +103,7 @@ static void fill_in(engine_options *options, const model_config *config, weft_dt
     if (options->cascade_rows == 0)
         options->cascade_rows = DEFAULT_CASCADE_ROWS;
     if (options->chunk_tokens == 0)
-        options->chunk_tokens = DEFAULT_CHUNK_TOKENS;
+        options->chunk_tokens = engine_usual_chunk(options->device);
     int64_t useful = (int64_t)options->context_tokens * options->max_sessions;
     if (options->chunk_tokens > useful)
         options->chunk_tokens = (int32_t)useful;
