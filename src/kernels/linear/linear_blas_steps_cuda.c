@@ -200,6 +200,8 @@ void weft__linear_add_finish(struct weft__linear_run *run, int32_t p, const void
         .y_stride = part->y_stride,
         .batch = args->batch,
         .rows = (int32_t)launch->parts[p].rows,
+        .first_slices = run->slices[p],
+        .second_slices = launch->gate ? run->slices[1] : 0,
         .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
     const int64_t columns = next || leaves ? 256 : 1024; // of a block
     weft__cuda_step(&run->steps[run->count++], launch->finish,

@@ -343,7 +343,9 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
     }
     launch->ready = launch->round = launch->finish = -1;
     bool gemm = false, blas = false;
+    bool sliced = false;
     for (int32_t s = 0; s < launch->num_sets; s++) {
+        sliced = sliced || weft__linear_slice_sums(&launch->sets[s].slices, desc->max_batch);
         gemm = gemm || launch->sets[s].gemm.min_batch || launch->sets[s].blas.least_batch;
         blas = blas || launch->sets[s].blas.least_batch;
     }
@@ -355,24 +357,28 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
     if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->round = WANT_HELPER(choice, "round", &round, false);
     launch->finishes = desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32;
-    if (launch->finishes || blas)
+    if (launch->finishes || blas || sliced)
         launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
 }
 
-// Kernels for many rows of X.
-static bool add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
-                     struct weft__linear_set *set)
+// Kernels for many rows of X, and where these serve those for some; how many.
+static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                        struct weft__linear_set *set)
 {
     const struct weft__linear_cuda_launch *launch = choice->launch;
-    const weft_dtype format = desc->parts[set->parts[0]].weight_dtype;
-    const int32_t x_dtype =
-        set->matter.block_elems == 1 ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED;
-    const weft_dtype y_dtype = desc->gate || rounds_y(desc) ? WEFT_F32 : desc->y_dtype;
-    return weft__linear_gemm_plan(
-        desc,
-        &(struct weft__linear_gemm_wish){format, x_dtype, (int32_t)y_dtype, set->scale_dtype,
-                                         set->matter.block_bytes},
-        &launch->limits, choice, &set->gemm);
+    const int32_t before = choice->num_kernels;
+    const bool plain = set->matter.block_elems == 1, follows = desc->gate || rounds_y(desc);
+    struct weft__linear_slice_wish wish = {
+        .matrix = {desc->parts[set->parts[0]].weight_dtype,
+                   plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
+                   (int32_t)(follows ? WEFT_F32 : desc->y_dtype), set->scale_dtype,
+                   set->matter.block_bytes},
+        .follows = follows};
+    for (int32_t i = 0; i < set->num_parts; i++)
+        wish.units += weft__linear_slice_units(desc->parts[set->parts[i]].rows);
+    if (weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm) && !plain)
+        weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);
+    return choice->num_kernels - before;
 }
 
 static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_choice *choice)
@@ -409,10 +415,11 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
         spare -= launch->sets[s].matter.block_elems == 1 ? WEFT__LINEAR_MOST_SHAPES + 1 : 3;
     for (int32_t s = 0; s < launch->num_sets; s++) {
         struct weft__linear_set *set = &launch->sets[s];
-        const int32_t most = set->matter.block_elems == 1 ? WEFT__LINEAR_GEMM_PLAIN_KERNELS
-                                                          : WEFT__LINEAR_GEMM_KERNELS;
-        if (spare >= most && add_gemm(desc, choice, set))
-            spare -= most;
+        const int32_t most = set->matter.block_elems == 1
+                                 ? WEFT__LINEAR_GEMM_PLAIN_KERNELS
+                                 : WEFT__LINEAR_GEMM_KERNELS + WEFT__LINEAR_SLICE_SHAPES;
+        if (spare >= most)
+            spare -= add_gemm(desc, choice, set);
         if (spare > 0 && add_blas(desc, choice, set))
             spare--;
         set->first_kernel = choice->num_kernels;

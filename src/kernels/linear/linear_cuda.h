@@ -6,6 +6,7 @@
 //      round    x to int8                    parts of blocks whose x is not rounded yet
 //      product  a launch per set: parts of one format, packed, or plain. Norm, alpha, bias, and what
 //               follows (gate, residual, element type, rounding) unless several launches share a gate
+//      slice    the same for some rows of X; a gate, rounding and, often, sums of slices are left to finish
 //      gemm     the same for many rows of X, a launch per part; a gate and rounding are left to finish
 //      blas     likewise by cuBLASLt, plain weights of 16 bits (linear_blas_cuda.h)
 //      rows     a launch per part whose weights lie as a file has them
@@ -20,6 +21,7 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_pack_cuda.h"
+#include "src/kernels/linear/linear_slice_cuda.h"
 
 enum {
     WEFT__LINEAR_MOST_SHAPES = 4,
@@ -55,8 +57,9 @@ struct weft__linear_set {
     int32_t num_shapes;
     int32_t first_kernel; // of the shapes, one behind the other
     int32_t unaligned;    // kernel for plain weights that begin anywhere, one row of X a pass
-    struct weft__linear_gemm gemm; // for many rows of X
-    struct weft__linear_blas blas; // likewise
+    struct weft__linear_slices slices; // for some rows of X
+    struct weft__linear_gemm gemm;     // for many
+    struct weft__linear_blas blas;     // likewise
     bool named_blas;               // by its row
 };
 

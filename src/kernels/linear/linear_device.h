@@ -161,7 +161,7 @@ struct weft__linear_ready_args {
 
 // What follows products that a launch has left as f32: factors of rows of X, bias, gate, residual, element type, rounding.
 struct weft__linear_finish_args {
-    const float *first, *second; // [batch][rows]; the latter of a gate. The first may be y
+    const float *first, *second; // [slice][batch][rows]; the latter of a gate. The first may be y
     int64_t stride;              // of both, from row to row
     const float *scales;         // [batch], by which both are multiplied, or NULL
     const float *first_bias, *second_bias; // [rows], or NULL
@@ -172,6 +172,7 @@ struct weft__linear_finish_args {
     int64_t residual_stride, y_stride;
     int32_t batch, rows;
     float next_weight_plus;
+    int32_t first_slices, second_slices; // of the columns, whose sums are added up; batch * rows apart
     int32_t reserved;
 };
 

@@ -19,6 +19,7 @@ enum aim {
     DROWNED_ROWS, // a sum that has most of its value at once, and millions of products that must not be lost in it
     LARGE_BATCH,
     SECOND_TILE,
+    SLICES, // rows of X that a GPU keeps slices of the columns of
     SMALL_WEIGHTS,
     TINY_X,
     BROKEN_X
@@ -28,6 +29,8 @@ static enum aim aim_of(const struct check_case *c)
 {
     switch (c->seed % 20) {
     case 2: return LARGE_BATCH;
+    case 3:
+    case 12: return c->kernel->level >= WEFT__CUDA_sm80 ? SLICES : ANY;
     case 5: return TINY_X;
     case 1:
     case 8: return STEADY_ROWS;
@@ -117,6 +120,12 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         p->args.batch = (int32_t)check_pick(c, 6, 47, 49, 50, 53, 95, 98);
     if (aim == SECOND_TILE)
         p->args.batch = (int32_t)check_range(c, 193, 200) + (bf16 ? 324 : 0);
+    if (aim == SLICES) { // columns of one slice and of several, rows of units that blocks have one and more of
+        p->args.batch = (int32_t)check_range(c, 17, 64);
+        p->desc.cols = block * check_range(c, 1, check_pick(c, 3, 256, 1024, 3072) / block + 1);
+        p->desc.rows = check_pick(c, 3, check_range(c, 1, 64), check_range(c, 65, 200), 144);
+        return;
+    }
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {
         p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : 600);
         p->desc.rows = check_range(c, 1, 40);
@@ -136,7 +145,7 @@ static void draw_shape(struct check_case *c, struct problem *p)
     if (plain && c->seed % 3 != 0)
         p->desc.flags = 0;
     p->desc.flags |= check_range(c, 0, 2) == 0 ? WEFT_LINEAR_BATCH_INVARIANT : 0;
-    if (aim_of(c) == LARGE_BATCH || aim_of(c) == SECOND_TILE)
+    if (aim_of(c) == LARGE_BATCH || aim_of(c) == SECOND_TILE || aim_of(c) == SLICES)
         p->desc.flags &= ~(uint32_t)WEFT_LINEAR_BATCH_INVARIANT;
     // a kernel of panels reads whole chunks
     draw_extents(c, p,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What follows products that other launches left as f32: factors of rows of X, bias, gate, residual, element type, rounding.
+// What follows products that other launches left as f32: sums of slices of the columns, factors of rows of X, bias, gate,
+// residual, element type, rounding.
 // A thread takes four columns of a row; where results are rounded a warp takes 32, a column a lane. Function constants:
 // WEFT_GATE, WEFT_ROUND, WEFT_Y_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
@@ -7,13 +8,27 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 
+// The products of all slices, in the order of the columns.
+DEVICE float whole_sum(const struct weft__linear_finish_args *args, const float *of, int32_t slices,
+                       int64_t at)
+{
+    const int64_t slice = (int64_t)args->batch * args->rows;
+    float sum = of[at];
+#pragma unroll 4
+    for (int32_t i = 1; i < slices; i++)
+        sum += of[i * slice + at];
+    return sum;
+}
+
 // The result at a column of row n.
 DEVICE float finished(const struct weft__linear_finish_args *args, int64_t n, int32_t col)
 {
     const int64_t at = n * args->stride + col;
     const float scale = args->scales ? args->scales[n] : 1.0f;
-    const float first = args->first[at] * scale + (args->first_bias ? args->first_bias[col] : 0.0f);
-    const float second = WEFT_GATE ? args->second[at] * scale : 0.0f;
+    const float first = whole_sum(args, args->first, args->first_slices, at) * scale +
+                        (args->first_bias ? args->first_bias[col] : 0.0f);
+    const float second =
+        WEFT_GATE ? whole_sum(args, args->second, args->second_slices, at) * scale : 0.0f;
     const float out =
         gated<WEFT_GATE>(first, second + (args->second_bias ? args->second_bias[col] : 0.0f));
     return args->residual
@@ -47,6 +62,19 @@ DEVICE float4 four(const float *from, int64_t at)
     return from ? *(const float4 *)(from + at) : make_float4(0, 0, 0, 0);
 }
 
+DEVICE float4 four_sums(const struct weft__linear_finish_args *args, const float *of,
+                        int32_t slices, int64_t at)
+{
+    const int64_t slice = (int64_t)args->batch * args->rows;
+    float4 sum = four(of, at);
+#pragma unroll 4
+    for (int32_t i = 1; i < slices; i++) {
+        const float4 more = four(of, i * slice + at);
+        sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
+    }
+    return sum;
+}
+
 // Are four columns one piece of every array?
 DEVICE bool in_fours(const struct weft__linear_finish_args *args)
 {
@@ -67,7 +95,9 @@ DEVICE void finish(const struct weft__linear_finish_args *args, int64_t n)
     }
     const int64_t at = n * args->stride + col;
     const float scale = args->scales ? args->scales[n] : 1.0f;
-    const float4 a = four(args->first, at), b = four(WEFT_GATE ? args->second : nullptr, at);
+    const float4 a = four_sums(args, args->first, args->first_slices, at);
+    const float4 b =
+        WEFT_GATE ? four_sums(args, args->second, args->second_slices, at) : four(nullptr, at);
     const float4 c = four(args->first_bias, col), d = four(args->second_bias, col);
     float4 more = make_float4(0, 0, 0, 0);
     if (args->residual)

@@ -14,7 +14,7 @@
 #ifndef WEFT_KERNELS_LINEAR_GEMM_DEVICE_H
 #define WEFT_KERNELS_LINEAR_GEMM_DEVICE_H
 
-#include <stdint.h>
+#include "src/kernels/linear/linear_device.h"
 
 enum { WEFT__LINEAR_GEMM_TILE_ROWS = 128 }; // rows of W of a result
 
@@ -48,6 +48,36 @@ struct __attribute__((aligned(64))) weft__linear_gemm_args {
     int32_t batch, rows, cols;
     int32_t row_tiles, tiles; // of the results: tiles of rows of W; of both
     float alpha;
+};
+
+// Some rows of X, whose slices of the columns stay in shared memory: linear_gemm_slice.cu.
+enum {
+    WEFT__LINEAR_SLICE_WARPS = 16, // of a block
+    WEFT__LINEAR_SLICE_UNIT = 64,  // rows of W that a warpgroup takes at a time
+};
+
+struct weft__linear_slice_part {
+    const void *weight; // packed tiles
+    const float *bias;  // or NULL
+    void *y;
+    int64_t y_stride;
+    int64_t slice_stride; // numbers from one slice's sums to the next's
+    int32_t rows;
+    int32_t first_unit; // of those that blocks take in turn
+    float alpha;
+    int32_t reserved;
+};
+
+struct weft__linear_slice_args {
+    struct weft__linear_slice_part part[WEFT__LINEAR_MAX_PARTS];
+    const void *x;        // rounded rows
+    const void *residual; // or NULL
+    int64_t residual_stride;
+    int32_t batch, cols, num_parts, num_units;
+    int32_t slice_tiles; // of 256 columns
+    int32_t norm;        // results are multiplied by 1/rms of the row of X
+    float norm_eps;
+    int32_t reserved;
 };
 
 #endif

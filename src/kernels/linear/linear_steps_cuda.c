@@ -219,6 +219,59 @@ static void add_product(struct weft__linear_run *run, const struct weft__linear_
     step->overlap = 1;
 }
 
+static void add_finish(struct weft__linear_run *run, int32_t p)
+{
+    weft__linear_add_finish(run, p, weft__linear_staged(run, p), run->launch->parts[p].rows,
+                            run->args->residual);
+}
+
+// Some rows of X: all parts in one launch. `follows`: what follows comes later.
+static void add_slices(struct weft__linear_run *run, const struct weft__linear_set *set,
+                       const struct weft__linear_slice_shape *shape, bool follows)
+{
+    const struct weft__linear_cuda_launch *launch = run->launch;
+    const weft_linear_args *args = run->args;
+    const bool staging = follows || shape->slices > 1;
+    struct weft__linear_slice_args device = {.x = run->rounded,
+                                             .residual = staging ? NULL : args->residual,
+                                             .residual_stride = args->residual_stride,
+                                             .batch = args->batch,
+                                             .cols = (int32_t)launch->cols,
+                                             .slice_tiles = shape->slice_tiles,
+                                             .norm = run->norm,
+                                             .norm_eps = launch->norm_eps};
+    for (int32_t i = 0; i < set->num_parts; i++) {
+        const int32_t p = set->parts[i];
+        const weft_linear_part_args *from = &args->parts[p];
+        const int64_t rows = launch->parts[p].rows;
+        if (!in_set(run, p))
+            continue;
+        device.part[device.num_parts++] = (struct weft__linear_slice_part){
+            .weight = from->packed,
+            .bias = from->bias,
+            .y = staging ? weft__linear_staged(run, p) : from->y,
+            .y_stride = staging ? rows : from->y_stride,
+            .slice_stride = args->batch * rows,
+            .rows = (int32_t)rows,
+            .first_unit = device.num_units,
+            .alpha = weft__linear_alpha(run, p)};
+        device.num_units += (int32_t)weft__linear_slice_units(rows);
+        run->slices[p] = shape->slices;
+    }
+    if (device.num_parts == 0)
+        return;
+    const int32_t most = launch->limits.num_sms / shape->slices;
+    struct weft__cuda_step *step =
+        weft__cuda_step(&run->steps[run->count++], shape->kernel,
+                        (uint32_t)(device.num_units < most ? device.num_units : most),
+                        (uint32_t)shape->slices, WEFT__LINEAR_SLICE_WARPS * 32, &device, sizeof device);
+    step->shared_bytes = (uint32_t)shape->shared_bytes;
+    step->overlap = 1;
+    for (int32_t i = 0; i < set->num_parts && staging && !follows; i++)
+        if (in_set(run, set->parts[i]))
+            add_finish(run, set->parts[i]);
+}
+
 static void add_gemm(struct weft__linear_run *run, const struct weft__linear_set *set, bool staging)
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
@@ -253,12 +306,6 @@ static void add_gemm(struct weft__linear_run *run, const struct weft__linear_set
         run->count += weft__linear_gemm_steps(&set->gemm, &call, &run->steps[run->count]);
         run->gemm_x = &set->gemm, run->blas_x = NULL;
     }
-}
-
-static void add_finish(struct weft__linear_run *run, int32_t p)
-{
-    weft__linear_add_finish(run, p, weft__linear_staged(run, p), run->launch->parts[p].rows,
-                            run->args->residual);
 }
 
 // Parts whose weights lie as in a file.
@@ -307,9 +354,14 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
         const struct weft__linear_set *set = &launch->sets[s];
         if (together && launch->whole)
             break;
+        const struct weft__linear_slice_shape *slice =
+            weft__linear_slice_of(&set->slices, args->batch);
         if (weft__linear_is_blas(&run, set, follows)) {
             finish = finish || (follows && all_in_sets);
             weft__linear_add_blas(&run, set, follows);
+        } else if (slice) {
+            finish = finish || (follows && all_in_sets);
+            add_slices(&run, set, slice, follows);
         } else if (is_gemm(&run, set)) {
             finish = finish || (follows && all_in_sets);
             add_gemm(&run, set, follows);

@@ -24,15 +24,19 @@ static void lay_out_staged(const weft_linear_desc *desc, struct weft__linear_cud
                            int64_t *at)
 {
     bool wanted[WEFT_LINEAR_MAX_PARTS] = {false};
+    int64_t sums[WEFT_LINEAR_MAX_PARTS] = {0};
     for (int32_t s = 0; s < launch->num_sets; s++)
-        for (int32_t i = 0; i < launch->sets[s].num_parts; i++)
-            wanted[launch->sets[s].parts[i]] =
-                weft__linear_blas_stages(&launch->sets[s].blas, i, desc->y_dtype);
+        for (int32_t i = 0; i < launch->sets[s].num_parts; i++) {
+            const struct weft__linear_set *set = &launch->sets[s];
+            wanted[set->parts[i]] = weft__linear_blas_stages(&set->blas, i, desc->y_dtype);
+            sums[set->parts[i]] = weft__linear_slice_sums(&set->slices, desc->max_batch);
+        }
     for (int32_t p = 0; p < desc->num_parts; p++) {
         const bool fits =
             desc->parts[p].rows <= WEFT__LINEAR_MOST_STAGED / 4 / (int64_t)desc->max_batch;
-        if (launch->finishes || (wanted[p] && fits))
-            launch->parts[p].staged = take(at, (int64_t)desc->max_batch * 4, desc->parts[p].rows);
+        const int64_t rows = launch->finishes || (wanted[p] && fits) ? desc->max_batch : 0;
+        if (larger(rows, sums[p]))
+            launch->parts[p].staged = take(at, larger(rows, sums[p]) * 4, desc->parts[p].rows);
     }
 }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Which slices: those of the shortest estimate; NOTES.md has the measurements behind it.
+#include "src/kernels/linear/linear_slice_cuda.h"
+
+#include "src/kernels/linear/linear_device.h"
+
+#define CONSTANTS(X)                                                                               \
+    X(WEFT_FORMAT)                                                                                 \
+    X(WEFT_BRAIN) X(WEFT_ROWS) X(WEFT_STAGES) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
+
+enum {
+    MOST_STAGES = 4,
+    LEAST_STAGES = 2,
+    // clocks: a tile of a unit in a warpgroup that is alone; what an SM needs of a tile of a unit, all four warps of it;
+    // numbers of X that an SM makes in one; bytes that all SMs write and read again in one
+    ALONE_CLOCKS = 1000,
+    TILE_CLOCKS = 500,
+    X_NUMBERS = 36,
+    SUM_BYTES = 1500,
+};
+
+static int32_t divide_up(int64_t a, int64_t b)
+{
+    return (int32_t)((a + b - 1) / b);
+}
+
+static int64_t clocks(int32_t rows, int32_t slices, int32_t tiles, int64_t units, int32_t num_sms)
+{
+    const int64_t each = divide_up(units, num_sms / slices); // units of a block
+    const int64_t alone = divide_up(each, 4) * (int64_t)ALONE_CLOCKS, all = each * TILE_CLOCKS;
+    const int64_t sums = slices > 1 ? 8 * slices * units * WEFT__LINEAR_SLICE_UNIT * rows : 0;
+    return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES;
+}
+
+// The slices for passes of `rows` rows of X; false if X fits no block.
+static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
+                   int32_t rows, const struct weft__cuda_limits *limits,
+                   struct weft__linear_slice_shape *best)
+{
+    const int32_t all = divide_up(desc->cols, WEFT__LINEAR_TILE_COLS);
+    const int32_t ring = WEFT__LINEAR_SLICE_WARPS *
+                         (WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
+                              wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS +
+                          8);
+    const int32_t room = limits->shared_per_block - WEFT__LINEAR_GRID_BYTES(wish->matrix.format);
+    int64_t least = INT64_MAX;
+    for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
+        const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
+        const int64_t around = (int64_t)tiles * WEFT__LINEAR_TILE_COLS * rows * 2 + rows * 8;
+        const int64_t time = clocks(rows, slices, tiles, wish->units, limits->num_sms);
+        if (around + LEAST_STAGES * ring > room || time >= least)
+            continue;
+        const int64_t fit = (room - around) / ring;
+        *best = (struct weft__linear_slice_shape){.rows = rows,
+                                                  .stages = fit < MOST_STAGES ? (int32_t)fit
+                                                                              : MOST_STAGES,
+                                                  .slices = slices,
+                                                  .slice_tiles = tiles};
+        best->shared_bytes = (int32_t)around + best->stages * ring;
+        least = time;
+    }
+    return least < INT64_MAX;
+}
+
+void weft__linear_slices_plan(const weft_linear_desc *desc,
+                              const struct weft__linear_slice_wish *wish,
+                              const struct weft__cuda_limits *limits,
+                              struct weft__cuda_choice *choice, struct weft__linear_slices *slices)
+{
+    static const int32_t rows[WEFT__LINEAR_SLICE_SHAPES] = {32, 64};
+    *slices = (struct weft__linear_slices){0};
+    if (limits->sm != 90 || desc->max_batch < WEFT__LINEAR_GEMM_MIN_BATCH)
+        return;
+    for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
+        struct weft__linear_slice_shape shape;
+        if ((i > 0 && desc->max_batch <= rows[i - 1]) || !choose(desc, wish, rows[i], limits, &shape))
+            return;
+        const bool leaves = shape.slices > 1 || wish->follows;
+        const struct weft__linear_slice_constants constants = {
+            .WEFT_FORMAT = (int32_t)wish->matrix.format,
+            .WEFT_BRAIN = wish->matrix.format == WEFT_MXFP4,
+            .WEFT_ROWS = shape.rows,
+            .WEFT_STAGES = shape.stages,
+            .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : wish->matrix.y_dtype,
+            .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
+        shape.kernel = weft__cuda_want(choice, "src/kernels/linear/linear_gemm_slice.cu",
+                                       "weft_linear_gemm_slice",
+                                       WEFT__CUDA_VALUES(linear_slice, constants));
+        slices->shapes[slices->count++] = shape;
+    }
+}
