@@ -20,6 +20,12 @@ DEVICE uint64_t wgmma_matrix(uint32_t shared_address)
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)1 << 16 | shared_address >> 4;
 }
 
+// The same so many bytes further: what begins at multiples of 1024 stays below 256 KB.
+DEVICE uint64_t wgmma_further(uint64_t matrix, uint32_t bytes)
+{
+    return matrix & 0xffffffff00000000u | ((uint32_t)matrix + bytes / 16);
+}
+
 // Where B begins that lies the other way round; its 64s of columns are `columns_bytes` apart, 16 rows 2048 bytes further.
 DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
 {

@@ -11,8 +11,8 @@
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (32, 64), WEFT_STAGES (of a warp's ring), WEFT_Y_DTYPE
-// (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (32, 64), WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
+// the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
 #include "src/kernels/linear/linear_gemm_result.cuh"
@@ -54,20 +54,10 @@ DEVICE struct slice slice_of(const struct weft__linear_slice_args *args)
     return s;
 }
 
-DEVICE uint8_t *ring_of(const struct weft__linear_slice_args *args, int32_t warp)
-{
-    return shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + warp * RING;
-}
-
 // What the numbers of a row of X have been multiplied by, [row]; what its sums are to be, [row].
 DEVICE float *shared_factors(const struct weft__linear_slice_args *args)
 {
-    return (float *)ring_of(args, WARPS);
-}
-
-DEVICE uint32_t ring_full(const struct weft__linear_slice_args *args, int32_t warp)
-{
-    return shared_address(shared_factors(args) + 2 * WEFT_ROWS) + warp * WEFT_STAGES * 8;
+    return (float *)(shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + WARPS * RING);
 }
 
 DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
@@ -79,16 +69,42 @@ DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
     return part;
 }
 
+// The warp's row block of a unit.
+DEVICE int32_t row_block_of(const struct weft__linear_slice_part *part, int32_t unit)
+{
+    return (unit - part->first_unit) * UNIT_BLOCKS + (int32_t)threadIdx.x / WARP % UNIT_BLOCKS;
+}
+
 // Where a warp's first tile of a unit is. Beyond the last rows the last of them are read again.
 DEVICE const uint8_t *tiles_of(const struct weft__linear_slice_args *args, const struct slice *s,
-                               int32_t unit, int32_t warp)
+                               int32_t unit)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
     const int64_t row_bytes = TILE_SUPER ? (int64_t)(args->cols / 256) * TILE_BYTES(4)
                                          : (int64_t)all_pairs(args) * TILE_BYTES(1);
-    const int32_t block = (unit - part->first_unit) * UNIT_BLOCKS + warp % UNIT_BLOCKS;
+    const int32_t block = row_block_of(part, unit);
     return (const uint8_t *)part->weight + min(block, (part->rows + 15) / 16 - 1) * row_bytes +
            (int64_t)s->tile0 * TILE_BYTES(4);
+}
+
+// A warp's ring: its first slot, as a pointer and for the copy engine, its first barrier; the slot that is next, and its phase.
+struct ring {
+    const uint8_t *bytes;
+    uint32_t address, full;
+    int32_t slot;
+    uint32_t parity;
+};
+
+DEVICE void ring_begin(const struct weft__linear_slice_args *args, int32_t warp, struct ring *ring)
+{
+    ring->bytes = shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + warp * RING;
+    ring->address = shared_address(ring->bytes);
+    ring->full = shared_address(shared_factors(args) + 2 * WEFT_ROWS) + warp * WEFT_STAGES * 8;
+    ring->slot = 0, ring->parity = 0;
+    if (threadIdx.x % WARP < WEFT_STAGES)
+        barrier_init(ring->full + 8 * (threadIdx.x % WARP), 1);
+    barrier_init_end();
+    __syncwarp();
 }
 
 // What a warp asks for next.
@@ -107,18 +123,21 @@ DEVICE int32_t first_unit(int32_t warp)
     return (int32_t)blockIdx.x + warp / 4 * (int32_t)gridDim.x;
 }
 
+DEVICE int32_t pairs_of(const struct slice *s, int32_t tile)
+{
+    return WEFT_WHOLE ? (int32_t)TILE_PAIRS : min(s->pairs - tile * TILE_PAIRS, (int32_t)TILE_PAIRS);
+}
+
 // The next tile into a slot of the warp's ring, if there is one.
-DEVICE void ask(const struct weft__linear_slice_args *args, const struct slice *s, int32_t warp,
-                struct asking *next, int32_t slot)
+DEVICE void ask(const struct weft__linear_slice_args *args, const struct slice *s,
+                const struct ring *ring, struct asking *next, int32_t slot)
 {
     if (next->unit >= args->num_units)
         return;
-    const uint32_t bytes =
-        (uint32_t)TILE_BYTES(min(s->pairs - next->index * TILE_PAIRS, (int32_t)TILE_PAIRS));
-    const uint32_t barrier = ring_full(args, warp) + 8 * slot;
     if (threadIdx.x % WARP == 0) {
-        barrier_expect(barrier, bytes);
-        copy_bulk(shared_address(ring_of(args, warp)) + slot * SLOT, next->tile, bytes, barrier);
+        const uint32_t bytes = (uint32_t)TILE_BYTES(pairs_of(s, next->index));
+        barrier_expect(ring->full + 8 * slot, bytes);
+        copy_bulk(ring->address + slot * SLOT, next->tile, bytes, ring->full + 8 * slot);
     }
     next->tile += TILE_BYTES(4);
     if (++next->index < s->tiles)
@@ -126,7 +145,7 @@ DEVICE void ask(const struct weft__linear_slice_args *args, const struct slice *
     next->index = 0;
     next->unit += unit_step();
     if (next->unit < args->num_units)
-        next->tile = tiles_of(args, s, next->unit, warp);
+        next->tile = tiles_of(args, s, next->unit);
 }
 
 #include "src/kernels/linear/linear_gemm_slice_x.cuh"
@@ -146,7 +165,7 @@ DEVICE void multiply(float *d, const uint32_t a[4], uint64_t b)
 DEVICE void fragments_of(const struct weights_of_tile *own, const uint8_t *tile, int32_t pairs,
                          int32_t p, uint32_t fragment[4][4])
 {
-    if (p < pairs) {
+    if (WEFT_WHOLE || p < pairs) {
         tile_fragments(own, tile, pairs, p, (int32_t)threadIdx.x % WARP, fragment);
         return;
     }
@@ -155,42 +174,65 @@ DEVICE void fragments_of(const struct weights_of_tile *own, const uint8_t *tile,
         fragment[i / 4][i % 4] = 0;
 }
 
-// Sums of a unit over the slice. `slot` and `parity`: where the ring is, and its phase.
+// Sums of a unit over the slice.
 DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct slice *s,
-                      int32_t warp, struct asking *next, int32_t *slot, uint32_t *parity, float *d)
+                      struct ring *ring, struct asking *next, float *d)
 {
-    const int32_t lane = (int32_t)threadIdx.x % WARP;
-    const uint32_t x = shared_address(shared_memory());
+    uint64_t x = wgmma_matrix(shared_address(shared_memory()));
     uint32_t fragment[2][4][4];
 #pragma unroll
     for (int32_t i = 0; i < SUMS; i++)
         d[i] = 0;
 #pragma unroll 1
     for (int32_t t = 0; t < s->tiles; t++) {
-        const uint8_t *tile = ring_of(args, warp) + *slot * SLOT;
-        const int32_t pairs = min(s->pairs - t * TILE_PAIRS, (int32_t)TILE_PAIRS);
+        const uint8_t *tile = ring->bytes + ring->slot * SLOT;
+        const int32_t pairs = pairs_of(s, t);
         struct weights_of_tile own;
-        barrier_wait(ring_full(args, warp) + 8 * *slot, *parity);
-        tile_begin(&own, tile, pairs, lane / 4);
+        barrier_wait(ring->full + 8 * ring->slot, ring->parity);
+        tile_begin(&own, tile, pairs, (int32_t)threadIdx.x % WARP / 4);
 #pragma unroll
         for (int32_t p = 0; p < TILE_PAIRS; p++) {
             fragments_of(&own, tile, pairs, p, fragment[p % 2]);
-            // zeros meet numbers that are there: others may be anything
-            const uint32_t at = x + (t * TILE_PAIRS + min(p, pairs - 1)) * X_PAIR;
             wgmma_begin();
 #pragma unroll
-            for (int32_t k = 0; k < 4; k++)
-                multiply(d, fragment[p % 2][k], wgmma_matrix(at + 32 * k));
+            for (int32_t k = 0; k < 4; k++) // zeros meet numbers that are there: others may be anything
+                multiply(d, fragment[p % 2][k],
+                         wgmma_further(x, (WEFT_WHOLE ? p : min(p, pairs - 1)) * X_PAIR + 32 * k));
             wgmma_group_end();
             WGMMA_WAIT(1); // the other fragments' registers are free
         }
+        x = wgmma_further(x, TILE_PAIRS * X_PAIR);
         __syncwarp();
-        ask(args, s, warp, next, *slot);
-        if (++*slot == WEFT_STAGES)
-            *slot = 0, *parity ^= 1;
+        ask(args, s, ring, next, ring->slot);
+        if (++ring->slot == WEFT_STAGES)
+            ring->slot = 0, ring->parity ^= 1;
     }
     WGMMA_WAIT(0);
 }
+
+#if WEFT_STAGED
+
+// Sums of the slice in f32, for another launch.
+DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
+{
+    const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
+    const int32_t lane = (int32_t)threadIdx.x % WARP, first = lane % 4 * 2; // row of X
+    const int32_t row = row_block_of(part, unit) * 16 + lane / 4, left = args->batch - first;
+    const float2 *inverse = (const float2 *)(shared_factors(args) + WEFT_ROWS + first);
+    float *to = (float *)part->y + blockIdx.y * part->slice_stride + first * part->y_stride + row;
+#pragma unroll
+    for (int32_t e = 0; e < SUMS / 4; e++) {
+        const float2 by = inverse[4 * e];
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            if (8 * e + i % 2 < left && row + i / 2 * 8 < part->rows)
+                to[i % 2 * part->y_stride + i / 2 * 8] =
+                    part->alpha * ((i % 2 ? by.y : by.x) * d[4 * e + i]);
+        to += 8 * part->y_stride;
+    }
+}
+
+#else
 
 // Of a unit's results, what results_store() wants to know.
 struct results {
@@ -202,22 +244,17 @@ struct results {
     float alpha;
 };
 
-DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, int32_t warp,
-                    const float *d)
+DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
-    const struct results to = {shared_factors(args) + WEFT_ROWS,
-                               blockIdx.y == 0 ? part->bias : nullptr,
-                               args->residual,
-                               (float *)part->y + blockIdx.y * part->slice_stride,
-                               args->residual_stride,
-                               part->y_stride,
-                               args->batch,
-                               part->rows,
+    const struct results to = {shared_factors(args) + WEFT_ROWS, part->bias,      args->residual,
+                               part->y,                          args->residual_stride,
+                               part->y_stride,                   args->batch,     part->rows,
                                part->alpha};
-    const int32_t block = (unit - part->first_unit) * UNIT_BLOCKS + warp % UNIT_BLOCKS;
-    results_store<SUMS>(&to, block * 16, 0, d);
+    results_store<SUMS>(&to, row_block_of(part, unit) * 16, 0, d);
 }
+
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     weft_linear_gemm_slice(const __grid_constant__ struct weft__linear_slice_args args)
@@ -225,27 +262,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int32_t warp = (int32_t)threadIdx.x / WARP;
     const struct slice s = slice_of(&args);
     struct asking next = {nullptr, first_unit(warp), 0};
-    if (threadIdx.x % WARP < WEFT_STAGES)
-        barrier_init(ring_full(&args, warp) + 8 * (threadIdx.x % WARP), 1);
-    barrier_init_end();
-    __syncwarp();
+    struct ring ring;
+    ring_begin(&args, warp, &ring);
     let_next_start();
     if (next.unit < args.num_units)
-        next.tile = tiles_of(&args, &s, next.unit, warp);
+        next.tile = tiles_of(&args, &s, next.unit);
 #pragma unroll 1
     for (int32_t slot = 0; slot < WEFT_STAGES; slot++)
-        ask(&args, &s, warp, &next, slot);
+        ask(&args, &s, &ring, &next, slot);
 #if TILE_GRID
     grid_load();
 #endif
     wait_for_previous();
     x_load(&args, &s, warp);
-    int32_t slot = 0;
-    uint32_t parity = 0;
 #pragma unroll 1
     for (int32_t unit = first_unit(warp); unit < args.num_units; unit += unit_step()) {
         float d[SUMS];
-        unit_sums(&args, &s, warp, &next, &slot, &parity, d);
-        deliver(&args, unit, warp, d);
+        unit_sums(&args, &s, &ring, &next, d);
+        deliver(&args, unit, d);
     }
 }

@@ -6,7 +6,9 @@
 
 #define CONSTANTS(X)                                                                               \
     X(WEFT_FORMAT)                                                                                 \
-    X(WEFT_BRAIN) X(WEFT_ROWS) X(WEFT_STAGES) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+    X(WEFT_BRAIN)                                                                                  \
+    X(WEFT_ROWS)                                                                                   \
+    X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 
 enum {
@@ -82,6 +84,8 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
             .WEFT_BRAIN = wish->matrix.format == WEFT_MXFP4,
             .WEFT_ROWS = shape.rows,
             .WEFT_STAGES = shape.stages,
+            .WEFT_WHOLE = desc->cols % WEFT__LINEAR_TILE_COLS == 0,
+            .WEFT_STAGED = leaves,
             .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : wish->matrix.y_dtype,
             .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
         shape.kernel = weft__cuda_want(choice, "src/kernels/linear/linear_gemm_slice.cu",

@@ -248,7 +248,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
             continue;
         device.part[device.num_parts++] = (struct weft__linear_slice_part){
             .weight = from->packed,
-            .bias = from->bias,
+            .bias = from->bias, // of sums, what finishes them adds it
             .y = staging ? weft__linear_staged(run, p) : from->y,
             .y_stride = staging ? rows : from->y_stride,
             .slice_stride = args->batch * rows,
@@ -257,6 +257,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
             .alpha = weft__linear_alpha(run, p)};
         device.num_units += (int32_t)weft__linear_slice_units(rows);
         run->slices[p] = shape->slices;
+        run->bias[p] = staging ? from->bias : NULL;
     }
     if (device.num_parts == 0)
         return;

@@ -27,6 +27,11 @@ DEVICE uint64_t wgmma_matrix(uint32_t shared_address)
            emulated_descriptor(shared_address);
 }
 
+DEVICE uint64_t wgmma_further(uint64_t matrix, uint32_t bytes)
+{
+    return matrix & 0xffffffff00000000u | ((uint32_t)matrix + bytes / 16);
+}
+
 DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(columns_bytes >> 4) << 16 |
