@@ -174,38 +174,3 @@ void weft__linear_add_widened(struct weft__linear_run *run, int32_t p, bool foll
     need_x(run, blas);
     add_part(run, blas, 0, p, follows);
 }
-
-void weft__linear_add_finish(struct weft__linear_run *run, int32_t p, const void *first,
-                             int64_t stride, const void *residual)
-{
-    const struct weft__linear_cuda_launch *launch = run->launch;
-    const weft_linear_args *args = run->args;
-    const bool next = launch->flags & WEFT_LINEAR_NEXT;
-    const bool leaves = launch->flags & WEFT_LINEAR_Y_ROUNDED;
-    const weft_linear_part_args *part = &args->parts[p];
-    const struct weft__linear_finish_args finish = {
-        .first = first,
-        .second = launch->gate ? weft__linear_staged(run, 1) : NULL,
-        .stride = stride,
-        .scales = run->factors[p],
-        .first_bias = run->bias[p],
-        .second_bias = launch->gate ? run->bias[1] : NULL,
-        .residual = residual,
-        .y = leaves ? NULL : part->y,
-        .rounded = next     ? args->next
-                   : leaves ? part->y
-                            : NULL,
-        .next_weight = args->next_weight,
-        .residual_stride = args->residual_stride,
-        .y_stride = part->y_stride,
-        .batch = args->batch,
-        .rows = (int32_t)launch->parts[p].rows,
-        .first_slices = run->slices[p],
-        .second_slices = launch->gate ? run->slices[1] : 0,
-        .next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
-    const int64_t columns = next || leaves ? 256 : 1024; // of a block
-    weft__cuda_step(&run->steps[run->count++], launch->finish,
-                    (uint32_t)((launch->parts[p].rows + columns - 1) / columns),
-                    (uint32_t)args->batch, 256, &finish, sizeof finish)
-        ->overlap = 1;
-}

@@ -159,21 +159,25 @@ struct weft__linear_ready_args {
     float eps, weight_plus;
 };
 
-// What follows products that a launch has left as f32: factors of rows of X, bias, gate, residual, element type, rounding.
+// What follows products that launches have left as f32: sums of slices of the columns, factors of rows of X, bias, gate, residual,
+// element type, rounding.
+struct weft__linear_finish_part {
+    const float *sums;   // [slice][batch][rows]; may be y
+    int64_t stride;      // from row to row; of several slices it is `rows`
+    const float *bias;   // [rows], or NULL
+    void *y;             // NULL when the result leaves rounded only
+    int64_t y_stride;
+    int32_t rows, slices; // the latter 0 or more
+};
 struct weft__linear_finish_args {
-    const float *first, *second; // [slice][batch][rows]; the latter of a gate. The first may be y
-    int64_t stride;              // of both, from row to row
-    const float *scales;         // [batch], by which both are multiplied, or NULL
-    const float *first_bias, *second_bias; // [rows], or NULL
+    struct weft__linear_finish_part part[WEFT__LINEAR_MAX_PARTS]; // of a gate both, else one after the other along z
+    const float *scales; // [batch], by which sums are multiplied, or NULL
     const void *residual;
-    void *y; // NULL when the result leaves rounded only
     void *rounded;
     const float *next_weight;
-    int64_t residual_stride, y_stride;
-    int32_t batch, rows;
+    int64_t residual_stride;
+    int32_t batch;
     float next_weight_plus;
-    int32_t first_slices, second_slices; // of the columns, whose sums are added up; batch * rows apart
-    int32_t reserved;
 };
 
 struct weft__linear_round_args {

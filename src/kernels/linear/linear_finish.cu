@@ -8,29 +8,29 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 
-// The products of all slices, in the order of the columns.
-DEVICE float whole_sum(const struct weft__linear_finish_args *args, const float *of, int32_t slices,
-                       int64_t at)
+DEVICE const struct weft__linear_finish_part *part_of(const struct weft__linear_finish_args *args)
 {
-    const int64_t slice = (int64_t)args->batch * args->rows;
-    float sum = of[at];
-#pragma unroll 4
-    for (int32_t i = 1; i < slices; i++)
-        sum += of[i * slice + at];
-    return sum;
+    return &args->part[WEFT_GATE ? 0 : blockIdx.z];
 }
 
-// The result at a column of row n.
+// The product at a column of row n: of all slices in the order of the columns, with factor and bias.
+DEVICE float product(const struct weft__linear_finish_args *args,
+                     const struct weft__linear_finish_part *part, int64_t n, int32_t col)
+{
+    const float *of = part->sums + n * part->stride + col;
+    float sum = *of;
+#pragma unroll 4
+    for (int32_t i = 1; i < part->slices; i++)
+        sum += of[i * args->batch * part->stride];
+    return sum * (args->scales ? args->scales[n] : 1.0f) + (part->bias ? part->bias[col] : 0.0f);
+}
+
+// The result there.
 DEVICE float finished(const struct weft__linear_finish_args *args, int64_t n, int32_t col)
 {
-    const int64_t at = n * args->stride + col;
-    const float scale = args->scales ? args->scales[n] : 1.0f;
-    const float first = whole_sum(args, args->first, args->first_slices, at) * scale +
-                        (args->first_bias ? args->first_bias[col] : 0.0f);
-    const float second =
-        WEFT_GATE ? whole_sum(args, args->second, args->second_slices, at) * scale : 0.0f;
-    const float out =
-        gated<WEFT_GATE>(first, second + (args->second_bias ? args->second_bias[col] : 0.0f));
+    const struct weft__linear_finish_part *part = part_of(args);
+    const float out = gated<WEFT_GATE>(product(args, part, n, col),
+                                       WEFT_GATE ? product(args, part + 1, n, col) : 0.0f);
     return args->residual
                ? out + element<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + col)
                : out;
@@ -39,22 +39,23 @@ DEVICE float finished(const struct weft__linear_finish_args *args, int64_t n, in
 #if WEFT_ROUND
 DEVICE void finish(const struct weft__linear_finish_args *args, int64_t n)
 {
+    const struct weft__linear_finish_part *part = part_of(args);
     const int32_t lane = (int32_t)threadIdx.x % WARP;
     const int32_t col = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     float out = 0, weight = 1;
-    if (col - lane >= args->rows)
+    if (col - lane >= part->rows)
         return;
-    if (col < args->rows) {
+    if (col < part->rows) {
         out = finished(args, n, col);
-        if (args->y)
-            set_element<WEFT_Y_DTYPE>(args->y, n * args->y_stride + col, out);
+        if (part->y)
+            set_element<WEFT_Y_DTYPE>(part->y, n * part->y_stride + col, out);
         if (args->next_weight)
             weight = args->next_weight[col] + args->next_weight_plus;
     }
-    if (args->y)
+    if (part->y)
         out = as_stored<WEFT_Y_DTYPE>(out);
-    round_results((uint8_t *)args->rounded + n * weft__linear_rounded_stride(args->rows),
-                  args->rows, col, lane, out, weight);
+    round_results((uint8_t *)args->rounded + n * weft__linear_rounded_stride(part->rows),
+                  part->rows, col, lane, out, weight);
 }
 #else
 DEVICE float4 four(const float *from, int64_t at)
@@ -62,55 +63,56 @@ DEVICE float4 four(const float *from, int64_t at)
     return from ? *(const float4 *)(from + at) : make_float4(0, 0, 0, 0);
 }
 
-DEVICE float4 four_sums(const struct weft__linear_finish_args *args, const float *of,
-                        int32_t slices, int64_t at)
+// Four products.
+DEVICE float4 products(const struct weft__linear_finish_args *args,
+                       const struct weft__linear_finish_part *part, int64_t n, int32_t col)
 {
-    const int64_t slice = (int64_t)args->batch * args->rows;
-    float4 sum = four(of, at);
+    const int64_t at = n * part->stride + col;
+    const float scale = args->scales ? args->scales[n] : 1.0f;
+    const float4 bias = four(part->bias, col);
+    float4 sum = four(part->sums, at);
 #pragma unroll 4
-    for (int32_t i = 1; i < slices; i++) {
-        const float4 more = four(of, i * slice + at);
+    for (int32_t i = 1; i < part->slices; i++) {
+        const float4 more = four(part->sums, i * args->batch * part->stride + at);
         sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
     }
-    return sum;
+    return make_float4(sum.x * scale + bias.x, sum.y * scale + bias.y, sum.z * scale + bias.z,
+                       sum.w * scale + bias.w);
 }
 
 // Are four columns one piece of every array?
 DEVICE bool in_fours(const struct weft__linear_finish_args *args)
 {
-    const uint64_t f32 = (uint64_t)args->first | (uint64_t)args->second |
-                         (uint64_t)args->first_bias | (uint64_t)args->second_bias;
-    return f32 % 16 == 0 && args->stride % 4 == 0 &&
-           fours_aligned<WEFT_Y_DTYPE>(args->y, args->y_stride) &&
+    const struct weft__linear_finish_part *part = part_of(args), *other = part + (WEFT_GATE != 0);
+    const uint64_t f32 = (uint64_t)part->sums | (uint64_t)other->sums | (uint64_t)part->bias |
+                         (uint64_t)other->bias;
+    return f32 % 16 == 0 && (part->stride | other->stride) % 4 == 0 &&
+           fours_aligned<WEFT_Y_DTYPE>(part->y, part->y_stride) &&
            fours_aligned<WEFT_Y_DTYPE>(args->residual, args->residual_stride);
 }
 
 DEVICE void finish(const struct weft__linear_finish_args *args, int64_t n)
 {
+    const struct weft__linear_finish_part *part = part_of(args);
     const int32_t col = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x) * 4;
-    if (col + 4 > args->rows || !in_fours(args)) {
-        for (int32_t i = col; i < min(args->rows, col + 4); i++)
-            set_element<WEFT_Y_DTYPE>(args->y, n * args->y_stride + i, finished(args, n, i));
+    if (col + 4 > part->rows || !in_fours(args)) {
+        for (int32_t i = col; i < min(part->rows, col + 4); i++)
+            set_element<WEFT_Y_DTYPE>(part->y, n * part->y_stride + i, finished(args, n, i));
         return;
     }
-    const int64_t at = n * args->stride + col;
-    const float scale = args->scales ? args->scales[n] : 1.0f;
-    const float4 a = four_sums(args, args->first, args->first_slices, at);
-    const float4 b =
-        WEFT_GATE ? four_sums(args, args->second, args->second_slices, at) : four(nullptr, at);
-    const float4 c = four(args->first_bias, col), d = four(args->second_bias, col);
+    const float4 a = products(args, part, n, col);
+    const float4 b = WEFT_GATE ? products(args, part + 1, n, col) : make_float4(0, 0, 0, 0);
     float4 more = make_float4(0, 0, 0, 0);
     if (args->residual)
         more = four_elements<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + col);
-    const float4 out = make_float4(gated<WEFT_GATE>(a.x * scale + c.x, b.x * scale + d.x) + more.x,
-                                   gated<WEFT_GATE>(a.y * scale + c.y, b.y * scale + d.y) + more.y,
-                                   gated<WEFT_GATE>(a.z * scale + c.z, b.z * scale + d.z) + more.z,
-                                   gated<WEFT_GATE>(a.w * scale + c.w, b.w * scale + d.w) + more.w);
-    set_four_elements<WEFT_Y_DTYPE>(args->y, n * args->y_stride + col, out);
+    const float4 out =
+        make_float4(gated<WEFT_GATE>(a.x, b.x) + more.x, gated<WEFT_GATE>(a.y, b.y) + more.y,
+                    gated<WEFT_GATE>(a.z, b.z) + more.z, gated<WEFT_GATE>(a.w, b.w) + more.w);
+    set_four_elements<WEFT_Y_DTYPE>(part->y, n * part->y_stride + col, out);
 }
 #endif
 
-// Grid (columns over the threads of a block, rows)
+// Grid (columns over the threads of a block, rows, parts)
 extern "C" __global__ void
 weft_linear_finish(const __grid_constant__ struct weft__linear_finish_args args)
 {

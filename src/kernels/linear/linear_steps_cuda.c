@@ -240,12 +240,14 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
                                              .slice_tiles = shape->slice_tiles,
                                              .norm = run->norm,
                                              .norm_eps = launch->norm_eps};
+    int32_t parts[WEFT_LINEAR_MAX_PARTS];
     for (int32_t i = 0; i < set->num_parts; i++) {
         const int32_t p = set->parts[i];
         const weft_linear_part_args *from = &args->parts[p];
         const int64_t rows = launch->parts[p].rows;
         if (!in_set(run, p))
             continue;
+        parts[device.num_parts] = p;
         device.part[device.num_parts++] = (struct weft__linear_slice_part){
             .weight = from->packed,
             .bias = from->bias, // of sums, what finishes them adds it
@@ -268,9 +270,8 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
                         (uint32_t)shape->slices, WEFT__LINEAR_SLICE_WARPS * 32, &device, sizeof device);
     step->shared_bytes = (uint32_t)shape->shared_bytes;
     step->overlap = 1;
-    for (int32_t i = 0; i < set->num_parts && staging && !follows; i++)
-        if (in_set(run, set->parts[i]))
-            add_finish(run, set->parts[i]);
+    if (staging && !follows)
+        weft__linear_add_finish_of(run, parts, device.num_parts);
 }
 
 static void add_gemm(struct weft__linear_run *run, const struct weft__linear_set *set, bool staging)

@@ -35,12 +35,13 @@ static inline float weft__linear_alpha(const struct weft__linear_run *run, int32
     return run->args->alpha * (global != 0 ? global : 1.0f);
 }
 
-// linear_blas_steps_cuda.c. What follows products of part p (of both parts of a gate) that lie in f32 at `first`, rows
-// `stride` apart.
+// linear_finish_cuda.c. What follows products of part p (of both parts of a gate) that lie in f32 at `first`, rows
+// `stride` apart; the same of several parts without a gate that lie in the workspace, in one launch.
 void weft__linear_add_finish(struct weft__linear_run *run, int32_t p, const void *first,
                              int64_t stride, const void *residual);
+void weft__linear_add_finish_of(struct weft__linear_run *run, const int32_t *parts, int32_t count);
 
-// Does the library serve a set, a part whose weights lie as in a file? And its launches; `follows`: what follows comes
+// linear_blas_steps_cuda.c. Does the library serve a set, a part whose weights lie as in a file? And its launches; `follows`: what follows comes
 // later.
 bool weft__linear_is_blas(const struct weft__linear_run *run, const struct weft__linear_set *set,
                           bool follows);
