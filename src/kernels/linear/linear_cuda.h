@@ -60,7 +60,7 @@ struct weft__linear_set {
     struct weft__linear_slices slices; // for some rows of X
     struct weft__linear_gemm gemm;     // for many
     struct weft__linear_blas blas;     // likewise
-    bool named_blas;               // by its row
+    bool named_blas;                   // by its row
 };
 
 // Does the set's kernel for one row of X round it itself?

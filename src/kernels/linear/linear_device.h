@@ -162,16 +162,17 @@ struct weft__linear_ready_args {
 // What follows products that launches have left as f32: sums of slices of the columns, factors of rows of X, bias, gate, residual,
 // element type, rounding.
 struct weft__linear_finish_part {
-    const float *sums;   // [slice][batch][rows]; may be y
-    int64_t stride;      // from row to row; of several slices it is `rows`
-    const float *bias;   // [rows], or NULL
-    void *y;             // NULL when the result leaves rounded only
+    const float *sums; // [slice][batch][rows]; may be y
+    int64_t stride;    // from row to row; of several slices it is `rows`
+    const float *bias; // [rows], or NULL
+    void *y;           // NULL when the result leaves rounded only
     int64_t y_stride;
     int32_t rows, slices; // the latter 0 or more
 };
 struct weft__linear_finish_args {
-    struct weft__linear_finish_part part[WEFT__LINEAR_MAX_PARTS]; // of a gate both, else one after the other along z
-    const float *scales; // [batch], by which sums are multiplied, or NULL
+    struct weft__linear_finish_part
+        part[WEFT__LINEAR_MAX_PARTS]; // of a gate both, else one after the other along z
+    const float *scales;              // [batch], by which sums are multiplied, or NULL
     const void *residual;
     void *rounded;
     const float *next_weight;

@@ -84,8 +84,8 @@ DEVICE float4 products(const struct weft__linear_finish_args *args,
 DEVICE bool in_fours(const struct weft__linear_finish_args *args)
 {
     const struct weft__linear_finish_part *part = part_of(args), *other = part + (WEFT_GATE != 0);
-    const uint64_t f32 = (uint64_t)part->sums | (uint64_t)other->sums | (uint64_t)part->bias |
-                         (uint64_t)other->bias;
+    const uint64_t f32 =
+        (uint64_t)part->sums | (uint64_t)other->sums | (uint64_t)part->bias | (uint64_t)other->bias;
     return f32 % 16 == 0 && (part->stride | other->stride) % 4 == 0 &&
            fours_aligned<WEFT_Y_DTYPE>(part->y, part->y_stride) &&
            fours_aligned<WEFT_Y_DTYPE>(args->residual, args->residual_stride);

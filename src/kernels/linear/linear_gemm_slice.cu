@@ -125,7 +125,8 @@ DEVICE int32_t first_unit(int32_t warp)
 
 DEVICE int32_t pairs_of(const struct slice *s, int32_t tile)
 {
-    return WEFT_WHOLE ? (int32_t)TILE_PAIRS : min(s->pairs - tile * TILE_PAIRS, (int32_t)TILE_PAIRS);
+    return WEFT_WHOLE ? (int32_t)TILE_PAIRS
+                      : min(s->pairs - tile * TILE_PAIRS, (int32_t)TILE_PAIRS);
 }
 
 // The next tile into a slot of the warp's ring, if there is one.
@@ -195,7 +196,8 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
             fragments_of(&own, tile, pairs, p, fragment[p % 2]);
             wgmma_begin();
 #pragma unroll
-            for (int32_t k = 0; k < 4; k++) // zeros meet numbers that are there: others may be anything
+            for (int32_t k = 0; k < 4;
+                 k++) // zeros meet numbers that are there: others may be anything
                 multiply(d, fragment[p % 2][k],
                          wgmma_further(x, (WEFT_WHOLE ? p : min(p, pairs - 1)) * X_PAIR + 32 * k));
             wgmma_group_end();
@@ -247,9 +249,14 @@ struct results {
 DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
-    const struct results to = {shared_factors(args) + WEFT_ROWS, part->bias,      args->residual,
-                               part->y,                          args->residual_stride,
-                               part->y_stride,                   args->batch,     part->rows,
+    const struct results to = {shared_factors(args) + WEFT_ROWS,
+                               part->bias,
+                               args->residual,
+                               part->y,
+                               args->residual_stride,
+                               part->y_stride,
+                               args->batch,
+                               part->rows,
                                part->alpha};
     results_store<SUMS>(&to, row_block_of(part, unit) * 16, 0, d);
 }

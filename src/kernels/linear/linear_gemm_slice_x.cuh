@@ -35,7 +35,8 @@ DEVICE void x_factors(const struct weft__linear_slice_args *args, const struct s
     squares = warp_sum(squares, WARP);
     int32_t up = WEFT_BRAIN || largest == 0 ? 0 : 14 + 127 - (int32_t)(largest >> 23);
     up = up > 126 ? 126 : up < -126 ? -126 : up;
-    const float rms = args->norm ? 1.0f / sqrtf(squares / (float)args->cols + args->norm_eps) : 1.0f;
+    const float rms =
+        args->norm ? 1.0f / sqrtf(squares / (float)args->cols + args->norm_eps) : 1.0f;
     if (lane == 0) {
         shared_factors(args)[n] = bits_float((uint32_t)(127 + up) << 23);
         shared_factors(args)[WEFT_ROWS + n] = bits_float((uint32_t)(127 - up) << 23) * rms;

@@ -14,7 +14,7 @@
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/linear/linear_packed.h"
 
-enum { MOST_BATCH = 18, MOST_ROWS = 128 };
+enum { MOST_BATCH = 35, MOST_ROWS = 128 };
 
 struct layer {
     weft_linear_desc desc;
@@ -63,7 +63,7 @@ static void draw_desc(struct check_case *c, struct layer *l)
     l->format = kernel->weight;
     l->rounds_x = kernel->acts == WEFT__ACTS_q8;
     l->cols = draw_cols(c, block);
-    l->batch = (int32_t)check_pick(c, 6, 1, 1, 2, 5, 9, MOST_BATCH);
+    l->batch = (int32_t)check_pick(c, 7, 1, 1, 2, 5, 9, 18, MOST_BATCH);
     l->parts = what == 0 ? 3 : what == 1 ? 2 : 1;
     // cuBLASLt takes rows at multiples of 16 bytes
     const bool library = kernel->base.level == WEFT__CUDA_cublaslt && check_range(c, 0, 7);

@@ -76,7 +76,8 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
         return;
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
-        if ((i > 0 && desc->max_batch <= rows[i - 1]) || !choose(desc, wish, rows[i], limits, &shape))
+        if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
+            !choose(desc, wish, rows[i], limits, &shape))
             return;
         const bool leaves = shape.slices > 1 || wish->follows;
         const struct weft__linear_slice_constants constants = {
@@ -88,9 +89,9 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
             .WEFT_STAGED = leaves,
             .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : wish->matrix.y_dtype,
             .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
-        shape.kernel = weft__cuda_want(choice, "src/kernels/linear/linear_gemm_slice.cu",
-                                       "weft_linear_gemm_slice",
-                                       WEFT__CUDA_VALUES(linear_slice, constants));
+        shape.kernel =
+            weft__cuda_want(choice, "src/kernels/linear/linear_gemm_slice.cu",
+                            "weft_linear_gemm_slice", WEFT__CUDA_VALUES(linear_slice, constants));
         slices->shapes[slices->count++] = shape;
     }
 }

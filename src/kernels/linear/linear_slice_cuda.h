@@ -9,8 +9,8 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 
 enum {
-    WEFT__LINEAR_SLICE_SHAPES = 2,  // that a plan adds at most
-    WEFT__LINEAR_SLICE_MOST = 8,    // slices of the columns
+    WEFT__LINEAR_SLICE_SHAPES = 2, // that a plan adds at most
+    WEFT__LINEAR_SLICE_MOST = 8,   // slices of the columns
     WEFT__LINEAR_SLICE_MAX_BATCH = 64,
 };
 
@@ -38,16 +38,15 @@ struct weft__linear_slices {
 // What a plan asks for: the parts of a format.
 struct weft__linear_slice_wish {
     struct weft__linear_gemm_wish matrix;
-    int64_t units;  // of 64 rows of W, of all parts
-    bool follows;   // gate and rounding are left to another launch
+    int64_t units; // of 64 rows of W, of all parts
+    bool follows;  // gate and rounding are left to another launch
 };
 
 // Adds kernels; they serve nothing where the device or the format is not theirs.
 void weft__linear_slices_plan(const weft_linear_desc *desc,
                               const struct weft__linear_slice_wish *wish,
                               const struct weft__cuda_limits *limits,
-                              struct weft__cuda_choice *choice,
-                              struct weft__linear_slices *slices);
+                              struct weft__cuda_choice *choice, struct weft__linear_slices *slices);
 
 // The shape for a run of `batch` rows of X; NULL: other kernels serve it.
 static inline const struct weft__linear_slice_shape *

@@ -20,7 +20,8 @@ struct weft__linear_run {
     const struct weft__linear_blas *blas_x;
     // what products of the library still want, by part: factors of rows of X, a bias; or NULL
     const float *factors[WEFT_LINEAR_MAX_PARTS], *bias[WEFT_LINEAR_MAX_PARTS];
-    int32_t slices[WEFT_LINEAR_MAX_PARTS]; // whose sums are still to be added up, of a part; 0: products are whole
+    int32_t slices
+        [WEFT_LINEAR_MAX_PARTS]; // whose sums are still to be added up, of a part; 0: products are whole
 };
 
 // Where a part's f32 products go when something is to follow in another launch.
