@@ -376,7 +376,8 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
         .follows = follows};
     for (int32_t i = 0; i < set->num_parts; i++)
         wish.units += weft__linear_slice_units(desc->parts[set->parts[i]].rows);
-    if (weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm) && !plain)
+    weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
+    if (!plain)
         weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);
     return choice->num_kernels - before;
 }

@@ -72,6 +72,15 @@ enum {
 
 #define WEFT__LINEAR_GRID_BYTES(format) (4 * WEFT__LINEAR_GRID_POINTS(format))
 
+// Numbers of a row of X that the sums of a unit of 32 columns are multiplied by: its scale, and where a format has minima that
+// times the sum of its codes (Q2_K: of each sixteen).
+#define WEFT__LINEAR_UNIT_NUMBERS(format)                                                          \
+    ((format) == 46 ? 3                                                                            \
+     : (format) == 34 || (format) == 36 || (format) == 48 || (format) == 49 || (format) == 71 ||   \
+             (format) >= 128                                                                       \
+         ? 2                                                                                       \
+         : 1)
+
 // Bytes from row to row of rounded activations.
 static inline int64_t weft__linear_rounded_stride(int64_t cols)
 {

@@ -73,6 +73,11 @@ static bool serves(const weft_linear_desc *desc, weft_dtype format, bool wgmma)
     }
 }
 
+bool weft__linear_gemm_serves(const weft_linear_desc *desc, weft_dtype format)
+{
+    return serves(desc, format, true);
+}
+
 static void add_shape(struct weft__linear_gemm *gemm, const struct weft__cuda_limits *limits,
                       const struct weft__linear_gemm_shape *shape)
 {

@@ -55,6 +55,9 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__lin
                             const struct weft__cuda_limits *limits,
                             struct weft__cuda_choice *choice, struct weft__linear_gemm *gemm);
 
+// May kernels for warpgroups read tiles of the format, or its plain rows?
+bool weft__linear_gemm_serves(const weft_linear_desc *desc, weft_dtype format);
+
 // Bytes of a run's workspace, 256-byte aligned.
 static inline int64_t weft__linear_gemm_workspace(int64_t max_batch, int64_t cols)
 {

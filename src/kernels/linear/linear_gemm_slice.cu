@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Y = X W^T for 17 to 64 rows of X on Hopper, W packed from a block format (linear_device.h).
+// Y = X W^T for up to 64 rows of X on Hopper, W packed from a block format (linear_device.h).
 //
 // A block has a slice of the columns of all rows of X in shared memory, 16-bit numbers as wgmma wants B, made once of the
 // rounded rows. Then nothing but W moves: four warpgroups take units of 64 rows of W in turn, each for itself. A warp has 16
 // of the 64, keeps a ring of their tiles filled, and makes A fragments of one pair of 64 columns while the tensor cores
 // multiply the pair before. Nobody waits for another warpgroup, nor does a unit's delivery stop the others.
 //
-//      shared memory: X [pair][row][64] | rings, warp after warp | 2^up, 2^-up / rms of rows of X | barriers
+// With WEFT_UNITS codes meet codes, both as they are, and the sums of a unit of 32 columns are multiplied by the scales of both:
+// as exact as 8-bit integers are. Without, scales are in the numbers that are multiplied, which takes fewer instructions from 17
+// rows of X on.
+//
+//      shared memory: X [pair][row][64] | rings, warp after warp | 2^-up / rms [row], room for what that comes of | barriers |
+//                     WEFT_UNITS: [unit] scales [row], and for minima these times the sums of codes [sixteens][row]
 //
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (32, 64), WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (8 and 16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
 // the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
@@ -27,6 +32,8 @@ enum {
     RING = WEFT_STAGES * SLOT,
     X_PAIR = WEFT_ROWS * 128, // bytes
     SUMS = WEFT_ROWS / 2,     // numbers of D that a lane has
+    ROW_NUMBERS = WEFT_ROWS + WEFT__LINEAR_SLICE_ROOM,
+    UNIT_NUMBERS = WEFT_ROWS * WEFT__LINEAR_UNIT_NUMBERS(WEFT_FORMAT),
 };
 
 DEVICE uint8_t *shared_memory()
@@ -54,10 +61,16 @@ DEVICE struct slice slice_of(const struct weft__linear_slice_args *args)
     return s;
 }
 
-// What the numbers of a row of X have been multiplied by, [row]; what its sums are to be, [row].
-DEVICE float *shared_factors(const struct weft__linear_slice_args *args)
+// What the sums of rows of X are multiplied by, [row].
+DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
 {
     return (float *)(shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + WARPS * RING);
+}
+
+// What sums of units are multiplied by (WEFT_UNITS).
+DEVICE float *shared_units(const struct weft__linear_slice_args *args)
+{
+    return shared_inverse(args) + ROW_NUMBERS + 2 * WARPS * WEFT_STAGES;
 }
 
 DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
@@ -99,7 +112,7 @@ DEVICE void ring_begin(const struct weft__linear_slice_args *args, int32_t warp,
 {
     ring->bytes = shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + warp * RING;
     ring->address = shared_address(ring->bytes);
-    ring->full = shared_address(shared_factors(args) + 2 * WEFT_ROWS) + warp * WEFT_STAGES * 8;
+    ring->full = shared_address(shared_inverse(args) + ROW_NUMBERS) + warp * WEFT_STAGES * 8;
     ring->slot = 0, ring->parity = 0;
     if (threadIdx.x % WARP < WEFT_STAGES)
         barrier_init(ring->full + 8 * (threadIdx.x % WARP), 1);
@@ -151,16 +164,20 @@ DEVICE void ask(const struct weft__linear_slice_args *args, const struct slice *
 
 #include "src/kernels/linear/linear_gemm_slice_x.cuh"
 
-DEVICE void multiply(float *d, const uint32_t a[4], uint64_t b)
-{
 #define WGMMA_NAME_(TYPE, N) wgmma_##TYPE##_##N
 #define WGMMA_NAME(TYPE, N)  WGMMA_NAME_(TYPE, N)
+DEVICE void multiply(float *d, const uint32_t a[4], uint64_t b)
+{
 #if WEFT_BRAIN
     WGMMA_NAME(bf16, WEFT_ROWS)(d, a, b);
 #else
     WGMMA_NAME(f16, WEFT_ROWS)(d, a, b);
 #endif
 }
+
+#if WEFT_UNITS
+#include "src/kernels/linear/linear_gemm_slice_units.cuh"
+#else
 
 // Pair p of a tile as fragments; zeros past its last.
 DEVICE void fragments_of(const struct weights_of_tile *own, const uint8_t *tile, int32_t pairs,
@@ -212,6 +229,8 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
     WGMMA_WAIT(0);
 }
 
+#endif
+
 #if WEFT_STAGED
 
 // Sums of the slice in f32, for another launch.
@@ -220,7 +239,7 @@ DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, co
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
     const int32_t lane = (int32_t)threadIdx.x % WARP, first = lane % 4 * 2; // row of X
     const int32_t row = row_block_of(part, unit) * 16 + lane / 4, left = args->batch - first;
-    const float2 *inverse = (const float2 *)(shared_factors(args) + WEFT_ROWS + first);
+    const float2 *inverse = (const float2 *)(shared_inverse(args) + first);
     float *to = (float *)part->y + blockIdx.y * part->slice_stride + first * part->y_stride + row;
 #pragma unroll
     for (int32_t e = 0; e < SUMS / 4; e++) {
@@ -249,7 +268,7 @@ struct results {
 DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
-    const struct results to = {shared_factors(args) + WEFT_ROWS,
+    const struct results to = {shared_inverse(args),
                                part->bias,
                                args->residual,
                                part->y,
@@ -281,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     grid_load();
 #endif
     wait_for_previous();
-    x_load(&args, &s, warp);
+    x_load(&args, &s);
 #pragma unroll 1
     for (int32_t unit = first_unit(warp); unit < args.num_units; unit += unit_step()) {
         float d[SUMS];

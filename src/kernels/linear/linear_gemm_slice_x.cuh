@@ -1,51 +1,114 @@
 // SPDX-License-Identifier: MIT
 // The slice of X that a block of linear_gemm_slice.cu keeps: rounded rows become 16-bit numbers in shared memory, in the order
-// and under the power of two of linear_gemm_device.h (the largest number of the slice of a row instead of the row's).
+// of linear_gemm_device.h. With WEFT_UNITS these are the codes; without, the largest number of a row's slice comes to
+// [2^14, 2^15) by a power of two (f16).
+//
+// A warp has eight rows, a lane four columns of each sixteen of a pair: what lanes store side by side is in banks of its own.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 #define WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 
-DEVICE const uint8_t *x_row(const struct weft__linear_slice_args *args, int32_t n)
+enum { X_SHARES = WARPS / (WEFT_ROWS / 8), X_AHEAD = 4 };
+
+// Of the lane's row: what it has of a pair; scales of both units, each with the sums of its sixteens.
+struct x_pair {
+    uint4 codes, scales;
+};
+
+// A lane's place in X.
+struct x_place {
+    int32_t n, c;       // row, word of a sixteen
+    int32_t share;      // of the pairs: share, share + X_SHARES, ...
+    bool there;         // is the row one of the batch?
+    const uint8_t *row; // its codes from the slice on
+    const uint8_t *scales;
+};
+
+DEVICE struct x_place x_place_of(const struct weft__linear_slice_args *args, const struct slice *s)
 {
-    return (const uint8_t *)args->x + n * weft__linear_rounded_stride(args->cols);
+    const int32_t lane = (int32_t)threadIdx.x % WARP, warp = (int32_t)threadIdx.x / WARP;
+    struct x_place at;
+    at.c = lane % 4, at.n = warp / X_SHARES * 8 + lane / 4, at.share = warp % X_SHARES;
+    at.there = at.n < args->batch;
+    const uint8_t *row = (const uint8_t *)args->x +
+                         (at.there ? at.n : 0) * weft__linear_rounded_stride(args->cols);
+    at.row = row + s->tile0 * TILE_PAIRS * 64 + at.c * 16;
+    at.scales = row + (int64_t)all_pairs(args) * 64 + s->tile0 * TILE_PAIRS * 16;
+    return at;
 }
 
-// Scales of the units of a row of X, 8 bytes apart.
-DEVICE const float *x_scales(const struct weft__linear_slice_args *args, int32_t n)
+DEVICE void x_ask(const struct slice *s, const struct x_place *at, int32_t first,
+                  struct x_pair pair[X_AHEAD])
 {
-    return (const float *)(x_row(args, n) + (int64_t)all_pairs(args) * 64);
+#pragma unroll
+    for (int32_t k = 0; k < X_AHEAD; k++) {
+        const int32_t p = first + k * X_SHARES;
+        if (!at->there || p >= s->pairs)
+            break;
+        pair[k].codes = __ldcg((const uint4 *)(at->row + p * 64));
+        pair[k].scales = __ldcg((const uint4 *)(at->scales + p * 16));
+    }
 }
 
-// Factors of row n, by a warp.
-DEVICE void x_factors(const struct weft__linear_slice_args *args, const struct slice *s, int32_t n)
+// The bits of the largest scale of the lane's share of its row.
+DEVICE uint32_t x_largest(const struct slice *s, const struct x_place *at)
 {
-    const int32_t lane = (int32_t)threadIdx.x % WARP;
-    const float *scales = x_scales(args, n) + s->tile0 * TILE_PAIRS * 4;
     uint32_t largest = 0;
-    float squares = 0;
 #pragma unroll 4
-    for (int32_t i = lane; i < 2 * s->pairs; i += WARP)
-        largest = max(largest, float_bits(__ldcg(scales + 2 * i) * 127.0f) & 0x7fffffffu);
-    if (args->norm) {
-        const float *of_row = round_squares((uint8_t *)x_row(args, n), args->cols);
-#pragma unroll 4
-        for (int32_t i = lane; i < (args->cols + 31) / 32; i += WARP)
-            squares += __ldcg(of_row + i);
+    for (int32_t p = at->share; p < s->pairs; p += X_SHARES) {
+        const uint4 scales = __ldcg((const uint4 *)(at->scales + p * 16));
+        largest = max(largest, max(scales.x & 0x7fffffffu, scales.z & 0x7fffffffu));
     }
-    largest = warp_most(largest);
-    squares = warp_sum(squares, WARP);
-    int32_t up = WEFT_BRAIN || largest == 0 ? 0 : 14 + 127 - (int32_t)(largest >> 23);
-    up = up > 126 ? 126 : up < -126 ? -126 : up;
-    const float rms =
-        args->norm ? 1.0f / sqrtf(squares / (float)args->cols + args->norm_eps) : 1.0f;
-    if (lane == 0) {
-        shared_factors(args)[n] = bits_float((uint32_t)(127 + up) << 23);
-        shared_factors(args)[WEFT_ROWS + n] = bits_float((uint32_t)(127 - up) << 23) * rms;
-    }
+    return largest;
 }
 
-// Bytes b and b + 2 of a word of codes, times the scale.
+// The sum of squares of a share of the row, over the lanes that have it.
+DEVICE float x_squares(const struct weft__linear_slice_args *args, const struct x_place *at)
+{
+    const float *squares = round_squares((uint8_t *)args->x + at->n * weft__linear_rounded_stride(args->cols), args->cols);
+    float sum = 0;
+#pragma unroll 4
+    for (int32_t i = 4 * at->share + at->c; i < (args->cols + 31) / 32 && at->there;
+         i += 4 * X_SHARES)
+        sum += __ldcg(squares + i);
+    return warp_sum(sum, 4);
+}
+
+// What the lane's row is multiplied by; what its sums are to be goes to shared memory.
+DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct slice *s,
+                      const struct x_place *at)
+{
+    float *inverse = shared_inverse(args), *largest = inverse + WEFT_ROWS;
+    float *squares = largest + X_SHARES * WEFT_ROWS;
+    const float sum = args->norm ? x_squares(args, at) : 0.0f;
+    const bool scaled = !WEFT_UNITS && !WEFT_BRAIN;
+    if (at->c == 0) {
+        largest[at->share * WEFT_ROWS + at->n] =
+            bits_float(scaled && at->there ? x_largest(s, at) : 0);
+        squares[at->share * WEFT_ROWS + at->n] = sum;
+    }
+    __syncthreads();
+    uint32_t top = 0;
+    float total = 0;
+#pragma unroll
+    for (int32_t i = 0; i < X_SHARES; i++) {
+        top = max(top, float_bits(largest[i * WEFT_ROWS + at->n]));
+        total += squares[i * WEFT_ROWS + at->n];
+    }
+    top = float_bits(bits_float(top) * 127.0f);
+    int32_t up = !scaled || top == 0 ? 0 : 14 + 127 - (int32_t)(top >> 23);
+    up = up > 126 ? 126 : up < -126 ? -126 : up;
+    const float rms = args->norm ? 1.0f / sqrtf(total / (float)args->cols + args->norm_eps) : 1.0f;
+    if (at->c == 0 && at->share == 0)
+        inverse[at->n] = bits_float((uint32_t)(127 - up) << 23) * rms;
+    return bits_float((uint32_t)(127 + up) << 23);
+}
+
+// Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; as they are.
 DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
 {
+#if WEFT_UNITS
+    return sub_f16x2(byte_permute(word, 0x64646464u, b ? 0x4341u : 0x4240u), 0x64806480u);
+#else
     float v[2];
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
@@ -53,43 +116,65 @@ DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
         v[i] = (bits_float(above) - (8388608.0f + 128.0f)) * scale;
     }
     return WEFT_BRAIN ? floats_bf16x2(v[0], v[1]) : floats_f16x2(v[0], v[1]);
+#endif
 }
 
-// Columns of word c of all sixteens of a pair, of row n: 16 numbers as words of their places.
-DEVICE void x_sixteen(uint8_t *to, int32_t n, int32_t c, uint4 codes, float2 scale)
+#if WEFT_UNITS
+// What the sums of a unit of a row are multiplied by.
+DEVICE void x_unit(float *to, float scale, uint32_t sums)
 {
-    const uint32_t word[4] = {codes.x, codes.y, codes.z, codes.w};
+    to[0] = scale;
+#if TILE_MIN
+    const float first = (float)(int16_t)sums, second = (float)(int16_t)(sums >> 16);
+    to[WEFT_ROWS] = scale * (SIXTEENS == 1 ? first + second : first);
+    if (SIXTEENS == 2)
+        to[2 * WEFT_ROWS] = scale * second;
+#endif
+}
+#endif
+
+// Pair p of the slice.
+DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_place *at, int32_t p,
+                    const struct x_pair *pair, float factor)
+{
+    const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
+    const float scale[2] = {bits_float(pair->scales.x) * factor,
+                            bits_float(pair->scales.z) * factor};
+    uint8_t *to = shared_memory() + p * X_PAIR + at->n * 128;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         const int32_t h = k / 2, half = k % 2;
-        const int32_t group = 2 * h + (TILE_EIGHTS ? c % 2 : half);
-        const int32_t at = TILE_EIGHTS ? half * 2 + c / 2 : c;
+        const int32_t sixteen = 2 * h + (TILE_EIGHTS ? at->c % 2 : half);
+        const int32_t place = TILE_EIGHTS ? half * 2 + at->c / 2 : at->c;
 #pragma unroll
         for (int32_t b = 0; b < 2; b++)
-            *(uint32_t *)(to + n * 128 + ((2 * group + b) ^ (n & 7)) * 16 + at * 4) =
-                x_two(word[k] ^ 0x80808080u, b, h ? scale.y : scale.x);
+            *(uint32_t *)(to + ((2 * sixteen + b) ^ (at->n & 7)) * 16 + place * 4) =
+                x_two(word[k] ^ 0x80808080u, b, scale[h]);
     }
+#if WEFT_UNITS
+    if (at->c < 2)
+        x_unit(shared_units(args) + (2 * p + at->c) * UNIT_NUMBERS + at->n,
+               at->c ? scale[1] : scale[0],
+               at->c ? pair->scales.w : pair->scales.y);
+#endif
 }
 
-// All of the slice, by all warps. A warp takes eight rows of a pair, a lane four columns of each of its sixteens.
-DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s, int32_t warp)
+// All of the slice, by all warps. Rows beyond the batch stay what they were: nobody stores their sums.
+DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s)
 {
-    const int32_t lane = (int32_t)threadIdx.x % WARP, c = lane % 4;
-    const int32_t eights = (args->batch + 7) / 8;
-    for (int32_t n = warp; n < args->batch; n += WARPS)
-        x_factors(args, s, n);
-    __syncthreads();
-#pragma unroll 4
-    for (int32_t i = warp; i < s->pairs * eights; i += WARPS) {
-        const int32_t pair = i / eights, n = i % eights * 8 + lane / 4;
-        if (n >= args->batch)
-            continue; // whose sums nobody stores
-        const int64_t at = s->tile0 * TILE_PAIRS + pair;
-        const uint4 codes = __ldcg((const uint4 *)(x_row(args, n) + at * 64 + c * 16));
-        const float *scales = x_scales(args, n) + at * 4;
-        const float factor = shared_factors(args)[n];
-        x_sixteen(shared_memory() + pair * X_PAIR, n, c, codes,
-                  make_float2(__ldcg(scales) * factor, __ldcg(scales + 2) * factor));
+    const struct x_place at = x_place_of(args, s);
+    struct x_pair pair[X_AHEAD], next[X_AHEAD];
+    x_ask(s, &at, at.share, pair);
+    const float factor = x_factor(args, s, &at);
+#pragma unroll 1
+    for (int32_t first = at.share; first < s->pairs && at.there; first += X_AHEAD * X_SHARES) {
+        x_ask(s, &at, first + X_AHEAD * X_SHARES, next);
+#pragma unroll
+        for (int32_t k = 0; k < X_AHEAD; k++) {
+            if (first + k * X_SHARES < s->pairs)
+                x_store(args, &at, first + k * X_SHARES, &pair[k], factor);
+            pair[k] = next[k];
+        }
     }
     bulk_fence();
     __syncthreads();

@@ -7,6 +7,7 @@
 #define CONSTANTS(X)                                                                               \
     X(WEFT_FORMAT)                                                                                 \
     X(WEFT_BRAIN)                                                                                  \
+    X(WEFT_UNITS)                                                                                  \
     X(WEFT_ROWS)                                                                                   \
     X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
@@ -35,6 +36,19 @@ static int64_t clocks(int32_t rows, int32_t slices, int32_t tiles, int64_t units
     return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES;
 }
 
+// Do codes meet codes? Few rows of X promise sums as exact as of integers.
+static bool has_units(int32_t rows)
+{
+    return rows < WEFT__LINEAR_GEMM_MIN_BATCH;
+}
+
+// A product of 16 columns is of one scale each: not where a lane's eight columns are of one sixteen.
+static bool serves(const weft_linear_desc *desc, weft_dtype format, int32_t rows)
+{
+    const bool across = format == WEFT_IQ2_XS || format == WEFT_IQ2_S || format == WEFT_IQ1_M;
+    return weft__linear_gemm_serves(desc, format) && !(has_units(rows) && across);
+}
+
 // The slices for passes of `rows` rows of X; false if X fits no block.
 static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
                    int32_t rows, const struct weft__cuda_limits *limits,
@@ -46,10 +60,14 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                               wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS +
                           8);
     const int32_t room = limits->shared_per_block - WEFT__LINEAR_GRID_BYTES(wish->matrix.format);
+    // of a tile: numbers, and what sums of units are multiplied by
+    const int64_t x = WEFT__LINEAR_TILE_COLS * 2 * rows +
+                      (has_units(rows) ? 8 * 4 * rows * WEFT__LINEAR_UNIT_NUMBERS(wish->matrix.format)
+                                       : 0);
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
-        const int64_t around = (int64_t)tiles * WEFT__LINEAR_TILE_COLS * rows * 2 + rows * 8;
+        const int64_t around = tiles * x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
         const int64_t time = clocks(rows, slices, tiles, wish->units, limits->num_sms);
         if (around + LEAST_STAGES * ring > room || time >= least)
             continue;
@@ -70,19 +88,22 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
                               const struct weft__cuda_limits *limits,
                               struct weft__cuda_choice *choice, struct weft__linear_slices *slices)
 {
-    static const int32_t rows[WEFT__LINEAR_SLICE_SHAPES] = {32, 64};
+    static const int32_t rows[WEFT__LINEAR_SLICE_SHAPES] = {8, 16, 32, 64};
+    const weft_dtype format = wish->matrix.format;
     *slices = (struct weft__linear_slices){0};
-    if (limits->sm != 90 || desc->max_batch < WEFT__LINEAR_GEMM_MIN_BATCH)
+    if (limits->sm != 90 || desc->max_batch < WEFT__LINEAR_SLICE_MIN_BATCH ||
+        desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))
         return;
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
-        if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
-            !choose(desc, wish, rows[i], limits, &shape))
-            return;
+        if (rows[i] < WEFT__LINEAR_SLICE_MIN_BATCH || (i > 0 && desc->max_batch <= rows[i - 1]) ||
+            !serves(desc, format, rows[i]) || !choose(desc, wish, rows[i], limits, &shape))
+            continue;
         const bool leaves = shape.slices > 1 || wish->follows;
         const struct weft__linear_slice_constants constants = {
-            .WEFT_FORMAT = (int32_t)wish->matrix.format,
-            .WEFT_BRAIN = wish->matrix.format == WEFT_MXFP4,
+            .WEFT_FORMAT = (int32_t)format,
+            .WEFT_BRAIN = format == WEFT_MXFP4 && !has_units(shape.rows),
+            .WEFT_UNITS = has_units(shape.rows),
             .WEFT_ROWS = shape.rows,
             .WEFT_STAGES = shape.stages,
             .WEFT_WHOLE = desc->cols % WEFT__LINEAR_TILE_COLS == 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Linear on CUDA for some rows of X (17 to 64): how linear_gemm_slice.cu fills a GPU. Pure arithmetic.
+// Linear on CUDA for some rows of X (up to 64): how linear_gemm_slice.cu fills a GPU. Pure arithmetic.
 #ifndef WEFT_KERNELS_LINEAR_SLICE_CUDA_H
 #define WEFT_KERNELS_LINEAR_SLICE_CUDA_H
 
@@ -9,9 +9,9 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 
 enum {
-    WEFT__LINEAR_SLICE_SHAPES = 2, // that a plan adds at most
-    WEFT__LINEAR_SLICE_MOST = 8,   // slices of the columns
-    WEFT__LINEAR_SLICE_MAX_BATCH = 64,
+    WEFT__LINEAR_SLICE_SHAPES = 4, // that a plan adds at most
+    WEFT__LINEAR_SLICE_MOST = 16,  // slices of the columns
+    WEFT__LINEAR_SLICE_MIN_BATCH = 17,
 };
 
 // Units of a matrix of `rows` rows.
@@ -52,7 +52,7 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
 static inline const struct weft__linear_slice_shape *
 weft__linear_slice_of(const struct weft__linear_slices *slices, int32_t batch)
 {
-    if (batch < WEFT__LINEAR_GEMM_MIN_BATCH)
+    if (batch < WEFT__LINEAR_SLICE_MIN_BATCH)
         return NULL;
     for (int32_t i = 0; i < slices->count; i++)
         if (batch <= slices->shapes[i].rows)
