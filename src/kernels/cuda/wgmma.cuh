@@ -153,10 +153,11 @@ DEVICE void wgmma_new_f16_8(float *d, const uint32_t a[4], uint64_t b)
 
 DEVICE void wgmma_new_f16_16(float *d, const uint32_t a[4], uint64_t b)
 {
-    asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n16k16.f32.f16"
-                 ".f16 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;}"
-                 : WGMMA_4_(d, 0), WGMMA_4_(d, 4)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    asm volatile(
+        "{.reg .pred p; setp.ne.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n16k16.f32.f16"
+        ".f16 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;}"
+        : WGMMA_4_(d, 0), WGMMA_4_(d, 4)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 // The same with A in shared memory, 64 rows that lie as those of B; D is what the product is unless `add`.

@@ -15,27 +15,10 @@ DEVICE int32_t x_pairs(const struct stream *s)
 
 #if WEFT_ROUND_X
 
-// Four columns a lane, eight lanes a group of 32, stored at column `at` of row n; the rule is that of round_group().
 DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
 {
-    uint8_t *bytes = shared_x() + n * x_pairs(s) * 64;
-    uint8_t *metas = shared_x() + (COLUMNS * 64 + n * 16) * x_pairs(s);
-    uint32_t top = 0, word = 0;
-#pragma unroll
-    for (int32_t b = 0; b < 4; b++)
-        top = max(top, float_bits(x[b]) & 0x7fffffffu);
-    float largest = bits_float(warp_max_bits(top, 8)), factor = round_factor(largest);
-#pragma unroll
-    for (int32_t b = 0; b < 4; b++)
-        word |= ((uint32_t)round_code(x[b], factor) & 255u) << 8 * b;
-    int32_t sum = warp_sum_int(__dp4a((int32_t)word, 0x01010101, 0), 4);
-    int32_t other = __shfl_xor_sync(0xffffffffu, sum, 4);
-    if (at >= width)
-        return;
-    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) = word;
-    if (s->lane % 8 == 0)
-        *(uint2 *)(metas + at / 64 * 16 + at % 64 / 32 * 8) = make_uint2(
-            float_bits(largest / 127.0f), ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
+    round_fours(shared_x() + n * x_pairs(s) * 64, shared_x() + (COLUMNS * 64 + n * 16) * x_pairs(s),
+                at, width, x);
 }
 
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)

@@ -36,10 +36,10 @@ static void add(struct weft__linear_run *run, int32_t p, struct weft__linear_fin
     finish->residual_stride = args->residual_stride;
     finish->batch = args->batch;
     finish->next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f;
-    const int64_t columns = next || leaves ? 256 : 1024; // of a block
+    const int64_t columns = 512; // of a block: four a thread
     struct weft__cuda_step *step = weft__cuda_step(
         &run->steps[run->count++], launch->finish, (uint32_t)((rows + columns - 1) / columns),
-        (uint32_t)args->batch, 256, finish, sizeof *finish);
+        (uint32_t)args->batch, 128, finish, sizeof *finish);
     step->grid[2] = (uint32_t)count;
     step->overlap = 1;
 }

@@ -54,7 +54,8 @@ struct __attribute__((aligned(64))) weft__linear_gemm_args {
 enum {
     WEFT__LINEAR_SLICE_WARPS = 16, // of a block
     WEFT__LINEAR_SLICE_UNIT = 64,  // rows of W that a warpgroup takes at a time
-    WEFT__LINEAR_SLICE_ROOM = 2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
+    WEFT__LINEAR_SLICE_ROOM =
+        2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
 };
 
 struct weft__linear_slice_part {

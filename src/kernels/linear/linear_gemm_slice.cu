@@ -268,15 +268,9 @@ struct results {
 DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
-    const struct results to = {shared_inverse(args),
-                               part->bias,
-                               args->residual,
-                               part->y,
-                               args->residual_stride,
-                               part->y_stride,
-                               args->batch,
-                               part->rows,
-                               part->alpha};
+    const struct results to = {
+        shared_inverse(args), part->bias,  args->residual, part->y,    args->residual_stride,
+        part->y_stride,       args->batch, part->rows,     part->alpha};
     results_store<SUMS>(&to, row_block_of(part, unit) * 16, 0, d);
 }
 

@@ -10,8 +10,8 @@ struct factors_of_unit {
 };
 
 // Sums of a unit that has its numbers of X at `x`.
-DEVICE void unit_add(const struct factors_of_unit *by, const float *x, const float u[SIXTEENS][SUMS],
-                     float *d)
+DEVICE void unit_add(const struct factors_of_unit *by, const float *x,
+                     const float u[SIXTEENS][SUMS], float *d)
 {
     const float2 *own = (const float2 *)x + threadIdx.x % 4;
 #pragma unroll

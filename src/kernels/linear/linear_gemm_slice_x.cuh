@@ -29,8 +29,8 @@ DEVICE struct x_place x_place_of(const struct weft__linear_slice_args *args, con
     struct x_place at;
     at.c = lane % 4, at.n = warp / X_SHARES * 8 + lane / 4, at.share = warp % X_SHARES;
     at.there = at.n < args->batch;
-    const uint8_t *row = (const uint8_t *)args->x +
-                         (at.there ? at.n : 0) * weft__linear_rounded_stride(args->cols);
+    const uint8_t *row =
+        (const uint8_t *)args->x + (at.there ? at.n : 0) * weft__linear_rounded_stride(args->cols);
     at.row = row + s->tile0 * TILE_PAIRS * 64 + at.c * 16;
     at.scales = row + (int64_t)all_pairs(args) * 64 + s->tile0 * TILE_PAIRS * 16;
     return at;
@@ -64,7 +64,8 @@ DEVICE uint32_t x_largest(const struct slice *s, const struct x_place *at)
 // The sum of squares of a share of the row, over the lanes that have it.
 DEVICE float x_squares(const struct weft__linear_slice_args *args, const struct x_place *at)
 {
-    const float *squares = round_squares((uint8_t *)args->x + at->n * weft__linear_rounded_stride(args->cols), args->cols);
+    const float *squares = round_squares(
+        (uint8_t *)args->x + at->n * weft__linear_rounded_stride(args->cols), args->cols);
     float sum = 0;
 #pragma unroll 4
     for (int32_t i = 4 * at->share + at->c; i < (args->cols + 31) / 32 && at->there;
@@ -154,8 +155,7 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
 #if WEFT_UNITS
     if (at->c < 2)
         x_unit(shared_units(args) + (2 * p + at->c) * UNIT_NUMBERS + at->n,
-               at->c ? scale[1] : scale[0],
-               at->c ? pair->scales.w : pair->scales.y);
+               at->c ? scale[1] : scale[0], at->c ? pair->scales.w : pair->scales.y);
 #endif
 }
 

@@ -39,6 +39,28 @@ DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, 
             make_uint2(float_bits(largest / 127.0f), (uint32_t)(sums - first) | (first & 0xffffu));
 }
 
+// The same of four columns a lane, eight lanes a group, from column `at` of a row on whose codes and whose scales lie at `bytes` and
+// `metas`. All lanes call; those at `width` and beyond store nothing.
+DEVICE void round_fours(uint8_t *bytes, uint8_t *metas, int32_t at, int32_t width, const float x[4])
+{
+    uint32_t top = 0, word = 0;
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        top = max(top, float_bits(x[b]) & 0x7fffffffu);
+    const float largest = bits_float(warp_max_bits(top, 8)), factor = round_factor(largest);
+#pragma unroll
+    for (int32_t b = 0; b < 4; b++)
+        word |= ((uint32_t)round_code(x[b], factor) & 255u) << 8 * b;
+    const int32_t sum = warp_sum_int(__dp4a((int32_t)word, 0x01010101, 0), 4);
+    const int32_t other = __shfl_xor_sync(0xffffffffu, sum, 4);
+    if (at >= width)
+        return;
+    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) = word;
+    if (at % 32 == 0)
+        *(uint2 *)(metas + at / 32 * 8) = make_uint2(
+            float_bits(largest / 127.0f), ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
+}
+
 // A result beside its stored form: what a reader of `y` would see.
 template <int DTYPE> DEVICE float as_stored(float value)
 {

@@ -61,9 +61,9 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                           8);
     const int32_t room = limits->shared_per_block - WEFT__LINEAR_GRID_BYTES(wish->matrix.format);
     // of a tile: numbers, and what sums of units are multiplied by
-    const int64_t x = WEFT__LINEAR_TILE_COLS * 2 * rows +
-                      (has_units(rows) ? 8 * 4 * rows * WEFT__LINEAR_UNIT_NUMBERS(wish->matrix.format)
-                                       : 0);
+    const int64_t x =
+        WEFT__LINEAR_TILE_COLS * 2 * rows +
+        (has_units(rows) ? 8 * 4 * rows * WEFT__LINEAR_UNIT_NUMBERS(wish->matrix.format) : 0);
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
