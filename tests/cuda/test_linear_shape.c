@@ -11,6 +11,7 @@
 
 #include "src/kernels/linear/linear_cuda_shape.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
+#include "src/kernels/linear/linear_slice_cuda.h"
 
 // An A100, an RTX 3090, an RTX 4090, an H200, an RTX 5090.
 static const struct weft__cuda_limits devices[] = {
@@ -136,6 +137,41 @@ static void many_rows_have_a_kernel(void **state)
         }
 }
 
+// Slices cover the columns once, and what a block keeps of them fits it; other devices have none.
+static void slices_cover_the_columns(void **state)
+{
+    static const int64_t rows[] = {1, 64, 65, 4096, 28672, 128256};
+    int served = 0;
+    (void)state;
+    for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++)
+        for (int64_t cols = 256; cols < 40000; cols = cols * 2 + 256)
+            for (int r = 0; r < 6; r++)
+                for (int d = 0; d < 5; d++) {
+                    static struct weft__cuda_choice choice;
+                    struct weft__linear_slices slices;
+                    const weft_dtype format = weft_dtype_at(i);
+                    const weft_linear_desc desc = {.cols = cols, .max_batch = 100};
+                    const struct weft__linear_slice_wish wish = {
+                        {format, 0, WEFT_F32, WEFT_F16, weft_dtype_block_bytes(format)},
+                        .units = weft__linear_slice_units(rows[r])};
+                    memset(&choice, 0, sizeof choice);
+                    weft__linear_slices_plan(&desc, &wish, &devices[d], &choice, &slices);
+                    assert_true(choice.num_kernels == slices.count);
+                    assert_true(d == 3 || slices.count == 0);
+                    for (int32_t k = 0; k < slices.count; k++, served++) {
+                        const struct weft__linear_slice_shape *s = &slices.shapes[k];
+                        const int64_t tiles = (cols + 255) / 256;
+                        assert_true(s->slices * (int64_t)s->slice_tiles >= tiles);
+                        assert_true((s->slices - 1) * (int64_t)s->slice_tiles < tiles);
+                        assert_true(s->slices <= WEFT__LINEAR_SLICE_MOST && s->stages > 1);
+                        assert_true(s->shared_bytes <= devices[d].shared_per_block);
+                        assert_true(k == 0 || s->rows > s[-1].rows);
+                        assert_ptr_equal(weft__linear_slice_of(&slices, s->rows), s);
+                    }
+                }
+    assert_true(served > 1000);
+}
+
 // What a device is decides by tables: below and above each of their steps.
 static void tiers_have_their_steps(void **state)
 {
@@ -201,8 +237,8 @@ static void forms_have_their_warps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiers_have_their_steps), cmocka_unit_test(forms_have_their_warps),
+        cmocka_unit_test(tiers_have_their_steps),    cmocka_unit_test(forms_have_their_warps),
         cmocka_unit_test(every_problem_has_a_shape), cmocka_unit_test(models_keep_x_near),
-        cmocka_unit_test(many_rows_have_a_kernel)};
+        cmocka_unit_test(many_rows_have_a_kernel),   cmocka_unit_test(slices_cover_the_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

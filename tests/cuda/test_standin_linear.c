@@ -244,10 +244,55 @@ static void case_linear_groups(void)
             weft_linear_args run = {.x = m, .parts = {{.y = m}}};
             expect_launches(plan, run, true, m, "round few");
             run.batch = 40;
-            expect_launches(plan, run, true, m, "round gemm_x gemm");
+            expect_launches(plan, run, true, m, "round gemm_slice");
         }
         weft_plan_destroy(plan);
     }
+    weft_context_destroy(context);
+}
+
+// Some rows of X: slices of long rows leave sums, which one launch adds up for all parts; what follows comes with it.
+static void case_linear_slices(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 32 << 20, (void **)&m) == WEFT_OK);
+    static const struct {
+        int32_t parts, batch;
+        weft_linear_gate gate;
+        uint32_t flags;
+        int64_t cols;
+        const char *launches;
+    } cases[] = {{1, 32, 0, 0, 512, "round gemm_slice"},
+                 {3, 32, 0, WEFT_LINEAR_X_ROUNDED, 8192, "gemm_slice finish"},
+                 {1, 32, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 512, "gemm_slice finish"},
+                 {2, 32, WEFT_LINEAR_GATE_SILU, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED, 8192,
+                  "gemm_slice finish"},
+                 {1, 32, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_BATCH_INVARIANT, 512, "few"},
+                 {1, 70, 0, WEFT_LINEAR_X_ROUNDED, 512, "gemm_x gemm"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_linear_desc desc = {.size = sizeof desc,
+                                 .cols = cases[i].cols,
+                                 .flags = cases[i].flags,
+                                 .gate = cases[i].gate,
+                                 .max_batch = 100,
+                                 .num_parts = cases[i].parts};
+        weft_linear_args args = {.x = m, .next = m, .batch = cases[i].batch};
+        for (int32_t p = 0; p < cases[i].parts; p++) {
+            desc.parts[p] = (weft_linear_part){.weight_dtype = WEFT_Q4_K, .rows = 96};
+            args.parts[p].y = m;
+        }
+        args.next = cases[i].flags & WEFT_LINEAR_NEXT ? m : NULL;
+        weft_plan *plan = NULL;
+        CHECK(weft_linear_plan(context, &desc, &plan) == WEFT_OK);
+        CHECK(weft_plan_workspace_bytes(plan) <= 32 << 20);
+        expect_launches(plan, args, true, m, cases[i].launches);
+        const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
+        CHECK(strstr(cases[i].launches, "finish") == NULL ||
+              last->grid[2] == (cases[i].parts == 3 ? 3 : 1));
+        weft_plan_destroy(plan);
+    }
+    weft_memory_free(context, m);
     weft_context_destroy(context);
 }
 
@@ -317,7 +362,7 @@ static void case_linear_batches(void)
         expect_launches(plan, args, true, m,
                         batch == 1   ? "few" // rounds X itself
                         : batch < 17 ? "round few"
-                                     : "round gemm_x gemm");
+                                     : "round gemm_slice");
         const struct standin_launch *launch = &standin->launches[standin->num_launches - 1];
         alone = batch == 1 ? launch->shared_bytes : alone;
         CHECK(batch == 1 || batch > 16 || launch->grid[1] == 1);
@@ -377,13 +422,10 @@ static void case_linear_tuned(void)
 }
 
 static const struct standin_case cases[] = {
-    {"linear_groups", case_linear_groups},
-    {"linear_geometry", case_linear_geometry},
-    {"linear_batches", case_linear_batches},
-    {"linear_tuned", case_linear_tuned},
-    {"linear", case_linear},
-    {"linear_plain", case_linear_plain},
-    {"linear_pack", case_linear_pack},
+    {"linear_groups", case_linear_groups},     {"linear_slices", case_linear_slices},
+    {"linear_geometry", case_linear_geometry}, {"linear_batches", case_linear_batches},
+    {"linear_tuned", case_linear_tuned},       {"linear", case_linear},
+    {"linear_plain", case_linear_plain},       {"linear_pack", case_linear_pack},
 };
 
 int main(void)

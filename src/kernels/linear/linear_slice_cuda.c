@@ -21,6 +21,7 @@ enum {
     TILE_CLOCKS = 500,
     X_NUMBERS = 36,
     SUM_BYTES = 1500,
+    FINISH_CLOCKS = 4000, // a launch that nothing else wants
 };
 
 static int32_t divide_up(int64_t a, int64_t b)
@@ -28,12 +29,15 @@ static int32_t divide_up(int64_t a, int64_t b)
     return (int32_t)((a + b - 1) / b);
 }
 
-static int64_t clocks(int32_t rows, int32_t slices, int32_t tiles, int64_t units, int32_t num_sms)
+static int64_t clocks(const struct weft__linear_slice_wish *wish, int32_t rows, int32_t slices,
+                      int32_t tiles, int32_t num_sms)
 {
+    const int64_t units = wish->units;
     const int64_t each = divide_up(units, num_sms / slices); // units of a block
     const int64_t alone = divide_up(each, 4) * (int64_t)ALONE_CLOCKS, all = each * TILE_CLOCKS;
     const int64_t sums = slices > 1 ? 8 * slices * units * WEFT__LINEAR_SLICE_UNIT * rows : 0;
-    return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES;
+    return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES +
+           (slices > 1 && !wish->follows ? FINISH_CLOCKS : 0);
 }
 
 // Do codes meet codes? Few rows of X promise sums as exact as of integers.
@@ -68,7 +72,7 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
         const int64_t around = tiles * x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
-        const int64_t time = clocks(rows, slices, tiles, wish->units, limits->num_sms);
+        const int64_t time = clocks(wish, rows, slices, tiles, limits->num_sms);
         if (around + LEAST_STAGES * ring > room || time >= least)
             continue;
         const int64_t fit = (room - around) / ring;
