@@ -81,6 +81,9 @@ enum {
          ? 2                                                                                       \
          : 1)
 
+// Does linear_gemm_slice.cu take tiles in halves? Those of 8-bit codes with their scales pair by pair.
+#define WEFT__LINEAR_SLICE_HALVES(format) ((format) == 32 || (format) >= 143)
+
 // Bytes from row to row of rounded activations.
 static inline int64_t weft__linear_rounded_stride(int64_t cols)
 {

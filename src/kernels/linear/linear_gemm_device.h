@@ -79,7 +79,7 @@ struct weft__linear_slice_args {
     int32_t slice_tiles; // of 256 columns
     int32_t norm;        // results are multiplied by 1/rms of the row of X
     float norm_eps;
-    int32_t reserved;
+    int32_t early; // slots of a ring that are asked for before X
 };
 
 #endif

@@ -29,7 +29,11 @@ enum {
     THREADS = WARPS * WARP,
     GROUPS = WARPS / 4,
     UNIT_BLOCKS = WEFT__LINEAR_SLICE_UNIT / 16,
-    RING = WEFT_STAGES * SLOT,
+    // what a slot of a ring has: a tile, or half of one where tiles are large and have their scales pair by pair
+    HALVES = WEFT__LINEAR_SLICE_HALVES(WEFT_FORMAT),
+    STEP_PAIRS = HALVES ? 2 : 4,
+    STEP_BYTES = TILE_BYTES(STEP_PAIRS),
+    RING = WEFT_STAGES * STEP_BYTES,
     X_PAIR = WEFT_ROWS * 128, // bytes
     SUMS = WEFT_ROWS / 2,     // numbers of D that a lane has
     ROW_NUMBERS = WEFT_ROWS + WEFT__LINEAR_SLICE_ROOM,
@@ -42,9 +46,9 @@ DEVICE uint8_t *shared_memory()
     return bytes;
 }
 
-// The block's slice of the columns: the tiles [tile0, tile0 + tiles) of a row block; pairs of them.
+// The block's slice of the columns: pairs from that of tile0 on, and in how many steps a ring brings them.
 struct slice {
-    int32_t tile0, tiles, pairs;
+    int32_t tile0, pairs, steps;
 };
 
 DEVICE int32_t all_pairs(const struct weft__linear_slice_args *args)
@@ -57,7 +61,7 @@ DEVICE struct slice slice_of(const struct weft__linear_slice_args *args)
     struct slice s;
     s.tile0 = (int32_t)blockIdx.y * args->slice_tiles;
     s.pairs = min(all_pairs(args) - s.tile0 * TILE_PAIRS, args->slice_tiles * TILE_PAIRS);
-    s.tiles = (s.pairs + TILE_PAIRS - 1) / TILE_PAIRS;
+    s.steps = (s.pairs + STEP_PAIRS - 1) / STEP_PAIRS;
     return s;
 }
 
@@ -123,7 +127,7 @@ DEVICE void ring_begin(const struct weft__linear_slice_args *args, int32_t warp,
 // What a warp asks for next.
 struct asking {
     const uint8_t *tile;
-    int32_t unit, index; // of the tile in the slice
+    int32_t unit, step; // of the slice
 };
 
 DEVICE int32_t unit_step()
@@ -136,30 +140,56 @@ DEVICE int32_t first_unit(int32_t warp)
     return (int32_t)blockIdx.x + warp / 4 * (int32_t)gridDim.x;
 }
 
-DEVICE int32_t pairs_of(const struct slice *s, int32_t tile)
+DEVICE int32_t pairs_of(const struct slice *s, int32_t step)
 {
-    return WEFT_WHOLE ? (int32_t)TILE_PAIRS
-                      : min(s->pairs - tile * TILE_PAIRS, (int32_t)TILE_PAIRS);
+    return WEFT_WHOLE ? (int32_t)STEP_PAIRS
+                      : min(s->pairs - step * STEP_PAIRS, (int32_t)STEP_PAIRS);
 }
 
-// The next tile into a slot of the warp's ring, if there is one.
+// Half a tile: codes of its pairs, and their scales behind them.
+DEVICE void ask_half(const struct slice *s, const struct asking *next, uint32_t to,
+                     uint32_t barrier)
+{
+    const int32_t half = next->step % 2, pairs = pairs_of(s, next->step);
+    const int32_t tile_pairs =
+        WEFT_WHOLE ? (int32_t)TILE_PAIRS
+                   : min(s->pairs - next->step / 2 * TILE_PAIRS, (int32_t)TILE_PAIRS);
+    copy_bulk(to, next->tile + half * 2 * PAIR_LOW, pairs * PAIR_LOW, barrier);
+    copy_bulk(to + pairs * PAIR_LOW, next->tile + tile_pairs * PAIR_LOW + half * 2 * TILE_META,
+              pairs * TILE_META, barrier);
+}
+
+// The next step into a slot of the warp's ring, if there is one.
 DEVICE void ask(const struct weft__linear_slice_args *args, const struct slice *s,
                 const struct ring *ring, struct asking *next, int32_t slot)
 {
     if (next->unit >= args->num_units)
         return;
     if (threadIdx.x % WARP == 0) {
-        const uint32_t bytes = (uint32_t)TILE_BYTES(pairs_of(s, next->index));
-        barrier_expect(ring->full + 8 * slot, bytes);
-        copy_bulk(ring->address + slot * SLOT, next->tile, bytes, ring->full + 8 * slot);
+        const uint32_t bytes = (uint32_t)TILE_BYTES(pairs_of(s, next->step));
+        const uint32_t barrier = ring->full + 8 * slot, to = ring->address + slot * STEP_BYTES;
+        barrier_expect(barrier, bytes);
+        if (HALVES)
+            ask_half(s, next, to, barrier);
+        else
+            copy_bulk(to, next->tile, bytes, barrier);
     }
-    next->tile += TILE_BYTES(4);
-    if (++next->index < s->tiles)
+    if (!HALVES || next->step % 2)
+        next->tile += TILE_BYTES(4);
+    if (++next->step < s->steps)
         return;
-    next->index = 0;
+    next->step = 0;
     next->unit += unit_step();
     if (next->unit < args->num_units)
         next->tile = tiles_of(args, s, next->unit);
+}
+
+DEVICE void ask_all(const struct weft__linear_slice_args *args, const struct slice *s,
+                    const struct ring *ring, struct asking *next, int32_t first, int32_t end)
+{
+#pragma unroll 1
+    for (int32_t slot = first; slot < end; slot++)
+        ask(args, s, ring, next, slot);
 }
 
 #include "src/kernels/linear/linear_gemm_slice_x.cuh"
@@ -202,14 +232,14 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
     for (int32_t i = 0; i < SUMS; i++)
         d[i] = 0;
 #pragma unroll 1
-    for (int32_t t = 0; t < s->tiles; t++) {
-        const uint8_t *tile = ring->bytes + ring->slot * SLOT;
+    for (int32_t t = 0; t < s->steps; t++) {
+        const uint8_t *tile = ring->bytes + ring->slot * STEP_BYTES;
         const int32_t pairs = pairs_of(s, t);
         struct weights_of_tile own;
         barrier_wait(ring->full + 8 * ring->slot, ring->parity);
         tile_begin(&own, tile, pairs, (int32_t)threadIdx.x % WARP / 4);
 #pragma unroll
-        for (int32_t p = 0; p < TILE_PAIRS; p++) {
+        for (int32_t p = 0; p < STEP_PAIRS; p++) {
             fragments_of(&own, tile, pairs, p, fragment[p % 2]);
             wgmma_begin();
 #pragma unroll
@@ -220,7 +250,7 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
             wgmma_group_end();
             WGMMA_WAIT(1); // the other fragments' registers are free
         }
-        x = wgmma_further(x, TILE_PAIRS * X_PAIR);
+        x = wgmma_further(x, STEP_PAIRS * X_PAIR);
         __syncwarp();
         ask(args, s, ring, next, ring->slot);
         if (++ring->slot == WEFT_STAGES)
@@ -287,14 +317,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     let_next_start();
     if (next.unit < args.num_units)
         next.tile = tiles_of(&args, &s, next.unit);
-#pragma unroll 1
-    for (int32_t slot = 0; slot < WEFT_STAGES; slot++)
-        ask(&args, &s, &ring, &next, slot);
+    ask_all(&args, &s, &ring, &next, 0, args.early);
 #if TILE_GRID
     grid_load();
 #endif
     wait_for_previous();
-    x_load(&args, &s);
+    x_load(&args, &s, &ring, &next);
 #pragma unroll 1
     for (int32_t unit = first_unit(warp); unit < args.num_units; unit += unit_step()) {
         float d[SUMS];

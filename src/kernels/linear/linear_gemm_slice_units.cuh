@@ -56,8 +56,8 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
     for (int32_t i = 0; i < SUMS; i++)
         d[i] = 0;
 #pragma unroll 1
-    for (int32_t t = 0; t < s->tiles; t++) {
-        const uint8_t *tile = ring->bytes + ring->slot * SLOT;
+    for (int32_t t = 0; t < s->steps; t++) {
+        const uint8_t *tile = ring->bytes + ring->slot * STEP_BYTES;
         const int32_t pairs = pairs_of(s, t);
         struct weights_of_tile own;
         uint32_t fragment[2][2][4];
@@ -67,7 +67,7 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
         barrier_wait(ring->full + 8 * ring->slot, ring->parity);
         tile_begin(&own, tile, pairs, lane / 4);
 #pragma unroll
-        for (int32_t p = 0; p < TILE_PAIRS; p++) {
+        for (int32_t p = 0; p < STEP_PAIRS; p++) {
             // past the last pair the last is multiplied again, by nothing
             const int32_t there = WEFT_WHOLE ? p : min(p, pairs - 1);
             uint32_t a[2][4], below[2][4];
@@ -95,8 +95,8 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
         }
         WGMMA_WAIT(0); // no group may be on its way round the loop, or the compiler waits for each
         unit_add(&by[1], before, u[1], d);
-        x = wgmma_further(x, TILE_PAIRS * X_PAIR);
-        of_x += 2 * TILE_PAIRS * UNIT_NUMBERS;
+        x = wgmma_further(x, STEP_PAIRS * X_PAIR);
+        of_x += 2 * STEP_PAIRS * UNIT_NUMBERS;
         __syncwarp();
         ask(args, s, ring, next, ring->slot);
         if (++ring->slot == WEFT_STAGES)

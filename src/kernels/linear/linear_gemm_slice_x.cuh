@@ -159,13 +159,16 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
 #endif
 }
 
-// All of the slice, by all warps. Rows beyond the batch stay what they were: nobody stores their sums.
-DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s)
+// All of the slice, by all warps, and what the rings still have room for is asked for once X has been. Rows beyond the batch stay
+// what they were: nobody stores their sums.
+DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s,
+                   const struct ring *ring, struct asking *more)
 {
     const struct x_place at = x_place_of(args, s);
     struct x_pair pair[X_AHEAD], next[X_AHEAD];
     x_ask(s, &at, at.share, pair);
     const float factor = x_factor(args, s, &at);
+    ask_all(args, s, ring, more, args->early, WEFT_STAGES);
 #pragma unroll 1
     for (int32_t first = at.share; first < s->pairs && at.there; first += X_AHEAD * X_SHARES) {
         x_ask(s, &at, first + X_AHEAD * X_SHARES, next);

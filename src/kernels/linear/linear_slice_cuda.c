@@ -59,10 +59,10 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                    struct weft__linear_slice_shape *best)
 {
     const int32_t all = divide_up(desc->cols, WEFT__LINEAR_TILE_COLS);
-    const int32_t ring = WEFT__LINEAR_SLICE_WARPS *
-                         (WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
-                              wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS +
-                          8);
+    const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
+                         wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
+    const int32_t step = WEFT__LINEAR_SLICE_HALVES(wish->matrix.format) ? tile / 2 : tile;
+    const int32_t ring = WEFT__LINEAR_SLICE_WARPS * (step + 8);
     const int32_t room = limits->shared_per_block - WEFT__LINEAR_GRID_BYTES(wish->matrix.format);
     // of a tile: numbers, and what sums of units are multiplied by
     const int64_t x =

@@ -239,7 +239,8 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
                                              .cols = (int32_t)launch->cols,
                                              .slice_tiles = shape->slice_tiles,
                                              .norm = run->norm,
-                                             .norm_eps = launch->norm_eps};
+                                             .norm_eps = launch->norm_eps,
+                                             .early = 1};
     int32_t parts[WEFT_LINEAR_MAX_PARTS];
     for (int32_t i = 0; i < set->num_parts; i++) {
         const int32_t p = set->parts[i];
