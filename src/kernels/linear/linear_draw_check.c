@@ -123,7 +123,8 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
     if (aim ==
         SLICES) { // columns of one slice and of several, rows of units that blocks have one and more of
         p->args.batch = (int32_t)check_range(c, 17, 64);
-        p->desc.cols = block * check_range(c, 1, check_pick(c, 3, 256, 1024, 3072) / block + 1);
+        p->desc.cols =
+            block * check_range(c, 1, check_pick(c, 4, 256, 2048, 5120, 9216) / block + 1);
         p->desc.rows = check_pick(c, 3, check_range(c, 1, 64), check_range(c, 65, 200), 144);
         return;
     }
