@@ -53,7 +53,9 @@ struct __attribute__((aligned(64))) weft__linear_gemm_args {
 // Some rows of X, whose slices of the columns stay in shared memory: linear_gemm_slice.cu.
 enum {
     WEFT__LINEAR_SLICE_WARPS = 16, // of a block
-    WEFT__LINEAR_SLICE_UNIT = 64,  // rows of W that a warpgroup takes at a time
+    WEFT__LINEAR_SLICE_X =
+        128 << 10, // bytes that a slice has at most, in 16-bit numbers: what a lane reads at once
+    WEFT__LINEAR_SLICE_UNIT = 64, // rows of W that a warpgroup takes at a time
     WEFT__LINEAR_SLICE_ROOM =
         2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
 };

@@ -7,11 +7,9 @@
 #ifndef WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 #define WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 
-enum { X_SHARES = WARPS / (WEFT_ROWS / 8), X_AHEAD = 4 };
-
-// Of the lane's row: what it has of a pair; scales of both units, each with the sums of its sixteens.
-struct x_pair {
-    uint4 codes, scales;
+enum {
+    X_SHARES = WARPS / (WEFT_ROWS / 8),                  // warps that share eight rows
+    X_MOST = WEFT__LINEAR_SLICE_X / (X_SHARES * X_PAIR), // pairs of a warp
 };
 
 // A lane's place in X.
@@ -32,33 +30,39 @@ DEVICE struct x_place x_place_of(const struct weft__linear_slice_args *args, con
     const uint8_t *row =
         (const uint8_t *)args->x + (at.there ? at.n : 0) * weft__linear_rounded_stride(args->cols);
     at.row = row + s->tile0 * TILE_PAIRS * 64 + at.c * 16;
-    at.scales = row + (int64_t)all_pairs(args) * 64 + s->tile0 * TILE_PAIRS * 16;
+    at.scales = row + (int64_t)all_pairs(args) * 64 + s->tile0 * TILE_PAIRS * 16 + at.c * 4;
     return at;
 }
 
-DEVICE void x_ask(const struct slice *s, const struct x_place *at, int32_t first,
-                  struct x_pair pair[X_AHEAD])
+// What a lane has of a pair: codes of its row; of both units' scales and sums of sixteens, four words, one.
+struct x_pair {
+    uint4 codes;
+    uint32_t word;
+};
+
+// All pairs at once: L2 is a long way, and every block wants the same.
+DEVICE void x_ask(const struct slice *s, const struct x_place *at, struct x_pair pair[X_MOST])
 {
 #pragma unroll
-    for (int32_t k = 0; k < X_AHEAD; k++) {
-        const int32_t p = first + k * X_SHARES;
-        if (!at->there || p >= s->pairs)
-            break;
-        pair[k].codes = __ldcg((const uint4 *)(at->row + p * 64));
-        pair[k].scales = __ldcg((const uint4 *)(at->scales + p * 16));
+    for (int32_t k = 0; k < X_MOST; k++) {
+        const int32_t p = at->share + k * X_SHARES;
+        pair[k].codes = make_uint4(0, 0, 0, 0);
+        pair[k].word = 0;
+        if (at->there && p < s->pairs) {
+            pair[k].codes = __ldcg((const uint4 *)(at->row + p * 64));
+            pair[k].word = __ldcg((const uint32_t *)(at->scales + p * 16));
+        }
     }
 }
 
-// The bits of the largest scale of the lane's share of its row.
-DEVICE uint32_t x_largest(const struct slice *s, const struct x_place *at)
+// The bits of the largest scale that the lane has of its row: words 0 and 2 are scales.
+DEVICE uint32_t x_largest(const struct x_place *at, const struct x_pair pair[X_MOST])
 {
     uint32_t largest = 0;
-#pragma unroll 4
-    for (int32_t p = at->share; p < s->pairs; p += X_SHARES) {
-        const uint4 scales = __ldcg((const uint4 *)(at->scales + p * 16));
-        largest = max(largest, max(scales.x & 0x7fffffffu, scales.z & 0x7fffffffu));
-    }
-    return largest;
+#pragma unroll
+    for (int32_t k = 0; k < X_MOST; k++)
+        largest = max(largest, at->c % 2 ? 0 : pair[k].word & 0x7fffffffu);
+    return max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
 }
 
 // The sum of squares of a share of the row, over the lanes that have it.
@@ -75,16 +79,16 @@ DEVICE float x_squares(const struct weft__linear_slice_args *args, const struct 
 }
 
 // What the lane's row is multiplied by; what its sums are to be goes to shared memory.
-DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct slice *s,
-                      const struct x_place *at)
+DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x_place *at,
+                      const struct x_pair pair[X_MOST])
 {
     float *inverse = shared_inverse(args), *largest = inverse + WEFT_ROWS;
     float *squares = largest + X_SHARES * WEFT_ROWS;
     const float sum = args->norm ? x_squares(args, at) : 0.0f;
     const bool scaled = !WEFT_UNITS && !WEFT_BRAIN;
+    const uint32_t own = scaled ? x_largest(at, pair) : 0;
     if (at->c == 0) {
-        largest[at->share * WEFT_ROWS + at->n] =
-            bits_float(scaled && at->there ? x_largest(s, at) : 0);
+        largest[at->share * WEFT_ROWS + at->n] = bits_float(own);
         squares[at->share * WEFT_ROWS + at->n] = sum;
     }
     __syncthreads();
@@ -134,13 +138,15 @@ DEVICE void x_unit(float *to, float scale, uint32_t sums)
 }
 #endif
 
-// Pair p of the slice.
+// Pair p of the slice, by all lanes.
 DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_place *at, int32_t p,
                     const struct x_pair *pair, float factor)
 {
     const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
-    const float scale[2] = {bits_float(pair->scales.x) * factor,
-                            bits_float(pair->scales.z) * factor};
+    float scale[2];
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++)
+        scale[h] = factor * bits_float(__shfl_sync(0xffffffffu, pair->word, 2 * h, 4));
     uint8_t *to = shared_memory() + p * X_PAIR + at->n * 128;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
@@ -153,32 +159,26 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
                 x_two(word[k] ^ 0x80808080u, b, scale[h]);
     }
 #if WEFT_UNITS
-    if (at->c < 2)
-        x_unit(shared_units(args) + (2 * p + at->c) * UNIT_NUMBERS + at->n,
-               at->c ? scale[1] : scale[0], at->c ? pair->scales.w : pair->scales.y);
+    const uint32_t sums = __shfl_down_sync(0xffffffffu, pair->word, 1, 4);
+    if (at->c % 2 == 0)
+        x_unit(shared_units(args) + (2 * p + at->c / 2) * UNIT_NUMBERS + at->n,
+               at->c ? scale[1] : scale[0], sums);
 #endif
 }
 
-// All of the slice, by all warps, and what the rings still have room for is asked for once X has been. Rows beyond the batch stay
-// what they were: nobody stores their sums.
+// All of the slice, by all warps; what the rings still have room for is asked for once X has been. Rows beyond the batch are zeros.
 DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s,
                    const struct ring *ring, struct asking *more)
 {
     const struct x_place at = x_place_of(args, s);
-    struct x_pair pair[X_AHEAD], next[X_AHEAD];
-    x_ask(s, &at, at.share, pair);
-    const float factor = x_factor(args, s, &at);
+    struct x_pair pair[X_MOST];
+    x_ask(s, &at, pair);
+    const float factor = x_factor(args, &at, pair);
     ask_all(args, s, ring, more, args->early, WEFT_STAGES);
-#pragma unroll 1
-    for (int32_t first = at.share; first < s->pairs && at.there; first += X_AHEAD * X_SHARES) {
-        x_ask(s, &at, first + X_AHEAD * X_SHARES, next);
 #pragma unroll
-        for (int32_t k = 0; k < X_AHEAD; k++) {
-            if (first + k * X_SHARES < s->pairs)
-                x_store(args, &at, first + k * X_SHARES, &pair[k], factor);
-            pair[k] = next[k];
-        }
-    }
+    for (int32_t k = 0; k < X_MOST; k++)
+        if (at.share + k * X_SHARES < s->pairs)
+            x_store(args, &at, at.share + k * X_SHARES, &pair[k], factor);
     bulk_fence();
     __syncthreads();
 }

@@ -73,7 +73,8 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
         const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
         const int64_t around = tiles * x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
         const int64_t time = clocks(wish, rows, slices, tiles, limits->num_sms);
-        if (around + LEAST_STAGES * ring > room || time >= least)
+        if (around + LEAST_STAGES * ring > room || time >= least ||
+            tiles * WEFT__LINEAR_TILE_COLS * 2 * rows > WEFT__LINEAR_SLICE_X)
             continue;
         const int64_t fit = (room - around) / ring;
         *best = (struct weft__linear_slice_shape){.rows = rows,
