@@ -143,10 +143,11 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
                     const struct x_pair *pair, float factor)
 {
     const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
+    const int32_t own = (int32_t)threadIdx.x % WARP;
     float scale[2];
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
-        scale[h] = factor * bits_float(__shfl_sync(0xffffffffu, pair->word, 2 * h, 4));
+        scale[h] = factor * bits_float(__shfl_sync(0xffffffffu, pair->word, own - at->c + 2 * h));
     uint8_t *to = shared_memory() + p * X_PAIR + at->n * 128;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
@@ -159,7 +160,7 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
                 x_two(word[k] ^ 0x80808080u, b, scale[h]);
     }
 #if WEFT_UNITS
-    const uint32_t sums = __shfl_down_sync(0xffffffffu, pair->word, 1, 4);
+    const uint32_t sums = __shfl_xor_sync(0xffffffffu, pair->word, 1);
     if (at->c % 2 == 0)
         x_unit(shared_units(args) + (2 * p + at->c / 2) * UNIT_NUMBERS + at->n,
                at->c ? scale[1] : scale[0], sums);
