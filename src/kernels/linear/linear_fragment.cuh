@@ -45,7 +45,7 @@ DEVICE uint32_t pair_of(float value)
 DEVICE uint32_t pair_number(uint32_t codes, uint32_t below, int32_t b, int32_t factor)
 {
     const uint32_t places = b ? 0x4341u : 0x4240u;
-    uint32_t number = byte_permute(codes, FRAGMENT_BASE, places);
+    const uint32_t number = byte_permute(codes, FRAGMENT_BASE, places);
 #if TILE_TABLE
     return pair_subtract(number, byte_permute(below, FRAGMENT_BASE, places));
 #else
@@ -69,7 +69,12 @@ DEVICE void pair_fragments(const struct tile_scales *scales, const uint8_t *tile
         unit_scales(scales, pairs, p, h, lane / 4, scale, add);
 #pragma unroll
         for (int32_t j = 0; j < 4; j++) {
-            uint32_t by = pair_of(word_scale(scale[j % 2], lane % 4, j));
+#if FORMAT_IS_F16_PER_32 && !WEFT_BRAIN // as they are
+            const uint32_t both = *(const uint32_t *)unit_halves(scales, p, h, lane / 4);
+            const uint32_t by = byte_permute(both, 0, j % 2 ? 0x3232 : 0x1010);
+#else
+            const uint32_t by = pair_of(word_scale(scale[j % 2], lane % 4, j));
+#endif
             uint32_t plus = TILE_MIN ? pair_of(word_scale(add[j % 2], lane % 4, j)) : 0;
             uint32_t codes = TILE_SIGNED ? a[h][j] ^ 0x80808080u : a[h][j];
 #pragma unroll

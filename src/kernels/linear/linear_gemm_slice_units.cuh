@@ -70,10 +70,10 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
         for (int32_t p = 0; p < STEP_PAIRS; p++) {
             // past the last pair the last is multiplied again, by nothing
             const int32_t there = WEFT_WHOLE ? p : min(p, pairs - 1);
-            uint32_t a[2][4], below[2][4];
-            pair_codes(tile, pairs, there, lane, a, below);
 #pragma unroll
             for (int32_t h = 0; h < 2; h++) {
+                uint32_t a[2][4], below[2][4]; // read again for the second unit: registers are few
+                pair_codes(tile, pairs, there, lane, a, below);
                 unit_fragments(a, below, h, fragment[h]);
                 unit_scales(&own.scales, pairs, there, h, lane / 4, by[h].scale, by[h].add);
                 if (!WEFT_WHOLE && p >= pairs)

@@ -284,6 +284,14 @@ DEVICE float2 mlx_pair(uint32_t word)
 }
 #endif
 
+#if FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
+// The scales of unit h of pair p of rows r and r + 8, two f16.
+DEVICE const uint8_t *unit_halves(const struct tile_scales *s, int32_t p, int32_t h, int32_t r)
+{
+    return s->at + p * 64 + r * 8 + h * 4;
+}
+#endif
+
 // Of unit h of pair p: the scale of row r [0] and r + 8 [1] per sixteen (or for all 32), and what is added.
 DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, int32_t h, int32_t r,
                         float scale[2][SIXTEENS], float add[2][SIXTEENS])
@@ -295,7 +303,7 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
 #elif WEFT_FORMAT == FORMAT_TQ2_0
     scale[0][0] = s->d[0], scale[1][0] = s->d[1];
 #elif FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
-    float2 d = f16x2_float2(*(const uint32_t *)(s->at + p * 64 + r * 8 + h * 4));
+    float2 d = f16x2_float2(*(const uint32_t *)unit_halves(s, p, h, r));
     scale[0][0] = d.x, scale[1][0] = d.y;
 #if TILE_MIN
     float2 m = f16x2_float2(*(const uint32_t *)(s->at + (pairs + p) * 64 + r * 8 + h * 4));
