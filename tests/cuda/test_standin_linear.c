@@ -269,7 +269,11 @@ static void case_linear_slices(void)
                  {2, 32, WEFT_LINEAR_GATE_SILU, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED, 8192,
                   "gemm_slice finish"},
                  {1, 32, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_BATCH_INVARIANT, 512, "few"},
-                 {1, 70, 0, WEFT_LINEAR_X_ROUNDED, 512, "gemm_x gemm"}};
+                 {1, 70, 0, WEFT_LINEAR_X_ROUNDED, 512, "gemm_x gemm"},
+                 // up to 16 rows only where X of as many does not fit the kernels for few
+                 {1, 16, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 4096, "few"},
+                 {1, 16, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 14336, "gemm_slice finish"},
+                 {1, 8, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 14336, "few"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_linear_desc desc = {.size = sizeof desc,
                                  .cols = cases[i].cols,

@@ -63,14 +63,6 @@ template <int COUNT> DEVICE void registers_give()
 #define WGMMA_16_(d, i) WGMMA_4_(d, i), WGMMA_4_(d, i + 4), WGMMA_4_(d, i + 8), WGMMA_4_(d, i + 12)
 
 #define WGMMA_(NAME, TYPE, ACROSS)                                                                 \
-    DEVICE void wgmma_##NAME##_8(float *d, const uint32_t a[4], uint64_t b)                        \
-    {                                                                                              \
-        asm volatile(                                                                              \
-            "{.reg .pred p; setp.eq.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n8k16.f32." TYPE  \
-            "." TYPE " {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, " ACROSS ";}"              \
-            : WGMMA_4_(d, 0)                                                                       \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
-    }                                                                                              \
     DEVICE void wgmma_##NAME##_16(float *d, const uint32_t a[4], uint64_t b)                       \
     {                                                                                              \
         asm volatile(                                                                              \
@@ -143,14 +135,6 @@ WGMMA_(across_bf16, "bf16", "1")
 #undef WGMMA_
 
 // D = A B: what D was does not matter.
-DEVICE void wgmma_new_f16_8(float *d, const uint32_t a[4], uint64_t b)
-{
-    asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16"
-                 ".f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;}"
-                 : WGMMA_4_(d, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
 DEVICE void wgmma_new_f16_16(float *d, const uint32_t a[4], uint64_t b)
 {
     asm volatile(

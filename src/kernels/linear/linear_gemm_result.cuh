@@ -21,10 +21,10 @@ DEVICE void result_store(const struct weft__linear_gemm_args *args, int32_t row,
 }
 
 // A lane's COUNT sums of D fragments (mma.cuh) of 16 rows of W by eights of rows of X. What they need is asked for
-// for several eights at once, before the first of their stores. ARGS: scales, bias, residual, y, their strides, batch, rows and
-// alpha, as weft__linear_gemm_args has them.
-template <int COUNT, class ARGS>
-DEVICE void results_store(const ARGS *args, int32_t row0, int32_t n0, const float *d)
+// for several eights at once, before the first of their stores.
+template <int COUNT>
+DEVICE void results_store(const struct weft__linear_gemm_args *args, int32_t row0, int32_t n0,
+                          const float *d)
 {
     enum { EIGHTS = COUNT / 4, AT_ONCE = EIGHTS < 4 ? EIGHTS : 4 };
     const int32_t lane = (int32_t)threadIdx.x % WARP, row = row0 + lane / 4;

@@ -16,11 +16,11 @@
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (8 and 16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
 // the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
+#include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
-#include "src/kernels/linear/linear_gemm_result.cuh"
 #include "src/kernels/linear/linear_gemm_weights.cuh"
 #include "src/kernels/linear/linear_rounding.cuh"
 
@@ -261,50 +261,33 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
 
 #endif
 
-#if WEFT_STAGED
-
-// Sums of the slice in f32, for another launch.
+// Sums of the slice in f32 for another launch, or results.
 DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
 {
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
     const int32_t lane = (int32_t)threadIdx.x % WARP, first = lane % 4 * 2; // row of X
     const int32_t row = row_block_of(part, unit) * 16 + lane / 4, left = args->batch - first;
     const float2 *inverse = (const float2 *)(shared_inverse(args) + first);
-    float *to = (float *)part->y + blockIdx.y * part->slice_stride + first * part->y_stride + row;
+    int64_t to = blockIdx.y * part->slice_stride + first * part->y_stride + row;
+    int64_t from = first * args->residual_stride + row;
 #pragma unroll
     for (int32_t e = 0; e < SUMS / 4; e++) {
         const float2 by = inverse[4 * e];
 #pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            if (8 * e + i % 2 < left && row + i / 2 * 8 < part->rows)
-                to[i % 2 * part->y_stride + i / 2 * 8] =
-                    part->alpha * ((i % 2 ? by.y : by.x) * d[4 * e + i]);
-        to += 8 * part->y_stride;
+        for (int32_t i = 0; i < 4; i++) {
+            const int32_t n = i % 2, r = i / 2 * 8;
+            if (8 * e + n >= left || row + r >= part->rows)
+                continue;
+            float out = part->alpha * ((n ? by.y : by.x) * d[4 * e + i]);
+            if (!WEFT_STAGED && part->bias)
+                out += part->bias[row + r];
+            if (!WEFT_STAGED && args->residual)
+                out += element<WEFT_Y_DTYPE>(args->residual, from + n * args->residual_stride + r);
+            set_element<WEFT_Y_DTYPE>(part->y, to + n * part->y_stride + r, out);
+        }
+        to += 8 * part->y_stride, from += 8 * args->residual_stride;
     }
 }
-
-#else
-
-// Of a unit's results, what results_store() wants to know.
-struct results {
-    const float *scales, *bias;
-    const void *residual;
-    void *y;
-    int64_t residual_stride, y_stride;
-    int32_t batch, rows;
-    float alpha;
-};
-
-DEVICE void deliver(const struct weft__linear_slice_args *args, int32_t unit, const float *d)
-{
-    const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
-    const struct results to = {
-        shared_inverse(args), part->bias,  args->residual, part->y,    args->residual_stride,
-        part->y_stride,       args->batch, part->rows,     part->alpha};
-    results_store<SUMS>(&to, row_block_of(part, unit) * 16, 0, d);
-}
-
-#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     weft_linear_gemm_slice(const __grid_constant__ struct weft__linear_slice_args args)

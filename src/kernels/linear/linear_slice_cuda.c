@@ -16,12 +16,15 @@ enum {
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
     // clocks: a tile of a unit in a warpgroup that is alone; what an SM needs of a tile of a unit, all four warps of it;
-    // numbers of X that an SM makes in one; bytes that all SMs write and read again in one
-    ALONE_CLOCKS = 1000,
-    TILE_CLOCKS = 500,
-    X_NUMBERS = 36,
+    // numbers of X that an SM makes in one; bytes that all SMs write and read again in one; a launch that nothing else wants
+    ALONE_CLOCKS = 1500,
+    TILE_CLOCKS = 750,
+    X_NUMBERS = 8,
     SUM_BYTES = 1500,
-    FINISH_CLOCKS = 4000, // a launch that nothing else wants
+    FINISH_CLOCKS = 4000,
+    // smaller matrices of 9 to 16 rows were not measured
+    LEAST_COLS = 4096,
+    LEAST_UNITS = 64,
 };
 
 static int32_t divide_up(int64_t a, int64_t b)
@@ -46,11 +49,23 @@ static bool has_units(int32_t rows)
     return rows < WEFT__LINEAR_GEMM_MIN_BATCH;
 }
 
-// A product of 16 columns is of one scale each: not where a lane's eight columns are of one sixteen.
-static bool serves(const weft_linear_desc *desc, weft_dtype format, int32_t rows)
+// Up to 16 rows of X: few rows' kernels have what follows in their own launch, so only where they are slower by more than that:
+// rows of W of which X does not fit them, scales of 16 columns, and where nothing follows.
+static bool serves_few(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish)
 {
-    const bool across = format == WEFT_IQ2_XS || format == WEFT_IQ2_S || format == WEFT_IQ1_M;
-    return weft__linear_gemm_serves(desc, format) && !(has_units(rows) && across);
+    const weft_dtype format = wish->matrix.format;
+    switch (format) {
+    case WEFT_IQ2_XS: // a lane's eight columns are of one sixteen, a product of 16 of both
+    case WEFT_IQ2_S:
+    case WEFT_IQ1_M: return false;
+    case WEFT_Q3_K:
+    case WEFT_Q6_K:
+    case WEFT_NVFP4: return true;
+    default:
+        return wish->few_columns < 16 ||
+               (!wish->follows && WEFT__LINEAR_UNIT_NUMBERS(format) == 1 &&
+                wish->units >= LEAST_UNITS && desc->cols >= LEAST_COLS);
+    }
 }
 
 // The slices for passes of `rows` rows of X; false if X fits no block.
@@ -93,17 +108,21 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
                               const struct weft__cuda_limits *limits,
                               struct weft__cuda_choice *choice, struct weft__linear_slices *slices)
 {
-    static const int32_t rows[WEFT__LINEAR_SLICE_SHAPES] = {8, 16, 32, 64};
+    static const int32_t rows[WEFT__LINEAR_SLICE_SHAPES] = {16, 32, 64};
     const weft_dtype format = wish->matrix.format;
     *slices = (struct weft__linear_slices){0};
     if (limits->sm != 90 || desc->max_batch < WEFT__LINEAR_SLICE_MIN_BATCH ||
+        !weft__linear_gemm_serves(desc, format) ||
         desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))
         return;
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
-        if (rows[i] < WEFT__LINEAR_SLICE_MIN_BATCH || (i > 0 && desc->max_batch <= rows[i - 1]) ||
-            !serves(desc, format, rows[i]) || !choose(desc, wish, rows[i], limits, &shape))
+        if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
+            (has_units(rows[i]) && !serves_few(desc, wish)) ||
+            !choose(desc, wish, rows[i], limits, &shape))
             continue;
+        shape.least =
+            has_units(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
         const bool leaves = shape.slices > 1 || wish->follows;
         const struct weft__linear_slice_constants constants = {
             .WEFT_FORMAT = (int32_t)format,

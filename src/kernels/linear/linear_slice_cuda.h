@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Linear on CUDA for some rows of X (up to 64): how linear_gemm_slice.cu fills a GPU. Pure arithmetic.
+// Linear on CUDA for some rows of X (9 to 64): how linear_gemm_slice.cu fills a GPU. Pure arithmetic.
 #ifndef WEFT_KERNELS_LINEAR_SLICE_CUDA_H
 #define WEFT_KERNELS_LINEAR_SLICE_CUDA_H
 
@@ -9,9 +9,9 @@
 #include "src/kernels/linear/linear_gemm_cuda.h"
 
 enum {
-    WEFT__LINEAR_SLICE_SHAPES = 4, // that a plan adds at most
+    WEFT__LINEAR_SLICE_SHAPES = 3, // that a plan adds at most
     WEFT__LINEAR_SLICE_MOST = 16,  // slices of the columns
-    WEFT__LINEAR_SLICE_MIN_BATCH = 17,
+    WEFT__LINEAR_SLICE_MIN_BATCH = 9,
 };
 
 // Units of a matrix of `rows` rows.
@@ -21,7 +21,7 @@ static inline int64_t weft__linear_slice_units(int64_t rows)
 }
 
 struct weft__linear_slice_shape {
-    int32_t rows;        // of X, at most
+    int32_t least, rows; // of X
     int32_t stages;      // of a warp's ring
     int32_t slices;      // of the columns
     int32_t slice_tiles; // 256 columns each
@@ -38,8 +38,9 @@ struct weft__linear_slices {
 // What a plan asks for: the parts of a format.
 struct weft__linear_slice_wish {
     struct weft__linear_gemm_wish matrix;
-    int64_t units; // of 64 rows of W, of all parts
-    bool follows;  // gate and rounding are left to another launch
+    int64_t units;       // of 64 rows of W, of all parts
+    int32_t few_columns; // rows of X that a pass of the kernels for few takes at most
+    bool follows;        // gate and rounding are left to another launch
 };
 
 // Adds kernels; they serve nothing where the device or the format is not theirs.
@@ -56,7 +57,7 @@ weft__linear_slice_of(const struct weft__linear_slices *slices, int32_t batch)
         return NULL;
     for (int32_t i = 0; i < slices->count; i++)
         if (batch <= slices->shapes[i].rows)
-            return &slices->shapes[i];
+            return batch >= slices->shapes[i].least ? &slices->shapes[i] : NULL;
     return NULL;
 }
 

@@ -126,24 +126,17 @@ DEVICE void wgmma_keep(int columns, float *d, const uint32_t *words, uint64_t a,
     {                                                                                              \
         wgmma_keep<tensor_##NAME>(N, d, a, 0, b, true, true);                                      \
     }
-WGMMA_(f16, 8)
 WGMMA_(f16, 16)
 WGMMA_(f16, 32)
 WGMMA_(f16, 64)
 WGMMA_(f16, 128)
 WGMMA_(f16, 256)
-WGMMA_(bf16, 8)
 WGMMA_(bf16, 16)
 WGMMA_(bf16, 32)
 WGMMA_(bf16, 64)
 WGMMA_(bf16, 128)
 WGMMA_(bf16, 256)
 #undef WGMMA_
-
-DEVICE void wgmma_new_f16_8(float *d, const uint32_t a[4], uint64_t b)
-{
-    wgmma_keep<tensor_f16>(8, d, a, 0, b, false, false);
-}
 
 DEVICE void wgmma_new_f16_16(float *d, const uint32_t a[4], uint64_t b)
 {
