@@ -373,10 +373,12 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
                    plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
                    (int32_t)(follows ? WEFT_F32 : desc->y_dtype), set->scale_dtype,
                    set->matter.block_bytes},
-        .few_columns = set->shapes[set->num_shapes - 1].columns,
         .follows = follows};
     for (int32_t i = 0; i < set->num_parts; i++)
         wish.units += weft__linear_slice_units(desc->parts[set->parts[i]].rows);
+    for (int32_t i = 0; i < set->num_shapes; i++)
+        if (set->shapes[i].split == 1)
+            wish.few_columns = set->shapes[i].columns;
     weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
     if (!plain)
         weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);

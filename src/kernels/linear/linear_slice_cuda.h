@@ -38,9 +38,10 @@ struct weft__linear_slices {
 // What a plan asks for: the parts of a format.
 struct weft__linear_slice_wish {
     struct weft__linear_gemm_wish matrix;
-    int64_t units;       // of 64 rows of W, of all parts
-    int32_t few_columns; // rows of X that a pass of the kernels for few takes at most
-    bool follows;        // gate and rounding are left to another launch
+    int64_t units; // of 64 rows of W, of all parts
+    int32_t
+        few_columns; // most rows of X of a pass of kernels for few whose blocks have X to themselves
+    bool follows;    // gate and rounding are left to another launch
 };
 
 // Adds kernels; they serve nothing where the device or the format is not theirs.
