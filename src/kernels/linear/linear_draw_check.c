@@ -85,6 +85,19 @@ static void draw_steady_extents(struct check_case *c, struct problem *p)
         p->desc.flags |= WEFT_LINEAR_BATCH_INVARIANT;
 }
 
+// Slices of one tile and of several, units of which blocks have one and more; now and then few rows of X, so long that kernels
+// for few have no room for them.
+static void draw_sliced_extents(struct check_case *c, struct problem *p, int64_t block)
+{
+    const bool few = check_range(c, 0, 2) == 0;
+    const int64_t cols = few                    ? check_range(c, 9300, 14336)
+                         : check_range(c, 0, 2) ? check_range(c, 4352, 9216)
+                                                : check_range(c, 1, 2048);
+    p->args.batch = (int32_t)(few ? check_range(c, 9, 16) : check_range(c, 17, 64));
+    p->desc.cols = (cols + block - 1) / block * block;
+    p->desc.rows = check_pick(c, 3, check_range(c, 1, 64), check_range(c, 65, 200), 144);
+}
+
 enum {
     FIRST_COLUMNS = 256,
     CHUNK_COLUMNS = 512
@@ -120,12 +133,8 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         p->args.batch = (int32_t)check_pick(c, 6, 47, 49, 50, 53, 95, 98);
     if (aim == SECOND_TILE)
         p->args.batch = (int32_t)check_range(c, 193, 200) + (bf16 ? 324 : 0);
-    if (aim ==
-        SLICES) { // columns of one slice and of several, rows of units that blocks have one and more of
-        p->args.batch = (int32_t)check_range(c, 17, 64);
-        p->desc.cols =
-            block * check_range(c, 1, check_pick(c, 4, 256, 2048, 5120, 9216) / block + 1);
-        p->desc.rows = check_pick(c, 3, check_range(c, 1, 64), check_range(c, 65, 200), 144);
+    if (aim == SLICES) {
+        draw_sliced_extents(c, p, block);
         return;
     }
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {

@@ -16,8 +16,9 @@
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES (of a warp's ring), WEFT_WHOLE (1:
-// the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES
+// (of a warp's ring), WEFT_WHOLE (1: the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32,
+// 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/wgmma.cuh"

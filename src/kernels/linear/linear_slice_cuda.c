@@ -49,8 +49,8 @@ static bool has_units(int32_t rows)
     return rows < WEFT__LINEAR_GEMM_MIN_BATCH;
 }
 
-// Up to 16 rows of X: few rows' kernels have what follows in their own launch, so only where they are slower by more than that:
-// rows of W of which X does not fit them, scales of 16 columns, and where nothing follows.
+// Up to 16 rows of X: the kernels for few have what follows in their own launch, so only where they lose more than that: X that
+// no block of theirs has room for, products with a scale for 16 columns, and where nothing follows.
 static bool serves_few(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish)
 {
     const weft_dtype format = wish->matrix.format;
