@@ -296,6 +296,22 @@ static void case_linear_slices(void)
               last->grid[2] == (cases[i].parts == 3 ? 3 : 1));
         weft_plan_destroy(plan);
     }
+    // parts of three formats: each has its kernels, for many rows, too
+    weft_linear_desc mixed = {.size = sizeof mixed, .cols = 512, .max_batch = 100, .num_parts = 3};
+    weft_linear_args args = {.x = m, .batch = 32};
+    for (int32_t p = 0; p < 3; p++) {
+        mixed.parts[p] = (weft_linear_part){.weight_dtype = p == 0   ? WEFT_Q4_K
+                                                            : p == 1 ? WEFT_Q5_K
+                                                                     : WEFT_Q6_K,
+                                            .rows = 96};
+        args.parts[p].y = m;
+    }
+    weft_plan *plan = NULL;
+    CHECK(weft_linear_plan(context, &mixed, &plan) == WEFT_OK);
+    expect_launches(plan, args, true, m, "round gemm_slice gemm_slice gemm_slice");
+    args.batch = 70;
+    expect_launches(plan, args, true, m, "round gemm_x gemm gemm gemm");
+    weft_plan_destroy(plan);
     weft_memory_free(context, m);
     weft_context_destroy(context);
 }
