@@ -14,7 +14,7 @@ enum {
     KV_HEADS = 2,
     DIM = 64,
     PAGE = 16,
-    PREFIX = 40 * PAGE, // five tiles of 128 keys: slices of two, two and one
+    PREFIX = 72 * PAGE, // nine tiles of 128 keys: slices of two, and one of one
     OWN_PAGES = 2,
     PAGES = PREFIX / PAGE + SEQS * OWN_PAGES,
     ROW_PAGES = PREFIX / PAGE + OWN_PAGES,

@@ -98,6 +98,8 @@ static void case_packed(void)
     const struct standin_launch *last = run(context, &desc, "begin decode", PLACES);
     CHECK(shaped(last, BLOCKS, 1, 128) && last->overlaps);
     CHECK(shaped(last - 1, (BLOCKS * PLACE / 4 + 255) / 256, 1, 256));
+    const struct weft__attention_device_args *shares = (const void *)last->args;
+    CHECK(shares->end_tiles == 12); // 96 KB by tiles of 8
     desc.num_splits = 1;
     CHECK(shaped(run(context, &desc, "decode", 0), 3 * 2, 1, 128));
     desc.num_splits = 0, desc.flags = WEFT_ATTENTION_BATCH_INVARIANT;
@@ -328,10 +330,11 @@ static void case_slices(void)
         weft_dtype q;
         int64_t max_workspace_bytes;
         int32_t wgmma, warps;
-    } wants[] = {{512, 128, 0, WEFT_BF16, 0, 132, 132},     {511, 128, 0, WEFT_BF16, 0, 0, 0},
-                 {512, 128, 2, WEFT_BF16, 0, 0, 0},         {512, 256, 0, WEFT_BF16, 0, 0, 132},
-                 {512, 128, 0, WEFT_F32, 0, 0, 264},        {512, 64, 0, WEFT_BF16, 4 << 20, 0, 0},
-                 {512, 64, 0, WEFT_BF16, 5 << 20, 132, 132}};
+    } wants[] = {
+        {1025, 128, 0, WEFT_BF16, 0, 132, 132},     {1024, 128, 0, WEFT_BF16, 0, 0, 0},
+        {1025, 128, 2, WEFT_BF16, 0, 0, 0},         {1025, 256, 0, WEFT_BF16, 0, 0, 132},
+        {1025, 128, 0, WEFT_F32, 0, 0, 264},        {1025, 64, 0, WEFT_BF16, 4 << 20, 0, 0},
+        {1025, 64, 0, WEFT_BF16, 5 << 20, 132, 132}};
     const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         weft_attention_desc desc = small_desc(WEFT_BF16, 64);
@@ -356,7 +359,8 @@ static void case_slices(void)
 }
 
 // Keys and values come in boxes where pages are whole sixteens and the cache lies at multiples of 16 bytes, of a pool that says
-// how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel runs, compiled when it is first wanted.
+// how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel runs, compiled when it is first wanted; it reads
+// KV heads side by side where pages are smaller.
 static void case_boxes(void)
 {
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
@@ -384,7 +388,7 @@ static void case_boxes(void)
         CHECK(op->steps(choice.launch, &args, steps) == 2);
         const struct weft__attention_device_args *device = (const void *)steps[1].args;
         CHECK((steps[1].kernel != WEFT__ATTENTION_DECODE) == wants[i].boxes);
-        CHECK(device->heads_abreast == (wants[i].boxes ? 2 : 1));
+        CHECK(device->heads_abreast == (wants[i].boxes || wants[i].page_size < 16 ? 2 : 1));
         CHECK(device->heads_abreast * device->heads_each == 2);
         for (int p = 0; p < 2 && wants[i].boxes; p++) {
             const struct weft__cuda_matrix *map = &steps[1].matrices[p];

@@ -34,6 +34,7 @@ struct weft__attention_cuda_launch {
     struct weft__attention_device_sparse sparse; // without its lists
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
+    int32_t end_tiles;                           // attention_device.h
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
@@ -103,6 +104,9 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
                                        int32_t keys_of_tile,
                                        struct weft__attention_cuda_launch *launch,
                                        struct weft__cuda_choice *choice);
+
+// What the end of an item of decode counts for in equal shares, in tiles of `keys_of_tile` keys.
+int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile);
 
 // The blocks of a run of up to `items` items, slots for their states, and counters. `blocks` of the launch: as many
 // as are resident.

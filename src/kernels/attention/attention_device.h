@@ -11,7 +11,9 @@
 //      file 1: blocks 1, H + 1 ...         KV heads 1, H + 1 ...
 //
 // All tiles of all items of a file form one list, sequence by sequence; number i of G takes the share [i * each, (i + 1) *
-// each). An item that lies in one share is finished by its block. Of others each block leaves a state in a slot of its file:
+// each). An item's end (queries of the next, states of the warps) takes as long as `end_tiles` tiles and counts for as many in
+// the list, behind the item's own. An item that lies in one share is finished by its block. Of others each block leaves a state in a slot
+// of its file:
 //
 //      slot 2 i      the item began in an earlier block
 //      slot 2 i + 1  it began in block i
@@ -94,6 +96,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
     int32_t min_share;                                   // tiles a block takes at least
+    int32_t end_tiles; // equal shares: what an item's end counts for beside its tiles
     int32_t slot_rows;
     int32_t
         early; // lengths, pages and keys before the run's own are there before the launch before has ended

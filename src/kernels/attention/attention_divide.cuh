@@ -7,6 +7,9 @@
 #ifndef WEFT_KERNELS_ATTENTION_DIVIDE_CUH
 #define WEFT_KERNELS_ATTENTION_DIVIDE_CUH
 
+#ifndef WEFT_WHOLE
+#define WEFT_WHOLE 0 // 1: in_chunks() is known when the kernel is compiled
+#endif
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_mask.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -75,10 +78,10 @@ DEVICE struct sequence sequence_shuffle(const struct sequence *own, int32_t lane
     return s;
 }
 
-// Does every block take a chunk of an item, instead of a share of all tiles?
+// Does every block take a chunk of an item, instead of a share of all tiles? Prefill always does (WEFT_WHOLE: items are whole).
 DEVICE bool in_chunks(const struct weft__attention_device_args *args)
 {
-    return (args->splits | args->chunk_tiles) != 0;
+    return WEFT_WHOLE || (args->splits | args->chunk_tiles) != 0;
 }
 
 // The tiles of a chunk of an item of `tiles` tiles.
@@ -88,11 +91,13 @@ DEVICE int32_t chunk_length(const struct weft__attention_device_args *args, int3
                         : args->chunk_tiles;
 }
 
-// What an item counts for: its tiles, or its chunks, of which the last ones may be empty.
+// What an item counts for: its tiles and its end, or its chunks, of which the last ones may be empty.
 DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t tiles)
 {
+    if (WEFT_WHOLE)
+        return 1;
     if (!in_chunks(args))
-        return tiles;
+        return tiles + args->end_tiles;
     return args->splits ? args->splits : (tiles + args->chunk_tiles - 1) / args->chunk_tiles;
 }
 
@@ -114,15 +119,18 @@ struct place {
     struct sequence seq;
     int32_t kv_head, row_tile; // the item
     int32_t tile;              // of the item
-    int32_t left;              // tiles of the share from here on
+    int32_t left;              // of the share from here on: tiles, and ends of items
 };
 
-// Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item.
+// Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item, and over that.
 DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at,
                           int32_t tiles)
 {
     at->tile += tiles, at->left -= tiles;
-    if (at->tile < at->seq.tiles || at->left == 0)
+    if (at->tile < at->seq.tiles)
+        return;
+    at->left = max(at->left - args->end_tiles, 0);
+    if (at->left == 0)
         return;
     at->tile = 0;
     at->kv_head += args->heads_abreast;
@@ -194,7 +202,7 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     return true;
 }
 
-// A share of the list: the tiles of each, where the block's ends.
+// A share of the list: how much of it each is, where the block's ends.
 struct share {
     int32_t each, end;
 };
@@ -231,8 +239,13 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
             break;
         before += scan_total(&scan);
     }
-    if (in_chunks(args))
+    if (in_chunks(args)) {
         at.left = min(chunk_length(args, at.seq.tiles), at.seq.tiles - at.tile);
+    } else if (at.tile > at.seq.tiles) { // within an end: back to where it begins, and over it
+        at.left += at.tile - at.seq.tiles, at.tile = at.seq.tiles;
+    }
+    if (at.tile == at.seq.tiles && at.left > 0)
+        place_advance(args, &at, 0);
     return at;
 }
 

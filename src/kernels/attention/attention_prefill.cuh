@@ -6,6 +6,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_PREFILL_CUH
 #define WEFT_KERNELS_ATTENTION_PREFILL_CUH
 
+#define WEFT_WHOLE 1
 #include "src/kernels/attention/attention_scores.cuh"
 
 // What rows of queries have been divided by, where FACTORS says that they have.

@@ -22,6 +22,8 @@ enum {
     STEP_ROWS = IN_STEPS ? WARP / CHUNKS : 1,   // that a warp copies at once
 };
 
+static_assert(KEYS == 16, "a lane has one key of a tile");
+
 struct ring {
     struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
     int32_t tile;     // the warp's next tile of it
@@ -29,9 +31,9 @@ struct ring {
     int32_t slot, warp, lane;
     int32_t begin, first_key, end_key; // of the sequence, from `at`
     const int32_t *pages;              // of the sequence
-    // Pages, asked for at least a tile ahead: of the lane's keys of the next tile; ONE_PAGE: of tile `lane` of the warp's next
-    // 32 (of which `passed` have been asked for).
-    int32_t page[KEYS / 16];
+    // Pages of the warp's next tiles, of which `passed` have been asked for. ONE_PAGE: of tile `lane` of 32. Others: a key a lane,
+    // of two tiles and of the two behind them, for a page that is wanted a tile later is a trip to memory that a tile waits for.
+    int32_t page, later;
     int32_t passed;
     const uint8_t *
         lane_first[2]; // IN_STEPS: the lane's 16 bytes of the first keys of page 0, of their values
@@ -56,31 +58,47 @@ DEVICE bool ring_sees(const struct ring *ring, int32_t key)
     return key >= ring->first_key && key < ring->end_key;
 }
 
+// The page of the lane's key of the two tiles from `tile` on.
+DEVICE int32_t pages_of_two(const struct weft__attention_device_args *args, const struct ring *ring,
+                            int32_t tile)
+{
+    const int32_t own = tile + ring->lane / 16 * WARPS, key = ring_key(ring, own, 0);
+    return own < ring->last && ring_sees(ring, key) ? ring->pages[place_of(args, key) / PAGE] : 0;
+}
+
 DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ring *ring)
 {
-    const int32_t tile = ring->tile + (ONE_PAGE ? ring->lane * WARPS : 0);
     ring->passed = 0;
-#pragma unroll
-    for (int32_t i = 0; i < KEYS / 16; i++) {
-        // of a page's sixteen keys, one that is seen
-        const int32_t key =
-            ONE_PAGE ? max(ring_first(ring, tile, i), ring->first_key) : ring_key(ring, tile, i);
-        ring->page[i] =
-            tile < ring->last && ring_sees(ring, key) ? ring->pages[place_of(args, key) / PAGE] : 0;
+    if (!ONE_PAGE) {
+        ring->page = pages_of_two(args, ring, ring->tile);
+        ring->later = pages_of_two(args, ring, ring->tile + 2 * WARPS);
+        return;
     }
+    const int32_t tile = ring->tile + ring->lane * WARPS;
+    // of a page's sixteen keys, one that is seen
+    const int32_t key = max(ring_first(ring, tile, 0), ring->first_key);
+    ring->page =
+        tile < ring->last && ring_sees(ring, key) ? ring->pages[place_of(args, key) / PAGE] : 0;
 }
 
 // The pages of the tile after the one that was asked for last.
 DEVICE void ring_pages_next(const struct weft__attention_device_args *args, struct ring *ring)
 {
-    if (!ONE_PAGE || ++ring->passed == WARP)
+    if (++ring->passed < (ONE_PAGE ? WARP : 2))
+        return;
+    if (ONE_PAGE) {
         ring_pages(args, ring);
+    } else {
+        ring->page = ring->later, ring->passed = 0;
+        ring->later = pages_of_two(args, ring, ring->tile + 2 * WARPS);
+    }
 }
 
-// That the lane's key of sixteen i of the next tile lies in.
-DEVICE int32_t page_of(const struct ring *ring, int32_t i)
+// That the lane's key of the next tile lies in.
+DEVICE int32_t page_of(const struct ring *ring)
 {
-    return ONE_PAGE ? __shfl_sync(0xffffffffu, ring->page[i], ring->passed) : ring->page[i];
+    return __shfl_sync(0xffffffffu, ring->page,
+                       ONE_PAGE ? ring->passed : ring->passed * 16 + ring->lane % 16);
 }
 
 DEVICE const uint8_t *lane_first_of(const struct weft__attention_device_plane *plane,
@@ -214,7 +232,7 @@ DEVICE uint8_t *fresh_rows(const struct ring *ring)
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
 {
-    const int32_t first = ring_first(ring, ring->tile, 0), page = page_of(ring, 0);
+    const int32_t first = ring_first(ring, ring->tile, 0), page = page_of(ring);
     const uint32_t barrier = ring->barriers + 8 * ring->slot;
     if (ring->lane == 0) {
         if (first < ring->end_key && first + KEYS > ring->first_key)
@@ -259,9 +277,10 @@ DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
 {
+    const int32_t page = page_of(ring);
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++) {
-        const int32_t first = ring_first(ring, ring->tile, i), page = page_of(ring, i);
+        const int32_t first = ring_first(ring, ring->tile, i);
         uint8_t *to = slot + 16 * i * RAW_ROW_BYTES;
         if (WEFT_SCALED) {
             const int32_t key = first + ring->lane % 16;

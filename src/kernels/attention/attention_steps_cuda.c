@@ -123,6 +123,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .local_chunk = launch->local_chunk,
         .ring_len = launch->ring_len,
         .min_share = weft__attention_in_chunks(launch) ? 1 : WARPS,
+        .end_tiles = launch->end_tiles,
         .slot_rows = launch->slot_rows,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
                    aligned(&args->pool.v, launch->elem_bytes),
@@ -181,13 +182,14 @@ static void token_step(const struct weft__attention_cuda_launch *launch,
     step->overlap = 1;
 }
 
-// `splits`: chunks of every item, 0: as the plan has them. Rows that cp.async fetches come no faster abreast.
+// `splits`: chunks of every item, 0: as the plan has them. Rows that cp.async fetches come faster abreast only where pages are small.
 static void decode_step(const struct weft__attention_cuda_launch *launch,
                         struct weft__attention_device_args device, int32_t splits, uint32_t grid,
                         bool boxes, int32_t kernel, struct weft__cuda_step *step)
 {
     device.splits = splits ? splits : device.splits;
-    device.heads_abreast = boxes ? weft__attention_heads_abreast(launch, grid) : 1;
+    const bool abreast = boxes || launch->page_size < WEFT__ATTENTION_ROWS;
+    device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;
     device.heads_each = launch->num_kv_heads / device.heads_abreast;
     weft__cuda_step(step, kernel, grid, 1, WARPS * 32, &device, sizeof device);
     step->shared_bytes = launch->shared_bytes;

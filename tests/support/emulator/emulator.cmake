@@ -42,6 +42,8 @@ endif()
 if(TARGET weft_standin)
   weft_add_emulated(handed test_cuda_emulated_handed)
   weft_add_emulated(cascade test_cuda_emulated_cascade)
+  weft_add_emulated(attention_device LONG test_kernels_attention_device)
+  set_property(TEST emulated_attention_device APPEND PROPERTY ENVIRONMENT WEFT_TEST_DEVICE=cuda)
 endif()
 if(TARGET weft_cli)
   weft_add_emulated(model ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulated_model.sh $<TARGET_FILE:weft_cli>

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// What only long contexts and large pools show, on the device that WEFT_TEST_DEVICE names (cpu, cuda): scores that rise or fall by
+// 60 over 65536 and 131072 keys against softmax in double, and a pool of more than 2^31 elements.
+#include <math.h>
+#include <stdio.h>
+
+#include <weft/device.h>
+
+#include "src/base/half.h"
+#include "tests/support/context_fixture.h"
+
+enum { DIM = 64, HEADS = 4, PAGE = 16, MOST_KEYS = 131072 };
+
+static int open_device(void **state)
+{
+    const char *device = getenv("WEFT_TEST_DEVICE");
+    const weft_context_desc desc = {
+        .size = sizeof desc,
+        .device = device && strcmp(device, "cuda") == 0 ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU};
+    return weft_context_create(&desc, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
+}
+
+static void *device_room(weft_context *context, size_t bytes)
+{
+    void *to = NULL;
+    if (weft_memory_allocate(context, WEFT_MEMORY_DEVICE, bytes, &to) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+    return to;
+}
+
+static void *device_copy(weft_context *context, const void *from, size_t bytes)
+{
+    void *to = device_room(context, bytes);
+    assert_int_equal(weft_copy(context, to, from, bytes, NULL), WEFT_OK);
+    return to;
+}
+
+static void host_copy(weft_context *context, void *to, const void *from, size_t bytes)
+{
+    assert_int_equal(weft_copy(context, to, from, bytes, NULL), WEFT_OK);
+    if (weft_stream_synchronize(context, NULL) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+}
+
+// One sequence's keys and values of one KV head, as f16 has them, and what softmax makes of them.
+struct sequence {
+    int32_t keys;
+    uint16_t k[MOST_KEYS * DIM], v[MOST_KEYS * DIM];
+    double want[DIM], lse;
+};
+
+// Key t scores about steepness * t / keys.
+static void sequence_fill(struct sequence *s, int32_t keys, double steepness)
+{
+    s->keys = keys;
+    memset(s->k, 0, sizeof s->k);
+    for (int32_t t = 0; t < keys; t++) {
+        s->k[t * DIM] = weft__f16_from_f32((float)(steepness * t / keys));
+        for (int32_t i = 0; i < DIM; i++)
+            s->v[t * DIM + i] = weft__f16_from_f32(sinf((float)(t * 3 + i)));
+    }
+}
+
+static void sequence_expect(struct sequence *s)
+{
+    double sum = 0, largest = -INFINITY;
+    memset(s->want, 0, sizeof s->want);
+    for (int32_t t = 0; t < s->keys; t++)
+        largest = fmax(largest, (double)weft__f16_to_f32(s->k[t * DIM]));
+    for (int32_t t = 0; t < s->keys; t++) {
+        const double weight = exp((double)weft__f16_to_f32(s->k[t * DIM]) - largest);
+        sum += weight;
+        for (int32_t i = 0; i < DIM; i++)
+            s->want[i] += weight * (double)weft__f16_to_f32(s->v[t * DIM + i]);
+    }
+    for (int32_t i = 0; i < DIM; i++)
+        s->want[i] /= sum;
+    s->lse = largest + log(sum);
+}
+
+// All heads of a query of ones. Weights in one part are rounded to f16, `bound` allows for it.
+static void attend(weft_context *context, const struct sequence *s, weft_dtype q_dtype,
+                   int32_t splits, double bound)
+{
+    static float q[HEADS * DIM], out[HEADS * DIM], lse[HEADS];
+    static uint16_t narrow[HEADS * DIM];
+    static int32_t table[MOST_KEYS / PAGE];
+    const int32_t cu[2] = {0, 1};
+    weft_plan *plan;
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = DIM, .page_size = PAGE},
+        .q_dtype = q_dtype,
+        .out_dtype = WEFT_F32,
+        .num_q_heads = HEADS,
+        .scale = 1,
+        .max_seqs = 1,
+        .max_q_tokens = 1,
+        .max_kv_len = s->keys,
+        .num_splits = splits};
+    for (int32_t i = 0; i < HEADS * DIM; i++)
+        q[i] = 1, narrow[i] = weft__f16_from_f32(1);
+    for (int32_t i = 0; i < s->keys / PAGE; i++)
+        table[i] = i;
+    if (weft_attention_plan(context, &desc, &plan) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+    const size_t bytes = weft_plan_workspace_bytes(plan) + 64;
+    const size_t cache = (size_t)s->keys * DIM * 2;
+    weft_attention_args args = {.size = sizeof args,
+                                .num_seqs = 1,
+                                .q = q_dtype == WEFT_F32
+                                         ? device_copy(context, q, sizeof q)
+                                         : device_copy(context, narrow, sizeof narrow),
+                                .out = device_room(context, sizeof out),
+                                .lse = device_room(context, sizeof lse),
+                                .pool = {.k.data = device_copy(context, s->k, cache),
+                                         .v.data = device_copy(context, s->v, cache),
+                                         .num_pages = s->keys / PAGE},
+                                .cu_q_lens = device_copy(context, cu, sizeof cu),
+                                .kv_lens = device_copy(context, &s->keys, sizeof s->keys),
+                                .page_table = device_copy(context, table, sizeof table),
+                                .page_table_stride = s->keys / PAGE,
+                                .workspace = device_room(context, bytes),
+                                .workspace_bytes = bytes};
+    if (weft_attention_run(plan, &args) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+    host_copy(context, out, args.out, sizeof out);
+    host_copy(context, lse, args.lse, sizeof lse);
+    for (int32_t i = 0; i < HEADS * DIM; i++)
+        if (!(fabs((double)out[i] - s->want[i % DIM]) <= bound))
+            fail_msg("%d keys in %d splits: [%d] %g, not %g (%s)", s->keys, splits, i,
+                     (double)out[i], s->want[i % DIM], weft_plan_describe(plan));
+    for (int32_t h = 0; h < HEADS; h++)
+        assert_true(fabs((double)lse[h] - s->lse) <= 4e-5);
+    void *const all[] = {(void *)(uintptr_t)args.q,
+                         args.out,
+                         args.lse,
+                         (void *)(uintptr_t)args.pool.k.data,
+                         (void *)(uintptr_t)args.pool.v.data,
+                         (void *)(uintptr_t)args.cu_q_lens,
+                         (void *)(uintptr_t)args.kv_lens,
+                         (void *)(uintptr_t)args.page_table,
+                         args.workspace};
+    weft_plan_destroy(plan);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        weft_memory_free(context, all[i]);
+}
+
+static void scores_rise_and_fall_by_60(void **state)
+{
+    static struct sequence s;
+    static const struct {
+        int32_t keys;
+        double steepness;
+    } cases[] = {{65536, 60}, {65536, -60}, {131072, 60}, {131072, 5}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        sequence_fill(&s, cases[n].keys, cases[n].steepness);
+        sequence_expect(&s);
+        attend(*state, &s, WEFT_F32, 0, 1e-5);
+        attend(*state, &s, WEFT_F16, 0, 2e-3);
+        if (n == 0)
+            attend(*state, &s, WEFT_F16, 1, 2e-3);
+    }
+}
+
+// Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
+static void a_pool_of_more_than_2_31_elements(void **state)
+{
+    enum { WIDE = 128, LONG_PAGE = 1024, PAGES = (1 << 14) + 9, KEYS = 2 * LONG_PAGE };
+    static const int64_t page = (int64_t)LONG_PAGE * WIDE;
+    static uint16_t numbers[LONG_PAGE * WIDE], q[WIDE];
+    static float out[2][WIDE];
+    const int32_t cu[2] = {0, 1}, kv_len = KEYS;
+    const int32_t tables[2][2] = {{PAGES - 1, 0}, {1, 0}};
+    weft_plan *plan;
+    weft_memory_kind kind = WEFT_MEMORY_DEVICE;
+    void *planes[2] = {NULL, NULL};
+    const size_t bytes = (size_t)(PAGES * page) * 2;
+    assert_true((PAGES - 1) * page > INT32_MAX);
+    for (int p = 0; p < 2; p++)
+        if (weft_memory_allocate(*state, kind, bytes, &planes[p]) != WEFT_OK)
+            skip();
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_BF16, .num_kv_heads = 1, .head_dim = WIDE, .page_size = LONG_PAGE},
+        .q_dtype = WEFT_BF16,
+        .out_dtype = WEFT_F32,
+        .num_q_heads = 1,
+        .max_seqs = 1,
+        .max_q_tokens = 1,
+        .max_kv_len = KEYS};
+    assert_int_equal(weft_attention_plan(*state, &desc, &plan), WEFT_OK);
+    for (int64_t i = 0; i < page; i++)
+        numbers[i] = weft__bf16_from_f32((float)(i * 31 % 199) / 199);
+    for (int32_t i = 0; i < WIDE; i++)
+        q[i] = weft__bf16_from_f32((float)(i % 5));
+    static const int32_t filled[] = {0, 1, PAGES - 1};
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(weft_copy(*state, (uint16_t *)planes[p] + filled[i] * page, numbers,
+                                       sizeof numbers, NULL),
+                             WEFT_OK);
+    const size_t workspace_bytes = weft_plan_workspace_bytes(plan) + 64;
+    weft_attention_args args = {
+        .size = sizeof args,
+        .num_seqs = 1,
+        .q = device_copy(*state, q, sizeof q),
+        .out = device_room(*state, sizeof out[0]),
+        .pool = {.k.data = planes[0], .v.data = planes[1], .num_pages = PAGES},
+        .cu_q_lens = device_copy(*state, cu, sizeof cu),
+        .kv_lens = device_copy(*state, &kv_len, sizeof kv_len),
+        .page_table_stride = 2,
+        .workspace = device_room(*state, workspace_bytes),
+        .workspace_bytes = workspace_bytes};
+    for (int i = 0; i < 2; i++) {
+        args.page_table = device_copy(*state, tables[i], sizeof tables[i]);
+        if (weft_attention_run(plan, &args) != WEFT_OK)
+            fail_msg("%s", weft_error_text(*state));
+        host_copy(*state, out[i], args.out, sizeof out[i]);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    assert_true(out[0][1] != out[0][2]);
+    weft_plan_destroy(plan);
+    for (int p = 0; p < 2; p++)
+        weft_memory_free(*state, planes[p]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_rise_and_fall_by_60),
+        cmocka_unit_test(a_pool_of_more_than_2_31_elements),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_context);
+}
