@@ -194,6 +194,7 @@ static void resolve_attention(struct weft__attention_args *run)
     const struct weft_batch *batch = args->batch;
     const struct device_batch *own = batch->device;
     run->batch_tokens = batch->num_tokens;
+    run->batch_pages = batch->desc.max_pages;
     run->counters = (uint32_t *)(own->memory + own->counters);
     run->handed = (float *)(own->memory + own->handed);
     args->num_seqs = batch->num_seqs;

@@ -100,6 +100,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t slot_rows;
     int32_t
         early; // lengths, pages and keys before the run's own are there before the launch before has ended
+    int32_t first_pages;   // of the first sequence's, can be read whatever its length
     int32_t aligned;       // rows of the cache begin at multiples of 16 bytes
     int32_t splits;        // chunks of every item, 1 = items stay whole
     int32_t chunk_tiles;   // tiles of a chunk where splits is 0; both 0: equal shares of all tiles

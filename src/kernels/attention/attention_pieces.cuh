@@ -3,7 +3,9 @@
 // the block; pieces of 32 columns of a row go to a block of the cluster each, which merges them in the order of the
 // blocks, so that two runs agree to the bit. No slots, no counters, no trip to memory.
 //
-// The kernel defines what attention_merge.cuh wants, and shared_pieces(); WEFT_HEAD_DIM is a multiple of 32.
+// The kernel defines what attention_merge.cuh wants, and shared_pieces(); WEFT_HEAD_DIM is a multiple of 32. PIECES_SAY 1: numbers
+// are sent with a word that says they are there, so no barrier lies between pieces_send() and pieces_end(); shared_pieces() has
+// then been cleared by pieces_clear(), before the cluster's barrier.
 #ifndef WEFT_KERNELS_ATTENTION_PIECES_CUH
 #define WEFT_KERNELS_ATTENTION_PIECES_CUH
 
@@ -14,8 +16,56 @@ enum {
     PIECE_FLOATS = 32 + 2, // acc, largest, sum
 };
 
-// What the blocks send, as many pieces of an item of `rows` rows as weft__attention_pieces() says.
-DEVICE float *shared_pieces(int32_t rows);
+// A number of a piece, or that and the word beside it.
+#if PIECES_SAY
+typedef uint64_t piece_word;
+DEVICE void piece_send(piece_word *own, uint32_t rank, float value)
+{
+    cluster_send(own, rank, value, 1);
+}
+
+// The numbers at three places of a piece from every block.
+DEVICE void pieces_receive(const piece_word *from, int32_t stride, const int32_t place[3],
+                           float number[3][WEFT_SPLITS])
+{
+    bool there;
+    do {
+        there = true;
+#pragma unroll
+        for (int32_t k = 0; k < 3; k++)
+#pragma unroll
+            for (int32_t s = 0; s < WEFT_SPLITS; s++)
+                there &= cluster_look(from + s * stride + place[k], 1, &number[k][s]);
+    } while (!there);
+}
+
+DEVICE void pieces_clear(piece_word *pieces, int32_t rows)
+{
+    const int32_t each = (rows * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; i < WEFT_SPLITS * each * PIECE_FLOATS; i += THREADS)
+        pieces[i] = 0;
+}
+#else
+typedef float piece_word;
+DEVICE void piece_send(piece_word *own, uint32_t rank, float value)
+{
+    cluster_store(own, rank, value);
+}
+
+DEVICE void pieces_receive(const piece_word *from, int32_t stride, const int32_t place[3],
+                           float number[3][WEFT_SPLITS])
+{
+#pragma unroll
+    for (int32_t k = 0; k < 3; k++)
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            number[k][s] = from[s * stride + place[k]];
+}
+#endif
+
+// What the blocks send.
+DEVICE piece_word *shared_pieces(int32_t rows);
 
 // Piece `p` of all rows, 32 columns: the warps' states become one, which goes to the block that has the piece.
 DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t lane)
@@ -35,11 +85,11 @@ DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t la
             sum += factor * state[DIM + 1];
             value += factor * state[d];
         }
-        float *to = shared_pieces(rows.count) + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
+        piece_word *to = shared_pieces(rows.count) + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
         const uint32_t block = (uint32_t)(p % WEFT_SPLITS);
-        cluster_store(to + lane, block, value);
+        piece_send(to + lane, block, value);
         if (lane < 2)
-            cluster_store(to + 32 + lane, block, lane ? sum : largest);
+            piece_send(to + 32 + lane, block, lane ? sum : largest);
     }
 }
 
@@ -64,17 +114,18 @@ DEVICE void pieces_end(const struct weft__attention_device_args *args, const str
 #pragma unroll 1
     for (int32_t i = warp; i * WEFT_SPLITS + rank < rows.count * PIECES; i += WARPS) {
         const int32_t p = i * WEFT_SPLITS + rank;
-        const float *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
-        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+        const piece_word *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
+        const int32_t place[3] = {32, 33, lane};
+        float number[3][WEFT_SPLITS], largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+        pieces_receive(from, each * PIECE_FLOATS, place, number);
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++)
-            largest = fmaxf(largest, from[s * each * PIECE_FLOATS + 32]);
+            largest = fmaxf(largest, number[0][s]);
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++) {
-            const float *piece = from + s * each * PIECE_FLOATS;
-            const float factor = weight_of(piece[32], largest);
-            sum += factor * piece[33];
-            value += factor * piece[lane];
+            const float factor = weight_of(number[0][s], largest);
+            sum += factor * number[1][s];
+            value += factor * number[2][s];
         }
         const struct row row = row_at(args, rows, p / PIECES);
         value *= row_end(args, at->seq.lengths, row, largest, sum, p % PIECES == 0 && lane == 0);

@@ -128,6 +128,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
                    aligned(&args->pool.v, launch->elem_bytes),
         .early = run->counters != NULL,
+        .first_pages = run->batch_pages,
         .splits = launch->splits,
         .chunk_tiles = launch->chunk_tiles,
         .heads_abreast = 1,

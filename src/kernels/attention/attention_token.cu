@@ -48,6 +48,7 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
     return (float *)(shared_memory() + warp * WARP_BYTES) + row * STATE_FLOATS;
 }
 
+#define PIECES_SAY 1
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_pieces.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
@@ -68,9 +69,9 @@ DEVICE float2 *shared_angles()
     return (float2 *)(shared_fresh() + FRESH_BYTES);
 }
 
-DEVICE float *shared_pieces(int32_t)
+DEVICE piece_word *shared_pieces(int32_t)
 {
-    return (float *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES);
+    return (piece_word *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES);
 }
 
 // --- the ring of a warp ----------------------------------------------------------------------------
@@ -94,11 +95,34 @@ DEVICE bool sees(const struct place *at, int32_t key)
     return key >= at->seq.first_key && key < at->seq.end_key;
 }
 
+DEVICE int32_t page_key(const struct ring *ring, const struct place *at, int32_t lane)
+{
+    return WEFT_BOXES ? max(key_of(at, ring->tile, 0), at->seq.first_key)
+                      : key_of(at, ring->tile, lane);
+}
+
 DEVICE void ring_page(struct ring *ring, const struct place *at, int32_t lane)
 {
-    const int32_t key = WEFT_BOXES ? max(key_of(at, ring->tile, 0), at->seq.first_key)
-                                   : key_of(at, ring->tile, lane);
+    const int32_t key = page_key(ring, at, lane);
     ring->page = ring->tile < ring->end && sees(at, key) ? __ldcg(ring->pages + key / PAGE) : 0;
+}
+
+// The lane's of the first pages of a batch's first sequence, asked for on one trip to memory with its length.
+DEVICE int32_t first_pages(const struct weft__attention_device_args *args, int32_t lane)
+{
+    return lane < args->first_pages && blockIdx.y == 0 ? __ldcg(args->page_table + lane) : 0;
+}
+
+// The page of the first tile.
+DEVICE void ring_first_page(struct ring *ring, const struct weft__attention_device_args *args,
+                            const struct place *at, int32_t first, int32_t lane)
+{
+    const int32_t key = page_key(ring, at, lane), index = key / PAGE;
+    const int32_t page = __shfl_sync(0xffffffffu, first, min(index, WARP - 1));
+    const bool known = index < min(args->first_pages, WARP) && blockIdx.y == 0;
+    ring->page = ring->tile < ring->end && sees(at, key) ? page : 0;
+    if (!__all_sync(0xffffffffu, known))
+        ring_page(ring, at, lane);
 }
 
 DEVICE int64_t plane_at(const struct weft__attention_device_plane *plane, int32_t kv_head,
@@ -238,13 +262,19 @@ DEVICE void rows_load(const struct weft__attention_device_args *args, const stru
     }
 }
 
+// Of the thread's pair.
+DEVICE double turns_ask(const struct weft__attention_device_args *args)
+{
+    static_assert(WEFT_ROTARY / 2 <= THREADS, "a pair a thread");
+    return WEFT_ROPE && threadIdx.x < WEFT_ROTARY / 2 ? __ldcg(args->turns + threadIdx.x) : 0.0;
+}
+
 // Before the launch before has ended: cos and sin, zeros for the rows that are not there.
 DEVICE void rows_prepare(const struct weft__attention_device_args *args, int32_t position,
-                         int32_t rows)
+                         int32_t rows, double turns)
 {
-#pragma unroll 1
-    for (int32_t i = (int32_t)threadIdx.x; WEFT_ROPE && i < WEFT_ROTARY / 2; i += THREADS)
-        shared_angles()[i] = rope_angle(position, args->turns[i], args->turn_factor);
+    if (WEFT_ROPE && threadIdx.x < WEFT_ROTARY / 2)
+        shared_angles()[threadIdx.x] = rope_angle<true>(position, turns, args->turn_factor);
 #pragma unroll 1
     for (int32_t i = (int32_t)threadIdx.x + rows * (ROW_BYTES / 16); i < ROWS * (ROW_BYTES / 16);
          i += THREADS)
@@ -301,6 +331,8 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     const int32_t rank = WEFT_SPLITS > 1 ? (int32_t)cluster_rank() : 0;
     let_next_start();
     const int32_t *pages = pages_of(&args, (int32_t)blockIdx.y);
+    const int32_t first = first_pages(&args, lane);
+    const double turns = turns_ask(&args);
     const struct place at = place_of_block(&args, rank);
     const struct rows rows = rows_of(&args, &at);
     if (at.seq.items == 0) { // padding of a batch
@@ -318,11 +350,12 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         barrier_init(ring.barriers + 8 * lane, 1);
     barrier_init_end();
     __syncwarp();
-    ring_page(&ring, &at, lane);
+    ring_first_page(&ring, &args, &at, first, lane);
 #pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         ring_ask(&args, &ring, &at, warp, lane);
-    rows_prepare(&args, ring.fresh, rows.count);
+    rows_prepare(&args, ring.fresh, rows.count, turns);
+    pieces_clear(shared_pieces(rows.count), rows.count);
     if (WEFT_SPLITS > 1)
         cluster_arrive(); // the block is there and may be sent pieces
     __syncthreads();
@@ -339,9 +372,5 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     if (WEFT_SPLITS > 1)
         cluster_wait();
     pieces_send(rows, rank, warp, lane);
-    if (WEFT_SPLITS > 1)
-        cluster_barrier();
-    else
-        __syncthreads();
     pieces_end(&args, &at, rows, rank, warp, lane);
 }

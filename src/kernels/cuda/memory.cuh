@@ -247,21 +247,28 @@ DEVICE void cluster_send(uint64_t *own, uint32_t rank, float value, uint32_t whi
 #endif
 }
 
+// What cluster_send() has left; is it number `which`?
+DEVICE bool cluster_look(const uint64_t *own, uint32_t which, float *value)
+{
+    uint64_t both = (uint64_t)which << 32;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("ld.relaxed.cluster.shared.b64 %0, [%1];"
+                 : "=l"(both)
+                 : "r"(shared_address(own))
+                 : "memory");
+#else
+    (void)own;
+#endif
+    *value = bits_float((uint32_t)both);
+    return (uint32_t)(both >> 32) == which;
+}
+
 DEVICE float cluster_receive(const uint64_t *own, uint32_t which)
 {
-    uint64_t both;
-    do {
-#if __CUDA_ARCH__ >= 900
-        asm volatile("ld.relaxed.cluster.shared.b64 %0, [%1];"
-                     : "=l"(both)
-                     : "r"(shared_address(own))
-                     : "memory");
-#else
-        both = (uint64_t)which << 32;
-        (void)own;
-#endif
-    } while ((uint32_t)(both >> 32) != which);
-    return bits_float((uint32_t)both);
+    float value;
+    while (!cluster_look(own, which, &value))
+        ;
+    return value;
 }
 
 #endif

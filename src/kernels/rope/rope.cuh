@@ -8,14 +8,15 @@
 enum { SPLIT_HALF, INTERLEAVED };
 
 // cos and sin of a position, step by step as weft__rope_angles() (rope_angles.c) forms them; compiled
-// without contraction the results are the same bits.
-DEVICE float2 rope_angle(int32_t position, double turns, float factor)
+// without contraction the results are the same bits. QUICK: two small terms are multiplied by what the others divide by, which is
+// sooner done, and may differ from them in the last bit of a double.
+template <bool QUICK = false> DEVICE float2 rope_angle(int32_t position, double turns, float factor)
 {
     const double two_pi = 6.283185307179586476925;
     double quarters = (double)position * turns * 4, nearest = rint(quarters);
     double angle = (quarters - nearest) * (two_pi / 4), z = angle * angle;
-    double sine = z / 362880 - 1 / 5040.0;
-    double cosine = 1 / 40320.0 - z / 3628800;
+    double sine = (QUICK ? z * (1 / 362880.0) : z / 362880) - 1 / 5040.0;
+    double cosine = 1 / 40320.0 - (QUICK ? z * (1 / 3628800.0) : z / 3628800);
     sine = 1 + z * (-1 / 6.0 + z * (1 / 120.0 + z * sine));
     cosine = 1 + z * (-1 / 2.0 + z * (1 / 24.0 + z * (-1 / 720.0 + z * cosine)));
     sine *= angle;

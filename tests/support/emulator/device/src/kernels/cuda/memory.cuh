@@ -171,12 +171,21 @@ DEVICE void cluster_send(uint64_t *own, uint32_t rank, float value, uint32_t whi
                      __ATOMIC_RELEASE);
 }
 
+DEVICE bool cluster_look(const uint64_t *own, uint32_t which, float *value)
+{
+    const uint64_t both = __atomic_load_n(own, __ATOMIC_ACQUIRE);
+    *value = bits_float((uint32_t)both);
+    if ((uint32_t)(both >> 32) != which)
+        emulated->give_way();
+    return (uint32_t)(both >> 32) == which;
+}
+
 DEVICE float cluster_receive(const uint64_t *own, uint32_t which)
 {
-    uint64_t both = __atomic_load_n(own, __ATOMIC_ACQUIRE);
-    for (; (uint32_t)(both >> 32) != which; both = __atomic_load_n(own, __ATOMIC_ACQUIRE))
-        emulated->give_way();
-    return bits_float((uint32_t)both);
+    float value;
+    while (!cluster_look(own, which, &value))
+        ;
+    return value;
 }
 
 #endif
