@@ -270,7 +270,8 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *  Align    natural alignment of each element type; workspace 64 bytes
  *  Alias    out and lse must not overlap anything else; the pools are only read
  *  Numerics scores, statistics and accumulation in f32; the order of sums follows from the problem:
- *           two runs agree to the bit, whatever the number of threads. A
+ *           two runs agree to the bit, whatever the number of threads. The scale multiplies q.k, not the query: what
+ *           an element of a query below f32's normal numbers gives with an infinity in a key is infinite. A
  *           query that sees no key, or only scores of -infinity, gives 0 and LSE -infinity. What
  *           lies in a page beyond kv_len, NaN included, has no influence, nor has a key or value on
  *           a query that does not see it
