@@ -348,38 +348,15 @@ static void set_bias(const struct state *s, int32_t row, int32_t first)
     }
 }
 
-// What the codes of n keys, or their values, are to be multiplied by; 1 past them.
-static void gather_scales(const struct state *s, const struct weft__attention_plane *plane,
-                          int32_t key, int32_t n, float *scales)
-{
-    const struct weft__attention_call *call = s->call;
-    const int32_t *pages = weft__attention_pages(call, s->tile->seq);
-    const float factor = plane->dtype == WEFT_FP8_E4M3 ? 256 : 1;
-    int64_t first =
-        s->tile->seq * plane->scale_seq_stride + s->tile->kv_head * plane->scale_head_stride;
-    int32_t place = call->ring_len ? key % call->ring_len : key;
-    int32_t page = place / call->page_size, slot = place % call->page_size;
-    for (int32_t i = 0; i < BLOCK; i++) {
-        scales[i] = factor;
-        if (!plane->scales || i >= n)
-            continue;
-        scales[i] *= plane->scales[first + pages[page] * plane->scale_page_stride +
-                                   slot * plane->scale_token_stride];
-        slot++, place++;
-        if (place == call->ring_len)
-            place = page = slot = 0;
-        else if (slot == call->page_size)
-            slot = 0, page++;
-    }
-}
-
 // Scores of a block of n keys to weights, all rows. Long, and the same for all shapes: there is one of it.
 static __attribute__((noinline)) void weigh(const struct state *s, float *weight, int32_t first_key,
                                             int32_t n)
 {
     if (s->key_scale && n > 0) {
-        gather_scales(s, &s->call->k, first_key, n, s->key_scale);
-        gather_scales(s, &s->call->v, first_key, n, s->value_scale);
+        // The factor is what codes lack as load_kv() gives them.
+        const float factor = s->call->k.dtype == WEFT_FP8_E4M3 ? 256 : 1;
+        gather_scales(s->call, s->tile, &s->call->k, first_key, n, factor, s->key_scale);
+        gather_scales(s->call, s->tile, &s->call->v, first_key, n, factor, s->value_scale);
     }
     const bool plain = plain_scores(s), generic = s->call->generic;
     uint64_t blocks = 0, masked = 0;
