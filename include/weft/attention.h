@@ -77,7 +77,8 @@ enum {
      *  by one take a single launch for both. */
     WEFT_ATTENTION_APPEND = 1u << 7,
     /** With a cache of f16 or bf16: the device may round the queries to the format of the cache once they are rotated,
-     *  where products of 16-bit numbers are faster. A GPU does so with WEFT_ATTENTION_APPEND alone. */
+     *  where products of 16-bit numbers are faster. A GPU does so with WEFT_ATTENTION_APPEND alone. With a cache of int8
+     *  or fp8 a CPU may round them to bf16. */
     WEFT_ATTENTION_NARROW_QUERIES = 1u << 8,
     /** `out` is a rounded buffer (weft_rounded_bytes(), linear.h) with a row of num_q_heads * v_dim columns
      *  per query, as the next matrix reads it. Packed: the strides of out are 0. */
@@ -270,7 +271,8 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *  Align    natural alignment of each element type; workspace 64 bytes
  *  Alias    out and lse must not overlap anything else; the pools are only read
  *  Numerics scores, statistics and accumulation in f32; the order of sums follows from the problem:
- *           two runs agree to the bit, whatever the number of threads. A
+ *           two runs agree to the bit, whatever the number of threads. The scale multiplies q.k, not the query: what
+ *           an element of a query below f32's normal numbers gives with an infinity in a key is infinite. A
  *           query that sees no key, or only scores of -infinity, gives 0 and LSE -infinity. What
  *           lies in a page beyond kv_len, NaN included, has no influence, nor has a key or value on
  *           a query that does not see it
@@ -278,9 +280,9 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *           largest may vanish if the cache is f16 (2^-31 where they are rounded). With queries of the cache's own format, weights are
  *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32; so are they
  *           with WEFT_ATTENTION_NARROW_QUERIES, and to bf16 with queries of bf16 and caches of 8 bit
- *           CPUs with AVX512-BF16 (Zen 4), caches of bf16 with queries of bf16, or WEFT_ATTENTION_NARROW_QUERIES: weights
- *           are rounded to bf16 before they multiply values (2^-8), sums stay in f32; elements below the normal numbers of
- *           f32 are 0
+ *           CPUs with AVX512-BF16 (Zen 4), caches of bf16, int8 and fp8 with queries of bf16, or
+ *           WEFT_ATTENTION_NARROW_QUERIES: weights (times the scales of their values) are rounded to bf16 before they
+ *           multiply values (2^-8), sums stay in f32; elements below the normal numbers of f32 are 0
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool, a *num_seqs_at outside 0..num_seqs; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

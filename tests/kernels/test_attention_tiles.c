@@ -57,19 +57,22 @@ enum { MIXED = 6 };
 static void generic_and_specialised_agree_to_the_bit(void **state)
 {
     static const int32_t dims[] = {64, 80, 96, 128, 192, 256, 72};
-    static const weft_dtype dtypes[] = {WEFT_F16,      WEFT_BF16, WEFT_F32, WEFT_INT8,
-                                        WEFT_FP8_E4M3, WEFT_Q8_0, WEFT_Q4_0};
+    static const weft_dtype dtypes[] = {WEFT_F16,      WEFT_BF16,     WEFT_F32,  WEFT_INT8,
+                                        WEFT_FP8_E4M3, WEFT_FP8_E5M2, WEFT_Q8_0, WEFT_Q4_0};
+    // Every format with queries as they are, then with queries that may be rounded.
     for (size_t d = 0; d < 7; d++)
-        for (size_t f = 0; f < 7; f++) {
+        for (size_t n = 0, f = 0; n < 16; f = ++n % 8) {
+            const uint32_t narrow = n < 8 ? 0 : WEFT_ATTENTION_NARROW_QUERIES;
             if (weft_dtype_block_elems(dtypes[f]) > 1 && dims[d] % 32 != 0)
                 continue;
             weft_attention_desc desc = shape(dtypes[f], 2, d % 2 ? 4 : 1, dims[d]);
             desc.mask = f % 3 == 1 ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
             desc.window = f % 2 ? 50 : 0;
+            desc.flags = narrow;
             struct pair p = open_pair(desc, MIXED, mixed);
             run(*state, &p, &p.c.desc, p.a, p.lse_a);
             desc = p.c.desc;
-            desc.flags = WEFT_ATTENTION_GENERIC;
+            desc.flags = narrow | WEFT_ATTENTION_GENERIC;
             run(*state, &p, &desc, p.b, p.lse_b);
             if (attention_case_far(p.a, p.b, p.c.out_elems) != 0 ||
                 attention_case_far(p.lse_a, p.lse_b, p.c.lse_elems) != 0)

@@ -26,8 +26,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
         return false;
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
-           !kv->scaling && !kv->v_scaling && !mask.soft &&
-           (kernel->every_mask || !weft__attention_is_scattered(&mask));
+           (weft_dtype_block_bytes(kv->dtype) == 1 || (!kv->scaling && !kv->v_scaling)) &&
+           !mask.soft && (kernel->every_mask || !weft__attention_is_scattered(&mask));
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)

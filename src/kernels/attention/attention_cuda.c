@@ -16,10 +16,7 @@ enum {
     KV_FP8_E4M3 = WEFT_FP8_E4M3,
     KV_FP8_E5M2 = WEFT_FP8_E5M2
 };
-#define WEFT__NAME_ANY      "any"
-#define WEFT__NAME_INT8     "int8"
-#define WEFT__NAME_FP8_E4M3 "fp8_e4m3"
-#define WEFT__NAME_FP8_E5M2 "fp8_e5m2"
+#define WEFT__NAME_ANY "any"
 
 struct cuda_row {
     struct weft__attention_kernel kernel;

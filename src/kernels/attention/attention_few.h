@@ -183,18 +183,27 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
     }
 }
 
-// acc[row] += weight[row][key] * value[key] for `keys` keys and `vectors` vectors of the head from
-// element `column`. `rest` > 0: one vector of which only so many elements exist.
-INLINE void add_columns(struct shape shape, const struct group *g, const float *weight, float *acc,
-                        int32_t column, const int keys, const int vectors, const int rest)
+// Which groups of keys a block has: the first begins its sums, the last adds them to what the rows have.
+struct piece {
+    bool first, last;
+};
+
+// part[row] += weight[row][key] * value[key] for `keys` keys and `vectors` vectors of the head from element `column`,
+// shape.rows rows from row `row` on. `rest` > 0: one vector of which only so many elements exist.
+INLINE void add_columns(const struct state *s, struct shape shape, const struct group *g,
+                        const float *weight, int32_t row, int32_t column, const int keys,
+                        const int vectors, const int rest, struct piece piece)
 {
     const int step = keys < VALUE_STEP ? keys : VALUE_STEP;
+    float *part = s->part + (int64_t)row * shape.width + column;
+    float *acc = s->acc + (int64_t)row * shape.width + column;
     vf32 sums[DIRECT_SUMS];
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL
     for (int v = 0; v < vectors; v++)
-        sums[r * vectors + v] = vf32_load(acc + r * shape.width + column + v * VF32_LANES);
+        sums[r * vectors + v] =
+            piece.first ? vf32_zero() : vf32_load(part + r * shape.width + v * VF32_LANES);
     for (int j = 0; j < keys; j += step)
         VF32_UNROLL
     for (int i = 0; i < step; i++)
@@ -202,21 +211,27 @@ INLINE void add_columns(struct shape shape, const struct group *g, const float *
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        vf32_store(acc + r * shape.width + column + v * VF32_LANES, sums[r * vectors + v]);
+    for (int v = 0; v < vectors; v++) {
+        const vf32 sum = sums[r * vectors + v];
+        float *to = acc + r * shape.width + v * VF32_LANES;
+        if (piece.last)
+            vf32_store(to, vf32_fma(vf32_set1(s->shrink[row + r]), vf32_load(to), sum));
+        else
+            vf32_store(part + r * shape.width + v * VF32_LANES, sum);
+    }
 }
 
-INLINE void add_values(struct shape shape, const struct group *g, const float *weight, float *acc,
-                       const int keys)
+INLINE void add_values(const struct state *s, struct shape shape, const struct group *g,
+                       const float *weight, int32_t row, const int keys, struct piece piece)
 {
     const int32_t pass = shape.batch * VF32_LANES;
     int32_t head_dim = shape.head_dim, column = 0;
     for (; column + pass <= head_dim; column += pass)
-        add_columns(shape, g, weight, acc, column, keys, shape.batch, 0);
+        add_columns(s, shape, g, weight, row, column, keys, shape.batch, 0, piece);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
-        add_columns(shape, g, weight, acc, column, keys, 1, 0);
+        add_columns(s, shape, g, weight, row, column, keys, 1, 0, piece);
     if (column < head_dim)
-        add_columns(shape, g, weight, acc, column, keys, 1, head_dim - column);
+        add_columns(s, shape, g, weight, row, column, keys, 1, head_dim - column, piece);
 }
 
 INLINE struct group group_at(const struct state *s, struct shape shape, const void *pool,
@@ -245,7 +260,18 @@ static __attribute__((noinline)) void add_value(const struct state *s, struct sh
     shape.rows = shape.batch = 1;
     for (int32_t row = 0; row < s->rows; row++)
         if (sees(s, row, key))
-            add_values(shape, g, weight + row * BLOCK, s->acc + (int64_t)row * s->width, 1);
+            add_values(s, shape, g, weight + row * BLOCK, row, 1, (struct piece){0});
+}
+
+// Adds the values of a block to what the rows have.
+static void add_part(const struct state *s)
+{
+    for (int32_t row = 0; row < s->rows; row++) {
+        float *acc = s->acc + (int64_t)row * s->v_width, *part = s->part + (acc - s->acc);
+        const vf32 shrink = vf32_set1(s->shrink[row]);
+        for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
+            vf32_store(acc + i, vf32_fma(shrink, vf32_load(acc + i), vf32_load(part + i)));
+    }
 }
 
 // The same for the values of block b - 1, which begins at key `first` and has n. `common` are the keys
@@ -255,31 +281,24 @@ INLINE void value_group(const struct state *s, struct shape shape,
 {
     const int64_t *at = s->values_at + k;
     const float *weight = s->weight + k;
+    const struct piece piece = {k == 0, k < n && k + DIRECT_GROUP >= n};
     struct group g = group_at(s, shape, s->call->v.data, at);
     int32_t key = first + k;
     if (common.begin <= key && common.end - key >= DIRECT_GROUP && n - k >= DIRECT_GROUP) {
-        add_values(shape, &g, weight, s->acc, DIRECT_GROUP);
+        add_values(s, shape, &g, weight, 0, DIRECT_GROUP, piece);
         return;
     }
+    if (piece.first)
+        memset(s->part, 0, (size_t)shape.rows * s->v_width * sizeof *s->part);
     for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k++, key++) {
         if (common.begin <= key && key < common.end)
-            add_values(shape, &g, weight, s->acc, 1);
+            add_values(s, shape, &g, weight, 0, 1, (struct piece){0});
         else
             add_value(s, shape, &g, weight, key);
         g.at++, g.near++, g.far++, weight++;
     }
-}
-
-// A new largest score makes the earlier results smaller.
-static void shrink_results(const struct state *s)
-{
-    for (int32_t row = 0; row < s->rows; row++) {
-        float *acc = s->acc + (int64_t)row * s->v_width;
-        vf32 shrink = vf32_set1(s->shrink[row]);
-        if (s->shrink[row] != 1)
-            for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
-                vf32_store(acc + i, vf32_mul(shrink, vf32_load(acc + i)));
-    }
+    if (piece.last)
+        add_part(s);
 }
 
 static void move_window(int64_t *window)
@@ -335,7 +354,6 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
                 common = seen_by_all(s, 0, s->rows);
         }
         weigh(s, s->scores, now.first, now.n);
-        shrink_results(s);
         advance(s);
         before = now;
         now = after;

@@ -146,7 +146,7 @@ static void fill_numbers(struct check_case *c, const struct half *half, float *x
         x[i] = fminf(fmaxf(x[i], -30000), 30000);
     if (half->dtype == WEFT_INT8)
         for (int64_t i = 0; i < count; i++)
-            x[i] = fminf(fmaxf(x[i] * 16, -127), 127);
+            x[i] = fminf(fmaxf(x[i] * 16, -128), 127);
 }
 
 static void fill_sequence(struct check_case *c, struct problem *p, const struct half halves[2],

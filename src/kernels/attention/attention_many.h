@@ -43,7 +43,8 @@ INLINE void pack_values(const struct state *s, weft_dtype kv, int32_t n)
 }
 
 // c[PANEL_ROWS][vectors] = c * shrink + a[PANEL_ROWS][depth] b[depth][vectors]
-// shrink NULL: c = a b
+// shrink NULL: c = a b. The product is complete before it meets c: many small numbers that are added to a large one
+// one by one are lost in it, all of them in one direction.
 INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
                   int64_t c_stride, int32_t depth, const int vectors, const float *shrink)
 {
@@ -52,9 +53,7 @@ INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_st
     for (int r = 0; r < PANEL_ROWS; r++)
         VF32_UNROLL
     for (int v = 0; v < vectors; v++)
-        sums[r * vectors + v] =
-            shrink ? vf32_mul(vf32_set1(shrink[r]), vf32_load(c + r * c_stride + v * VF32_LANES))
-                   : vf32_zero();
+        sums[r * vectors + v] = vf32_zero();
     for (int32_t i = 0; i < depth; i++) {
         vf32 row[PANEL_VECTORS];
         VF32_UNROLL
@@ -71,8 +70,11 @@ INLINE void panel(const float *a, int64_t a_stride, const float *b, int64_t b_st
     VF32_UNROLL
     for (int r = 0; r < PANEL_ROWS; r++)
         VF32_UNROLL
-    for (int v = 0; v < vectors; v++)
-        vf32_store(c + r * c_stride + v * VF32_LANES, sums[r * vectors + v]);
+    for (int v = 0; v < vectors; v++) {
+        float *to = c + r * c_stride + v * VF32_LANES;
+        const vf32 sum = sums[r * vectors + v];
+        vf32_store(to, shrink ? vf32_fma(vf32_set1(shrink[r]), vf32_load(to), sum) : sum);
+    }
 }
 
 static void panel_scores(const struct state *s, int32_t row)
@@ -82,16 +84,24 @@ static void panel_scores(const struct state *s, int32_t row)
               s->weight + row * BLOCK + k, BLOCK, s->call->k.dim, PANEL_VECTORS, NULL);
 }
 
-// Adds value k of the block, which is key `key`, to those rows of a panel that see it.
-static void add_packed_value(const struct state *s, int32_t row, int32_t rows, int32_t k,
-                             int32_t key)
+// acc = acc * shrink + the values of keys [begin, end) of a block that begins at key `first`, each to those of `rows`
+// rows that see it. shrink NULL: 1. The same sums as panel() makes.
+static void add_seen_values(const struct state *s, int32_t row, int32_t rows, int32_t first,
+                            int32_t begin, int32_t end, const float *shrink)
 {
-    const float *value = s->values + (int64_t)k * s->v_width;
     for (int32_t r = row; r < row + rows; r++) {
-        vf32 weight = vf32_set1(s->weight[r * BLOCK + k]);
+        const float *weight = s->weight + r * BLOCK;
         float *acc = s->acc + (int64_t)r * s->v_width;
-        for (int32_t i = 0; i < s->v_width && sees(s, r, key); i += VF32_LANES)
-            vf32_store(acc + i, vf32_fma(weight, vf32_load(value + i), vf32_load(acc + i)));
+        const vf32 factor = vf32_set1(shrink ? shrink[r - row] : 1);
+        const int32_t from = s->begin[r] - first > begin ? s->begin[r] - first : begin;
+        const int32_t to = s->end[r] - first < end ? s->end[r] - first : end;
+        for (int32_t i = 0; i < s->v_width && (from < to || shrink); i += VF32_LANES) {
+            vf32 sum = vf32_zero();
+            for (int32_t k = from; k < to; k++)
+                sum = vf32_fma(vf32_set1(weight[k]),
+                               vf32_load(s->values + (int64_t)k * s->v_width + i), sum);
+            vf32_store(acc + i, vf32_fma(factor, vf32_load(acc + i), sum));
+        }
     }
 }
 
@@ -105,22 +115,20 @@ static void panel_values(const struct state *s, int32_t row, int32_t first, int3
     int32_t end = seen.end - first < n ? seen.end - first : n;
     if (begin >= end)
         begin = end = 0;
-    const int32_t depth = s->call->generic ? 0 : end - begin;
+    const int32_t depth = end - begin;
     const float *weight = s->weight + row * BLOCK + begin, *shrink = s->shrink + row;
     const float *values = s->values + (int64_t)begin * s->v_width;
     float *acc = s->acc + (int64_t)row * s->v_width;
-    int32_t i = 0;
+    int32_t i = s->call->generic ? s->v_width : 0;
     for (; i + PANEL_VECTORS * VF32_LANES <= s->v_width; i += PANEL_VECTORS * VF32_LANES)
         panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, depth, PANEL_VECTORS,
               shrink);
     for (; i < s->v_width; i += VF32_LANES)
         panel(weight, BLOCK, values + i, s->v_width, acc + i, s->v_width, depth, 1, shrink);
-    for (int32_t k = begin + depth; k < end; k++)
-        add_packed_value(s, row, rows, k, first + k);
-    for (int32_t k = 0; k < begin; k++)
-        add_packed_value(s, row, rows, k, first + k);
-    for (int32_t k = end; k < n; k++)
-        add_packed_value(s, row, rows, k, first + k);
+    if (s->call->generic)
+        add_seen_values(s, row, rows, first, begin, end, shrink);
+    add_seen_values(s, row, rows, first, 0, begin, NULL);
+    add_seen_values(s, row, rows, first, end, n, NULL);
 }
 
 INLINE void attend_many(struct state *s, weft_dtype kv)

@@ -5,7 +5,9 @@
 // constant, the error of a polynomial) is bounded by its largest value and added up; what rounding does
 // is independent from operation to operation, uniform in +-u times the result, and bounded by SIGMAS
 // standard deviations of the sum. The order assumed is one key and one element after the other: every
-// other order that kernels use has fewer steps.
+// other order that kernels use has fewer steps. What is below u of the sum that it joins is not rounded but lost, always in
+// the same direction: kernels whose weights are exact add at most 64 keys one by one before those join the rest, so that
+// this stays below 64 u |y| where 4 sqrt(64 / 3) u |y| for values, as much for weights and 8 u |y| are allowed.
 //
 //   score    steady  u (3 |s| + 8 |s| with a soft-cap + 4 |bias|)
 //            random  sum over the partial sums of q.k, of the products, and s - largest

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][row][pair of elements]  pairs of bf16
+//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes [row][pair of elements], in the
+//                                                              order of unpacking (attention_codes_avx512bf16.h)
 //      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
-//      acc     [block of rows][32 columns][row][2][16]         f32, columns in the order of unpacking (store_row())
+//      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
 #ifndef WEFT_KERNELS_ATTENTION_PAIRS_H
 #define WEFT_KERNELS_ATTENTION_PAIRS_H
 
@@ -20,9 +21,11 @@ enum {
     LANES = 16,
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
+    CODE_GROUP = 64, // the same of codes of a byte
     KEY_STEP = 8,    // keys whose scores grow together
+    UNIT_SUMS = 8,   // of codes, sums of products that grow together
     VALUE_ROWS = 8,  // rows whose results grow together
-    NEAR = 16,       // rows that are asked for ahead, from L2 for L1
+    NEAR = 16,       // rows that are asked for ahead, from L2 for L1; of codes twice as many
     LINE_PAIRS = 16, // pairs of elements of a line
     STEP = 4,        // vectors of scores that become weights together
 };
@@ -33,13 +36,16 @@ struct rows {
     const struct weft__attention_call *call;
     const struct weft__attention_tile *tile;
     int32_t rows, blocks, groups, pairs; // of rows; of columns; of elements of a head
+    int32_t columns;                     // of a group
     uint32_t *q, *weight;
-    float *scores, *acc, *row;     // row: [columns] on its way out
-    float *largest, *sum, *shrink; // [block of rows][lane]
-    float *slope, *own;            // [block of rows][lane]: ALiBi; own: positions, int32_t
-    float *order;                  // [LANES]: order_of_weights()
-    uint64_t *seen;                // [rows]: keys of the block
-    uint64_t by_all, by_some;      // of all rows
+    float *scores, *acc, *row;      // row: [columns] on its way out
+    float *largest, *sum, *shrink;  // [block of rows][lane]
+    float *slope, *own;             // [block of rows][lane]: ALiBi; own: positions, int32_t
+    float *order;                   // [LANES]: order_of_weights()
+    float *key_scale, *value_scale; // as scores, of codes
+    bool scaled;                    // are they needed?
+    uint64_t *seen;                 // [rows]: keys of the block
+    uint64_t by_all, by_some;       // of all rows
     struct weft__attention_span
         all; // keys that all rows see, and of which intervals say everything
     int64_t *at,
@@ -69,9 +75,20 @@ INLINE int64_t row_blocks(int64_t rows)
     return (rows + LANES - 1) / LANES;
 }
 
-INLINE int64_t groups_of(int32_t dim)
+// Codes of a byte an element; else it is bf16.
+INLINE bool is_code(weft_dtype kv)
 {
-    return (dim + GROUP - 1) / GROUP;
+    return kv != WEFT_BF16;
+}
+
+INLINE int32_t group_of(weft_dtype kv)
+{
+    return is_code(kv) ? CODE_GROUP : GROUP;
+}
+
+INLINE int64_t groups_of(int32_t dim, int32_t columns)
+{
+    return (dim + columns - 1) / columns;
 }
 
 static float *take(float **at, int64_t words)
@@ -88,14 +105,19 @@ static struct rows lay_out(const struct weft__attention_call *call,
     struct rows s = {.call = call, .rows = weft__attention_rows(call, tile)};
     float *at = tile->scratch;
     s.blocks = (int32_t)row_blocks(s.rows);
-    s.groups = (int32_t)groups_of(v->dim);
-    s.pairs = k->dim / 2;
+    s.columns = group_of(k->dtype);
+    s.groups = (int32_t)groups_of(v->dim, s.columns);
+    s.pairs =
+        is_code(k->dtype) ? (int32_t)groups_of(k->dim, CODE_GROUP) * (CODE_GROUP / 2) : k->dim / 2;
+    s.scaled = k->scales || v->scales;
     const int64_t padded = (int64_t)s.blocks * LANES;
     s.scores = take(&at, BLOCK * LANES);
     s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
     s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
-    s.acc = take(&at, padded * s.groups * GROUP);
-    s.row = take(&at, (int64_t)s.groups * GROUP);
+    s.acc = take(&at, padded * s.groups * s.columns);
+    s.row = take(&at, (int64_t)s.groups * s.columns);
+    s.key_scale = take(&at, BLOCK * LANES);
+    s.value_scale = take(&at, BLOCK * LANES);
     s.largest = take(&at, padded);
     s.sum = take(&at, padded);
     s.shrink = take(&at, padded);
@@ -111,29 +133,40 @@ static struct rows lay_out(const struct weft__attention_call *call,
     return s;
 }
 
+// The pairs of a query to their places.
+static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
+{
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
+    uint32_t *codes = s->q + (int64_t)r * s->pairs;
+    for (int32_t i = 0; i < s->call->k.dim / 2; i++)
+        if (is_code(s->call->k.dtype)) // 32 pairs: each 8 in two halves
+            codes[i / 32 * 32 + i % 8 / 4 * 16 + i % 32 / 8 * 4 + i % 4] = row[i];
+        else
+            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+}
+
 // Queries of a tile. They are bf16, or are rounded to it.
 static void load_queries(const struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
+    const int32_t pairs = call->k.dim / 2;
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
     for (int32_t r = 0; r < s->rows; r++) {
-        uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
         uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
         if (call->q_dtype == WEFT_BF16) {
             int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
                             (int64_t)weft__attention_token(call, s->tile, r);
             int64_t at = token * call->q_token_stride +
                          weft__attention_head(call, s->tile, r) * call->q_head_stride;
-            memcpy(row, (const uint16_t *)call->q + at, (size_t)s->pairs * sizeof *row);
+            memcpy(row, (const uint16_t *)call->q + at, (size_t)pairs * sizeof *row);
         } else {
             float wide[WEFT__ATTENTION_MAX_DIM];
             weft__attention_query(call, s->tile, r, wide);
-            for (int32_t i = 0; i < s->pairs; i++)
+            for (int32_t i = 0; i < pairs; i++)
                 row[i] = weft__bf16_from_f32(wide[2 * i]) |
                          (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
         }
-        for (int32_t i = 0; i < s->pairs; i++)
-            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+        place_query(s, lanes, r, row);
     }
 }
 
@@ -144,7 +177,8 @@ static void open_rows(struct rows *s, const int lanes)
     const int32_t seq = s->tile->seq;
     const int32_t before =
         lengths->kv_lens[seq] - (lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq]);
-    memset(s->acc, 0, (size_t)s->blocks * (size_t)(s->groups * GROUP * lanes) * sizeof *s->acc);
+    memset(s->acc, 0,
+           (size_t)s->blocks * (size_t)(s->groups * s->columns * lanes) * sizeof *s->acc);
     for (int32_t i = 0; i < s->blocks * LANES; i++) {
         int32_t row = i / LANES * LANES + row_of(lanes, i % LANES), own = 0;
         row = row < s->rows ? row : s->rows - 1;

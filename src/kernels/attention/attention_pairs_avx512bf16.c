@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention over caches of bf16 by products of pairs: vdpbf16ps multiplies twice as many numbers as an f32
-// multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
+// Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
+// as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
 // Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
 // and the softmax goes through a block without looking across lanes. Of 8 rows a vector has two pairs of elements, of 4 rows
@@ -9,14 +9,16 @@
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
-#include "src/kernels/attention/attention_pairs.h"
+#include "src/kernels/attention/attention_codes_avx512bf16.h"
+#include "src/kernels/attention/attention_lanes_avx512bf16.h"
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
-    const int64_t columns = groups_of(v_dim) * GROUP;
-    const int64_t words = padded * (head_dim / 2 + columns + PAIRS + 3 + 2 + 2) + BLOCK * LANES +
+    const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
+    const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
                           columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -110,57 +112,6 @@ INLINE __m512 over_keys(const int lanes, __m512 x, const bool largest)
     return x;
 }
 
-static __m512i keys_of_lanes(const int lanes)
-{
-    int32_t key[LANES];
-    for (int i = 0; i < LANES; i++)
-        key[i] = key_of(lanes, i);
-    return _mm512_loadu_si512(key);
-}
-
-// What is between a score and its weight beside the scale, for a block of rows.
-static void adjust_scores(const struct rows *s, const int lanes, int32_t b)
-{
-    const struct weft__attention_call *call = s->call;
-    const __m512i of_key = keys_of_lanes(lanes);
-    const __m512i own = _mm512_loadu_si512(s->own + b * LANES);
-    const __m512 slope = _mm512_loadu_ps(s->slope + b * LANES);
-    for (int v = 0; v < BLOCK * lanes / LANES; v++) {
-        __m512 x = _mm512_loadu_ps(s->scores + v * LANES);
-        if (call->softcap > 0)
-            x = vf32_mul(vf32_set1(call->softcap * LOG2E),
-                         vf32_tanh(vf32_mul(vf32_set1(1 / call->softcap), x)));
-        if (call->alibi_slopes) {
-            __m512i key =
-                _mm512_add_epi32(of_key, _mm512_set1_epi32(s->block->first + v * (LANES / lanes)));
-            __m512 far = _mm512_cvtepi32_ps(_mm512_abs_epi32(_mm512_sub_epi32(own, key)));
-            x = vf32_sub(x, vf32_mul(slope, far));
-        }
-        _mm512_storeu_ps(s->scores + v * LANES, x);
-    }
-}
-
-// Scores that their rows do not see become -infinity.
-static void mask_scores(const struct rows *s, const int lanes, int32_t b)
-{
-    int32_t low[LANES], high[LANES];
-    for (int i = 0; i < LANES; i++) {
-        const int32_t row = b * lanes + row_of(lanes, i);
-        const uint64_t seen = row < s->rows ? s->seen[row] : ~UINT64_C(0);
-        low[i] = (int32_t)(uint32_t)seen;
-        high[i] = (int32_t)(uint32_t)(seen >> 32);
-    }
-    const __m512i lows = _mm512_loadu_si512(low), highs = _mm512_loadu_si512(high);
-    const __m512i bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), keys_of_lanes(lanes));
-    for (int v = 0; v < BLOCK * lanes / LANES; v++) {
-        const int key = v * (LANES / lanes);
-        const __m512i shifted = _mm512_sllv_epi32(bit, _mm512_set1_epi32(key % 32));
-        const __mmask16 sees = _mm512_test_epi32_mask(key < 32 ? lows : highs, shifted);
-        float *x = s->scores + v * LANES;
-        _mm512_storeu_ps(x, _mm512_mask_blend_ps(sees, vf32_set1(-INFINITY), _mm512_loadu_ps(x)));
-    }
-}
-
 // Where the halves of the weights of two vectors of scores lie among them, narrowed.
 static __m512i order_of_weights(const int lanes)
 {
@@ -203,6 +154,8 @@ INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
         for (int i = 0; i < STEP; i++) {
             p[i] = vf32_exp2(vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from));
             total[i] = vf32_add(total[i], p[i]);
+            if (s->scaled)
+                p[i] = vf32_mul(p[i], _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)
@@ -230,11 +183,6 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 {
     return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)(const void *)s->call->v.data +
                                               s->values_at[key] + column);
-}
-
-INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
@@ -312,18 +260,25 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
     _mm512_storeu_ps(acc + LANES, sums[1]);
 }
 
+INLINE bool is_wild(const struct rows *s, weft_dtype kv, int32_t key, int32_t g)
+{
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    if (is_code(kv))
+        return is_wild_code(kv, _mm512_maskz_loadu_epi8(codes_from(s->call->v.dim, g * CODE_GROUP),
+                                                        (const char *)s->call->v.data +
+                                                            s->values_at[key] + g * CODE_GROUP));
+    const __m512i x = load_value(s, key, g * GROUP, columns_from(s, g * GROUP));
+    return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent) != 0;
+}
+
 // Is there an infinity or NaN among the values that some row does not see? 0 times them is not 0.
-static bool has_wild_values(const struct rows *s)
+INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
 {
     const int32_t used = (s->block->n + 1) / 2 * 2; // an odd one has the last value as its partner
     for (int32_t j = 0; j < used && s->by_all != ~UINT64_C(0); j++)
-        for (int32_t g = 0; g < s->groups && !(s->by_all >> j & 1); g++) {
-            const int32_t column = g * GROUP;
-            const __m512i exponent = _mm512_set1_epi16(0x7f80);
-            const __m512i x = load_value(s, j, column, columns_from(s, column));
-            if (_mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent))
+        for (int32_t g = 0; g < s->groups && !(s->by_all >> j & 1); g++)
+            if (is_wild(s, kv, j, g))
                 return true;
-        }
     return false;
 }
 
@@ -340,19 +295,35 @@ INLINE void add_columns(const struct rows *s, const int lanes, int32_t b, const 
     }
 }
 
-INLINE void add_block(const struct rows *s, const int lanes)
+static __attribute__((noinline)) void add_codes_apart(const struct rows *s, weft_dtype kv,
+                                                      const struct code_table *table,
+                                                      const int lanes, int32_t row, int32_t g)
 {
-    int32_t b = 0;
-    if (has_wild_values(s)) {
-        for (int32_t row = 0; row < s->rows; row++)
-            for (int32_t g = 0; g < s->groups; g++)
+    const int32_t b = row / lanes, lane = row % lanes;
+    add_codes(s, kv, table, lanes, 1, 2, b, lane, g, 0, true, false);
+}
+
+INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                      const int lanes)
+{
+    const bool wild = has_wild_values(s, kv);
+    for (int32_t row = 0; row < s->rows && wild; row++)
+        for (int32_t g = 0; g < s->groups; g++)
+            if (is_code(kv))
+                add_codes_apart(s, kv, table, lanes, row, g);
+            else
                 add_values_apart(s, lanes, row, g);
-        return;
+    for (int32_t b = 0; b * lanes < s->rows && !wild; b++) {
+        const bool ahead = s->call->ahead && b == 0;
+        if (is_code(kv) && ahead)
+            add_code_columns(s, kv, table, lanes, b, true);
+        else if (is_code(kv))
+            add_code_columns(s, kv, table, lanes, b, false);
+        else if (ahead)
+            add_columns(s, lanes, b, true);
+        else
+            add_columns(s, lanes, b, false);
     }
-    if (s->call->ahead)
-        add_columns(s, lanes, b++, true);
-    for (; b * lanes < s->rows; b++)
-        add_columns(s, lanes, b, false);
 }
 
 // Delivers a row whose columns come in the order of unpacking.
@@ -360,7 +331,11 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
 {
     const int32_t b = row / lanes, lane = row % lanes;
     for (int32_t g = 0; g < s->groups; g++) {
-        const float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * GROUP;
+        const float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * s->columns;
+        if (s->columns == CODE_GROUP) {
+            order_codes(acc, s->row + g * CODE_GROUP);
+            continue;
+        }
         const __m512 low = _mm512_loadu_ps(acc), high = _mm512_loadu_ps(acc + LANES);
         const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
         const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
@@ -371,26 +346,40 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
 }
 
-INLINE void attend_block(struct rows *s, const int lanes)
+// Scores of the block for the rows of block b, which lie at q.
+INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                        const int lanes, const uint32_t *q, float scale, const bool ahead)
+{
+    const int32_t step = is_code(kv) ? code_step(lanes) : KEY_STEP;
+    for (int32_t key = 0; key < s->block->n; key += step)
+        if (is_code(kv))
+            score_codes(s, kv, table, lanes, q, key, scale, ahead);
+        else
+            score_keys(s, lanes, q, key, scale, ahead);
+}
+
+INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,
+                         const int lanes)
 {
     const struct weft__attention_call *call = s->call;
-    const bool adjusted = call->softcap > 0 || call->alibi_slopes;
+    const bool adjusted = call->softcap > 0 || call->alibi_slopes || s->scaled;
     const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
     const float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
+    if (s->scaled)
+        spread_scales(s, lanes);
     for (int32_t b = 0; b * lanes < s->rows; b++) {
         const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
-        for (int32_t key = 0; key < s->block->n; key += KEY_STEP)
-            if (call->ahead && b == 0)
-                score_keys(s, lanes, q, key, scale, true);
-            else
-                score_keys(s, lanes, q, key, scale, false);
+        if (call->ahead && b == 0)
+            score_block(s, kv, table, lanes, q, scale, true);
+        else
+            score_block(s, kv, table, lanes, q, scale, false);
         if (adjusted)
             adjust_scores(s, lanes, b);
         if (mask)
             mask_scores(s, lanes, b);
         weigh(s, lanes, b);
     }
-    add_block(s, lanes);
+    add_block(s, kv, table, lanes);
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)
         blocks += s->seen[r] != 0;
@@ -406,9 +395,11 @@ static void advance(const struct rows *s)
 
 // `count` tiles of as many rows, each with keys.
 INLINE void attend_tiles(const struct weft__attention_call *call,
-                         const struct weft__attention_tile *tiles, int32_t count, const int lanes)
+                         const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv,
+                         const int lanes)
 {
     struct rows s = lay_out(call, tiles);
+    const struct code_table table = is_code(kv) ? code_table_of(kv) : (struct code_table){0};
     _mm512_storeu_si512(s.order, order_of_weights(lanes));
     struct walk walk = {.next = tiles, .end = tiles + count};
     int64_t *values = s.values_at == s.at ? NULL : s.values_at + BLOCK;
@@ -428,7 +419,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
         }
         look(&s);
         if (s.by_some)
-            attend_block(&s, lanes);
+            attend_block(&s, kv, &table, lanes);
         for (int32_t row = 0; ends_tile(&now) && row < s.rows; row++)
             store_row(&s, lanes, row);
     }
@@ -453,9 +444,8 @@ static void finish_empty(const struct weft__attention_call *call,
         weft__attention_finish(call, tile, row, -INFINITY, 0, acc);
 }
 
-weft__attention_fn weft__attention_BF16_avx512bf16;
-void weft__attention_BF16_avx512bf16(const struct weft__attention_call *call,
-                                     const struct weft__attention_tile *tiles, int32_t count)
+INLINE void attend(const struct weft__attention_call *call,
+                   const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv)
 {
     for (int32_t n, i = 0; i < count; i += n) {
         const int32_t rows = weft__attention_rows(call, &tiles[i]);
@@ -463,10 +453,24 @@ void weft__attention_BF16_avx512bf16(const struct weft__attention_call *call,
         if (n == 0)
             finish_empty(call, &tiles[i]), n = 1;
         else if (rows <= 4)
-            attend_tiles(call, tiles + i, n, 4);
+            attend_tiles(call, tiles + i, n, kv, 4);
         else if (rows <= 8)
-            attend_tiles(call, tiles + i, n, 8);
+            attend_tiles(call, tiles + i, n, kv, 8);
         else
-            attend_tiles(call, tiles + i, n, LANES);
+            attend_tiles(call, tiles + i, n, kv, LANES);
     }
 }
+
+#define ATTENTION(kv)                                                                              \
+    weft__attention_fn weft__attention_##kv##_avx512bf16;                                          \
+    void weft__attention_##kv##_avx512bf16(const struct weft__attention_call *call,                \
+                                           const struct weft__attention_tile *tiles,               \
+                                           int32_t count)                                          \
+    {                                                                                              \
+        attend(call, tiles, count, WEFT_##kv);                                                     \
+    }
+
+ATTENTION(BF16)
+ATTENTION(INT8)
+ATTENTION(FP8_E4M3)
+ATTENTION(FP8_E5M2)

@@ -45,8 +45,10 @@ struct state {
     const struct weft__attention_call *call;
     const struct weft__attention_tile *tile;
     int32_t rows, width, v_width;
-    float *q;       // [rows][width], times the scale
+    float unit;     // what a plain score is multiplied by: above 0, in units of log2
+    float *q;       // [rows][width], negated where the scale is
     float *acc;     // [rows][v_width]
+    float *part;    // [FEW_ROWS][v_width]: values of the block so far
     float *weight;  // [rows][BLOCK]
     float *scores;  // [rows][BLOCK]: few rows score the next block in the meantime
     float *keys;    // [width][BLOCK]
@@ -81,7 +83,7 @@ static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim, int32_t v_di
 {
     int64_t width = padded_width(head_dim), v_width = padded_width(v_dim);
     int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 4 + 2 + 2) +
-                     (2 * width + v_width + 2 + 2) * BLOCK;
+                     FEW_ROWS * v_width + (2 * width + v_width + 2 + 2) * BLOCK;
     return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
@@ -111,6 +113,7 @@ static struct state lay_out(const struct weft__attention_call *call,
     const struct weft__attention_plane *k = &call->k, *v = &call->v;
     bool alike = k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
                  k->token_stride == v->token_stride;
+    s.unit = fabsf(call->scale) * (call->softcap > 0 ? 1 : LOG2E);
     s.width = padded_width(k->dim);
     s.v_width = padded_width(v->dim);
     s.at = (int64_t *)(void *)take(&at, 3 * BLOCK * 2);
@@ -122,6 +125,7 @@ static struct state lay_out(const struct weft__attention_call *call,
     s.staged = take(&at, (int64_t)s.width * BLOCK);
     s.q = take(&at, rows * s.width);
     s.acc = take(&at, rows * s.v_width);
+    s.part = take(&at, FEW_ROWS * (int64_t)s.v_width);
     s.weight = take(&at, rows * BLOCK);
     s.scores = take(&at, rows * BLOCK);
     s.bias = take(&at, BLOCK);
@@ -140,18 +144,17 @@ static struct state lay_out(const struct weft__attention_call *call,
     return s;
 }
 
-// Queries of a tile times `scale`; rows past the last, up to `padded`, are zero.
+// Queries of a tile; rows past the last, up to `padded`, are zero.
 static void load_queries(struct state *s, const struct weft__attention_tile *tile, int32_t padded)
 {
     const struct weft__attention_call *call = s->call;
-    // With a soft-cap only the scale is folded in: over a small cap the queries would overflow.
-    float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
+    const float sign = call->scale < 0 ? -1 : 1;
     int32_t rows = weft__attention_rows(call, tile);
     for (int32_t r = 0; r < rows; r++) {
         float *q = s->q + (int64_t)r * s->width;
         weft__attention_query(call, tile, r, q);
         for (int32_t i = 0; i < call->k.dim; i++)
-            q[i] *= scale;
+            q[i] *= sign;
         for (int32_t i = call->k.dim; i < s->width; i++)
             q[i] = 0;
     }
@@ -235,11 +238,12 @@ static __attribute__((noinline)) void add_with_rest(float *sum, float *lost, flo
     *sum = next;
 }
 
-// Scores x of `rows` rows, a constant, to weights and what the rows have come to: the online softmax. Several rows
-// at once do not wait for each other.
+// Scores x of `rows` rows, a constant, in units of `unit`, to weights and what the rows have come to: the online
+// softmax. Several rows at once do not wait for each other.
 INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weight, int32_t row,
                    const int rows, const bool plain)
 {
+    const float unit = plain ? s->unit : 1;
     vf32 from[WEIGHED_ROWS], total[WEIGHED_ROWS];
     float largest[WEIGHED_ROWS];
     VF32_UNROLL
@@ -249,7 +253,7 @@ INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weigh
         for (int i = 1; i < BLOCK_VECTORS; i++)
             top = vf32_max(top, x[r][i]);
         const float before = s->largest[row + r];
-        largest[r] = vf32_largest(top);
+        largest[r] = vf32_largest(top) * unit;
         largest[r] = largest[r] < before ? before : largest[r];
         from[r] = vf32_set1(largest[r] == -INFINITY ? 0 : largest[r]);
         total[r] = vf32_zero();
@@ -258,7 +262,8 @@ INLINE void settle(const struct state *s, vf32 (*x)[BLOCK_VECTORS], float *weigh
     for (int i = 0; i < BLOCK_VECTORS; i++)
         VF32_UNROLL
     for (int r = 0; r < rows; r++) {
-        const vf32 power = vf32_sub(x[r][i], from[r]);
+        // Rounded as the largest was, which must give 0 however large it is.
+        const vf32 power = vf32_sub(plain ? vf32_mul(x[r][i], vf32_set1(unit)) : x[r][i], from[r]);
         vf32 y = !plain && s->call->precise ? precise_exp2(power) : vf32_exp2(power);
         total[r] = vf32_add(total[r], y);
         if (!plain && s->value_scale)
@@ -301,6 +306,8 @@ INLINE void weigh_row(const struct state *s, float *weight, int32_t row, int32_t
         x[i] = vf32_load(weight + i * VF32_LANES);
     for (int i = 0; i < BLOCK_VECTORS && !plain && s->key_scale; i++)
         x[i] = vf32_mul(x[i], vf32_load(s->key_scale + i * VF32_LANES));
+    for (int i = 0; i < BLOCK_VECTORS && !plain; i++)
+        x[i] = vf32_mul(x[i], vf32_set1(s->unit));
     if (!plain && s->call->softcap > 0) {
         vf32 cap = vf32_set1(s->call->softcap * LOG2E), inverse = vf32_set1(1 / s->call->softcap);
         for (int i = 0; i < BLOCK_VECTORS; i++)
@@ -341,38 +348,15 @@ static void set_bias(const struct state *s, int32_t row, int32_t first)
     }
 }
 
-// What the codes of n keys, or their values, are to be multiplied by; 1 past them.
-static void gather_scales(const struct state *s, const struct weft__attention_plane *plane,
-                          int32_t key, int32_t n, float *scales)
-{
-    const struct weft__attention_call *call = s->call;
-    const int32_t *pages = weft__attention_pages(call, s->tile->seq);
-    const float factor = plane->dtype == WEFT_FP8_E4M3 ? 256 : 1;
-    int64_t first =
-        s->tile->seq * plane->scale_seq_stride + s->tile->kv_head * plane->scale_head_stride;
-    int32_t place = call->ring_len ? key % call->ring_len : key;
-    int32_t page = place / call->page_size, slot = place % call->page_size;
-    for (int32_t i = 0; i < BLOCK; i++) {
-        scales[i] = factor;
-        if (!plane->scales || i >= n)
-            continue;
-        scales[i] *= plane->scales[first + pages[page] * plane->scale_page_stride +
-                                   slot * plane->scale_token_stride];
-        slot++, place++;
-        if (place == call->ring_len)
-            place = page = slot = 0;
-        else if (slot == call->page_size)
-            slot = 0, page++;
-    }
-}
-
 // Scores of a block of n keys to weights, all rows. Long, and the same for all shapes: there is one of it.
 static __attribute__((noinline)) void weigh(const struct state *s, float *weight, int32_t first_key,
                                             int32_t n)
 {
     if (s->key_scale && n > 0) {
-        gather_scales(s, &s->call->k, first_key, n, s->key_scale);
-        gather_scales(s, &s->call->v, first_key, n, s->value_scale);
+        // The factor is what codes lack as load_kv() gives them.
+        const float factor = s->call->k.dtype == WEFT_FP8_E4M3 ? 256 : 1;
+        gather_scales(s->call, s->tile, &s->call->k, first_key, n, factor, s->key_scale);
+        gather_scales(s->call, s->tile, &s->call->v, first_key, n, factor, s->value_scale);
     }
     const bool plain = plain_scores(s), generic = s->call->generic;
     uint64_t blocks = 0, masked = 0;

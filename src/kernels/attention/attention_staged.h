@@ -189,13 +189,14 @@ static void add_one_by_one(const struct state *s, const float *rows, int32_t n)
     for (int32_t row = 0; row < s->rows; row++) {
         uint64_t seen = s->seen[row];
         float *acc = s->acc + (int64_t)row * s->v_width;
-        for (int32_t i = 0; i < s->v_width; i += VF32_LANES)
-            vf32_store(acc + i, vf32_mul(vf32_set1(s->shrink[row]), vf32_load(acc + i)));
-        for (int32_t j = 0; j < n; j++) {
-            vf32 weight = vf32_set1(s->weight[row * BLOCK + j]);
-            const float *value = rows + (int64_t)j * s->v_width;
-            for (int32_t i = 0; i < s->v_width && seen >> j & 1; i += VF32_LANES)
-                vf32_store(acc + i, vf32_fma(weight, vf32_load(value + i), vf32_load(acc + i)));
+        const vf32 shrink = vf32_set1(s->shrink[row]);
+        for (int32_t i = 0; i < s->v_width; i += VF32_LANES) {
+            vf32 sum = vf32_zero();
+            for (int32_t j = 0; j < n; j++)
+                if (seen >> j & 1)
+                    sum = vf32_fma(vf32_set1(s->weight[row * BLOCK + j]),
+                                   vf32_load(rows + (int64_t)j * s->v_width + i), sum);
+            vf32_store(acc + i, vf32_fma(shrink, vf32_load(acc + i), sum));
         }
     }
 }
@@ -208,10 +209,10 @@ INLINE void staged_values(struct state *s, const float *rows, int32_t n, const i
         const struct shape shape = shape_of(WEFT_F32, few, s->v_width);
         for (int32_t j = 0; j < BLOCK; j++)
             at[j] = (int64_t)j * s->v_width;
-        shrink_results(s);
         for (int32_t j = 0; j < n; j += DIRECT_GROUP) { // rows past the n-th are zero
             struct group g = staged_group(rows, at + j);
-            add_values(shape, &g, s->weight + j, s->acc, DIRECT_GROUP);
+            add_values(s, shape, &g, s->weight + j, 0, DIRECT_GROUP,
+                       (struct piece){j == 0, j + DIRECT_GROUP >= n});
         }
         return;
     }

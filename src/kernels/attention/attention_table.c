@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/attention/attention_kernel.h"
 
-enum { KV_ANY = 0, KV_F32 = WEFT_F32, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
+enum {
+    KV_ANY = 0,
+    KV_F32 = WEFT_F32,
+    KV_F16 = WEFT_F16,
+    KV_BF16 = WEFT_BF16,
+    KV_INT8 = WEFT_INT8,
+    KV_FP8_E4M3 = WEFT_FP8_E4M3,
+    KV_FP8_E5M2 = WEFT_FP8_E5M2,
+};
 #define WEFT__NAME_ANY "any"
 
 #define X(format, isa, rows_of_tile)                                                               \

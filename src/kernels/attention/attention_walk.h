@@ -101,6 +101,30 @@ static struct block next_block(const struct weft__attention_call *call, struct w
     return block;
 }
 
+// What the codes of n keys of a tile, or their values, are to be multiplied by, times `factor`; that alone past them.
+static inline void gather_scales(const struct weft__attention_call *call,
+                                 const struct weft__attention_tile *tile,
+                                 const struct weft__attention_plane *plane, int32_t key, int32_t n,
+                                 float factor, float scales[BLOCK])
+{
+    const int32_t *pages = weft__attention_pages(call, tile->seq);
+    const int64_t first =
+        tile->seq * plane->scale_seq_stride + tile->kv_head * plane->scale_head_stride;
+    int32_t place = call->ring_len ? key % call->ring_len : key;
+    int32_t page = place / call->page_size, slot = place % call->page_size;
+    for (int32_t i = 0; i < BLOCK; i++)
+        scales[i] = factor;
+    for (int32_t i = 0; i < n && plane->scales; i++) {
+        scales[i] *= plane->scales[first + pages[page] * plane->scale_page_stride +
+                                   slot * plane->scale_token_stride];
+        slot++, place++;
+        if (place == call->ring_len)
+            place = page = slot = 0;
+        else if (slot == call->page_size)
+            slot = 0, page++;
+    }
+}
+
 static bool begins_tile(const struct block *block)
 {
     return block->n > 0 && block->first == block->tile->key0;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16, which holds every number of theirs, in
+// registers. The lower 7 bits of a code look up both bytes of its number in two tables, the sign is or-ed in, and
+// unpacking puts the bytes together. Part of attention_pairs_avx512bf16.c.
+//
+//      key      64 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
+//      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
+//               vector v has columns 16 l + 4 v .. 16 l + 4 v + 3
+#ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
+#define WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
+
+#include "src/kernels/attention/attention_lanes_avx512bf16.h"
+
+// The lower and the upper bytes of the numbers of codes 0 to 127.
+struct code_table {
+    __m512i low[2], high[2];
+};
+
+INLINE struct code_table code_table_of(weft_dtype kv)
+{
+    uint8_t codes[2 * CODE_GROUP], low[2 * CODE_GROUP], high[2 * CODE_GROUP];
+    for (int i = 0; i < 2 * CODE_GROUP; i++)
+        codes[i] = (uint8_t)i;
+    for (int i = 0; i < 2 * CODE_GROUP; i += LANES) {
+        const __m512 x = kv == WEFT_INT8 ? vf32_load_i8((const int8_t *)codes + i)
+                         : kv == WEFT_FP8_E5M2
+                             ? vf32_load_e5m2(codes + i)
+                             : vf32_mul(vf32_set1(256), vf32_load_e4m3(codes + i));
+        const __m512i bits = _mm512_castps_si512(x);
+        _mm_storeu_si128((void *)(low + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 16)));
+        _mm_storeu_si128((void *)(high + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 24)));
+    }
+    return (struct code_table){
+        {_mm512_loadu_si512(low), _mm512_loadu_si512(low + CODE_GROUP)},
+        {_mm512_loadu_si512(high), _mm512_loadu_si512(high + CODE_GROUP)},
+    };
+}
+
+// 64 codes to bf16: those that unpacking calls low, and high.
+INLINE void widen_codes(weft_dtype kv, const struct code_table *table, __m512i codes,
+                        __m512i halves[2])
+{
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    const __m512i index = kv == WEFT_INT8 ? _mm512_abs_epi8(codes) : codes;
+    const __m512i low = _mm512_permutex2var_epi8(table->low[0], index, table->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(table->high[0], index, table->high[1]);
+    if (kv == WEFT_INT8) // -128, which has no place among 7 bits
+        high = _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), high, _mm512_set1_epi8(0x43));
+    high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); // high | (codes & sign)
+    halves[0] = _mm512_unpacklo_epi8(low, high);
+    halves[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+INLINE void ask_codes(const char *pool, const int64_t *at, int64_t column)
+{
+    __builtin_prefetch(pool + at[2 * NEAR] + column, 0, 3);
+    __builtin_prefetch(pool + at[BLOCK] + column, 0, 2);
+}
+
+INLINE __mmask64 codes_from(int32_t dim, int32_t column)
+{
+    const int32_t rest = dim - column;
+    return rest >= CODE_GROUP ? ~UINT64_C(0) : (UINT64_C(1) << rest) - 1;
+}
+
+// The lane that a score of row `row` and key `key` of a vector has.
+INLINE int score_lane(const int lanes, int row, int key)
+{
+    return lane_of(lanes, row) + (lanes == 8 ? 2 * key : key);
+}
+
+// Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys
+// from `at` on, which are those from `first` on of the vector.
+INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                       const int lanes, const uint32_t *q, const int64_t *at, const int first,
+                       const int keys, const bool ahead, __m512 *sums)
+{
+    const char *pool = s->call->k.data;
+    const int32_t dim = s->call->k.dim;
+    VF32_UNROLL
+    for (int j = 0; j < keys; j++)
+        VF32_UNROLL
+    for (int r = 0; r < lanes; r++)
+        sums[score_lane(lanes, r, first + j)] = _mm512_setzero_ps();
+    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
+        const __mmask64 mask = codes_from(dim, column);
+        VF32_UNROLL
+        for (int j = 0; j < keys; j++) {
+            __m512i halves[2];
+            if (ahead)
+                ask_codes(pool, at + j, column);
+            widen_codes(kv, table, _mm512_maskz_loadu_epi8(mask, pool + at[j] + column), halves);
+            VF32_UNROLL
+            for (int h = 0; h < 2; h++)
+                VF32_UNROLL
+            for (int r = 0; r < lanes; r++) {
+                const __m512i x =
+                    _mm512_loadu_si512(q + (int64_t)r * s->pairs + column / 2 + h * LANES);
+                __m512 *sum = &sums[score_lane(lanes, r, first + j)];
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[h], (__m512bh)x);
+            }
+        }
+    }
+}
+
+INLINE int code_step(const int lanes)
+{
+    return 2 * LANES / lanes;
+}
+
+// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. The lanes of a vector are added up
+// beside the products of the next: they have waited for the last of their own by then.
+INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                        const int lanes, const uint32_t *q, int32_t key, float scale,
+                        const bool ahead)
+{
+    const int keys = LANES / lanes; // of a vector
+    const int unit = lanes >= UNIT_SUMS ? 1 : UNIT_SUMS / lanes, units = keys / unit;
+    float *scores = s->scores + key / keys * LANES;
+    __m512 sums[2][LANES];
+    VF32_UNROLL
+    for (int i = 0; i <= 2 * units; i++) {
+        if (i < 2 * units)
+            score_unit(s, kv, table, lanes, q, s->at + key + i * unit, i % units * unit, unit,
+                       ahead, sums[i / units]);
+        if (i >= units && (i == units || i == 2 * units))
+            _mm512_storeu_ps(scores + (i / units - 1) * LANES,
+                             vf32_mul(vf32_set1(scale), vf32_sums(sums[i / units - 1])));
+    }
+}
+
+// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32
+// columns of group `g` from half `half` on, `halves` times. `apart`: a row alone, for which keys that it does not see
+// have values of 0.
+INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                      const int lanes, const int rows, const int halves, int32_t b, int first,
+                      int32_t g, const int half, const bool apart, const bool ahead)
+{
+    const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
+    const float *shrink = s->shrink + b * LANES;
+    const char *pool = (const char *)s->call->v.data + g * CODE_GROUP;
+    const __mmask64 mask = codes_from(s->call->v.dim, g * CODE_GROUP);
+    const uint64_t seen = apart ? s->seen[b * lanes + first] : 0;
+    float *acc =
+        s->acc + (((int64_t)b * s->groups + g) * lanes + first) * CODE_GROUP + half * 2 * LANES;
+    __m512 sums[4 * VALUE_ROWS];
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        VF32_UNROLL
+    for (int v = 0; v < 2 * halves; v++)
+        sums[r * 2 * halves + v] = _mm512_mul_ps(vf32_set1(shrink[lane_of(lanes, first + r)]),
+                                                 _mm512_loadu_ps(acc + r * CODE_GROUP + v * LANES));
+    const int64_t *at = s->values_at, *const end = at + s->block->n;
+    for (; at < end; at += 2, weight += lanes) {
+        const int64_t j = at - s->values_at;
+        if (ahead) {
+            ask_codes(pool, at, 0);
+            ask_codes(pool, at + 1, 0);
+        }
+        const __m512i even =
+            _mm512_maskz_loadu_epi8(!apart || seen >> j & 1 ? mask : 0, pool + at[0]);
+        const __m512i odd =
+            _mm512_maskz_loadu_epi8(!apart || seen >> (j + 1) & 1 ? mask : 0, pool + at[1]);
+        VF32_UNROLL
+        for (int h = 0; h < halves; h++) {
+            __m512i pairs[2];
+            widen_codes(kv, table,
+                        half + h ? _mm512_unpackhi_epi8(even, odd)
+                                 : _mm512_unpacklo_epi8(even, odd),
+                        pairs);
+            VF32_UNROLL
+            for (int r = 0; r < rows; r++)
+                VF32_UNROLL
+            for (int v = 0; v < 2; v++) {
+                __m512 *sum = &sums[r * 2 * halves + 2 * h + v];
+                *sum = add_pair(*sum, pairs[v], weight + r);
+            }
+        }
+    }
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        VF32_UNROLL
+    for (int v = 0; v < 2 * halves; v++)
+        _mm512_storeu_ps(acc + r * CODE_GROUP + v * LANES, sums[r * 2 * halves + v]);
+}
+
+// The values of the block for the rows of block b.
+INLINE void add_code_columns(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                             const int lanes, int32_t b, const bool ahead)
+{
+    for (int32_t g = 0; g < s->groups; g++) {
+        if (lanes == 4) {
+            add_codes(s, kv, table, lanes, 4, 2, b, 0, g, 0, false, ahead);
+            continue;
+        }
+        for (int first = 0; first < lanes && b * lanes + first < s->rows; first += VALUE_ROWS) {
+            if (first == 0 && ahead)
+                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, true);
+            else
+                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, false);
+            add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 1, false, false);
+        }
+    }
+}
+
+INLINE bool is_wild_code(weft_dtype kv, __m512i codes)
+{
+    const __m512i bits = _mm512_set1_epi8(kv == WEFT_FP8_E4M3 ? 0x7f : 0x7c);
+    return kv != WEFT_INT8 && _mm512_cmpeq_epi8_mask(_mm512_and_si512(codes, bits), bits) != 0;
+}
+
+// Scales of the keys of the block and of their values, in the order of scores.
+static void spread_scales(const struct rows *s, const int lanes)
+{
+    float scales[BLOCK + LANES];
+    const struct weft__attention_plane *const planes[] = {&s->call->k, &s->call->v};
+    float *const to[] = {s->key_scale, s->value_scale};
+    const __m512i of_key = keys_of_lanes(lanes);
+    for (int n = 0; n < 2; n++) {
+        gather_scales(s->call, s->tile, planes[n], s->block->first, s->block->n, 1, scales);
+        for (int v = 0; v < BLOCK * lanes / LANES; v++)
+            _mm512_storeu_ps(
+                to[n] + v * LANES,
+                _mm512_permutexvar_ps(of_key, _mm512_loadu_ps(scales + v * (LANES / lanes))));
+    }
+}
+
+// Columns of a row of results from the order of unpacking to their own.
+INLINE void order_codes(const float *acc, float *to)
+{
+    const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + LANES);
+    const __m512 c = _mm512_loadu_ps(acc + 2 * LANES), d = _mm512_loadu_ps(acc + 3 * LANES);
+    const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44), cd = _mm512_shuffle_f32x4(c, d, 0x44);
+    const __m512 more_ab = _mm512_shuffle_f32x4(a, b, 0xee);
+    const __m512 more_cd = _mm512_shuffle_f32x4(c, d, 0xee);
+    _mm512_storeu_ps(to, _mm512_shuffle_f32x4(ab, cd, 0x88));
+    _mm512_storeu_ps(to + LANES, _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    _mm512_storeu_ps(to + 2 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0x88));
+    _mm512_storeu_ps(to + 3 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0xdd));
+}
+
+#endif
