@@ -112,7 +112,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
 }
 
 // Queries of a tile. They are bf16, or are rounded to it.
-static void load_queries(const struct rows *s, const int lanes)
+static inline void load_queries(const struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);

@@ -11,7 +11,7 @@ enum { KV_ANY = 0, KV_F32 = WEFT_F32, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
 #undef X
 
 // Kernels of pairs multiply what is bf16.
-#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16)
+#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16 || WEFT__ISA_##isa == WEFT__ISA_amx)
 
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \
