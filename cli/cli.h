@@ -75,7 +75,7 @@ enum {
     "  -t, --threads T     threads; default one per core\n"                                        \
     "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  -c, --ctx C         longest text in tokens; default the model's own, at most 4096\n"        \
-    "  --chunk N           most tokens in one pass over the weights; default 512, on a GPU 2048\n"                \
+    "  --chunk N           most tokens in one pass over the weights; default 512, on a GPU 2048\n" \
     "  --kv-dtype K[/V]    format of the KV cache, keys and values alike or each its own: f16, \n" \
     "                      bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0,\n"   \
     "                      iq4_nl\n"                                                               \
