@@ -144,18 +144,32 @@ static const char *plan_sample(weft_context *context, weft_dtype dtype, int32_t 
     return name_of(weft_sample_plan(context, &desc, &plan), &plan);
 }
 
-static const char *plan_attention(weft_context *context, weft_dtype dtype, int32_t batch,
-                                  const char *variant)
+static const char *plan_queries(weft_context *context, weft_dtype dtype, weft_dtype queries,
+                                int32_t batch, const char *variant)
 {
     weft_plan *plan = NULL;
     weft_attention_desc desc = {
         .size = sizeof desc,
+        .q_dtype = queries,
         .kv = {.dtype = dtype, .num_kv_heads = 2, .head_dim = 64, .page_size = 16},
         .num_q_heads = 4,
         .max_seqs = batch,
         .max_kv_len = 1000,
         .variant = variant};
     return name_of(weft_attention_plan(context, &desc, &plan), &plan);
+}
+
+static const char *plan_attention(weft_context *context, weft_dtype dtype, int32_t batch,
+                                  const char *variant)
+{
+    return plan_queries(context, dtype, WEFT_F32, batch, variant);
+}
+
+// Queries of the cache's own format.
+static const char *plan_narrow(weft_context *context, weft_dtype dtype, int32_t batch,
+                               const char *variant)
+{
+    return plan_queries(context, dtype, dtype, batch, variant);
 }
 
 static const char *plan_kv(weft_context *context, weft_dtype dtype, int32_t batch,
@@ -262,6 +276,9 @@ static void some_by_name(void **state)
         {"avx512vnni", plan_linear, WEFT_IQ2_S, 8, "linear_iq2_s_q8_any_avx512vnni"},
         {"avx512vnni", plan_linear, WEFT_IQ2_S, 9, "linear_iq2_s_q8_panel_any_avx512vnni"},
         {"avx512bf16", plan_kv, WEFT_F16, 1, "kv_f16_avx512"},
+        {"avx512bf16", plan_narrow, WEFT_BF16, 1, "attention_bf16_avx512bf16"},
+        {"amx", plan_narrow, WEFT_BF16, 1, "attention_bf16_amx"},
+        {"amx", plan_attention, WEFT_BF16, 1, "attention_bf16_avx512"},
         {"avx512bf16", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},
         {"avx512bf16", plan_linear, WEFT_F16, 9, "linear_f16_bf16_panel_avx512bf16"},
         {"amx", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},

@@ -21,7 +21,8 @@ static const char *const models[] = {
     "smollm3",      "cohere",      "cohere2",   "phi",         "phi3_long",   "stablelm",
     "starcoder2",   "gpt2",        "gpt_neox",  "falcon",      "falcon_new",  "exaone",
     "exaone4",      "minicpm",     "dots1",     "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "gpt_oss_bf16", "gemma3",      "llama4",    "llama4_text"};
+    "gpt_oss_bf16", "gemma3",      "llama4",    "llama4_text", "mistral",     "qwen3_moe",
+    "olmoe"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 // The largest difference from the golden logits, over the largest of these.

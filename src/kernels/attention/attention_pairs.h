@@ -146,7 +146,7 @@ static void place_query(const struct rows *s, const int lanes, int32_t r, const 
 }
 
 // Queries of a tile. They are bf16, or are rounded to it.
-static void load_queries(const struct rows *s, const int lanes)
+static inline void load_queries(const struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
     const int32_t pairs = call->k.dim / 2;

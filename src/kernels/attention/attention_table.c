@@ -19,7 +19,7 @@ enum {
 #undef X
 
 // Kernels of pairs multiply what is bf16.
-#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16)
+#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16 || WEFT__ISA_##isa == WEFT__ISA_amx)
 
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \

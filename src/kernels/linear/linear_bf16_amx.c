@@ -24,6 +24,7 @@ enum {
     FOLD = 8 * CHUNK,       // columns whose products are a sum of their own
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     LINES = CHUNK / 32,     // cache lines of a row of a chunk
+    AHEAD = 4 * STEP,       // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
@@ -32,22 +33,37 @@ struct panel {
     float total[TILE_COLS / 16][SIXTEENS][16][16]; // of FOLD columns at a time
 };
 
-// Element 32 i of the row m of X, which lies between its neighbours of the sixteen.
-static inline uint16_t *place(uint16_t *x, int64_t stride, int32_t m, int64_t i)
+// Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair, in a pair
+// row beside row.
+static void narrow_sixteen(const float *x, int64_t x_stride, int32_t rows, int64_t cols, int32_t m,
+                           uint16_t *to, int64_t stride)
 {
-    return x + m / 16 * 16 * stride + i * TILE_ELEMS + m % 16 * 2;
+    uint16_t *tile = to + m / 16 * 16 * stride;
+    for (int64_t i = 0; i < cols; i += STEP, tile += TILE_ELEMS) {
+        _Alignas(64) uint16_t row[16][STEP] = {{0}};
+        vf32 pairs[16];
+        for (int r = 0; r < rows; r++) {
+            const float *from = x + r * x_stride + i;
+            _mm_prefetch((const char *)(from + AHEAD), _MM_HINT_T0);
+            _mm_prefetch((const char *)(from + AHEAD + 16), _MM_HINT_T0);
+            _mm512_store_si512(row[r], narrow_row(from, cols - i));
+        }
+        vf32_load_transposed((const float *)(const void *)row, 16, pairs);
+        for (int p = 0; p < 16; p++)
+            vf32_store_n((float *)(void *)(tile + p * STEP) + m % 16, pairs[p], rows);
+    }
 }
 
 weft__narrow_fn weft__linear_narrow_amx;
 void weft__linear_narrow_amx(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
                              int32_t m, uint16_t *to, int64_t stride)
 {
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i row = _mm512_slli_epi32(lane, 6); // bytes from pair to pair
-    for (const int32_t end = m + rows; m < end; m++, x += x_stride)
-        for (int64_t i = 0; i < cols; i += STEP)
-            _mm512_i32scatter_epi32(place(to, stride, m, i / STEP), row,
-                                    narrow_row(x + i, cols - i), 1);
+    for (const int32_t end = m + rows; m < end;) {
+        const int32_t room = 16 - m % 16, n = room < end - m ? room : end - m;
+        narrow_sixteen(x, x_stride, n, cols, m, to, stride);
+        m += n;
+        x += n * x_stride;
+    }
 }
 
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are

@@ -11,6 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForC
 from transformers import GptOssConfig, GptOssForCausalLM, GraniteConfig, GraniteForCausalLM
 from transformers import Llama4ForCausalLM, Llama4TextConfig
 from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM, PhiConfig, PhiForCausalLM
+from transformers import MistralConfig, MistralForCausalLM, OlmoeConfig, OlmoeForCausalLM
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import SmolLM3Config, SmolLM3ForCausalLM, StableLmConfig, StableLmForCausalLM
 from transformers import Starcoder2Config, Starcoder2ForCausalLM
 
@@ -63,6 +65,14 @@ FAMILIES = {
     "minicpm": (GraniteForCausalLM, GraniteConfig(
         **SMALL, rms_norm_eps=1e-5, attention_multiplier=8**-0.5, embedding_multiplier=3.0,
         residual_multiplier=1.4 / 2**0.5, logits_scaling=0.5, rope_parameters=ROPE)),
+    "mistral": (MistralForCausalLM, MistralConfig(  # heads as Mistral Nemo has them: not hidden_size among them
+        **UNTIED, head_dim=16, rms_norm_eps=1e-5, sliding_window=None, rope_parameters=ROPE)),
+    "qwen3_moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig(
+        **UNTIED, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True,
+        rope_parameters=ROPE)),
+    "olmoe": (OlmoeForCausalLM, OlmoeConfig(
+        **(UNTIED | dict(intermediate_size=16)), num_experts=4, num_experts_per_tok=2, norm_topk_prob=False,
+        rope_parameters=ROPE)),
     "dots1": (Dots1ForCausalLM, Dots1Config(
         **SMALL, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1,
         n_group=4, topk_group=2, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT
+// Attention over caches of bf16 on the tiles of AMX. Queries are bf16, weights are rounded to it, sums are f32, as in
+// attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi and heads that are no multiples of 32. A tile has 16 rows;
+// up to eight read keys once in f32 (attention_bf16_avx512), which is faster than the tiles' gathering.
+//
+//      score[16 keys][16 rows]     =  key[16 keys][32 elements] * q[16 pairs of elements][16 rows]
+//      acc[16 rows][16 columns]   +=  weight[16 rows][32 keys] * value[16 pairs of keys][16 columns]
+//
+// Keys are gathered from their pages as they lie; scores leave with rows as lanes, so that the softmax goes through a
+// block without looking across lanes. Its weights are turned once, values are unpacked to pairs once for all rows of the
+// tile. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
+#include "src/kernels/attention/attention_pairs.h"
+#include "src/kernels/cpu/amx.h"
+
+enum {
+    SIXTEENS = BLOCK / 16,  // of keys
+    HALVES = BLOCK / 32,    // tiles of weights
+    TILE_NUMBERS = 16 * 32, // bf16 of a tile
+    TILE_SUMS = 16 * 16,    // f32 of a tile
+    VALUE_TILES = 4,        // whose sums grow together
+};
+
+// What a block of keys becomes. Columns of values come in the order of unpacking, those of acc too.
+struct tiles {
+    struct rows rows;
+    uint16_t *keys;    // [sixteen of keys][32 elements][16][32]
+    uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
+    uint16_t *weights; // [32 keys][16 rows][32]
+    uint64_t
+        wild; // keys whose values have infinities or NaNs that some rows do not see: zeros in `values`
+};
+
+weft__attention_scratch_fn weft__attention_scratch_amx, weft__attention_scratch_avx512bf16,
+    weft__attention_scratch_avx512;
+
+static int64_t bytes_of_rows(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    return (weft__attention_scratch_avx512bf16(rows, head_dim, v_dim) + 63) / 64 * 64;
+}
+
+int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    const int64_t numbers = (int64_t)BLOCK * (head_dim + v_dim + 2 * GROUP) + HALVES * TILE_NUMBERS;
+    const int64_t bytes =
+        bytes_of_rows(rows, head_dim, v_dim) + numbers * (int64_t)sizeof(uint16_t);
+    const int64_t few = weft__attention_scratch_avx512(rows, head_dim, v_dim);
+    return bytes > few ? bytes : few;
+}
+
+static struct tiles lay_out_tiles(const struct weft__attention_call *call,
+                                  const struct weft__attention_tile *tile)
+{
+    struct tiles t = {.rows = lay_out(call, tile)};
+    t.keys = (uint16_t *)(void *)((char *)tile->scratch +
+                                  bytes_of_rows(t.rows.rows, call->k.dim, call->v.dim));
+    t.values = t.keys + (int64_t)BLOCK * call->k.dim;
+    t.weights = t.values + (int64_t)BLOCK * call->v.dim;
+    return t;
+}
+
+// The lines of the next block, for the second cache.
+static void ask_next(const struct weft__attention_plane *plane, const int64_t *at)
+{
+    for (int32_t j = 0; j < BLOCK; j++)
+        for (int32_t i = 0; i < plane->dim; i += GROUP)
+            _mm_prefetch(plane->data + 2 * (at[BLOCK + j] + i), _MM_HINT_T1);
+}
+
+static void gather_keys(const struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int64_t steps = s->call->k.dim / GROUP;
+    for (int32_t j = 0; j < BLOCK; j++) {
+        const uint16_t *key = (const uint16_t *)(const void *)s->call->k.data + s->at[j];
+        uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
+        for (int64_t i = 0; i < steps; i++)
+            _mm512_storeu_si512(to + i * TILE_NUMBERS, _mm512_loadu_si512(key + i * GROUP));
+    }
+}
+
+// Columns [column, column + 32) of value `key`; past the block's last one, that again, which no row sees. 0 times a number
+// that is none is not 0: where some row does not see the key these are left out, for add_wild().
+INLINE __m512i take_value(struct tiles *t, int32_t key, int32_t column)
+{
+    const struct rows *s = &t->rows;
+    const uint16_t *from = (const uint16_t *)(const void *)s->call->v.data + s->values_at[key];
+    const __m512i x = _mm512_loadu_si512(from + column), exponent = _mm512_set1_epi16(0x7f80);
+    if (s->by_all >> key & 1)
+        return x;
+    const __mmask32 numbers = _mm512_cmpneq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
+    if (numbers != 0xffffffffu)
+        t->wild |= UINT64_C(1) << key;
+    return _mm512_maskz_mov_epi16(numbers, x);
+}
+
+static void gather_values(struct tiles *t)
+{
+    const int64_t columns = t->rows.call->v.dim / 16;
+    t->wild = 0;
+    for (int32_t pair = 0; pair < PAIRS; pair++) {
+        uint16_t *to = t->values + pair / 16 * columns * TILE_NUMBERS + pair % 16 * 32;
+        for (int32_t i = 0; i < t->rows.call->v.dim; i += GROUP, to += 2 * TILE_NUMBERS) {
+            const __m512i even = take_value(t, 2 * pair, i), odd = take_value(t, 2 * pair + 1, i);
+            _mm512_storeu_si512(to, _mm512_unpacklo_epi16(even, odd));
+            _mm512_storeu_si512(to + TILE_NUMBERS, _mm512_unpackhi_epi16(even, odd));
+        }
+    }
+}
+
+// Queries of a tile, rounded to bf16, as attention_pairs.h lays them for 16 rows: through `keys`, 16 rows at a time.
+static void take_queries(const struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->k.dim;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
+        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(s->call, s->tile, r, wide);
+            for (int32_t i = 0; i < dim; i += GROUP)
+                _mm512_storeu_si512(
+                    t->keys + r % LANES * dim + i,
+                    (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
+        }
+        float *q = (float *)(void *)s->q + (int64_t)b * s->pairs * LANES;
+        for (int32_t i = 0; i < s->pairs; i += LANES) {
+            vf32 pairs[LANES];
+            vf32_load_transposed((const float *)(const void *)t->keys + i, s->pairs, pairs);
+            for (int n = 0; n < LANES; n++)
+                vf32_store(q + (i + n) * LANES, pairs[n]);
+        }
+    }
+}
+
+static void score(const struct tiles *t, int32_t b)
+{
+    const struct rows *s = &t->rows;
+    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;
+    const uint16_t *key = t->keys;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS, key += TILE_NUMBERS) {
+        tile_load(6, q, TILE_ROW_BYTES);
+        tile_load(4, key, TILE_ROW_BYTES);
+        tile_dot_bf16(0, 4, 6);
+        tile_load(5, key + next, TILE_ROW_BYTES);
+        tile_dot_bf16(1, 5, 6);
+        tile_load(4, key + 2 * next, TILE_ROW_BYTES);
+        tile_dot_bf16(2, 4, 6);
+        tile_load(5, key + 3 * next, TILE_ROW_BYTES);
+        tile_dot_bf16(3, 5, 6);
+    }
+    tile_store(0, s->scores);
+    tile_store(1, s->scores + TILE_SUMS);
+    tile_store(2, s->scores + 2 * TILE_SUMS);
+    tile_store(3, s->scores + 3 * TILE_SUMS);
+}
+
+// Scores times `scale`, those that their rows do not see -infinity; the largest of each row.
+INLINE __m512 scale_scores(const struct rows *s, int32_t b, float scale, const bool mask)
+{
+    int32_t low[LANES], high[LANES];
+    for (int i = 0; i < LANES && mask; i++) {
+        const int32_t row = b * LANES + i;
+        const uint64_t seen = row < s->rows ? s->seen[row] : ~UINT64_C(0);
+        low[i] = (int32_t)(uint32_t)seen;
+        high[i] = (int32_t)(uint32_t)(seen >> 32);
+    }
+    __m512 top[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        top[i] = _mm512_loadu_ps(s->largest + b * LANES);
+    for (int32_t key = 0; key < BLOCK; key += STEP) {
+        const __m512i seen =
+            mask ? _mm512_loadu_si512(key < 32 ? low : high) : _mm512_setzero_si512();
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i++) {
+            float *at = s->scores + (key + i) * LANES;
+            __m512 x = vf32_mul(vf32_set1(scale), _mm512_loadu_ps(at));
+            if (mask)
+                x = _mm512_mask_blend_ps(
+                    _mm512_test_epi32_mask(seen,
+                                           _mm512_set1_epi32((int32_t)(1u << (key + i) % 32))),
+                    vf32_set1(-INFINITY), x);
+            _mm512_storeu_ps(at, x);
+            top[i] = vf32_max(top[i], x);
+        }
+    }
+    return vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3]));
+}
+
+// Weights of two keys, beside one another for each row.
+INLINE __m512i pairs_of(__m512 even, __m512 odd)
+{
+    static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order),
+                                    (__m512i)_mm512_cvtne2ps_pbh(odd, even));
+}
+
+// Scores of a block of rows to weights and what the rows have come to: the online softmax.
+INLINE void weigh(const struct rows *s, int32_t b, float scale, const bool mask)
+{
+    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+    const __m512 largest = scale_scores(s, b, scale, mask);
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+    __m512 total[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        total[i] = _mm512_setzero_ps();
+    for (int32_t key = 0; key < BLOCK; key += STEP) {
+        __m512 p[STEP];
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i++) {
+            p[i] = vf32_exp2(vf32_sub(_mm512_loadu_ps(s->scores + (key + i) * LANES), from));
+            total[i] = vf32_add(total[i], p[i]);
+        }
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i += 2)
+            _mm512_storeu_si512(s->weight + (key + i) / 2 * LANES, pairs_of(p[i], p[i + 1]));
+    }
+    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+    const __m512 sum = vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3]));
+    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+    _mm512_storeu_ps(s->sum + b * LANES,
+                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
+    _mm512_storeu_ps(s->largest + b * LANES, largest);
+}
+
+// Weights with a row in a row, as the product wants them.
+static void turn_weights(const struct tiles *t)
+{
+    for (int h = 0; h < HALVES; h++) {
+        vf32 rows[LANES];
+        vf32_load_transposed((const float *)(const void *)t->rows.weight + h * TILE_SUMS, LANES,
+                             rows);
+        for (int r = 0; r < LANES; r++)
+            _mm512_storeu_ps((float *)(void *)(t->weights + h * TILE_NUMBERS) + r * LANES, rows[r]);
+    }
+}
+
+static float *sums_of(const struct rows *s, int32_t b)
+{
+    return s->acc + (int64_t)b * s->groups * 2 * TILE_SUMS;
+}
+
+// acc times what became of the largest scores. Most blocks of keys have none that is larger.
+static void shrink_sums(const struct rows *s, int32_t b)
+{
+    const __m512 shrink = _mm512_loadu_ps(s->shrink + b * LANES);
+    float *acc = sums_of(s, b);
+    if (!_mm512_cmpneq_ps_mask(shrink, vf32_set1(1)))
+        return;
+    for (int32_t i = 0; i < s->groups * 2 * LANES; i++)
+        vf32_store(acc + i * LANES, vf32_mul(vf32_set1(s->shrink[b * LANES + i % LANES]),
+                                             vf32_load(acc + i * LANES)));
+}
+
+// A tile of weights, which is in 4, by one of values, through tile `b`, to tile `sum`.
+#define ADD_TILE(sum, value, b)                                                                    \
+    do {                                                                                           \
+        tile_load(b, value, TILE_ROW_BYTES);                                                       \
+        tile_dot_bf16(sum, 4, b);                                                                  \
+    } while (0)
+
+static void add_values(const struct tiles *t, int32_t b)
+{
+    const struct rows *s = &t->rows;
+    const int64_t columns = s->call->v.dim / 16, half = columns * TILE_NUMBERS;
+    float *acc = sums_of(s, b);
+    const uint16_t *values = t->values;
+    int64_t i = 0;
+    for (; i + VALUE_TILES <= columns; i += VALUE_TILES) {
+        tile_load(0, acc, TILE_ROW_BYTES);
+        tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
+        tile_load(2, acc + 2 * TILE_SUMS, TILE_ROW_BYTES);
+        tile_load(3, acc + 3 * TILE_SUMS, TILE_ROW_BYTES);
+        for (int h = 0; h < HALVES; h++) {
+            tile_load(4, t->weights + h * TILE_NUMBERS, TILE_ROW_BYTES);
+            ADD_TILE(0, values + h * half, 6);
+            ADD_TILE(1, values + h * half + TILE_NUMBERS, 7);
+            ADD_TILE(2, values + h * half + 2 * TILE_NUMBERS, 6);
+            ADD_TILE(3, values + h * half + 3 * TILE_NUMBERS, 7);
+        }
+        tile_store(0, acc);
+        tile_store(1, acc + TILE_SUMS);
+        tile_store(2, acc + 2 * TILE_SUMS);
+        tile_store(3, acc + 3 * TILE_SUMS);
+        acc += VALUE_TILES * TILE_SUMS;
+        values += VALUE_TILES * TILE_NUMBERS;
+    }
+    for (; i < columns; i++, acc += TILE_SUMS, values += TILE_NUMBERS) {
+        tile_load(0, acc, TILE_ROW_BYTES);
+        for (int h = 0; h < HALVES; h++) {
+            tile_load(4, t->weights + h * TILE_NUMBERS, TILE_ROW_BYTES);
+            ADD_TILE(0, values + h * half, 6);
+        }
+        tile_store(0, acc);
+    }
+}
+
+// Where column `column` of a row is among the sums of its block of rows.
+static int64_t place_of(int32_t row, int32_t column)
+{
+    const int32_t half = column % 8 / 4, place = column % GROUP / 8 * 4 + column % 4;
+    return ((int64_t)(column / GROUP * 2 + half) * LANES + row) * LANES + place;
+}
+
+// The infinities and NaNs that values of the block have, for those rows of block b that see them.
+static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
+{
+    const struct rows *s = &t->rows;
+    const int32_t end = s->rows - b * LANES < LANES ? s->rows - b * LANES : LANES;
+    for (int32_t key = 0; key < s->block->n; key++)
+        for (int32_t r = 0; r < end && t->wild >> key & 1; r++) {
+            const uint16_t *value =
+                (const uint16_t *)(const void *)s->call->v.data + s->values_at[key];
+            const uint16_t weight = t->weights[key / 32 * TILE_NUMBERS + r * 32 + key % 32];
+            for (int32_t i = 0; i < s->call->v.dim && s->seen[b * LANES + r] >> key & 1; i++)
+                if ((value[i] & 0x7f80) == 0x7f80)
+                    sums_of(s, b)[place_of(r, i)] +=
+                        weft__bf16_to_f32(weight) * weft__bf16_to_f32(value[i]);
+        }
+}
+
+static void store_row(const struct rows *s, int32_t row)
+{
+    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES;
+    for (int32_t i = 0; i < s->call->v.dim; i += GROUP, acc += 2 * TILE_SUMS) {
+        const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
+        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
+        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
+        vf32_store(s->row + i, _mm512_shuffle_f32x4(first, first, 0xd8));
+        vf32_store(s->row + i + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+    }
+    weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
+}
+
+static void attend_block(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const struct weft__attention_call *call = s->call;
+    const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
+    const float scale = call->scale * LOG2E;
+    gather_keys(t);
+    gather_values(t);
+    if (call->ahead) {
+        ask_next(&call->k, s->at);
+        ask_next(&call->v, s->values_at);
+    }
+    for (int32_t b = 0; b < s->blocks; b++) {
+        score(t, b);
+        if (mask)
+            weigh(s, b, scale, true);
+        else
+            weigh(s, b, scale, false);
+        turn_weights(t);
+        shrink_sums(s, b);
+        add_values(t, b);
+        if (t->wild)
+            add_wild(t, b);
+    }
+    uint64_t blocks = 0;
+    for (int32_t r = 0; r < s->rows && call->counts; r++)
+        blocks += s->seen[r] != 0;
+    weft__attention_count(call, blocks, mask ? blocks : 0);
+}
+
+static void advance(const struct rows *s)
+{
+    memcpy(s->at, s->at + BLOCK, BLOCK * sizeof *s->at);
+    if (s->values_at != s->at)
+        memcpy(s->values_at, s->values_at + BLOCK, BLOCK * sizeof *s->values_at);
+}
+
+// `count` tiles of as many rows, each with keys.
+static void attend_tiles(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count)
+{
+    struct tiles t = lay_out_tiles(call, tiles);
+    struct rows *s = &t.rows;
+    struct walk walk = {.next = tiles, .end = tiles + count};
+    int64_t *values = s->values_at == s->at ? NULL : s->values_at + BLOCK;
+    s->at[BLOCK - 1] = s->values_at[BLOCK - 1] = 0;
+    struct block now = next_block(call, &walk, s->at + BLOCK, values), after;
+    for (; now.n > 0; now = after) {
+        advance(s);
+        after = next_block(call, &walk, s->at + BLOCK, values);
+        s->block = &now;
+        if (begins_tile(&now)) {
+            const bool loaded = same_rows(s->tile, now.tile);
+            s->tile = now.tile;
+            if (!loaded)
+                take_queries(&t);
+            open_rows(s, LANES);
+            s->all = seen_by_all(s);
+        }
+        look(s);
+        if (s->by_some)
+            attend_block(&t);
+        for (int32_t row = 0; ends_tile(&now) && row < s->rows; row++)
+            store_row(s, row);
+    }
+}
+
+// Tiles from the first on that go through one walk: 0, the first has no keys, and the kernel of pairs finishes it.
+static int32_t alike(const struct weft__attention_call *call,
+                     const struct weft__attention_tile *tiles, int32_t count)
+{
+    const int32_t rows = weft__attention_rows(call, tiles);
+    int32_t n = 0;
+    while (n < count && tiles[n].key0 < tiles[n].key1 &&
+           weft__attention_rows(call, &tiles[n]) == rows)
+        n++;
+    return n;
+}
+
+weft__attention_fn weft__attention_BF16_amx, weft__attention_BF16_avx512bf16,
+    weft__attention_BF16_avx512;
+
+// Who serves tiles of `rows` rows in place of the tiles of AMX; NULL: these do.
+static weft__attention_fn *instead(const struct weft__attention_call *call, int32_t rows)
+{
+    if (rows <= WEFT__ATTENTION_FEW_ROWS && !weft__attention_is_scattered(&call->mask))
+        return weft__attention_BF16_avx512;
+    return call->k.dim % GROUP != 0 || call->softcap > 0 || call->alibi_slopes
+               ? weft__attention_BF16_avx512bf16
+               : NULL;
+}
+
+static void attend_on_tiles(const struct weft__attention_call *call,
+                            const struct weft__attention_tile *tiles, int32_t count)
+{
+    tiles_begin(16);
+    for (int32_t n, i = 0; i < count; i += n) {
+        n = alike(call, tiles + i, count - i);
+        if (n > 0)
+            attend_tiles(call, tiles + i, n);
+        else
+            weft__attention_BF16_avx512bf16(call, tiles + i, 1), n = 1;
+    }
+    tiles_end();
+}
+
+void weft__attention_BF16_amx(const struct weft__attention_call *call,
+                              const struct weft__attention_tile *tiles, int32_t count)
+{
+    for (int32_t n, i = 0; i < count; i += n) {
+        weft__attention_fn *other = instead(call, weft__attention_rows(call, &tiles[i]));
+        n = 1;
+        while (i + n < count && instead(call, weft__attention_rows(call, &tiles[i + n])) == other)
+            n++;
+        (other ? other : attend_on_tiles)(call, tiles + i, n);
+    }
+}
