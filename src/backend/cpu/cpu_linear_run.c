@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs of linear layers. First the rows of X are made ready (widened, normed, rounded), then the rows of
 // W are multiplied by them in tasks, of all parts in one parallel region; a task also does what follows
-// the product: gate, residual, narrowing, rounding.
+// the product: gate, residual, narrowing, rounding. Where W has too few rows for the threads there are, the rows of X are
+// cut as well.
 #include <math.h>
 
 #include "src/backend/cpu/cpu_linear.h"
@@ -20,9 +21,11 @@ struct work {
     int64_t x_stride;
     uint16_t *x_bf16; // rows of X in bf16, or NULL
     int64_t x_bf16_stride;
-    float *x_scale; // or NULL
-    int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];
+    float *x_scale;                           // or NULL
+    int32_t row_tasks[WEFT_LINEAR_MAX_PARTS]; // by rows of W
+    int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];  // for each piece of X
     int64_t rows_per_task[WEFT_LINEAR_MAX_PARTS];
+    int32_t piece[WEFT_LINEAR_MAX_PARTS]; // rows of X of a task
     struct weft__linear_planes planes[WEFT_LINEAR_MAX_PARTS];
     struct weft__linear_call calls[WEFT_LINEAR_MAX_PARTS];
     const struct weft__linear_kernel *kernels[WEFT_LINEAR_MAX_PARTS];
@@ -211,9 +214,16 @@ static void emit_next(const struct work *work, int32_t m, int64_t r0, int64_t r1
     }
 }
 
-// What follows the product of rows [r0, r1) of part p.
-static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
+// Rows [m0, m1) of X, and [r0, r1) of W.
+struct range {
+    int32_t m0, m1;
+    int64_t r0, r1;
+};
+
+// What follows the product of a range of part p.
+static void finish(const struct work *work, int32_t p, struct range at)
 {
+    const int64_t r0 = at.r0, r1 = at.r1;
     const struct weft__linear_launch *launch = work->launch;
     const weft_linear_args *args = work->args;
     uint32_t flags = work->desc->flags;
@@ -229,9 +239,9 @@ static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
                                                 .y = staged + r0,
                                                 .y_stride = stride};
         gate.dim = r1 - r0;
-        gate.kernel->run(&gate, &gate_args, 0, args->batch);
+        gate.kernel->run(&gate, &gate_args, at.m0, at.m1);
     }
-    for (int32_t m = 0; m < args->batch; m++) {
+    for (int32_t m = at.m0; m < at.m1; m++) {
         if (launch->staged)
             narrow(work, p, m, r0, r1, staged + m * stride + r0);
         if (flags & WEFT_LINEAR_Y_ROUNDED)
@@ -241,16 +251,32 @@ static void finish(const struct work *work, int32_t p, int64_t r0, int64_t r1)
     }
 }
 
-static void multiply_rows(const struct work *work, int32_t p, int64_t r0, int64_t r1)
+// A call of a part for some rows of X: all of them, where they are rounded.
+static struct weft__linear_call call_for(const struct work *work, int32_t p, int32_t m0, int32_t m1)
 {
-    const struct weft__linear_launch *launch = work->launch;
-    work->kernels[p]->run(&work->calls[p], r0, r1);
-    if (launch->activation.kernel)
-        work->kernels[1]->run(&work->calls[1], r0, r1);
-    if (launch->staged || work->desc->flags & WEFT_LINEAR_NEXT)
-        finish(work, p, r0, r1);
+    struct weft__linear_call call = work->calls[p];
+    call.batch = m1 - m0;
+    if (m0 == 0)
+        return call;
+    call.x += m0 * call.x_stride;
+    call.y += m0 * call.y_stride;
+    call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
+    call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
+    return call;
 }
 
+static void multiply_range(const struct work *work, int32_t p, struct range at)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    for (int32_t i = p; i <= (launch->activation.kernel ? 1 : p); i++) {
+        const struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
+        work->kernels[i]->run(&call, at.r0, at.r1);
+    }
+    if (launch->staged || work->desc->flags & WEFT_LINEAR_NEXT)
+        finish(work, p, at);
+}
+
+// Tasks that follow one another have their rows of X in common.
 static void multiply_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
@@ -258,9 +284,27 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
     (void)thread;
     for (; index >= work->tasks_of[p]; p++)
         index -= work->tasks_of[p];
-    int64_t r0 = index * work->rows_per_task[p], r1 = r0 + work->rows_per_task[p];
-    int64_t rows = work->desc->parts[p].rows;
-    multiply_rows(work, p, r0, r1 < rows ? r1 : rows);
+    const int64_t rows = work->desc->parts[p].rows;
+    struct range at = {.m0 = index / work->row_tasks[p] * work->piece[p],
+                       .r0 = index % work->row_tasks[p] * work->rows_per_task[p]};
+    at.m1 = work->args->batch - at.m0 < work->piece[p] ? work->args->batch : at.m0 + work->piece[p];
+    at.r1 = rows - at.r0 < work->rows_per_task[p] ? rows : at.r0 + work->rows_per_task[p];
+    multiply_range(work, p, at);
+}
+
+// Rows of X of a task: all, unless a thread would have less than four tasks. Rounded rows stay together, and so does
+// what kernels lay into one another or multiply at a time.
+static int32_t piece_of(const weft_context *context, const struct work *work, int32_t p)
+{
+    enum { TASKS = 4, ROWS = 96 };
+    const int32_t batch = work->args->batch;
+    const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
+    const int64_t pieces = weft__ceil_div(tasks, work->row_tasks[p]);
+    const bool rounded = work->kernels[p]->acts == WEFT__ACTS_q8 ||
+                         (work->desc->gate && work->kernels[1]->acts == WEFT__ACTS_q8);
+    if (rounded || pieces <= 1 || batch <= ROWS)
+        return batch;
+    return (int32_t)(weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS);
 }
 
 static void multiply(const weft_context *context, struct work *work, bool alone)
@@ -268,13 +312,18 @@ static void multiply(const weft_context *context, struct work *work, bool alone)
     int32_t tasks = 0, parts = work->desc->gate ? 1 : work->desc->num_parts;
     for (int32_t p = 0; p < parts; p++) {
         const struct weft__linear_split *split = &work->launch->parts[p].split;
-        bool few = work->args->batch <= WEFT__FEW_ROWS;
-        int64_t rows = work->desc->parts[p].rows;
-        work->rows_per_task[p] = few ? split->rows_per_task : split->rows_per_batch_task;
-        work->tasks_of[p] = (int32_t)weft__ceil_div(rows, work->rows_per_task[p]);
+        const int32_t batch = work->args->batch;
+        const int64_t rows = work->desc->parts[p].rows;
+        if (alone) {
+            multiply_range(work, p, (struct range){0, batch, 0, rows});
+            continue;
+        }
+        work->rows_per_task[p] =
+            batch <= WEFT__FEW_ROWS ? split->rows_per_task : split->rows_per_batch_task;
+        work->row_tasks[p] = (int32_t)weft__ceil_div(rows, work->rows_per_task[p]);
+        work->piece[p] = piece_of(context, work, p);
+        work->tasks_of[p] = work->row_tasks[p] * (int32_t)weft__ceil_div(batch, work->piece[p]);
         tasks += work->tasks_of[p];
-        if (alone)
-            multiply_rows(work, p, 0, rows);
     }
     if (!alone)
         weft__cpu_stream_for(context, tasks, multiply_task, work);
