@@ -10,6 +10,7 @@
 // block without looking across lanes. Its weights are turned once, values are unpacked to pairs once for all rows of the
 // tile. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
 #include "src/kernels/attention/attention_pairs.h"
+#include "src/kernels/attention/attention_work.h"
 #include "src/kernels/cpu/amx.h"
 
 enum {
