@@ -8,7 +8,7 @@ enum { FLOATS = 1024, MEMBERS = 9 };
 static float in[FLOATS], out[FLOATS], also_out[FLOATS];
 static int32_t numbers[64], tokens[4], each_one[] = {0, 1, 2};
 static weft_sample_params params[4];
-static _Alignas(64) unsigned char workspace[1 << 16], rounded[1 << 12];
+static _Alignas(64) unsigned char workspace[1 << 17], rounded[1 << 12];
 
 typedef weft_status make_fn(weft_context *, const void *desc, void **made);
 typedef weft_status run_fn(void *made, const void *args);

@@ -92,7 +92,8 @@ static int read_story(int32_t ids[MOST_TOKENS], double *log_probs, const char *o
 {
     char *list = OUTPUT_OF("tokenize", model, "-f", "story.txt", "--ids");
     list[strcspn(list, "\n")] = 0;
-    free(OUTPUT_OF("logits", model, "--tokens", list, "--out", "logits.bin", option));
+    // in passes of the size that perplexity takes: the last bits of sums depend on it
+    free(OUTPUT_OF("logits", model, "--tokens", list, "--out", "logits.bin", "--chunk=64", option));
     int count = 0;
     for (char *at = list; *at && count < MOST_TOKENS; at += *at == ',')
         ids[count++] = (int32_t)strtol(at, &at, 10);

@@ -75,20 +75,24 @@ static int subject_close(void **state)
     return 0;
 }
 
-static engine_worker *open_exact(const subject *s, int32_t sessions, int32_t chunk)
+static engine_worker *open_or_skip(const subject *s, const engine_options *options)
 {
     engine_error err = {{0}};
-    const engine_options options = {.threads = 1,
-                                    .max_sessions = sessions,
-                                    .chunk_tokens = chunk,
-                                    .kv_dtype = WEFT_F32,
-                                    .exact = true};
-    engine_worker *worker = open_worker_of(s->model, &options, &err);
+    engine_worker *worker = open_worker_of(s->model, options, &err);
     if (!worker && strstr(err.text, "run on the CPU alone"))
         skip();
     if (!worker)
         fail_msg("%s: %s", s->name, err.text);
     return worker;
+}
+
+static engine_worker *open_exact(const subject *s, int32_t sessions, int32_t chunk)
+{
+    return open_or_skip(s, &(engine_options){.threads = 1,
+                                             .max_sessions = sessions,
+                                             .chunk_tokens = chunk,
+                                             .kv_dtype = WEFT_F32,
+                                             .exact = true});
 }
 
 static void embed(const subject *s, engine_worker *worker, const engine_embedding *options,
@@ -183,13 +187,10 @@ static void agrees_with_transformers(void **state)
 static void stays_close_by_default(void **state)
 {
     const subject *s = *state;
-    engine_error err = {{0}};
     float *vectors = calloc(2 * TEXTS * (size_t)s->dim, sizeof *vectors);
     for (int i = 0; i < 2; i++) {
         engine_options options = {.threads = 2, .max_sessions = TEXTS, .separate = i};
-        engine_worker *worker = open_worker_of(s->model, &options, &err);
-        if (!worker)
-            fail_msg("%s: %s", s->name, err.text);
+        engine_worker *worker = open_or_skip(s, &options);
         embed(s, worker, &(engine_embedding){.pooling = ENGINE_POOLING_MEAN},
               vectors + (size_t)i * TEXTS * (size_t)s->dim);
         engine_worker_close(worker);

@@ -424,11 +424,22 @@ static int32_t alike(const struct weft__attention_call *call,
 weft__attention_fn weft__attention_BF16_amx, weft__attention_BF16_avx512bf16,
     weft__attention_BF16_avx512;
 
+// Few rows in f32. Numbers below 2^-126 are zero, as in products of pairs: whether one of them meets an infinity makes a NaN
+// must not depend on how many rows a tile has.
+static void attend_few(const struct weft__attention_call *call,
+                       const struct weft__attention_tile *tiles, int32_t count)
+{
+    const unsigned zeros = _MM_DENORMALS_ZERO_ON | _MM_FLUSH_ZERO_ON, before = _mm_getcsr();
+    _mm_setcsr(before | zeros);
+    weft__attention_BF16_avx512(call, tiles, count);
+    _mm_setcsr(before);
+}
+
 // Who serves tiles of `rows` rows in place of the tiles of AMX; NULL: these do.
 static weft__attention_fn *instead(const struct weft__attention_call *call, int32_t rows)
 {
     if (rows <= WEFT__ATTENTION_FEW_ROWS && !weft__attention_is_scattered(&call->mask))
-        return weft__attention_BF16_avx512;
+        return attend_few;
     return call->k.dim % GROUP != 0 || call->softcap > 0 || call->alibi_slopes
                ? weft__attention_BF16_avx512bf16
                : NULL;
