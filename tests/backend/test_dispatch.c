@@ -165,12 +165,14 @@ static const char *plan_attention(weft_context *context, weft_dtype dtype, int32
     return plan_queries(context, dtype, WEFT_F32, batch, variant);
 }
 
-// Queries of the cache's own format.
+// Queries of the cache's own format, which kernels of pairs want.
+#if defined(__x86_64__)
 static const char *plan_narrow(weft_context *context, weft_dtype dtype, int32_t batch,
                                const char *variant)
 {
     return plan_queries(context, dtype, dtype, batch, variant);
 }
+#endif
 
 static const char *plan_kv(weft_context *context, weft_dtype dtype, int32_t batch,
                            const char *variant)
