@@ -342,8 +342,7 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
         }
     }
     launch->ready = launch->round = launch->finish = -1;
-    bool gemm = false, blas = false;
-    bool sliced = false;
+    bool gemm = false, blas = false, sliced = false;
     for (int32_t s = 0; s < launch->num_sets; s++) {
         sliced = sliced || weft__linear_slice_sums(&launch->sets[s].slices, desc->max_batch);
         gemm = gemm || launch->sets[s].gemm.min_batch || launch->sets[s].blas.least_batch;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The launch that finishes products of others (linear_finish.cu).
+#include "src/base/checked.h"
 #include "src/kernels/linear/linear_steps_cuda.h"
 
 static struct weft__linear_finish_part part_of(const struct weft__linear_run *run, int32_t p,
@@ -38,7 +39,7 @@ static void add(struct weft__linear_run *run, int32_t p, struct weft__linear_fin
     finish->next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f;
     const int64_t columns = 512; // of a block: four a thread
     struct weft__cuda_step *step = weft__cuda_step(
-        &run->steps[run->count++], launch->finish, (uint32_t)((rows + columns - 1) / columns),
+        &run->steps[run->count++], launch->finish, (uint32_t)weft__ceil_div(rows, columns),
         (uint32_t)args->batch, 128, finish, sizeof *finish);
     step->grid[2] = (uint32_t)count;
     step->overlap = 1;

@@ -2,6 +2,7 @@
 // Which slices: those of the shortest estimate; NOTES.md has the measurements behind it.
 #include "src/kernels/linear/linear_slice_cuda.h"
 
+#include "src/base/checked.h"
 #include "src/kernels/linear/linear_device.h"
 
 #define CONSTANTS(X)                                                                               \
@@ -27,17 +28,12 @@ enum {
     LEAST_UNITS = 64,
 };
 
-static int32_t divide_up(int64_t a, int64_t b)
-{
-    return (int32_t)((a + b - 1) / b);
-}
-
 static int64_t clocks(const struct weft__linear_slice_wish *wish, int32_t rows, int32_t slices,
                       int32_t tiles, int32_t num_sms)
 {
     const int64_t units = wish->units;
-    const int64_t each = divide_up(units, num_sms / slices); // units of a block
-    const int64_t alone = divide_up(each, 4) * (int64_t)ALONE_CLOCKS, all = each * TILE_CLOCKS;
+    const int64_t each = weft__ceil_div(units, num_sms / slices); // units of a block
+    const int64_t alone = weft__ceil_div(each, 4) * ALONE_CLOCKS, all = each * TILE_CLOCKS;
     const int64_t sums = slices > 1 ? 8 * slices * units * WEFT__LINEAR_SLICE_UNIT * rows : 0;
     return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES +
            (slices > 1 && !wish->follows ? FINISH_CLOCKS : 0);
@@ -73,7 +69,7 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                    int32_t rows, const struct weft__cuda_limits *limits,
                    struct weft__linear_slice_shape *best)
 {
-    const int32_t all = divide_up(desc->cols, WEFT__LINEAR_TILE_COLS);
+    const int32_t all = (int32_t)weft__ceil_div(desc->cols, WEFT__LINEAR_TILE_COLS);
     const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
                          wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
     const int32_t step = WEFT__LINEAR_SLICE_HALVES(wish->matrix.format) ? tile / 2 : tile;
@@ -85,7 +81,8 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
         (has_units(rows) ? 8 * 4 * rows * WEFT__LINEAR_UNIT_NUMBERS(wish->matrix.format) : 0);
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
-        const int32_t tiles = divide_up(all, s), slices = divide_up(all, tiles);
+        const int32_t tiles = (int32_t)weft__ceil_div(all, s);
+        const int32_t slices = (int32_t)weft__ceil_div(all, tiles);
         const int64_t around = tiles * x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
         const int64_t time = clocks(wish, rows, slices, tiles, limits->num_sms);
         if (around + LEAST_STAGES * ring > room || time >= least ||
