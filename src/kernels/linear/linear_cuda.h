@@ -48,6 +48,9 @@ enum {
     X(WEFT_COLS)                                                                                   \
     X(WEFT_ROUND) X(WEFT_PAIR) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
+// The kernels by name.
+extern const struct weft__kernel_table weft__linear_cuda_table;
+
 // Parts of one format: one launch.
 struct weft__linear_set {
     int32_t parts[WEFT_LINEAR_MAX_PARTS], num_parts;
