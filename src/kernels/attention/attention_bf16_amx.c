@@ -372,30 +372,17 @@ static void attend_block(struct tiles *t)
     weft__attention_count(call, blocks, mask ? blocks : 0);
 }
 
-static void advance(const struct rows *s)
-{
-    memcpy(s->at, s->at + BLOCK, BLOCK * sizeof *s->at);
-    if (s->values_at != s->at)
-        memcpy(s->values_at, s->values_at + BLOCK, BLOCK * sizeof *s->values_at);
-}
-
 // `count` tiles of as many rows, each with keys.
 static void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count)
 {
     struct tiles t = lay_out_tiles(call, tiles);
     struct rows *s = &t.rows;
-    struct walk walk = {.next = tiles, .end = tiles + count};
-    int64_t *values = s->values_at == s->at ? NULL : s->values_at + BLOCK;
-    s->at[BLOCK - 1] = s->values_at[BLOCK - 1] = 0;
-    struct block now = next_block(call, &walk, s->at + BLOCK, values), after;
-    for (; now.n > 0; now = after) {
-        advance(s);
-        after = next_block(call, &walk, s->at + BLOCK, values);
-        s->block = &now;
-        if (begins_tile(&now)) {
-            const bool loaded = same_rows(s->tile, now.tile);
-            s->tile = now.tile;
+    struct blocks blocks = begin_blocks(s, tiles, count);
+    while (next_of(s, &blocks)) {
+        if (begins_tile(s->block)) {
+            const bool loaded = same_rows(s->tile, s->block->tile);
+            s->tile = s->block->tile;
             if (!loaded)
                 take_queries(&t);
             open_rows(s, LANES);
@@ -404,21 +391,9 @@ static void attend_tiles(const struct weft__attention_call *call,
         look(s);
         if (s->by_some)
             attend_block(&t);
-        for (int32_t row = 0; ends_tile(&now) && row < s->rows; row++)
+        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
             store_row(s, row);
     }
-}
-
-// Tiles from the first on that go through one walk: 0, the first has no keys, and the kernel of pairs finishes it.
-static int32_t alike(const struct weft__attention_call *call,
-                     const struct weft__attention_tile *tiles, int32_t count)
-{
-    const int32_t rows = weft__attention_rows(call, tiles);
-    int32_t n = 0;
-    while (n < count && tiles[n].key0 < tiles[n].key1 &&
-           weft__attention_rows(call, &tiles[n]) == rows)
-        n++;
-    return n;
 }
 
 weft__attention_fn weft__attention_BF16_amx, weft__attention_BF16_avx512bf16,

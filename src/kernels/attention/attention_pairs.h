@@ -246,4 +246,50 @@ static void look(struct rows *s)
     }
 }
 
+// The blocks of tiles that go through one walk: the places of the one after are found while one is worked at.
+struct blocks {
+    struct walk walk;
+    struct block now, after;
+};
+
+static void find_after(const struct rows *s, struct blocks *blocks)
+{
+    int64_t *values = s->values_at == s->at ? NULL : s->values_at + BLOCK;
+    blocks->after = next_block(s->call, &blocks->walk, s->at + BLOCK, values);
+}
+
+static struct blocks begin_blocks(const struct rows *s, const struct weft__attention_tile *tiles,
+                                  int32_t count)
+{
+    struct blocks blocks = {.walk = {.next = tiles, .end = tiles + count}};
+    s->at[BLOCK - 1] = s->values_at[BLOCK - 1] = 0;
+    find_after(s, &blocks);
+    return blocks;
+}
+
+// Is there another block? It is s->block then.
+static bool next_of(struct rows *s, struct blocks *blocks)
+{
+    blocks->now = blocks->after;
+    s->block = &blocks->now;
+    if (blocks->now.n <= 0)
+        return false;
+    memcpy(s->at, s->at + BLOCK, BLOCK * sizeof *s->at);
+    if (s->values_at != s->at)
+        memcpy(s->values_at, s->values_at + BLOCK, BLOCK * sizeof *s->values_at);
+    find_after(s, blocks);
+    return true;
+}
+
+// Tiles from the first on that go through one walk: 0, the first has no keys.
+static int32_t alike(const struct weft__attention_call *call,
+                     const struct weft__attention_tile *tiles, int32_t count)
+{
+    int32_t n = 0, rows = weft__attention_rows(call, tiles);
+    while (n < count && tiles[n].key0 < tiles[n].key1 &&
+           weft__attention_rows(call, &tiles[n]) == rows)
+        n++;
+    return n;
+}
+
 #endif
