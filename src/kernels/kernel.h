@@ -54,6 +54,7 @@ enum weft__isa {
 #endif
 
 // Formats as names of kernels have them; what weft_dtype_name() says, for the preprocessor.
+#define WEFT__NAME_ANY      "any"
 #define WEFT__NAME_F32      "f32"
 #define WEFT__NAME_F16      "f16"
 #define WEFT__NAME_BF16     "bf16"

@@ -7,16 +7,7 @@
 
 #include "src/kernels/attention/attention_plan_cuda.h"
 
-enum {
-    KV_ANY = 0,
-    KV_F32 = WEFT_F32,
-    KV_F16 = WEFT_F16,
-    KV_BF16 = WEFT_BF16,
-    KV_INT8 = WEFT_INT8,
-    KV_FP8_E4M3 = WEFT_FP8_E4M3,
-    KV_FP8_E5M2 = WEFT_FP8_E5M2
-};
-#define WEFT__NAME_ANY "any"
+enum { WEFT_ANY = WEFT_DTYPE_NONE }; // of rows that read every format
 
 struct cuda_row {
     struct weft__attention_kernel kernel;
@@ -27,16 +18,16 @@ static const struct cuda_row rows[] = {
 #define X(format, cuda_level)                                                                      \
     {.kernel = {.base = {"attention", "attention_" WEFT__NAME_##format "_" #cuda_level,            \
                          WEFT__CUDA_##cuda_level},                                                 \
-                .kv = (weft_dtype)KV_##format,                                                     \
+                .kv = (weft_dtype)WEFT_##format,                                                   \
                 .tile_rows = WEFT__ATTENTION_ROWS,                                                 \
                 .every_mask = true,                                                                \
                 .narrow_queries = WEFT__CUDA_##cuda_level == WEFT__CUDA_sm90a,                     \
-                .narrow_weights = KV_##format != KV_ANY}},
+                .narrow_weights = (weft_dtype)WEFT_##format != WEFT_DTYPE_NONE}},
 #define SINGLE(function, format, cuda_level)                                                       \
     {.kernel = {.base = {"attention",                                                              \
                          "attention_" #function "_" WEFT__NAME_##format "_" #cuda_level,           \
                          WEFT__CUDA_##cuda_level},                                                 \
-                .kv = (weft_dtype)KV_##format,                                                     \
+                .kv = (weft_dtype)WEFT_##format,                                                   \
                 .tile_rows = 1,                                                                    \
                 .every_mask = true},                                                               \
      .single = "weft_attention_" #function},

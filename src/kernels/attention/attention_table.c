@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/attention/attention_kernel.h"
 
-enum {
-    KV_ANY = 0,
-    KV_F32 = WEFT_F32,
-    KV_F16 = WEFT_F16,
-    KV_BF16 = WEFT_BF16,
-    KV_INT8 = WEFT_INT8,
-    KV_FP8_E4M3 = WEFT_FP8_E4M3,
-    KV_FP8_E5M2 = WEFT_FP8_E5M2,
-};
-#define WEFT__NAME_ANY "any"
+enum { WEFT_ANY = WEFT_DTYPE_NONE }; // of rows that read every format
 
 #define X(format, isa, rows_of_tile)                                                               \
     weft__attention_fn weft__attention_##format##_##isa;                                           \
@@ -24,7 +15,7 @@ enum {
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \
     {.base = {"attention", "attention_" WEFT__NAME_##format "_" #isa, WEFT__ISA_##isa},            \
-     .kv = (weft_dtype)KV_##format,                                                                \
+     .kv = (weft_dtype)WEFT_##format,                                                              \
      .q = PAIRS(isa) ? WEFT_BF16 : WEFT_DTYPE_NONE,                                                \
      .tile_rows = rows_of_tile,                                                                    \
      .every_mask = PAIRS(isa),                                                                     \

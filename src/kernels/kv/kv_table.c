@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/kv/kv_kernel.h"
 
-enum { KV_ANY = 0, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
-#define WEFT__NAME_ANY "any"
+enum { WEFT_ANY = WEFT_DTYPE_NONE }; // of rows that read every format
 
 #define X(kv, isa) weft__kv_store_fn weft__kv_##kv##_##isa;
 #include "src/kernels/kv/kv.def"
@@ -11,7 +10,7 @@ enum { KV_ANY = 0, KV_F16 = WEFT_F16, KV_BF16 = WEFT_BF16 };
 static const struct weft__kv_kernel rows[] = {
 #define X(kv, isa)                                                                                 \
     {{"kv", "kv_" WEFT__NAME_##kv "_" #isa, WEFT__ISA_##isa},                                      \
-     (weft_dtype)KV_##kv,                                                                          \
+     (weft_dtype)WEFT_##kv,                                                                        \
      weft__kv_##kv##_##isa},
 #include "src/kernels/kv/kv.def"
 #undef X
