@@ -281,8 +281,8 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *           rounded to it before they multiply values (2^-8 bf16, 2^-11 f16), sums stay in f32; so are they
  *           with WEFT_ATTENTION_NARROW_QUERIES, and to bf16 with queries of bf16 and caches of 8 bit
  *           CPUs with AVX512-BF16 (Zen 4), caches of bf16, int8 and fp8 with queries of bf16, or
- *           WEFT_ATTENTION_NARROW_QUERIES: weights (times the scales of their values) are rounded to bf16 before they
- *           multiply values (2^-8), sums stay in f32; elements below the normal numbers of f32 are 0
+ *           WEFT_ATTENTION_NARROW_QUERIES, and CPUs with AMX, caches of bf16: weights (times the scales of their values) are
+ *           rounded to bf16 before they multiply values (2^-8), sums stay in f32; elements below the normal numbers of f32 are 0
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool, a *num_seqs_at outside 0..num_seqs; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

@@ -130,8 +130,11 @@ static void find_home(void)
     if (home)
         return;
     home = calloc(1, sizeof *home);
-    home->stacks = mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+    char *stacks = mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!home || stacks == MAP_FAILED)
+        emulator_fail("no memory for stacks");
+    home->stacks = stacks;
 }
 
 // One thread of a block, to its end.
