@@ -5,7 +5,7 @@
 #
 # usage: tests/gpu.sh pack BUILD FOLDER     gathers the programs of a build (build/release) with the libraries
 #                                           that another machine may lack, and the demo model
-#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden bench (default: check)
+#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden tests bench (default: check)
 #
 # Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CASES is the
 # number of random problems per kernel (default 300), CHECK_SECONDS the time that checking may take.
@@ -15,13 +15,15 @@ usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # Tests of tests/engine/ that hold models on the GPU against golden vectors.
 golden_tests="logits latent encoders adapters"
+# Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
+session_tests="attention_kernel cache_formats constrained demo generate keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
 
 pack() {
     local build=$1 folder=$2 library
     mkdir -p "$folder/bin" "$folder/lib"
     cp "$build/weft" "$build/weft-check" "$folder/bin/" || exit 1
-    for test in $golden_tests; do
-        cp "$build/test_engine_$test" "$folder/bin/" 2>/dev/null || echo "pack: $build has no tests: no step golden"
+    for test in $golden_tests $session_tests; do
+        cp "$build/test_engine_$test" "$folder/bin/" 2>/dev/null || echo "pack: $build has no test_engine_$test"
     done
     pwd >"$folder/root"
     strip "$folder"/bin/*
@@ -106,12 +108,17 @@ step_engine() {
     return $failed
 }
 
-# Models against what other programs computed, on the GPU, a model or a test a process: they find their vectors where
-# the tree was that built them.
-step_golden() {
-    local root one failed=0
+# Tests find their vectors where the tree was that built them.
+as_the_root() {
+    local root
     root=$(cat "$folder/root")
     [ -e "$root" ] || { mkdir -p "$(dirname "$root")" && ln -s "$PWD" "$root"; }
+}
+
+# Models against what other programs computed, on the GPU, a model or a test a process.
+step_golden() {
+    local one failed=0
+    as_the_root
     mkdir -p "$OUT/golden"
     {
         printf '%s\n' latent encoders adapters
@@ -124,6 +131,28 @@ step_golden() {
         echo "golden: $(basename "$one"): $(grep -E 'rror|FAILED|off by|exit' "$one" | head -n 3 | tr '\n' ' ')"
     done
     echo "golden: $(ls "$OUT/golden" | wc -l) runs, $failed failed"
+    return "$((failed > 0))"
+}
+
+# What the engine and the server make of models, with the models on the GPU: the tests that a CPU has, a test a process.
+step_tests() {
+    local one failed=0
+    as_the_root
+    mkdir -p "$OUT/tests"
+    {
+        for one in $session_tests; do echo "$one $bin/test_engine_$one"; done
+        for one in endpoints features forms models soak; do
+            echo "server_$one python3 tests/server/${one}_test.py $bin/weft $folder/demo.gguf $OUT/tests/of_$one"
+        done
+    } | WEFT_TEST_DEVICE=cuda WEFT_TUNING=off xargs -P "$(nproc)" -L 1 bash -c \
+        'timeout "${TEST_SECONDS:-120}" "${@:2}" >"$OUT/tests/$1.txt" 2>&1; echo "exit $?" >>"$OUT/tests/$1.txt"' _
+    for one in "$OUT"/tests/*.txt; do
+        [ "$(tail -n 1 "$one")" = "exit 0" ] && continue
+        failed=$((failed + 1))
+        echo "tests: $(basename "$one" .txt): $(tail -n 1 "$one")"
+        grep -vE '\[ +(OK|RUN|PASSED) +\]' "$one" | tail -n "${SHOW:-12}" | cut -c1-300
+    done
+    echo "tests: $(ls "$OUT"/tests/*.txt | wc -l) runs, $failed failed"
     return "$((failed > 0))"
 }
 

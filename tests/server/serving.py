@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import struct
@@ -19,7 +20,8 @@ def not_under_sanitizers():
 
 class Server:
     def __init__(self, weft, model, *options):
-        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", *options], stderr=subprocess.PIPE, text=True)
+        device = ["--device", os.environ["WEFT_TEST_DEVICE"]] if "WEFT_TEST_DEVICE" in os.environ else []
+        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", *device, *options], stderr=subprocess.PIPE, text=True)
         line = ""
         while "http://" not in line:
             line = self.process.stderr.readline()
