@@ -412,9 +412,11 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     if (sinks->rows > 0)
         desc.flags |= WEFT_ATTENTION_SINKS;
     if (program->bounds.invariant) {
-        // A tile is a token and its keys are not split: what a token gives depends on its keys alone.
+        // A tile is a token (or, where tiles have sixteen rows at least, of the kernel that serves a token) and its keys are not
+        // split: what a token gives depends on its keys alone.
         desc.flags |= WEFT_ATTENTION_BATCH_INVARIANT;
-        desc.num_splits = desc.tile_rows = 1;
+        desc.num_splits = 1;
+        desc.tile_rows = program->bounds.device == WEFT_DEVICE_CPU ? 1 : 16;
     }
     if (!program->bounds.exact)
         desc.flags |= WEFT_ATTENTION_NARROW_QUERIES;

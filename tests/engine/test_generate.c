@@ -315,7 +315,7 @@ static void chains_give_what_single_steps_give(void **state)
         engine_options options = {
             .threads = 2, .context_tokens = CONTEXT, .max_sessions = 2, .chain_tokens = lengths[n]};
         engine_worker *chained =
-            engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+            open_worker_of((engine_model *)engine_worker_model(worker), &options, &err);
         if (!chained)
             fail_msg("%s", err.text);
         for (int kind = 0; kind < KINDS; kind++) {
@@ -384,7 +384,7 @@ static void logits_of(bool separate, bool exact, float *logits)
                               .kv_dtype = WEFT_F32,
                               .exact = exact,
                               .separate = separate};
-    engine_worker *made = engine_worker_open((engine_model *)model, &options, &err);
+    engine_worker *made = open_worker_of((engine_model *)model, &options, &err);
     engine_session *session = made ? engine_session_open(made, &err) : NULL;
     if (!session ||
         !engine_session_sync(session, prompt.ids, (int32_t)prompt.count, NULL, NULL, &err))
@@ -427,7 +427,7 @@ static void chains_leave_others_alone(void **state)
     engine_error err = {""};
     const engine_options options = {.threads = 2, .context_tokens = 64, .max_sessions = 2};
     engine_worker *both =
-        engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+        open_worker_of((engine_model *)engine_worker_model(worker), &options, &err);
     engine_session *one = both ? engine_session_open(both, &err) : NULL;
     engine_session *other = both ? engine_session_open(both, &err) : NULL;
     engine_model_info info;
@@ -463,7 +463,7 @@ static void chains_fill_the_context(void **state)
     for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
         engine_options options = {.threads = 2, .context_tokens = 40, .chain_tokens = lengths[n]};
         engine_worker *small =
-            engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+            open_worker_of((engine_model *)engine_worker_model(worker), &options, &err);
         engine_session *session = small ? engine_session_open(small, &err) : NULL;
         assert_non_null(session);
         engine_generation wish = {.ignore_end = true};

@@ -64,7 +64,7 @@ static engine_worker *second_worker(const engine_worker *worker)
     engine_options options = options_for(1);
     engine_error err = {""};
     engine_worker *second =
-        engine_worker_open((engine_model *)engine_worker_model(worker), &options, &err);
+        open_worker_of((engine_model *)engine_worker_model(worker), &options, &err);
     if (!second)
         fail_msg("%s", err.text);
     return second;
