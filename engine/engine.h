@@ -85,8 +85,8 @@ struct engine_options {
         invariant; // the logits of a timeline do not depend on what else is in a pass, nor on how its
                    // tokens are cut into passes, to the bit (slower for prompts)
     // From how many rows of queries on (sessions times query heads that share a KV head) a prefix that
-    // sessions have in common is attended to once for all; 0: 64, -1: never. Fewer rows cost more than
-    // they save.
+    // sessions have in common is attended to once for all; 0: 64, and on a GPU only where a layer reads 48 MB less
+    // by it; -1: never. Fewer rows cost more than they save.
     int32_t cascade_rows;
     engine_adapter adapters[ENGINE_MAX_ADAPTERS]; // read when the worker is opened
     int32_t adapter_count;
@@ -189,8 +189,8 @@ typedef bool engine_progress_fn(void *user, int32_t done_tokens, int32_t all_tok
 // Guesses that all feeds of a pass may have together; each of its feeds may have fewer than chunk_tokens.
 int32_t engine_guess_room(const engine_worker *worker, int32_t feeds);
 
-// Does the worker take guesses that are a tree? One on the CPU does, unless it is invariant: what follows a token is summed
-// up in another order in a tree.
+// Does the worker take guesses that are a tree? It does unless it is invariant: what follows a token is summed up in
+// another order in a tree.
 bool engine_worker_takes_trees(const engine_worker *worker);
 
 // A token that was guessed to follow the timeline becomes part of it, and its logits those of the session. False if the
