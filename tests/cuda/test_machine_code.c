@@ -213,7 +213,7 @@ static void warpgroups_make_weights_beside_products(void **state)
 }
 
 // One row of X, packed weights: everything comes 16 bytes at a time, and X is read once for 16 rows of W.
-static void open_linear(weft_dtype format)
+static void open_linear_as(weft_dtype format, const char *function)
 {
     const char *why;
     const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
@@ -227,10 +227,26 @@ static void open_linear(weft_dtype format)
         .num_parts = 1,
         .parts = {
             {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};
-    open_function(nvrtc, WEFT__OP_linear, &desc, "weft_linear_few");
-    assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.LTC128B.128"));
-    assert_true(in_all(" LDG.E.128") > 0); // X
+    open_function(nvrtc, WEFT__OP_linear, &desc, function);
     assert_int_equal(in_all(" DFMA") + in_all(" DMUL") + in_all(" DADD"), 0);
+}
+
+static void open_linear(weft_dtype format)
+{
+    open_linear_as(format, "weft_linear_few");
+    assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.LTC128B.128"));
+    assert_int_equal(count(listing, listing + strlen(listing), " LDGSTS.", "+UR"), 0);
+    assert_true(in_all(" LDG.E.128") > 0); // X
+}
+
+// Copies with a policy whose addresses a uniform register is added to have none left for the policy: [R + UR0], desc[UR1] is an
+// illegal instruction, which ptxas writes nonetheless.
+static void copies_of_plain_weights_have_their_policy(void **state)
+{
+    (void)state;
+    open_linear_as(WEFT_BF16, "weft_linear_numbers");
+    assert_true(in_all(" LDGSTS.E.BYPASS.128.ZFILL") >= 8);
+    assert_int_equal(count(listing, listing + strlen(listing), " LDGSTS.", "+UR"), 0);
 }
 
 static void a_tile_of_four_bits_takes_few_loads(void **state)
@@ -269,6 +285,7 @@ static void a_point_takes_one_dot_and_one_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_of_plain_weights_have_their_policy),
         cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
         cmocka_unit_test(a_point_takes_one_dot_and_one_load),

@@ -52,6 +52,15 @@ DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t 
                  : "memory");
 }
 
+DEVICE void copy_16_async_or_zero_as(uint32_t to_shared, const void *from, int32_t bytes,
+                                     uint64_t policy)
+{
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to_shared),
+        "l"(from), "r"(bytes), "l"(policy)
+        : "memory");
+}
+
 // The same of 4 bytes, through L1.
 DEVICE void copy_4_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
 {

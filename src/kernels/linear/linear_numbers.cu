@@ -55,24 +55,31 @@ DEVICE void source_next(struct source *s)
 
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
+#if WEFT_ALIGNED
+    const uint64_t policy = policy_once(); // a row of X is to stay in L2, not W
+    // What all lanes have of an address ptxas (13.0, sm_90) leaves in a uniform register, and then has none left for the policy: an
+    // illegal instruction, [R + UR0], desc[UR1]. What comes from another lane it takes for the lane's own.
+    const uint32_t to_slot = __shfl_sync(0xffffffffu, shared_address(slot), 0);
+#endif
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         const int32_t row = k * 4 + lane / 8;
         const uint8_t *from = s->from + min(4 * k, s->below) * s->stride;
-        uint8_t *to = slot + row * 128 + (lane % 8 ^ (row & 1) << 2) * 16;
+        const int32_t at = row * 128 + (lane % 8 ^ (row & 1) << 2) * 16;
 #if WEFT_ALIGNED
         const int32_t bytes = s->left * ELEMENT;
         // nothing is read of a chunk that is not there, wherever it would be
-        copy_16_async_or_zero(shared_address(to), bytes > 0 ? from : s->from - lane % 8 * 16,
-                              bytes < 0    ? 0
-                              : bytes > 16 ? 16
-                                           : bytes);
+        copy_16_async_or_zero_as(to_slot + at, bytes > 0 ? from : s->from - lane % 8 * 16,
+                                 bytes < 0    ? 0
+                                 : bytes > 16 ? 16
+                                              : bytes,
+                                 policy);
 #else
         for (int32_t i = 0; i < CHUNK; i++)
             if (ELEMENT == 4)
-                ((uint32_t *)to)[i] = i < s->left ? ((const uint32_t *)from)[i] : 0;
+                ((uint32_t *)(slot + at))[i] = i < s->left ? ((const uint32_t *)from)[i] : 0;
             else
-                ((uint16_t *)to)[i] = i < s->left ? ((const uint16_t *)from)[i] : 0;
+                ((uint16_t *)(slot + at))[i] = i < s->left ? ((const uint16_t *)from)[i] : 0;
 #endif
     }
 }

@@ -39,6 +39,13 @@ DEVICE void copy_16_async_or_zero(uint32_t to_shared, const void *from, int32_t 
     emulated->copy(emulated->shared_pointer(to_shared), from, 16, (uint32_t)bytes);
 }
 
+DEVICE void copy_16_async_or_zero_as(uint32_t to_shared, const void *from, int32_t bytes,
+                                     uint64_t policy)
+{
+    (void)policy;
+    copy_16_async_or_zero(to_shared, from, bytes);
+}
+
 DEVICE void copy_4_async_or_zero(uint32_t to_shared, const void *from, int32_t bytes)
 {
     emulated->copy(emulated->shared_pointer(to_shared), from, 4, (uint32_t)bytes);
