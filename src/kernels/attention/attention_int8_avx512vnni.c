@@ -22,6 +22,14 @@ enum {
     MOST_DIM = 256, // of keys: sums of more elements may pass 2^31
 };
 
+// Sums of products. Of a type of its own: gcc copies a sum that is an __m512i around each product.
+typedef int32_t integers __attribute__((vector_size(64)));
+
+INLINE integers add_products(integers sum, __m512i a, __m512i b)
+{
+    return (integers)_mm512_dpwssd_epi32((__m512i)sum, a, b);
+}
+
 struct few {
     struct rows rows;
     float factor[LANES];     // of scores: the row's unit times the scale
@@ -31,11 +39,19 @@ struct few {
     bool wild;               // are some of these, times the scales of values, not finite?
 };
 
-INLINE __m512i load_half(const char *at, int32_t left)
+// Are heads whole vectors, as far as the compiler knows?
+INLINE bool is_whole(int32_t dim)
 {
-    if (left >= HALF_CODES)
-        return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)at));
-    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8((1u << left) - 1, at));
+    return __builtin_constant_p(dim) && dim % HALF_CODES == 0;
+}
+
+// Of codes, `left` of which exist from there on.
+INLINE __m512i load_half(const char *codes, int32_t left, const bool whole)
+{
+    if (whole)
+        return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)codes));
+    const __mmask32 mask = left < HALF_CODES ? (1u << left) - 1 : UINT32_MAX;
+    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(mask, codes));
 }
 
 // A row's largest element to 15 bits, the others alike.
@@ -79,42 +95,46 @@ static void place_queries(struct few *f, const int lanes)
     }
 }
 
-// Sums of UNIT_SUMS products, or of all rows if they are more, for `keys` keys from `at` on, which are those from `first` on
-// of the vector of scores.
+// Sums of UNIT_SUMS products: all rows with as many keys from `at` on, a row's keys next to each other.
 INLINE void score_unit(const struct rows *s, const int lanes, const int32_t dim, const int64_t *at,
-                       const int first, const int keys, const bool ahead, __m512i *sums)
+                       const bool ahead, integers sums[UNIT_SUMS])
 {
     const char *pool = s->call->k.data;
+    const int keys = UNIT_SUMS / lanes;
     const int64_t stride = (dim + CODE_GROUP - 1) / CODE_GROUP * (CODE_GROUP / 2);
     VF32_UNROLL
-    for (int j = 0; j < keys; j++)
-        VF32_UNROLL
-    for (int r = 0; r < lanes; r++)
-        sums[score_lane(lanes, r, first + j)] = _mm512_setzero_si512();
+    for (int i = 0; i < UNIT_SUMS; i++)
+        sums[i] = (integers){0};
+    VF32_UNROLL
     for (int32_t column = 0; column < dim; column += HALF_CODES) {
         VF32_UNROLL
         for (int j = 0; j < keys; j++) {
             if (ahead && column % CODE_GROUP == 0)
                 ask_codes(pool, at + j, column);
-            const __m512i key = load_half(pool + at[j] + column, dim - column);
+            const __m512i key = load_half(pool + at[j] + column, dim - column, is_whole(dim));
             VF32_UNROLL
             for (int r = 0; r < lanes; r++) {
-                __m512i *sum = &sums[score_lane(lanes, r, first + j)];
-                *sum = _mm512_dpwssd_epi32(*sum, key,
-                                           _mm512_loadu_si512(s->q + r * stride + column / 2));
+                const __m512i q = _mm512_loadu_si512(s->q + r * stride + column / 2);
+                sums[r * keys + j] = add_products(sums[r * keys + j], key, q);
             }
         }
     }
 }
 
-// The sum of the lanes of v[i] in lane i, as vf32_sums() has it.
-INLINE __m512i integer_sums(const __m512i *v)
+// The first step of adding up lanes: of neighbours, in both halves of 64 bits.
+INLINE void add_neighbours(const integers sums[UNIT_SUMS], __m512i *pairs)
 {
-    __m512i pairs[8], quads[4];
     VF32_UNROLL
-    for (int i = 0; i < 8; i++)
-        pairs[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]),
-                                    _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]));
+    for (int i = 0; i < UNIT_SUMS / 2; i++) {
+        const __m512i a = (__m512i)sums[2 * i], b = (__m512i)sums[2 * i + 1];
+        pairs[2 * i] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    }
+}
+
+// The others, to a vector of scores.
+INLINE __m512i add_pairs(const __m512i pairs[UNIT_SUMS])
+{
+    __m512i quads[4];
     VF32_UNROLL
     for (int i = 0; i < 4; i++)
         quads[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
@@ -126,26 +146,25 @@ INLINE __m512i integer_sums(const __m512i *v)
     return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
 }
 
-// Scores of code_step() keys from `key` on of the block: two vectors. The lanes of a vector are added up beside the products
-// of the next.
+// Scores of code_step() keys from `key` on of the block: two vectors, each of two units. Lanes are added up beside the
+// products of the next unit: they have waited for the last of their own by then.
 INLINE void score_keys(const struct few *f, const int lanes, const int32_t dim, int32_t key,
                        const bool ahead)
 {
     const struct rows *s = &f->rows;
     const int keys = LANES / lanes; // of a vector
-    const int unit = lanes >= UNIT_SUMS ? 1 : UNIT_SUMS / lanes, units = keys / unit;
     const __m512 factor = _mm512_loadu_ps(f->factor);
-    float *scores = s->scores + key / keys * LANES;
-    __m512i sums[2][LANES];
+    integers sums[2][UNIT_SUMS];
+    __m512i pairs[UNIT_SUMS];
     VF32_UNROLL
-    for (int i = 0; i <= 2 * units; i++) {
-        if (i < 2 * units)
-            score_unit(s, lanes, dim, s->at + key + i * unit, i % units * unit, unit, ahead,
-                       sums[i / units]);
-        if (i >= units && (i == units || i == 2 * units))
-            _mm512_storeu_ps(
-                scores + (i / units - 1) * LANES,
-                _mm512_mul_ps(factor, _mm512_cvtepi32_ps(integer_sums(sums[i / units - 1]))));
+    for (int i = 0; i <= 4; i++) {
+        if (i < 4)
+            score_unit(s, lanes, dim, s->at + key + i * keys / 2, ahead, sums[i % 2]);
+        if (i > 0)
+            add_neighbours(sums[(i - 1) % 2], pairs + (i - 1) % 2);
+        if (i == 2 || i == 4)
+            _mm512_storeu_ps(s->scores + (key / keys + i / 2 - 1) * LANES,
+                             _mm512_mul_ps(factor, _mm512_cvtepi32_ps(add_pairs(pairs))));
     }
 }
 
@@ -228,6 +247,14 @@ static __m512i order_of_packed(const int lanes)
     return _mm512_loadu_si512(from);
 }
 
+// In all lanes. As a float, for that is read by the broadcast itself.
+INLINE __m512i pair_of_weights(const uint32_t *weight)
+{
+    float pair;
+    memcpy(&pair, weight, sizeof pair);
+    return _mm512_castps_si512(vf32_set1(pair));
+}
+
 // acc[row][columns] = acc * shrink + unit * (weight * value) for all rows and `groups` times 32 columns from group `g` on.
 INLINE void add_values(const struct few *f, const int lanes, const int32_t dim, const int groups,
                        int32_t g, const bool ahead)
@@ -236,10 +263,10 @@ INLINE void add_values(const struct few *f, const int lanes, const int32_t dim, 
     const uint32_t *weight = s->weight;
     const char *pool = (const char *)s->call->v.data + g * GROUP;
     const int32_t left = dim - g * GROUP;
-    __m512i sums[4 * VALUE_ROWS];
+    integers sums[4 * VALUE_ROWS];
     VF32_UNROLL
     for (int i = 0; i < 2 * groups * lanes; i++)
-        sums[i] = _mm512_setzero_si512();
+        sums[i] = (integers){0};
     const int64_t *at = s->values_at, *const end = at + s->block->n;
     for (; at < end; at += 2, weight += lanes) {
         if (ahead && g % 2 == 0) {
@@ -248,16 +275,18 @@ INLINE void add_values(const struct few *f, const int lanes, const int32_t dim, 
         }
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
-            const __m512i even = load_half(pool + at[0] + i * GROUP, left - i * GROUP);
-            const __m512i odd = load_half(pool + at[1] + i * GROUP, left - i * GROUP);
+            const __m512i even =
+                load_half(pool + at[0] + i * GROUP, left - i * GROUP, is_whole(dim));
+            const __m512i odd =
+                load_half(pool + at[1] + i * GROUP, left - i * GROUP, is_whole(dim));
             const __m512i low = _mm512_unpacklo_epi16(even, odd);
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL
             for (int r = 0; r < lanes; r++) {
-                const __m512i w = _mm512_set1_epi32((int32_t)weight[r]);
-                __m512i *sum = &sums[(i * lanes + r) * 2];
-                sum[0] = _mm512_dpwssd_epi32(sum[0], low, w);
-                sum[1] = _mm512_dpwssd_epi32(sum[1], high, w);
+                const __m512i w = pair_of_weights(weight + r);
+                integers *sum = &sums[(i * lanes + r) * 2];
+                sum[0] = add_products(sum[0], low, w);
+                sum[1] = add_products(sum[1], high, w);
             }
         }
     }
@@ -272,7 +301,8 @@ INLINE void add_values(const struct few *f, const int lanes, const int32_t dim, 
         for (int h = 0; h < 2; h++) {
             const int n = (i * lanes + r) * 2 + h;
             const __m512 kept = vf32_mul(shrink, _mm512_loadu_ps(acc + n * LANES));
-            _mm512_storeu_ps(acc + n * LANES, vf32_fma(unit, _mm512_cvtepi32_ps(sums[n]), kept));
+            _mm512_storeu_ps(acc + n * LANES,
+                             vf32_fma(unit, _mm512_cvtepi32_ps((__m512i)sums[n]), kept));
         }
     }
 }
@@ -292,7 +322,7 @@ static __attribute__((noinline)) void add_wild_values(const struct few *f, const
                     const float p = s->scores[j / keys * LANES + score_lane(lanes, r, j % keys)];
                     const __m512i codes =
                         load_half((const char *)s->call->v.data + s->values_at[j] + g * GROUP,
-                                  s->call->v.dim - g * GROUP);
+                                  s->call->v.dim - g * GROUP, false);
                     const __m512i zero = _mm512_setzero_si512();
                     const __m512i words =
                         h ? _mm512_unpackhi_epi16(zero, codes) : _mm512_unpacklo_epi16(zero, codes);
@@ -333,7 +363,7 @@ INLINE void attend_block(struct few *f, const int lanes, const int32_t dim, cons
         add_wild_values(f, lanes);
     } else {
         narrow_weights(f, lanes);
-        add_block(f, lanes, call->v.dim == call->k.dim ? dim : call->v.dim, ahead);
+        add_block(f, lanes, dim, ahead);
     }
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)
