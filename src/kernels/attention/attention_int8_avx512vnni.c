@@ -414,7 +414,9 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
 {
     switch (call->k.dim) {
     case 64: attend_tiles(call, tiles, count, lanes, 64); break;
+    case 96: attend_tiles(call, tiles, count, lanes, 96); break;
     case 128: attend_tiles(call, tiles, count, lanes, 128); break;
+    case 256: attend_tiles(call, tiles, count, lanes, 256); break;
     default: attend_tiles(call, tiles, count, lanes, call->k.dim);
     }
 }
