@@ -59,18 +59,12 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     return t;
 }
 
-// Asks for part `part` of PARTS of the lines of the next block, for the second cache: all at once would fill the queue to
-// memory, which then rests while the tiles multiply.
-static void ask_next(const struct tiles *t, int32_t part)
+// The lines of the next block, for the second cache.
+static void ask_next(const struct weft__attention_plane *plane, const int64_t *at)
 {
-    enum { PARTS = 4, ROWS = 2 * BLOCK / PARTS };
-    const struct rows *s = &t->rows;
-    const bool values = part >= PARTS / 2;
-    const struct weft__attention_plane *plane = values ? &s->call->v : &s->call->k;
-    const int64_t *at = (values ? s->values_at : s->at) + BLOCK + part % (PARTS / 2) * ROWS;
-    for (int32_t j = 0; j < ROWS && s->call->ahead; j++)
+    for (int32_t j = 0; j < BLOCK; j++)
         for (int32_t i = 0; i < plane->dim; i += GROUP)
-            _mm_prefetch(plane->data + 2 * (at[j] + i), _MM_HINT_T1);
+            _mm_prefetch(plane->data + 2 * (at[BLOCK + j] + i), _MM_HINT_T1);
 }
 
 static void gather_keys(const struct tiles *t)
@@ -355,20 +349,18 @@ static void attend_block(struct tiles *t)
     const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
     const float scale = call->scale * LOG2E;
     gather_keys(t);
-    ask_next(t, 0);
     gather_values(t);
-    ask_next(t, 1);
+    if (call->ahead) {
+        ask_next(&call->k, s->at);
+        ask_next(&call->v, s->values_at);
+    }
     for (int32_t b = 0; b < s->blocks; b++) {
         score(t, b);
-        if (b == 0)
-            ask_next(t, 2);
         if (mask)
             weigh(s, b, scale, true);
         else
             weigh(s, b, scale, false);
         turn_weights(t);
-        if (b == 0)
-            ask_next(t, 3);
         shrink_sums(s, b);
         add_values(t, b);
         if (t->wild)
