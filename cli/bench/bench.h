@@ -157,7 +157,7 @@ typedef struct bench_roof {
 } bench_roof;
 
 // What a kernel multiplies on a CPU, and the ceiling of such arithmetic. Matrix products are a GPU's.
-typedef enum bench_products { BENCH_F32, BENCH_INT8, BENCH_BF16 } bench_products;
+typedef enum bench_products { BENCH_F32, BENCH_INT8, BENCH_INT16, BENCH_BF16 } bench_products;
 double bench_roof_gflops(const bench *run, const bench_roof *roof, bench_products products);
 
 // Raises the ceilings to what is measured now: called before, between and after what is held against

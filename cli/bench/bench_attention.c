@@ -263,6 +263,8 @@ static bool add_difference(json_t *row, attention_problem *p)
 // Instructions that the nearer roof is one of.
 static bench_products products_of(const bench_kernel *kernel)
 {
+    if (strncmp(kernel->name, "attention_int8_avx512", 21) == 0)
+        return BENCH_INT16;
     return strcmp(kernel->isa, "avx512bf16") == 0 ? BENCH_BF16 : BENCH_F32;
 }
 

@@ -219,6 +219,7 @@ double bench_roof_gflops(const bench *run, const bench_roof *roof, bench_product
         return roof->mma_gflops;
     switch (products) {
     case BENCH_INT8: return roof->dot_gflops;
+    case BENCH_INT16: return roof->dot_gflops / 2; // issued as often, half as many a vector
     case BENCH_BF16: return roof->bf16_gflops;
     case BENCH_F32: break;
     }

@@ -78,7 +78,7 @@ enum {
     WEFT_ATTENTION_APPEND = 1u << 7,
     /** With a cache of f16 or bf16: the device may round the queries to the format of the cache once they are rotated,
      *  where products of 16-bit numbers are faster. A GPU does so with WEFT_ATTENTION_APPEND alone. With a cache of int8
-     *  or fp8 a CPU may round them to bf16. */
+     *  or fp8 a CPU may round them to bf16, or with int8 to 16-bit integers. */
     WEFT_ATTENTION_NARROW_QUERIES = 1u << 8,
     /** `out` is a rounded buffer (weft_rounded_bytes(), linear.h) with a row of num_q_heads * v_dim columns
      *  per query, as the next matrix reads it. Packed: the strides of out are 0. */
@@ -283,6 +283,9 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *           CPUs with AVX512-BF16 (Zen 4), caches of bf16, int8 and fp8 with queries of bf16, or
  *           WEFT_ATTENTION_NARROW_QUERIES, and CPUs with AMX, caches of bf16: weights (times the scales of their values) are
  *           rounded to bf16 before they multiply values (2^-8), sums stay in f32; elements below the normal numbers of f32 are 0
+ *           CPUs with AVX512-VNNI, caches of int8 with queries of bf16, or WEFT_ATTENTION_NARROW_QUERIES: up to 8 rows (queries
+ *           times query heads of a KV head) multiply integers of 16 bits. An element of a query is off by at most 2^-15 of its
+ *           head's largest, a weight (times the scale of its value) by at most 2^-16 of the largest of the 64 keys around it
  *  Errors   WEFT_EINVAL for NULL pointers, a batch outside the plan's bounds, lengths that are
  *           negative or decrease, kv_len < q_len with the causal mask, a page number outside the
  *           pool, a *num_seqs_at outside 0..num_seqs; WEFT_EOVERFLOW for a pool that is longer than memory; WEFT_EWORKSPACE. Checked

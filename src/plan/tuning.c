@@ -17,7 +17,7 @@ static const weft_tuning built_in[] = {
     {.size = sizeof(weft_tuning),
      .op = WEFT_TUNING_ATTENTION,
      .least_chunk = 1024,
-     .target_tasks = 64},
+     .target_tasks = 96},
 };
 
 const weft_tuning *weft__plan_tuning_built_in(int32_t n)

@@ -167,7 +167,7 @@ static void splits_by_the_work(void **state)
     weft_attention_desc desc = descriptor();
     for (int i = 0; i < 4; i++) {
         weft_plan *plan = make_plan(threads[i], &desc);
-        assert_int_equal(verify(plan, &decode).tasks, 64);
+        assert_int_equal(verify(plan, &decode).tasks, 94);
         assert_int_equal(verify(plan, &decode).merges, 2);
         assert_int_equal(verify(plan, &few).tasks, 4); // 1024 keys are worth a task
         assert_int_equal(verify(plan, &tiny).merges, 0);
@@ -200,7 +200,7 @@ static void many_tiles_stay_whole(void **state)
         totals = verify(plan, &long_keys);
         assert_true(totals.merges == 6 * 8 && totals.chunk_keys >= 8192);
         totals = verify(plan, &among); // 64 tiles, but work for 8 of the longest
-        assert_true(totals.tasks == 8 * 8 + 7 * 8 && totals.merges == 8);
+        assert_true(totals.tasks == 12 * 8 + 7 * 8 && totals.merges == 8);
         free_plan(plan);
     }
 }
@@ -229,7 +229,7 @@ static void thresholds_come_from_the_table(void **state)
     weft_plan *plan = make_tuned(&desc, (weft_tuning){.dtype = WEFT_F16, .least_chunk = 256});
     assert_int_equal(verify(plan, &at).merges, 0);
     assert_int_equal(verify(plan, &beyond).merges, 2);
-    assert_int_equal(verify(plan, &far).tasks, 64);
+    assert_int_equal(verify(plan, &far).tasks, 94);
     free_plan(plan);
     plan = make_tuned(&desc, (weft_tuning){.head_dim = 64, .target_tasks = 16, .tile_rows = 32});
     assert_int_equal(verify(plan, &far).tasks, 16);
@@ -237,7 +237,7 @@ static void thresholds_come_from_the_table(void **state)
     assert_int_equal(verify(plan, &prompt).tasks, 2 * 1024 / (32 / 4));
     free_plan(plan);
     plan = make_tuned(&desc, (weft_tuning){.head_dim = 128, .target_tasks = 16});
-    assert_int_equal(verify(plan, &far).tasks, 64); // of another head_dim
+    assert_int_equal(verify(plan, &far).tasks, 94); // of another head_dim
     free_plan(plan);
     desc.tile_rows = 64; // the descriptor's own word goes first
     plan = make_tuned(&desc, (weft_tuning){.tile_rows = 32});

@@ -77,7 +77,7 @@ static void without_entries_the_librarys_values_hold(void **state)
     (void)state;
     weft_tuning key = attention(8, 128, 64), chosen = weft__plan_tuning_choose(NULL, &key);
     assert_int_equal(chosen.least_chunk, 1024);
-    assert_int_equal(chosen.target_tasks, 64);
+    assert_int_equal(chosen.target_tasks, 96);
     assert_int_equal(chosen.tile_rows, 0);
     assert_int_equal(chosen.source, WEFT_TUNING_BUILT_IN);
     key = linear(WEFT_Q8_0, 1, 32, 1);
@@ -131,7 +131,7 @@ static void the_last_entry_goes_first(void **state)
     weft_tuning chosen = weft__plan_tuning_choose(&table, &key);
     assert_int_equal(chosen.tile_rows, 48);    // the caller's
     assert_int_equal(chosen.least_chunk, 256); // it says nothing of chunks: the file's
-    assert_int_equal(chosen.target_tasks, 64); // nor does the file: the library's
+    assert_int_equal(chosen.target_tasks, 96); // nor does the file: the library's
     assert_int_equal(chosen.source, WEFT_TUNING_CALLER);
     key.head_dim = 256;
     assert_int_equal(weft__plan_tuning_choose(&table, &key).tile_rows, 32);

@@ -122,6 +122,13 @@ fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
 VT = ("weft-check --variant linear_q6_k_q8_avx512vnni --cases 20", *L)
+I8 = ("weft-check --variant attention_int8_avx512vnni --cases 120",)
+fault("integers-of-12-bits", "src/kernels/attention/attention_int8_avx512vnni.c", "WEIGHT_MOST = INT16_MAX", "WEIGHT_MOST = 4095",
+      "weights of int8 caches have 12 bits", *I8)
+fault("integers-value-twice", "src/kernels/attention/attention_int8_avx512vnni.c", "load_half(pool + at[1] + i * GROUP", "load_half(pool + at[0] + i * GROUP",
+      "of two values of an int8 cache the first is taken twice", *I8)
+fault("integers-wild-to-all", "src/kernels/attention/attention_int8_avx512vnni.c", "if (s->seen[r] >> j & 1)", "if (s->block)",
+      "an infinite scale reaches rows that do not see its key", "kernels_attention_scales")
 BF = ("weft-check --variant linear_bf16_bf16_panel_avx512bf16 --cases 40",)
 VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
 FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)

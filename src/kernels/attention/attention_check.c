@@ -63,7 +63,7 @@ static const double *make_bias(const struct problem *p, int32_t s, int32_t token
 }
 
 // What the kernel under test rounds by design (attention_kernel.h).
-static void set_rounding(const struct check_case *c, const struct problem *p,
+static void set_rounding(const struct check_case *c, const struct problem *p, const float *v_scales,
                          struct oracle_query *query)
 {
     const struct weft__attention_kernel *kernel = (const void *)c->kernel;
@@ -74,6 +74,8 @@ static void set_rounding(const struct check_case *c, const struct problem *p,
     // Tensor cores align what f16 has below 2^-14 as if it were that: 2^-23 of it is cut off, 10^-4 of the least f16 number.
     query->tiny = kv == WEFT_F16 ? 0x1p-37 : 0x1p-126;
     query->flushes = kernel->q;
+    query->q_unit = kernel->integers ? 0x1p-14 : 0;
+    query->v_scales = kernel->integers ? v_scales : NULL;
     const weft_dtype narrow = weft_dtype_block_bytes(kv) == 1 ? WEFT_BF16 : kv;
     if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {
         query->weight_rounding = narrow == WEFT_F16 ? 0x1p-11 : 0x1p-8;
@@ -107,6 +109,7 @@ static void verify_query(struct check_case *c, const struct problem *p, int32_t 
             .v = p->v[s] + head / group * p->value_dim,
             .k_stride = kv_heads * p->key_dim,
             .v_stride = kv_heads * p->value_dim,
+            .scale_stride = kv_heads,
             .head_dim = p->key_dim,
             .value_dim = p->value_dim,
             .num_keys = p->kv_lens[s],
@@ -116,7 +119,7 @@ static void verify_query(struct check_case *c, const struct problem *p, int32_t 
             .softcap = p->desc.softcap,
             .sink = args->sinks ? args->sinks[head] : -INFINITY,
         };
-        set_rounding(c, p, &query);
+        set_rounding(c, p, p->v_scales[s] + head / group, &query);
         weft__attention_oracle(&query, room->work, &room->want);
         // Scores that a soft mask lowers end where floats do, in units of log2; no key at all is less.
         if (p->desc.flags & WEFT_ATTENTION_MASK_VALUE && p->starts[s] < p->kv_lens[s])

@@ -9,7 +9,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
 #define WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
 
-#include "src/kernels/attention/attention_lanes_avx512bf16.h"
+#include "src/kernels/attention/attention_lanes_avx512.h"
 
 // The lower and the upper bytes of the numbers of codes 0 to 127.
 struct code_table {
@@ -51,22 +51,15 @@ INLINE void widen_codes(weft_dtype kv, const struct code_table *table, __m512i c
     halves[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-INLINE void ask_codes(const char *pool, const int64_t *at, int64_t column)
+INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
-    __builtin_prefetch(pool + at[2 * NEAR] + column, 0, 3);
-    __builtin_prefetch(pool + at[BLOCK] + column, 0, 2);
+    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
 INLINE __mmask64 codes_from(int32_t dim, int32_t column)
 {
     const int32_t rest = dim - column;
     return rest >= CODE_GROUP ? ~UINT64_C(0) : (UINT64_C(1) << rest) - 1;
-}
-
-// The lane that a score of row `row` and key `key` of a vector has.
-INLINE int score_lane(const int lanes, int row, int key)
-{
-    return lane_of(lanes, row) + (lanes == 8 ? 2 * key : key);
 }
 
 // Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys
@@ -101,11 +94,6 @@ INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_ta
             }
         }
     }
-}
-
-INLINE int code_step(const int lanes)
-{
-    return 2 * LANES / lanes;
 }
 
 // Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. The lanes of a vector are added up
@@ -207,22 +195,6 @@ INLINE bool is_wild_code(weft_dtype kv, __m512i codes)
 {
     const __m512i bits = _mm512_set1_epi8(kv == WEFT_FP8_E4M3 ? 0x7f : 0x7c);
     return kv != WEFT_INT8 && _mm512_cmpeq_epi8_mask(_mm512_and_si512(codes, bits), bits) != 0;
-}
-
-// Scales of the keys of the block and of their values, in the order of scores.
-static void spread_scales(const struct rows *s, const int lanes)
-{
-    float scales[BLOCK + LANES];
-    const struct weft__attention_plane *const planes[] = {&s->call->k, &s->call->v};
-    float *const to[] = {s->key_scale, s->value_scale};
-    const __m512i of_key = keys_of_lanes(lanes);
-    for (int n = 0; n < 2; n++) {
-        gather_scales(s->call, s->tile, planes[n], s->block->first, s->block->n, 1, scales);
-        for (int v = 0; v < BLOCK * lanes / LANES; v++)
-            _mm512_storeu_ps(
-                to[n] + v * LANES,
-                _mm512_permutexvar_ps(of_key, _mm512_loadu_ps(scales + v * (LANES / lanes))));
-    }
 }
 
 // Columns of a row of results from the order of unpacking to their own.

@@ -15,17 +15,18 @@ struct half {
     weft_dtype dtype;
     int32_t dim, inner;
     bool scaled;
-    float **numbers;
+    float **numbers, **scales;
 };
 
 static struct half half_of(struct problem *p, bool values)
 {
     weft_kv_layout *kv = &p->desc.kv;
-    struct half half = {&p->args.pool.k, kv->dtype, p->key_dim, kv->inner, kv->scaling, p->k};
+    struct half half = {&p->args.pool.k, kv->dtype, p->key_dim, kv->inner, kv->scaling, p->k, NULL};
     if (values)
         half = (struct half){&p->args.pool.v, kv->v_dtype ? kv->v_dtype : kv->dtype,
                              p->value_dim,    kv->v_inner,
-                             kv->v_scaling,   p->v};
+                             kv->v_scaling,   p->v,
+                             p->v_scales};
     half.inner = half.inner ? half.inner : half.dim;
     return half;
 }
@@ -97,9 +98,9 @@ static void make_plane(struct check_case *c, struct problem *p, const struct hal
         make_scales(c, p, half);
 }
 
-// Stores a row in its slot, and turns it into what the cache then says.
-static void store_row(struct problem *p, const struct half *half, int32_t s, int32_t page,
-                      int32_t slot, int32_t head, float *row)
+// Stores a row in its slot, and turns it into what the cache then says. Returns its scale.
+static float store_row(const struct half *half, int32_t s, int32_t page, int32_t slot, int32_t head,
+                       float *row)
 {
     const weft_kv_plane *plane = half->plane;
     int64_t at = page * plane->page_stride + slot * plane->token_stride + head * plane->head_stride;
@@ -115,7 +116,7 @@ static void store_row(struct problem *p, const struct half *half, int32_t s, int
     }
     for (int32_t i = 0; i < half->dim && half->scaled; i++)
         row[i] *= scale;
-    (void)p;
+    return scale;
 }
 
 // Keys and values that are not finite, near the edges of what the queries see: rows that do not see
@@ -158,15 +159,22 @@ static void fill_sequence(struct check_case *c, struct problem *p, const struct 
         int64_t count = kv_len * (int64_t)halves[n].dim * kv->num_kv_heads;
         halves[n].numbers[s] = check_buffer(c, (size_t)count * sizeof(float), sizeof(float));
         fill_numbers(c, &halves[n], halves[n].numbers[s], count);
+        if (halves[n].scales)
+            halves[n].scales[s] =
+                check_buffer(c, (size_t)kv_len * kv->num_kv_heads * sizeof(float), sizeof(float));
     }
     spoil(c, p, s);
     for (int32_t t = ring_len && kv_len > ring_len ? kv_len - ring_len : 0; t < kv_len; t++) {
         int32_t place = ring_len ? t % ring_len : t;
         for (int32_t n = 0; n < 2; n++)
-            for (int32_t head = 0; head < kv->num_kv_heads; head++)
-                store_row(
-                    p, &halves[n], s, pages[place / kv->page_size], place % kv->page_size, head,
-                    halves[n].numbers[s] + (t * (int64_t)kv->num_kv_heads + head) * halves[n].dim);
+            for (int32_t head = 0; head < kv->num_kv_heads; head++) {
+                const int64_t row = t * (int64_t)kv->num_kv_heads + head;
+                const float scale =
+                    store_row(&halves[n], s, pages[place / kv->page_size], place % kv->page_size,
+                              head, halves[n].numbers[s] + row * halves[n].dim);
+                if (halves[n].scales)
+                    halves[n].scales[s][row] = scale;
+            }
     }
 }
 

@@ -144,6 +144,9 @@ struct weft__attention_kernel {
     // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.
     // Numbers below f32's normal ones may be 0.
     bool narrow_weights;
+    // Of int8 caches: queries may be rounded to 2^-14 of their largest element, weights times the scales of their values
+    // to 2^-15 of the largest of keys that are less than a block away.
+    bool integers;
     weft__attention_fn *run;
     weft__attention_scratch_fn *scratch_bytes;
 };

@@ -17,6 +17,9 @@
 // Kernels that round weights to 16 bits (rounding w) before they multiply values, but sum them unrounded:
 // sum p e v = sum p e (v - y) + y sum p e, the first at random, SIGMAS w, the second w |y| at most.
 //
+// Kernels that multiply integers round elements of queries, and weights times the scales of their values, to a unit: at
+// random within half of it, SIGMAS / sqrt(12) of it times what they are multiplied by; weights below half a unit vanish.
+//
 // Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case; their weights are
 // rounded at random all the same.
 #include "src/kernels/attention/attention_oracle.h"
@@ -48,6 +51,17 @@ static double element(const struct oracle_query *query, float x)
     return query->flushes && fabsf(x) < FLT_MIN ? 0 : x;
 }
 
+// What a score is off by queries that are rounded to a unit.
+static double spread_of_unit(const struct oracle_query *query, const float *k)
+{
+    double largest = 0, squares = 0;
+    for (int32_t i = 0; i < query->head_dim; i++) {
+        largest = fmax(largest, fabs((double)query->q[i]));
+        squares += (double)k[i] * k[i];
+    }
+    return SIGMAS * query->q_unit * largest * sqrt(squares / 12);
+}
+
 // Score of a key; *steady and *noise are the two kinds of its uncertainty.
 static double score_of(const struct oracle_query *query, int32_t t, double *steady, double *noise)
 {
@@ -57,6 +71,8 @@ static double score_of(const struct oracle_query *query, int32_t t, double *stea
         add(&dot, element(query, query->q[i]) * element(query, k[i]));
     double score = dot.sum * query->scale;
     *noise = spread(&dot) * fabs(query->scale);
+    if (query->q_unit > 0)
+        *noise = hypot(*noise, spread_of_unit(query, k) * query->scale);
     if (query->softcap > 0) {
         // tanh turns an error of x into one of at most 1 - tanh^2 x times it
         double x = score / query->softcap, slope = 1 - tanh(x) * tanh(x);
@@ -72,6 +88,31 @@ static double score_of(const struct oracle_query *query, int32_t t, double *stea
 static double uncertain(double p, double d)
 {
     return fmin(p * expm1(fmin(d, 700)), 1);
+}
+
+// What weights of codes near key t are rounded to.
+static double unit_near(const struct oracle_query *query, const double *p, int32_t t)
+{
+    enum { MOST_KEYS = 64 }; // of a block
+    double largest = 0;
+    for (int32_t i = t - MOST_KEYS + 1; i < t + MOST_KEYS; i++)
+        if (i >= 0 && i < query->num_keys && query->sees[i])
+            largest = fmax(largest, p[i] * fabs((double)query->v_scales[i * query->scale_stride]));
+    return largest / INT16_MAX;
+}
+
+// Adds to the bounds what rounding the weight of key t to a unit does.
+static void add_unit(const struct oracle_query *query, const double *p, int32_t t, double *linear,
+                     double *squares)
+{
+    const float *v = query->v + t * query->v_stride;
+    const double scale = fabs((double)query->v_scales[t * query->scale_stride]);
+    const double unit = unit_near(query, p, t), random = SIGMAS * unit / sqrt(12) / scale;
+    for (int32_t i = 0; i < query->value_dim; i++)
+        if (p[t] * scale < unit / 2)
+            linear[i] += p[t] * fabs((double)v[i]);
+        else
+            squares[i] += random * random * v[i] * v[i];
 }
 
 // The output and its bounds, key by key. p, steady and noise are 0 for keys of no weight.
@@ -107,6 +148,8 @@ static void sum_values(const struct oracle_query *query, const double *p, const 
             linear[i] += (doubt > DOUBTFUL ? 2 * most : fixed) * far;
             squares[i] += random * random * far * far;
         }
+        if (query->v_scales)
+            add_unit(query, p, t, linear, squares);
     }
     for (int32_t i = 0; i < dim; i++) {
         answer->y[i] = y[i];

@@ -98,6 +98,17 @@ static float *take(float **at, int64_t words)
     return taken;
 }
 
+// Bytes of scratch that lay_out() divides.
+static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
+    const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
+    const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
+                          columns + LANES + 4 * BLOCK * 2;
+    return words * 4 + 64;
+}
+
 static struct rows lay_out(const struct weft__attention_call *call,
                            const struct weft__attention_tile *tile)
 {

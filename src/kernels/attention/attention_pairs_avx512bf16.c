@@ -10,17 +10,12 @@
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
-#include "src/kernels/attention/attention_lanes_avx512bf16.h"
+#include "src/kernels/attention/attention_int8.h"
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
-    const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
-    const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
-                          columns + LANES + 4 * BLOCK * 2;
-    return words * 4 + 64;
+    return rows_bytes(rows, head_dim, v_dim);
 }
 
 INLINE void ask(const char *pool, const int64_t *at, int64_t column)
@@ -96,34 +91,6 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
     for (int j = 0; j < KEY_STEP / together; j++)
         _mm512_storeu_ps(s->scores + (key / together + j) * LANES,
                          _mm512_mul_ps(_mm512_set1_ps(scale), sums[j]));
-}
-
-// The largest, or the sum, of the lanes that are the same row.
-INLINE __m512 over_keys(const int lanes, __m512 x, const bool largest)
-{
-    if (lanes <= 8) {
-        __m512 y = _mm512_shuffle_ps(x, x, 0x4e);
-        x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
-    }
-    if (lanes <= 4) {
-        __m512 y = _mm512_shuffle_ps(x, x, 0xb1);
-        x = largest ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y);
-    }
-    return x;
-}
-
-// Where the halves of the weights of two vectors of scores lie among them, narrowed.
-static __m512i order_of_weights(const int lanes)
-{
-    uint16_t from[2 * LANES];
-    for (int i = 0; i < 2 * LANES; i++) {
-        const int key = i / 2 / lanes * 2 + i % 2, together = LANES / lanes; // keys of a vector
-        int lane = lane_of(lanes, i / 2 % lanes);
-        while (key_of(lanes, lane) != key % together || row_of(lanes, lane) != i / 2 % lanes)
-            lane++;
-        from[i] = (uint16_t)(key / together * LANES + lane);
-    }
-    return _mm512_loadu_si512(from);
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
@@ -332,15 +299,10 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
     const int32_t b = row / lanes, lane = row % lanes;
     for (int32_t g = 0; g < s->groups; g++) {
         const float *acc = s->acc + (((int64_t)b * s->groups + g) * lanes + lane) * s->columns;
-        if (s->columns == CODE_GROUP) {
+        if (s->columns == CODE_GROUP)
             order_codes(acc, s->row + g * CODE_GROUP);
-            continue;
-        }
-        const __m512 low = _mm512_loadu_ps(acc), high = _mm512_loadu_ps(acc + LANES);
-        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
-        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
-        _mm512_storeu_ps(s->row + g * GROUP, _mm512_shuffle_f32x4(first, first, 0xd8));
-        _mm512_storeu_ps(s->row + g * GROUP + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+        else
+            order_group(acc, s->row + g * GROUP);
     }
     const int32_t at = b * LANES + lane_of(lanes, lane);
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
@@ -425,6 +387,8 @@ INLINE void attend(const struct weft__attention_call *call,
 {
     for (int32_t n, i = 0; i < count; i += n) {
         const int32_t rows = weft__attention_rows(call, &tiles[i]);
+        if (kv == WEFT_INT8 && (n = weft__attention_int8_few(call, tiles + i, count - i)) > 0)
+            continue;
         n = alike(call, tiles + i, count - i);
         if (n == 0)
             finish_empty(call, &tiles[i]), n = 1;

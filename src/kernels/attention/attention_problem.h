@@ -17,8 +17,10 @@ struct problem {
     int32_t columns[PROBLEM_MOST_SEQS]; // of mask_bits
     // [kv_len][kv_head][dim], as numbers that the cache says
     float *k[PROBLEM_MOST_SEQS], *v[PROBLEM_MOST_SEQS];
-    float *q;     // as args.q, in f32
-    void *before; // what args.out held
+    float *v_scales
+        [PROBLEM_MOST_SEQS]; // [kv_len][kv_head]: what the codes of values are multiplied by
+    float *q;                // as args.q, in f32
+    void *before;            // what args.out held
     int64_t q_elems, out_elems;
     int64_t q_token_stride, q_head_stride, out_token_stride, out_head_stride;
     float scale;

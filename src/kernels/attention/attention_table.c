@@ -9,8 +9,10 @@ enum { WEFT_ANY = WEFT_DTYPE_NONE }; // of rows that read every format
 #include "src/kernels/attention/attention.def"
 #undef X
 
-// Kernels of pairs multiply what is bf16.
-#define PAIRS(isa) (WEFT__ISA_##isa == WEFT__ISA_avx512bf16 || WEFT__ISA_##isa == WEFT__ISA_amx)
+// Kernels of pairs multiply what is bf16, or integers of 16 bits.
+#define PAIRS(isa)                                                                                 \
+    (WEFT__ISA_##isa == WEFT__ISA_avx512vnni || WEFT__ISA_##isa == WEFT__ISA_avx512bf16 ||         \
+     WEFT__ISA_##isa == WEFT__ISA_amx)
 
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \
@@ -20,6 +22,7 @@ static const struct weft__attention_kernel rows[] = {
      .tile_rows = rows_of_tile,                                                                    \
      .every_mask = PAIRS(isa),                                                                     \
      .narrow_weights = PAIRS(isa),                                                                 \
+     .integers = PAIRS(isa) && (weft_dtype)WEFT_##format == WEFT_INT8,                             \
      .few_apart = !PAIRS(isa),                                                                     \
      .run = weft__attention_##format##_##isa,                                                      \
      .scratch_bytes = weft__attention_scratch_##isa},
