@@ -137,6 +137,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
         struct head head;
         f.begin(chunk, &head);
+        fetch_weights(chunk, shape.head_bytes);
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
