@@ -13,6 +13,24 @@ static const unsigned char *weights_of(const weft_experts_part_args *args,
     return (const unsigned char *)args->packed + e * (part->rows / WEFT__PACKED_ROWS) * panel;
 }
 
+// Row r of a part of expert e, NULL for no expert.
+static const unsigned char *row_at(const struct weft__experts_work *work, int32_t e, int p,
+                                   int64_t r)
+{
+    const bool down = p == WEFT_EXPERTS_DOWN;
+    const weft_linear_part *part =
+        down ? work->launch->down_desc.parts : &work->launch->inner_desc.parts[p];
+    const int64_t cols = down ? work->desc->inner : work->desc->cols;
+    const weft_experts_part_args *args = &work->args->parts[p];
+    if (e < 0)
+        return NULL;
+    const int64_t bytes =
+        args->packed ? weft__packed_panel_bytes(weft__packed_shape(part->weight_dtype), cols) *
+                           (r / WEFT__PACKED_ROWS)
+                     : args->weight_stride_bytes * r;
+    return weights_of(args, part, cols, e) + bytes;
+}
+
 // A call of a linear kernel for one part of expert e, without rows of X.
 static struct weft__linear_call call_of(const struct weft__experts_work *work, int32_t e, int p,
                                         struct weft__linear_planes *planes)
@@ -153,7 +171,8 @@ static void apply_gate(const struct weft__experts_work *work, int32_t e, int64_t
                                     work->up + i, work->between + i);
 }
 
-void weft__cpu_experts_inner(const struct weft__experts_work *work, int32_t e, int64_t piece)
+void weft__cpu_experts_inner(const struct weft__experts_work *work, int32_t e, int64_t piece,
+                             int32_t next)
 {
     const struct weft__experts_launch *launch = work->launch;
     int32_t first = work->args->starts[e];
@@ -173,13 +192,16 @@ void weft__cpu_experts_inner(const struct weft__experts_work *work, int32_t e, i
             set_rows(work, &call, &launch->inner, &launch->chosen,
                      launch->chosen.f32 < 0 ? NULL : weft__experts_at(work, launch->chosen.f32),
                      work->desc->cols, first);
+        call.next = p < last ? row_at(work, e, p + 1, r0) : row_at(work, next, 0, r0);
+        call.next_from = r1;
         run_part(work, &launch->inner.parts[p], &call, r0, r1);
         add_adapters(work, e, p, &call, r0, r1);
     }
     apply_gate(work, e, r0, r1);
 }
 
-void weft__cpu_experts_down(const struct weft__experts_work *work, int32_t e, int64_t piece)
+void weft__cpu_experts_down(const struct weft__experts_work *work, int32_t e, int64_t piece,
+                            int32_t next)
 {
     const struct weft__experts_launch *launch = work->launch;
     int64_t cols = work->desc->cols;
@@ -189,6 +211,8 @@ void weft__cpu_experts_down(const struct weft__experts_work *work, int32_t e, in
     r1 = r1 < cols ? r1 : cols;
     set_rows(work, &call, &launch->down, &launch->between, work->between, work->desc->inner,
              work->args->starts[e]);
+    call.next = row_at(work, next, WEFT_EXPERTS_DOWN, r0);
+    call.next_from = r1;
     run_part(work, &launch->down.parts[0], &call, r0, r1);
     add_adapters(work, e, WEFT_EXPERTS_DOWN, &call, r0, r1);
 }

@@ -111,7 +111,7 @@ static void inner_task(void *opaque, int32_t index, int32_t thread)
     const struct weft__experts_work *work = opaque;
     const int64_t pieces = weft__ceil_div(work->desc->inner, work->inner_rows);
     (void)thread;
-    weft__cpu_experts_inner(work, work->experts[index / pieces], index % pieces);
+    weft__cpu_experts_inner(work, work->experts[index / pieces], index % pieces, -1);
 }
 
 static void down_task(void *opaque, int32_t index, int32_t thread)
@@ -119,7 +119,7 @@ static void down_task(void *opaque, int32_t index, int32_t thread)
     const struct weft__experts_work *work = opaque;
     const int64_t pieces = weft__ceil_div(work->desc->cols, work->down_rows);
     (void)thread;
-    weft__cpu_experts_down(work, work->experts[index / pieces], index % pieces);
+    weft__cpu_experts_down(work, work->experts[index / pieces], index % pieces, -1);
 }
 
 // Columns [c0, c1) of a token's sum over its experts.
@@ -176,12 +176,17 @@ static void await(const _Atomic int32_t *ready)
             sched_yield();
 }
 
+static int32_t next_expert(const struct weft__experts_work *work, int32_t active)
+{
+    return active + 1 < work->active ? work->experts[active + 1] : -1;
+}
+
 // A piece of an active expert's inner rows; the last one rounds what down reads.
 static void joined_inner_task(void *opaque, int32_t index, int32_t thread)
 {
     struct weft__experts_work *work = opaque;
     const int32_t active = index % work->active, e = work->experts[active];
-    weft__cpu_experts_inner(work, e, index / work->active);
+    weft__cpu_experts_inner(work, e, index / work->active, next_expert(work, active));
     if (atomic_fetch_sub(&work->inner_left[active], 1) > 1)
         return;
     for (int32_t i = work->args->starts[e]; i < work->args->starts[e + 1]; i++)
@@ -197,7 +202,7 @@ static void joined_down_task(void *opaque, int32_t index, int32_t thread)
     const int64_t c0 = piece * work->down_rows, c1 = c0 + work->down_rows;
     (void)thread;
     await(&work->ready[active]);
-    weft__cpu_experts_down(work, work->experts[active], piece);
+    weft__cpu_experts_down(work, work->experts[active], piece, next_expert(work, active));
     if (atomic_fetch_sub(&work->down_left[piece], 1) > 1)
         return;
     for (int32_t t = 0; t < work->args->batch; t++)

@@ -53,10 +53,13 @@ static inline uint16_t *weft__experts_bf16(const struct weft__experts_work *work
                : (uint16_t *)weft__experts_at(work, offset) + row * weft__linear_bf16_stride(cols);
 }
 
-// Gate, up and function of a piece of the rows of expert e.
-void weft__cpu_experts_inner(const struct weft__experts_work *work, int32_t e, int64_t piece);
+// Gate, up and function of a piece of the rows of expert e. `next`: the expert of which the thread will read the same
+// piece, or -1: memory is asked for it ahead.
+void weft__cpu_experts_inner(const struct weft__experts_work *work, int32_t e, int64_t piece,
+                             int32_t next);
 
 // Down of a piece of the rows of expert e.
-void weft__cpu_experts_down(const struct weft__experts_work *work, int32_t e, int64_t piece);
+void weft__cpu_experts_down(const struct weft__experts_work *work, int32_t e, int64_t piece,
+                            int32_t next);
 
 #endif

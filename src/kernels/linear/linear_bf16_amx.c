@@ -22,7 +22,7 @@ enum {
     STEPS = CHUNK / STEP,   // in a chunk
     X_ROWS = 32,            // of X that meet a panel at a time
     TILE_COLS = 256,        // rows of X that share a panel
-    FOLD = 1024,                  // columns whose products are a sum of their own
+    FOLD = 1024,            // columns whose products are a sum of their own
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     AHEAD = 4 * STEP,       // columns of X that are asked for ahead when it is narrowed
 };

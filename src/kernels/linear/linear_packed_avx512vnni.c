@@ -79,15 +79,29 @@ WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
     __builtin_prefetch(x->q + k + AHEAD, 0, 3);
 }
 
+struct panel {
+    const unsigned char *chunks;
+    int64_t row;
+    int rows;
+    uintptr_t end;
+    int64_t skip; // what lies past the end is read `skip` farther
+};
+
 // Codes for few rows of X, for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives half of what a
 // core can read as soon as there is something to unpack (NOTES.md).
-WEFT__INLINE void fetch_weights(const unsigned char *at, int bytes)
+WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int bytes)
 {
-    const int64_t ahead = 8192;
     WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
     {
         __builtin_prefetch(at + ahead + i, 0, 3);
     }
+}
+
+// How far ahead of a chunk the weights are that will be wanted: past the panels' end, what the thread reads then.
+WEFT__INLINE int64_t ahead_of(const unsigned char *chunk, const struct panel *p)
+{
+    const int64_t ahead = 8192;
+    return (uintptr_t)chunk + (uintptr_t)ahead >= p->end ? ahead + p->skip : ahead;
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
@@ -106,12 +120,6 @@ WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols)
             __builtin_prefetch(codes + ahead + at, 0, 3);
     }
 }
-
-struct panel {
-    const unsigned char *chunks;
-    int64_t row;
-    int rows;
-};
 
 // Columns that a sum of its own covers, whole chunks.
 static int64_t sum_columns(int64_t cols)
@@ -137,12 +145,13 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
         struct head head;
         f.begin(chunk, &head);
-        fetch_weights(chunk, shape.head_bytes);
+        const int64_t ahead = ahead_of(chunk, &p);
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
+            const int64_t far = shape.cols < 256 ? ahead_of(codes, &p) : ahead;
             f.unpack(chunk, codes, g, &head, &w);
-            fetch_weights(codes, shape.group_bytes);
+            fetch_weights(codes, far, shape.group_bytes);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
@@ -261,10 +270,13 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                                 int32_t col, int cols, struct format f)
 {
     const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
+    const uintptr_t end = (uintptr_t)call->weight + (uintptr_t)((row1 + WEFT__PACKED_ROWS - 1) /
+                                                                WEFT__PACKED_ROWS * panel_bytes);
     for (int64_t row = row0, step; row < row1; row += step) {
         const int64_t left = row1 - row;
         struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row,
-                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS};
+                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, end,
+                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0};
         step = WEFT__PACKED_ROWS;
         if (call->batch == 1) {
             multiply_few(call, p, col, 1, f);
