@@ -407,7 +407,7 @@ fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
       "left < STEP ? (1u << left) - 1 : 0xffffffffu", "0xffffffffu",
       "columns past the last are multiplied", *X)
 fault("amx-folded-twice", "src/kernels/linear/linear_bf16_amx.c",
-      "            memset(p->acc[i][w], 0, sizeof p->acc[i][w]);\n", "",
+      "k % FOLD == 0, &ahead);", "k == 0, &ahead);",
       "sums of a fold count in the next one too", *X)
 
 # --- sampling -----------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@
 #include "src/kernels/linear/linear_store.h"
 
 enum {
-    FEW = 4,     // rows of X whose sums stay in registers
-    TILE = 64,   // rows of X whose sums stay in the first cache
-    PANELS = 2,  // that share a row of X among many
-    AHEAD = 512, // columns of X
+    FEW = 4,            // rows of X whose sums stay in registers
+    TILE = 64,          // rows of X whose sums stay in the first cache
+    PANELS = 2,         // that share a row of X among many
+    AHEAD = 512,        // columns of X
+    AHEAD_BYTES = 8192, // of weights, for few rows of X
 };
 
 WEFT__INLINE __m512i four(const int8_t *x)
@@ -97,11 +98,11 @@ WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int byte
     }
 }
 
-// How far ahead of a chunk the weights are that will be wanted: past the panels' end, what the thread reads then.
-WEFT__INLINE int64_t ahead_of(const unsigned char *chunk, const struct panel *p)
+// How far ahead of a group the weights are that will be wanted: past the panels' end, what the thread reads then. Chunks of
+// 256 columns are slower for the question (NOTES.md).
+WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
 {
-    const int64_t ahead = 8192;
-    return (uintptr_t)chunk + (uintptr_t)ahead >= p->end ? ahead + p->skip : ahead;
+    return (uintptr_t)codes + AHEAD_BYTES >= p->end ? AHEAD_BYTES + p->skip : AHEAD_BYTES;
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
@@ -145,11 +146,10 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     for (int64_t k = 0, left = sum; k < call->cols; k += shape.cols) {
         struct head head;
         f.begin(chunk, &head);
-        const int64_t ahead = ahead_of(chunk, &p);
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
-            const int64_t far = shape.cols < 256 ? ahead_of(codes, &p) : ahead;
+            const int64_t far = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
             f.unpack(chunk, codes, g, &head, &w);
             fetch_weights(codes, far, shape.group_bytes);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
