@@ -59,7 +59,7 @@ struct engine_options {
         chain_tokens; // that engine_generate has the device choose in one submission; 0: 1 on the
                       // CPU, 64 elsewhere
     weft_dtype kv_dtype; // of cached keys: every format of <weft/kv.h>; 0: f16 (encoders
-                         // on a CPU bf16, unless matrices are f32 or it shall be exact)
+                         // on a CPU bf16, unless it shall be exact)
     weft_dtype v_dtype;  // of cached values; 0: kv_dtype
     const char *
         attention; // the kernel of attention by name (weft_kernel_at), for debugging: attention_any_ref

@@ -62,7 +62,7 @@ static bool synthesise(engine_model *model, const char *shape, weft_dtype format
     worker_settings settings;
     snprintf(model->name, sizeof model->name, "%s", shape);
     return model_shape_config(&model->config, shape, err) &&
-           worker_settings_make(&settings, options, &model->config, format, err) &&
+           worker_settings_make(&settings, options, &model->config, err) &&
            model_weights_synthesise(&model->weights, &model->config, format, settings.pool_bytes,
                                     err);
 }

@@ -80,13 +80,12 @@ static bool share_values(worker_settings *settings, const model_config *config, 
     return true;
 }
 
-// An encoder's time goes into products of whole texts, and a CPU's fastest ones are those of bf16. Where matrices are not
-// f32, what they multiply is rounded as coarsely.
-static weft_dtype usual_cache(const engine_options *options, const model_config *config,
-                              weft_dtype matrices)
+// An encoder's time goes into products of whole texts, and a CPU's fastest ones are those of bf16. What its matrices
+// multiply is rounded as coarsely.
+static weft_dtype usual_cache(const engine_options *options, const model_config *config)
 {
     const bool encodes = config->full_mask && options->device == WEFT_DEVICE_CPU;
-    return encodes && !options->exact && matrices != WEFT_F32 ? WEFT_BF16 : WEFT_F16;
+    return encodes && !options->exact ? WEFT_BF16 : WEFT_F16;
 }
 
 int32_t engine_usual_chunk(weft_device device)
@@ -94,7 +93,7 @@ int32_t engine_usual_chunk(weft_device device)
     return device == WEFT_DEVICE_CPU ? CPU_CHUNK_TOKENS : DEVICE_CHUNK_TOKENS;
 }
 
-static void fill_in(engine_options *options, const model_config *config, weft_dtype matrices)
+static void fill_in(engine_options *options, const model_config *config)
 {
     if (options->context_tokens == 0)
         options->context_tokens = config->trained_context < DEFAULT_CONTEXT_TOKENS
@@ -114,7 +113,7 @@ static void fill_in(engine_options *options, const model_config *config, weft_dt
     if (options->chain_tokens == 0)
         options->chain_tokens = options->device == WEFT_DEVICE_CPU ? 1 : DEVICE_CHAIN_TOKENS;
     if (options->kv_dtype == WEFT_DTYPE_NONE)
-        options->kv_dtype = usual_cache(options, config, matrices);
+        options->kv_dtype = usual_cache(options, config);
     if (options->v_dtype == WEFT_DTYPE_NONE)
         options->v_dtype = options->kv_dtype;
 }
@@ -125,7 +124,7 @@ static int64_t pages_for(int64_t tokens)
 }
 
 bool worker_settings_make(worker_settings *settings, const engine_options *wish,
-                          const model_config *config, weft_dtype matrices, engine_error *err)
+                          const model_config *config, engine_error *err)
 {
     static const engine_options defaults;
     *settings = (worker_settings){.options = wish ? *wish : defaults};
@@ -138,7 +137,7 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
                            config->positions, options->context_tokens);
     settings->cascade_bytes =
         options->cascade_rows == 0 && options->device != WEFT_DEVICE_CPU ? GPU_CASCADE_BYTES : 0;
-    fill_in(options, config, matrices);
+    fill_in(options, config);
     settings->kv = (weft_kv_layout){.dtype = options->kv_dtype,
                                     .num_kv_heads = config->kv_heads,
                                     .head_dim = config->head_dim,

@@ -19,8 +19,8 @@ typedef struct worker_settings {
     int64_t cascade_bytes; // of keys and values, that a layer must save by a cascade
 } worker_settings;
 
-// wish may be NULL; `matrices` is the format of the layers' matrices. Refuses what is out of bounds or could not be addressed.
+// wish may be NULL. Refuses what is out of bounds or could not be addressed.
 bool worker_settings_make(worker_settings *settings, const engine_options *wish,
-                          const model_config *config, weft_dtype matrices, engine_error *err);
+                          const model_config *config, engine_error *err);
 
 #endif

@@ -112,6 +112,10 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
         desc.flags |= WEFT_LINEAR_EXACT;
     if (program->bounds.invariant)
         desc.flags |= WEFT_LINEAR_BATCH_INVARIANT;
+    // An encoder's time goes into products, and its vectors are compared by cosines, which bf16 keeps. A router would
+    // choose others.
+    if (program->config->full_mask && linear->parts[0].matrix->rows != program->config->experts)
+        desc.flags |= WEFT_LINEAR_F32_AS_BF16;
     if (linear->x_rounded)
         desc.flags |= WEFT_LINEAR_X_ROUNDED;
     if (linear->y_rounded)

@@ -153,8 +153,7 @@ engine_worker *engine_worker_open(engine_model *model, const engine_options *opt
         free(worker);
         return NULL;
     }
-    const weft_dtype matrices = model->weights.layers[0].tensors[MODEL_ATTN_OUT].dtype;
-    if (worker_settings_make(&worker->settings, options, &model->config, matrices, err) &&
+    if (worker_settings_make(&worker->settings, options, &model->config, err) &&
         open_context(worker, err) && open_program(worker, err) && open_tables(worker, err))
         return worker;
     engine_worker_close(worker);

@@ -36,7 +36,8 @@ enum {
      *  faster; and for many rows of X, f16 and bf16 weights (fp8 and int8 where cuBLASLt is there) are
      *  multiplied as 16-bit numbers on a GPU (weft_linear_run(), Numerics) and, more than 8 rows where a CPU
      *  multiplies bf16, with activations and weights rounded to bf16 (to nearest even, numbers below 2^-126 to
-     *  zero), unless WEFT_LINEAR_BATCH_INVARIANT. f32, and fp8 and int8 elsewhere, are exact either way. */
+     *  zero), unless WEFT_LINEAR_BATCH_INVARIANT. f32 (but for WEFT_LINEAR_F32_AS_BF16), and
+     *  fp8 and int8 elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** A row of Y does not depend on how many other rows are in the batch, to the bit. */
     WEFT_LINEAR_BATCH_INVARIANT = 1u << 1,
@@ -51,6 +52,9 @@ enum {
     WEFT_LINEAR_NEXT = 1u << 4,
     /** The norm's weights and next_weight are stored less 1 (Gemma). */
     WEFT_LINEAR_NORM_PLUS_ONE = 1u << 5,
+    /** f32 weights may be rounded as f16 ones are: more than 8 rows of X where a CPU multiplies bf16, unless
+     *  WEFT_LINEAR_EXACT or WEFT_LINEAR_BATCH_INVARIANT. Elsewhere nothing changes. */
+    WEFT_LINEAR_F32_AS_BF16 = 1u << 6,
     WEFT_LINEAR_MAX_PARTS = 4,
 };
 

@@ -87,7 +87,8 @@ static weft_status check_extras(weft_context *context, const weft_linear_desc *d
 weft_status weft__api_linear_desc(weft_context *context, weft_linear_desc *desc)
 {
     const uint32_t known = WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_X_ROUNDED |
-                           WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT | WEFT_LINEAR_NORM_PLUS_ONE;
+                           WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT | WEFT_LINEAR_NORM_PLUS_ONE |
+                           WEFT_LINEAR_F32_AS_BF16;
     if (desc->flags & ~known)
         return weft__fail(context, WEFT_EINVAL, "linear: unknown flags 0x%x", desc->flags & ~known);
     WEFT__TRY(weft__api_dtype(context, WEFT__OP_linear, "x_dtype", &desc->x_dtype));

@@ -3,16 +3,19 @@
 
 #include "src/base/checked.h"
 
-struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t row_step,
-                                                  int32_t threads, const weft_tuning *tuned)
+struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t few_step,
+                                                  int64_t many_step, int32_t threads,
+                                                  const weft_tuning *tuned)
 {
     // Batches reuse what they decode: larger tasks.
     int64_t share = weft__ceil_div(rows, threads);
     int64_t few = weft__ceil_div(tuned->task_bytes, row_bytes),
             many = weft__ceil_div(share, tuned->tasks_per_thread);
-    few = few < share ? few : share;
-    return (struct weft__linear_split){weft__ceil_div(few, row_step) * row_step,
-                                       weft__ceil_div(many, row_step) * row_step};
+    // A thread that began its last task late keeps all others waiting: none is more than a sixth of a share.
+    const int64_t most = weft__ceil_div(share, 6);
+    few = few < most ? few : most;
+    return (struct weft__linear_split){weft__ceil_div(few, few_step) * few_step,
+                                       weft__ceil_div(many, many_step) * many_step};
 }
 
 bool weft__plan_linear_planes(const weft_linear_part *part)

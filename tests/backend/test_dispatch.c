@@ -70,6 +70,20 @@ static const char *plan_exact(weft_context *context, weft_dtype dtype, int32_t b
     return name_of(weft_linear_plan(context, &desc, &plan), &plan);
 }
 
+static const char *plan_rounding(weft_context *context, weft_dtype dtype, int32_t batch,
+                                 const char *variant)
+{
+    weft_plan *plan = NULL;
+    weft_linear_desc desc = {.size = sizeof desc,
+                             .flags = WEFT_LINEAR_F32_AS_BF16,
+                             .weight_dtype = dtype,
+                             .rows = 512,
+                             .cols = 1024,
+                             .max_batch = batch,
+                             .variant = variant};
+    return name_of(weft_linear_plan(context, &desc, &plan), &plan);
+}
+
 static const char *plan_embedding(weft_context *context, weft_dtype dtype, int32_t batch,
                                   const char *variant)
 {
@@ -190,16 +204,18 @@ static const struct {
     const char *op;
     plan_fn *plan;
 } operations[] = {
-    {"linear", plan_linear}, {"linear", plan_exact},    {"embedding", plan_embedding},
-    {"norm", plan_norm},     {"softmax", plan_softmax}, {"activation", plan_activation},
-    {"rope", plan_rope},     {"sample", plan_sample},   {"attention", plan_attention},
-    {"kv", plan_kv},
+    {"linear", plan_linear},         {"linear", plan_exact}, {"linear", plan_rounding},
+    {"embedding", plan_embedding},   {"norm", plan_norm},    {"softmax", plan_softmax},
+    {"activation", plan_activation}, {"rope", plan_rope},    {"sample", plan_sample},
+    {"attention", plan_attention},   {"kv", plan_kv},
 };
 
-// Rows that round activations to bf16 are for many rows of X only: a few wait for memory and stay exact.
-static bool narrows_few(const char *name, int32_t batch)
+// Rows that round activations to bf16 are for many rows of X only: a few wait for memory and stay exact. Those that
+// round f32 weights are for who asks.
+static bool rounds_unasked(const char *name, plan_fn *plan, int32_t batch)
 {
-    return (strstr(name, "_bf16_panel_") || strstr(name, "_bf16_rows_")) && batch <= 8;
+    const bool narrows = strstr(name, "_bf16_panel_") || strstr(name, "_bf16_rows_");
+    return narrows && (batch <= 8 || (plan != plan_rounding && strstr(name, "linear_f32_")));
 }
 
 // No usable row of a better level serves the problem.
@@ -220,7 +236,7 @@ static int look(weft_context *context, const char *op, plan_fn *plan, weft_dtype
     assert_true(rank >= 0);
     for (int32_t n = 0; weft_kernel_at(context, n, &row); n++)
         if (strcmp(row.op, op) == 0 && row.usable && rank_of(row.isa) > rank &&
-            !narrows_few(row.name, batch) && plan(context, dtype, batch, row.name))
+            !rounds_unasked(row.name, plan, batch) && plan(context, dtype, batch, row.name))
             fail_msg("%s %s batch %d at %s: %s is chosen, %s would serve", op,
                      weft_dtype_name(dtype), batch, weft_context_isa(context), chosen, row.name);
     return 1;
@@ -260,6 +276,9 @@ static void some_by_name(void **state)
         {"ref", plan_attention, WEFT_F16, 1, "attention_any_ref"},
 #if defined(__x86_64__)
         {"avx2", plan_linear, WEFT_Q4_K, 8, "linear_q4_k_q8_avx2"},
+        {"avx512bf16", plan_linear, WEFT_F32, 9, "linear_f32_f32_panel_avx512"},
+        {"avx512bf16", plan_rounding, WEFT_F32, 8, "linear_f32_f32_avx512"},
+        {"avx512bf16", plan_rounding, WEFT_F32, 9, "linear_f32_bf16_panel_avx512bf16"},
         {"avx2", plan_linear, WEFT_Q4_K, 9, "linear_q4_k_q8_panel_avx2"},
         {"avx2", plan_linear, WEFT_Q5_K, 8, "linear_q5_k_q8_any_avx2"},
         {"avx2", plan_linear, WEFT_Q5_K, 9, "linear_q5_k_q8_panel_any_avx2"},

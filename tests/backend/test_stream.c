@@ -74,11 +74,64 @@ static void own_share_first(void **state)
     weft_context_destroy(context);
 }
 
+typedef struct stages {
+    int32_t first_count;
+    _Atomic int32_t begun, early, first[MOST_TASKS], then[MOST_TASKS];
+} stages;
+
+static void first_task(void *work, int32_t index, int32_t thread)
+{
+    stages *s = work;
+    (void)thread;
+    atomic_fetch_add(&s->begun, 1);
+    atomic_fetch_add(&s->first[index], 1);
+}
+
+// One of the second stage may wait for all of the first: they have been begun, by threads that are at them.
+static void then_task(void *work, int32_t index, int32_t thread)
+{
+    stages *s = work;
+    (void)thread;
+    for (int64_t spins = 0; atomic_load(&s->begun) < s->first_count; spins++)
+        if (spins > 4000000000) {
+            atomic_fetch_add(&s->early, 1);
+            break;
+        }
+    atomic_fetch_add(&s->then[index], 1);
+}
+
+static void the_second_stage_may_wait_for_the_first(void **state)
+{
+    static const int32_t counts[][2] = {{0, 3}, {3, 0}, {1, 1}, {5, 9}, {96, 88}, {200, 2}};
+    const weft_executor host = {.threads = 3, .parallel_for = one_after_the_other};
+    (void)state;
+    for (int32_t threads = 0; threads < 8; threads += threads + 1) { // none: the host's
+        const weft_context_desc desc = {
+            .size = sizeof desc, .threads = threads, .executor = threads ? NULL : &host};
+        weft_context *context;
+        assert_int_equal(weft_context_create(&desc, &context), WEFT_OK);
+        for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+            stages s;
+            memset(&s, 0, sizeof s);
+            s.first_count = counts[n][0];
+            weft__cpu_stream_for_both(context, counts[n][0], first_task, counts[n][1], then_task,
+                                      &s);
+            assert_int_equal(s.early, 0);
+            for (int32_t i = 0; i < MOST_TASKS; i++) {
+                assert_int_equal(s.first[i], i < counts[n][0]);
+                assert_int_equal(s.then[i], i < counts[n][1]);
+            }
+        }
+        weft_context_destroy(context);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_once),
         cmocka_unit_test(own_share_first),
+        cmocka_unit_test(the_second_stage_may_wait_for_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

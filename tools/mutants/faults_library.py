@@ -271,16 +271,22 @@ fault("experts-first-choice-only", "src/backend/cpu/cpu_experts_run.c",
 fault("experts-duplicate-choices", "src/backend/cpu/cpu_experts_run.c",
       "|| work->places[order[i]] >= 0)", ")",
       "a choice may stand twice in the order", "api_experts", "api_hostile")
-fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_run.c",
+fault("experts-summed-early", "src/backend/cpu/cpu_experts_run.c",
+      "atomic_init(&work->down_left[i], work->active);", "atomic_init(&work->down_left[i], work->active - 1);",
+      "columns are summed before the last expert's are there", "weft-check --op experts --cases 40")
+fault("experts-rounded-early", "src/backend/cpu/cpu_experts_run.c",
+      "atomic_init(&work->inner_left[i], inner);", "atomic_init(&work->inner_left[i], 1);",
+      "an expert's row is rounded when its first piece is there", "weft-check --op experts --cases 80")
+fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_pieces.c",
       ".up = plain ? NULL : work->up + first,", ".up = work->up + first,",
       "experts without a gate are multiplied by what nobody made", "api_experts", "weft-check --op experts --cases 20")
 fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
       "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
       "experts without a gate count a product that they have not", "api_experts")
-fault("experts-adapters-of-the-first", "src/backend/cpu/cpu_experts_run.c",
+fault("experts-adapters-of-the-first", "src/backend/cpu/cpu_experts_pieces.c",
       "(const unsigned char *)weight + e * rows * call.weight_stride_bytes", "(const unsigned char *)weight",
       "all experts have the adapter of the first", "weft-check --op experts --cases 40", "engine_adapters")
-fault("experts-adapters-read-others", "src/backend/cpu/cpu_experts_run.c",
+fault("experts-adapters-read-others", "src/backend/cpu/cpu_experts_pieces.c",
       "return work->x + work->args->order[index] / work->desc->top_k * work->x_stride;", "return work->x + index / work->desc->top_k * work->x_stride;",
       "adapters read the rows of other tokens", "weft-check --op experts --cases 40", "engine_adapters")
 fault("experts-input-weighed-twice", "src/backend/cpu/cpu_experts_run.c",
@@ -307,7 +313,7 @@ fault("pages-owned-again", "src/kernels/pages/pages_ref.c",
 fault("pages-count-unread", "src/kernels/pages/pages_ref.c",
       "move->count_at ? *move->count_at : move->count", "move->count",
       "the number of pairs is not read", "api_pages", "weft-check --op pages --cases 60")
-fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_run.c",
+fault("experts-alone-gathered-by-index", "src/backend/cpu/cpu_experts_pieces.c",
       "                     work->args->order[first] / work->desc->top_k);",
       "                     first / work->desc->top_k);",
       "an expert with one token reads another's", "weft-check --op experts --cases 20")
@@ -408,7 +414,7 @@ fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
       "left < STEP ? (1u << left) - 1 : 0xffffffffu", "0xffffffffu",
       "columns past the last are multiplied", *X)
 fault("amx-folded-twice", "src/kernels/linear/linear_bf16_amx.c",
-      "            memset(p->acc[i][w], 0, sizeof p->acc[i][w]);\n", "",
+      "k % FOLD == 0, &ahead);", "k == 0, &ahead);",
       "sums of a fold count in the next one too", *X)
 
 # --- sampling -----------------------------------------------------------------------------------------

@@ -104,8 +104,17 @@ static weft_tuning tuned_for(const weft_plan *plan, int32_t p)
     return weft__plan_tuning_choose(fixed ? NULL : plan->context->tunings, &problem);
 }
 
-// The kernel that reads panels of part p, NULL if none does or the columns are no whole chunks. Where many rows of X
-// have tiles of AMX weights stay as they are: these read them so.
+// Where many rows of X have tiles of AMX weights stay as they are: these read them so. An expert's few and short rows are
+// read a tenth faster as panels, and prompts lose less than that where codes have 4 bits and a scale (experts' NOTES.md).
+static bool stays_in_rows(const weft_plan *plan, weft_dtype weight)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const bool amx = weft__cpu_of(plan->context)->isa_mask & 1u << WEFT__ISA_amx;
+    const bool expert = desc->flags & WEFT__LINEAR_X_IN_ROWS;
+    return amx && !desc->variant && !(expert && (weight == WEFT_Q4_0 || weight == WEFT_MXFP4));
+}
+
+// The kernel that reads panels of part p, NULL if none does or the columns are no whole chunks.
 static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
                                                        const struct wanted *wanted)
 {
@@ -116,10 +125,16 @@ static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
     packed.batch = 0;
     weft_plan probe = *plan;
     probe.desc = &packed;
-    bool amx = weft__cpu_of(plan->context)->isa_mask & 1u << WEFT__ISA_amx;
-    if (!shape.cols || desc->cols % shape.cols || (amx && !desc->variant))
+    if (!shape.cols || desc->cols % shape.cols || stays_in_rows(plan, wanted->weight))
         return NULL;
     return weft__plan_find(&probe, desc->variant, serves);
+}
+
+// May X, and the weights of a part, be rounded to bf16? A kernel's name asks for what it does.
+static bool may_narrow(const weft_linear_desc *desc, const weft_linear_part *part)
+{
+    const bool asked = part->weight_dtype != WEFT_F32 || desc->variant;
+    return !(desc->flags & WEFT_LINEAR_EXACT) && (asked || desc->flags & WEFT_LINEAR_F32_AS_BF16);
 }
 
 // The kernels of a part for 1 to max_batch rows of X. A kernel asked for by name serves all; so does the
@@ -132,7 +147,7 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
     bool one = desc->variant || desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
     struct wanted wanted = {.weight = part->weight_dtype,
                             .acts = exact ? WEFT__ACTS_f32 : WEFT__ACTS_q8,
-                            .narrow = !(desc->flags & WEFT_LINEAR_EXACT),
+                            .narrow = may_narrow(desc, part),
                             .in_rows = desc->flags & WEFT__LINEAR_X_IN_ROWS,
                             .planes = weft__plan_linear_planes(part),
                             .batch = desc->variant ? 0 : 1,
@@ -169,19 +184,24 @@ static void split_parts(weft_plan *plan)
     struct weft__linear_launch *launch = plan->launch;
     int32_t threads = weft__cpu_of(plan->context)->threads;
     bool in_steps = desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
-    int64_t bytes[WEFT_LINEAR_MAX_PARTS], step = in_steps ? WEFT__ROUNDED_STEP : 1;
+    int64_t bytes[WEFT_LINEAR_MAX_PARTS], few = in_steps ? WEFT__ROUNDED_STEP : 1, many = few;
     for (int32_t p = 0; p < desc->num_parts; p++) {
         bytes[p] = weft_dtype_row_bytes(desc->parts[p].weight_dtype, desc->cols);
-        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++) {
-            int64_t kernel_step = launch->parts[p].kernels[i]->row_step;
-            step = step > kernel_step ? step : kernel_step; // powers of two
+        const struct weft__linear_part_launch *part = &launch->parts[p];
+        for (int32_t i = 0; i < part->num_kernels; i++) {
+            const int64_t step = part->kernels[i]->row_step; // powers of two
+            many = step > many ? step : many;
+            if ((i == 0 || part->max_batch[i - 1] < WEFT__FEW_ROWS) && step > few)
+                few = step;
         }
+        if (part->packed && part->packed->row_step > few)
+            few = part->packed->row_step;
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
     for (int32_t p = 0; p < desc->num_parts; p++) {
         const weft_tuning tuned = tuned_for(plan, p);
         launch->parts[p].split = weft__plan_linear_split(
-            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], step, threads,
+            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], few, many, threads,
             &tuned);
     }
 }

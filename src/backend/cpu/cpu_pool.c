@@ -69,15 +69,6 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, count_fork);
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static bool has_tasks(uint64_t loop)
 {
     return (uint32_t)loop < (uint32_t)(loop >> 32);
@@ -109,7 +100,7 @@ static void wait_for_tasks(struct weft__cpu_pool *pool)
         if (is_wanted(pool))
             return;
         if (i < IDLE_SPINS)
-            pause_briefly();
+            weft__cpu_pause();
         else
             sched_yield(); // the caller may need this core
     }
@@ -219,7 +210,7 @@ void weft__cpu_pool_parallel_for(void *user, int32_t count, weft_task_fn *task, 
     int32_t own = 1 + do_tasks(pool, 0);
     for (int spins = 0; atomic_load(&pool->unfinished) > own; spins++) {
         if (spins < DONE_SPINS)
-            pause_briefly();
+            weft__cpu_pause();
         else
             sched_yield();
     }

@@ -31,4 +31,14 @@ void weft__cpu_pool_parallel_for(void *user, int32_t count, weft_task_fn *task, 
 void weft__cpu_pool_stay_awake(struct weft__cpu_pool *pool);
 void weft__cpu_pool_may_sleep(struct weft__cpu_pool *pool);
 
+// What a thread does that waits for another a moment longer.
+static inline void weft__cpu_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

@@ -13,11 +13,15 @@ struct share {
     _Alignas(64) _Atomic uint64_t left;
 };
 
-struct stream {
+struct stage {
     weft_task_fn *task;
-    void *work;
-    int32_t count;
     struct share shares[MAX_SHARES];
+};
+
+struct stream {
+    void *work;
+    int32_t stages, count; // of shares
+    struct stage stage[2];
 };
 
 // Takes the first or the last task of a share. False if there is none.
@@ -41,25 +45,49 @@ static void next_task(void *opaque, int32_t any, int32_t thread)
     struct stream *stream = opaque;
     int32_t own = thread % stream->count, index;
     (void)any;
-    for (int32_t i = 0; i < stream->count; i++)
-        if (take(&stream->shares[(own + i) % stream->count], i == 0, &index)) {
-            stream->task(stream->work, index, thread);
-            return;
-        }
+    for (struct stage *stage = stream->stage; stage < stream->stage + stream->stages; stage++)
+        for (int32_t i = 0; i < stream->count; i++)
+            if (take(&stage->shares[(own + i) % stream->count], i == 0, &index)) {
+                stage->task(stream->work, index, thread);
+                return;
+            }
+}
+
+static void add_stage(struct stream *stream, int32_t count, weft_task_fn *task)
+{
+    struct stage *stage = &stream->stage[stream->stages++];
+    stage->task = task;
+    for (int64_t i = 0; i < stream->count; i++) {
+        uint64_t begin = (uint64_t)(count * i / stream->count);
+        uint64_t end = (uint64_t)(count * (i + 1) / stream->count);
+        atomic_init(&stage->shares[i].left, end << 32 | begin);
+    }
+}
+
+static void begin(struct stream *stream, const weft_context *context, void *work)
+{
+    int32_t threads = weft__cpu_of(context)->threads;
+    stream->work = work;
+    stream->stages = 0;
+    stream->count = threads < MAX_SHARES ? threads : MAX_SHARES;
 }
 
 void weft__cpu_stream_for(const weft_context *context, int32_t count, weft_task_fn *task,
                           void *work)
 {
-    int32_t threads = weft__cpu_of(context)->threads;
     struct stream stream;
-    stream.task = task;
-    stream.work = work;
-    stream.count = threads < MAX_SHARES ? threads : MAX_SHARES;
-    for (int64_t i = 0; i < stream.count; i++) {
-        uint64_t begin = (uint64_t)(count * i / stream.count);
-        uint64_t end = (uint64_t)(count * (i + 1) / stream.count);
-        atomic_init(&stream.shares[i].left, end << 32 | begin);
-    }
+    begin(&stream, context, work);
+    add_stage(&stream, count, task);
     weft__cpu_parallel_for(context, count, next_task, &stream);
+}
+
+void weft__cpu_stream_for_both(const weft_context *context, int32_t first_count,
+                               weft_task_fn *first, int32_t then_count, weft_task_fn *then,
+                               void *work)
+{
+    struct stream stream;
+    begin(&stream, context, work);
+    add_stage(&stream, first_count, first);
+    add_stage(&stream, then_count, then);
+    weft__cpu_parallel_for(context, first_count + then_count, next_task, &stream);
 }

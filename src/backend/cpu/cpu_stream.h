@@ -11,4 +11,10 @@
 void weft__cpu_stream_for(const weft_context *context, int32_t count, weft_task_fn *task,
                           void *work);
 
+// Two such loops without a barrier between them: a task of the second is begun when every task of the first has been
+// begun. So one of the second may wait for some of the first, whatever the executor.
+void weft__cpu_stream_for_both(const weft_context *context, int32_t first_count,
+                               weft_task_fn *first, int32_t then_count, weft_task_fn *then,
+                               void *work);
+
 #endif

@@ -19,17 +19,23 @@ WEFT__INLINE __m512i narrow_row(const float *x, int64_t left)
                     second > 0 ? vf32_load_n(x + 16, second) : _mm512_setzero_ps());
 }
 
-// 32 columns of a row of W, of which the mask has those that are there.
-typedef __m512i load_fn(const uint16_t *w, __mmask32 mask);
+// Columns [k, k + 32) of a row of W, of which the mask has those that are there.
+typedef __m512i load_fn(const unsigned char *row, int64_t k, __mmask32 mask);
 
-WEFT__INLINE __m512i load_bf16(const uint16_t *w, __mmask32 mask)
+WEFT__INLINE __m512i load_bf16(const unsigned char *row, int64_t k, __mmask32 mask)
 {
-    return _mm512_maskz_loadu_epi16(mask, w);
+    return _mm512_maskz_loadu_epi16(mask, row + 2 * k);
 }
 
-WEFT__INLINE __m512i load_f16(const uint16_t *w, __mmask32 mask)
+WEFT__INLINE __m512i load_f32(const unsigned char *row, int64_t k, __mmask32 mask)
 {
-    __m512i v = _mm512_maskz_loadu_epi16(mask, w);
+    return narrow32(_mm512_maskz_loadu_ps((__mmask16)mask, row + 4 * k),
+                    _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), row + 4 * (k + 16)));
+}
+
+WEFT__INLINE __m512i load_f16(const unsigned char *row, int64_t k, __mmask32 mask)
+{
+    __m512i v = _mm512_maskz_loadu_epi16(mask, row + 2 * k);
     return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
                     _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
 }

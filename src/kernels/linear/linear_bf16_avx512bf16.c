@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights of 16 bits by bf16 activations for many rows of X (prefill): vdpbf16ps multiplies twice as many
+// Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill): vdpbf16ps multiplies twice as many
 // numbers as an f32 multiplication of the same width. Panels of 64 rows of W are turned round for each
 // chunk of columns, so that a lane is a row of W and a broadcast pair of x meets 64 rows.
 //
@@ -119,7 +119,7 @@ WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char
     __m512 w[16];
     WEFT__UNROLL for (int r = 0; r < 16; r++)
     {
-        w[r] = _mm512_castsi512_ps(load((const uint16_t *)(const void *)rows[r] + k, mask));
+        w[r] = _mm512_castsi512_ps(load(rows[r], k, mask));
     }
     vf32_transpose(w);
     WEFT__UNROLL for (int i = 0; i < 16; i++)
@@ -131,15 +131,15 @@ WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
 // not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load)
+                             int64_t last, int64_t k, int64_t columns, load_fn *load, int bytes)
 {
     for (int v = 0; v < VECTORS; v++) {
         const unsigned char *rows[16];
         for (int r = 0; r < 16; r++) {
             int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
             rows[r] = call->weight + at * call->weight_stride_bytes;
-            for (int i = 0; i < CHUNK; i += 32)
-                __builtin_prefetch(rows[r] + 2 * (k + CHUNK + i));
+            for (int i = 0; i < CHUNK * bytes; i += 64)
+                __builtin_prefetch(rows[r] + (k + CHUNK) * bytes + i);
         }
         for (int64_t i = 0; i < columns; i += 32) {
             int64_t left = columns - i;
@@ -216,7 +216,7 @@ WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct
 
 // The panel at `row` by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
-                                 int32_t col, int32_t cols, load_fn *load, bool sixes)
+                                 int32_t col, int32_t cols, load_fn *load, int bytes, bool sixes)
 {
     struct panel p;
     // A step takes up to one row of X more than there are.
@@ -227,7 +227,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         if (k > 0 && k % FOLD == 0)
             fold(&p, cols);
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
-        load_panel(&p, call, row, last, k, columns, load);
+        load_panel(&p, call, row, last, k, columns, load, bytes);
         columns += columns % 2;
         int32_t c = 0;
         int32_t end = col + cols - 1;
@@ -244,7 +244,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
 
 // Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           load_fn *load, bool sixes)
+                           load_fn *load, int bytes, bool sixes)
 {
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;
@@ -252,18 +252,21 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, load, sixes);
+                           col, call->batch - col < tile ? call->batch - col : tile, load, bytes,
+                           sixes);
 }
 
-#define LINEAR_BF16(weight, acts, load, sixes)                                                     \
+// `bytes` are those of a weight.
+#define LINEAR_BF16(weight, acts, load, bytes, sixes)                                              \
     weft__linear_fn weft__linear_##weight##_##acts##_avx512bf16;                                   \
     void weft__linear_##weight##_##acts##_avx512bf16(const struct weft__linear_call *call,         \
                                                      int64_t row0, int64_t row1)                   \
     {                                                                                              \
-        multiply(call, row0, row1, load, sixes);                                                   \
+        multiply(call, row0, row1, load, bytes, sixes);                                            \
     }
 
-LINEAR_BF16(F16, bf16_panel, load_f16, true)
-LINEAR_BF16(BF16, bf16_panel, load_bf16, true)
-LINEAR_BF16(F16, bf16_rows, load_f16, false)
-LINEAR_BF16(BF16, bf16_rows, load_bf16, false)
+LINEAR_BF16(F32, bf16_panel, load_f32, 4, true)
+LINEAR_BF16(F16, bf16_panel, load_f16, 2, true)
+LINEAR_BF16(BF16, bf16_panel, load_bf16, 2, true)
+LINEAR_BF16(F16, bf16_rows, load_f16, 2, false)
+LINEAR_BF16(BF16, bf16_rows, load_bf16, 2, false)

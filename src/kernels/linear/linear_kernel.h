@@ -44,6 +44,9 @@ struct weft__linear_call {
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
+    const unsigned char *
+        next; // weights that are read after row next_from - 1, where it is not those behind; or NULL
+    int64_t next_from;
     int32_t batch;
     float alpha;
     const struct weft__linear_planes *planes; // or NULL

@@ -7,10 +7,11 @@
 #include "src/kernels/linear/linear_store.h"
 
 enum {
-    FEW = 4,     // rows of X whose sums stay in registers
-    TILE = 64,   // rows of X whose sums stay in the first cache
-    PANELS = 2,  // that share a row of X among many
-    AHEAD = 512, // columns of X
+    FEW = 4,            // rows of X whose sums stay in registers
+    TILE = 64,          // rows of X whose sums stay in the first cache
+    PANELS = 2,         // that share a row of X among many
+    AHEAD = 512,        // columns of X
+    AHEAD_BYTES = 8192, // of weights, for few rows of X
 };
 
 WEFT__INLINE __m512i four(const int8_t *x)
@@ -79,15 +80,29 @@ WEFT__INLINE void fetch(const struct weft__rounded_row *x, int64_t k)
     __builtin_prefetch(x->q + k + AHEAD, 0, 3);
 }
 
+struct panel {
+    const unsigned char *chunks;
+    int64_t row;
+    int rows;
+    uintptr_t end;
+    int64_t skip; // what lies past the end is read `skip` farther
+};
+
 // Codes for few rows of X, for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives half of what a
 // core can read as soon as there is something to unpack (NOTES.md).
-WEFT__INLINE void fetch_weights(const unsigned char *at, int bytes)
+WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int bytes)
 {
-    const int64_t ahead = 8192;
     WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
     {
         __builtin_prefetch(at + ahead + i, 0, 3);
     }
+}
+
+// How far ahead of a group the weights are that will be wanted: past the panels' end, what the thread reads then. Chunks of
+// 256 columns are slower for the question (NOTES.md).
+WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
+{
+    return (uintptr_t)codes + AHEAD_BYTES >= p->end ? AHEAD_BYTES + p->skip : AHEAD_BYTES;
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
@@ -106,12 +121,6 @@ WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols)
             __builtin_prefetch(codes + ahead + at, 0, 3);
     }
 }
-
-struct panel {
-    const unsigned char *chunks;
-    int64_t row;
-    int rows;
-};
 
 // Columns that a sum of its own covers, whole chunks.
 static int64_t sum_columns(int64_t cols)
@@ -140,8 +149,9 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
+            const int64_t far = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
             f.unpack(chunk, codes, g, &head, &w);
-            fetch_weights(codes, shape.group_bytes);
+            fetch_weights(codes, far, shape.group_bytes);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
@@ -260,10 +270,13 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                                 int32_t col, int cols, struct format f)
 {
     const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
+    const uintptr_t end = (uintptr_t)call->weight + (uintptr_t)((row1 + WEFT__PACKED_ROWS - 1) /
+                                                                WEFT__PACKED_ROWS * panel_bytes);
     for (int64_t row = row0, step; row < row1; row += step) {
         const int64_t left = row1 - row;
         struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row,
-                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS};
+                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, end,
+                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0};
         step = WEFT__PACKED_ROWS;
         if (call->batch == 1) {
             multiply_few(call, p, col, 1, f);

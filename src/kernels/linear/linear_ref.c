@@ -85,6 +85,7 @@ static void linear(const struct weft__linear_call *call, int64_t row0, int64_t r
     LINEAR_REF(ID, q8, block_elems, block_bytes)
 #include <weft/formats.def>
 #undef WEFT_FORMAT
+LINEAR_REF(F32, bf16, 1, 4)
 LINEAR_REF(F16, bf16, 1, 2)
 LINEAR_REF(BF16, bf16, 1, 2)
 

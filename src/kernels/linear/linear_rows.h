@@ -36,15 +36,18 @@ enum {
 struct weft__linear_rows {
     const unsigned char *first;
     int64_t stride;
-    int64_t turn, skip; // past offset `turn`, what is wanted next lies `skip` farther
+    int64_t turn, skip;        // past offset `turn`, what is wanted next lies `skip` farther
+    const unsigned char *next; // the tile that comes next
 };
 
 WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__linear_call *call,
                                                            int64_t row, int rows)
 {
-    int64_t stride = call->weight_stride_bytes;
-    return (struct weft__linear_rows){call->weight + row * stride, stride,
-                                      stride - WEFT__AHEAD_BYTES, (rows - 1) * stride};
+    const int64_t stride = call->weight_stride_bytes;
+    const unsigned char *first = call->weight + row * stride;
+    return (struct weft__linear_rows){
+        first, stride, stride - WEFT__AHEAD_BYTES, (rows - 1) * stride,
+        call->next && row + rows >= call->next_from ? call->next : first + rows * stride};
 }
 
 // Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so kernels ask for what
@@ -74,7 +77,7 @@ WEFT__INLINE void weft__linear_fetch_next(const struct weft__linear_rows *w, int
                                           int64_t offset, int bytes)
 {
     enum { NEAR_TILE_BYTES = 12 << 10 };
-    const unsigned char *next = w->first + rows * (w->stride + offset);
+    const unsigned char *next = w->next + rows * offset;
     if (rows * w->stride <= NEAR_TILE_BYTES)
         WEFT__UNROLL for (int i = 0; i < rows * bytes && WEFT__LINEAR_FETCH; i += 64)
         {

@@ -47,7 +47,7 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
 #define PACK_bf16_panel(isa) NULL
 #define PACK_bf16_rows(isa)  NULL
 weft__pack_fn weft__linear_pack_avx512vnni;
-weft__linear_fn weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
+weft__linear_fn weft__linear_F32_bf16_ref, weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
 // Kernels of the formats that won a measurement.
 #define X(weight, acts, isa, ...) weft__linear_fn weft__linear_##weight##_##acts##_##isa;
@@ -156,7 +156,7 @@ static const struct weft__linear_kernel rows[] = {
     ROUNDED_##block_elems(REFERENCE(ID, name, q8))
 #include <weft/formats.def>
 #undef WEFT_FORMAT
-    REFERENCE(F16, "f16", bf16) REFERENCE(BF16, "bf16", bf16)};
+    REFERENCE(F32, "f32", bf16) REFERENCE(F16, "f16", bf16) REFERENCE(BF16, "bf16", bf16)};
 
 const struct weft__kernel_table weft__linear_table = {"linear", rows, sizeof rows[0],
                                                       sizeof rows / sizeof rows[0]};
