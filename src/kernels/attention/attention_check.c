@@ -253,7 +253,7 @@ static void check_lengths(struct check_case *c, struct problem *p)
     weft_plan_destroy(plan);
 }
 
-// Where kernels are compiled for a shape, the shape meets several lengths.
+// Where kernels are compiled for a shape, the shape meets several modes and lengths.
 check_fn weft__attention_check;
 void weft__attention_check(struct check_case *c)
 {
@@ -272,6 +272,8 @@ void weft__attention_check(struct check_case *c)
     }
     for (int32_t i = 0; i < lengths && !c->failed; i++) {
         struct problem p = shape;
+        if (i > 0)
+            weft__problem_draw_modes(c, &p);
         check_lengths(c, &p);
         c->problems++;
     }

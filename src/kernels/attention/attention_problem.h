@@ -24,8 +24,9 @@ struct problem {
     float scale;
 };
 
-// Shape and modes, then lengths.
+// Shape and modes, other modes of that shape, then lengths.
 void weft__problem_draw_shape(struct check_case *c, struct problem *p);
+void weft__problem_draw_modes(struct check_case *c, struct problem *p);
 void weft__problem_draw_lengths(struct check_case *c, struct problem *p);
 
 // Keys and values scattered over pages; what no query sees is poison.
