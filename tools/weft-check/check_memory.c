@@ -28,9 +28,10 @@ struct check_memory {
 
 // Mappings that no case has, by size_class().
 enum { CLASSES = 160, STEPS = 4 }; // STEPS sizes from one power of two to the next
-#define IDLE_BYTES ((size_t)192 << 20)
+// Large ones are seldom wanted again: no more than so many bytes of them stay.
+enum { LARGE_BYTES = 1 << 20, LARGE_IDLE_BYTES = 192 << 20 };
 static struct check_memory *idle[CLASSES];
-static size_t idle_bytes;
+static size_t large_idle_bytes;
 
 // The class of mappings with room for so many pages; *pages becomes what those have.
 static int size_class(size_t *pages)
@@ -72,7 +73,8 @@ static void unmap(struct check_memory *memory)
     free(memory);
 }
 
-void *check_buffer(struct check_case *c, size_t bytes, size_t align)
+// A buffer of the case, as the one before left it.
+static struct check_memory *take(struct check_case *c, size_t bytes, size_t align)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = (bytes + align + page - 1) / page;
@@ -80,7 +82,7 @@ void *check_buffer(struct check_case *c, size_t bytes, size_t align)
     const size_t body = pages * page;
     if (memory) {
         *same_size = memory->next;
-        idle_bytes -= body;
+        large_idle_bytes -= body >= LARGE_BYTES ? body : 0;
     } else {
         memory = make_mapping(c, body, page);
     }
@@ -91,8 +93,20 @@ void *check_buffer(struct check_case *c, size_t bytes, size_t align)
     unsigned char *end = memory->data + bytes;
     memset(memory->mapping, CANARY_BYTE, (size_t)(memory->data - memory->mapping));
     memset(end, CANARY_BYTE, (size_t)(memory->mapping + body - end));
-    check_fill_bytes(c, memory->data, bytes);
-    return memory->data;
+    return memory;
+}
+
+void *check_buffer(struct check_case *c, size_t bytes, size_t align)
+{
+    unsigned char *data = take(c, bytes, align)->data;
+    check_fill_bytes(c, data, bytes);
+    return data;
+}
+
+void *check_room(struct check_case *c, size_t bytes)
+{
+    check_skip_bytes(c, bytes);
+    return take(c, bytes, sizeof(double))->data;
 }
 
 float *check_output(struct check_case *c, int64_t count)
@@ -155,12 +169,13 @@ void check_memory_close(struct check_case *c)
         size_t pages = memory->body_bytes / (size_t)sysconf(_SC_PAGESIZE);
         c->memory = memory->next;
         check_canaries(c, memory);
-        if (idle_bytes + memory->body_bytes > IDLE_BYTES) {
+        const size_t large = memory->body_bytes >= LARGE_BYTES ? memory->body_bytes : 0;
+        if (large && large_idle_bytes + large > LARGE_IDLE_BYTES) {
             unmap(memory);
             continue;
         }
         struct check_memory **same_size = &idle[size_class(&pages)];
-        idle_bytes += memory->body_bytes;
+        large_idle_bytes += large;
         memory->next = *same_size;
         *same_size = memory;
     }
@@ -174,14 +189,15 @@ void check_memory_release(void)
             idle[number] = memory->next;
             unmap(memory);
         }
-    idle_bytes = 0;
+    large_idle_bytes = 0;
 }
 
 const char *check_memory_describe(const struct check_case *c, const void *address)
 {
     const unsigned char *at = address;
     for (const struct check_memory *memory = c->memory; memory; memory = memory->next)
-        if (at >= memory->mapping && at < memory->mapping + memory->body_bytes + (size_t)sysconf(_SC_PAGESIZE))
+        if (at >= memory->mapping &&
+            at < memory->mapping + memory->body_bytes + (size_t)sysconf(_SC_PAGESIZE))
             return ", past the end of a buffer of the case";
     return "";
 }

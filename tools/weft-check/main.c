@@ -68,7 +68,8 @@ static const char usage[] =
     "  --variant V      only the kernel of this name\n"
     "  --cases N        problems per kernel (default 100)\n"
     "  --seconds S      instead of --cases: cases of all kernels in turn until S seconds are over\n"
-    "  --lengths N      attention: problems of a case, of one shape with other lengths, values and\n"
+    "  --lengths N      attention: problems of a case, of one shape with other lengths, values "
+    "and\n"
     "                   modes (default 1, where kernels are compiled for a shape 6)\n"
     "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
@@ -253,11 +254,10 @@ static bool check_rows(const struct options *options, const struct places *at,
         for (int32_t i = 0; i < table->count && done; i++) {
             const struct weft__kernel *row =
                 (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
-            bool meant = at->level < 0
-                             ? backend->fits(at->contexts[0], row)
-                             : row->level == at->level ||
-                                   is_best_of_experts(backend, (enum weft__op)op, row,
-                                                      at->contexts[0]);
+            bool meant = at->level < 0 ? backend->fits(at->contexts[0], row)
+                                       : row->level == at->level ||
+                                             is_best_of_experts(backend, (enum weft__op)op, row,
+                                                                at->contexts[0]);
             if (meant && wanted(options, row))
                 done = take_row(options, (enum weft__op)op, row, &all);
         }
@@ -345,13 +345,12 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'},
-                                                 {"format", 1, 0, 'f'},  {"isa", 1, 0, 'i'},
-                                                 {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
-                                                 {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},
-                                                 {"bench", 0, 0, 'm'},   {"list", 0, 0, 'l'},
-                                                 {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
-                                                 {"lengths", 1, 0, 'k'}, {"seconds", 1, 0, 't'}, {0}};
+    static const struct option long_options[] = {
+        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'},
+        {"isa", 1, 0, 'i'},     {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
+        {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},    {"bench", 0, 0, 'm'},
+        {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
+        {"lengths", 1, 0, 'k'}, {"seconds", 1, 0, 't'}, {0}};
     struct options options = {
         .cases = 100, .part = 1, .parts = 1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
     struct tallies total = {0};

@@ -129,10 +129,10 @@ static void verify(struct check_case *c, const struct problem *p)
 {
     size_t keys = (size_t)p->desc.max_kv_len;
     static struct room room;
-    room.work = check_buffer(c, ORACLE_WORK * keys * sizeof(double), sizeof(double));
-    room.bias = check_buffer(c, keys * sizeof(double), sizeof(double));
-    room.seen = check_buffer(c, keys, 1);
-    room.counts = check_buffer(c, keys, 1);
+    room.work = check_room(c, ORACLE_WORK * keys * sizeof(double));
+    room.bias = check_room(c, keys * sizeof(double));
+    room.seen = check_room(c, keys);
+    room.counts = check_room(c, keys);
     for (int32_t s = 0; s < p->args.num_seqs; s++)
         for (int32_t token = 0; token < p->q_lens[s] && !c->failed; token++)
             verify_query(c, p, s, token, &room);

@@ -207,13 +207,16 @@ void weft__problem_draw_modes(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;
     desc->kv.num_kv_heads = (int32_t)check_pick(c, 5, 1, 2, 3, 1, 4);
-    desc->num_q_heads = desc->kv.num_kv_heads * (int32_t)check_pick(c, 12, 1, 2, 3, 4, 5, 6, 7, 8, 12, 4, 17, 33);
+    desc->num_q_heads =
+        desc->kv.num_kv_heads * (int32_t)check_pick(c, 12, 1, 2, 3, 4, 5, 6, 7, 8, 12, 4, 17, 33);
     if (desc->mask == WEFT_MASK_CAUSAL || desc->mask == WEFT_MASK_FULL)
         desc->mask = one_in(c, 4) ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
     desc->num_splits = (int32_t)check_pick(c, 6, 0, 1, 2, 3, 7, 0);
-    desc->chunk_keys = desc->num_splits == 0 && one_in(c, 4) ? (int32_t)check_length(c, 400, 64) : 0;
+    desc->chunk_keys =
+        desc->num_splits == 0 && one_in(c, 4) ? (int32_t)check_length(c, 400, 64) : 0;
     desc->window = one_in(c, 3) ? (int32_t)check_length(c, 200, 32) : 0;
-    desc->window_right = desc->mask == WEFT_MASK_FULL && one_in(c, 3) ? (int32_t)check_length(c, 60, 16) : 0;
+    desc->window_right =
+        desc->mask == WEFT_MASK_FULL && one_in(c, 3) ? (int32_t)check_length(c, 60, 16) : 0;
     desc->local_chunk = one_in(c, 6) ? (int32_t)check_length(c, 300, 64) : 0;
     if (desc->softcap > 0)
         desc->softcap = check_range(c, 0, 5) ? (float)check_pick(c, 3, 15, 30, 50)

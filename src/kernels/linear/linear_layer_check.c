@@ -209,8 +209,8 @@ static void round_row(const struct layer *l, double *x, double *slack)
 static void read_x(struct check_case *c, struct layer *l)
 {
     size_t bytes = (size_t)(l->batch * l->cols) * sizeof(double);
-    l->read = check_buffer(c, bytes, sizeof(double));
-    l->slack = check_buffer(c, bytes, sizeof(double));
+    l->read = check_room(c, bytes);
+    l->slack = check_room(c, bytes);
     memset(l->slack, 0, bytes);
     for (int32_t m = 0; m < l->batch; m++) {
         norm_row(l, l->x + m * l->cols, l->read + m * l->cols);
@@ -223,8 +223,8 @@ static void read_x(struct check_case *c, struct layer *l)
 static void product(struct check_case *c, const struct layer *l, int32_t p, int64_t row,
                     double *want, double *bound)
 {
-    float *w = check_buffer(c, (size_t)l->cols * sizeof *w, sizeof *w);
-    float *size = check_buffer(c, (size_t)l->cols * sizeof *size, sizeof *size);
+    float *w = check_room(c, (size_t)l->cols * sizeof *w);
+    float *size = check_room(c, (size_t)l->cols * sizeof *size);
     int32_t elems = weft_dtype_block_elems(l->format), bytes = weft_dtype_block_bytes(l->format);
     const unsigned char *from = l->weights[p] + row * weft_dtype_row_bytes(l->format, l->cols);
     double alpha = l->args.alpha != 0 ? (double)l->args.alpha : 1;
