@@ -42,6 +42,9 @@ typedef void check_fn(struct check_case *c);
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
 
+// A problem of a case that is several is over: its buffers are looked at and gone.
+void check_problem_done(struct check_case *c);
+
 // Random numbers, uniform unless they say otherwise. Ranges include both ends.
 uint64_t check_bits(struct check_case *c);
 void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes); // any bytes

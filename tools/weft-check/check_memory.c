@@ -181,6 +181,12 @@ void check_memory_close(struct check_case *c)
     }
 }
 
+void check_problem_done(struct check_case *c)
+{
+    c->problems++;
+    check_memory_close(c);
+}
+
 void check_memory_release(void)
 {
     for (int number = 0; number < CLASSES; number++)

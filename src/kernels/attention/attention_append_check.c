@@ -72,7 +72,6 @@ static void draw(struct check_case *c, struct appended *p)
                                      .base = 10000};
         desc->rope = &p->rope;
     }
-    draw_lengths(c, p);
 }
 
 static float *normals(struct check_case *c, int64_t count)
@@ -302,33 +301,48 @@ static void verify_all(struct check_case *c, const struct appended *p, weft_plan
         verify_rounded(c, p, plans[1], batch, got[0]);
 }
 
-void weft__attention_append_check(struct check_case *c)
+static void check_problem(struct check_case *c, struct appended *p)
 {
-    struct appended p = {0};
     weft_plan *plans[2] = {NULL};
-    draw(c, &p);
-    if ((c->format != WEFT_DTYPE_NONE && c->format != p.desc.kv.dtype) || p.tokens == 0) {
-        check_skip(c);
-        return;
-    }
-    make_memory(c, &p);
+    make_memory(c, p);
     check_note(
         c,
         "append, %s from %s %d/%d heads x %d page %d window %d softcap %g flags %u rope %d/%d, %d "
         "seqs, %d tokens, first %d/%d",
-        weft_dtype_name(p.desc.kv.dtype), weft_dtype_name(p.desc.q_dtype), p.desc.num_q_heads,
-        p.desc.kv.num_kv_heads, p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.window,
-        p.desc.softcap, p.desc.flags, p.desc.rope ? (int)p.rope.style : -1, p.rope.rotary_dim,
-        p.num_seqs, p.tokens, p.cu[1], p.kv_lens[0]);
-    weft_attention_desc rounded = p.desc;
+        weft_dtype_name(p->desc.kv.dtype), weft_dtype_name(p->desc.q_dtype), p->desc.num_q_heads,
+        p->desc.kv.num_kv_heads, p->desc.kv.head_dim, p->desc.kv.page_size, p->desc.window,
+        p->desc.softcap, p->desc.flags, p->desc.rope ? (int)p->rope.style : -1, p->rope.rotary_dim,
+        p->num_seqs, p->tokens, p->cu[1], p->kv_lens[0]);
+    weft_attention_desc rounded = p->desc;
     rounded.flags |= WEFT_ATTENTION_OUT_ROUNDED;
-    bool fine = check_ok(c, weft_attention_plan(c->context, &p.desc, &plans[0]), "plan") &&
+    bool fine = check_ok(c, weft_attention_plan(c->context, &p->desc, &plans[0]), "plan") &&
                 check_ok(c, weft_attention_plan(c->context, &rounded, &plans[1]), "rounding plan");
     weft_batch *batch =
-        fine ? make_batch(c, &p, c->context, (const weft_plan *const *)plans, 2) : NULL;
+        fine ? make_batch(c, p, c->context, (const weft_plan *const *)plans, 2) : NULL;
     if (fine && !c->failed)
-        verify_all(c, &p, plans, batch);
+        verify_all(c, p, plans, batch);
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);
     weft_plan_destroy(plans[1]);
+}
+
+void weft__attention_append_check(struct check_case *c, int32_t lengths)
+{
+    struct appended shape = {0};
+    draw(c, &shape);
+    if (c->format != WEFT_DTYPE_NONE && c->format != shape.desc.kv.dtype) {
+        check_skip(c);
+        return;
+    }
+    for (int32_t i = 0; i < lengths && !c->failed; i++) {
+        struct appended p = shape;
+        p.desc.rope = shape.desc.rope ? &p.rope : NULL;
+        draw_lengths(c, &p);
+        if (p.tokens == 0)
+            continue;
+        check_problem(c, &p);
+        check_problem_done(c);
+    }
+    if (c->problems == 0)
+        check_skip(c);
 }

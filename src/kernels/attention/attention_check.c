@@ -327,7 +327,7 @@ void weft__attention_check(struct check_case *c)
     const int32_t lengths = c->lengths ? c->lengths : compiled ? COMPILED_LENGTHS : 1;
     struct problem shape = {0};
     if (check_range(c, 0, 5) == 0) {
-        weft__attention_append_check(c);
+        weft__attention_append_check(c, lengths);
         return;
     }
     weft__problem_draw_shape(c, &shape);
@@ -340,6 +340,6 @@ void weft__attention_check(struct check_case *c)
         if (i > 0)
             weft__problem_draw_modes(c, &p);
         check_lengths(c, &p);
-        c->problems++;
+        check_problem_done(c);
     }
 }

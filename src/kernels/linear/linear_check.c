@@ -368,10 +368,26 @@ static void verify(struct check_case *c, const struct problem *p, const float *g
     }
 }
 
+static void check_problem(struct check_case *c, struct problem *p)
+{
+    char reference[64];
+    const struct weft__linear_kernel *kernel = (const void *)c->kernel;
+    p->wide = weft__linear_wide_error(c->kernel, p->args.batch, p->desc.flags, p->packs);
+    const float *got = run(c, *p, c->kernel->name, 0, p->args.batch);
+    reference_name(kernel, kernel->acts, reference);
+    const float *want = run(c, *p, reference, 0, p->args.batch);
+    verify(c, p, got, want);
+    if (p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
+        check_invariance(c, p, got);
+    int32_t m = (int32_t)check_range(c, 0, p->args.batch - 1);
+    bool rounds = kernel->acts == WEFT__ACTS_q8 || p->narrows;
+    if (rounds && p->y_dtype == WEFT_F32 && (c->seed % 4 == 0 || p->tiny_x) && finite_row(p, m))
+        check_rounding(c, p, got, m);
+}
+
 check_fn weft__linear_check;
 void weft__linear_check(struct check_case *c)
 {
-    char reference[64];
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     if (c->format && c->format != kernel->weight) {
         check_skip(c);
@@ -381,16 +397,11 @@ void weft__linear_check(struct check_case *c)
         weft__linear_layer_check(c);
         return;
     }
-    struct problem p = weft__linear_problem_draw(c);
-    p.wide = weft__linear_wide_error(c->kernel, p.args.batch, p.desc.flags, p.packs);
-    const float *got = run(c, p, c->kernel->name, 0, p.args.batch);
-    reference_name(kernel, kernel->acts, reference);
-    const float *want = run(c, p, reference, 0, p.args.batch);
-    verify(c, &p, got, want);
-    if (p.desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
-        check_invariance(c, &p, got);
-    int32_t m = (int32_t)check_range(c, 0, p.args.batch - 1);
-    bool rounds = kernel->acts == WEFT__ACTS_q8 || p.narrows;
-    if (rounds && p.y_dtype == WEFT_F32 && (c->seed % 4 == 0 || p.tiny_x) && finite_row(&p, m))
-        check_rounding(c, &p, got, m);
+    const struct problem shape = weft__linear_problem_draw_shape(c);
+    for (int32_t i = 0; i < weft__linear_problem_lengths(c) && !c->failed; i++) {
+        const int32_t batch = i ? (int32_t)check_range(c, 1, shape.desc.max_batch) : 0;
+        struct problem p = weft__linear_problem_draw(c, &shape, batch);
+        check_problem(c, &p);
+        check_problem_done(c);
+    }
 }
