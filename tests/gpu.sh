@@ -17,6 +17,8 @@ usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 golden_tests="logits latent encoders adapters"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
 session_tests="cache_formats constrained demo generate invariant keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
+# Those that hold attention: lists of cases, every switch both ways, long contexts and large pools.
+kernel_tests="attention_device attention_lists attention_switches"
 
 pack() {
     local build=$1 folder=$2 library
@@ -24,6 +26,9 @@ pack() {
     cp "$build/weft" "$build/weft-check" "$folder/bin/" || exit 1
     for test in $golden_tests $session_tests; do
         cp "$build/test_engine_$test" "$folder/bin/" 2>/dev/null || echo "pack: $build has no test_engine_$test"
+    done
+    for test in $kernel_tests; do
+        cp "$build/test_kernels_$test" "$folder/bin/" 2>/dev/null || echo "pack: $build has no test_kernels_$test"
     done
     pwd >"$folder/root"
     strip "$folder"/bin/*
@@ -168,6 +173,7 @@ step_tests() {
     mkdir -p "$OUT/tests"
     {
         for one in ${SESSION_TESTS:-$session_tests}; do echo "$one $bin/test_engine_$one"; done
+        for one in ${KERNEL_TESTS:-$kernel_tests}; do echo "$one $bin/test_kernels_$one"; done
         for one in ${SERVER_TESTS:-endpoints features forms models soak}; do
             echo "server_$one python3 tests/server/${one}_test.py $bin/weft $folder/demo.gguf $OUT/tests/of_$one"
         done

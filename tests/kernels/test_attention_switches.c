@@ -7,19 +7,6 @@
 #include "tests/support/attention_case.h"
 #include "tests/support/context_fixture.h"
 
-static bool on_gpu(void)
-{
-    const char *device = getenv("WEFT_TEST_DEVICE");
-    return device && strcmp(device, "cuda") == 0;
-}
-
-static int open_device(void **state)
-{
-    const weft_context_desc desc = {.size = sizeof desc,
-                                    .device = on_gpu() ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU};
-    return weft_context_create(&desc, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
-}
-
 // Prefill, decode and drafts in one batch; a sequence of several chunks, one without queries.
 static const int32_t lens[][2] = {{1, 700}, {40, 150}, {5, 65}, {1, 1}, {0, 9}};
 enum { SEQS = 5 };
