@@ -42,12 +42,18 @@ typedef void check_fn(struct check_case *c);
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
 
+// A problem of a case that is several is over: its buffers are looked at and gone.
+void check_problem_done(struct check_case *c);
+
 // Random numbers, uniform unless they say otherwise. Ranges include both ends.
 uint64_t check_bits(struct check_case *c);
 void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes); // any bytes
+void check_skip_bytes(struct check_case *c, size_t bytes);                      // as if they were
 int64_t check_range(struct check_case *c, int64_t low, int64_t high);
 float check_uniform(struct check_case *c, float low, float high);
 float check_normal(struct check_case *c);
+void check_normals(struct check_case *c, float *x,
+                   int64_t count); // so many, but for their last bits
 
 // A length in [1, most], biased to 1, small numbers, multiples of `tile` and their neighbours.
 int64_t check_length(struct check_case *c, int64_t most, int64_t tile);
@@ -65,6 +71,9 @@ void check_fill_blocks(struct check_case *c, weft_dtype dtype, void *blocks, int
 // Memory of the case, freed after it: random bytes that end at an inaccessible page (up to the
 // alignment) and begin after a canary. `align` is a power of two up to 4096.
 void *check_buffer(struct check_case *c, size_t bytes, size_t align);
+
+// The same for what no kernel gets to see and the check writes before it reads it.
+void *check_room(struct check_case *c, size_t bytes);
 
 // The same for a result: every element holds a canary until it is written.
 float *check_output(struct check_case *c, int64_t count);

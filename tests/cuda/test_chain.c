@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/engine.h"
 #include "tests/support/standin/standin.h"
@@ -18,6 +19,48 @@ static struct standin *standin;
 enum { STEPS = 100, CHAIN = 64, SESSIONS = 3 };
 
 static engine_error err;
+
+// Launches of attention since the stand-in's list was emptied.
+static int attention_launches(void)
+{
+    int found = 0;
+    assert_true(standin->num_launches <= STANDIN_MOST_LAUNCHES);
+    for (int i = 0; i < standin->num_launches; i++)
+        found += strncmp(standin->launches[i].function, "weft_attention_", 15) == 0;
+    return found;
+}
+
+// One launch of attention a layer and token of a chain. A prompt of one pass is one run a layer: a launch for sequences of few rows
+// and one for those of many, of which either may find nothing to do.
+static void a_layer_has_one_launch_of_attention(void **state)
+{
+    enum { FEW = 8, PROMPT = 100 };
+    (void)state;
+    static const engine_sampling likeliest = {.params = {.temperature = 0}};
+    const engine_options options = {.device = WEFT_DEVICE_CUDA, .max_sessions = 1};
+    engine_model *model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &err);
+    engine_worker *worker = model ? engine_worker_open(model, &options, &err) : NULL;
+    if (!worker)
+        fail_msg("%s", err.text);
+    engine_model_info info;
+    engine_model_describe(model, &info);
+    int32_t tokens[FEW], ids[PROMPT] = {0};
+    engine_session *session = engine_session_open(worker, &err);
+    engine_feed feed = {.session = session, .ids = ids, .count = PROMPT};
+    engine_draw draw = {session, &likeliest, 5};
+    standin->num_launches = 0;
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+    const int prompt = attention_launches();
+    assert_true(engine_decode(worker, &draw, 1, FEW, tokens, &err)); // makes the graph
+    standin->num_launches = 0;
+    assert_true(engine_decode(worker, &draw, 1, FEW, tokens, &err));
+    const int chain = attention_launches();
+    assert_int_equal(chain, FEW * info.layers);
+    assert_int_equal(prompt, 2 * info.layers);
+    engine_session_close(session);
+    engine_worker_close(worker);
+    engine_model_close(model);
+}
 
 static void chains_are_launches_of_one_graph(void **state)
 {
@@ -56,7 +99,8 @@ static void chains_are_launches_of_one_graph(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chains_are_launches_of_one_graph)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chains_are_launches_of_one_graph),
+                                       cmocka_unit_test(a_layer_has_one_launch_of_attention)};
     setenv("WEFT_CUDA_DRIVER", WEFT_TEST_STANDIN, 1);
     setenv("WEFT_CUDA_NVRTC", WEFT_TEST_STANDIN, 1);
     setenv("WEFT_CACHE_DIR", "/nowhere", 1);

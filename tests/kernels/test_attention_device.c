@@ -11,15 +11,6 @@
 
 enum { DIM = 64, HEADS = 4, PAGE = 16, MOST_KEYS = 131072 };
 
-static int open_device(void **state)
-{
-    const char *device = getenv("WEFT_TEST_DEVICE");
-    const weft_context_desc desc = {
-        .size = sizeof desc,
-        .device = device && strcmp(device, "cuda") == 0 ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU};
-    return weft_context_create(&desc, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
-}
-
 // What a test took.
 static void *rooms[16];
 static int num_rooms;

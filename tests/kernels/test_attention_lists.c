@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The lists of cases that the documents of attention have: lengths of prefill, decode and mixed batches,
 // ratios, page sizes, model families, heads over two ranks, a pool past 2^31 elements, the worked example of a
-// split key layout. Held against plain loops in double (tests/support/attention_case.h).
+// split key layout. Held against plain loops in double (tests/support/attention_case.h). The lists run on the device that
+// WEFT_TEST_DEVICE names, what follows them where the host's memory is the device's.
 #define _GNU_SOURCE
 #include <math.h>
 #include <sys/mman.h>
@@ -123,6 +124,8 @@ static void one_configuration_of_every_family(void **state)
 // same for both. What the two write together is what one writes.
 static void two_ranks_over_halves_of_the_heads(void **state)
 {
+    if (on_gpu())
+        skip();
     enum { DIM = 64, HEADS = 8, KV_HEADS = 4, RANKS = 2 };
     attention_case c = {.desc = shape(WEFT_F16, HEADS, KV_HEADS, DIM, 16),
                         .num_seqs = 3,
@@ -171,6 +174,8 @@ static void two_ranks_over_halves_of_the_heads(void **state)
 // Memory that is touched only where it is used: pools of 2^31 elements and some, keys at both ends.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
+    if (on_gpu())
+        skip();
     enum { DIM = 128, PAGE = 1024, PAGES = (1 << 14) + 9, KEYS = 2 * PAGE };
     const size_t bytes = (size_t)PAGES * PAGE * DIM * 2;
     const int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -222,6 +227,8 @@ static void a_pool_of_more_than_2_31_elements(void **state)
 // time, vector number `thread + 4 j`. Stored where its formula says, they are what attention reads.
 static void the_worked_example_of_a_split_key(void **state)
 {
+    if (on_gpu())
+        skip();
     enum { GROUP = 4, VEC = 2, X = 8, VECTORS = 8, DIM = GROUP * VEC * VECTORS, PAGE = 16 };
     static const int32_t example[6][3] = {{0, 0, 0}, {1, 0, 2}, {2, 0, 4},
                                           {3, 0, 6}, {4, 1, 0}, {5, 1, 2}};
@@ -288,5 +295,5 @@ int main(void)
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
         cmocka_unit_test(the_worked_example_of_a_split_key),
     };
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return cmocka_run_group_tests(tests, open_device, close_context);
 }

@@ -63,30 +63,96 @@ void attention_case_free(attention_case *c)
     free(c->q);
 }
 
+// Memory that a context's kernels reach: on a GPU its own, with a copy of what the host has.
+struct room {
+    weft_context *context;
+    void *taken[12];
+    int count;
+};
+
+static void *device_room(struct room *room, size_t bytes)
+{
+    void *to = NULL;
+    if (room->count == (int)(sizeof room->taken / sizeof *room->taken) ||
+        weft_memory_allocate(room->context, WEFT_MEMORY_DEVICE, bytes, &to) != WEFT_OK)
+        abort();
+    room->taken[room->count++] = to;
+    return to;
+}
+
+static void *reachable(struct room *room, const void *from, size_t bytes)
+{
+    if (strncmp(weft_context_isa(room->context), "sm_", 3) != 0 || !from)
+        return (void *)(uintptr_t)from;
+    void *to = device_room(room, bytes);
+    if (weft_copy(room->context, to, from, bytes, NULL) != WEFT_OK)
+        abort();
+    return to;
+}
+
+// The queries in the format that the plan takes.
+static void *queries(struct room *room, const attention_case *c, const weft_attention_desc *desc)
+{
+    const size_t bytes = (size_t)c->out_elems * sizeof(float);
+    if (desc->q_dtype == WEFT_DTYPE_NONE || desc->q_dtype == WEFT_F32)
+        return reachable(room, c->q, bytes);
+    void *narrow = malloc(bytes);
+    if (weft_quantize_row(desc->q_dtype, c->q, c->out_elems, narrow) != WEFT_OK)
+        abort();
+    void *to = device_room(room, bytes);
+    weft_status status = weft_copy(room->context, to, narrow, bytes, NULL);
+    if (status != WEFT_OK || weft_stream_synchronize(room->context, NULL) != WEFT_OK)
+        abort();
+    free(narrow);
+    return to;
+}
+
+// Brings a result back, if it is not where it is wanted.
+static void fetch(struct room *room, void *to, const void *from, size_t bytes)
+{
+    if (to != from && weft_copy(room->context, to, from, bytes, NULL) != WEFT_OK)
+        abort();
+}
+
 weft_status attention_case_run(weft_context *context, const attention_case *c,
                                const weft_attention_desc *desc, float *out, float *lse)
 {
+    struct room room = {.context = context};
     weft_plan *plan;
     weft_status status = weft_attention_plan(context, desc, &plan);
     if (status != WEFT_OK)
         return status;
-    size_t bytes = weft_plan_workspace_bytes(plan);
-    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    memset(workspace, 0xff, bytes);
+    const size_t bytes = (weft_plan_workspace_bytes(plan) + 63) / 64 * 64;
+    const size_t pool =
+        (size_t)weft_dtype_row_bytes(desc->kv.dtype, (int64_t)c->pages * desc->kv.page_size *
+                                                         desc->kv.num_kv_heads * desc->kv.head_dim);
+    const size_t out_bytes = (size_t)c->out_elems * sizeof *out;
+    const size_t lse_bytes = (size_t)c->lse_elems * sizeof *lse;
+    void *workspace = aligned_alloc(64, bytes + 64);
+    memset(workspace, 0xff, bytes + 64);
     const weft_attention_args args = {
         .size = sizeof args,
         .num_seqs = c->num_seqs,
-        .q = c->q,
-        .out = out,
-        .lse = lse,
-        .pool = {.k.data = c->k, .v.data = c->v, .num_pages = c->pages},
-        .cu_q_lens = c->cu,
-        .kv_lens = c->kv_lens,
-        .page_table = c->table,
+        .q = queries(&room, c, desc),
+        .out = reachable(&room, out, out_bytes),
+        .lse = reachable(&room, lse, lse_bytes),
+        .pool = {.k.data = reachable(&room, c->k, pool),
+                 .v.data = reachable(&room, c->v, pool),
+                 .num_pages = c->pages},
+        .cu_q_lens = reachable(&room, c->cu, sizeof c->cu),
+        .kv_lens = reachable(&room, c->kv_lens, sizeof c->kv_lens),
+        .page_table = reachable(&room, c->table, (size_t)c->pages * sizeof *c->table),
         .page_table_stride = c->table_stride,
-        .workspace = workspace,
+        .workspace = reachable(&room, workspace, bytes + 64),
         .workspace_bytes = bytes};
     status = weft_attention_run(plan, &args);
+    if (status == WEFT_OK) {
+        fetch(&room, out, args.out, out_bytes);
+        fetch(&room, lse, args.lse, lse ? lse_bytes : 0);
+        status = weft_stream_synchronize(context, NULL);
+    }
+    while (room.count > 0)
+        weft_memory_free(context, room.taken[--room.count]);
     free(workspace);
     weft_plan_destroy(plan);
     return status;

@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,6 +19,20 @@
 static inline int open_context(void **state)
 {
     return weft_context_create(NULL, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
+}
+
+// The same on the device that WEFT_TEST_DEVICE names (cpu, cuda).
+static inline bool on_gpu(void)
+{
+    const char *device = getenv("WEFT_TEST_DEVICE");
+    return device && strcmp(device, "cuda") == 0;
+}
+
+static inline int open_device(void **state)
+{
+    const weft_context_desc desc = {.size = sizeof desc,
+                                    .device = on_gpu() ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU};
+    return weft_context_create(&desc, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
 }
 
 static inline int close_context(void **state)

@@ -32,7 +32,7 @@ void *check_narrow(struct check_case *c, weft_dtype dtype, const float *x, int64
 
 float *check_widen(struct check_case *c, weft_dtype dtype, const void *x, int64_t count)
 {
-    float *y = check_buffer(c, (size_t)count * sizeof *y, sizeof *y);
+    float *y = check_room(c, (size_t)count * sizeof *y);
     weft__elements_widen(x, dtype, count, y);
     return y;
 }

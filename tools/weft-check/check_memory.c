@@ -3,6 +3,8 @@
 //
 //      | canary ........ | bytes | (< align) | guard page |
 //      ^ mapping                             ^ PROT_NONE
+//
+// Mappings outlive their case: to make one, and to lend it to a device, costs more than most problems.
 #define _GNU_SOURCE
 #include "tools/weft-check/check_memory.h"
 
@@ -20,9 +22,29 @@ enum { CANARY_BYTE = 0xa5 };
 struct check_memory {
     struct check_memory *next;
     unsigned char *mapping, *data;
-    size_t mapping_bytes, bytes;
-    bool lent; // to the device of the case
+    size_t body_bytes, bytes; // of the mapping without its guard page; of the buffer
+    weft_context *lent_to;    // or NULL
 };
+
+// Mappings that no case has, by size_class().
+enum { CLASSES = 160, STEPS = 4 }; // STEPS sizes from one power of two to the next
+// Large ones are seldom wanted again: no more than so many bytes of them stay.
+enum { LARGE_BYTES = 1 << 20, LARGE_IDLE_BYTES = 192 << 20 };
+static struct check_memory *idle[CLASSES];
+static size_t large_idle_bytes;
+
+// The class of mappings with room for so many pages; *pages becomes what those have.
+static int size_class(size_t *pages)
+{
+    int number = 0;
+    size_t room = 1, step = 1;
+    for (; room < *pages; number++) {
+        step = room / STEPS > 1 && (room & (room - 1)) == 0 ? room / STEPS : step;
+        room += step;
+    }
+    *pages = room;
+    return number;
+}
 
 // Lets a device reach a buffer where it lies, so that it ends at a guard page for the device too.
 static bool lend(const struct check_case *c, void *mapping, size_t bytes)
@@ -31,22 +53,60 @@ static bool lend(const struct check_case *c, void *mapping, size_t bytes)
     return backend->lend && backend->lend(c->context, mapping, bytes) == WEFT_OK;
 }
 
-void *check_buffer(struct check_case *c, size_t bytes, size_t align)
+static struct check_memory *make_mapping(const struct check_case *c, size_t body, size_t page)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t body = (bytes + align + page - 1) / page * page;
     struct check_memory *memory = malloc(sizeof *memory);
     unsigned char *mapping =
         mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!memory || mapping == MAP_FAILED || mprotect(mapping + body, page, PROT_NONE) != 0)
         abort();
-    unsigned char *data = mapping + (body - bytes) / align * align;
-    memset(mapping, CANARY_BYTE, body);
-    check_fill_bytes(c, data, bytes);
-    *memory = (struct check_memory){c->memory, mapping, data, body + page, bytes, false};
-    memory->lent = lend(c, mapping, body);
+    *memory = (struct check_memory){.mapping = mapping, .body_bytes = body};
+    memory->lent_to = lend(c, mapping, body) ? c->context : NULL;
+    return memory;
+}
+
+static void unmap(struct check_memory *memory)
+{
+    if (memory->lent_to)
+        memory->lent_to->backend->take_back(memory->lent_to, memory->mapping);
+    munmap(memory->mapping, memory->body_bytes + (size_t)sysconf(_SC_PAGESIZE));
+    free(memory);
+}
+
+// A buffer of the case, as the one before left it.
+static struct check_memory *take(struct check_case *c, size_t bytes, size_t align)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t pages = (bytes + align + page - 1) / page;
+    struct check_memory **same_size = &idle[size_class(&pages)], *memory = *same_size;
+    const size_t body = pages * page;
+    if (memory) {
+        *same_size = memory->next;
+        large_idle_bytes -= body >= LARGE_BYTES ? body : 0;
+    } else {
+        memory = make_mapping(c, body, page);
+    }
+    memory->data = memory->mapping + (body - bytes) / align * align;
+    memory->bytes = bytes;
+    memory->next = c->memory;
     c->memory = memory;
+    unsigned char *end = memory->data + bytes;
+    memset(memory->mapping, CANARY_BYTE, (size_t)(memory->data - memory->mapping));
+    memset(end, CANARY_BYTE, (size_t)(memory->mapping + body - end));
+    return memory;
+}
+
+void *check_buffer(struct check_case *c, size_t bytes, size_t align)
+{
+    unsigned char *data = take(c, bytes, align)->data;
+    check_fill_bytes(c, data, bytes);
     return data;
+}
+
+void *check_room(struct check_case *c, size_t bytes)
+{
+    check_skip_bytes(c, bytes);
+    return take(c, bytes, sizeof(double))->data;
 }
 
 float *check_output(struct check_case *c, int64_t count)
@@ -93,8 +153,7 @@ static void check_canaries(struct check_case *c, const struct check_memory *memo
                        memory->bytes);
             return;
         }
-    const unsigned char *end =
-        memory->mapping + memory->mapping_bytes - (size_t)sysconf(_SC_PAGESIZE);
+    const unsigned char *end = memory->mapping + memory->body_bytes;
     for (const unsigned char *at = memory->data + memory->bytes; at < end; at++)
         if (*at != CANARY_BYTE) {
             check_fail(c, "wrote %td bytes past a buffer of %zu",
@@ -107,20 +166,44 @@ void check_memory_close(struct check_case *c)
 {
     while (c->memory) {
         struct check_memory *memory = c->memory;
+        size_t pages = memory->body_bytes / (size_t)sysconf(_SC_PAGESIZE);
         c->memory = memory->next;
         check_canaries(c, memory);
-        if (memory->lent)
-            c->context->backend->take_back(c->context, memory->mapping);
-        munmap(memory->mapping, memory->mapping_bytes);
-        free(memory);
+        const size_t large = memory->body_bytes >= LARGE_BYTES ? memory->body_bytes : 0;
+        if (large && large_idle_bytes + large > LARGE_IDLE_BYTES) {
+            unmap(memory);
+            continue;
+        }
+        struct check_memory **same_size = &idle[size_class(&pages)];
+        large_idle_bytes += large;
+        memory->next = *same_size;
+        *same_size = memory;
     }
+}
+
+void check_problem_done(struct check_case *c)
+{
+    c->problems++;
+    check_memory_close(c);
+}
+
+void check_memory_release(void)
+{
+    for (int number = 0; number < CLASSES; number++)
+        while (idle[number]) {
+            struct check_memory *memory = idle[number];
+            idle[number] = memory->next;
+            unmap(memory);
+        }
+    large_idle_bytes = 0;
 }
 
 const char *check_memory_describe(const struct check_case *c, const void *address)
 {
     const unsigned char *at = address;
     for (const struct check_memory *memory = c->memory; memory; memory = memory->next)
-        if (at >= memory->mapping && at < memory->mapping + memory->mapping_bytes)
+        if (at >= memory->mapping &&
+            at < memory->mapping + memory->body_bytes + (size_t)sysconf(_SC_PAGESIZE))
             return ", past the end of a buffer of the case";
     return "";
 }

@@ -28,6 +28,11 @@ void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes)
     c->state = next;
 }
 
+void check_skip_bytes(struct check_case *c, size_t bytes)
+{
+    c->state += bytes * step;
+}
+
 int64_t check_range(struct check_case *c, int64_t low, int64_t high)
 {
     uint64_t span = (uint64_t)(high - low) + 1;
@@ -43,6 +48,52 @@ float check_normal(struct check_case *c)
 {
     float u = check_uniform(c, 0x1p-24f, 1), v = check_uniform(c, 0, 6.2831853f);
     return sqrtf(-2 * logf(u)) * cosf(v);
+}
+
+enum { AT_ONCE = 64 };
+
+// ln u, u a normal number: u = 2^e m, m in [sqrt(1/2), sqrt(2)), and the series of artanh((m - 1) / (m + 1)).
+static void logarithms(float x[AT_ONCE])
+{
+    for (int i = 0; i < AT_ONCE; i++) {
+        int32_t bits, above;
+        memcpy(&bits, &x[i], sizeof bits);
+        above = bits - 0x3f3504f3;
+        bits = (above & 0x7fffff) + 0x3f3504f3;
+        float m;
+        memcpy(&m, &bits, sizeof m);
+        const float z = (m - 1) / (m + 1), zz = z * z;
+        const float series = 2 + zz * (2 / 3.f + zz * (2 / 5.f + zz * (2 / 7.f + zz * (2 / 9.f))));
+        x[i] = (float)(above >> 23) * 0.693147181f + z * series;
+    }
+}
+
+// cos(2 pi t), t in [0, 1): the series of the sine of the distance from the nearer of 1/4 and 3/4.
+static void cosines(float t[AT_ONCE])
+{
+    for (int i = 0; i < AT_ONCE; i++) {
+        const float x = 6.28318531f * (fabsf(t[i] - 0.5f) - 0.25f), xx = x * x;
+        t[i] = x * (1 - xx * (1 / 6.f - xx * (1 / 120.f - xx * (1 / 5040.f - xx / 362880))));
+    }
+}
+
+void check_normals(struct check_case *c, float *x, int64_t count)
+{
+    float u[AT_ONCE], t[AT_ONCE];
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        const int64_t some = count - first < AT_ONCE ? count - first : AT_ONCE;
+        for (int i = 0; i < AT_ONCE; i++)
+            u[i] = t[i] = 1;
+        for (int64_t i = 0; i < some; i++) {
+            u[i] = check_uniform(c, 0x1p-24f, 1);
+            t[i] = check_uniform(c, 0, 1);
+        }
+        logarithms(u);
+        cosines(t);
+        for (int i = 0; i < AT_ONCE; i++)
+            u[i] = sqrtf(-2 * u[i]) * t[i];
+        memcpy(x + first, u, (size_t)some * sizeof *x);
+    }
 }
 
 int64_t check_pick(struct check_case *c, int n, ...)
@@ -74,14 +125,18 @@ void check_fill(struct check_case *c, float *x, int64_t count)
     enum { NORMAL, ONE_SIGN, ONE_HOT, TINY, WIDE, ZERO, STYLES };
     int64_t style = check_range(c, 0, 3 * STYLES); // mostly NORMAL
     int64_t hot = check_range(c, 0, count > 0 ? count - 1 : 0);
+    if (style <= ONE_SIGN || style >= STYLES) {
+        check_normals(c, x, count);
+        for (int64_t i = 0; style == ONE_SIGN && i < count; i++)
+            x[i] = fabsf(x[i]);
+        return;
+    }
     for (int64_t i = 0; i < count; i++)
         switch (style) {
-        case ONE_SIGN: x[i] = fabsf(check_normal(c)); break;
         case ONE_HOT: x[i] = i == hot ? 100 : 0; break;
         case TINY: x[i] = check_normal(c) * 0x1p-130f; break;
         case WIDE: x[i] = ldexpf(check_normal(c), (int)check_range(c, -12, 8)); break;
-        case ZERO: x[i] = check_bits(c) & 1 ? 0.0f : -0.0f; break;
-        default: x[i] = check_normal(c); break;
+        default: x[i] = check_bits(c) & 1 ? 0.0f : -0.0f; break;
         }
 }
 

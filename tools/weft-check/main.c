@@ -16,6 +16,7 @@
 #include "src/kernels/check.h"
 #include "tools/weft-check/bench.h"
 #include "tools/weft-check/check_case.h"
+#include "tools/weft-check/check_memory.h"
 
 // An operation without a check links all the same, and fails.
 #define DECLARE_CHECK(op) extern check_fn weft__##op##_check __attribute__((weak));
@@ -30,12 +31,23 @@ struct options {
     const struct weft__backend *table; // of that name
     weft_dtype format;
     int cases, part, parts; // kernels of part 1..parts
-    int lengths;
+    int lengths, seconds;
     uint64_t seed;
     bool json, list, bench;
 };
 
+// Of a kernel: problems, and the cases that they were put in.
 struct tally {
+    const struct weft__kernel *row;
+    check_fn *check;
+    long passed, failed, cases;
+    double worst, distance;
+};
+
+// The kernels that are checked.
+struct tallies {
+    struct tally *of;
+    int count;
     long passed, failed;
 };
 
@@ -55,8 +67,10 @@ static const char usage[] =
     "  --isa I          only kernels of this instruction set: ref, avx2, avx512, neon, ...\n"
     "  --variant V      only the kernel of this name\n"
     "  --cases N        problems per kernel (default 100)\n"
-    "  --lengths N      attention: problems of a case, of one shape with other lengths and values\n"
-    "                   (default 1, where kernels are compiled for a shape 6)\n"
+    "  --seconds S      instead of --cases: cases of all kernels in turn until S seconds are over\n"
+    "  --lengths N      attention, linear: problems of a case, of one shape with other lengths, "
+    "values\n"
+    "                   and modes (default 1, of attention compiled for a shape 6)\n"
     "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
     "                   own, replay it with --seed S --cases 1 --variant V\n"
@@ -92,28 +106,33 @@ static bool wanted(const struct options *options, const struct weft__kernel *row
            (!options->isa || strcmp(options->isa, options->table->level_name(row->level)) == 0);
 }
 
-static void print_failure(const struct check_case *c)
+static void print_failure(const struct options *options, const struct check_case *c)
 {
-    printf(
-        "FAILED %s: %s\n       %s\n       replay: weft-check --variant %s --seed %llu --cases 1\n",
-        c->kernel->name, c->failure, c->note, c->kernel->name, (unsigned long long)c->seed);
+    char lengths[32] = "";
+    if (options->lengths)
+        snprintf(lengths, sizeof lengths, " --lengths %d", options->lengths);
+    printf("FAILED %s: %s\n       %s\n"
+           "       replay: weft-check --backend %s --variant %s --seed %llu --cases 1%s\n",
+           c->kernel->name, c->failure, c->note, options->backend, c->kernel->name,
+           (unsigned long long)c->seed, lengths);
+    fflush(stdout);
 }
 
 // `level` is that of the contexts, below 0 for that of the row.
-static void print_kernel(const struct options *options, const struct weft__kernel *row,
-                         int32_t level, const struct tally *tally, double worst, double distance)
+static void print_kernel(const struct options *options, const struct tally *tally, int32_t level)
 {
+    const struct weft__kernel *row = tally->row;
     const char *isa = options->table->level_name(level < 0 ? row->level : level);
     if (options->json)
-        printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"passed\":%ld,\"failed\":%ld,"
-               "\"worst\":%.4g,\"distance\":%.4g}\n",
-               row->op, row->name, isa, tally->passed, tally->failed, isinf(worst) ? 1e30 : worst,
-               distance);
+        printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"cases\":%ld,\"passed\":%ld,"
+               "\"failed\":%ld,\"worst\":%.4g,\"distance\":%.4g}\n",
+               row->op, row->name, isa, tally->cases, tally->passed, tally->failed,
+               isinf(tally->worst) ? 1e30 : tally->worst, tally->distance);
     else
         printf("%-11s %-40s %-11s %6ld cases  worst %8.4f  %s", row->op, row->name, isa,
-               tally->passed + tally->failed, worst, tally->failed ? "FAILED" : "ok");
+               tally->passed + tally->failed, tally->worst, tally->failed ? "FAILED" : "ok");
     if (!options->json)
-        printf(distance > 0 ? "  distance %.2g\n" : "\n", distance);
+        printf(tally->distance > 0 ? "  distance %.2g\n" : "\n", tally->distance);
     fflush(stdout);
 }
 
@@ -123,38 +142,61 @@ struct places {
     int32_t level; // of the contexts; -1: all of the device
 };
 
-// Checks one kernel with contexts of 1, 2 and 3 threads in turn.
-static struct tally check_kernel(const struct options *options, const struct weft__kernel *row,
-                                 check_fn *check, const struct places *at)
+// Checks one kernel on cases [first, first + cases) with contexts of 1, 2 and 3 threads in turn.
+static void check_kernel(const struct options *options, struct tally *tally,
+                         const struct places *at, int first, int cases)
 {
-    struct tally tally = {0};
-    double worst = 0, distance = 0;
-    for (int i = 0; i < options->cases; i++) {
+    for (int i = first; i < first + cases; i++) {
         struct check_case c = {.context = at->contexts[(options->seed + (uint64_t)i) % 3],
                                .reference = at->reference,
-                               .kernel = row,
+                               .kernel = tally->row,
                                .format = options->format,
                                .seed = options->seed + (uint64_t)i,
                                .index = i,
                                .lengths = options->lengths};
-        c.state = c.seed * 0xd1342543de82ef95u ^ hash(row->name);
-        if (check)
-            check_case_run(&c, check);
+        c.state = c.seed * 0xd1342543de82ef95u ^ hash(tally->row->name);
+        if (tally->check)
+            check_case_run(&c, tally->check);
         else
             check_fail(&c, "the operation has no check");
         if (c.skipped && !c.failed)
             continue;
-        if (c.failed && tally.failed < 3)
-            print_failure(&c);
-        const long problems = c.problems ? c.problems : 1;
-        tally.failed += c.failed;
-        tally.passed += problems - c.failed;
-        worst = fmax(worst, c.worst);
-        distance = fmax(distance, c.distance);
+        if (c.failed && tally->failed < 3)
+            print_failure(options, &c);
+        tally->cases++;
+        tally->failed += c.failed;
+        tally->passed += (c.problems ? c.problems : 1) - c.failed;
+        tally->worst = fmax(tally->worst, c.worst);
+        tally->distance = fmax(tally->distance, c.distance);
     }
-    if (tally.passed + tally.failed)
-        print_kernel(options, row, at->level, &tally, worst, distance);
-    return tally;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// All kernels, one after the other, or in turn for some time: from one that follows from the seed, so that several
+// processes do not begin with the same.
+static void check_kernels(const struct options *options, const struct places *at,
+                          struct tallies *all)
+{
+    const double end = now() + options->seconds;
+    const int first = all->count ? (int)(options->seed % (uint64_t)all->count) : 0;
+    for (int turn = first; options->seconds && all->count && now() < end; turn++)
+        check_kernel(options, &all->of[turn % all->count], at, turn / all->count, 1);
+    for (int i = 0; i < all->count; i++) {
+        struct tally *tally = &all->of[i];
+        if (!options->seconds)
+            check_kernel(options, tally, at, 0, options->cases);
+        if (tally->passed + tally->failed)
+            print_kernel(options, tally, at->level);
+        all->passed += tally->passed;
+        all->failed += tally->failed;
+    }
+    check_memory_release();
 }
 
 // Contexts that may use no more than `level`.
@@ -171,9 +213,9 @@ static bool open_contexts(const char *level, weft_context *contexts[3])
     return true;
 }
 
-// One row of a table: lists, measures or checks it.
-static bool check_row(const struct options *options, enum weft__op op,
-                      const struct weft__kernel *row, const struct places *at, struct tally *total)
+// One row of a table: lists it, measures it, or puts it down to be checked.
+static bool take_row(const struct options *options, enum weft__op op,
+                     const struct weft__kernel *row, struct tallies *all)
 {
     if (options->list) {
         printf("%-11s %s\n", row->op, row->name);
@@ -181,9 +223,11 @@ static bool check_row(const struct options *options, enum weft__op op,
     }
     if (options->bench)
         return check_bench(row, options->json) == 0;
-    struct tally tally = check_kernel(options, row, checks[op], at);
-    total->passed += tally.passed;
-    total->failed += tally.failed;
+    struct tally *of = realloc(all->of, (size_t)(all->count + 1) * sizeof *of);
+    if (!of)
+        abort();
+    all->of = of;
+    all->of[all->count++] = (struct tally){.row = row, .check = checks[op]};
     return true;
 }
 
@@ -199,39 +243,44 @@ static bool is_best_of_experts(const struct weft__backend *backend, enum weft__o
 }
 
 // All rows of the backend of that level (-1: all that the context can run).
-static bool check_rows(const struct options *options, int32_t level, const struct places *at,
-                       struct tally *total)
+static bool check_rows(const struct options *options, const struct places *at,
+                       struct tallies *total)
 {
     const struct weft__backend *backend = options->table;
+    struct tallies all = {0};
+    bool done = true;
     for (int op = 0; op < WEFT__OP_COUNT; op++) {
         const struct weft__kernel_table *table = backend->tables[op];
-        for (int32_t i = 0; i < table->count; i++) {
+        for (int32_t i = 0; i < table->count && done; i++) {
             const struct weft__kernel *row =
                 (const void *)((const char *)table->rows + (size_t)i * (size_t)table->row_bytes);
-            bool meant = level < 0
-                             ? backend->fits(at->contexts[0], row)
-                             : row->level == level || is_best_of_experts(backend, (enum weft__op)op,
-                                                                         row, at->contexts[0]);
-            if (meant && wanted(options, row) &&
-                !check_row(options, (enum weft__op)op, row, at, total))
-                return false;
+            bool meant = at->level < 0 ? backend->fits(at->contexts[0], row)
+                                       : row->level == at->level ||
+                                             is_best_of_experts(backend, (enum weft__op)op, row,
+                                                                at->contexts[0]);
+            if (meant && wanted(options, row))
+                done = take_row(options, (enum weft__op)op, row, &all);
         }
     }
-    return true;
+    check_kernels(options, at, &all);
+    total->passed += all.passed;
+    total->failed += all.failed;
+    free(all.of);
+    return done;
 }
 
-static bool check_level(const struct options *options, enum weft__isa isa, struct tally *total)
+static bool check_level(const struct options *options, enum weft__isa isa, struct tallies *total)
 {
     struct places at = {.level = (int32_t)isa};
     if (!open_contexts(weft__cpu_level_name((int32_t)isa), at.contexts))
         return false;
-    bool done = check_rows(options, (int32_t)isa, &at, total);
+    bool done = check_rows(options, &at, total);
     for (int i = 0; i < 3; i++)
         weft_context_destroy(at.contexts[i]);
     return done;
 }
 
-static bool check_cpu(const struct options *options, struct tally *total)
+static bool check_cpu(const struct options *options, struct tallies *total)
 {
     uint32_t mask = weft__cpu_isa_mask();
     const char *limit = getenv("WEFT_CPU");
@@ -243,7 +292,7 @@ static bool check_cpu(const struct options *options, struct tally *total)
     return true;
 }
 
-static bool check_cuda(const struct options *options, struct tally *total)
+static bool check_cuda(const struct options *options, struct tallies *total)
 {
     weft_context_desc desc = {.size = sizeof desc, .device = WEFT_DEVICE_CUDA};
     struct places at = {.level = -1};
@@ -254,7 +303,7 @@ static bool check_cuda(const struct options *options, struct tally *total)
         return false;
     }
     at.contexts[1] = at.contexts[2] = at.contexts[0];
-    bool done = check_rows(options, -1, &at, total);
+    bool done = check_rows(options, &at, total);
     weft_context_destroy(at.contexts[0]);
     weft_context_destroy(at.reference);
     return done;
@@ -278,6 +327,9 @@ static int parse_option(int option, struct options *options)
     case 'k':
         options->lengths = atoi(optarg);
         return options->lengths > 0 ? -1 : bad_usage("--lengths must be positive: ", optarg);
+    case 't':
+        options->seconds = atoi(optarg);
+        return options->seconds > 0 ? -1 : bad_usage("--seconds must be positive: ", optarg);
     case 'p':
         if (sscanf(optarg, "%d/%d", &options->part, &options->parts) == 2 && options->part >= 1 &&
             options->part <= options->parts)
@@ -293,16 +345,15 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'},
-                                                 {"format", 1, 0, 'f'},  {"isa", 1, 0, 'i'},
-                                                 {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
-                                                 {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},
-                                                 {"bench", 0, 0, 'm'},   {"list", 0, 0, 'l'},
-                                                 {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
-                                                 {"lengths", 1, 0, 'k'}, {0}};
+    static const struct option long_options[] = {
+        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'},
+        {"isa", 1, 0, 'i'},     {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
+        {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},    {"bench", 0, 0, 'm'},
+        {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
+        {"lengths", 1, 0, 'k'}, {"seconds", 1, 0, 't'}, {0}};
     struct options options = {
         .cases = 100, .part = 1, .parts = 1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
-    struct tally total = {0};
+    struct tallies total = {0};
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "src/base/half.h"
+#include "src/formats/row.h"
 #include "src/kernels/attention/attention_problem.h"
 #include "src/kernels/check.h"
 #include "src/kernels/element.h"
@@ -71,14 +72,14 @@ static void draw(struct check_case *c, struct appended *p)
                                      .base = 10000};
         desc->rope = &p->rope;
     }
-    draw_lengths(c, p);
 }
 
 static float *normals(struct check_case *c, int64_t count)
 {
     float *x = check_buffer(c, (size_t)count * sizeof *x, sizeof *x);
+    check_normals(c, x, count);
     for (int64_t i = 0; i < count; i++)
-        x[i] = fminf(fmaxf(check_normal(c), -4), 4);
+        x[i] = x[i] > 4 ? 4 : x[i] < -4 ? -4 : x[i];
     return x;
 }
 
@@ -90,27 +91,39 @@ static void *fresh(struct check_case *c, const struct appended *p, int64_t count
     return x;
 }
 
-// Keys and values of the tokens that are there; all other slots are NaN.
+// Keys or values of the tokens that are there; all other slots are NaN.
+static void *make_pool(struct check_case *c, const struct appended *p)
+{
+    const weft_kv_layout *kv = &p->desc.kv;
+    const int64_t head = (int64_t)kv->page_size * kv->head_dim, page = kv->num_kv_heads * head;
+    const int64_t elems = (p->num_pages + 1) * page;
+    char *pool = check_buffer(c, (size_t)p->pool_bytes, 16);
+    float *x = check_room(c, (size_t)elems * sizeof *x);
+    for (int64_t i = 0; i < elems; i++)
+        x[i] = NAN;
+    for (int32_t s = 0; s < p->num_seqs; s++) {
+        const int32_t old = p->kv_lens[s] - (p->cu[s + 1] - p->cu[s]);
+        const int32_t *pages = p->table + s * p->table_stride;
+        const float *row = normals(c, (int64_t)old * kv->num_kv_heads * kv->head_dim);
+        for (int32_t t = 0; t < old; t++)
+            for (int32_t h = 0; h < kv->num_kv_heads; h++, row += kv->head_dim)
+                memcpy(x + pages[t / kv->page_size] * page + h * head +
+                           (int64_t)(t % kv->page_size) * kv->head_dim,
+                       row, (size_t)kv->head_dim * sizeof *row);
+    }
+    weft__row_encoder(kv->dtype)(x, elems, pool);
+    return pool;
+}
+
 static void make_pools(struct check_case *c, struct appended *p)
 {
     const weft_kv_layout *kv = &p->desc.kv;
-    int64_t head = (int64_t)kv->page_size * kv->head_dim, page = kv->num_kv_heads * head;
+    int64_t page = (int64_t)kv->page_size * kv->head_dim * kv->num_kv_heads;
     p->pool_bytes = weft_dtype_row_bytes(kv->dtype, (p->num_pages + 1) * page);
     for (int plane = 0; plane < 2; plane++) {
-        void *pool = check_buffer(c, (size_t)p->pool_bytes, 16);
-        for (int64_t i = 0; i < (p->num_pages + 1) * page; i++)
-            weft__problem_store(kv->dtype, NAN, pool, i);
-        for (int32_t s = 0; s < p->num_seqs; s++)
-            for (int32_t t = 0; t < p->kv_lens[s] - (p->cu[s + 1] - p->cu[s]); t++)
-                for (int64_t i = 0; i < (int64_t)kv->num_kv_heads * kv->head_dim; i++) {
-                    int64_t at = p->table[s * p->table_stride + t / kv->page_size] * page +
-                                 i / kv->head_dim * head +
-                                 (int64_t)(t % kv->page_size) * kv->head_dim + i % kv->head_dim;
-                    weft__problem_store(kv->dtype, fminf(fmaxf(check_normal(c), -4), 4), pool, at);
-                }
-        p->pools[0][plane] = pool;
-        p->pools[1][plane] =
-            memcpy(check_buffer(c, (size_t)p->pool_bytes, 16), pool, (size_t)p->pool_bytes);
+        p->pools[0][plane] = make_pool(c, p);
+        p->pools[1][plane] = memcpy(check_buffer(c, (size_t)p->pool_bytes, 16), p->pools[0][plane],
+                                    (size_t)p->pool_bytes);
     }
 }
 
@@ -210,18 +223,26 @@ static void run_reference(struct check_case *c, const struct appended *p, float 
     weft_plan_destroy(plans[1]);
 }
 
+static const float *numbers(struct check_case *c, weft_dtype dtype, const void *pool, int64_t elems)
+{
+    float *x = check_room(c, (size_t)elems * sizeof *x);
+    weft__row_decoder(dtype)(pool, elems, x);
+    return x;
+}
+
 static void verify(struct check_case *c, const struct appended *p, const float *got,
                    const float *want)
 {
     const weft_kv_layout *kv = &p->desc.kv;
     double unit = kv->dtype == WEFT_F32 ? 0x1p-22 : kv->dtype == WEFT_F16 ? 0x1p-10 : 0x1p-7;
     int64_t elems = p->pool_bytes / weft_dtype_block_bytes(kv->dtype);
-    for (int plane = 0; plane < 2; plane++)
-        for (int64_t i = 0; i < elems && !c->failed; i++) {
-            double stored = weft__problem_load(kv->dtype, p->pools[1][plane], i);
-            check_close(c, weft__problem_load(kv->dtype, p->pools[0][plane], i), stored,
-                        unit * fabs(stored) + 0x1p-20, plane ? "value" : "key", i);
-        }
+    for (int plane = 0; plane < 2; plane++) {
+        const float *held = numbers(c, kv->dtype, p->pools[0][plane], elems);
+        const float *stored = numbers(c, kv->dtype, p->pools[1][plane], elems);
+        for (int64_t i = 0; i < elems && !c->failed; i++)
+            check_close(c, held[i], stored[i], unit * fabsf(stored[i]) + 0x1p-20,
+                        plane ? "value" : "key", i);
+    }
     // Queries, or a key, an ulp of the cache off, and rounded weights: far below what a wrong key changes.
     double bound = p->desc.flags & WEFT_ATTENTION_NARROW_QUERIES ? 4 * unit : unit + 0x1p-10;
     if (p->desc.q_dtype != WEFT_F32) // rounded again once they are rotated
@@ -280,33 +301,48 @@ static void verify_all(struct check_case *c, const struct appended *p, weft_plan
         verify_rounded(c, p, plans[1], batch, got[0]);
 }
 
-void weft__attention_append_check(struct check_case *c)
+static void check_problem(struct check_case *c, struct appended *p)
 {
-    struct appended p = {0};
     weft_plan *plans[2] = {NULL};
-    draw(c, &p);
-    if ((c->format != WEFT_DTYPE_NONE && c->format != p.desc.kv.dtype) || p.tokens == 0) {
-        check_skip(c);
-        return;
-    }
-    make_memory(c, &p);
+    make_memory(c, p);
     check_note(
         c,
         "append, %s from %s %d/%d heads x %d page %d window %d softcap %g flags %u rope %d/%d, %d "
         "seqs, %d tokens, first %d/%d",
-        weft_dtype_name(p.desc.kv.dtype), weft_dtype_name(p.desc.q_dtype), p.desc.num_q_heads,
-        p.desc.kv.num_kv_heads, p.desc.kv.head_dim, p.desc.kv.page_size, p.desc.window,
-        p.desc.softcap, p.desc.flags, p.desc.rope ? (int)p.rope.style : -1, p.rope.rotary_dim,
-        p.num_seqs, p.tokens, p.cu[1], p.kv_lens[0]);
-    weft_attention_desc rounded = p.desc;
+        weft_dtype_name(p->desc.kv.dtype), weft_dtype_name(p->desc.q_dtype), p->desc.num_q_heads,
+        p->desc.kv.num_kv_heads, p->desc.kv.head_dim, p->desc.kv.page_size, p->desc.window,
+        p->desc.softcap, p->desc.flags, p->desc.rope ? (int)p->rope.style : -1, p->rope.rotary_dim,
+        p->num_seqs, p->tokens, p->cu[1], p->kv_lens[0]);
+    weft_attention_desc rounded = p->desc;
     rounded.flags |= WEFT_ATTENTION_OUT_ROUNDED;
-    bool fine = check_ok(c, weft_attention_plan(c->context, &p.desc, &plans[0]), "plan") &&
+    bool fine = check_ok(c, weft_attention_plan(c->context, &p->desc, &plans[0]), "plan") &&
                 check_ok(c, weft_attention_plan(c->context, &rounded, &plans[1]), "rounding plan");
     weft_batch *batch =
-        fine ? make_batch(c, &p, c->context, (const weft_plan *const *)plans, 2) : NULL;
+        fine ? make_batch(c, p, c->context, (const weft_plan *const *)plans, 2) : NULL;
     if (fine && !c->failed)
-        verify_all(c, &p, plans, batch);
+        verify_all(c, p, plans, batch);
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);
     weft_plan_destroy(plans[1]);
+}
+
+void weft__attention_append_check(struct check_case *c, int32_t lengths)
+{
+    struct appended shape = {0};
+    draw(c, &shape);
+    if (c->format != WEFT_DTYPE_NONE && c->format != shape.desc.kv.dtype) {
+        check_skip(c);
+        return;
+    }
+    for (int32_t i = 0; i < lengths && !c->failed; i++) {
+        struct appended p = shape;
+        p.desc.rope = shape.desc.rope ? &p.rope : NULL;
+        draw_lengths(c, &p);
+        if (p.tokens == 0)
+            continue;
+        check_problem(c, &p);
+        check_problem_done(c);
+    }
+    if (c->problems == 0)
+        check_skip(c);
 }

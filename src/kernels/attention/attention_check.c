@@ -132,10 +132,10 @@ static void verify(struct check_case *c, const struct problem *p)
 {
     size_t keys = (size_t)p->desc.max_kv_len;
     static struct room room;
-    room.work = check_buffer(c, ORACLE_WORK * keys * sizeof(double), sizeof(double));
-    room.bias = check_buffer(c, keys * sizeof(double), sizeof(double));
-    room.seen = check_buffer(c, keys, 1);
-    room.counts = check_buffer(c, keys, 1);
+    room.work = check_room(c, ORACLE_WORK * keys * sizeof(double));
+    room.bias = check_room(c, keys * sizeof(double));
+    room.seen = check_room(c, keys);
+    room.counts = check_room(c, keys);
     for (int32_t s = 0; s < p->args.num_seqs; s++)
         for (int32_t token = 0; token < p->q_lens[s] && !c->failed; token++)
             verify_query(c, p, s, token, &room);
@@ -212,6 +212,69 @@ static void verify_repeats(struct check_case *c, const struct problem *p, const 
     }
 }
 
+// Fails the case where a row of out is not, to the bit, that of `want`.
+static void same_rows(struct check_case *c, const struct problem *p, const void *out,
+                      const void *want, const char *when)
+{
+    const size_t elem = (size_t)weft_dtype_block_bytes(out_dtype(p));
+    const int64_t heads = p->desc.num_q_heads;
+    for (int64_t i = 0; i < p->args.cu_q_lens[p->args.num_seqs] * heads && !c->failed; i++) {
+        const size_t at =
+            elem * (size_t)(i / heads * p->out_token_stride + i % heads * p->out_head_stride);
+        if (memcmp((const char *)out + at, (const char *)want + at, elem * (size_t)p->value_dim))
+            check_fail(c, "row %lld differs when %s", (long long)i, when);
+    }
+}
+
+// Other lengths and pages, where what they uncover is there to be read.
+static void change_lengths(struct check_case *c, const struct problem *p)
+{
+    const weft_attention_args *args = &p->args;
+    int32_t *kv_lens = (int32_t *)(uintptr_t)args->kv_lens;
+    int32_t *table =
+        (int32_t *)(uintptr_t)(args->page_table ? args->page_table : args->page_indices);
+    const weft_attention_desc *desc = &p->desc;
+    if (desc->window || desc->local_chunk || desc->ring_len || desc->mask == WEFT_MASK_BITS)
+        return;
+    for (int32_t s = 0; s < args->num_seqs; s++) {
+        const int32_t row = args->seq_rows ? args->seq_rows[s] : s;
+        int32_t *pages =
+            table + (args->page_table ? row * args->page_table_stride : args->page_starts[row]);
+        const int32_t least = p->q_lens[s] > p->starts[s] ? p->q_lens[s] : p->starts[s];
+        if (p->kv_lens[s] > least)
+            kv_lens[s] = (int32_t)check_range(c, least, p->kv_lens[s]);
+        if (p->kv_lens[s] >= 2 * desc->kv.page_size && p->starts[s] == 0) {
+            const int32_t first = pages[0];
+            pages[0] = pages[1], pages[1] = first;
+        }
+    }
+}
+
+// A recorded run gives the bits of a run; launched again, with other lengths and pages, those of a run with them.
+static void verify_replay(struct check_case *c, const struct problem *p, const weft_plan *plan,
+                          weft_attention_args args)
+{
+    const size_t elem = (size_t)weft_dtype_block_bytes(out_dtype(p));
+    const size_t bytes = elem * (size_t)p->out_elems;
+    char *replayed = check_buffer(c, bytes, elem), *fresh = check_buffer(c, bytes, elem);
+    weft_program *program = NULL;
+    args.lse = NULL;
+    args.out = replayed;
+    if (!check_ok(c, weft_program_begin(c->context, &program), "recording"))
+        return;
+    check_ok(c, weft_attention_run(plan, &args), "recorded run");
+    if (check_ok(c, weft_program_end(program), "end of recording") &&
+        check_ok(c, weft_program_launch(program, NULL), "launch")) {
+        same_rows(c, p, replayed, p->args.out, "recorded");
+        change_lengths(c, p);
+        check_ok(c, weft_program_launch(program, NULL), "second launch");
+        args.out = fresh;
+        if (check_ok(c, weft_attention_run(plan, &args), "run of other lengths"))
+            same_rows(c, p, replayed, fresh, "launched with other lengths");
+    }
+    weft_program_destroy(program);
+}
+
 static void note(struct check_case *c, const struct problem *p)
 {
     static const char *const masks[] = {"causal", "full", "tree", "bits"};
@@ -252,11 +315,13 @@ static void check_lengths(struct check_case *c, struct problem *p)
         verify(c, p);
         if (!c->failed)
             verify_repeats(c, p, plan, args);
+        if (!c->failed && check_range(c, 0, 2) == 0)
+            verify_replay(c, p, plan, args);
     }
     weft_plan_destroy(plan);
 }
 
-// Where kernels are compiled for a shape, the shape meets several lengths.
+// Where kernels are compiled for a shape, the shape meets several modes and lengths.
 check_fn weft__attention_check;
 void weft__attention_check(struct check_case *c)
 {
@@ -265,7 +330,7 @@ void weft__attention_check(struct check_case *c)
     const int32_t lengths = c->lengths ? c->lengths : compiled ? COMPILED_LENGTHS : 1;
     struct problem shape = {0};
     if (check_range(c, 0, 5) == 0) {
-        weft__attention_append_check(c);
+        weft__attention_append_check(c, lengths);
         return;
     }
     weft__problem_draw_shape(c, &shape);
@@ -275,7 +340,9 @@ void weft__attention_check(struct check_case *c)
     }
     for (int32_t i = 0; i < lengths && !c->failed; i++) {
         struct problem p = shape;
+        if (i > 0)
+            weft__problem_draw_modes(c, &p);
         check_lengths(c, &p);
-        c->problems++;
+        check_problem_done(c);
     }
 }

@@ -202,6 +202,34 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     p->scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)desc->kv.head_dim);
 }
 
+// Not the same again: what kernels are not compiled for (attention_plan_cuda.h, attention_any_cuda.c has their constants).
+void weft__problem_draw_modes(struct check_case *c, struct problem *p)
+{
+    weft_attention_desc *desc = &p->desc;
+    desc->kv.num_kv_heads = (int32_t)check_pick(c, 5, 1, 2, 3, 1, 4);
+    desc->num_q_heads =
+        desc->kv.num_kv_heads * (int32_t)check_pick(c, 12, 1, 2, 3, 4, 5, 6, 7, 8, 12, 4, 17, 33);
+    if (desc->mask == WEFT_MASK_CAUSAL || desc->mask == WEFT_MASK_FULL)
+        desc->mask = one_in(c, 4) ? WEFT_MASK_FULL : WEFT_MASK_CAUSAL;
+    desc->num_splits = (int32_t)check_pick(c, 6, 0, 1, 2, 3, 7, 0);
+    desc->chunk_keys =
+        desc->num_splits == 0 && one_in(c, 4) ? (int32_t)check_length(c, 400, 64) : 0;
+    desc->window = one_in(c, 3) ? (int32_t)check_length(c, 200, 32) : 0;
+    desc->window_right =
+        desc->mask == WEFT_MASK_FULL && one_in(c, 3) ? (int32_t)check_length(c, 60, 16) : 0;
+    desc->local_chunk = one_in(c, 6) ? (int32_t)check_length(c, 300, 64) : 0;
+    if (desc->softcap > 0)
+        desc->softcap = check_range(c, 0, 5) ? (float)check_pick(c, 3, 15, 30, 50)
+                                             : exp2f((float)check_range(c, -99, 99));
+    desc->scale = one_in(c, 4) ? check_uniform(c, -0.5f, 0.5f) : 0;
+    desc->flags &= ~(uint32_t)(WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_SINKS);
+    desc->flags |= one_in(c, 4) ? WEFT_ATTENTION_BATCH_INVARIANT : 0;
+    desc->flags |= one_in(c, 5) ? WEFT_ATTENTION_SINKS : 0;
+    desc->tile_heads = desc->block_keys = 0;
+    draw_tiles(c, desc);
+    p->scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)desc->kv.head_dim);
+}
+
 // A sequence's queries and keys that fit together.
 static void draw_sequence(struct check_case *c, struct problem *p, int32_t s, int64_t style,
                           int64_t most_keys, int64_t budget)

@@ -139,15 +139,25 @@ static void spoil(struct check_case *c, const struct problem *p, int32_t s)
     }
 }
 
+static void limit(float *x, int64_t count, float low, float high)
+{
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = x[i] > high ? high : x[i];
+        x[i] = x[i] < low ? low : x[i];
+    }
+}
+
 // Numbers that every format of a cache can take.
 static void fill_numbers(struct check_case *c, const struct half *half, float *x, int64_t count)
 {
     check_fill(c, x, count);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = fminf(fmaxf(x[i], -30000), 30000);
-    if (half->dtype == WEFT_INT8)
+    if (half->dtype == WEFT_INT8) {
         for (int64_t i = 0; i < count; i++)
-            x[i] = fminf(fmaxf(x[i] * 16, -128), 127);
+            x[i] *= 16;
+        limit(x, count, -128, 127);
+        return;
+    }
+    limit(x, count, -30000, 30000);
 }
 
 static void fill_sequence(struct check_case *c, struct problem *p, const struct half halves[2],
@@ -157,7 +167,7 @@ static void fill_sequence(struct check_case *c, struct problem *p, const struct 
     int32_t kv_len = p->kv_lens[s], ring_len = p->desc.ring_len;
     for (int32_t n = 0; n < 2; n++) {
         int64_t count = kv_len * (int64_t)halves[n].dim * kv->num_kv_heads;
-        halves[n].numbers[s] = check_buffer(c, (size_t)count * sizeof(float), sizeof(float));
+        halves[n].numbers[s] = check_room(c, (size_t)count * sizeof(float));
         fill_numbers(c, &halves[n], halves[n].numbers[s], count);
         if (halves[n].scales)
             halves[n].scales[s] =
@@ -376,15 +386,16 @@ void weft__problem_fill_queries(struct check_case *c, struct problem *p)
     size_t q_bytes = (size_t)weft_dtype_row_bytes(q_dtype, p->q_elems);
     size_t out_bytes = (size_t)weft_dtype_row_bytes(out_dtype, p->out_elems);
     void *q = check_buffer(c, q_bytes, weft__row_alignment(q_dtype));
-    p->q = check_buffer(c, (size_t)p->q_elems * sizeof *p->q, sizeof *p->q);
+    p->q = check_room(c, (size_t)p->q_elems * sizeof *p->q);
     check_fill(c, p->q, p->q_elems);
-    for (int64_t i = 0; i < p->q_elems; i++)
-        p->q[i] = weft__problem_store(q_dtype, fminf(fmaxf(p->q[i], -1000), 1000), q, i);
+    limit(p->q, p->q_elems, -1000, 1000);
+    weft__row_encoder(q_dtype)(p->q, p->q_elems, q);
+    weft__row_decoder(q_dtype)(q, p->q_elems, p->q);
     args->q = q;
     if (weft_dtype_block_bytes(q_dtype) == 1 && check_range(c, 0, 2))
         fill_query_scales(c, p, tokens);
     args->out = check_buffer(c, out_bytes, weft__row_alignment(out_dtype));
-    p->before = memcpy(check_buffer(c, out_bytes, 4), args->out, out_bytes);
+    p->before = memcpy(check_room(c, out_bytes), args->out, out_bytes);
     args->lse = check_range(c, 0, 1) ? check_output(c, tokens * heads) : NULL;
     if (p->desc.mask == WEFT_MASK_TREE)
         fill_tree(c, p, (int32_t)tokens);

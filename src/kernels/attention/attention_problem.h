@@ -26,8 +26,9 @@ struct problem {
     float scale;
 };
 
-// Shape and modes, then lengths.
+// Shape and modes, other modes of that shape, then lengths.
 void weft__problem_draw_shape(struct check_case *c, struct problem *p);
+void weft__problem_draw_modes(struct check_case *c, struct problem *p);
 void weft__problem_draw_lengths(struct check_case *c, struct problem *p);
 
 // Keys and values scattered over pages; what no query sees is poison.
@@ -40,8 +41,8 @@ void weft__problem_fill_queries(struct check_case *c, struct problem *p);
 // apart from the kernels.
 bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t head, int32_t t);
 
-// The check of WEFT_ATTENTION_APPEND and _OUT_ROUNDED, with problems of its own (attention_append_check.c).
-void weft__attention_append_check(struct check_case *c);
+// The check of WEFT_ATTENTION_APPEND and _OUT_ROUNDED, with `lengths` problems of its own (attention_append_check.c).
+void weft__attention_append_check(struct check_case *c, int32_t lengths);
 
 // Rounds a number to a plain format and stores it at element `at`; returns what it became.
 float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at);

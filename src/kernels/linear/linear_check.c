@@ -61,6 +61,27 @@ static void pack(struct check_case *c, const weft_plan *plan, struct problem *p)
     args->weight_stride_bytes = part->weight_stride_bytes = part->scale_stride = 0;
 }
 
+// The same operands give the same bits, run again or recorded and launched. `before`: what y held, all of it.
+static void run_again(struct check_case *c, const weft_plan *plan, weft_linear_args args,
+                      const void *before, size_t bytes)
+{
+    weft_program *program = NULL;
+    const bool recorded = check_range(c, 0, 2) == 0;
+    void **y = args.y ? &args.y : &args.parts[0].y, *first = *y;
+    *y = memcpy(check_buffer(c, bytes, 4), before, bytes);
+    if (args.residual == first)
+        args.residual = *y;
+    if (recorded && !check_ok(c, weft_program_begin(c->context, &program), "recording"))
+        return;
+    check_ok(c, weft_linear_run(plan, &args), "second run");
+    if (recorded && check_ok(c, weft_program_end(program), "end of recording"))
+        check_ok(c, weft_program_launch(program, NULL), "launch");
+    if (!c->failed && weft_stream_synchronize(c->context, NULL) == WEFT_OK &&
+        memcmp(*y, first, bytes) != 0)
+        check_fail(c, "y differs when run again%s", recorded ? ", recorded" : "");
+    weft_program_destroy(program);
+}
+
 // Runs the plan in the formats of the problem; y holds the residual where that is y itself.
 static void run_formats(struct check_case *c, struct problem p, int32_t first, float *y)
 {
@@ -79,6 +100,8 @@ static void run_formats(struct check_case *c, struct problem p, int32_t first, f
                                            (count - 1) * p.args.residual_stride + p.desc.rows);
     }
     const void *written = p.args.y;
+    const size_t bytes = (size_t)elems * (p.y_dtype == WEFT_F32 ? 4 : 2);
+    const void *before = memcpy(check_room(c, bytes), written, bytes);
     p.desc.x_dtype = p.x_dtype;
     p.desc.y_dtype = p.y_dtype;
     add_planes(&p);
@@ -87,7 +110,9 @@ static void run_formats(struct check_case *c, struct problem p, int32_t first, f
         p.args.workspace = check_buffer(c, p.args.workspace_bytes, 64);
         if (p.packs)
             pack(c, plan, &p);
-        check_ok(c, weft_linear_run(plan, &p.args), "run");
+        if (check_ok(c, weft_linear_run(plan, &p.args), "run") &&
+            strcmp(p.desc.variant, c->kernel->name) == 0)
+            run_again(c, plan, p.args, before, bytes);
     }
     weft_plan_destroy(plan);
     if (p.y_dtype != WEFT_F32)
@@ -152,11 +177,11 @@ void weft__linear_magnitudes(weft_dtype dtype, const void *block, float *w)
     }
 }
 
-static void scale_magnitudes(const struct problem *p, int64_t row, int64_t k, int count, float *w)
+static void scale_magnitudes(const struct problem *p, int64_t row, int64_t count, float *w)
 {
     int64_t rows = p->part.scale_rows ? p->part.scale_rows : 1;
-    for (int i = 0; p->part.scale_cols && i < count; i++) {
-        int64_t at = row / rows * p->planes.scale_stride + (k + i) / p->part.scale_cols;
+    for (int64_t i = 0; p->part.scale_cols && i < count; i++) {
+        int64_t at = row / rows * p->planes.scale_stride + i / p->part.scale_cols;
         weft_dtype dtype = p->part.scale_dtype;
         w[i] *= fabsf(weft__element_load(p->planes.scales, dtype, at));
         if (p->planes.biases)
@@ -164,46 +189,67 @@ static void scale_magnitudes(const struct problem *p, int64_t row, int64_t k, in
     }
 }
 
-// Has a row a weight that linear.h excepts where weights become f16? (|w| as it is there: the magnitudes of both terms.)
-static bool beyond_f16(const struct problem *p, int64_t row)
+// What sums of products are bounded by, per column: |x| of every row of X, and |w| of the row of W at hand.
+struct sizes {
+    double *x; // [batch][cols]
+    float *w;  // [cols]
+};
+
+// |x| of row m. Rounding an activation to 8 bits can add half a step, or all of it in a group so small that it becomes zero.
+static void size_x(const struct problem *p, int32_t m, double *to)
+{
+    const bool rounded =
+        weft_dtype_block_elems(p->desc.weight_dtype) > 1 && !(p->desc.flags & WEFT_LINEAR_EXACT);
+    const float *x = p->x + m * p->args.x_stride;
+    for (int64_t k = 0; k < p->desc.cols; k++)
+        to[k] = fabs((double)x[k]);
+    for (int64_t k = 0; rounded && k < p->desc.cols; k += 32) {
+        double largest = 0;
+        for (int64_t i = k; i < k + 32; i++)
+            largest = to[i] > largest ? to[i] : largest;
+        const double step = largest < 0x1p-120 ? largest : largest / 254;
+        for (int64_t i = k; i < k + 32; i++)
+            to[i] += step;
+    }
+}
+
+static void size_w(const struct problem *p, int64_t row, float *to)
 {
     const weft_dtype dtype = p->desc.weight_dtype;
-    const int32_t block_elems = weft_dtype_block_elems(dtype);
+    const int32_t elems = weft_dtype_block_elems(dtype), bytes = weft_dtype_block_bytes(dtype);
     const unsigned char *block =
         (const unsigned char *)p->args.weight + row * p->args.weight_stride_bytes;
-    for (int64_t k = 0; k < p->desc.cols; k += block_elems) {
-        float w[256];
-        weft__linear_magnitudes(dtype, block + k / block_elems * weft_dtype_block_bytes(dtype), w);
-        scale_magnitudes(p, row, k, block_elems, w);
-        for (int32_t i = 0; i < block_elems; i++)
-            if (!(w[i] < 65504))
-                return true;
-    }
+    for (int64_t k = 0; k < p->desc.cols; k += elems, block += bytes)
+        weft__linear_magnitudes(dtype, block, to + k);
+    scale_magnitudes(p, row, p->desc.cols, to);
+}
+
+static struct sizes make_sizes(struct check_case *c, const struct problem *p)
+{
+    const size_t cols = (size_t)p->desc.cols;
+    struct sizes sizes = {check_room(c, (size_t)p->args.batch * cols * sizeof(double)),
+                          check_room(c, cols * sizeof(float))};
+    for (int32_t m = 0; m < p->args.batch; m++)
+        size_x(p, m, sizes.x + m * p->desc.cols);
+    return sizes;
+}
+
+// Has a row a weight that linear.h excepts where weights become f16? (|w| as it is there: the magnitudes of both terms.)
+static bool beyond_f16(const struct problem *p, const struct sizes *sizes)
+{
+    for (int64_t k = 0; k < p->desc.cols; k++)
+        if (!(sizes->w[k] < 65504))
+            return true;
     return false;
 }
 
-// sum |w||x| for one output. Rounding an activation to 8 bits can add half a step, or all of it in a
-// group so small that it becomes zero.
-static double sum_of_products(const struct problem *p, int64_t row, int32_t m)
+// sum |w||x| for one output.
+static double sum_of_products(const struct problem *p, const struct sizes *sizes, int32_t m)
 {
-    weft_dtype dtype = p->desc.weight_dtype;
-    int32_t block_elems = weft_dtype_block_elems(dtype);
-    bool rounded = block_elems > 1 && !(p->desc.flags & WEFT_LINEAR_EXACT);
-    const unsigned char *block =
-        (const unsigned char *)p->args.weight + row * p->args.weight_stride_bytes;
-    const float *x = p->x + m * p->args.x_stride;
+    const double *x = sizes->x + m * p->desc.cols;
     double sum = 0;
-    for (int64_t k = 0; k < p->desc.cols; k += block_elems) {
-        float w[256], largest = 0;
-        weft__linear_magnitudes(dtype, block + k / block_elems * weft_dtype_block_bytes(dtype), w);
-        scale_magnitudes(p, row, k, block_elems, w);
-        for (int i = 0; i < block_elems; i++) {
-            for (int j = i; rounded && i % 32 == 0 && j < i + 32; j++)
-                largest = fmaxf(j == i ? 0 : largest, fabsf(x[k + j]));
-            double step = largest < 0x1p-120f ? largest : largest / 254;
-            sum += fabs((double)w[i]) * (fabs((double)x[k + i]) + step);
-        }
-    }
+    for (int64_t k = 0; k < p->desc.cols; k++)
+        sum += sizes->w[k] * x[k];
     return sum;
 }
 
@@ -233,10 +279,11 @@ static double wide_bound(const struct problem *p, double sum, int32_t m)
     return p->wide * sum + (p->wide > 0 ? WEFT__LINEAR_WIDE_X * x : 0);
 }
 
-static double bound(const struct problem *p, double want, int64_t row, int32_t m)
+static double bound(const struct problem *p, const struct sizes *sizes, double want, int64_t row,
+                    int32_t m)
 {
     double cols = (double)p->desc.cols, alpha = p->args.alpha != 0 ? fabs(p->args.alpha) : 1;
-    double products = sum_of_products(p, row, m), wide = alpha * wide_bound(p, products, m);
+    double products = sum_of_products(p, sizes, m), wide = alpha * wide_bound(p, products, m);
     double sum = alpha * products * fmax(8, sqrt(cols));
     double added = p->args.bias ? fabs(p->args.bias[row]) : 0;
     added += p->residual ? fabs(p->residual[m * p->args.residual_stride + row]) : 0;
@@ -274,23 +321,25 @@ static void check_rounding(struct check_case *c, const struct problem *p, const 
     reference_name((const void *)c->kernel, WEFT__ACTS_f32, exact);
     q.desc.flags |= WEFT_LINEAR_EXACT;
     const float *want = run(c, q, exact, m, 1);
+    struct sizes sizes = make_sizes(c, p), exact_sizes = {make_sizes(c, &q).x, sizes.w};
     for (int64_t row = 0; row < p->desc.rows && !c->failed; row++) {
-        double sum = alpha * sum_of_products(&q, row, m);
-        double steps = p->narrows ? sum / 127 : alpha * sum_of_products(p, row, m) - sum;
+        size_w(p, row, sizes.w);
+        double sum = alpha * sum_of_products(&q, &exact_sizes, m);
+        double steps = p->narrows ? sum / 127 : alpha * sum_of_products(p, &sizes, m) - sum;
         double error = fabs((double)got[m * p->args.y_stride + row] - want[row]);
         if (sum > 1e-20)
             c->distance = fmax(c->distance, error / sum);
-        if (error > 1.01 * steps + bound(p, want[row], row, m))
+        if (error > 1.01 * steps + bound(p, &sizes, want[row], row, m))
             check_fail(c, "y[%lld] is %.3g from exact, %.3g would come of rounding x",
                        (long long)row, error, steps);
     }
 }
 
-static void check_element(struct check_case *c, const struct problem *p, double got, double want,
-                          int64_t row, int32_t m)
+static void check_element(struct check_case *c, const struct problem *p, const struct sizes *sizes,
+                          double got, double want, int64_t row, int32_t m)
 {
     if (isfinite(want))
-        check_close_as(c, p->y_dtype, got, want, bound(p, want, row, m), "y",
+        check_close_as(c, p->y_dtype, got, want, bound(p, sizes, want, row, m), "y",
                        m * p->args.y_stride + row);
     else if (isnan(want) ? !isnan(got) : got != want)
         check_fail(c, "y[%d][%lld] = %g, reference %g", m, (long long)row, got, want);
@@ -304,10 +353,41 @@ static bool finite_row(const struct problem *p, int32_t m)
     return true;
 }
 
+static void verify(struct check_case *c, const struct problem *p, const float *got,
+                   const float *want)
+{
+    struct sizes sizes = make_sizes(c, p);
+    for (int64_t row = 0; row < p->desc.rows; row++) {
+        size_w(p, row, sizes.w);
+        if (p->wide == WEFT__LINEAR_WIDE_F16 && beyond_f16(p, &sizes))
+            continue;
+        for (int32_t m = 0; m < p->args.batch && !c->failed; m++) {
+            int64_t at = m * p->args.y_stride + row;
+            check_element(c, p, &sizes, got[at], want[at], row, m);
+        }
+    }
+}
+
+static void check_problem(struct check_case *c, struct problem *p)
+{
+    char reference[64];
+    const struct weft__linear_kernel *kernel = (const void *)c->kernel;
+    p->wide = weft__linear_wide_error(c->kernel, p->args.batch, p->desc.flags, p->packs);
+    const float *got = run(c, *p, c->kernel->name, 0, p->args.batch);
+    reference_name(kernel, kernel->acts, reference);
+    const float *want = run(c, *p, reference, 0, p->args.batch);
+    verify(c, p, got, want);
+    if (p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
+        check_invariance(c, p, got);
+    int32_t m = (int32_t)check_range(c, 0, p->args.batch - 1);
+    bool rounds = kernel->acts == WEFT__ACTS_q8 || p->narrows;
+    if (rounds && p->y_dtype == WEFT_F32 && (c->seed % 4 == 0 || p->tiny_x) && finite_row(p, m))
+        check_rounding(c, p, got, m);
+}
+
 check_fn weft__linear_check;
 void weft__linear_check(struct check_case *c)
 {
-    char reference[64];
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     if (c->format && c->format != kernel->weight) {
         check_skip(c);
@@ -317,23 +397,11 @@ void weft__linear_check(struct check_case *c)
         weft__linear_layer_check(c);
         return;
     }
-    struct problem p = weft__linear_problem_draw(c);
-    p.wide = weft__linear_wide_error(c->kernel, p.args.batch, p.desc.flags, p.packs);
-    const float *got = run(c, p, c->kernel->name, 0, p.args.batch);
-    reference_name(kernel, kernel->acts, reference);
-    const float *want = run(c, p, reference, 0, p.args.batch);
-    for (int64_t row = 0; row < p.desc.rows; row++) {
-        if (p.wide == WEFT__LINEAR_WIDE_F16 && beyond_f16(&p, row))
-            continue;
-        for (int32_t m = 0; m < p.args.batch && !c->failed; m++) {
-            int64_t at = m * p.args.y_stride + row;
-            check_element(c, &p, got[at], want[at], row, m);
-        }
+    const struct problem shape = weft__linear_problem_draw_shape(c);
+    for (int32_t i = 0; i < weft__linear_problem_lengths(c) && !c->failed; i++) {
+        const int32_t batch = i ? (int32_t)check_range(c, 1, shape.desc.max_batch) : 0;
+        struct problem p = weft__linear_problem_draw(c, &shape, batch);
+        check_problem(c, &p);
+        check_problem_done(c);
     }
-    if (p.desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
-        check_invariance(c, &p, got);
-    int32_t m = (int32_t)check_range(c, 0, p.args.batch - 1);
-    bool rounds = kernel->acts == WEFT__ACTS_q8 || p.narrows;
-    if (rounds && p.y_dtype == WEFT_F32 && (c->seed % 4 == 0 || p.tiny_x) && finite_row(&p, m))
-        check_rounding(c, &p, got, m);
 }

@@ -318,26 +318,41 @@ static void draw_formats(struct check_case *c, struct problem *p)
     p->y_dtype = other ? check_dtype(c) : WEFT_F32;
 }
 
-struct problem weft__linear_problem_draw(struct check_case *c)
+struct problem weft__linear_problem_draw_shape(struct check_case *c)
 {
     struct problem p = {.desc = {.size = sizeof p.desc}, .args = {.size = sizeof p.args}};
     draw_shape(c, &p);
     draw_formats(c, &p);
+    return p;
+}
+
+int32_t weft__linear_problem_lengths(const struct check_case *c)
+{
+    const enum aim aim = aim_of(c);
+    const bool is_long = aim == STEADY_ROWS || aim == DROWNED_ROWS || aim == LONG_ROWS;
+    return c->lengths && !is_long ? c->lengths : 1;
+}
+
+struct problem weft__linear_problem_draw(struct check_case *c, const struct problem *shape,
+                                         int32_t batch)
+{
+    struct problem p = *shape;
+    p.args.batch = batch ? batch : p.args.batch;
     draw_weights(c, &p);
     draw_x(c, &p);
     p.tiny_x = aim_of(c) == TINY_X;
-    int64_t rows = p.desc.rows, cols = p.desc.cols, batch = p.args.batch;
+    int64_t rows = p.desc.rows, cols = p.desc.cols;
     int64_t row_bytes = weft_dtype_row_bytes(p.desc.weight_dtype, cols);
     p.args.y_stride = rows + row_gap(c, rows, 9);
     p.args.bias = check_range(c, 0, 2) ? NULL : draw_vectors(c, 1, rows, rows);
     if (check_range(c, 0, 2) == 0) {
         p.residual_is_y = check_range(c, 0, 1);
         p.args.residual_stride = p.residual_is_y ? p.args.y_stride : rows + row_gap(c, rows, 9);
-        p.args.residual = p.residual = draw_vectors(c, batch, rows, p.args.residual_stride);
+        p.args.residual = p.residual = draw_vectors(c, p.args.batch, rows, p.args.residual_stride);
     }
     if (p.residual)
         check_round(p.y_dtype, (float *)(uintptr_t)p.residual,
-                    (batch - 1) * p.args.residual_stride + rows);
+                    (p.args.batch - 1) * p.args.residual_stride + rows);
     p.args.alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -3, 3);
     draw_planes(c, &p);
     p.packs = check_range(c, 0, 3) != 0 ||

@@ -209,8 +209,8 @@ static void round_row(const struct layer *l, double *x, double *slack)
 static void read_x(struct check_case *c, struct layer *l)
 {
     size_t bytes = (size_t)(l->batch * l->cols) * sizeof(double);
-    l->read = check_buffer(c, bytes, sizeof(double));
-    l->slack = check_buffer(c, bytes, sizeof(double));
+    l->read = check_room(c, bytes);
+    l->slack = check_room(c, bytes);
     memset(l->slack, 0, bytes);
     for (int32_t m = 0; m < l->batch; m++) {
         norm_row(l, l->x + m * l->cols, l->read + m * l->cols);
@@ -223,8 +223,8 @@ static void read_x(struct check_case *c, struct layer *l)
 static void product(struct check_case *c, const struct layer *l, int32_t p, int64_t row,
                     double *want, double *bound)
 {
-    float *w = check_buffer(c, (size_t)l->cols * sizeof *w, sizeof *w);
-    float *size = check_buffer(c, (size_t)l->cols * sizeof *size, sizeof *size);
+    float *w = check_room(c, (size_t)l->cols * sizeof *w);
+    float *size = check_room(c, (size_t)l->cols * sizeof *size);
     int32_t elems = weft_dtype_block_elems(l->format), bytes = weft_dtype_block_bytes(l->format);
     const unsigned char *from = l->weights[p] + row * weft_dtype_row_bytes(l->format, l->cols);
     double alpha = l->args.alpha != 0 ? (double)l->args.alpha : 1;
@@ -369,14 +369,11 @@ static void check_rounded(struct check_case *c, const struct layer *l, const voi
     }
 }
 
-void weft__linear_layer_check(struct check_case *c)
+static void check_layer(struct check_case *c, struct layer *l)
 {
-    struct layer *l = check_buffer(c, sizeof *l, 64);
-    memset(l, 0, sizeof *l);
-    draw_desc(c, l);
+    const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     draw_buffers(c, l);
-    bool packs = check_range(c, 0, 3) != 0 ||
-                 ((const struct weft__linear_kernel *)(const void *)c->kernel)->pack;
+    bool packs = check_range(c, 0, 3) != 0 || kernel->pack;
     check_note(
         c,
         "layer of %d parts, %s, rows %lld cols %lld batch %d flags 0x%x norm %d gate %d y %s "
@@ -385,7 +382,7 @@ void weft__linear_layer_check(struct check_case *c)
         l->desc.flags, (int)l->desc.norm, (int)l->desc.gate,
         weft_dtype_name(l->desc.y_dtype ? l->desc.y_dtype : WEFT_F32), packs, l->residual != NULL);
     l->wide = weft__linear_wide_error(c->kernel, l->batch, l->desc.flags, packs);
-    if (((const struct weft__linear_kernel *)(const void *)c->kernel)->acts == WEFT__ACTS_bf16)
+    if (kernel->acts == WEFT__ACTS_bf16)
         l->wide = 0x1.02p-7; // x and w, each rounded to 8 bits
     run(c, l, c->kernel->name, packs);
     read_x(c, l);
@@ -396,4 +393,18 @@ void weft__linear_layer_check(struct check_case *c)
     }
     if (rounds_y(l) && !c->failed)
         check_rounded(c, l, l->desc.flags & WEFT_LINEAR_NEXT ? l->args.next : l->y[0]);
+}
+
+void weft__linear_layer_check(struct check_case *c)
+{
+    static struct layer l, shape;
+    shape = (struct layer){0};
+    draw_desc(c, &shape);
+    for (int32_t i = 0; i < (c->lengths ? c->lengths : 1) && !c->failed; i++) {
+        l = shape;
+        if (i > 0)
+            l.batch = (int32_t)check_range(c, 1, l.desc.max_batch);
+        check_layer(c, &l);
+        check_problem_done(c);
+    }
 }

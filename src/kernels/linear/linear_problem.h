@@ -21,6 +21,12 @@ struct problem {
     double wide; // weights and activations have 16 bits: error over sum |w||x|; or 0
 };
 
-struct problem weft__linear_problem_draw(struct check_case *c);
+// What a plan is for; then a problem of it, of `batch` rows of X (0: as many as the shape was drawn with).
+struct problem weft__linear_problem_draw_shape(struct check_case *c);
+struct problem weft__linear_problem_draw(struct check_case *c, const struct problem *shape,
+                                         int32_t batch);
+
+// How many problems of a shape a case puts: one, where they are long.
+int32_t weft__linear_problem_lengths(const struct check_case *c);
 
 #endif
