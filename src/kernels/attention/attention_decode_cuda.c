@@ -108,6 +108,9 @@ static bool plan_several_clusters(const weft_attention_desc *desc,
         shapes[i].warps * shapes[i].stages * stage +
         WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(desc->kv.head_dim) + 4);
     const int32_t of_head = limits->num_sms / (launch->num_kv_heads * shapes[i].blocks);
+    // A second round of merging costs few keys what several clusters gain.
+    if (i == 0 && launch->slot_rows * (desc->kv.head_dim / 32) > shapes[i].blocks * shapes[i].warps)
+        return false;
     if (desc->max_kv_len > shapes[i].most_keys || of_head < 2 || constants->WEFT_PARTS > 1 ||
         constants->WEFT_SCATTER || !launch->handed || !weft__attention_has_boxes(desc, limits) ||
         shapes[i].launches * (shared + 2048) > limits->shared_per_sm)
