@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What blocks of attention hand on to one another in a batch's memory (attention_handed.cuh), with kernels that run on the emulator: after
 // every run all bits are set again, and results are those of places that a launch has just filled.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,15 @@
 #include "src/kernels/attention/attention_device.h"
 #include "tests/support/standin/standin_case.h"
 
-enum { HEADS = 4, DIM = 64, PAGE_SIZE = 16, PAGES = 64, SEQS = 2, BLOCKS = 2 * 132 };
+enum {
+    HEADS = 4,
+    DIM = 64,
+    PAGE_SIZE = 16,
+    PAGES = 64,
+    SEQS = 2,
+    BLOCKS = 2 * 132,
+    ROOM = 16 << 20, // of workspace
+};
 
 static uint16_t *f16_numbers(weft_context *context, int64_t count, uint32_t seed)
 {
@@ -33,20 +42,20 @@ static void *device_memory(weft_context *context, const void *from, size_t bytes
     return to;
 }
 
-// The arguments of the run's decode launch.
-static const struct weft__attention_device_args *run(const weft_plan *plan,
-                                                     const weft_attention_args *args)
+// The arguments of the run's last launch, which is of `kernel`.
+static const struct weft__attention_device_args *
+run(const weft_plan *plan, const weft_attention_args *args, const char *kernel)
 {
     CHECK(weft_attention_run(plan, args) == WEFT_OK);
     const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
-    CHECK_TEXT(last->function, "weft_attention_decode");
+    CHECK_TEXT(last->function, kernel);
     return (const void *)last->args;
 }
 
 static void case_places(void)
 {
     static const int32_t cu[] = {0, 1, 2}, lens[2][SEQS] = {{300, 70}, {33, 500}};
-    enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM, ROOM = 16 << 20 };
+    enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM };
     weft_context *context = must_open();
     weft_plan *plan = NULL;
     weft_batch *batch = NULL;
@@ -92,7 +101,7 @@ static void case_places(void)
         weft_attention_args own = args, lists = args;
         own.batch = batch, own.out = out[0];
         CHECK(weft_batch_set(batch, &set) == WEFT_OK);
-        const struct weft__attention_device_args *seen = run(plan, &own);
+        const struct weft__attention_device_args *seen = run(plan, &own, "weft_attention_decode");
         const uint32_t *handed = (const void *)seen->handed, *places = args.workspace;
         bool taken = false; // blocks keep states of items that began before them
         for (int64_t i = 0; i < (int64_t)BLOCKS * WEFT__ATTENTION_HANDED_FLOATS; i++) {
@@ -105,7 +114,7 @@ static void case_places(void)
         lists.kv_lens = device_memory(context, lens[round], sizeof lens[round], 64);
         lists.page_table = device_memory(context, table, sizeof table, sizeof table);
         lists.page_table_stride = PAGES / SEQS;
-        run(plan, &lists);
+        run(plan, &lists, "weft_attention_decode");
         CHECK(memcmp(out[0], out[1], COUNT * sizeof(float)) == 0);
         CHECK(out[0][0] != 0);
     }
@@ -114,7 +123,104 @@ static void case_places(void)
     weft_context_destroy(context);
 }
 
-static const struct standin_case cases[] = {{"places", case_places}};
+// A sequence whose KV heads several clusters have: of 4 blocks each up to 4096 keys, of 2 above.
+static weft_plan *plan_of_one(weft_context *context, int32_t max_kv_len, int32_t num_splits)
+{
+    weft_plan *plan = NULL;
+    const weft_attention_desc desc = {
+        .size = sizeof desc,
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 2, .head_dim = DIM, .page_size = PAGE_SIZE},
+        .q_dtype = WEFT_F16,
+        .num_q_heads = 2 * HEADS,
+        .max_seqs = 1,
+        .max_q_tokens = 1,
+        .max_kv_len = max_kv_len,
+        .num_splits = num_splits};
+    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
+    return plan;
+}
+
+// Results of clusters are those of whole items within what f16 weights differ by, at every length; the same to the bit with a batch
+// and without; places are as they were.
+static void case_clusters_of(int32_t max_kv_len, int32_t blocks, const int32_t *lens,
+                             size_t num_lens)
+{
+    static const int32_t cu[] = {0, 1};
+    enum { TABLE = 512, MOST = TABLE * PAGE_SIZE, ELEMS = MOST * 2 * DIM, COUNT = 2 * HEADS * DIM };
+    weft_context *context = must_open();
+    weft_plan *plans[2] = {plan_of_one(context, max_kv_len, 0),
+                           plan_of_one(context, max_kv_len, 1)};
+    weft_batch *batch = NULL;
+    int32_t table[TABLE];
+    for (int32_t i = 0; i < TABLE; i++)
+        table[i] = i * 5 % TABLE;
+    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                        .max_seqs = 1,
+                                        .max_q_tokens = 1,
+                                        .max_kv_len = max_kv_len,
+                                        .page_size = PAGE_SIZE,
+                                        .plans = (const weft_plan *const *)plans,
+                                        .num_plans = 1};
+    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+    weft_attention_args args = {.size = sizeof args,
+                                .q = f16_numbers(context, COUNT, 1),
+                                .pool = {.k.data = f16_numbers(context, ELEMS, 2),
+                                         .v.data = f16_numbers(context, ELEMS, 3),
+                                         .num_pages = TABLE},
+                                .workspace = device_memory(context, "", 1, ROOM),
+                                .workspace_bytes = ROOM,
+                                .num_seqs = 1,
+                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
+                                .page_table =
+                                    device_memory(context, table, sizeof table, sizeof table),
+                                .page_table_stride = TABLE};
+    float *out[3];
+    for (int i = 0; i < 3; i++)
+        out[i] = device_memory(context, "", 1, COUNT * sizeof(float));
+    for (size_t i = 0; i < num_lens; i++) {
+        args.kv_lens = device_memory(context, &lens[i], sizeof lens[i], sizeof lens[i]);
+        args.out = out[0];
+        run(plans[0], &args, "weft_attention_cluster");
+        const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
+        CHECK(last->grid[0] == (uint32_t)(132 / (2 * blocks) * 2 * blocks));
+        args.out = out[1];
+        run(plans[1], &args, "weft_attention_decode");
+        const weft_batch_args set = {.size = sizeof set,
+                                     .num_seqs = 1,
+                                     .cu_q_lens = cu,
+                                     .kv_lens = &lens[i],
+                                     .page_table = table,
+                                     .page_table_stride = TABLE,
+                                     .num_pages = TABLE};
+        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+        weft_attention_args own = args;
+        own.batch = batch, own.out = out[2], own.num_seqs = 0;
+        own.cu_q_lens = own.kv_lens = own.page_table = NULL;
+        own.page_table_stride = 0;
+        const uint32_t *handed =
+            (const void *)run(plans[0], &own, "weft_attention_cluster")->handed;
+        for (int64_t j = 0; j < (int64_t)BLOCKS * WEFT__ATTENTION_HANDED_FLOATS; j++)
+            CHECK(handed[j] == UINT32_MAX);
+        CHECK(memcmp(out[0], out[2], COUNT * sizeof(float)) == 0);
+        for (int j = 0; j < COUNT; j++)
+            CHECK(fabsf(out[0][j] - out[1][j]) <= 2e-4f);
+        CHECK(out[0][0] != 0);
+    }
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+    weft_context_destroy(context);
+}
+
+static void case_clusters(void)
+{
+    static const int32_t few[] = {1, 97, 2500, 4096}, many[] = {15, 1000, 8000};
+    case_clusters_of(4096, 4, few, sizeof few / sizeof *few);
+    case_clusters_of(8192, 2, many, sizeof many / sizeof *many);
+}
+
+static const struct standin_case cases[] = {{"places", case_places}, {"clusters", case_clusters}};
 
 int main(void)
 {

@@ -354,6 +354,20 @@ static void attention_by_warpgroups(void)
     }
 }
 
+// The next token of one sequence of at most 4096 keys and of more: clusters of attention_cluster.cu.
+static void attention_of_one_sequence(void)
+{
+    for (int i = 0; i < 4; i++) {
+        const weft_dtype kv = i < 2 ? WEFT_BF16 : WEFT_F16;
+        weft_attention_desc desc = attention_sample(kv, kv, i == 3 ? 64 : 128, 1);
+        desc.max_seqs = 1, desc.max_kv_len = i % 2 ? 8192 : 4096;
+        desc.softcap = i == 2 ? 30 : 0;
+        desc.flags = i == 2 ? WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS : 0;
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 2;
+    }
+}
+
 // Decode alone, and with prefill beside it; queries in parts and not; every mask.
 static void attention_of_caches(void)
 {
@@ -380,6 +394,7 @@ static void attention_of_caches(void)
         ADD(attention, desc);
         samples[num_samples - 1].seldom = i > 0;
     }
+    attention_of_one_sequence();
     attention_of_new_tokens();
     attention_of_every_mode();
     attention_by_warpgroups();

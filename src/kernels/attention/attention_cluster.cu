@@ -1,11 +1,45 @@
 // SPDX-License-Identifier: MIT
-// Attention of one sequence of few rows, as attention_decode.cu has it, by clusters: WEFT_SPLITS blocks have a KV head, keys are
-// divided among them, and states are merged through their shared memory (attention_pieces.cuh). Where a launch is all
-// latency that is faster than slots in memory.
+// Attention of one sequence of few rows, as attention_decode.cu has it, by clusters: WEFT_CLUSTERS clusters of WEFT_SPLITS blocks
+// have a KV head, keys are divided among them. States of one cluster are merged through its shared memory
+// (attention_pieces.cuh), those of several in memory, by the blocks of the last (attention_gather.cuh). Where a launch is all
+// latency, that is faster than one block that merges slots.
 //
 // Function constants: those of attention_decode.cu with WEFT_M 1; WEFT_HEAD_DIM is a multiple of 32. WEFT_SPLITS: blocks of a
-// cluster.
+// cluster. WEFT_CLUSTERS: of a KV head. WEFT_WARPS: of a block, 0 = 4. WEFT_BLOCKS: on an SM.
 #include "src/kernels/attention/attention_decode.cuh"
+#if WEFT_CLUSTERS > 1
+#include "src/kernels/attention/attention_gather.cuh"
+
+DEVICE int32_t cluster_of_head(const struct weft__attention_device_args *args)
+{
+    return (int32_t)blockIdx.x / WEFT_SPLITS / args->num_kv_heads;
+}
+
+// The block's part of the item. Clusters of the same number of all KV heads lie side by side.
+DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
+{
+    return place_of_part(args, (int32_t)blockIdx.x / WEFT_SPLITS % args->num_kv_heads,
+                         cluster_of_head(args) * WEFT_SPLITS + rank, BLOCKS, WARPS);
+}
+
+DEVICE void item_end(const struct weft__attention_device_args *args, const struct place *at,
+                     struct rows rows, const struct state *state, int32_t rank, int32_t warp,
+                     int32_t lane)
+{
+    float *const places = args->handed + at->kv_head * BLOCKS * GATHERED_FLOATS;
+    const int32_t cluster = cluster_of_head(args), tiles = at->seq.tiles;
+    if (at->left > 0) {
+        if (__syncthreads_or(state_store(state, warp, lane, rows.count)))
+            item_again(args, at, rows, at->left);
+        state_send(rows, places + (cluster * WEFT_SPLITS + rank) * GATHERED_FLOATS);
+    }
+    if (cluster + 1 < WEFT_CLUSTERS)
+        return;
+    const int32_t length = part_length(tiles, BLOCKS, WARPS);
+    rows_gather(args, at->seq.lengths, rows, places, (tiles + length - 1) / length, rank, warp,
+                lane);
+}
+#else
 #include "src/kernels/attention/attention_pieces.cuh"
 
 DEVICE float *shared_pieces(int32_t rows)
@@ -13,7 +47,20 @@ DEVICE float *shared_pieces(int32_t rows)
     return shared_state(WARPS, 0, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2)
+DEVICE void item_end(const struct weft__attention_device_args *args, const struct place *at,
+                     struct rows rows, const struct state *state, int32_t rank, int32_t warp,
+                     int32_t lane)
+{
+    if (__syncthreads_or(state_store(state, warp, lane, rows.count)))
+        item_again(args, at, rows, at->left);
+    cluster_wait();
+    pieces_send(rows, rank, warp, lane);
+    cluster_barrier();
+    pieces_end(args, at, rows, rank, warp, lane);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     weft_attention_cluster(const __grid_constant__ struct weft__attention_device_args args)
 {
     __shared__ struct work work;
@@ -45,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             wait_for_previous();
         ring_ask(&args, &ring);
     }
-    cluster_arrive(); // the block is there and may be sent pieces
+    if (WEFT_CLUSTERS <= 1)
+        cluster_arrive(); // the block is there and may be sent pieces
     if (args.early)
         wait_for_previous();
     queries_load(&args, at.seq.lengths, rows, warp, lane);
@@ -53,10 +101,5 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     state_begin(&state);
     __syncthreads();
     tiles_walk(&args, &work, &ring, at.tile + warp, at.tile + at.left, &state);
-    if (__syncthreads_or(state_store(&state, warp, lane, rows.count)))
-        item_again(&args, &at, rows, at.left);
-    cluster_wait();
-    pieces_send(rows, rank, warp, lane);
-    cluster_barrier();
-    pieces_end(&args, &at, rows, rank, warp, lane);
+    item_end(&args, &at, rows, &state, rank, warp, lane);
 }

@@ -23,7 +23,16 @@ enum {
 enum {
     WEFT__ATTENTION_WARPS = 4,       // of a block
     WEFT__ATTENTION_TOKEN_WARPS = 8, // of a block of attention_token.cu
-    WEFT__ATTENTION_CLUSTER = 16,    // blocks of a cluster of attention_cluster.cu
+    WEFT__ATTENTION_CLUSTER =
+        16, // blocks of a cluster of attention_cluster.cu that has a KV head alone
+};
+
+// The clusters of attention_cluster.cu.
+struct weft__attention_clusters {
+    int32_t of_head; // clusters that have a KV head
+    int32_t blocks;  // of a cluster
+    int32_t warps;   // of a block
+    uint32_t shared_bytes;
 };
 
 struct weft__attention_cuda_launch {
@@ -51,9 +60,9 @@ struct weft__attention_cuda_launch {
     int64_t slice_bytes;                      // of their slots
     int32_t prefill, wgmma, append, token;    // numbers of kernels; 0: there is none
     int32_t cluster;                          // of one sequence, likewise
+    struct weft__attention_clusters clusters; // its
     int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
     int32_t head_dim, page_size;
-    uint32_t cluster_shared_bytes;
     int32_t wgmma_rows; // of a block of prefill by warpgroups
     uint32_t wgmma_blocks, wgmma_shared_bytes;
     int32_t token_splits; // blocks of a cluster of token

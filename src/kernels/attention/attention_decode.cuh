@@ -13,7 +13,8 @@ enum {
     HEAD = WEFT_HEAD_DIM,
     DIM = (HEAD + 15) / 16 * 16, // as tensor cores take it; the rest is zeros
     ROWS = 16 * WEFT_M,
-    WARPS = 4,
+    WARPS = WEFT_WARPS ? WEFT_WARPS : 4,
+    ROWS_EACH = (ROWS + WARPS - 1) / WARPS, // of queries, of a warp
     KEYS = WEFT_KEYS,
     PAGE = WEFT_PAGE,
     CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
@@ -33,8 +34,11 @@ enum {
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
 };
 
+static_assert(WEFT_CLUSTERS <= 1 || ROWS * STATE_FLOATS * 4 <= WEFT_STAGES * STAGE_BYTES,
+              "states of a warp lie in its ring");
+
 // Shared memory: rings | tiles in bf16 | queries | new keys and values of all slots (WEFT_BOXES and WEFT_APPEND) |
-// states [warp][row], of those of sixteen rows that exist.
+// states [warp][row], of those of sixteen rows that exist; WEFT_CLUSTERS > 1: these lie where the ring was.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(1024) uint8_t bytes[];
@@ -48,6 +52,8 @@ static __device__ __forceinline__ uint8_t *shared_fresh()
 
 static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows)
 {
+    if (WEFT_CLUSTERS > 1)
+        return (float *)(shared_memory() + warp * WEFT_STAGES * STAGE_BYTES) + row * STATE_FLOATS;
     return (float *)(shared_fresh() + ALL_FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
@@ -69,11 +75,11 @@ DEVICE float *shared_factors()
 DEVICE void queries_load(const struct weft__attention_device_args *args, struct lengths lengths,
                          struct rows rows, int32_t warp, int32_t lane)
 {
-    float2 x[ROWS / WARPS][QUERY_PAIRS];
+    float2 x[ROWS_EACH][QUERY_PAIRS];
 #if WEFT_APPEND
     const struct turns turns = turns_of(args, lengths.kv_len - 1, lane);
 #pragma unroll
-    for (int32_t i = 0; i < ROWS / WARPS; i++) {
+    for (int32_t i = 0; i < ROWS_EACH; i++) {
         const struct row row = row_at(args, rows, min(i * WARPS + warp, rows.count - 1));
         struct head head = head_load((const float *)args->q + query_at(args, lengths, row), lane);
         head_turn(&head, &turns, lane);
@@ -83,13 +89,14 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, struct 
     }
 #else
 #pragma unroll
-    for (int32_t i = 0; i < ROWS / WARPS; i++)
+    for (int32_t i = 0; i < ROWS_EACH; i++)
         query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
 #endif
 #pragma unroll
-    for (int32_t i = 0; i < ROWS / WARPS; i++)
-        query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES, PART_BYTES,
-                    lane, shared_factors() + i * WARPS + warp);
+    for (int32_t i = 0; i < ROWS_EACH; i++)
+        if (ROWS % WARPS == 0 || i * WARPS + warp < ROWS)
+            query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES,
+                        PART_BYTES, lane, shared_factors() + i * WARPS + warp);
 }
 
 // --- a tile ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ enum {
     WARPS = WEFT__ATTENTION_WARPS,
     CLUSTER = WEFT__ATTENTION_CLUSTER,
     CLUSTER_KEYS = 4096,
+    SEVERAL_KEYS = 32768,
 };
 
 // Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
@@ -62,14 +63,62 @@ int32_t weft__attention_want_decode(struct weft__attention_constants constants, 
     return kernel;
 }
 
-// Is one sequence read by clusters (attention_cluster.cu)? They share fewer SMs, so of few keys alone.
-static bool wants_cluster(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
-                          const struct weft__attention_cuda_launch *launch)
+// Is one sequence read by clusters (attention_cluster.cu)?
+static bool wants_clusters(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                           const struct weft__attention_cuda_launch *launch)
 {
-    const int32_t blocks = launch->num_kv_heads * CLUSTER;
     return limits->sm >= 90 && desc->kv.head_dim % 32 == 0 &&
-           launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch) &&
-           blocks <= limits->num_sms && desc->max_kv_len <= CLUSTER_KEYS;
+           launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch);
+}
+
+// One cluster a KV head, in few SMs: of few keys alone. Two blocks on an SM, for not every GPC has as many SMs as a cluster has
+// blocks.
+static bool plan_one_cluster(const weft_attention_desc *desc,
+                             const struct weft__cuda_limits *limits,
+                             struct weft__attention_constants *constants,
+                             struct weft__attention_cuda_launch *launch)
+{
+    const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
+    const int64_t shared = decode_bytes(&desc->kv, constants->WEFT_PARTS, constants->WEFT_STAGES, 1,
+                                        launch->slot_rows) +
+                           (int64_t)pieces * (32 + 2) * 4;
+    if (launch->num_kv_heads * CLUSTER > limits->num_sms || desc->max_kv_len > CLUSTER_KEYS ||
+        2 * (shared + 2048) > limits->shared_per_sm)
+        return false;
+    launch->clusters = (struct weft__attention_clusters){1, CLUSTER, WARPS, (uint32_t)shared};
+    constants->WEFT_BLOCKS = 2;
+    return true;
+}
+
+// Several clusters a KV head, one block an SM, measured on an H200 (NOTES.md). A launch of few keys is over before they have arrived, so two
+// launches lie side by side on an SM and the next has asked for its first tiles; of more keys, the warps of one launch have an
+// SM for themselves, and clusters of two always find theirs. Queries in parts and masks of scattered keys would spill.
+static bool plan_several_clusters(const weft_attention_desc *desc,
+                                  const struct weft__cuda_limits *limits,
+                                  struct weft__attention_constants *constants,
+                                  struct weft__attention_cuda_launch *launch)
+{
+    static const struct {
+        int32_t most_keys, blocks, warps, stages,
+            launches; // of a cluster, a block, a warp; on an SM
+    } shapes[] = {{CLUSTER_KEYS, 4, 4, 3, 2}, {SEVERAL_KEYS, 2, 8, 2, 1}};
+    const int32_t i = desc->max_kv_len > CLUSTER_KEYS;
+    const int64_t stage = 4 * WEFT__ATTENTION_KEYS * desc->kv.head_dim;
+    const int64_t shared =
+        shapes[i].warps * shapes[i].stages * stage +
+        WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(desc->kv.head_dim) + 4);
+    const int32_t of_head = limits->num_sms / (launch->num_kv_heads * shapes[i].blocks);
+    // A second round of merging costs few keys what several clusters gain.
+    if (i == 0 && launch->slot_rows * (desc->kv.head_dim / 32) > shapes[i].blocks * shapes[i].warps)
+        return false;
+    if (desc->max_kv_len > shapes[i].most_keys || of_head < 2 || constants->WEFT_PARTS > 1 ||
+        constants->WEFT_SCATTER || !launch->handed || !weft__attention_has_boxes(desc, limits) ||
+        shapes[i].launches * (shared + 2048) > limits->shared_per_sm)
+        return false;
+    launch->clusters = (struct weft__attention_clusters){of_head, shapes[i].blocks, shapes[i].warps,
+                                                         (uint32_t)shared};
+    constants->WEFT_STAGES = shapes[i].stages, constants->WEFT_BLOCKS = shapes[i].launches;
+    return true;
 }
 
 void weft__attention_plan_cluster(const weft_attention_desc *desc,
@@ -78,16 +127,15 @@ void weft__attention_plan_cluster(const weft_attention_desc *desc,
                                   struct weft__cuda_choice *choice)
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
-    const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
-    const int64_t shared =
-        decode_bytes(&desc->kv, constants.WEFT_PARTS, constants.WEFT_STAGES, 1, launch->slot_rows) +
-        (int64_t)pieces * (32 + 2) * 4;
-    // two blocks on an SM, for not every GPC has as many SMs as a cluster has blocks
-    if (!wants_cluster(desc, limits, launch) || 2 * (shared + 2048) > limits->shared_per_sm)
+    if (!wants_clusters(desc, limits, launch) ||
+        (!plan_several_clusters(desc, limits, &constants, launch) &&
+         !plan_one_cluster(desc, limits, &constants, launch)))
         return;
-    constants.WEFT_M = 1, constants.WEFT_SPLITS = CLUSTER;
+    constants.WEFT_M = 1;
+    constants.WEFT_CLUSTERS = launch->clusters.of_head;
+    constants.WEFT_SPLITS = launch->clusters.blocks;
+    constants.WEFT_WARPS = launch->clusters.warps;
     constants.WEFT_BOXES = weft__attention_has_boxes(desc, limits);
-    launch->cluster_shared_bytes = (uint32_t)shared;
     launch->cluster =
         weft__cuda_want(choice, "src/kernels/attention/attention_cluster.cu",
                         "weft_attention_cluster", WEFT__CUDA_VALUES(attention, constants));

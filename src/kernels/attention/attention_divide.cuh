@@ -285,4 +285,32 @@ DEVICE uint32_t *counter_of(const struct weft__attention_device_args *args, stru
     return args->counters + by.first * args->heads_abreast + file_of_block(args);
 }
 
+// --- parts ----------------------------------------------------------------------------------------
+
+// The tiles of each of `parts` equal parts of an item, at least `least`.
+DEVICE int32_t part_length(int32_t tiles, int32_t parts, int32_t least)
+{
+    return max((tiles + parts - 1) / parts, least);
+}
+
+// Part `number` of the first rows of sequence blockIdx.y: its first tile, and how many `left` counts.
+DEVICE struct place place_of_part(const struct weft__attention_device_args *args, int32_t kv_head,
+                                  int32_t number, int32_t parts, int32_t least)
+{
+    struct lengths lengths = {(int32_t)blockIdx.y, 0, 0, 0};
+    const int32_t *pages = NULL;
+    if (!args->num_seqs_at || lengths.seq < __ldcg(args->num_seqs_at)) {
+        lengths.first_token = __ldcg(args->cu_q_lens + lengths.seq);
+        lengths.q_len = __ldcg(args->cu_q_lens + lengths.seq + 1) - lengths.first_token;
+        lengths.kv_len = __ldcg(args->kv_lens + lengths.seq);
+        pages = pages_of(args, lengths.seq); // on the same trip to memory
+    }
+    struct place at = {sequence_from(args, lengths), kv_head, 0, 0, 0};
+    at.seq.pages = pages;
+    const int32_t length = part_length(at.seq.tiles, parts, least);
+    at.tile = min(number * length, at.seq.tiles);
+    at.left = min(length, at.seq.tiles - at.tile);
+    return at;
+}
+
 #endif

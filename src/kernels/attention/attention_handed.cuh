@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Items in several blocks, without a counter (WEFT_HANDED): a block whose share ends within an item hands the state of its
-// part on, in a place of its number, and the block that has the item's last tile merges them when its share is done. The words of a
-// place say by themselves whether they are there: between launches all their bits are set, which no word of a state has
-// in its upper half, and who has merged them sets the bits again. So one store and one load lie between a block's
-// last tile and the merge, where a counter takes a fence, an atomic and a load.
+// part on, in a place of its number (attention_places.cuh), and the block that has the item's last tile merges them when its share is done.
 //
 //      place: float acc[ROWS][HANDED_ROW] as lanes have it, (largest, sum)[ROWS]
 //
@@ -13,13 +10,13 @@
 #define WEFT_KERNELS_ATTENTION_HANDED_CUH
 
 #include "src/kernels/attention/attention_merge.cuh"
+#include "src/kernels/attention/attention_places.cuh"
 
 enum {
     HANDED_ROW = 64 * QUERY_PAIRS, // floats
     HANDED_FLOATS = ROWS * (HANDED_ROW + 2),
     HANDED_TOGETHER = 32, // places that are read at once
 };
-static const uint32_t NOTHING = 0xffffffffu;
 static_assert(QUERY_PAIRS <= 2 && ROWS == WEFT__ATTENTION_ROWS, "a lane's words of a row");
 
 // The item that ended in the block and began in an earlier one; rows.count 0: there is none.
@@ -34,17 +31,6 @@ DEVICE float *handed_at(const struct weft__attention_device_args *args, float *p
 {
     const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
     return places + (file_of_block(args) * blocks + number) * HANDED_FLOATS;
-}
-
-DEVICE bool is_there(float2 pair)
-{
-    return float_bits(pair.y) != NOTHING;
-}
-
-// What is stored is no NOTHING: such a NaN becomes another.
-DEVICE float2 pair_of(float2 x)
-{
-    return make_float2(x.x, bits_float(min(float_bits(x.y), NOTHING - 1)));
 }
 
 // The lane's part of a row of a place.
@@ -147,8 +133,7 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
 // The row's pairs of `count` places as they are between launches.
 DEVICE void handed_clear(float *place, int32_t count, int32_t row, int32_t lane)
 {
-    const float nothing = bits_float(NOTHING);
-    const float2 pairs[2] = {{nothing, nothing}, {nothing, nothing}};
+    const float2 pairs[2] = {no_pair(), no_pair()};
 #pragma unroll 4
     for (int32_t j = 0; j < count; j++)
         row_send(place_row(place + j * HANDED_FLOATS, row, lane), pairs);

@@ -133,23 +133,10 @@ DEVICE void pieces_end(const struct weft__attention_device_args *args, const str
     }
 }
 
-// The block's share of the item: its first tile, and how many `left` counts.
+// The block's part of the item.
 DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
 {
-    struct lengths lengths = {(int32_t)blockIdx.y, 0, 0, 0};
-    const int32_t *pages = NULL;
-    if (!args->num_seqs_at || lengths.seq < __ldcg(args->num_seqs_at)) {
-        lengths.first_token = __ldcg(args->cu_q_lens + lengths.seq);
-        lengths.q_len = __ldcg(args->cu_q_lens + lengths.seq + 1) - lengths.first_token;
-        lengths.kv_len = __ldcg(args->kv_lens + lengths.seq);
-        pages = pages_of(args, lengths.seq); // on the same trip to memory
-    }
-    struct place at = {sequence_from(args, lengths), (int32_t)blockIdx.x / WEFT_SPLITS, 0, 0, 0};
-    at.seq.pages = pages;
-    const int32_t share = (at.seq.tiles + WEFT_SPLITS - 1) / WEFT_SPLITS;
-    at.tile = min(rank * share, at.seq.tiles);
-    at.left = min(share, at.seq.tiles - at.tile);
-    return at;
+    return place_of_part(args, (int32_t)blockIdx.x / WEFT_SPLITS, rank, WEFT_SPLITS, 1);
 }
 
 #endif

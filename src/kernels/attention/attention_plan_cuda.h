@@ -25,7 +25,9 @@
     X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
     X(WEFT_HANDED)                                                                                 \
-    X(WEFT_BLOCKS) X(WEFT_APPEND) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS)
+    X(WEFT_BLOCKS)                                                                                 \
+    X(WEFT_APPEND)                                                                                 \
+    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS) X(WEFT_CLUSTERS) X(WEFT_WARPS)
 WEFT__CUDA_CONSTANTS(attention, WEFT__ATTENTION_CONSTANTS)
 
 enum { WEFT__ATTENTION_KEYS = 16 }; // of a tile of decode

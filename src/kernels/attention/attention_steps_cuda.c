@@ -164,11 +164,12 @@ static void cluster_step(const struct weft__attention_cuda_launch *launch,
                          const struct weft__attention_device_args *device,
                          struct weft__cuda_step *step)
 {
-    weft__cuda_step(step, launch->cluster,
-                    (uint32_t)(launch->num_kv_heads * WEFT__ATTENTION_CLUSTER), 1, WARPS * 32,
+    const struct weft__attention_clusters *clusters = &launch->clusters;
+    const int32_t blocks = launch->num_kv_heads * clusters->of_head * clusters->blocks;
+    weft__cuda_step(step, launch->cluster, (uint32_t)blocks, 1, (uint32_t)clusters->warps * 32,
                     device, sizeof *device);
-    step->shared_bytes = launch->cluster_shared_bytes;
-    step->cluster = WEFT__ATTENTION_CLUSTER;
+    step->shared_bytes = clusters->shared_bytes;
+    step->cluster = (uint32_t)clusters->blocks;
     step->overlap = 1;
 }
 
@@ -224,10 +225,12 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
     int32_t count = 0;
     if (splits && launch->cluster && !run->k && (boxes || !launch->boxes)) {
-        cluster_step(launch, &device, steps);
+        if (launch->clusters.of_head > 1 && !counters_of_batch(launch, run))
+            begin_step(launch, &device, launch->blocks, &steps[count++]);
+        cluster_step(launch, &device, &steps[count]);
         if (boxes)
-            memcpy(steps->matrices, maps, sizeof maps);
-        return 1;
+            memcpy(steps[count].matrices, maps, sizeof maps);
+        return count + 1;
     }
     if (launch->splits != 1 && !counters_of_batch(launch, run))
         begin_step(launch, &device, grid, &steps[count++]);

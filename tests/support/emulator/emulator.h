@@ -57,6 +57,7 @@ struct emulated {
     void (*cluster_arrive)(void);
     void (*cluster_wait)(void);
     uint32_t (*cluster_rank)(void);
+    uint32_t (*cluster_size)(void);
     void (*give_way)(void); // to other threads, in a loop that polls
 
     // cp.async of this thread.

@@ -62,6 +62,11 @@ static uint32_t cluster_rank(void)
     return emulator_block->rank;
 }
 
+static uint32_t cluster_size(void)
+{
+    return (uint32_t)emulator_block->cluster->size;
+}
+
 const struct emulated emulator_table = {
     .self = self,
     .shared = shared,
@@ -75,6 +80,7 @@ const struct emulated emulator_table = {
     .cluster_arrive = emulator_cluster_arrive,
     .cluster_wait = emulator_cluster_wait,
     .cluster_rank = cluster_rank,
+    .cluster_size = cluster_size,
     .give_way = emulator_yield,
     .copy = emulator_copy,
     .copy_group_end = emulator_copy_group_end,
