@@ -16,7 +16,7 @@ usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 # Tests of tests/engine/ that hold models on the GPU against golden vectors.
 golden_tests="logits latent encoders adapters"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
-session_tests="attention_kernel cache_formats constrained demo generate keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
+session_tests="cache_formats constrained demo generate invariant keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
 
 pack() {
     local build=$1 folder=$2 library
@@ -140,8 +140,8 @@ step_tests() {
     as_the_root
     mkdir -p "$OUT/tests"
     {
-        for one in $session_tests; do echo "$one $bin/test_engine_$one"; done
-        for one in endpoints features forms models soak; do
+        for one in ${SESSION_TESTS:-$session_tests}; do echo "$one $bin/test_engine_$one"; done
+        for one in ${SERVER_TESTS:-endpoints features forms models soak}; do
             echo "server_$one python3 tests/server/${one}_test.py $bin/weft $folder/demo.gguf $OUT/tests/of_$one"
         done
     } | WEFT_TEST_DEVICE=cuda WEFT_TUNING=off xargs -P "$(nproc)" -L 1 bash -c \

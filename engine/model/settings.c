@@ -9,6 +9,8 @@ enum {
     CPU_CHUNK_TOKENS = 512,
     DEVICE_CHUNK_TOKENS = 2048,
     DEFAULT_CASCADE_ROWS = 64,
+    GPU_CASCADE_BYTES =
+        48 << 20, // what a GPU reads in the time of the four launches more that a cascade has
     MAX_CHUNK_TOKENS = 65536,
     DEVICE_CHAIN_TOKENS = 64,
     MAX_CHAIN_TOKENS = 4096,
@@ -134,6 +136,8 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
         return engine_fail(err,
                            "the model has positions for %d tokens: a context of %d is too long",
                            config->positions, options->context_tokens);
+    settings->cascade_bytes =
+        options->cascade_rows == 0 && options->device != WEFT_DEVICE_CPU ? GPU_CASCADE_BYTES : 0;
     fill_in(options, config, matrices);
     settings->kv = (weft_kv_layout){.dtype = options->kv_dtype,
                                     .num_kv_heads = config->kv_heads,

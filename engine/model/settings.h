@@ -15,7 +15,8 @@ typedef struct worker_settings {
     int32_t values_at;         // element of a key that its value begins at; PAGE_POOL_APART
     int32_t pages_per_session; // of a full timeline
     int32_t pool_pages;
-    int64_t pool_bytes; // keys and values of all layers
+    int64_t pool_bytes;    // keys and values of all layers
+    int64_t cascade_bytes; // of keys and values, that a layer must save by a cascade
 } worker_settings;
 
 // wish may be NULL; `matrices` is the format of the layers' matrices. Refuses what is out of bounds or could not be addressed.

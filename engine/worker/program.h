@@ -25,7 +25,8 @@ typedef struct program_bounds {
     packed_wish packed; // of those, its first three members
     bool separate;      // norms, matrices and gates are steps of their own
     bool invariant;     // a token's numbers depend on its timeline alone
-    int32_t cascade_rows; // as in engine_options
+    int32_t cascade_rows;  // as in engine_options
+    int64_t cascade_bytes; // of keys and values, that a layer must save by a cascade
 } program_bounds;
 
 // The config, weights, pool and context must outlive the program.

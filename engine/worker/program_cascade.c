@@ -8,15 +8,54 @@
 #include "engine/cache/page_pool.h"
 #include "engine/worker/program_steps.h"
 
-bool program_add_cascade(model_program *program, program_step *step,
-                         const weft_attention_desc *desc, engine_error *err)
+// Attention that appends and rounds itself: a cascade's does neither, so what does is planned here, and the descriptor
+// becomes that of attention alone.
+static bool take_apart(model_program *program, program_step *step, weft_attention_desc *desc,
+                       float *out, engine_error *err)
+{
+    const program_bounds *bounds = &program->bounds;
+    const weft_kv_layout *kv = &desc->kv;
+    if (desc->flags & WEFT_ATTENTION_APPEND) {
+        const bool narrow = desc->flags & WEFT_ATTENTION_NARROW_QUERIES &&
+                            (kv->dtype == WEFT_F16 || kv->dtype == WEFT_BF16);
+        const weft_dtype dtype = narrow ? kv->dtype : WEFT_F32;
+        const weft_kv_append_desc append = {.size = sizeof append,
+                                            .max_tokens = bounds->max_tokens,
+                                            .layout = *kv,
+                                            .rope = desc->rope,
+                                            .num_q_heads = desc->num_q_heads,
+                                            .q_out_dtype = dtype};
+        step->append = program_plan_for(program, STEP_APPEND, &append, sizeof append, err);
+        if (!step->append)
+            return false;
+        desc->q_dtype = dtype;
+    }
+    if (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) {
+        const weft_round_desc round = {.size = sizeof round,
+                                       .max_rows = bounds->max_seqs,
+                                       .cols = (int64_t)desc->num_q_heads *
+                                               (kv->v_dim ? kv->v_dim : kv->head_dim)};
+        step->unrounded = out;
+        step->round = program_plan_for(program, STEP_ROUND, &round, sizeof round, err);
+        if (!step->round)
+            return false;
+    }
+    desc->rope = NULL;
+    desc->flags &= ~(uint32_t)(WEFT_ATTENTION_APPEND | WEFT_ATTENTION_OUT_ROUNDED);
+    return true;
+}
+
+bool program_add_cascade(model_program *program, program_step *step, const weft_attention_desc *of,
+                         float *out, engine_error *err)
 {
     program_cascades *all = &program->cascades;
     const program_bounds *bounds = &program->bounds;
-    if (bounds->max_seqs < 2 || bounds->cascade_rows < 0 || bounds->device != WEFT_DEVICE_CPU ||
-        desc->window || desc->local_chunk)
+    weft_attention_desc alone = *of, *desc = &alone;
+    if (bounds->max_seqs < 2 || bounds->cascade_rows < 0 || desc->window || desc->local_chunk)
         return true;
     step->cascades = all;
+    if (!take_apart(program, step, desc, out, err))
+        return false;
     for (int32_t i = 0; i < all->count; i++)
         if (memcmp(&all->list[i].desc, desc, sizeof *desc) == 0) {
             step->cascade = all->list[i].made;
@@ -79,6 +118,8 @@ bool program_open_cascades(model_program *program, engine_error *err)
         if (!(*arrays[i] = engine_alloc(seqs + 1, sizeof **arrays[i])))
             return engine_fail(err, "not enough memory for the model's program");
     memset(all->slots, -1, (seqs + 1) * sizeof *all->slots); // prefixes are not appended to
+    all->least_saved = program->bounds.cascade_bytes * program->kv.page_size /
+                       page_pool_page_bytes(&program->kv, PAGE_POOL_APART);
     return make_batch(program, 0, &all->prefixes, err) && make_batch(program, 1, &all->own, err);
 }
 
@@ -172,7 +213,7 @@ bool program_share_prefixes(model_program *program, int32_t seqs, const int32_t 
 {
     program_cascades *all = &program->cascades;
     const program_inputs *in = &program->inputs;
-    if (all->count == 0 || find_prefixes(program, seqs, capacities) == 0)
+    if (all->count == 0 || find_prefixes(program, seqs, capacities) <= all->least_saved)
         return true;
     weft_batch_args args = {.size = sizeof args,
                             .num_seqs = all->groups,
@@ -198,11 +239,40 @@ bool program_share_prefixes(model_program *program, int32_t seqs, const int32_t 
     return true;
 }
 
-weft_status program_run_cascade(const program_step *step)
+// The new keys of whole sequences, whose positions turn them and the queries.
+static weft_status append(const program_step *step, int32_t tokens)
+{
+    const weft_attention_args *whole = &step->args.attention;
+    const weft_kv_append_args args = {.size = sizeof args,
+                                      .tokens = tokens,
+                                      .pool = whole->pool,
+                                      .k = whole->append->k,
+                                      .v = whole->append->v,
+                                      .q = (void *)(uintptr_t)whole->q,
+                                      .q_out = step->cascades->queries,
+                                      .batch = whole->batch};
+    return weft_kv_append_run(step->append, &args);
+}
+
+weft_status program_run_cascade(const program_step *step, int32_t tokens)
 {
     weft_attention_args own = step->args.attention;
+    weft_status status = WEFT_OK;
+    if (step->append) {
+        status = append(step, tokens);
+        own.append = NULL;
+        own.q = step->cascades->queries;
+    }
+    if (step->round)
+        own.out = step->unrounded;
     own.batch = step->cascades->own;
     const weft_cascade_args args = {
         .size = sizeof args, .attention = &own, .prefix_batch = step->cascades->prefixes};
-    return weft_cascade_run(step->cascade, &args);
+    if (status == WEFT_OK)
+        status = weft_cascade_run(step->cascade, &args);
+    const weft_round_args round = {.size = sizeof round,
+                                   .rows = tokens,
+                                   .x = step->unrounded,
+                                   .rounded = step->args.attention.out};
+    return status == WEFT_OK && step->round ? weft_round_run(step->round, &round) : status;
 }

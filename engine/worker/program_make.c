@@ -52,6 +52,10 @@ static void carve_buffers(model_program *program)
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
     program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
     program->draws = program_carve(program, ARENA_BUFFERS, draws);
+    if (program_appends(program) && bounds->cascade_rows >= 0)
+        program->cascades.queries = program_carve(
+            program, ARENA_BUFFERS,
+            seqs * (size_t)(program->config->q_heads * program->kv.head_dim) * sizeof(float));
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
     in->types = types ? program_carve(program, ARENA_PINNED, types) : NULL;

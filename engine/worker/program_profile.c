@@ -68,6 +68,7 @@ static int64_t step_bytes(const model_program *program, const program_step *step
     case STEP_SAMPLE: return plan->desc.sample.vocab * INT64_C(4);
     case STEP_ROUTE: return plan->desc.route.experts * INT64_C(4);
     case STEP_EXPERTS: return experts_bytes(&plan->desc.experts);
+    case STEP_ROUND: return plan->desc.round.cols * INT64_C(5);
     }
     return 0;
 }

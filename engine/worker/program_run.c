@@ -30,7 +30,7 @@ weft_status program_run_step(program_step *step, int32_t tokens)
         if (step->trees->now)
             return run_tree(step);
         return step->cascade && step->cascades->now
-                   ? program_run_cascade(step)
+                   ? program_run_cascade(step, tokens)
                    : weft_attention_run(step->plan, &step->args.attention);
     case STEP_ACTIVATION:
         step->args.activation.rows = tokens * step->rows_per_token;
@@ -44,6 +44,7 @@ weft_status program_run_step(program_step *step, int32_t tokens)
     case STEP_EXPERTS:
         step->args.experts.batch = tokens;
         return weft_experts_run(step->plan, &step->args.experts);
+    case STEP_ROUND: break; // no step of its own: a part of others
     }
     return WEFT_EINVAL;
 }

@@ -19,6 +19,7 @@ static weft_status make_plan(weft_context *context, step_kind kind, const void *
     case STEP_SAMPLE: return weft_sample_plan(context, desc, plan);
     case STEP_ROUTE: return weft_route_plan(context, desc, plan);
     case STEP_EXPERTS: return weft_experts_plan(context, desc, plan);
+    case STEP_ROUND: return weft_round_plan(context, desc, plan);
     }
     return WEFT_EINVAL;
 }
@@ -64,14 +65,19 @@ bool program_place_planes(model_program *program, const model_tensor *tensor, co
            (!planes->biases || program_place(program, planes->biases, bytes, biases, err));
 }
 
-// The plan of a descriptor of `bytes` bytes, made when it is asked for the first time.
-static const weft_plan *plan_for(model_program *program, step_kind kind, const void *desc,
-                                 size_t bytes, engine_error *err)
+const weft_plan *program_plan_for(model_program *program, step_kind kind, const void *desc,
+                                  size_t bytes, engine_error *err)
 {
-    static const char *const names[] = {
-        "the embedding",       "a norm",         "a matrix", "the KV cache",
-        "attention",           "the activation", "sampling", "the choice of experts",
-        "a mixture of experts"};
+    static const char *const names[] = {"the embedding",
+                                        "a norm",
+                                        "a matrix",
+                                        "the KV cache",
+                                        "attention",
+                                        "the activation",
+                                        "sampling",
+                                        "the choice of experts",
+                                        "a mixture of experts",
+                                        "rounding"};
     for (int32_t i = 0; i < program->plan_count; i++)
         if (program->plans[i].kind == kind && memcmp(&program->plans[i].desc, desc, bytes) == 0)
             return program->plans[i].plan;
@@ -100,7 +106,7 @@ static const weft_plan *plan_for(model_program *program, step_kind kind, const v
 program_step *program_add_step(model_program *program, step_list *list, step_kind kind,
                                const void *desc, size_t bytes, engine_error *err)
 {
-    const weft_plan *plan = plan_for(program, kind, desc, bytes, err);
+    const weft_plan *plan = program_plan_for(program, kind, desc, bytes, err);
     if (!plan)
         return NULL;
     if (list->count == list->room) {
@@ -369,12 +375,10 @@ bool program_layer_appends(const model_program *program, int32_t layer)
     return program_appends(program) && !queries_grow(program, &rules);
 }
 
-// Other devices attend to new tokens where they append them, in one launch that knows no trees; and keys of a branch lie
-// elsewhere than those of the text that it becomes, so that sums over them agree but for their order.
+// Keys of a branch lie elsewhere than those of the text that it becomes, so that sums over them agree but for their order.
 static bool could_have_trees(const model_program *program)
 {
-    const program_bounds *bounds = &program->bounds;
-    return bounds->device == WEFT_DEVICE_CPU && !bounds->invariant && !program->config->full_mask;
+    return !program->bounds.invariant && !program->config->full_mask;
 }
 
 static bool add_tree(model_program *program, program_step *step, const weft_attention_desc *desc,
@@ -387,7 +391,7 @@ static bool add_tree(model_program *program, program_step *step, const weft_atte
         program->trees.none = true;
     if (program->trees.none)
         return true;
-    step->tree = plan_for(program, STEP_ATTENTION, &tree, sizeof tree, err);
+    step->tree = program_plan_for(program, STEP_ATTENTION, &tree, sizeof tree, err);
     return step->tree != NULL;
 }
 
@@ -427,13 +431,13 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
     const void *sinks_at = NULL;
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
-    if (!step || !program_add_cascade(program, step, &desc, err) ||
+    enum model_buffer out =
+        program->config->latent.dim ? MODEL_BUFFER_LATENTS : MODEL_BUFFER_ATTENDED;
+    if (!step || !program_add_cascade(program, step, &desc, program->buffers[out], err) ||
         !add_tree(program, step, &desc, err) ||
         !program_place_vector(program, sinks, &sinks_at, err))
         return false;
     weft_attention_args *args = &step->args.attention;
-    enum model_buffer out =
-        program->config->latent.dim ? MODEL_BUFFER_LATENTS : MODEL_BUFFER_ATTENDED;
     *args = (weft_attention_args){.size = sizeof *args,
                                   .q = program->buffers[MODEL_BUFFER_Q],
                                   .out = rounds ? program->rounded[out] : program->buffers[out],

@@ -16,6 +16,7 @@ typedef enum step_kind {
     STEP_SAMPLE,
     STEP_ROUTE,
     STEP_EXPERTS,
+    STEP_ROUND,
 } step_kind;
 
 // Attention to shared prefixes; program_cascade.c.
@@ -33,6 +34,9 @@ typedef struct program_cascades {
     int32_t *cu_q_lens, *prefix_lens, *prefix_starts; // [groups]
     int32_t *own_lens, *own_starts, *own_capacities;  // [seqs]
     int32_t *positions, *slots;                       // [seqs] of queries of prefixes: none
+    int64_t least_saved; // keys that are read once less, or it does not pay
+    void *
+        queries; // of attention that appends, in the cache's format: [max_seqs][q_heads][head_dim]; NULL: none does
 } program_cascades;
 
 // Attention to trees of guesses.
@@ -51,6 +55,9 @@ typedef struct program_step {
     const weft_plan *plan;
     const weft_cascade *cascade; // of ATTENTION, for passes with shared prefixes; NULL: none
     const program_cascades *cascades;
+    // Of ATTENTION that appends and rounds itself, which cascades do not: NULL where it does not.
+    const weft_plan *append, *round;
+    float *unrounded;      // what `round` reads
     const weft_plan *tree; // of ATTENTION, for passes with trees; NULL: none
     const program_trees *trees;
     union {
@@ -84,6 +91,7 @@ typedef struct program_plan {
         weft_sample_desc sample;
         weft_route_desc route;
         weft_experts_desc experts;
+        weft_round_desc round;
     } desc;
     weft_plan *plan;
 } program_plan;
@@ -155,9 +163,10 @@ struct model_program {
     weft_sample_params *params; // [max_seqs] of a chain that is being given to the device
 };
 
-// Gives an attention step the cascade of its descriptor, where it can have one.
+// Gives an attention step the cascade of its descriptor, where it can have one; `out` is where its result is if nothing
+// rounds it.
 bool program_add_cascade(model_program *program, program_step *step,
-                         const weft_attention_desc *desc, engine_error *err);
+                         const weft_attention_desc *desc, float *out, engine_error *err);
 bool program_open_cascades(model_program *program, engine_error *err);
 void program_drop_cascades(model_program *program); // those that were planned
 void program_close_cascades(model_program *program);
@@ -165,7 +174,7 @@ void program_close_cascades(model_program *program);
 // pass attends to them once for all.
 bool program_share_prefixes(model_program *program, int32_t seqs, const int32_t *capacities,
                             engine_error *err);
-weft_status program_run_cascade(const program_step *step);
+weft_status program_run_cascade(const program_step *step, int32_t tokens);
 
 // A link of a chain, as if it were launched again and again at one place; begin makes it ready, with the
 // inputs as they are and draws of the likeliest token.
@@ -302,6 +311,9 @@ weft_linear_gate program_gate(const model_program *program);
 // where the device reads a tensor; of one that there may not be, *at stays NULL.
 program_step *program_add_step(model_program *program, step_list *list, step_kind kind,
                                const void *desc, size_t bytes, engine_error *err);
+// The plan of a descriptor of `bytes` bytes, made when it is asked for the first time; NULL if that failed.
+const weft_plan *program_plan_for(model_program *program, step_kind kind, const void *desc,
+                                  size_t bytes, engine_error *err);
 bool program_place_vector(model_program *program, const model_tensor *vector, const void **at,
                           engine_error *err);
 // The planes beside a matrix, where there are any.

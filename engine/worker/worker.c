@@ -87,7 +87,8 @@ static bool open_program(engine_worker *worker, engine_error *err)
         .separate = settings->options.separate,
         .invariant = settings->options.invariant,
         // who shares a prefix must not change what is summed in which order
-        .cascade_rows = settings->options.invariant ? -1 : settings->options.cascade_rows};
+        .cascade_rows = settings->options.invariant ? -1 : settings->options.cascade_rows,
+        .cascade_bytes = settings->cascade_bytes};
     if (!check_cache(worker, &bounds, err) || !own_weights(worker, err))
         return false;
     worker->pool = page_pool_create(worker->context, &settings->kv, settings->values_at,

@@ -82,18 +82,22 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         largest[i] = warp_max(largest[i], 4);
-    if (__any_sync(0xffffffffu, largest[0] > state->largest[0] + SLACK ||
-                                    largest[1] > state->largest[1] + SLACK)) {
-        float factor[2] = {weight_of(state->largest[0], largest[0]),
-                           weight_of(state->largest[1], largest[1])};
+    // Every row for itself: what a row's bits are does not depend on which others the tile has.
+    const bool follows[2] = {largest[0] > state->largest[0] + SLACK,
+                             largest[1] > state->largest[1] + SLACK};
+    if (__any_sync(0xffffffffu, follows[0] || follows[1])) {
+        float factor[2];
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++) {
+            factor[i] = follows[i] ? weight_of(state->largest[i], largest[i]) : 1.0f;
+            state->largest[i] = follows[i] ? largest[i] : state->largest[i];
+            state->sum[i] *= factor[i];
+        }
 #pragma unroll
         for (int32_t t = 0; t < DIM / 8; t++)
 #pragma unroll
             for (int32_t i = 0; i < 4; i++)
                 state->acc[t][i] *= factor[i / 2];
-#pragma unroll
-        for (int32_t i = 0; i < 2; i++)
-            state->sum[i] *= factor[i], state->largest[i] = largest[i];
     }
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
