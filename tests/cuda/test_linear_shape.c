@@ -65,6 +65,7 @@ static void every_problem_has_a_shape(void **state)
                     struct weft__linear_matter m = {.cols = cols[c],
                                                     .block_elems = blocks[b][0],
                                                     .block_bytes = blocks[b][1],
+                                                    .numbers = 2 + how % 3,
                                                     .exact = how & 1 && blocks[b][0] > 1,
                                                     .gate = how & 2,
                                                     .rounds = how & 4,

@@ -90,11 +90,11 @@ static int32_t long_x(int64_t cols)
     return cols > 12288 ? 2 : cols >= 4096;
 }
 
-// WEFT_COLS, of the kernel for one rounded row: whole tiles, and so many that the few layers of a model with as many share it.
-static int32_t constant_cols(const struct weft__linear_set *set, int32_t columns, int64_t cols)
+// WEFT_COLS, of the kernels for rounded rows: whole tiles, and so many that the few layers of a model with as many share it.
+static int32_t constant_cols(const struct weft__linear_set *set, int64_t cols)
 {
-    const bool one = set->matter.block_elems > 1 && !set->matter.exact && columns == 1;
-    return one && cols >= 1024 && cols % 256 == 0 ? (int32_t)cols : 0;
+    const bool rounded = set->matter.block_elems > 1 && !set->matter.exact;
+    return rounded && cols >= 1024 && cols % 256 == 0 ? (int32_t)cols : 0;
 }
 
 static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_desc *desc,
@@ -119,7 +119,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
         .WEFT_LONG_X = long_x(desc->cols),
-        .WEFT_COLS = constant_cols(set, shape->columns, desc->cols),
+        .WEFT_COLS = constant_cols(set, desc->cols),
         .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = set->scale_dtype,
@@ -215,6 +215,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                      .block_elems = elems,
                                      .block_bytes = own->block_bytes,
                                      .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
+                                     .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
                                      .exact = elems > 1 && exact,
                                      .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;

@@ -50,6 +50,7 @@ struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
+    int32_t numbers;    // of a unit of one of several rounded rows of X
     bool exact;         // blocks with f32 activations
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
@@ -91,7 +92,9 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t x = s->x_outside          ? 0
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
-                                      : s->columns * (tiles * 4 | 1) * 80;
+                : s->columns == 1
+                    ? (tiles * 4 | 1) * 80
+                    : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
     return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 +
            (m->experts ? 128 : 0) + squares + pair + x;
@@ -145,7 +148,7 @@ static const int8_t weft__linear_form_blocks[][6][3] = {
 
 // Warps that share a group. For one row of X four where all groups have so many at the same time and do not have eight,
 // with nothing but products to do: measured nowhere else to be faster, and other formats have no registers left for it.
-// For 16 rows, which leave an SM a single block, four: while some deliver, others multiply.
+// For several rows four: while some deliver, others multiply.
 static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
                                         const struct weft__linear_shape *s,
                                         const struct weft__cuda_limits *limits)
@@ -154,7 +157,7 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
     if (weft__linear_form_of(m, weft__linear_tier(limits), s->columns) && s->split == 1)
         return WEFT__LINEAR_FORM_TEAM;
     const bool more = m->exact || m->gate || m->rounds;
-    if (s->columns == 16 && s->split == 1 && m->block_elems > 1 && s->warps >= 4)
+    if (s->columns > (m->experts ? 8 : 1) && s->split == 1 && m->block_elems > 1 && !m->exact)
         return 4;
     if (s->columns > 1 || s->split > 1 || s->pair || m->block_bytes != 18 || more)
         return s->warps;
@@ -174,7 +177,8 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                                           {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
     static const int8_t one_bytes[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1},
                                           {8, 2, 1},  {8, 1, 1},  {8, 1, 1}};
-    static const int8_t some[][3] = {{8, 2, 2}, {16, 2, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
+    static const int8_t some[][3] = {{8, 3, 2}, {8, 2, 2}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}},
+                        sixteen[][3] = {{16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
     const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
     const bool needs_registers =
         m->grid_bytes ? m->gate || m->rounds
@@ -185,6 +189,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const bool formed = form != WEFT__LINEAR_FORM_best;
     const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[form]
                              : plain       ? wide
+                             : columns > 8 ? sixteen
                              : columns > 1 ? some
                              : bytes       ? one_bytes
                              : m->cols <= tier->short_cols || m->experts || needs_registers

@@ -81,6 +81,17 @@ enum {
          ? 2                                                                                       \
          : 1)
 
+// Numbers that kernels keep of a unit of one of several rows of X (linear_some.cuh): two, and one more where the format has minima or
+// an offset that a sign is not (of each sixteen: Q2_K, Q3_K, Q6_K, NVFP4).
+#define WEFT__LINEAR_SOME_NUMBERS(format)                                                          \
+    ((format) == 46 || (format) == 47 || (format) == 50 || (format) == 97 ? 4                      \
+     : (format) == 35 || (format) == 81 || (format) == 96                 ? 3                      \
+                                                          : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
+
+// Bytes of `rows` rows of X of so many pairs there.
+#define WEFT__LINEAR_SOME_BYTES(format, rows, pairs)                                               \
+    ((rows) * (((pairs) | 1) * 64 + (pairs)*8 * WEFT__LINEAR_SOME_NUMBERS(format)))
+
 // Does linear_gemm_slice.cu take tiles in halves? Those of 8-bit codes with their scales pair by pair.
 #define WEFT__LINEAR_SLICE_HALVES(format) ((format) == 32 || (format) >= 143)
 

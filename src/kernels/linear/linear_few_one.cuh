@@ -6,6 +6,28 @@
 #ifndef WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 #define WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 
+#define MAGIC_BITS 0x4b400000
+#define MAGIC      12582912.0f
+
+// Scale and sums of a unit of one row of X.
+struct x_meta {
+    float scale;
+    uint32_t sums;
+};
+
+DEVICE struct x_meta x_meta_of(uint4 pair, int32_t h)
+{
+    struct x_meta meta = {bits_float(h ? pair.z : pair.x), h ? pair.w : pair.y};
+    return meta;
+}
+
+// scale of x times the sum of its sixteen g (or of the unit), what the format adds is multiplied by
+DEVICE float x_sum(struct x_meta meta, int32_t g)
+{
+    const uint32_t ones = SIXTEENS == 1 ? 0x0101u : g ? 0x0100u : 0x0001u;
+    return (__int_as_float(dot_2_low(meta.sums, ones, MAGIC_BITS)) - MAGIC) * meta.scale;
+}
+
 // Four-bit codes: a product of -1 - the low nibble in both units, then the bytes as they lie in the second alone: 16 times
 // its codes, less 1. ONE_FACTOR: what the dots of unit h and row r + 8 i are too large by; ONE_OFFSET: what is to be added to
 // the codes as they were multiplied, as often.
@@ -14,28 +36,10 @@
 #define ONE_OFFSET(h, i) (ONE_FACTOR(h, i) * TILE_OFFSET + 1)
 #elif TILE_TABLE
 #define ONE_FACTOR(h, i) 1
-#define ONE_OFFSET(h, i) (TABLE_FIRST_NEGATIVE ? 0 : 1)
+#define ONE_OFFSET(h, i) SIGNED_TABLE_OFFSET
 #else
 #define ONE_FACTOR(h, i) CODE_FACTOR(h, i)
 #define ONE_OFFSET(h, i) (CODE_FACTOR(h, i) * TILE_OFFSET)
-#endif
-
-#if TILE_TABLE
-
-// Signed numbers: where a place's top bit is set byte_permute gives -1 from a table below zero, 0 from the other. So two products
-// one after the other add up to the number, or, with a zero among those of the half below, to 1 less.
-#if TABLE_FIRST_NEGATIVE
-#define ONE_TABLE_0 0xbfad9881u // -127 -104 -83 -65
-#define ONE_TABLE_1 0xf6eaddcfu // -49 -35 -22 -10
-#define ONE_TABLE_2 0x271a0e02u // one more than 1 13 25 38
-#define ONE_TABLE_3 0x725a4636u // 53 69 89 113
-#else
-#define ONE_TABLE_0 TABLE_0
-#define ONE_TABLE_1 TABLE_1
-#define ONE_TABLE_2 0xfcfdfeffu // one less than 0 -1 -2 -3
-#define ONE_TABLE_3 0xf3f7f9fbu // -4 -6 -8 -12
-#endif
-
 #endif
 
 // So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
@@ -75,17 +79,7 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 {
 #if TILE_TABLE
     (void)pairs;
-    const uint4 quad = *(const uint4 *)(slot + p * PAIR_LOW + lane * 16);
-    const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
-#pragma unroll
-    for (int32_t j = 0; j < 4; j++) {
-        const uint32_t other = w[j] ^ 0x88888888u;
-#pragma unroll
-        for (int32_t h = 0; h < 2; h++) {
-            codes->first[h][j] = byte_permute(ONE_TABLE_0, ONE_TABLE_1, w[j] >> 16 * h);
-            codes->second[h][j] = byte_permute(ONE_TABLE_2, ONE_TABLE_3, other >> 16 * h);
-        }
-    }
+    signed_codes(slot, p, lane, codes->first, codes->second);
 #else
     pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
 #endif

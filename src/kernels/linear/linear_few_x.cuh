@@ -153,17 +153,45 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 
 #else
 
-// All rows are asked for at once: one after the other a launch would wait for each.
+DEVICE int32_t x_plane(const struct stream *s)
+{
+    return s->tiles * 4 * (COLUMNS / 2);
+}
+
+DEVICE float4 *x_numbers(const struct stream *s)
+{
+    return (float4 *)(shared_x() + COLUMNS * x_pairs(s) * 64);
+}
+
+// Several rows (linear_some.cuh). All are asked for at once: one after the other a launch would wait for each.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
+    enum { AT_ONCE = WEFT_LONG_X == 2 ? 4 : 1, TWOS = COLUMNS / 2 };
 #pragma unroll 1
     for (int32_t n = 0; n < s->batch; n++) {
         const struct x_pieces x = x_pieces_of(s, args, n);
 #pragma unroll 1
-        for (int32_t i = (int32_t)threadIdx.x; i < x.count; i += THREADS)
+        for (int32_t i = (int32_t)threadIdx.x; i < x.of_bytes; i += THREADS)
             copy_16_async(shared_address(x_place(s, &x, n, i)), x_piece(&x, i));
     }
     copy_group_end();
+    const int32_t pairs = x_pieces_of(s, args, 0).of_bytes / 4, twos = s->tiles * 4 * TWOS;
+#pragma unroll 1
+    for (int32_t first = (int32_t)threadIdx.x; first < twos; first += AT_ONCE * THREADS) {
+        uint4 two[AT_ONCE][2] = {}; // zeros past the last pair
+#pragma unroll
+        for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
+            const int32_t i = first + k / 2 * THREADS, n = i % TWOS * 2 + k % 2;
+            if (i / TWOS < pairs && n < s->batch)
+                two[k / 2][k % 2] = __ldcg((const uint4 *)x_pieces_of(s, args, n).metas + i / TWOS);
+        }
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = first + k * THREADS;
+            if (i < twos)
+                x_two(x_numbers(s), x_plane(s), i / TWOS, i % TWOS * 2, two[k]);
+        }
+    }
     COPY_WAIT(0);
 }
 

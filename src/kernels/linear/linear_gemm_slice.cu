@@ -6,17 +6,16 @@
 // of the 64, keeps a ring of their tiles filled, and makes A fragments of one pair of 64 columns while the tensor cores
 // multiply the pair before. Nobody waits for another warpgroup, nor does a unit's delivery stop the others.
 //
-// With WEFT_UNITS codes meet codes, both as they are, and the sums of a unit of 32 columns are multiplied by the scales of both:
-// as exact as 8-bit integers are. Without, scales are in the numbers that are multiplied, which takes fewer instructions from 17
-// rows of X on.
+// With WEFT_BYTES X stays in 8 bits, and warps multiply units of 32 columns as linear_few.cu does (linear_some.cuh): as exact as
+// 8-bit integers are, for half of the shared memory. Without, scales are in the numbers that are multiplied.
 //
-//      shared memory: X [pair][row][64] | rings, warp after warp | 2^-up / rms [row], room for what that comes of | barriers |
-//                     WEFT_UNITS: [unit] scales [row], and for minima these times the sums of codes [sixteens][row]
+//      shared memory: X (WEFT_BYTES: as linear_some.cuh has it, else [pair][row][64]) | rings, warp after warp |
+//                     2^-up / rms [row], room for what that comes of | barriers
 //
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_UNITS, 32, 64), WEFT_UNITS, WEFT_STAGES
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_BYTES, 32, 64), WEFT_BYTES, WEFT_STAGES
 // (of a warp's ring), WEFT_WHOLE (1: the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32,
 // 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
@@ -38,7 +37,6 @@ enum {
     X_PAIR = WEFT_ROWS * 128, // bytes
     SUMS = WEFT_ROWS / 2,     // numbers of D that a lane has
     ROW_NUMBERS = WEFT_ROWS + WEFT__LINEAR_SLICE_ROOM,
-    UNIT_NUMBERS = WEFT_ROWS * WEFT__LINEAR_UNIT_NUMBERS(WEFT_FORMAT),
 };
 
 DEVICE uint8_t *shared_memory()
@@ -66,16 +64,17 @@ DEVICE struct slice slice_of(const struct weft__linear_slice_args *args)
     return s;
 }
 
+// Bytes of X.
+DEVICE int32_t x_bytes(const struct weft__linear_slice_args *args)
+{
+    const int32_t pairs = args->slice_tiles * TILE_PAIRS;
+    return WEFT_BYTES ? WEFT__LINEAR_SOME_BYTES(WEFT_FORMAT, WEFT_ROWS, pairs) : pairs * X_PAIR;
+}
+
 // What the sums of rows of X are multiplied by, [row].
 DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
 {
-    return (float *)(shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + WARPS * RING);
-}
-
-// What sums of units are multiplied by (WEFT_UNITS).
-DEVICE float *shared_units(const struct weft__linear_slice_args *args)
-{
-    return shared_inverse(args) + ROW_NUMBERS + 2 * WARPS * WEFT_STAGES;
+    return (float *)(shared_memory() + x_bytes(args) + WARPS * RING);
 }
 
 DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
@@ -115,7 +114,7 @@ struct ring {
 
 DEVICE void ring_begin(const struct weft__linear_slice_args *args, int32_t warp, struct ring *ring)
 {
-    ring->bytes = shared_memory() + args->slice_tiles * TILE_PAIRS * X_PAIR + warp * RING;
+    ring->bytes = shared_memory() + x_bytes(args) + warp * RING;
     ring->address = shared_address(ring->bytes);
     ring->full = shared_address(shared_inverse(args) + ROW_NUMBERS) + warp * WEFT_STAGES * 8;
     ring->slot = 0, ring->parity = 0;
@@ -193,6 +192,9 @@ DEVICE void ask_all(const struct weft__linear_slice_args *args, const struct sli
         ask(args, s, ring, next, slot);
 }
 
+#if WEFT_BYTES
+#include "src/kernels/linear/linear_gemm_slice_bytes.cuh"
+#else
 #include "src/kernels/linear/linear_gemm_slice_x.cuh"
 
 #define WGMMA_NAME_(TYPE, N) wgmma_##TYPE##_##N
@@ -205,10 +207,6 @@ DEVICE void multiply(float *d, const uint32_t a[4], uint64_t b)
     WGMMA_NAME(f16, WEFT_ROWS)(d, a, b);
 #endif
 }
-
-#if WEFT_UNITS
-#include "src/kernels/linear/linear_gemm_slice_units.cuh"
-#else
 
 // Pair p of a tile as fragments; zeros past its last.
 DEVICE void fragments_of(const struct weights_of_tile *own, const uint8_t *tile, int32_t pairs,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The slice of X that a block of linear_gemm_slice.cu keeps: rounded rows become 16-bit numbers in shared memory, in the order
-// of linear_gemm_device.h. With WEFT_UNITS these are the codes; without, the largest number of a row's slice comes to
-// [2^14, 2^15) by a power of two (f16).
+// of linear_gemm_device.h. The largest number of a row's slice comes to [2^14, 2^15) by a power of two (f16).
 //
 // A warp has eight rows, a lane four columns of each sixteen of a pair: what lanes store side by side is in banks of its own.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
@@ -85,7 +84,7 @@ DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x
     float *inverse = shared_inverse(args), *largest = inverse + WEFT_ROWS;
     float *squares = largest + X_SHARES * WEFT_ROWS;
     const float sum = args->norm ? x_squares(args, at) : 0.0f;
-    const bool scaled = !WEFT_UNITS && !WEFT_BRAIN;
+    const bool scaled = !WEFT_BRAIN;
     const uint32_t own = scaled ? x_largest(at, pair) : 0;
     if (at->c == 0) {
         largest[at->share * WEFT_ROWS + at->n] = bits_float(own);
@@ -111,9 +110,6 @@ DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x
 // Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; as they are.
 DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
 {
-#if WEFT_UNITS
-    return sub_f16x2(byte_permute(word, 0x64646464u, b ? 0x4341u : 0x4240u), 0x64806480u);
-#else
     float v[2];
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
@@ -121,22 +117,7 @@ DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
         v[i] = (bits_float(above) - (8388608.0f + 128.0f)) * scale;
     }
     return WEFT_BRAIN ? floats_bf16x2(v[0], v[1]) : floats_f16x2(v[0], v[1]);
-#endif
 }
-
-#if WEFT_UNITS
-// What the sums of a unit of a row are multiplied by.
-DEVICE void x_unit(float *to, float scale, uint32_t sums)
-{
-    to[0] = scale;
-#if TILE_MIN
-    const float first = (float)(int16_t)sums, second = (float)(int16_t)(sums >> 16);
-    to[WEFT_ROWS] = scale * (SIXTEENS == 1 ? first + second : first);
-    if (SIXTEENS == 2)
-        to[2 * WEFT_ROWS] = scale * second;
-#endif
-}
-#endif
 
 // Pair p of the slice, by all lanes.
 DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_place *at, int32_t p,
@@ -159,12 +140,6 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
             *(uint32_t *)(to + ((2 * sixteen + b) ^ (at->n & 7)) * 16 + place * 4) =
                 x_two(word[k] ^ 0x80808080u, b, scale[h]);
     }
-#if WEFT_UNITS
-    const uint32_t sums = __shfl_xor_sync(0xffffffffu, pair->word, 1);
-    if (at->c % 2 == 0)
-        x_unit(shared_units(args) + (2 * p + at->c / 2) * UNIT_NUMBERS + at->n,
-               at->c ? scale[1] : scale[0], sums);
-#endif
 }
 
 // All of the slice, by all warps; what the rings still have room for is asked for once X has been. Rows beyond the batch are zeros.

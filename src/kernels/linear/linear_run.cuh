@@ -80,8 +80,8 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         const bool delivers =
             WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
         struct delivery with = {};
-        if (DELIVERY_EARLY && delivers && s.warp < s.batch)
-            with = delivery_of(&s, args, group, s.warp);
+        if (DELIVERY_EARLY && delivers && ROWS_AT_ONCE * s.warp < s.batch)
+            with = delivery_of(&s, args, group, row_delivered(&s, 0));
 #pragma unroll BLOCKS_AT_ONCE
         for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
             float acc[ACCUMULATORS] = {0};
@@ -113,8 +113,9 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             base = next_base(base, s.tiles);
         }
         group_barrier();
-        for (int32_t n = s.warp; delivers && n < s.batch; n += WEFT_TEAM) {
-            if (!DELIVERY_EARLY || n != s.warp)
+        for (int32_t k = 0; delivers && ROWS_AT_ONCE * (s.warp + k * WEFT_TEAM) < s.batch; k++) {
+            const int32_t n = row_delivered(&s, k);
+            if (!DELIVERY_EARLY || k > 0)
                 with = delivery_of(&s, args, group, n);
             stream_deliver(&s, args, sums, group, n, bases, &with, turn);
         }

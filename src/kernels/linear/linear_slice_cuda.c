@@ -8,7 +8,7 @@
 #define CONSTANTS(X)                                                                               \
     X(WEFT_FORMAT)                                                                                 \
     X(WEFT_BRAIN)                                                                                  \
-    X(WEFT_UNITS)                                                                                  \
+    X(WEFT_BYTES)                                                                                  \
     X(WEFT_ROWS)                                                                                   \
     X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
@@ -39,8 +39,8 @@ static int64_t clocks(const struct weft__linear_slice_wish *wish, int32_t rows, 
            (slices > 1 && !wish->follows ? FINISH_CLOCKS : 0);
 }
 
-// Do codes meet codes? Few rows of X promise sums as exact as of integers.
-static bool has_units(int32_t rows)
+// Does X stay in 8 bits? Few rows of X promise sums as exact as of integers.
+static bool has_bytes(int32_t rows)
 {
     return rows < WEFT__LINEAR_GEMM_MIN_BATCH;
 }
@@ -75,18 +75,19 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
     const int32_t step = WEFT__LINEAR_SLICE_HALVES(wish->matrix.format) ? tile / 2 : tile;
     const int32_t ring = WEFT__LINEAR_SLICE_WARPS * (step + 8);
     const int32_t room = limits->shared_per_block - WEFT__LINEAR_GRID_BYTES(wish->matrix.format);
-    // of a tile: numbers, and what sums of units are multiplied by
-    const int64_t x =
-        WEFT__LINEAR_TILE_COLS * 2 * rows +
-        (has_units(rows) ? 8 * 4 * rows * WEFT__LINEAR_UNIT_NUMBERS(wish->matrix.format) : 0);
+    const bool bytes = has_bytes(rows);
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = (int32_t)weft__ceil_div(all, s);
         const int32_t slices = (int32_t)weft__ceil_div(all, tiles);
-        const int64_t around = tiles * x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
+        const int64_t numbers = (int64_t)tiles * WEFT__LINEAR_TILE_COLS * 2 * rows;
+        const int64_t x =
+            bytes ? WEFT__LINEAR_SOME_BYTES(wish->matrix.format, rows, (int64_t)tiles * 4)
+                  : numbers;
+        const int64_t around = x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
         const int64_t time = clocks(wish, rows, slices, tiles, limits->num_sms);
         if (around + LEAST_STAGES * ring > room || time >= least ||
-            tiles * WEFT__LINEAR_TILE_COLS * 2 * rows > WEFT__LINEAR_SLICE_X)
+            (!bytes && numbers > WEFT__LINEAR_SLICE_X))
             continue;
         const int64_t fit = (room - around) / ring;
         *best = (struct weft__linear_slice_shape){.rows = rows,
@@ -115,16 +116,16 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
         if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
-            (has_units(rows[i]) && !serves_few(desc, wish)) ||
+            (has_bytes(rows[i]) && !serves_few(desc, wish)) ||
             !choose(desc, wish, rows[i], limits, &shape))
             continue;
         shape.least =
-            has_units(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
+            has_bytes(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
         const bool leaves = shape.slices > 1 || wish->follows;
         const struct weft__linear_slice_constants constants = {
             .WEFT_FORMAT = (int32_t)format,
-            .WEFT_BRAIN = format == WEFT_MXFP4 && !has_units(shape.rows),
-            .WEFT_UNITS = has_units(shape.rows),
+            .WEFT_BRAIN = format == WEFT_MXFP4 && !has_bytes(shape.rows),
+            .WEFT_BYTES = has_bytes(shape.rows),
             .WEFT_ROWS = shape.rows,
             .WEFT_STAGES = shape.stages,
             .WEFT_WHOLE = desc->cols % WEFT__LINEAR_TILE_COLS == 0,

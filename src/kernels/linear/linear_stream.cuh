@@ -242,12 +242,28 @@ DEVICE void group_barrier()
         part_sync<WEFT_TEAM * WARP>(1 + team_of_thread());
 }
 
+// Several rows of X whose results leave as numbers: a warp delivers two rows at once, a half of its lanes each.
+enum { ROWS_AT_ONCE = COLUMNS > 1 && !WEFT_ROUND ? 2 : 1 };
+
+// The first of the rows of X, as the lane sees it, that a warp delivers in turn k, and its place among a row's outputs.
+DEVICE int32_t row_delivered(const struct stream *s, int32_t k)
+{
+    const int32_t at = s->warp + k * WEFT_TEAM;
+    return ROWS_AT_ONCE == 2 ? 2 * at + s->lane / 16 : at;
+}
+
+DEVICE int32_t output_of_lane(const struct stream *s)
+{
+    return ROWS_AT_ONCE == 2 ? s->lane % 16 : s->lane;
+}
+
 // The dot product of row `lane` % 16 of block `block` with row n of X: all warps' sums in the order of
 // the tiles, warp `base` had the first.
 DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block, int32_t n,
                         int32_t base)
 {
-    const int32_t shares = OUT_BLOCKS == 1 ? 2 : 1; // both halves of the warp help
+    // both halves of the warp help where they have a row together
+    const int32_t shares = OUT_BLOCKS == 1 && ROWS_AT_ONCE == 1 ? 2 : 1;
     const float *at = sums + block * SUM_BLOCK + n * SUM_STRIDE + s->lane % 16;
     float total = 0;
 #pragma unroll
@@ -276,12 +292,13 @@ DEVICE struct delivery delivery_of(const struct stream *s,
                                    int32_t n)
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
+    const int32_t output = output_of_lane(s);
+    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     struct delivery d = {};
     d.weight = 1.0f;
     if (WEFT_ROUND && WEFT_PAIR && args->next_weight && n < s->batch)
         d.weight = args->next_weight[group / 2 * 32 + s->lane] + args->next_weight_plus;
-    if (n >= s->batch || row >= part->rows || s->lane >= 16 * OUT_BLOCKS)
+    if (n >= s->batch || row >= part->rows || output >= 16 * OUT_BLOCKS)
         return d;
     if (!WEFT_GATE && part->bias)
         d.bias = part_bias(s, part)[row];
@@ -337,7 +354,7 @@ DEVICE void pair_round(const struct stream *s, uint8_t *rounded, int32_t rows, i
 
 #endif
 
-// Row n of the block's rows of Y for the group's outputs; a whole warp. turn: of the block's groups, from 1.
+// Row n of the block's rows of Y for the group's outputs; a whole warp, each half its own n where that delivers two. turn: of the block's groups, from 1.
 // bases: see stream_sum, four bits of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n, uint32_t bases,
@@ -345,8 +362,9 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 {
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + s->lane;
-    const int64_t at = y_row(s, n);
+    const int32_t output = output_of_lane(s);
+    int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
+    const int64_t at = y_row(s, ROWS_AT_ONCE == 2 ? min(n, s->batch - 1) : n);
     float value[MATRICES];
 #if WEFT_EXPERTS & 2
     const float weight = share_weight(&args->experts, (int32_t)at);
@@ -381,7 +399,7 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 #else
     float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + with->residual;
 #endif
-    const bool mine = row < part->rows && s->lane < 16 * OUT_BLOCKS;
+    const bool mine = row < part->rows && output < 16 * OUT_BLOCKS && n < s->batch;
 #if WEFT_ROUND
     const float stored = part->y ? as_stored<WEFT_Y_DTYPE>(out) : out;
     uint8_t *rounded = (uint8_t *)args->rounded + at * weft__linear_rounded_stride(part->rows);

@@ -148,6 +148,44 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
 #endif
 }
 
+#if TILE_TABLE
+
+// Signed numbers: where a place's top bit is set byte_permute gives -1 from a table below zero, 0 from the other. So two products
+// one after the other add up to the number, or, with a zero among those of the half below, to 1 less.
+#if TABLE_FIRST_NEGATIVE
+#define SIGNED_TABLE_0 0xbfad9881u // -127 -104 -83 -65
+#define SIGNED_TABLE_1 0xf6eaddcfu // -49 -35 -22 -10
+#define SIGNED_TABLE_2 0x271a0e02u // one more than 1 13 25 38
+#define SIGNED_TABLE_3 0x725a4636u // 53 69 89 113
+#else
+#define SIGNED_TABLE_0 TABLE_0
+#define SIGNED_TABLE_1 TABLE_1
+#define SIGNED_TABLE_2 0xfcfdfeffu // one less than 0 -1 -2 -3
+#define SIGNED_TABLE_3 0xf3f7f9fbu // -4 -6 -8 -12
+#endif
+
+// What has to be added to a sum of products of both parts, times the sum of x.
+#define SIGNED_TABLE_OFFSET (TABLE_FIRST_NEGATIVE ? 0 : 1)
+
+// The codes of pair p for unit h and word j in two parts.
+DEVICE void signed_codes(const uint8_t *tile, int32_t p, int32_t lane, uint32_t first[2][4],
+                         uint32_t second[2][4])
+{
+    const uint4 quad = *(const uint4 *)(tile + p * PAIR_LOW + lane * 16);
+    const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll
+    for (int32_t j = 0; j < 4; j++) {
+        const uint32_t other = w[j] ^ 0x88888888u;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            first[h][j] = byte_permute(SIGNED_TABLE_0, SIGNED_TABLE_1, w[j] >> 16 * h);
+            second[h][j] = byte_permute(SIGNED_TABLE_2, SIGNED_TABLE_3, other >> 16 * h);
+        }
+    }
+}
+
+#endif
+
 // scale * (byte i of a word - offset), rounded once. The byte becomes the float 2^23 + byte; without an
 // offset the 2^23 leave in the fused product.
 DEVICE float times_byte(float scale, uint32_t word, int32_t i, float offset)
