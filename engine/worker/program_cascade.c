@@ -15,6 +15,7 @@ static bool take_apart(model_program *program, program_step *step, weft_attentio
 {
     const program_bounds *bounds = &program->bounds;
     const weft_kv_layout *kv = &desc->kv;
+    const int32_t v_dim = kv->v_dim ? kv->v_dim : kv->head_dim;
     if (desc->flags & WEFT_ATTENTION_APPEND) {
         const bool narrow = desc->flags & WEFT_ATTENTION_NARROW_QUERIES &&
                             (kv->dtype == WEFT_F16 || kv->dtype == WEFT_BF16);
@@ -33,8 +34,7 @@ static bool take_apart(model_program *program, program_step *step, weft_attentio
     if (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) {
         const weft_round_desc round = {.size = sizeof round,
                                        .max_rows = bounds->max_seqs,
-                                       .cols = (int64_t)desc->num_q_heads *
-                                               (kv->v_dim ? kv->v_dim : kv->head_dim)};
+                                       .cols = (int64_t)desc->num_q_heads * v_dim};
         step->unrounded = out;
         step->round = program_plan_for(program, STEP_ROUND, &round, sizeof round, err);
         if (!step->round)
@@ -72,7 +72,10 @@ bool program_add_cascade(model_program *program, program_step *step, const weft_
                                     .max_prefix_len = bounds->max_kv_len,
                                     .attention = &each};
     list[all->count].desc = *desc;
-    if (weft_cascade_create(program->context, &wish, &list[all->count].made) != WEFT_OK)
+    weft_status status = weft_cascade_create(program->context, &wish, &list[all->count].made);
+    if (status == WEFT_EUNSUPPORTED) // sequences each for itself then
+        return true;
+    if (status != WEFT_OK)
         return engine_fail(err, "attention to shared prefixes cannot be planned: %s",
                            weft_error_text(program->context));
     step->cascade = list[all->count++].made;
