@@ -142,6 +142,7 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     for (int i = 0; i < rows * cols; i++)
         total[i] = vf32_zero();
     t.w = weft__linear_rows_at(call, row, rows);
+    t.w.next = t.w.first + rows * t.w.stride; // not the call's: there is no register for it
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;
