@@ -148,7 +148,8 @@ static void products_of(const char **first, const char **last)
 {
     *first = strstr(listing, " HMMA.");
     assert_non_null(*first);
-    for (const char *at = *first; at; at = strstr(at + 1, " HMMA."))
+    *last = *first;
+    for (const char *at = *first; (at = strstr(at + 1, " HMMA.")) != NULL;)
         *last = at;
 }
 

@@ -138,11 +138,12 @@ static void chunk_Q4_K(const struct rows *w, int64_t block, unsigned char *to)
 {
     __m512i b[8], c[8];
     put_scales_q45_k(to, w, block);
-    for (int g = 0; g < 8; g++) {
-        if (g % 2 == 0)
-            eight(w, block + 16 + 16 * g, b);
-        bits_of_eight(c, b, 4 * (g % 2), 15);
-        put_nibbles(to + 256 + 256 * g, c);
+    for (int two = 0; two < 8; two += 2) {
+        eight(w, block + 16 + 16 * two, b);
+        for (int g = two; g < two + 2; g++) {
+            bits_of_eight(c, b, 4 * (g - two), 15);
+            put_nibbles(to + 256 + 256 * g, c);
+        }
     }
 }
 
@@ -151,13 +152,14 @@ static void chunk_Q5_K(const struct rows *w, int64_t block, unsigned char *to)
     __m512i b[8], c[8], high[8];
     put_scales_q45_k(to, w, block);
     eight(w, block + 16, high);
-    for (int g = 0; g < 8; g++) {
-        if (g % 2 == 0)
-            eight(w, block + 48 + 16 * g, b);
-        bits_of_eight(c, b, 4 * (g % 2), 15);
-        put_nibbles(to + 256 + 320 * g, c);
-        bits_of_eight(c, high, g, 1);
-        put_bits(to + 256 + 320 * g + 256, c, 0);
+    for (int two = 0; two < 8; two += 2) {
+        eight(w, block + 48 + 16 * two, b);
+        for (int g = two; g < two + 2; g++) {
+            bits_of_eight(c, b, 4 * (g - two), 15);
+            put_nibbles(to + 256 + 320 * g, c);
+            bits_of_eight(c, high, g, 1);
+            put_bits(to + 256 + 320 * g + 256, c, 0);
+        }
     }
 }
 
@@ -192,11 +194,12 @@ static void chunk_Q2_K(const struct rows *w, int64_t block, unsigned char *to)
         put_entry(to + 64 + 16 * j,
                   _mm512_srlv_epi32(quad(w, block + j / 4 * 4), _mm512_set1_epi32(8 * (j % 4))));
     __m512i b[8], c[8];
-    for (int g = 0; g < 8; g++) {
-        if (g % 4 == 0)
-            eight(w, block + 16 + 8 * g, b);
-        bits_of_eight(c, b, 2 * (g % 4), 3);
-        put_pairs(to + 320 + 128 * g, c, 0);
+    for (int four = 0; four < 8; four += 4) {
+        eight(w, block + 16 + 8 * four, b);
+        for (int g = four; g < four + 4; g++) {
+            bits_of_eight(c, b, 2 * (g - four), 3);
+            put_pairs(to + 320 + 128 * g, c, 0);
+        }
     }
 }
 
@@ -223,13 +226,14 @@ static void chunk_Q3_K(const struct rows *w, int64_t block, unsigned char *to)
     __m512i b[8], high[8], c[8];
     put_scales_q3_k(to, w, block);
     eight(w, block, high);
-    for (int g = 0; g < 8; g++) {
-        if (g % 4 == 0)
-            eight(w, block + 32 + 8 * g, b);
-        bits_of_eight(c, b, 2 * (g % 4), 3);
-        put_pairs(to + 256 + 192 * g, c, 0);
-        bits_of_eight(c, high, g, 1);
-        put_bits(to + 256 + 192 * g + 128, c, 0);
+    for (int four = 0; four < 8; four += 4) {
+        eight(w, block + 32 + 8 * four, b);
+        for (int g = four; g < four + 4; g++) {
+            bits_of_eight(c, b, 2 * (g - four), 3);
+            put_pairs(to + 256 + 192 * g, c, 0);
+            bits_of_eight(c, high, g, 1);
+            put_bits(to + 256 + 192 * g + 128, c, 0);
+        }
     }
 }
 
