@@ -43,45 +43,36 @@ static const char *name_of(weft_status status, weft_plan **plan)
     return info.kernel;
 }
 
-static const char *plan_linear(weft_context *context, weft_dtype dtype, int32_t batch,
-                               const char *variant)
+static const char *plan_with(weft_context *context, uint32_t flags, weft_dtype dtype, int32_t batch,
+                             const char *variant)
 {
     weft_plan *plan = NULL;
     weft_linear_desc desc = {.size = sizeof desc,
+                             .flags = flags,
                              .weight_dtype = dtype,
                              .rows = 512,
                              .cols = 1024,
                              .max_batch = batch,
                              .variant = variant};
     return name_of(weft_linear_plan(context, &desc, &plan), &plan);
+}
+
+static const char *plan_linear(weft_context *context, weft_dtype dtype, int32_t batch,
+                               const char *variant)
+{
+    return plan_with(context, 0, dtype, batch, variant);
 }
 
 static const char *plan_exact(weft_context *context, weft_dtype dtype, int32_t batch,
                               const char *variant)
 {
-    weft_plan *plan = NULL;
-    weft_linear_desc desc = {.size = sizeof desc,
-                             .flags = WEFT_LINEAR_EXACT,
-                             .weight_dtype = dtype,
-                             .rows = 512,
-                             .cols = 1024,
-                             .max_batch = batch,
-                             .variant = variant};
-    return name_of(weft_linear_plan(context, &desc, &plan), &plan);
+    return plan_with(context, WEFT_LINEAR_EXACT, dtype, batch, variant);
 }
 
 static const char *plan_rounding(weft_context *context, weft_dtype dtype, int32_t batch,
                                  const char *variant)
 {
-    weft_plan *plan = NULL;
-    weft_linear_desc desc = {.size = sizeof desc,
-                             .flags = WEFT_LINEAR_F32_AS_BF16,
-                             .weight_dtype = dtype,
-                             .rows = 512,
-                             .cols = 1024,
-                             .max_batch = batch,
-                             .variant = variant};
-    return name_of(weft_linear_plan(context, &desc, &plan), &plan);
+    return plan_with(context, WEFT_LINEAR_F32_AS_BF16, dtype, batch, variant);
 }
 
 static const char *plan_embedding(weft_context *context, weft_dtype dtype, int32_t batch,
