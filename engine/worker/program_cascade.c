@@ -121,8 +121,9 @@ bool program_open_cascades(model_program *program, engine_error *err)
         if (!(*arrays[i] = engine_alloc(seqs + 1, sizeof **arrays[i])))
             return engine_fail(err, "not enough memory for the model's program");
     memset(all->slots, -1, (seqs + 1) * sizeof *all->slots); // prefixes are not appended to
+    const size_t layers = (size_t)program->config->layers;
     all->least_saved = program->bounds.cascade_bytes * program->kv.page_size /
-                       page_pool_page_bytes(&program->kv, PAGE_POOL_APART);
+                       (int64_t)(page_pool_whole_page_bytes(program->pool) / layers);
     return make_batch(program, 0, &all->prefixes, err) && make_batch(program, 1, &all->own, err);
 }
 
