@@ -13,8 +13,8 @@ static int64_t prefill_bytes(const weft_kv_layout *kv, int32_t parts, struct til
            parts * tile_rows * weft__attention_row_bytes(kv->head_dim) + 4 * tile_rows;
 }
 
-// Does the descriptor ask for decode's rows, whatever the queries? (One row a tile, which batch-invariant plans of
-// engines ask for, is nothing that tensor cores have.)
+// Does the descriptor ask for decode's rows, whatever the queries? Engines do where a token must not depend on how many come
+// with it. (One row a tile is nothing that tensor cores have.)
 static bool wants_decode(const weft_attention_desc *desc)
 {
     return desc->tile_rows > 1 && desc->tile_rows <= WEFT__ATTENTION_ROWS;
