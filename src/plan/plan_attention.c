@@ -147,7 +147,8 @@ static bool takes_few(const struct weft__attention_launch *launch, const weft_at
     const bool plain = desc->num_splits == 0 && desc->chunk_keys == 0 && desc->tile_rows == 0 &&
                        !(desc->flags & WEFT_ATTENTION_BATCH_INVARIANT);
     return plain && launch->kernel->kv && launch->kernel->few_apart &&
-           !weft__attention_is_scattered(&launch->mask);
+           (!weft__attention_is_scattered(&launch->mask) ||
+            (launch->kernel->late_masks && weft__attention_is_late(&launch->mask)));
 }
 
 static bool size_workspace(weft_plan *plan, struct weft__attention_launch *launch, int32_t threads)

@@ -10,8 +10,8 @@
 #include "src/base/checked.h"
 #include "src/plan/plan_attention.h"
 
-// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys only, and take
-// queries of any format.
+// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys, and what is no interval
+// among the last keys only, and take queries of any format.
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
     const struct weft__attention_kernel *kernel = (const void *)row;
@@ -27,7 +27,9 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
            (weft_dtype_block_bytes(kv->dtype) == 1 || (!kv->scaling && !kv->v_scaling)) &&
-           !mask.soft && (kernel->every_mask || !weft__attention_is_scattered(&mask));
+           !mask.soft &&
+           (kernel->every_mask || !weft__attention_is_scattered(&mask) ||
+            (kernel->late_masks && weft__attention_is_late(&mask)));
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
@@ -118,6 +120,7 @@ struct work {
     const struct weft__attention_work *list;
     unsigned char *workspace;
     int32_t tasks, threads, least; // tasks that are worth a claim
+    int32_t share;                 // of each first claim, which nobody has to ask for
     _Atomic int32_t claimed;       // the tasks before it
 };
 
@@ -132,15 +135,20 @@ static _Atomic int32_t *done_at(const struct work *work, int32_t merge)
     return (_Atomic int32_t *)(void *)(work->workspace + work->launch->done_offset) + merge;
 }
 
-// Takes the next tasks: many as long as many are left, so that the threads end together.
+// The tasks of a claim where so many are left: many as long as there are many, so that the threads end together.
+static int32_t claim_of(const struct work *work, int32_t left)
+{
+    int32_t count = work->threads == 1 ? left : left / (2 * work->threads);
+    count = count < work->least ? work->least : count;
+    return count > left ? left : count;
+}
+
+// Takes the next tasks.
 static int32_t claim(struct work *work, int32_t *first)
 {
     int32_t count, from = atomic_load_explicit(&work->claimed, memory_order_relaxed);
     do {
-        int32_t left = work->tasks - from;
-        count = work->threads == 1 ? left : left / (2 * work->threads);
-        count = count < work->least ? work->least : count;
-        count = count > left ? left : count;
+        count = claim_of(work, work->tasks - from);
     } while (count > 0 &&
              !atomic_compare_exchange_weak_explicit(&work->claimed, &from, from + count,
                                                     memory_order_relaxed, memory_order_relaxed));
@@ -193,14 +201,16 @@ static void attend_tasks(const struct work *work, int32_t first, int32_t count, 
     }
 }
 
-// One for each thread; a thread that comes late finds nothing left.
+// One for each thread, which begins with a share of its own: asking for it as well would keep the threads waiting for each
+// other when all begin. Who comes late finds nothing left, for its index was another's by then.
 static void attend_some(void *opaque, int32_t index, int32_t thread)
 {
     struct work *work = opaque;
     void *scratch =
         work->workspace + work->launch->scratch_offset + thread * work->launch->scratch_bytes;
-    (void)index;
-    for (int32_t count, first; (count = claim(work, &first)) > 0;)
+    int32_t first = index * work->share, left = work->tasks - first;
+    attend_tasks(work, first, left < work->share ? left : work->share, scratch);
+    for (int32_t count; (count = claim(work, &first)) > 0;)
         attend_tasks(work, first, count, scratch);
 }
 
@@ -213,11 +223,17 @@ static void spread(weft_context *context, struct work *work,
     work->least = 1;
     if (totals->chunk_keys > 0 && totals->chunk_keys < LEAST_KEYS)
         work->least = (int32_t)weft__ceil_div(LEAST_KEYS, totals->chunk_keys);
+    if (work->least > work->tasks / work->threads) // rather something for every thread
+        work->least = work->tasks < work->threads ? 1 : work->tasks / work->threads;
     memset(work->workspace + work->launch->done_offset, 0,
            (size_t)totals->merges * sizeof(int32_t));
-    int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->least);
-    weft__cpu_parallel_for(context, claims < work->threads ? claims : work->threads, attend_some,
-                           work);
+    work->share = claim_of(work, work->tasks);
+    int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->share);
+    claims = claims < work->threads ? claims : work->threads;
+    atomic_store_explicit(&work->claimed,
+                          claims * work->share < work->tasks ? claims * work->share : work->tasks,
+                          memory_order_relaxed);
+    weft__cpu_parallel_for(context, claims, attend_some, work);
 }
 
 static struct weft__attention_plane make_plane(const weft_kv_plane *plane, weft_dtype dtype,

@@ -188,8 +188,10 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     if (!format) {
         draw_cache(c, p);
         draw_sparse(c, desc);
-    } else if (kernel->every_mask && one_in(c, 3)) {
+    } else if ((kernel->every_mask || kernel->late_masks) && one_in(c, 3)) {
         desc->mask = (weft_mask)check_range(c, WEFT_MASK_TREE, WEFT_MASK_BITS);
+        if (!kernel->every_mask && desc->mask == WEFT_MASK_TREE)
+            desc->window = desc->local_chunk = 0;
     } else if (kernel->every_mask && one_in(c, 3)) {
         draw_sparse(c, desc);
     }

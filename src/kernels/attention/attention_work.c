@@ -172,6 +172,10 @@ struct weft__attention_place weft__attention_task(const struct weft__attention_l
         else
             high = middle - 1;
     }
-    int32_t local = task - work[low].first_task;
-    return place(launch, lengths, low, work, local / work[low].chunks, local % work[low].chunks);
+    const int32_t local = task - work[low].first_task, chunks = work[low].chunks;
+    const int32_t tiles = work[low].tiles, of_head = local % (tiles * chunks);
+    if (!weft__attention_is_few(launch, queries_of(lengths, low)))
+        return place(launch, lengths, low, work, local / chunks, local % chunks);
+    return place(launch, lengths, low, work, local / (tiles * chunks) * tiles + of_head % tiles,
+                 of_head / tiles);
 }
