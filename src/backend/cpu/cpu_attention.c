@@ -79,7 +79,7 @@ static void inform(weft_plan *plan, const struct weft__attention_launch *launch)
     bool chosen = launch->num_splits == 0 && launch->chunk_keys == 0 && launch->max_slots > 0;
     if (chosen && tasks < launch->target_tasks) { // keys are split to have more
         int64_t most =
-            weft__mul_saturated(tasks, weft__ceil_div(desc->max_kv_len, launch->least_chunk));
+            weft__mul_saturated(tasks, weft__ceil_div(desc->max_kv_len, launch->least_of_few));
         tasks = most < launch->target_tasks ? most : launch->target_tasks;
     }
     plan->info = (weft_plan_info){
@@ -120,7 +120,6 @@ struct work {
     const struct weft__attention_work *list;
     unsigned char *workspace;
     int32_t tasks, threads, least; // tasks that are worth a claim
-    int32_t share;                 // of each first claim, which nobody has to ask for
     _Atomic int32_t claimed;       // the tasks before it
 };
 
@@ -135,20 +134,15 @@ static _Atomic int32_t *done_at(const struct work *work, int32_t merge)
     return (_Atomic int32_t *)(void *)(work->workspace + work->launch->done_offset) + merge;
 }
 
-// The tasks of a claim where so many are left: many as long as there are many, so that the threads end together.
-static int32_t claim_of(const struct work *work, int32_t left)
-{
-    int32_t count = work->threads == 1 ? left : left / (2 * work->threads);
-    count = count < work->least ? work->least : count;
-    return count > left ? left : count;
-}
-
-// Takes the next tasks.
+// Takes the next tasks: many as long as many are left, so that the threads end together.
 static int32_t claim(struct work *work, int32_t *first)
 {
     int32_t count, from = atomic_load_explicit(&work->claimed, memory_order_relaxed);
     do {
-        count = claim_of(work, work->tasks - from);
+        int32_t left = work->tasks - from;
+        count = work->threads == 1 ? left : left / (2 * work->threads);
+        count = count < work->least ? work->least : count;
+        count = count > left ? left : count;
     } while (count > 0 &&
              !atomic_compare_exchange_weak_explicit(&work->claimed, &from, from + count,
                                                     memory_order_relaxed, memory_order_relaxed));
@@ -201,16 +195,14 @@ static void attend_tasks(const struct work *work, int32_t first, int32_t count, 
     }
 }
 
-// One for each thread, which begins with a share of its own: asking for it as well would keep the threads waiting for each
-// other when all begin. Who comes late finds nothing left, for its index was another's by then.
+// One for each thread; a thread that comes late finds nothing left.
 static void attend_some(void *opaque, int32_t index, int32_t thread)
 {
     struct work *work = opaque;
     void *scratch =
         work->workspace + work->launch->scratch_offset + thread * work->launch->scratch_bytes;
-    int32_t first = index * work->share, left = work->tasks - first;
-    attend_tasks(work, first, left < work->share ? left : work->share, scratch);
-    for (int32_t count; (count = claim(work, &first)) > 0;)
+    (void)index;
+    for (int32_t count, first; (count = claim(work, &first)) > 0;)
         attend_tasks(work, first, count, scratch);
 }
 
@@ -227,13 +219,9 @@ static void spread(weft_context *context, struct work *work,
         work->least = work->tasks < work->threads ? 1 : work->tasks / work->threads;
     memset(work->workspace + work->launch->done_offset, 0,
            (size_t)totals->merges * sizeof(int32_t));
-    work->share = claim_of(work, work->tasks);
-    int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->share);
-    claims = claims < work->threads ? claims : work->threads;
-    atomic_store_explicit(&work->claimed,
-                          claims * work->share < work->tasks ? claims * work->share : work->tasks,
-                          memory_order_relaxed);
-    weft__cpu_parallel_for(context, claims, attend_some, work);
+    int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->least);
+    weft__cpu_parallel_for(context, claims < work->threads ? claims : work->threads, attend_some,
+                           work);
 }
 
 static struct weft__attention_plane make_plane(const weft_kv_plane *plane, weft_dtype dtype,

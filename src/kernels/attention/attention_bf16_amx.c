@@ -66,13 +66,14 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     return t;
 }
 
-// The lines of the next block, for the second cache.
-static void ask_next(const struct weft__attention_plane *plane, const int64_t *at)
+// The lines of row j of the next block, for the second cache: while the same row of this one is gathered, so that memory has
+// something to do all the time.
+INLINE void ask_row(const struct rows *s, weft_dtype kv, const struct weft__attention_plane *plane,
+                    const int64_t *at, int32_t j)
 {
-    const int64_t size = is_code(plane->dtype) ? 1 : 2;
-    for (int32_t j = 0; j < BLOCK; j++)
-        for (int64_t i = 0; i < plane->dim * size; i += 2 * GROUP)
-            _mm_prefetch(plane->data + size * at[BLOCK + j] + i, _MM_HINT_T1);
+    const int64_t size = is_code(kv) ? 1 : 2;
+    for (int64_t i = 0; s->call->ahead && i < plane->dim * size; i += 2 * GROUP)
+        _mm_prefetch(plane->data + size * at[BLOCK + j] + i, _MM_HINT_T1);
 }
 
 // Elements [column, column + 64) of the row at element `at` as bf16; where there are 32, the second half is of no use.
@@ -98,6 +99,7 @@ INLINE void gather_keys(const struct tiles *t, weft_dtype kv)
     const int64_t steps = s->call->k.dim / GROUP;
     for (int32_t j = 0; j < BLOCK; j++) {
         uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
+        ask_row(s, kv, &s->call->k, s->at, j);
         for (int64_t i = 0; i < steps; i += 2) {
             __m512i x[2];
             load_row(t, kv, &s->call->k, s->at[j], (int32_t)i * GROUP, x);
@@ -128,6 +130,8 @@ INLINE void gather_values(struct tiles *t, weft_dtype kv)
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
         uint16_t *to = t->values + pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair);
+        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair + 1);
         for (int32_t i = 0; i < dim; i += 2 * GROUP) {
             __m512i even[2], odd[2];
             load_row(t, kv, &s->call->v, s->values_at[2 * pair], i, even);
@@ -409,10 +413,6 @@ static void attend_block(struct tiles *t)
     const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
     const float scale = call->scale * LOG2E;
     gather(t);
-    if (call->ahead) {
-        ask_next(&call->k, s->at);
-        ask_next(&call->v, s->values_at);
-    }
     if (s->scaled) {
         gather_scales(call, s->tile, &call->k, s->block->first, s->block->n, 1, s->key_scale);
         gather_scales(call, s->tile, &call->v, s->block->first, s->block->n, 1, s->value_scale);
@@ -491,7 +491,8 @@ static weft__attention_fn *pairs_for(weft_dtype kv)
 static weft__attention_fn *instead(const struct weft__attention_call *call, int32_t rows)
 {
     const bool few = rows <= WEFT__ATTENTION_FEW_ROWS;
-    if (few && !is_code(call->k.dtype) && !weft__attention_is_scattered(&call->mask))
+    if (few && !is_code(call->k.dtype) &&
+        (!weft__attention_is_scattered(&call->mask) || weft__attention_is_late(&call->mask)))
         return attend_few;
     return (few && is_code(call->k.dtype)) || call->k.dim % GROUP != 0 || call->softcap > 0 ||
                    call->alibi_slopes

@@ -323,18 +323,6 @@ static void advance(struct state *s)
         move_window(s->values_at);
 }
 
-// Asks for all lines of the first block, which nothing has asked for ahead.
-INLINE void ask_first(const struct state *s, struct shape shape)
-{
-    const int size = elem_bytes(shape);
-    const struct weft__attention_plane *const planes[] = {&s->call->k, &s->call->v};
-    const int64_t *const at[] = {s->at + 2 * BLOCK, s->values_at + 2 * BLOCK};
-    for (int n = 0; n < 2 && s->call->ahead; n++)
-        for (int32_t j = 0; j < BLOCK; j++)
-            for (int32_t i = 0; i < shape.head_dim; i += LINE / size)
-                __builtin_prefetch(address(shape.kv, planes[n]->data, at[n][j] + i, size), 0, 2);
-}
-
 // `count` tiles, each with keys. The scores of a tile's first block are computed beside the values of the
 // last block of the tile before it: their queries and results do not meet.
 INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
@@ -347,7 +335,6 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     memset(s->scores, 0, (size_t)shape.rows * BLOCK * sizeof *s->scores);
     s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
     now = append_block(s, &walk);
-    ask_first(s, shape);
     advance(s);
     while (before.n + now.n > 0) {
         after = append_block(s, &walk);

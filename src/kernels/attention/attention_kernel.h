@@ -176,6 +176,7 @@ struct weft__attention_launch {
     int32_t split_tokens; // only sequences with at most so many queries are split
     int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
     int32_t least_chunk;  // keys that are worth a task and a merge
+    int32_t least_of_few; // the same where a run of few rows has few tasks otherwise
     int64_t max_slots;    // partial tiles that the workspace has room for
     int64_t most_slots;   // that a budget leaves where the lengths of a run decide
     int64_t done_offset;  // int32_t for every two slots

@@ -253,25 +253,12 @@ static void find_after(const struct rows *s, struct blocks *blocks)
     blocks->after = next_block(s->call, &blocks->walk, s->at + BLOCK, values);
 }
 
-// Asks for all lines of the first block, which nothing has asked for ahead.
-static void ask_first(const struct rows *s)
-{
-    const struct weft__attention_plane *const planes[] = {&s->call->k, &s->call->v};
-    const int64_t *const at[] = {s->at + BLOCK, s->values_at + BLOCK};
-    const int64_t size = is_code(s->call->k.dtype) ? 1 : 2;
-    for (int n = 0; n < 2 && s->call->ahead; n++)
-        for (int32_t j = 0; j < BLOCK; j++)
-            for (int64_t i = 0; i < planes[n]->dim * size; i += 64)
-                __builtin_prefetch(planes[n]->data + at[n][j] * size + i, 0, 2);
-}
-
 static struct blocks begin_blocks(const struct rows *s, const struct weft__attention_tile *tiles,
                                   int32_t count)
 {
     struct blocks blocks = {.walk = {.next = tiles, .end = tiles + count}};
     s->at[BLOCK - 1] = s->values_at[BLOCK - 1] = 0;
     find_after(s, &blocks);
-    ask_first(s);
     return blocks;
 }
 

@@ -12,6 +12,9 @@ enum {
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };
 
+// Tasks that one sequence of few rows is divided in, if it is long enough for that: as many as a machine may have cores.
+enum { WEFT__ATTENTION_FEW_TASKS = 16 };
+
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
 enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
 
