@@ -269,10 +269,11 @@ INLINE void weigh(const struct rows *s, int32_t b, float scale, const bool mask,
         __m512 p[STEP];
         VF32_UNROLL
         for (int i = 0; i < STEP; i++) {
-            p[i] = vf32_exp2(vf32_sub(_mm512_loadu_ps(s->scores + (key + i) * LANES), from));
+            const __m512 x = _mm512_loadu_ps(s->scores + (key + i) * LANES);
+            p[i] = vf32_exp2(vf32_sub(x, from));
             total[i] = vf32_add(total[i], p[i]);
             if (scaled)
-                p[i] = vf32_mul(p[i], vf32_set1(s->value_scale[key + i]));
+                p[i] = scale_weights(p[i], x, vf32_set1(s->value_scale[key + i]));
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)
