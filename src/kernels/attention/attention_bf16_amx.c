@@ -26,7 +26,11 @@ enum {
 struct tiles {
     struct rows rows;
     struct code_table table;
-    uint16_t *keys;    // [sixteen of keys][32 elements][16][32]
+    uint16_t *keys;  // [sixteen of keys][32 elements][16][32]
+    struct sixteen { // where the tiles of 16 keys lie: there, or in the cache
+        const uint16_t *at;
+        int64_t stride_bytes, step; // from key to key; elements from tile to tile
+    } sixteens[SIXTEENS];
     uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
     uint16_t *weights; // [32 keys][16 rows][32]
     uint64_t
@@ -93,13 +97,35 @@ INLINE void load_row(const struct tiles *t, weft_dtype kv,
     x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
 }
 
-INLINE void gather_keys(const struct tiles *t, weft_dtype kv)
+// Do sixteen rows lie one behind the other, `stride` elements apart?
+static bool in_a_row(const int64_t *at, int64_t stride)
+{
+    for (int i = 1; i < 16; i++)
+        if (at[i] - at[i - 1] != stride)
+            return false;
+    return true;
+}
+
+// Keys of bf16 are read where they lie if that is once: many blocks of rows find them closer together.
+INLINE void gather_keys(struct tiles *t, weft_dtype kv)
 {
     const struct rows *s = &t->rows;
-    const int64_t steps = s->call->k.dim / GROUP;
+    const struct weft__attention_plane *k = &s->call->k;
+    const int64_t steps = k->dim / GROUP;
+    for (int i = 0; i < SIXTEENS; i++) {
+        const bool direct =
+            !is_code(kv) && s->blocks == 1 && in_a_row(s->at + i * 16, k->token_stride);
+        t->sixteens[i] =
+            direct ? (struct sixteen){(const uint16_t *)(const void *)k->data + s->at[i * 16],
+                                      2 * k->token_stride, GROUP}
+                   : (struct sixteen){t->keys + i * steps * TILE_NUMBERS, TILE_ROW_BYTES,
+                                      TILE_NUMBERS};
+    }
     for (int32_t j = 0; j < BLOCK; j++) {
         uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
         ask_row(s, kv, &s->call->k, s->at, j);
+        if (t->sixteens[j / 16].step == GROUP)
+            continue;
         for (int64_t i = 0; i < steps; i += 2) {
             __m512i x[2];
             load_row(t, kv, &s->call->k, s->at[j], (int32_t)i * GROUP, x);
@@ -184,22 +210,22 @@ static void take_queries(const struct tiles *t)
 static void score(const struct tiles *t, int32_t b)
 {
     const struct rows *s = &t->rows;
-    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const int64_t steps = s->call->k.dim / GROUP;
     const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;
-    const uint16_t *key = t->keys;
+    const struct sixteen *k = t->sixteens;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS, key += TILE_NUMBERS) {
+    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS) {
         tile_load(6, q, TILE_ROW_BYTES);
-        tile_load(4, key, TILE_ROW_BYTES);
+        tile_load(4, k[0].at + i * k[0].step, k[0].stride_bytes);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, key + next, TILE_ROW_BYTES);
+        tile_load(5, k[1].at + i * k[1].step, k[1].stride_bytes);
         tile_dot_bf16(1, 5, 6);
-        tile_load(4, key + 2 * next, TILE_ROW_BYTES);
+        tile_load(4, k[2].at + i * k[2].step, k[2].stride_bytes);
         tile_dot_bf16(2, 4, 6);
-        tile_load(5, key + 3 * next, TILE_ROW_BYTES);
+        tile_load(5, k[3].at + i * k[3].step, k[3].stride_bytes);
         tile_dot_bf16(3, 5, 6);
     }
     tile_store(0, s->scores);
