@@ -241,14 +241,6 @@ static void look(struct rows *s)
     }
 }
 
-// Weights of scores x, times the scales of their values. One that is infinite has no influence on rows that do not see its key:
-// their scores are -infinity.
-INLINE __m512 scale_weights(__m512 p, __m512 x, __m512 scales)
-{
-    const __mmask16 seen = _mm512_cmp_ps_mask(x, vf32_set1(-INFINITY), _CMP_NEQ_UQ);
-    return _mm512_mask_mul_ps(p, seen, p, scales);
-}
-
 // The blocks of tiles that go through one walk: the places of the one after are found while one is worked at.
 struct blocks {
     struct walk walk;

@@ -52,4 +52,12 @@ INLINE __mmask64 codes_from(int32_t dim, int32_t column)
     return rest >= CODE_GROUP ? ~UINT64_C(0) : (UINT64_C(1) << rest) - 1;
 }
 
+// Weights of scores x, times the scales of their values. One that is infinite has no influence on rows that do not see its key:
+// their scores are -infinity.
+INLINE __m512 scale_weights(__m512 p, __m512 x, __m512 scales)
+{
+    const __mmask16 seen = _mm512_cmp_ps_mask(x, vf32_set1(-INFINITY), _CMP_NEQ_UQ);
+    return _mm512_mask_mul_ps(p, seen, p, scales);
+}
+
 #endif
