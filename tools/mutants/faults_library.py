@@ -115,9 +115,8 @@ fault("pairs-scattered-too-late", "src/kernels/attention/attention_walk.h",
       "    return lengths->kv_lens[seq] - columns;\n", "    return lengths->kv_lens[seq] - columns / 2;\n",
       "trees and bits are not looked at where they begin", *P)
 fault("few-see-whole-trees", "src/kernels/attention/attention_simd.h",
-      "(key < s->scattered_from || s->seen[row] >> (key - s->seen_first) & 1)", "(key < s->scattered_from || s->seen[row])",
-      "values of a block with a tree go to rows that see another key of it", "kernels_attention_trees",
-      "weft-check --variant attention_f16_avx512 --cases 120")
+      "    s->scattered = *masked;\n", "    s->scattered = false;\n",
+      "keys of a tree count for rows that do not see them", "kernels_attention_trees")
 fault("infinite-scale-for-all", "src/kernels/attention/attention_widen_avx512.h",
       "_mm512_mask_mul_ps(p, seen, p, scales)", "_mm512_mul_ps(p, scales)",
       "an infinite scale is NaN for rows that do not see its key", "kernels_attention_scales")
