@@ -23,7 +23,7 @@ static void the_worked_example_of_row_pointers(void **state)
                                          {3, 7, 11, 15, 19, 23, 27, 31}};
     for (int32_t k = 0; k < 8; k++)
         for (int32_t lane = 0; lane < 32; lane++) {
-            const int32_t finder = row_finder(k, lane, 8);
+            const int32_t finder = (int32_t)row_finder((uint32_t)k, (uint32_t)lane, 8);
             assert_int_equal(row_found(finder, 8, 0, 1), copied[lane / 8][k]);
             assert_int_equal(finder, 4 * k + lane / 8);
         }
@@ -40,7 +40,9 @@ static void every_row_is_found_once(void **state)
                 for (int32_t lane = 0; lane < 32; lane++) {
                     found[row_found(lane, lanes, warp, warps)]++;
                     for (int32_t k = 0; k < lanes; k++)
-                        copied[row_found(row_finder(k, lane, lanes), lanes, warp, warps)]++;
+                        copied[row_found(
+                            (int32_t)row_finder((uint32_t)k, (uint32_t)lane, (uint32_t)lanes),
+                            lanes, warp, warps)]++;
                 }
             for (int32_t row = 0; row < 32 * warps; row++) {
                 assert_int_equal(found[row], 1);

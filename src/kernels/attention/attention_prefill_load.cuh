@@ -113,7 +113,7 @@ DEVICE void rows_copy(const struct loader *own, uint32_t to, const uint8_t *row,
     to += chunk / 8 * COUNT * 128 + first * 128 + (chunk ^ first) % 8 * 16;
 #pragma unroll(4)
     for (uint32_t i = 0; i < COUNT / STEP; i++) {
-        const uint32_t from = (uint32_t)row_finder((int32_t)i, own->lane, CHUNKS);
+        const uint32_t from = row_finder(i, lane, CHUNKS);
         const uint8_t *found =
             (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, (int32_t)from) +
             chunk * 16;

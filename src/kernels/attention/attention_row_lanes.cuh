@@ -13,11 +13,11 @@
 DEVICE int32_t row_found(int32_t lane, int32_t lanes, int32_t warp, int32_t warps)
 {
     const int32_t together = 32 / lanes;
-    return lane / together * warps * together + warp * together + lane % together;
+    return lane / together * (warps * together) + warp * together + lane % together;
 }
 
 // The lane that has found what `lane` copies in step k.
-DEVICE int32_t row_finder(int32_t k, int32_t lane, int32_t lanes)
+DEVICE uint32_t row_finder(uint32_t k, uint32_t lane, uint32_t lanes)
 {
     return k * (32 / lanes) + lane / lanes;
 }
