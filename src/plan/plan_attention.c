@@ -10,6 +10,7 @@ enum {
     FIXED_CHUNKS = 16,
     FIXED_LEAST_CHUNK = 512,
     FIXED_STEP = 64,
+    FEW_LEAST_CHUNK = 256, // of a run of few rows that has few tasks
     FIXED_TOKENS = 4,
 };
 
@@ -55,7 +56,7 @@ static bool choose_split(struct weft__attention_launch *launch, const weft_atten
     } else {
         // chunk_keys grows until the slots suffice, so any number would do; this one lets a run that
         // is split evenly have its target. Short sequences are never split and need none.
-        chunks = weft__ceil_div(desc->max_kv_len, launch->least_chunk);
+        chunks = weft__ceil_div(desc->max_kv_len, launch->least_of_few);
         chunks = chunks > 1 ? chunks : 0;
         int64_t most = 2 * (int64_t)launch->target_tasks;
         bool fits = weft__mul_i64(split_tiles, launch->head_tiles, &launch->max_slots) &&
@@ -147,7 +148,8 @@ static bool takes_few(const struct weft__attention_launch *launch, const weft_at
     const bool plain = desc->num_splits == 0 && desc->chunk_keys == 0 && desc->tile_rows == 0 &&
                        !(desc->flags & WEFT_ATTENTION_BATCH_INVARIANT);
     return plain && launch->kernel->kv && launch->kernel->few_apart &&
-           !weft__attention_is_scattered(&launch->mask);
+           (!weft__attention_is_scattered(&launch->mask) ||
+            (launch->kernel->late_masks && weft__attention_is_late(&launch->mask)));
 }
 
 static bool size_workspace(weft_plan *plan, struct weft__attention_launch *launch, int32_t threads)
@@ -201,6 +203,7 @@ weft_status weft__plan_attention(weft_plan *plan, struct weft__attention_launch 
     const weft_tuning tuned = weft__plan_attention_tuning(plan->context, desc, threads);
     launch->target_tasks = tuned.target_tasks;
     launch->least_chunk = tuned.least_chunk;
+    launch->least_of_few = (int32_t)smaller(tuned.least_chunk, FEW_LEAST_CHUNK);
     launch->block_keys = desc->block_keys   ? desc->block_keys
                          : tuned.block_keys ? tuned.block_keys
                                             : WEFT__ATTENTION_BLOCK;

@@ -163,14 +163,19 @@ static void splits_by_the_work(void **state)
     (void)state;
     const struct batch decode = {1, {0, 1}, {65536}}, prefill = {1, {0, 4096}, {4096}};
     const struct batch few = {1, {0, 1}, {2048}}, tiny = {1, {0, 1}, {1024}};
+    const struct batch long_enough = {1, {0, 1}, {8192}}, least = {1, {0, 1}, {256}};
+    const struct batch rows = {1, {0, 24}, {2048}};
     const int32_t threads[] = {1, 2, 16, 200};
     weft_attention_desc desc = descriptor();
     for (int i = 0; i < 4; i++) {
         weft_plan *plan = make_plan(threads[i], &desc);
         assert_int_equal(verify(plan, &decode).tasks, 94);
         assert_int_equal(verify(plan, &decode).merges, 2);
-        assert_int_equal(verify(plan, &few).tasks, 4); // 1024 keys are worth a task
-        assert_int_equal(verify(plan, &tiny).merges, 0);
+        assert_int_equal(verify(plan, &long_enough).tasks, 16); // 1024 keys are worth a task
+        assert_int_equal(verify(plan, &few).tasks, 16);         // 256, where there are few
+        assert_int_equal(verify(plan, &tiny).tasks, 8);
+        assert_int_equal(verify(plan, &least).merges, 0);
+        assert_int_equal(verify(plan, &rows).tasks, 4);     // more rows are not worth that
         assert_int_equal(verify(plan, &prefill).merges, 0); // enough tiles as it is
         free_plan(plan);
     }
@@ -338,7 +343,7 @@ static void windows_shorten_the_division(void **state)
     desc.window = 1100;
     plan = make_plan(4, &desc);
     struct weft__attention_totals windowed = verify(plan, &batch);
-    assert_int_equal(windowed.tasks, 2 * 2); // KV heads times chunks of 1024 keys
+    assert_int_equal(windowed.tasks, 2 * 5); // KV heads times chunks of 256 keys
     free_plan(plan);
     desc.window = 200;
     plan = make_plan(4, &desc);

@@ -114,6 +114,11 @@ static void fetch(struct room *room, void *to, const void *from, size_t bytes)
         abort();
 }
 
+static size_t queries_of(const attention_case *c)
+{
+    return (size_t)c->cu[c->num_seqs];
+}
+
 weft_status attention_case_run(weft_context *context, const attention_case *c,
                                const weft_attention_desc *desc, float *out, float *lse)
 {
@@ -143,6 +148,14 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
         .kv_lens = reachable(&room, c->kv_lens, sizeof c->kv_lens),
         .page_table = reachable(&room, c->table, (size_t)c->pages * sizeof *c->table),
         .page_table_stride = c->table_stride,
+        .tree_parents = desc->mask == WEFT_MASK_TREE
+                            ? reachable(&room, c->parents, queries_of(c) * sizeof *c->parents)
+                            : NULL,
+        .mask_bits = desc->mask == WEFT_MASK_BITS
+                         ? reachable(&room, c->bits,
+                                     queries_of(c) * (size_t)c->bits_stride * sizeof *c->bits)
+                         : NULL,
+        .mask_stride = desc->mask == WEFT_MASK_BITS ? c->bits_stride : 0,
         .workspace = reachable(&room, workspace, bytes + 64),
         .workspace_bytes = bytes};
     status = weft_attention_run(plan, &args);
@@ -158,8 +171,20 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
     return status;
 }
 
-static bool sees(const weft_attention_desc *desc, int64_t own, int64_t key)
+// Is query `other` of a sequence `token` or one of its ancestors?
+static bool descends(const int32_t *parents, int32_t token, int64_t other)
 {
+    while (token > other)
+        token = parents[token];
+    return token == other;
+}
+
+static bool sees(const attention_case *c, int32_t s, int32_t token, int64_t key)
+{
+    const weft_attention_desc *desc = &c->desc;
+    const int64_t before = (int64_t)c->kv_lens[s] - c->q_lens[s], own = before + token;
+    if (desc->mask == WEFT_MASK_TREE)
+        return key < before || descends(c->parents + c->cu[s], token, key - before);
     return (desc->mask == WEFT_MASK_FULL || key <= own) &&
            (desc->window == 0 || key > own - desc->window);
 }
@@ -188,7 +213,7 @@ static void answer_row(const attention_case *c, int32_t s, int32_t token, int32_
             dot += (double)q[i] * k[i];
         dot *= desc->scale != 0 ? desc->scale : 1 / sqrt(dim);
         dot = desc->softcap > 0 ? desc->softcap * tanh(dot / desc->softcap) : dot;
-        weight[t] = sees(desc, (int64_t)keys - c->q_lens[s] + token, t) ? dot : -INFINITY;
+        weight[t] = sees(c, s, token, t) ? dot : -INFINITY;
         largest = fmax(largest, weight[t]);
     }
     for (int32_t t = 0; t < keys && largest > -INFINITY; t++) {

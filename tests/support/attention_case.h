@@ -13,6 +13,10 @@ typedef struct attention_case {
     // The caller's: kv (packed pools, no scales), heads, mask, window, softcap; bounds follow from the lengths.
     weft_attention_desc desc;
     int32_t num_seqs, q_lens[ATTENTION_CASE_SEQS], kv_lens[ATTENTION_CASE_SEQS];
+    const int32_t *parents; // of WEFT_MASK_TREE, as tree_parents; or NULL
+    // The same tree for a plan of WEFT_MASK_BITS: word [query][bits_stride], column c is query c of the sequence.
+    const uint32_t *bits;
+    int32_t bits_stride;
     // attention_case_make():
     int32_t cu[ATTENTION_CASE_SEQS + 1], pages, *table, table_stride;
     void *k, *v;          // pools
@@ -30,7 +34,7 @@ void attention_case_free(attention_case *c);
 weft_status attention_case_run(weft_context *context, const attention_case *c,
                                const weft_attention_desc *desc, float *out, float *lse);
 
-// The answer for every `step`-th row: causal or full mask, window, soft-cap. NaN for the others.
+// The answer for every `step`-th row: causal, full or tree mask, window (not of trees), soft-cap. NaN for the others.
 void attention_case_answer(const attention_case *c, float *out, float *lse, int64_t step);
 
 // The largest difference from what is wanted, where that is a number.

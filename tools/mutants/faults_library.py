@@ -59,10 +59,10 @@ fault("longest-span-first-tile", "src/kernels/attention/attention_work.c",
       "plan_plan_attention", *A, "kernels_attention_lengths")
 T = ("kernels_attention_tiles",)
 fault("masks-not-counted", "src/kernels/attention/attention_simd.h",
-      "        masked += begin < end && mask;\n", "        masked += begin < end;\n",
+      "        masked += some && mask;\n", "        masked += some;\n",
       "blocks that are seen whole count as masked", *T)
 fault("generic-not-taken", "src/kernels/attention/attention_simd.h",
-      "const bool mask = begin > 0 || end < BLOCK || generic;", "const bool mask = begin > 0 || end < BLOCK;",
+      "bool mask = begin > 0 || end < BLOCK || generic, some", "bool mask = begin > 0 || end < BLOCK, some",
       "the generic path does not mask every block", *T)
 fault("block-keys-unbounded", "src/api/api_attention.c",
       "desc->block_keys > WEFT__ATTENTION_BLOCK)", "desc->block_keys > 2 * WEFT__ATTENTION_BLOCK)",
@@ -111,9 +111,15 @@ P = ("kernels_attention_threads", "weft-check --op attention --cases 40")
 fault("pairs-wild-values-multiplied", "src/kernels/attention/attention_pairs_avx512bf16.c",
       "    const bool wild = has_wild_values(s, kv);", "    const bool wild = false && has_wild_values(s, kv);",
       "an infinity that a row does not see is multiplied by its weight of 0", "weft-check --op attention --cases 40")
-fault("pairs-scattered-too-late", "src/kernels/attention/attention_pairs.h",
+fault("pairs-scattered-too-late", "src/kernels/attention/attention_walk.h",
       "    return lengths->kv_lens[seq] - columns;\n", "    return lengths->kv_lens[seq] - columns / 2;\n",
       "trees and bits are not looked at where they begin", *P)
+fault("few-see-whole-trees", "src/kernels/attention/attention_simd.h",
+      "    s->scattered = *masked;\n", "    s->scattered = false;\n",
+      "keys of a tree count for rows that do not see them", "kernels_attention_trees")
+fault("infinite-scale-for-all", "src/kernels/attention/attention_widen_avx512.h",
+      "_mm512_mask_mul_ps(p, seen, p, scales)", "_mm512_mul_ps(p, scales)",
+      "an infinite scale is NaN for rows that do not see its key", "kernels_attention_scales")
 fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.c",
       "vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));",
       "vf32_add(_mm512_loadu_ps(s->sum + b * LANES), sum));",

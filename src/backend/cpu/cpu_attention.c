@@ -10,8 +10,8 @@
 #include "src/base/checked.h"
 #include "src/plan/plan_attention.h"
 
-// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys only, and take
-// queries of any format.
+// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys, and what is no interval
+// among the last keys only, and take queries of any format.
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
     const struct weft__attention_kernel *kernel = (const void *)row;
@@ -27,7 +27,9 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     return kv->dtype == kernel->kv && kv->v_dtype == kernel->kv && kv->v_dim == kv->head_dim &&
            kv->head_dim <= 256 && kv->inner == kv->head_dim && kv->v_inner == kv->v_dim &&
            (weft_dtype_block_bytes(kv->dtype) == 1 || (!kv->scaling && !kv->v_scaling)) &&
-           !mask.soft && (kernel->every_mask || !weft__attention_is_scattered(&mask));
+           !mask.soft &&
+           (kernel->every_mask || !weft__attention_is_scattered(&mask) ||
+            (kernel->late_masks && weft__attention_is_late(&mask)));
 }
 
 static void describe(weft_plan *plan, const struct weft__attention_launch *launch)
@@ -77,7 +79,7 @@ static void inform(weft_plan *plan, const struct weft__attention_launch *launch)
     bool chosen = launch->num_splits == 0 && launch->chunk_keys == 0 && launch->max_slots > 0;
     if (chosen && tasks < launch->target_tasks) { // keys are split to have more
         int64_t most =
-            weft__mul_saturated(tasks, weft__ceil_div(desc->max_kv_len, launch->least_chunk));
+            weft__mul_saturated(tasks, weft__ceil_div(desc->max_kv_len, launch->least_of_few));
         tasks = most < launch->target_tasks ? most : launch->target_tasks;
     }
     plan->info = (weft_plan_info){
@@ -213,6 +215,8 @@ static void spread(weft_context *context, struct work *work,
     work->least = 1;
     if (totals->chunk_keys > 0 && totals->chunk_keys < LEAST_KEYS)
         work->least = (int32_t)weft__ceil_div(LEAST_KEYS, totals->chunk_keys);
+    if (work->least > work->tasks / work->threads) // rather something for every thread
+        work->least = work->tasks < work->threads ? 1 : work->tasks / work->threads;
     memset(work->workspace + work->launch->done_offset, 0,
            (size_t)totals->merges * sizeof(int32_t));
     int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->least);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16, which holds every number of theirs, in
-// registers. The lower 7 bits of a code look up both bytes of its number in two tables, the sign is or-ed in, and
-// unpacking puts the bytes together. Part of attention_pairs_avx512bf16.c.
+// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h).
+// Part of attention_pairs_avx512bf16.c.
 //
 //      key      64 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
@@ -10,56 +9,11 @@
 #define WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
 
 #include "src/kernels/attention/attention_lanes_avx512.h"
-
-// The lower and the upper bytes of the numbers of codes 0 to 127.
-struct code_table {
-    __m512i low[2], high[2];
-};
-
-INLINE struct code_table code_table_of(weft_dtype kv)
-{
-    uint8_t codes[2 * CODE_GROUP], low[2 * CODE_GROUP], high[2 * CODE_GROUP];
-    for (int i = 0; i < 2 * CODE_GROUP; i++)
-        codes[i] = (uint8_t)i;
-    for (int i = 0; i < 2 * CODE_GROUP; i += LANES) {
-        const __m512 x = kv == WEFT_INT8 ? vf32_load_i8((const int8_t *)codes + i)
-                         : kv == WEFT_FP8_E5M2
-                             ? vf32_load_e5m2(codes + i)
-                             : vf32_mul(vf32_set1(256), vf32_load_e4m3(codes + i));
-        const __m512i bits = _mm512_castps_si512(x);
-        _mm_storeu_si128((void *)(low + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 16)));
-        _mm_storeu_si128((void *)(high + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 24)));
-    }
-    return (struct code_table){
-        {_mm512_loadu_si512(low), _mm512_loadu_si512(low + CODE_GROUP)},
-        {_mm512_loadu_si512(high), _mm512_loadu_si512(high + CODE_GROUP)},
-    };
-}
-
-// 64 codes to bf16: those that unpacking calls low, and high.
-INLINE void widen_codes(weft_dtype kv, const struct code_table *table, __m512i codes,
-                        __m512i halves[2])
-{
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    const __m512i index = kv == WEFT_INT8 ? _mm512_abs_epi8(codes) : codes;
-    const __m512i low = _mm512_permutex2var_epi8(table->low[0], index, table->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(table->high[0], index, table->high[1]);
-    if (kv == WEFT_INT8) // -128, which has no place among 7 bits
-        high = _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), high, _mm512_set1_epi8(0x43));
-    high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); // high | (codes & sign)
-    halves[0] = _mm512_unpacklo_epi8(low, high);
-    halves[1] = _mm512_unpackhi_epi8(low, high);
-}
+#include "src/kernels/attention/attention_widen_avx512.h"
 
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
-}
-
-INLINE __mmask64 codes_from(int32_t dim, int32_t column)
-{
-    const int32_t rest = dim - column;
-    return rest >= CODE_GROUP ? ~UINT64_C(0) : (UINT64_C(1) << rest) - 1;
 }
 
 // Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys

@@ -134,6 +134,14 @@ static void draw_tiles(struct check_case *c, weft_attention_desc *desc)
         desc->flags |= WEFT_ATTENTION_GENERIC;
 }
 
+// Some kernels know trees on intervals alone (weft__attention_is_late()).
+static void drop_windows(const struct check_case *c, weft_attention_desc *desc)
+{
+    const struct weft__attention_kernel *kernel = (const void *)c->kernel;
+    if (desc->mask == WEFT_MASK_TREE && kernel->kv && !kernel->every_mask)
+        desc->window = desc->local_chunk = 0;
+}
+
 void weft__problem_draw_shape(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;
@@ -188,11 +196,12 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     if (!format) {
         draw_cache(c, p);
         draw_sparse(c, desc);
-    } else if (kernel->every_mask && one_in(c, 3)) {
+    } else if ((kernel->every_mask || kernel->late_masks) && one_in(c, 3)) {
         desc->mask = (weft_mask)check_range(c, WEFT_MASK_TREE, WEFT_MASK_BITS);
     } else if (kernel->every_mask && one_in(c, 3)) {
         draw_sparse(c, desc);
     }
+    drop_windows(c, desc);
     if (desc->mask == WEFT_MASK_FULL && one_in(c, 3))
         desc->window_right = (int32_t)check_length(c, 60, 16);
     if (desc->mask != WEFT_MASK_TREE && one_in(c, 6))
@@ -218,6 +227,7 @@ void weft__problem_draw_modes(struct check_case *c, struct problem *p)
     desc->window_right =
         desc->mask == WEFT_MASK_FULL && one_in(c, 3) ? (int32_t)check_length(c, 60, 16) : 0;
     desc->local_chunk = one_in(c, 6) ? (int32_t)check_length(c, 300, 64) : 0;
+    drop_windows(c, desc);
     if (desc->softcap > 0)
         desc->softcap = check_range(c, 0, 5) ? (float)check_pick(c, 3, 15, 30, 50)
                                              : exp2f((float)check_range(c, -99, 99));

@@ -135,7 +135,8 @@ struct weft__attention_kernel {
     // elements below f32's normal numbers are 0.
     weft_dtype q;
     int32_t tile_rows; // rows that a tile should have if there are enough queries
-    bool every_mask;   // a row of one format that serves trees and bit masks too
+    bool every_mask;   // a row of one format that serves all masks but the soft one
+    bool late_masks;   // or at least those that differ from intervals in the last keys alone
     // Made for queries of the cache's format and heads of 64, 128 and 256: weft-check draws these, mostly.
     bool narrow_queries;
     bool few_apart; // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
@@ -175,6 +176,7 @@ struct weft__attention_launch {
     int32_t split_tokens; // only sequences with at most so many queries are split
     int32_t target_tasks; // what a run without fixed chunks aims at, whatever the threads
     int32_t least_chunk;  // keys that are worth a task and a merge
+    int32_t least_of_few; // the same where a run of few rows has few tasks otherwise
     int64_t max_slots;    // partial tiles that the workspace has room for
     int64_t most_slots;   // that a budget leaves where the lengths of a run decide
     int64_t done_offset;  // int32_t for every two slots
@@ -237,6 +239,15 @@ static inline bool weft__attention_is_scattered(const struct weft__attention_mas
 {
     return mask->kind == WEFT_MASK_TREE || mask->kind == WEFT_MASK_BITS || mask->soft ||
            mask->sparse_block > 0 || mask->sparse_keys > 0;
+}
+
+// Is what a row sees an interval but for the last keys of its sequence: draft tokens, or columns of bits?
+static inline bool weft__attention_is_late(const struct weft__attention_mask *mask)
+{
+    return mask->kind == WEFT_MASK_BITS || mask->kind == WEFT_MASK_TREE
+               ? !mask->soft && mask->sparse_block == 0 && mask->sparse_keys == 0 &&
+                     (mask->kind == WEFT_MASK_BITS || (mask->window == 0 && mask->local_chunk == 0))
+               : false;
 }
 
 // Bit j says whether query `token` of query head `head` sees key `key + j`, j < 64; all masks together,

@@ -12,6 +12,7 @@
 //   score    steady  u (3 |s| + 8 |s| with a soft-cap + 4 |bias|)
 //            random  sum over the partial sums of q.k, of the products, and s - largest
 //   weight   p (steady + EXP_ERROR u), p random
+//   lse      sum p (steady + EXP_ERROR u), p random; log sum p e^d and -log sum p e^-d at most, if scores are off by d that is not small
 //   output   sum p steady |v - y|, sqrt(sum (p random (v - y))^2), partial sums of p v and of p, 8 u |y|
 //
 // Kernels that round weights to 16 bits (rounding w) before they multiply values, but sum them unrounded:
@@ -185,6 +186,7 @@ void weft__attention_oracle(const struct oracle_query *query, double *work,
             add(&sum, p[t]);
         }
     bool nothing = sum.sum == 0; // seen, or every score is -infinity
+    double more = nothing ? 1 : exp(query->sink - from) / sum.sum, less = more;
     for (int32_t t = 0; t < n; t++)
         if (query->sees[t]) {
             p[t] = nothing ? 0 : p[t] / sum.sum;
@@ -193,12 +195,14 @@ void weft__attention_oracle(const struct oracle_query *query, double *work,
             linear += p[t] * (steady[t] + EXP_ERROR * u);
             squares += p[t] * noise[t] * p[t] * noise[t];
             doubt += uncertain(p[t], steady[t] + noise[t]);
+            more += p[t] * exp(fmin(steady[t] + noise[t], 700));
+            less += p[t] * exp(-steady[t] - noise[t]);
         }
     answer->lse = nothing ? -INFINITY : from + log(sum.sum);
-    answer->lse_bound = nothing ? 0
-                                : (doubt > DOUBTFUL ? 2 * doubt : linear + sqrt(squares)) +
-                                      spread(&sum) / sum.sum +
-                                      u * (4 * (fabs(answer->lse) + fabs(from)) + 4);
+    answer->lse_bound =
+        nothing ? 0
+                : (doubt > DOUBTFUL ? fmax(log(more), -log(less)) : linear + sqrt(squares)) +
+                      spread(&sum) / sum.sum + u * (4 * (fabs(answer->lse) + fabs(from)) + 4);
     for (int32_t i = 0; i < query->value_dim; i++)
         answer->y[i] = answer->bound[i] = 0;
     if (!nothing)

@@ -203,22 +203,6 @@ static void open_rows(struct rows *s, const int lanes)
     }
 }
 
-// The key from which on rows may see less than their intervals.
-static int32_t scattered_from(const struct weft__attention_call *call, int32_t seq)
-{
-    const struct weft__attention_lengths *lengths = &call->lengths;
-    const struct weft__attention_mask *mask = &call->mask;
-    int32_t columns = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
-    if (!weft__attention_is_scattered(mask))
-        return lengths->kv_lens[seq];
-    if (mask->sparse_block > 0 || mask->sparse_keys > 0 ||
-        (mask->kind == WEFT_MASK_TREE && (mask->window > 0 || mask->local_chunk > 0)))
-        return 0;
-    if (mask->kind == WEFT_MASK_BITS && call->mask_columns)
-        columns = call->mask_columns[seq];
-    return lengths->kv_lens[seq] - columns;
-}
-
 static struct weft__attention_span seen_by_all(const struct rows *s)
 {
     const struct weft__attention_call *call = s->call;

@@ -119,10 +119,11 @@ INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
         __m512 p[STEP];
         VF32_UNROLL
         for (int i = 0; i < STEP; i++) {
-            p[i] = vf32_exp2(vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from));
+            const __m512 x = _mm512_loadu_ps(scores + (v + i) * LANES);
+            p[i] = vf32_exp2(vf32_sub(x, from));
             total[i] = vf32_add(total[i], p[i]);
             if (s->scaled)
-                p[i] = vf32_mul(p[i], _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+                p[i] = scale_weights(p[i], x, _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)

@@ -5,6 +5,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 #define WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 
+#include "src/kernels/attention/attention_row_lanes.cuh"
 #include "src/kernels/attention/attention_slices.cuh"
 #include "src/kernels/cuda/bulk.cuh"
 
@@ -64,7 +65,7 @@ struct loader {
 // A lane's row of those that its warp asks for, of `count` rows: below count for lanes below count / LOADERS.
 DEVICE int32_t lane_row(const struct loader *own)
 {
-    return own->lane / TOGETHER * STEP + own->warp * TOGETHER + own->lane % TOGETHER;
+    return row_found(own->lane, CHUNKS, own->warp, LOADERS);
 }
 
 // What has been asked for is there, and whoever waits may read it.
@@ -112,7 +113,7 @@ DEVICE void rows_copy(const struct loader *own, uint32_t to, const uint8_t *row,
     to += chunk / 8 * COUNT * 128 + first * 128 + (chunk ^ first) % 8 * 16;
 #pragma unroll(4)
     for (uint32_t i = 0; i < COUNT / STEP; i++) {
-        const uint32_t from = i * TOGETHER + lane / CHUNKS;
+        const uint32_t from = row_finder(i, lane, CHUNKS);
         const uint8_t *found =
             (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, (int32_t)from) +
             chunk * 16;

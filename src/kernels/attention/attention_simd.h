@@ -65,8 +65,10 @@ struct state {
     // are off in one direction, by more than anything else.
     float *lost;
     int32_t *begin, *end; // [rows]: the keys a row sees
-    int64_t *at;          // [3][BLOCK]: where the keys of up to three blocks lie
-    int64_t *values_at;   // the same for values; `at` if both planes lie alike
+    // Keys from there on count for a row by `seen`, which is the block's that begins at seen_first.
+    int32_t scattered_from, seen_first;
+    int64_t *at;        // [3][BLOCK]: where the keys of up to three blocks lie
+    int64_t *values_at; // the same for values; `at` if both planes lie alike
 };
 
 static inline int64_t scratch_rows(int32_t rows)
@@ -170,6 +172,7 @@ static void open_rows(struct state *s, const struct weft__attention_tile *tile, 
     int32_t q_len = lengths->cu_q_lens[tile->seq + 1] - lengths->cu_q_lens[tile->seq];
     s->tile = tile;
     s->rows = weft__attention_rows(call, tile);
+    s->scattered_from = scattered_from(call, tile->seq);
     memset(s->acc, 0, (size_t)padded * s->v_width * sizeof *s->acc);
     for (int32_t r = 0; r < padded; r++) {
         s->largest[r] = -INFINITY;
@@ -202,12 +205,14 @@ static struct weft__attention_span seen_by_all(const struct state *s, int32_t ro
         seen.begin = s->begin[r] > seen.begin ? s->begin[r] : seen.begin;
         seen.end = s->end[r] < seen.end ? s->end[r] : seen.end;
     }
+    seen.end = s->scattered_from < seen.end ? s->scattered_from : seen.end;
     return seen;
 }
 
 static inline bool sees(const struct state *s, int32_t row, int32_t key)
 {
-    return s->begin[row] <= key && key < s->end[row];
+    return s->begin[row] <= key && key < s->end[row] &&
+           (key < s->scattered_from || s->seen[row] >> (key - s->seen_first) & 1);
 }
 
 // Is a score nothing but q.k and its scale?
@@ -348,8 +353,36 @@ static void set_bias(const struct state *s, int32_t row, int32_t first)
     }
 }
 
+static uint64_t block_of(int32_t n)
+{
+    return n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+}
+
+// Scores of a row to weights where not all of the block's n keys are before s->scattered_from. Returns whether it sees any.
+static bool weigh_scattered(struct state *s, float *weight, int32_t row, int32_t first_key,
+                            int32_t n, bool *masked)
+{
+    const struct weft__attention_call *call = s->call;
+    const uint64_t seen =
+        block_of(n) & weft__attention_word(call, s->tile->seq,
+                                           weft__attention_token(call, s->tile, row),
+                                           weft__attention_head(call, s->tile, row), first_key);
+    s->seen[row] = seen;
+    *masked = seen != ~UINT64_C(0) || call->generic;
+    if (!seen)
+        return false;
+    s->scattered = *masked;
+    for (int32_t j = 0; j < BLOCK; j++)
+        s->keep[j] = (float)(seen >> j & 1);
+    if (call->alibi_slopes)
+        set_bias(s, row, first_key);
+    weigh_row(s, weight, row, 0, n, n < BLOCK || call->generic, false);
+    s->scattered = false;
+    return true;
+}
+
 // Scores of a block of n keys to weights, all rows. Long, and the same for all shapes: there is one of it.
-static __attribute__((noinline)) void weigh(const struct state *s, float *weight, int32_t first_key,
+static __attribute__((noinline)) void weigh(struct state *s, float *weight, int32_t first_key,
                                             int32_t n)
 {
     if (s->key_scale && n > 0) {
@@ -359,8 +392,10 @@ static __attribute__((noinline)) void weigh(const struct state *s, float *weight
         gather_scales(s->call, s->tile, &s->call->v, first_key, n, factor, s->value_scale);
     }
     const bool plain = plain_scores(s), generic = s->call->generic;
+    const bool scattered = s->scattered_from < first_key + n;
     uint64_t blocks = 0, masked = 0;
     int32_t row = 0;
+    s->seen_first = first_key;
     while (row + WEIGHED_ROWS <= s->rows && plain && !generic && WEIGHED_ROWS > 1) {
         const struct weft__attention_span seen = seen_by_all(s, row, WEIGHED_ROWS);
         if (seen.begin > first_key || seen.end < first_key + BLOCK || n < BLOCK)
@@ -374,19 +409,24 @@ static __attribute__((noinline)) void weigh(const struct state *s, float *weight
         int32_t begin = s->begin[row] - first_key, end = s->end[row] - first_key;
         begin = begin < 0 ? 0 : begin;
         end = end > n ? n : end;
-        const bool mask = begin > 0 || end < BLOCK || generic;
-        blocks += begin < end;
-        masked += begin < end && mask;
-        if (begin < end && plain) {
+        bool mask = begin > 0 || end < BLOCK || generic, some = begin < end;
+        if (scattered && some)
+            some = weigh_scattered(s, weight, row, first_key, n, &mask);
+        blocks += some;
+        masked += some && mask;
+        if (scattered && some)
+            continue;
+        if (some && plain) {
             weigh_row(s, weight, row, begin, end, mask, true);
             continue;
         }
-        if (begin < end) {
+        if (some) {
             if (s->call->alibi_slopes)
                 set_bias(s, row, first_key);
             weigh_row(s, weight, row, begin, end, mask, false);
             continue;
         }
+        s->seen[row] = 0;
         memset(weight, 0, BLOCK * sizeof *weight);
         s->shrink[row] = 1;
     }
@@ -412,6 +452,8 @@ INLINE void attend(const struct weft__attention_call *call,
         n = few_alike(&s, tiles + i, count - i);
         if (n > 0)
             attend_few(&s, n, kv);
+        else if (weft__attention_is_scattered(&call->mask))
+            attend_any(&s), finish_rows(&s), n = 1;
         else
             attend_many(&s, kv), finish_rows(&s), n = 1;
     }

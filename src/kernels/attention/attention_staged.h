@@ -232,7 +232,7 @@ INLINE void staged_values(struct state *s, const float *rows, int32_t n, const i
 static bool look(const struct state *s, int32_t key, int32_t n, bool *all)
 {
     const struct weft__attention_call *call = s->call;
-    const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    const uint64_t whole = block_of(n);
     const bool heads_differ = call->mask.sparse_block > 0 && call->mask.sparse_head_step > 0;
     uint64_t seen = 0, any = 0, every = whole;
     for (int32_t row = 0; row < s->rows; row++) {
@@ -260,7 +260,7 @@ static bool look_soft(const struct state *s, int32_t key, int32_t n, bool *all)
 // Scores of a block of n keys to weights.
 static void staged_weigh(struct state *s, int32_t key, int32_t n)
 {
-    const uint64_t whole = n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    const uint64_t whole = block_of(n);
     const bool soft = s->call->mask.soft;
     int32_t start = soft ? weft__attention_start(&s->call->lengths, s->tile->seq) - key : 0;
     uint64_t blocks = 0, masked = 0;

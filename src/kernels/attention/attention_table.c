@@ -21,6 +21,7 @@ static const struct weft__attention_kernel rows[] = {
      .q = PAIRS(isa) ? WEFT_BF16 : WEFT_DTYPE_NONE,                                                \
      .tile_rows = rows_of_tile,                                                                    \
      .every_mask = PAIRS(isa),                                                                     \
+     .late_masks = true,                                                                           \
      .narrow_weights = PAIRS(isa),                                                                 \
      .integers = PAIRS(isa) && (weft_dtype)WEFT_##format == WEFT_INT8,                             \
      .few_apart = !PAIRS(isa),                                                                     \

@@ -125,6 +125,22 @@ static inline void gather_scales(const struct weft__attention_call *call,
     }
 }
 
+// The key from which on rows may see less than their intervals.
+static inline int32_t scattered_from(const struct weft__attention_call *call, int32_t seq)
+{
+    const struct weft__attention_lengths *lengths = &call->lengths;
+    const struct weft__attention_mask *mask = &call->mask;
+    int32_t columns = lengths->cu_q_lens[seq + 1] - lengths->cu_q_lens[seq];
+    if (!weft__attention_is_scattered(mask))
+        return lengths->kv_lens[seq];
+    if (mask->sparse_block > 0 || mask->sparse_keys > 0 ||
+        (mask->kind == WEFT_MASK_TREE && (mask->window > 0 || mask->local_chunk > 0)))
+        return 0;
+    if (mask->kind == WEFT_MASK_BITS && call->mask_columns)
+        columns = call->mask_columns[seq];
+    return lengths->kv_lens[seq] - columns;
+}
+
 static bool begins_tile(const struct block *block)
 {
     return block->n > 0 && block->first == block->tile->key0;

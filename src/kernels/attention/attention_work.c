@@ -83,6 +83,17 @@ static int64_t slots_needed(const struct weft__attention_launch *launch,
     return slots;
 }
 
+// Keys that are worth a task of a run that reads `keys` in all.
+static int64_t least_chunk(const struct weft__attention_launch *launch,
+                           const struct weft__attention_lengths *lengths, int64_t keys)
+{
+    const int64_t even = weft__ceil_div(keys, WEFT__ATTENTION_FEW_TASKS);
+    const int64_t rows = (int64_t)lengths->cu_q_lens[lengths->num_seqs] * launch->tile_heads;
+    if (rows > (int64_t)lengths->num_seqs * WEFT__ATTENTION_FEW_ROWS || even >= launch->least_chunk)
+        return launch->least_chunk;
+    return even < launch->least_of_few ? launch->least_of_few : weft__align_up(even, CHUNK_STEP);
+}
+
 // The length of a chunk that makes about the tasks that a run should have.
 static int64_t choose_chunk(const struct weft__attention_launch *launch,
                             const struct weft__attention_lengths *lengths)
@@ -99,7 +110,7 @@ static int64_t choose_chunk(const struct weft__attention_launch *launch,
         longest = span > longest ? span : longest;
     }
     keys *= launch->head_tiles;
-    int64_t least = launch->least_chunk;
+    int64_t least = least_chunk(launch, lengths, keys);
     if (keys >= WEFT__ATTENTION_MANY_TILES * longest && least < WEFT__ATTENTION_LEAST_OF_MANY)
         least = WEFT__ATTENTION_LEAST_OF_MANY;
     int64_t chunk = weft__ceil_div(keys, launch->target_tasks);
@@ -172,6 +183,10 @@ struct weft__attention_place weft__attention_task(const struct weft__attention_l
         else
             high = middle - 1;
     }
-    int32_t local = task - work[low].first_task;
-    return place(launch, lengths, low, work, local / work[low].chunks, local % work[low].chunks);
+    const int32_t local = task - work[low].first_task, chunks = work[low].chunks;
+    const int32_t tiles = work[low].tiles, of_head = local % (tiles * chunks);
+    if (!weft__attention_is_few(launch, queries_of(lengths, low)))
+        return place(launch, lengths, low, work, local / chunks, local % chunks);
+    return place(launch, lengths, low, work, local / (tiles * chunks) * tiles + of_head % tiles,
+                 of_head / tiles);
 }

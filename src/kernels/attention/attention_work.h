@@ -12,15 +12,23 @@ enum {
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };
 
+// Tasks that one sequence of few rows is divided in, if it is long enough for that: as many as a machine may have cores.
+enum { WEFT__ATTENTION_FEW_TASKS = 16 };
+
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
 enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
 
 // Queries of a tile of a sequence that has q_len.
+static inline bool weft__attention_is_few(const struct weft__attention_launch *launch,
+                                          int32_t q_len)
+{
+    return launch->few_tokens > 0 && q_len <= launch->few_tokens * WEFT__ATTENTION_FEW_TILES;
+}
+
 static inline int32_t weft__attention_tile_tokens(const struct weft__attention_launch *launch,
                                                   int32_t q_len)
 {
-    const bool few = q_len <= launch->few_tokens * WEFT__ATTENTION_FEW_TILES;
-    return few && launch->few_tokens > 0 ? launch->few_tokens : launch->tile_tokens;
+    return weft__attention_is_few(launch, q_len) ? launch->few_tokens : launch->tile_tokens;
 }
 
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
@@ -28,6 +36,8 @@ static inline int32_t weft__attention_tile_tokens(const struct weft__attention_l
 //      task = first_task + ((head_tile * tiles) + (tiles - 1 - tile)) * chunks + chunk
 //
 // head_tile: first_head / tile_heads; so tasks of one KV head are neighbours and the longest tiles of a causal mask come first.
+// Where a sequence's tiles are of few rows, chunk * tiles + ... comes first: whoever reads a chunk for one tile has it in a cache for
+// the next.
 struct weft__attention_work {
     int32_t first_task;
     int32_t tiles, chunks;
