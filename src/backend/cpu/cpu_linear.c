@@ -283,12 +283,15 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
     return offset;
 }
 
-// Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X.
+// Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X, if there are so many.
 static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
 {
-    const int64_t few_rows = 1024, few = WEFT__FEW_ROWS * few_rows,
-                  many = launch->stage_step * desc->max_batch;
-    return many > few ? many : few;
+    const int64_t step = launch->stage_step, few = WEFT__FEW_ROWS * (int64_t)1024;
+    int64_t rows = weft__ceil_div(few, desc->max_batch), most = 0;
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        most = desc->parts[p].rows > most ? desc->parts[p].rows : most;
+    rows = weft__align_up(rows < most ? rows : most, step);
+    return rows * desc->max_batch;
 }
 
 static weft_status lay_out_workspace(weft_plan *plan)
