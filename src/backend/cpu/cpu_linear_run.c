@@ -303,7 +303,7 @@ static struct weft__linear_call call_for(const struct work *work, int32_t p, int
         return call;
     call.x += m0 * call.x_stride;
     call.x_scale = call.x_scale ? call.x_scale + m0 : NULL;
-    call.y += m0 * call.y_stride;
+    call.y = call.y ? call.y + m0 * call.y_stride : NULL;
     call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
     call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
     return call;
