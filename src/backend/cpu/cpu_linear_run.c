@@ -358,20 +358,28 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
     multiply_range(work, p, at, thread);
 }
 
-// Rows of X of a task: all, unless a thread would have less than four tasks. Rounded rows stay together, and so does
-// what kernels lay into one another or multiply at a time.
+// Rows of X of a task: all, unless a thread would have less than four tasks, or tiles of AMX would not find them in the
+// second-level cache for the next panel of W. Rounded rows stay together, and so does what kernels lay into one another or
+// multiply at a time.
 static int32_t piece_of(const weft_context *context, const struct work *work, int32_t p)
 {
-    enum { TASKS = 4, ROWS = 96 };
+    enum { TASKS = 4, ROWS = 96, TILE_ROWS = 32, LEAST_TILED = 128, CACHE_BYTES = 768 * 1024 };
     const int32_t batch = work->args->batch;
     const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
     const int64_t pieces = weft__ceil_div(tasks, work->row_tasks[p]);
     const int32_t last = work->desc->gate ? work->desc->num_parts - 1 : p;
     const bool rounded =
         work->kernels[p]->acts == WEFT__ACTS_q8 || work->kernels[last]->acts == WEFT__ACTS_q8;
-    if (rounded || pieces <= 1 || batch <= ROWS)
+    if (rounded || batch <= ROWS)
         return batch;
-    return (int32_t)(weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS);
+    int64_t rows = weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS;
+    if (work->kernels[p]->base.level == WEFT__ISA_amx) {
+        const int64_t held = CACHE_BYTES / (2 * work->x_bf16_stride);
+        const int64_t parts = weft__ceil_div(batch, held > LEAST_TILED ? held : LEAST_TILED);
+        const int64_t share = weft__align_up(weft__ceil_div(batch, parts), TILE_ROWS);
+        rows = share < rows ? share : rows;
+    }
+    return rows < batch ? (int32_t)rows : batch;
 }
 
 static void multiply(const weft_context *context, struct work *work, bool alone)
