@@ -137,6 +137,29 @@ static const model_tensor *next_norm(const model_program *program, const model_t
                                                                 : NULL;
 }
 
+// May a matrix before its function apply it? A GPU's do not.
+static bool applies_function(const model_program *program, const program_linear *linear,
+                             const model_line *line)
+{
+    const bool follows = line[1].op == MODEL_ACTIVATE && line[1].in == line->parts[0].out;
+    return follows && program->bounds.device == WEFT_DEVICE_CPU && !program->bounds.separate &&
+           !program_is_adapted(linear) && program_gate(program) != WEFT_LINEAR_GATE_NONE;
+}
+
+// The format of an encoder's rows between the matrices of a feed-forward block: what down rounds them to.
+static weft_dtype gated_dtype(const model_program *program, int32_t layer, const model_line *down)
+{
+    const model_tensor *tensors = program->weights->layers[layer].tensors;
+    const program_linear linear = {.parts[0].matrix = &tensors[down->parts[0].matrix],
+                                   .max_batch = program->bounds.max_tokens};
+    const bool reads = down->op == MODEL_LINEAR && down->in == MODEL_BUFFER_GATED &&
+                       !is_left_out(program, layer, down) && !program_is_adapted(&linear);
+    if (!program->config->full_mask || program->bounds.invariant || program->bounds.separate ||
+        !reads)
+        return WEFT_F32;
+    return program_linear_rounds_to(program, &linear) == WEFT_BF16 ? WEFT_BF16 : WEFT_F32;
+}
+
 static bool add_linear(model_program *program, int32_t layer, const model_line *line,
                        engine_error *err)
 {
@@ -157,15 +180,24 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
                        reads_rounded(program, tensors, line);
     if (linear.x_rounded)
         linear.x = program->rounded[line->in];
+    if (line->in == MODEL_BUFFER_GATED)
+        linear.x_dtype = program->gated_dtype;
     for (int i = 0; i < MODEL_MAX_PARTS && line->parts[i].matrix; i++) {
         linear.parts[i].matrix = &tensors[line->parts[i].matrix];
         linear.parts[i].bias = line->parts[i].bias ? &tensors[line->parts[i].bias] : NULL;
         linear.parts[i].y = program->buffers[line->parts[i].out];
     }
     const bool rounds = reader && !program_is_adapted(&linear); // adapters add to y afterwards
-    if (line->gate) {
+    program->activated = applies_function(program, &linear, line);
+    if (out == MODEL_BUFFER_GATED)
+        program->gated_dtype = WEFT_F32;
+    if (line->gate || program->activated) {
+        const model_line *behind = line + (line->gate ? 1 : 2);
         linear.gate = program_gate(program);
-        linear.y_rounded = rounds && !present(read_by, reader->norm);
+        if (!program_is_adapted(&linear))
+            linear.y_dtype = program->gated_dtype = gated_dtype(program, layer, behind);
+        // by itself a function is not worth lines of rounded rows that tasks share
+        linear.y_rounded = line->gate && rounds && !present(read_by, reader->norm);
         if (linear.y_rounded)
             linear.parts[0].y = program->rounded[out];
     }
@@ -266,7 +298,8 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         program->rounded_now[line->in] = false;
         return program_add_norm(program, &program->layers, &norm, err);
     }
-    case MODEL_ACTIVATE: return add_function(program, &program->layers, in, NULL, err);
+    case MODEL_ACTIVATE:
+        return program->activated || add_function(program, &program->layers, in, NULL, err);
     case MODEL_APPEND:
         return program_layer_appends(program, layer) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);

@@ -107,6 +107,8 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
     weft_linear_desc desc = {.size = sizeof desc,
                              .max_batch = linear->max_batch,
                              .cols = linear->parts[0].matrix->cols,
+                             .x_dtype = linear->x_dtype,
+                             .y_dtype = linear->y_dtype,
                              .gate = linear->gate};
     if (program->bounds.exact)
         desc.flags |= WEFT_LINEAR_EXACT;
@@ -143,6 +145,17 @@ static weft_linear_desc linear_desc(const model_program *program, const program_
                                                         .scale_cols = matrix->planes.scale_cols};
     }
     return desc;
+}
+
+weft_dtype program_linear_rounds_to(const model_program *program, const program_linear *linear)
+{
+    const weft_linear_desc desc = linear_desc(program, linear);
+    weft_plan_info info = {.size = sizeof info};
+    weft_plan *plan = NULL;
+    if (weft_linear_plan(program->context, &desc, &plan) == WEFT_OK)
+        weft_plan_query(plan, &info);
+    weft_plan_destroy(plan);
+    return info.rounds_x_to;
 }
 
 // A matrix and what lies beside it: packed for the device, or where it lies if the host reads it just as well there.

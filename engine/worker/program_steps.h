@@ -125,6 +125,8 @@ struct model_program {
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN, GATED and ATTENDED
     bool rounded_now[MODEL_BUFFER_COUNT]; // while building: who wrote it last, wrote that too,
     const model_tensor *rounded_for[MODEL_BUFFER_COUNT]; // and for this norm
+    bool activated; // while building: what made the feed-forward's rows applied the function,
+    weft_dtype gated_dtype; // and they are
     struct {
         int32_t *ids, *starts, *order;
         float *weights;
@@ -211,12 +213,13 @@ typedef struct program_linear {
     struct {
         const model_tensor *matrix, *bias; // bias may be NULL
         void *y;
-    } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
-    weft_linear_gate gate;    // of two parts
-    bool y_rounded;           // the gate's result goes to a rounded buffer
-    bool residual;            // added to y
-    float alpha;              // multiplies the product; 0: 1
-    const model_tensor *next; // the next norm, whose rounded input is made beside y; NULL: none
+    } parts[MODEL_MAX_PARTS];    // ends at the first without a matrix
+    weft_dtype x_dtype, y_dtype; // f32 (0) or bf16
+    weft_linear_gate gate;       // of two parts, or the function of one
+    bool y_rounded;              // the gate's result goes to a rounded buffer
+    bool residual;               // added to y
+    float alpha;                 // multiplies the product; 0: 1
+    const model_tensor *next;    // the next norm, whose rounded input is made beside y; NULL: none
     void *next_rounded;
     int32_t max_batch;
 } program_linear;
@@ -273,6 +276,8 @@ bool program_add_norm(model_program *program, step_list *list, const program_nor
                       engine_error *err);
 bool program_add_linear(model_program *program, step_list *list, const program_linear *linear,
                         engine_error *err);
+// What such a step rounds its input to before it multiplies: f32 where it does not, or cannot be.
+weft_dtype program_linear_rounds_to(const model_program *program, const program_linear *linear);
 bool program_add_activation(model_program *program, step_list *list,
                             const program_activation *activation, engine_error *err);
 bool program_add_append(model_program *program, int32_t layer, engine_error *err);

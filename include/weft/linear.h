@@ -6,7 +6,7 @@
  *
  *      parts     several matrices that read one input: Q, K and V; gate and up
  *      norm      of the input before it is multiplied
- *      gate      function(first part) * second part, of two parts of equal rows
+ *      gate      function(first part) * second part, of two parts of equal rows; of a single part the function alone
  *      residual  added to the result
  *      next      beside y, the input of the next norm's readers: y times that norm's weights, rounded
  *
@@ -65,7 +65,8 @@ typedef enum weft_linear_norm {
     WEFT_LINEAR_NORM_LAYER = 2,
 } weft_linear_norm;
 
-/** function(first part) * second part, of two parts of equal rows (activation.h). */
+/** function(first part) * second part, of two parts of equal rows (activation.h); of a single part the function of its
+ *  results (on the CPU). */
 typedef enum weft_linear_gate {
     WEFT_LINEAR_GATE_NONE = 0,
     WEFT_LINEAR_GATE_SILU = 1,
@@ -150,7 +151,7 @@ typedef struct weft_linear_args {
 } weft_linear_args;
 
 /** Plans, for every part p, Y_p = alpha * norm(X) W_p^T + bias_p; with a gate Y = function(Y_0) * Y_1;
- *  then Y += residual.
+ *  of a single part Y = function(Y_0); then Y += residual.
  *
  *  Shapes   W[rows][cols] in blocks of weight_dtype, X[batch][cols], Y[batch][rows];
  *           cols % weft_dtype_block_elems(weight_dtype) == 0; rows and cols >= 1

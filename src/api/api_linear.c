@@ -68,8 +68,9 @@ static weft_status check_extras(weft_context *context, const weft_linear_desc *d
                           (int)desc->norm, (int)desc->gate);
     if (!(desc->norm_eps >= 0) || !isfinite(desc->norm_eps))
         return weft__fail(context, WEFT_EINVAL, "linear: norm_eps must be finite and not negative");
-    if (desc->gate && (parts != 2 || desc->parts[0].rows != desc->parts[1].rows))
-        return weft__fail(context, WEFT_EINVAL, "linear: a gate needs two parts of equal rows");
+    if (desc->gate && (parts > 2 || (parts == 2 && desc->parts[0].rows != desc->parts[1].rows)))
+        return weft__fail(context, WEFT_EINVAL,
+                          "linear: a gate needs two parts of equal rows, a function one part");
     if (desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm == WEFT_LINEAR_NORM_LAYER)
         return weft__fail(context, WEFT_EINVAL,
                           "linear: only the RMS norm can be applied to a rounded x");
@@ -208,7 +209,7 @@ static weft_status settle_part(const weft_plan *plan, weft_linear_args *all, int
 static weft_status check_gate_parts(const weft_plan *plan, const weft_linear_args *args)
 {
     const weft_linear_desc *desc = plan->desc;
-    if (desc->gate && !args->parts[0].packed != !args->parts[1].packed)
+    if (desc->gate && desc->num_parts == 2 && !args->parts[0].packed != !args->parts[1].packed)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: both parts of a gate are packed, or neither");
     return WEFT_OK;

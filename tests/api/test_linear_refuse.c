@@ -40,6 +40,10 @@ static void combinations_that_cannot_be_are_refused(void **state)
     desc.gate = WEFT_LINEAR_GATE_SILU;
     desc.parts[1].rows = 32;
     expect_refusal(*state, desc, "equal rows");
+    desc.num_parts = 3;
+    desc.parts[2] = desc.parts[1] = desc.parts[0];
+    expect_refusal(*state, desc, "a function one part");
+    desc.num_parts = 2;
     desc.gate = WEFT_LINEAR_GATE_NONE;
     desc.flags = WEFT_LINEAR_Y_ROUNDED;
     expect_refusal(*state, desc, "rounded result");

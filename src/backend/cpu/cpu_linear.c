@@ -198,11 +198,12 @@ static void split_parts(weft_plan *plan)
             few = part->packed->row_step;
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
+    launch->stage_step = many;
     for (int32_t p = 0; p < desc->num_parts; p++) {
         const weft_tuning tuned = tuned_for(plan, p);
         launch->parts[p].split = weft__plan_linear_split(
-            desc->parts[p].rows, desc->gate ? bytes[0] + bytes[1] : bytes[p], few, many, threads,
-            &tuned);
+            desc->parts[p].rows, desc->gate && desc->num_parts > 1 ? bytes[0] + bytes[1] : bytes[p],
+            few, many, threads, &tuned);
     }
 }
 
@@ -227,11 +228,22 @@ static bool activation_fits(const void *row, int kind)
     return ((const struct weft__activation_kernel *)row)->kind == (weft_activation_kind)kind;
 }
 
-static void choose_norm_and_gate(weft_plan *plan)
+static struct weft__activation_launch function_of(const weft_plan *plan, weft_activation_kind kind,
+                                                  weft_dtype x_dtype)
+{
+    return (struct weft__activation_launch){
+        .kernel = first_row(plan->context, WEFT__OP_activation, activation_fits, (int)kind),
+        .dim = ((const weft_linear_desc *)plan->desc)->cols,
+        .x_dtype = x_dtype,
+        .y_dtype = WEFT_F32};
+}
+
+static void choose_norm_and_functions(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
     struct weft__linear_launch *launch = plan->launch;
-    if (desc->norm && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
+    const bool x_rounded = desc->flags & WEFT_LINEAR_X_ROUNDED;
+    if (desc->norm && !x_rounded)
         launch->norm = (struct weft__norm_launch){
             .kernel =
                 first_row(plan->context, WEFT__OP_norm, norm_fits,
@@ -242,12 +254,23 @@ static void choose_norm_and_gate(weft_plan *plan)
             .y_dtype = WEFT_F32,
             .weight_dtype = WEFT_F32,
             .weight_offset = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
-    if (desc->gate)
-        launch->activation = (struct weft__activation_launch){
-            .kernel = first_row(plan->context, WEFT__OP_activation, activation_fits,
-                                (int)desc->gate - WEFT_LINEAR_GATE_SILU + WEFT_ACTIVATION_SILU),
-            .x_dtype = WEFT_F32,
-            .y_dtype = WEFT_F32};
+    launch->activation = function_of(
+        plan,
+        desc->gate
+            ? (weft_activation_kind)((int)desc->gate - WEFT_LINEAR_GATE_SILU + WEFT_ACTIVATION_SILU)
+            : WEFT_ACTIVATION_NONE,
+        WEFT_F32);
+    if (!x_rounded && desc->x_dtype != WEFT_F32)
+        launch->widen = function_of(plan, WEFT_ACTIVATION_NONE, desc->x_dtype);
+}
+
+static bool reads_f32(const struct weft__linear_launch *launch, int32_t parts)
+{
+    for (int32_t p = 0; p < parts; p++)
+        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++)
+            if (launch->parts[p].kernels[i]->acts == WEFT__ACTS_f32)
+                return true;
+    return false;
 }
 
 // Room for `count` items of `bytes` bytes; -1 if it does not fit.
@@ -260,14 +283,29 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
     return offset;
 }
 
+// Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X, if there are so many.
+static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
+{
+    const int64_t step = launch->stage_step, few = WEFT__FEW_ROWS * (int64_t)1024;
+    int64_t rows = weft__ceil_div(few, desc->max_batch), most = 0;
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        most = desc->parts[p].rows > most ? desc->parts[p].rows : most;
+    rows = weft__align_up(rows < most ? rows : most, step);
+    return rows * desc->max_batch;
+}
+
 static weft_status lay_out_workspace(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
     struct weft__linear_launch *launch = plan->launch;
     bool few = weft__rounded_has_few(weft__cpu_of(plan->context)->isa_mask);
-    bool f32_x = desc->x_dtype == WEFT_F32 || desc->flags & WEFT_LINEAR_X_ROUNDED;
+    const int64_t threads = weft__cpu_of(plan->context)->threads;
+    const bool readies = launch->norm.kernel || launch->widen.kernel;
     int64_t at = 0, batch = desc->max_batch;
-    launch->x_offset = launch->norm.kernel || !f32_x ? take(&at, desc->cols, 4 * batch) : -1;
+    launch->together = launch->narrow && launch->turned ? launch->turned : 1;
+    launch->x_offset =
+        readies && reads_f32(launch, desc->num_parts) ? take(&at, desc->cols, 4 * batch) : -1;
+    launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->together) : -1;
     bool fit = weft__rounded_lay_out(desc->cols, few, &launch->x_layout) &&
                weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);
     if (fit && launch->rounds)
@@ -277,9 +315,10 @@ static weft_status lay_out_workspace(weft_plan *plan)
             take(&at, weft__linear_bf16_stride(desc->cols), 2 * (batch + WEFT__BF16_ROWS - 1));
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
-    launch->staged = desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED;
-    for (int32_t p = 0; p < desc->num_parts && launch->staged; p++)
-        launch->parts[p].y_offset = take(&at, weft__cpu_staged_stride(desc, p), 4 * batch);
+    if (desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED) {
+        launch->stage_floats = stage_floats(desc, launch);
+        launch->stage_offset = take(&at, launch->stage_floats, 2 * 4 * threads);
+    }
     if (!fit || at < 0)
         return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
     plan->workspace_bytes = (size_t)at;
@@ -313,6 +352,17 @@ static void describe(weft_plan *plan)
                  (long long)launch->parts[0].split.rows_per_task);
 }
 
+// What all parts round X to, of max_batch rows.
+static weft_dtype rounds_x_to(const weft_linear_desc *desc,
+                              const struct weft__linear_launch *launch)
+{
+    enum weft__linear_acts acts = launch->kernel->acts;
+    for (int32_t p = 1; p < desc->num_parts; p++)
+        if (weft__linear_kernel_for(&launch->parts[p], desc->max_batch, true)->acts != acts)
+            acts = WEFT__ACTS_f32;
+    return acts == WEFT__ACTS_q8 ? WEFT_INT8 : acts == WEFT__ACTS_bf16 ? WEFT_BF16 : WEFT_F32;
+}
+
 static void inform(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -332,8 +382,10 @@ static void inform(weft_plan *plan)
         if (p == 0)
             plan->info.tile_rows = alone || tile > part ? part : tile;
     }
+    plan->info.rounds_x_to = rounds_x_to(desc, launch);
     plan->info.bytes_read = launch->bytes + weft__plan_bytes(desc->x_dtype, batch, desc->cols);
-    plan->info.bytes_written = weft__plan_bytes(desc->y_dtype, batch, desc->gate ? rows / 2 : rows);
+    plan->info.bytes_written =
+        weft__plan_bytes(desc->y_dtype, batch, desc->gate && desc->num_parts > 1 ? rows / 2 : rows);
 }
 
 weft__prepare_fn weft__cpu_prepare_linear;
@@ -349,7 +401,7 @@ weft_status weft__cpu_prepare_linear(weft_plan *plan)
     launch->kernel = weft__linear_kernel_for(&launch->parts[0], desc->max_batch, true);
     launch->round = weft__rounder_of(weft__cpu_of(plan->context)->isa_mask);
     split_parts(plan);
-    choose_norm_and_gate(plan);
+    choose_norm_and_functions(plan);
     weft_status status = lay_out_workspace(plan);
     if (status == WEFT_OK)
         describe(plan);

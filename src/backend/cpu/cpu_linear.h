@@ -19,7 +19,6 @@ struct weft__linear_part_launch {
     int32_t num_kernels;
     const struct weft__linear_kernel *packed; // of packed weights, or NULL: they lie as in a file
     struct weft__linear_split split;
-    int64_t y_offset; // of its f32 results in the workspace, where they are finished later
 };
 
 // The kernel for `batch` rows of X; `few_planes`: they have the planes for a few rows. NULL where only a
@@ -34,29 +33,26 @@ weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t bat
     return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
 }
 
-// Floats from row to row of staged results: a cache line more than they need, for rows whose bytes are a power of
-// two would crowd into a few sets of the cache.
-static inline int64_t weft__cpu_staged_stride(const weft_linear_desc *desc, int32_t p)
-{
-    return desc->parts[p].rows + 16;
-}
-
 struct weft__linear_launch {
     const struct weft__linear_kernel *kernel; // of the first part and the most rows of X
     struct weft__linear_part_launch parts[WEFT_LINEAR_MAX_PARTS];
     int64_t bytes; // of all parts' weights
     bool rounds;   // x is rounded here
-    bool staged;   // results become y by way of the workspace
     weft__round_fn *round;
     weft__narrow_fn *narrow; // of X to bf16, or NULL
     int32_t turned;          // rows of X that it lays into one another, or 0
+    int32_t together; // rows of X that a thread makes ready at a time: those share cache lines
+    // Where something follows a product: floats of a block of results of a part, else 0; the rows of W of a block are a
+    // multiple of stage_step.
+    int64_t stage_floats, stage_step;
     struct weft__rounded_layout x_layout,
         y_layout;                              // of rounded buffers of cols and of rows columns
     struct weft__norm_launch norm;             // kernel NULL: none
-    struct weft__activation_launch activation; // likewise
-    // Offsets in the workspace: f32 rows of X after widening and norm (-1: none), rounded rows of X, rows of
-    // X in bf16, factors of rows.
-    int64_t x_offset, rounded_offset, bf16_offset, scale_offset;
+    struct weft__activation_launch activation; // of a block of results; likewise
+    struct weft__activation_launch widen;      // of rows of X; likewise
+    // Offsets in the workspace: all f32 rows of X after widening and norm (-1: none), those that threads make ready (-1:
+    // none), rounded rows of X, rows of X in bf16, factors of rows, blocks of results of threads.
+    int64_t x_offset, ready_offset, rounded_offset, bf16_offset, scale_offset, stage_offset;
 };
 
 #endif

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Runs of linear layers. First the rows of X are made ready (widened, normed, rounded), then the rows of
 // W are multiplied by them in tasks, of all parts in one parallel region; a task also does what follows
-// the product: gate, residual, narrowing, rounding. Where W has too few rows for the threads there are, the rows of X are
+// the product: function, residual, narrowing, rounding. Where W has too few rows for the threads there are, the rows of X are
 // cut as well.
+//
+// What follows a product meets it in the caches: a task multiplies a block of its rows of W at a time, whose results lie in
+// memory of the thread's own, and finishes that. Rows of X that are widened or normed for kernels that read them narrower
+// pass through such memory too.
 #include <math.h>
 
 #include "src/backend/cpu/cpu_linear.h"
@@ -16,6 +20,7 @@ struct work {
     const weft_linear_args *args;
     unsigned char *workspace;
     bool few;                  // rounded rows have the planes for a few rows of X
+    bool keeps_x;              // a kernel reads X in f32
     struct weft__rounded acts; // of X
     const float *x;            // f32 rows of X
     int64_t x_stride;
@@ -31,24 +36,43 @@ struct work {
     const struct weft__linear_kernel *kernels[WEFT_LINEAR_MAX_PARTS];
 };
 
-static void ready_row(const struct work *work, int32_t m)
+// Where row m of X becomes f32 and normed: among all rows, or, if nobody reads it later, among those that the thread makes
+// ready together from `first` on.
+static float *own_row(const struct work *work, int32_t m, int32_t first, int32_t thread)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const int64_t row = work->keeps_x ? m : (int64_t)thread * launch->together + (m - first);
+    return (float *)(void *)(work->workspace +
+                             (work->keeps_x ? launch->x_offset : launch->ready_offset)) +
+           row * work->desc->cols;
+}
+
+static void widen_row(const struct work *work, const void *x, float *y)
+{
+    const struct weft__activation_launch *widen = &work->launch->widen;
+    const weft_activation_args args = {.x = x, .y = y};
+    if (widen->kernel->base.level == WEFT__ISA_ref)
+        weft__elements_widen(x, work->desc->x_dtype, work->desc->cols, y);
+    else
+        widen->kernel->run(widen, &args, 0, 1);
+}
+
+// Row m of X, `own` being its place if it is widened or normed.
+static const float *ready_row(const struct work *work, int32_t m, float *own)
 {
     const struct weft__linear_launch *launch = work->launch;
     const weft_linear_args *args = work->args;
-    int64_t cols = work->desc->cols;
-    const float *x = (const float *)args->x + m * args->x_stride;
-    if (launch->x_offset >= 0) {
-        float *own = (float *)(void *)(work->workspace + launch->x_offset) + m * cols;
-        if (work->desc->x_dtype != WEFT_F32) {
-            weft_dtype dtype = work->desc->x_dtype;
-            weft__elements_widen(weft__element_at(args->x, dtype, m * args->x_stride), dtype, cols,
-                                 own);
-            x = own;
-        }
-        const weft_norm_args norm = {
-            .x = x, .y = own, .weight = args->norm_weight, .bias = args->norm_bias};
-        if (launch->norm.kernel)
-            launch->norm.kernel->run(&launch->norm, &norm, 0, 1);
+    const int64_t cols = work->desc->cols;
+    const void *from = weft__element_at(args->x, work->desc->x_dtype, m * args->x_stride);
+    const float *x = from;
+    if (launch->widen.kernel) {
+        widen_row(work, from, own);
+        x = own;
+    }
+    const weft_norm_args norm = {
+        .x = x, .y = own, .weight = args->norm_weight, .bias = args->norm_bias};
+    if (launch->norm.kernel) {
+        launch->norm.kernel->run(&launch->norm, &norm, 0, 1);
         x = own;
     }
     if (launch->rounds) {
@@ -56,43 +80,42 @@ static void ready_row(const struct work *work, int32_t m)
         weft__rounded_begin(&work->acts, m, cols, work->few, false);
         launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
     }
+    return x;
 }
 
 // Rows [m, m + rows), those that lie in one another together.
-static void ready_rows(const struct work *work, int32_t m, int32_t rows)
+static void ready_rows(const struct work *work, int32_t m, int32_t rows, int32_t thread)
 {
-    for (int32_t i = 0; i < rows; i++)
-        ready_row(work, m + i);
+    const bool own = work->launch->ready_offset >= 0;
+    const float *x = (const float *)work->args->x + m * work->args->x_stride;
+    for (int32_t i = 0; i < rows; i++) {
+        const float *row = ready_row(work, m + i, own ? own_row(work, m + i, m, thread) : NULL);
+        x = i ? x : row;
+    }
     if (work->x_bf16)
-        work->launch->narrow(work->x + m * work->x_stride, work->x_stride, rows, work->desc->cols,
-                             m, work->x_bf16, work->x_bf16_stride);
-}
-
-// Rows that are made ready by one thread: those that lie in one another share cache lines.
-static int32_t ready_together(const struct work *work)
-{
-    return work->x_bf16 && work->launch->turned ? work->launch->turned : 1;
+        work->launch->narrow(x, own ? work->desc->cols : work->args->x_stride, rows,
+                             work->desc->cols, m, work->x_bf16, work->x_bf16_stride);
 }
 
 static void ready_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
-    int32_t rows = ready_together(work), left = work->args->batch - index * rows;
-    (void)thread;
-    ready_rows(work, index * rows, rows < left ? rows : left);
+    const int32_t rows = work->launch->together, left = work->args->batch - index * rows;
+    ready_rows(work, index * rows, rows < left ? rows : left, thread);
 }
 
 // A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
 static void ready_x(const weft_context *context, struct work *work, bool alone)
 {
-    int32_t batch = work->args->batch;
-    if (!work->launch->rounds && work->launch->x_offset < 0 && !work->x_bf16)
+    const int32_t batch = work->args->batch;
+    const int32_t tasks = (int32_t)weft__ceil_div(batch, work->launch->together);
+    if (!work->launch->rounds && work->launch->ready_offset < 0 && !work->x_bf16)
         return;
     if (!alone && batch > WEFT__FEW_ROWS)
-        weft__cpu_parallel_for(context, (int32_t)weft__ceil_div(batch, ready_together(work)),
-                               ready_task, work);
+        weft__cpu_parallel_for(context, tasks, ready_task, work);
     else
-        ready_rows(work, 0, batch);
+        for (int32_t i = 0; i < tasks; i++)
+            ready_task(work, i, 0);
 }
 
 // Checks the rows of a rounded X and takes their factors.
@@ -128,8 +151,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
 {
     const weft_linear_part *part = &work->desc->parts[p];
     const weft_linear_part_args *args = &work->args->parts[p];
-    const struct weft__linear_part_launch *launch = &work->launch->parts[p];
-    bool staged = work->launch->staged;
+    const bool staged = work->launch->stage_floats;
     struct weft__linear_call call = {
         .dtype = part->weight_dtype,
         .weight = args->weight ? args->weight : args->packed,
@@ -144,8 +166,8 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .x_bf16 = work->x_bf16,
         .x_bf16_stride = work->x_bf16_stride,
         .acts = work->acts,
-        .y = staged ? (void *)(work->workspace + launch->y_offset) : args->y,
-        .y_stride = staged ? weft__cpu_staged_stride(work->desc, p) : args->y_stride,
+        .y = staged ? NULL : args->y,
+        .y_stride = args->y_stride,
         .bias = args->bias,
         .residual = staged ? NULL : work->args->residual,
         .residual_stride = work->args->residual_stride,
@@ -165,19 +187,26 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
     return call;
 }
 
-// Stores f32 results of columns [r0, r1) of Y's row m in the format of y, with the residual.
-static void narrow(const struct work *work, int32_t p, int32_t m, int64_t r0, int64_t r1,
-                   float *value)
+// Adds columns [r0, r1) of row m of the residual.
+static void add_residual(const struct work *work, int32_t m, int64_t r0, int64_t r1, float *value)
 {
     const weft_linear_args *args = work->args;
-    const weft_linear_part_args *part = &args->parts[p];
-    weft_dtype dtype = work->desc->y_dtype;
     for (int64_t r = r0; args->residual && r < r1; r++)
-        value[r - r0] += weft__element_load(args->residual, dtype, m * args->residual_stride + r);
-    if (!(work->desc->flags & WEFT_LINEAR_Y_ROUNDED))
-        weft__elements_narrow(value, r1 - r0,
-                              weft__element_to(part->y, dtype, m * part->y_stride + r0), dtype);
+        value[r - r0] +=
+            weft__element_load(args->residual, work->desc->y_dtype, m * args->residual_stride + r);
 }
+
+// Rows [m0, m1) of X, and [r0, r1) of W.
+struct range {
+    int32_t m0, m1;
+    int64_t r0, r1;
+};
+
+// Results of a block that something follows, of both parts of a gate.
+struct stage {
+    float *results[2];
+    int64_t stride;
+};
 
 // Rounds columns [r0, r1) of a row of results, r0 a multiple of WEFT__ROUNDED_STEP.
 static void round_result(const struct work *work, void *buffer, int32_t m, int64_t r0, int64_t r1,
@@ -190,7 +219,7 @@ static void round_result(const struct work *work, void *buffer, int32_t m, int64
 }
 
 // y * weights of the next norm, rounded, and the sums of squares of y.
-static void emit_next(const struct work *work, int32_t m, int64_t r0, int64_t r1)
+static void emit_next_row(const struct work *work, int32_t m, int64_t r0, int64_t r1)
 {
     const weft_linear_args *args = work->args;
     const struct weft__rounded to = {work->launch->y_layout, args->next};
@@ -214,41 +243,55 @@ static void emit_next(const struct work *work, int32_t m, int64_t r0, int64_t r1
     }
 }
 
-// Rows [m0, m1) of X, and [r0, r1) of W.
-struct range {
-    int32_t m0, m1;
-    int64_t r0, r1;
-};
-
-// What follows the product of a range of part p.
-static void finish(const struct work *work, int32_t p, struct range at)
+// The same of the rows of a range, where the plan makes that.
+static void emit_next(const struct work *work, struct range at)
 {
-    const int64_t r0 = at.r0, r1 = at.r1;
-    const struct weft__linear_launch *launch = work->launch;
+    for (int32_t m = at.m0; m < at.m1 && work->desc->flags & WEFT_LINEAR_NEXT; m++)
+        emit_next_row(work, m, at.r0, at.r1);
+}
+
+// The function of a block of results, which may be none, and the format of y.
+static void apply_function(const struct work *work, int32_t p, struct range at,
+                           const struct stage *stage, bool into_y)
+{
+    struct weft__activation_launch function = work->launch->activation;
+    const weft_linear_part_args *part = &work->args->parts[p];
+    const weft_activation_args args = {
+        .x = stage->results[0],
+        .x_stride = stage->stride,
+        .up = work->desc->gate && work->desc->num_parts > 1 ? stage->results[1] : NULL,
+        .up_stride = stage->stride,
+        .y = into_y ? weft__element_to(part->y, work->desc->y_dtype, at.m0 * part->y_stride + at.r0)
+                    : stage->results[0],
+        .y_stride = into_y ? part->y_stride : stage->stride};
+    function.dim = at.r1 - at.r0;
+    function.y_dtype = into_y ? work->desc->y_dtype : WEFT_F32;
+    function.kernel->run(&function, &args, 0, at.m1 - at.m0);
+}
+
+// What follows the product of a block of part p.
+static void finish(const struct work *work, int32_t p, struct range at, const struct stage *stage)
+{
     const weft_linear_args *args = work->args;
-    uint32_t flags = work->desc->flags;
-    int64_t stride = weft__cpu_staged_stride(work->desc, p);
-    float *staged = (float *)(void *)(work->workspace + launch->parts[p].y_offset);
-    if (launch->activation.kernel) {
-        struct weft__activation_launch gate = launch->activation;
-        const float *up = (const float *)(void *)(work->workspace + launch->parts[1].y_offset);
-        const weft_activation_args gate_args = {.x = staged + r0,
-                                                .x_stride = stride,
-                                                .up = up + r0,
-                                                .up_stride = stride,
-                                                .y = staged + r0,
-                                                .y_stride = stride};
-        gate.dim = r1 - r0;
-        gate.kernel->run(&gate, &gate_args, at.m0, at.m1);
+    const bool rounds = work->desc->flags & WEFT_LINEAR_Y_ROUNDED;
+    const bool narrows = work->desc->y_dtype != WEFT_F32; // which reference kernels do not
+    const bool into_y = !rounds && !args->residual &&
+                        !(narrows && work->launch->activation.kernel->base.level == WEFT__ISA_ref);
+    if (into_y || work->desc->gate)
+        apply_function(work, p, at, stage, into_y);
+    for (int32_t m = at.m0; m < at.m1 && !into_y; m++) {
+        float *value = stage->results[0] + (m - at.m0) * stage->stride;
+        const weft_linear_part_args *part = &args->parts[p];
+        const weft_dtype dtype = work->desc->y_dtype;
+        add_residual(work, m, at.r0, at.r1, value);
+        if (rounds)
+            round_result(work, part->y, m, at.r0, at.r1, value);
+        else
+            weft__elements_narrow(value, at.r1 - at.r0,
+                                  weft__element_to(part->y, dtype, m * part->y_stride + at.r0),
+                                  dtype);
     }
-    for (int32_t m = at.m0; m < at.m1; m++) {
-        if (launch->staged)
-            narrow(work, p, m, r0, r1, staged + m * stride + r0);
-        if (flags & WEFT_LINEAR_Y_ROUNDED)
-            round_result(work, args->parts[0].y, m, r0, r1, staged + m * stride + r0);
-        if (flags & WEFT_LINEAR_NEXT)
-            emit_next(work, m, r0, r1);
-    }
+    emit_next(work, at);
 }
 
 // A call of a part for some rows of X: all of them, where they are rounded.
@@ -260,21 +303,44 @@ static struct weft__linear_call call_for(const struct work *work, int32_t p, int
         return call;
     call.x += m0 * call.x_stride;
     call.x_scale = call.x_scale ? call.x_scale + m0 : NULL;
-    call.y += m0 * call.y_stride;
+    call.y = call.y ? call.y + m0 * call.y_stride : NULL;
     call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
     call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
     return call;
 }
 
-static void multiply_range(const struct work *work, int32_t p, struct range at)
+// A block of results, and what follows them.
+static void multiply_staged(const struct work *work, int32_t p, struct range at,
+                            const struct stage *stage)
 {
-    const struct weft__linear_launch *launch = work->launch;
-    for (int32_t i = p; i <= (launch->activation.kernel ? 1 : p); i++) {
-        const struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
+    const int32_t last = work->desc->gate ? work->desc->num_parts - 1 : p;
+    for (int32_t i = p; i <= last; i++) {
+        struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
+        call.y = stage->results[i - p] - at.r0;
+        call.y_stride = stage->stride;
         work->kernels[i]->run(&call, at.r0, at.r1);
     }
-    if (launch->staged || work->desc->flags & WEFT_LINEAR_NEXT)
-        finish(work, p, at);
+    finish(work, p, at, stage);
+}
+
+static void multiply_range(const struct work *work, int32_t p, struct range at, int32_t thread)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    if (launch->stage_floats) {
+        float *floats = (float *)(void *)(work->workspace + launch->stage_offset) +
+                        2 * thread * launch->stage_floats;
+        const int64_t step = launch->stage_step;
+        const int64_t rows = launch->stage_floats / (at.m1 - at.m0) / step * step;
+        const struct stage stage = {{floats, floats + launch->stage_floats}, rows};
+        for (int64_t end = at.r1; at.r0 < end; at.r0 = at.r1) {
+            at.r1 = end - at.r0 < rows ? end : at.r0 + rows;
+            multiply_staged(work, p, at, &stage);
+        }
+        return;
+    }
+    const struct weft__linear_call call = call_for(work, p, at.m0, at.m1);
+    work->kernels[p]->run(&call, at.r0, at.r1);
+    emit_next(work, at);
 }
 
 // Tasks that follow one another have their rows of X in common.
@@ -282,7 +348,6 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct work *work = opaque;
     int32_t p = 0;
-    (void)thread;
     for (; index >= work->tasks_of[p]; p++)
         index -= work->tasks_of[p];
     const int64_t rows = work->desc->parts[p].rows;
@@ -290,22 +355,31 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
                        .r0 = index % work->row_tasks[p] * work->rows_per_task[p]};
     at.m1 = work->args->batch - at.m0 < work->piece[p] ? work->args->batch : at.m0 + work->piece[p];
     at.r1 = rows - at.r0 < work->rows_per_task[p] ? rows : at.r0 + work->rows_per_task[p];
-    multiply_range(work, p, at);
+    multiply_range(work, p, at, thread);
 }
 
-// Rows of X of a task: all, unless a thread would have less than four tasks. Rounded rows stay together, and so does
-// what kernels lay into one another or multiply at a time.
+// Rows of X of a task: all, unless a thread would have less than four tasks, or tiles of AMX would not find them in the
+// second-level cache for the next panel of W. Rounded rows stay together, and so does what kernels lay into one another or
+// multiply at a time.
 static int32_t piece_of(const weft_context *context, const struct work *work, int32_t p)
 {
-    enum { TASKS = 4, ROWS = 96 };
+    enum { TASKS = 4, ROWS = 96, TILE_ROWS = 32, LEAST_TILED = 128, CACHE_BYTES = 768 * 1024 };
     const int32_t batch = work->args->batch;
     const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
     const int64_t pieces = weft__ceil_div(tasks, work->row_tasks[p]);
-    const bool rounded = work->kernels[p]->acts == WEFT__ACTS_q8 ||
-                         (work->desc->gate && work->kernels[1]->acts == WEFT__ACTS_q8);
-    if (rounded || pieces <= 1 || batch <= ROWS)
+    const int32_t last = work->desc->gate ? work->desc->num_parts - 1 : p;
+    const bool rounded =
+        work->kernels[p]->acts == WEFT__ACTS_q8 || work->kernels[last]->acts == WEFT__ACTS_q8;
+    if (rounded || batch <= ROWS)
         return batch;
-    return (int32_t)(weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS);
+    int64_t rows = weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS;
+    if (work->kernels[p]->base.level == WEFT__ISA_amx) {
+        const int64_t held = CACHE_BYTES / (2 * work->x_bf16_stride);
+        const int64_t parts = weft__ceil_div(batch, held > LEAST_TILED ? held : LEAST_TILED);
+        const int64_t share = weft__align_up(weft__ceil_div(batch, parts), TILE_ROWS);
+        rows = share < rows ? share : rows;
+    }
+    return rows < batch ? (int32_t)rows : batch;
 }
 
 static void multiply(const weft_context *context, struct work *work, bool alone)
@@ -316,7 +390,7 @@ static void multiply(const weft_context *context, struct work *work, bool alone)
         const int32_t batch = work->args->batch;
         const int64_t rows = work->desc->parts[p].rows;
         if (alone) {
-            multiply_range(work, p, (struct range){0, batch, 0, rows});
+            multiply_range(work, p, (struct range){0, batch, 0, rows}, 0);
             continue;
         }
         work->rows_per_task[p] =
@@ -358,6 +432,7 @@ static weft_status choose_kernels(const weft_plan *plan, struct work *work)
                               "linear: '%s' wants x rounded for at most %d rows, or with "
                               "WEFT_LINEAR_BATCH_INVARIANT",
                               part->kernels[0]->base.name, WEFT__FEW_ROWS);
+        work->keeps_x = work->keeps_x || work->kernels[p]->acts == WEFT__ACTS_f32;
         if (work->kernels[p]->narrow) {
             work->x_bf16 = (uint16_t *)(void *)(work->workspace + work->launch->bf16_offset);
             work->x_bf16_stride = weft__linear_bf16_stride(work->desc->cols);
@@ -380,10 +455,6 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
                launch->kernel->few_planes;
     work.x = args->x;
     work.x_stride = args->x_stride;
-    if (launch->x_offset >= 0) {
-        work.x = (const float *)(void *)(workspace + launch->x_offset);
-        work.x_stride = desc->cols;
-    }
     if (launch->rounds)
         work.acts = (struct weft__rounded){launch->x_layout, workspace + launch->rounded_offset};
     if (launch->scale_offset >= 0)
@@ -396,6 +467,10 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
     weft_status status = choose_kernels(plan, &work);
     if (status != WEFT_OK)
         return status;
+    if (launch->ready_offset >= 0 && work.keeps_x) {
+        work.x = (const float *)(void *)(workspace + launch->x_offset);
+        work.x_stride = desc->cols;
+    }
     bool alone =
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     begin_results(&work);

@@ -415,6 +415,11 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                                                 .x_dtype = desc->x_dtype,
                                                 .y_dtype = desc->y_dtype};
     const struct weft__kernel *first = NULL;
+    if (desc->gate && desc->num_parts == 1) {
+        snprintf(choice->text, sizeof choice->text,
+                 "linear: the function of a single part is a step of its own on cuda");
+        return WEFT_EUNSUPPORTED;
+    }
     for (int32_t p = 0; p < desc->num_parts; p++) {
         if (desc->parts[p].rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2) {
             snprintf(choice->text, sizeof choice->text,

@@ -59,7 +59,9 @@ static void draw_desc(struct check_case *c, struct layer *l)
     int64_t block = kernel->pack ? weft__packed_shape(kernel->weight).cols
                                  : weft_dtype_block_elems(kernel->weight);
     weft_linear_desc *desc = &l->desc;
-    int what = (int)check_range(c, 0, 3); // 0 Q, K, V; 1 gate; 2 next; 3 one matrix
+    int what = (int)check_range(
+        c, 0, 3); // 0 Q, K, V; 1 gate; 2 next; 3 one matrix, with a function or without
+    const bool function = what == 3 && kernel->base.level < WEFT__ISA_COUNT && check_range(c, 0, 1);
     l->format = kernel->weight;
     l->rounds_x = kernel->acts == WEFT__ACTS_q8;
     l->cols = draw_cols(c, block);
@@ -75,12 +77,13 @@ static void draw_desc(struct check_case *c, struct layer *l)
     desc->flags = kernel->acts == WEFT__ACTS_f32 && !library ? WEFT_LINEAR_EXACT : 0;
     desc->norm = (weft_linear_norm)check_pick(c, 4, 0, 1, 1, 2);
     desc->norm_eps = 1e-5f;
-    desc->gate = what == 1 ? (weft_linear_gate)check_range(c, 1, 3) : WEFT_LINEAR_GATE_NONE;
+    desc->gate =
+        what == 1 || function ? (weft_linear_gate)check_range(c, 1, 3) : WEFT_LINEAR_GATE_NONE;
     if (check_range(c, 0, 3) == 0)
         desc->flags |= WEFT_LINEAR_NORM_PLUS_ONE;
     if (what == 2)
         desc->flags |= WEFT_LINEAR_NEXT;
-    if (what == 1 && check_range(c, 0, 1))
+    if (desc->gate && check_range(c, 0, 1))
         desc->flags |= WEFT_LINEAR_Y_ROUNDED;
     if (l->rounds_x && !desc->norm && l->cols % 32 == 0 && check_range(c, 0, 1))
         desc->flags |= WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_BATCH_INVARIANT;
@@ -261,9 +264,13 @@ static double gate_of(weft_linear_gate gate, double x)
 static void results(struct check_case *c, struct layer *l, int32_t p)
 {
     double second[MOST_BATCH], second_bound[MOST_BATCH], first[MOST_BATCH], bound[MOST_BATCH];
+    for (int32_t m = 0; m < l->batch; m++) {
+        second[m] = 1;
+        second_bound[m] = 0;
+    }
     for (int64_t row = 0; row < l->rows[p]; row++) {
         product(c, l, p, row, first, bound);
-        if (l->desc.gate)
+        if (l->desc.gate && l->parts > 1)
             product(c, l, 1, row, second, second_bound);
         for (int32_t m = 0; m < l->batch; m++) {
             if (l->desc.gate) {
