@@ -45,6 +45,8 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true(s.split == 1 || (device->sm >= 90 && !s.pair && !s.x_outside));
         assert_true(!s.pair || (m->rounds && device->sm >= 90));
         assert_true(!s.x_outside || s.columns == 1);
+        assert_true(!s.twin || (m->twos && s.split == 1 && !m->gate && !m->rounds && !m->exact));
+        assert_true(!s.spread || (s.twin && m->grid_bytes));
         for (int64_t groups = s.pair ? 2 : 1; groups < 3000; groups += s.pair ? 2 : 37) {
             int64_t grid = weft__linear_blocks(&s, device, groups);
             assert_true(grid > 0 && grid % s.split == 0 && (!s.pair || grid % 2 == 0));
@@ -200,6 +202,57 @@ static void tiers_have_their_steps(void **state)
     assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.team == 16);
 }
 
+// Tiles of two row blocks at a time where rows are many, all have a neighbour and codes take many instructions; the table of a
+// lattice as often as shared memory holds it.
+static void many_rows_of_few_bits_go_in_twos(void **state)
+{
+    static const struct {
+        int32_t bytes, grid_bytes, columns, spread;
+    } cases[] = {{66, 1024, 1, 32}, {74, 2048, 1, 32}, {82, 4096, 1, 32},  {110, 2048, 1, 32},
+                 {50, 8192, 1, 16}, {66, 1024, 8, 32}, {110, 2048, 8, 16}, {50, 8192, 8, 0},
+                 {84, 0, 1, 0},     {84, 0, 8, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft__linear_shape s;
+        struct weft__linear_matter m = {.cols = 4096,
+                                        .block_elems = 256,
+                                        .block_bytes = cases[i].bytes,
+                                        .grid_bytes = cases[i].grid_bytes,
+                                        .numbers = cases[i].bytes == 84   ? 4
+                                                   : cases[i].bytes == 50 ? 3
+                                                                          : 2,
+                                        .groups = 128256 / 16,
+                                        .twos = true};
+        for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+            assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[d], &s));
+            assert_true(s.twin && weft__linear_fits(&m, &s, &devices[d]));
+        }
+        assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[3], &s));
+        assert_true(s.warps == 16 && s.stages == 2 && s.blocks == 1 && s.spread == cases[i].spread);
+        assert_true(weft__linear_blocks(&s, &devices[3], m.groups / 2) == 132);
+        m.twos = false;
+        assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[3], &s) && !s.twin);
+        m.twos = true, m.groups = 1024;
+        assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[3], &s) && !s.twin);
+    }
+}
+
+// Several rows of X come to an SM once where four warps a group of rows are all that there is to do.
+static void few_groups_have_one_block(void **state)
+{
+    struct weft__linear_shape s;
+    struct weft__linear_matter m = {
+        .cols = 4096, .block_elems = 32, .block_bytes = 18, .numbers = 2, .groups = 528};
+    (void)state;
+    assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s));
+    assert_true(s.warps == 16 && s.blocks == 1 && s.team == 4);
+    m.groups++;
+    assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s));
+    assert_true(s.warps == 8 && s.blocks == 2 && s.team == 4);
+    m.rounds = true; // 32 results a group
+    assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.warps == 16);
+}
+
 // Whatever is called by name has the warps that the name says, where shared memory allows them.
 static bool same_shape(const struct weft__linear_shape *a, const struct weft__linear_shape *b)
 {
@@ -237,9 +290,13 @@ static void forms_have_their_warps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiers_have_their_steps),    cmocka_unit_test(forms_have_their_warps),
-        cmocka_unit_test(every_problem_has_a_shape), cmocka_unit_test(models_keep_x_near),
-        cmocka_unit_test(many_rows_have_a_kernel),   cmocka_unit_test(slices_cover_the_columns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
+                                       cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+                                       cmocka_unit_test(few_groups_have_one_block),
+                                       cmocka_unit_test(forms_have_their_warps),
+                                       cmocka_unit_test(every_problem_has_a_shape),
+                                       cmocka_unit_test(models_keep_x_near),
+                                       cmocka_unit_test(many_rows_have_a_kernel),
+                                       cmocka_unit_test(slices_cover_the_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

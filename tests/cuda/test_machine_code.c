@@ -214,7 +214,7 @@ static void warpgroups_make_weights_beside_products(void **state)
 }
 
 // One row of X, packed weights: everything comes 16 bytes at a time, and X is read once for 16 rows of W.
-static void open_linear_as(weft_dtype format, const char *function)
+static void open_linear_as(weft_dtype format, const char *function, const char *variant)
 {
     const char *why;
     const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
@@ -226,18 +226,24 @@ static void open_linear_as(weft_dtype format, const char *function)
         .x_dtype = WEFT_F32,
         .y_dtype = WEFT_F32,
         .num_parts = 1,
+        .variant = variant,
         .parts = {
             {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};
     open_function(nvrtc, WEFT__OP_linear, &desc, function);
     assert_int_equal(in_all(" DFMA") + in_all(" DMUL") + in_all(" DADD"), 0);
 }
 
-static void open_linear(weft_dtype format)
+static void open_linear_named(weft_dtype format, const char *variant)
 {
-    open_linear_as(format, "weft_linear_few");
+    open_linear_as(format, "weft_linear_few", variant);
     assert_int_equal(in_all(" LDGSTS."), in_all(" LDGSTS.E.BYPASS.LTC128B.128"));
     assert_int_equal(count(listing, listing + strlen(listing), " LDGSTS.", "+UR"), 0);
     assert_true(in_all(" LDG.E.128") > 0); // X
+}
+
+static void open_linear(weft_dtype format)
+{
+    open_linear_named(format, NULL);
 }
 
 // Copies with a policy whose addresses a uniform register is added to have none left for the policy: [R + UR0], desc[UR1] is an
@@ -245,7 +251,7 @@ static void open_linear(weft_dtype format)
 static void copies_of_plain_weights_have_their_policy(void **state)
 {
     (void)state;
-    open_linear_as(WEFT_BF16, "weft_linear_numbers");
+    open_linear_as(WEFT_BF16, "weft_linear_numbers", NULL);
     assert_true(in_all(" LDGSTS.E.BYPASS.128.ZFILL") >= 8);
     assert_int_equal(count(listing, listing + strlen(listing), " LDGSTS.", "+UR"), 0);
 }
@@ -274,13 +280,25 @@ static void few_bits_meet_their_scales_as_integers(void **state)
 static void a_point_takes_one_dot_and_one_load(void **state)
 {
     (void)state;
-    open_linear(WEFT_IQ2_XXS);
-    assert_int_equal(in_all(" IMMA."), 8);
-    assert_int_equal(in_all(" IDP.4A"), 16);
+    open_linear(WEFT_IQ2_XXS); // two pairs, a loop over them
+    assert_int_equal(in_all(" IMMA."), 4);
+    assert_int_equal(in_all(" IDP.4A"), 8);
     open_linear(WEFT_IQ2_XS); // two scales a unit cost no more products
     assert_int_equal(in_all(" IMMA."), 8);
     open_linear(WEFT_IQ3_S);
-    assert_int_equal(in_all(" IDP.4A"), 32);
+    assert_int_equal(in_all(" IDP.4A"), 16);
+}
+
+// Tiles of two row blocks, two slots a turn: what is made of X is made for two tiles, and a lane's own table costs an address nothing.
+static void two_row_blocks_share_x(void **state)
+{
+    (void)state;
+    open_linear_named(WEFT_Q2_K, "linear_q2_k_q8_wide_sm80");
+    assert_int_equal(in_all(" IMMA."), 4 * 16);
+    assert_true(in_all(" SEL ") <= 2 * 16 + 8); // columns of B that are zero, once a slot
+    open_linear_named(WEFT_IQ2_XXS, "linear_iq2_xxs_q8_wide_sm80");
+    assert_int_equal(in_all(" IMMA."), 4 * 8);
+    assert_int_equal(in_all(" IDP.4A"), 4 * 16);
 }
 
 int main(void)
@@ -290,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
         cmocka_unit_test(a_point_takes_one_dot_and_one_load),
+        cmocka_unit_test(two_row_blocks_share_x),
 
         cmocka_unit_test(a_warp_per_head_has_no_barrier),
         cmocka_unit_test(a_block_per_head_has_two_barriers),

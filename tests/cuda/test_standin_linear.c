@@ -350,13 +350,15 @@ static void case_linear_geometry(void)
         weft_dtype format;
         int64_t rows;
         uint32_t blocks, threads;
-    } cases[] = {{"linear_q4_0_q8_sm80", WEFT_Q4_0, 1024, 64, 512},
-                 {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 1024, 64, 128},
-                 {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 1024, 64, 256},
-                 {"linear_q4_0_q8_wide_sm80", WEFT_Q4_0, 128256, 264, 512},
-                 {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 128256, 528, 256},
-                 {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 128256, 1056, 128},
-                 {"linear_f16_f32_standard_sm80", WEFT_F16, 1024, 64, 128}};
+    } cases[] = {
+        {"linear_q4_0_q8_sm80", WEFT_Q4_0, 1024, 64, 512},
+        {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 1024, 64, 128},
+        {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 1024, 64, 256},
+        {"linear_q4_0_q8_wide_sm80", WEFT_Q4_0, 128256, 132, 512}, // two row blocks at a time
+        {"linear_q4_0_q8_wide_sm80", WEFT_Q4_0, 128240, 264, 512},
+        {"linear_q4_0_q8_large_sm80", WEFT_Q4_0, 128256, 528, 256},
+        {"linear_q4_0_q8_standard_sm80", WEFT_Q4_0, 128256, 1056, 128},
+        {"linear_f16_f32_standard_sm80", WEFT_F16, 1024, 64, 128}};
     weft_context *context = must_open();
     char *m;
     CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);

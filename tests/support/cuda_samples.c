@@ -185,15 +185,18 @@ static void linear_of_groups(void)
 
 static void linear_forms(void)
 {
-    static const char *const names[] = {"linear_q4_0_q8_standard_sm80", "linear_q4_0_q8_large_sm80",
-                                        "linear_q4_0_q8_wide_sm80", "linear_q4_0_q8_batched_sm80",
-                                        "linear_f16_f32_wide_sm80"};
-    for (int i = 0; i < 5; i++) {
-        weft_linear_desc desc = layer(i < 4 ? WEFT_Q4_0 : WEFT_F16, 1, 0);
+    static const char *const names[] = {
+        "linear_q4_0_q8_standard_sm80", "linear_q4_0_q8_large_sm80", "linear_q4_0_q8_wide_sm80",
+        "linear_q4_0_q8_batched_sm80",  "linear_f16_f32_wide_sm80",  "linear_q2_k_q8_wide_sm80",
+        "linear_iq2_xs_q8_wide_sm80"};
+    static const weft_dtype formats[] = {WEFT_Q4_0, WEFT_Q4_0, WEFT_Q4_0,  WEFT_Q4_0,
+                                         WEFT_F16,  WEFT_Q2_K, WEFT_IQ2_XS};
+    for (int i = 0; i < 7; i++) {
+        weft_linear_desc desc = layer(formats[i], 1, 0);
         desc.variant = names[i];
-        desc.max_batch = i == 3 ? 8 : 1;
+        desc.max_batch = i == 3 || i > 4 ? 8 : 1;
         ADD(linear, desc);
-        samples[num_samples - 1].seldom = i > 0;
+        samples[num_samples - 1].seldom = i > 0 && i < 5;
     }
 }
 

@@ -16,7 +16,7 @@ fault("cuda-any-tile-too-large", "src/kernels/attention/attention_any_cuda.c",
       "tiles do not follow the shared memory of the GPU", *C)
 L = ("cuda_linear_shape", "cuda_standin_linear")
 fault("cuda-tier-step", "src/kernels/linear/linear_cuda_shape.h",
-      "m->groups * 16 > tier->wide_rows)", "m->groups * 16 >= tier->wide_rows)",
+      "m->groups * 16 > tier->wide_rows;", "m->groups * 16 >= tier->wide_rows;",
       "a matrix of just the threshold's rows has the wide form", *L)
 fault("cuda-tuned-always", "src/backend/cuda/cuda_run.c",
       "        desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))\n        return;", "        false)\n        return;",

@@ -118,6 +118,8 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_GATE = set->matter.gate ? (int32_t)desc->gate : 0,
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
+        .WEFT_TWIN = shape->twin,
+        .WEFT_SPREAD = shape->spread,
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),
         .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
@@ -214,6 +216,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         (struct weft__linear_matter){.cols = desc->cols,
                                      .block_elems = elems,
                                      .block_bytes = own->block_bytes,
+                                     .table = WEFT__LINEAR_TABLE(part->weight_dtype),
                                      .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
                                      .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
                                      .exact = elems > 1 && exact,
@@ -344,8 +347,11 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
         set->matter.rounds = rounds_y(desc) && launch->whole;
-        for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++)
+        set->matter.twos = constant_cols(set, desc->cols) > 0;
+        for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {
             set->matter.groups += (desc->parts[set->parts[i]].rows + 15) / 16;
+            set->matter.twos = set->matter.twos && desc->parts[set->parts[i]].rows % 32 == 0;
+        }
         if (!choose_shapes(desc, &launch->limits, set)) {
             snprintf(choice->text, sizeof choice->text,
                      "linear: this GPU has too little shared memory for %s",

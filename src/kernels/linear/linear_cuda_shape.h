@@ -49,12 +49,14 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
+    bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
     bool exact;         // blocks with f32 activations
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
     int64_t groups;     // of 16 outputs
+    bool twos;          // all parts have whole 32s of outputs
     enum weft__linear_form form;
 };
 
@@ -65,7 +67,9 @@ struct weft__linear_shape {
     int32_t split;         // blocks of a cluster that share the columns
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
-    bool x_outside;        // X stays in global memory: it is too long
+    bool twin;             // a warp takes tiles of two row blocks at a time
+    int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
+    bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
 };
 
@@ -87,7 +91,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
 {
     int64_t tile = weft__linear_tile_cols(m);
     int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
-    int64_t group_blocks = (m->gate ? 2 : 1) * (m->rounds && !s->pair ? 2 : 1);
+    int64_t group_blocks = (m->gate ? 2 : 1) * ((m->rounds && !s->pair) || s->twin ? 2 : 1);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
@@ -96,8 +100,20 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                     ? (tiles * 4 | 1) * 80
                     : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
-    return s->warps * s->stages * (int64_t)weft__linear_slot_bytes(m) + sums + 64 +
-           (m->experts ? 128 : 0) + squares + pair + x;
+    int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
+    return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +
+           pair + (int64_t)s->spread * m->grid_bytes + x;
+}
+
+// Has an SM room for the shape's blocks? A block has 1 KB of its own beside what it asks for, and a table that is not spread.
+static inline bool weft__linear_fits(const struct weft__linear_matter *m,
+                                     const struct weft__linear_shape *s,
+                                     const struct weft__cuda_limits *limits)
+{
+    const int64_t shared = weft__linear_shared_bytes(m, s) + (s->spread ? 0 : m->grid_bytes);
+    return shared <= limits->shared_per_block &&
+           (shared + 1024) * s->blocks <= limits->shared_per_sm &&
+           s->warps * 32 * s->blocks <= limits->threads_per_sm;
 }
 
 // For X that no split fits into shared memory; false for more than one row of X a pass.
@@ -120,18 +136,25 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
+// Is the matrix of so many rows, and of codes that take so many instructions, that the form `wide` is its own?
+static inline bool weft__linear_is_wide(const struct weft__linear_matter *m,
+                                        const struct weft__linear_tier *tier, int32_t columns)
+{
+    const bool few_bits = m->block_elems > 1 && m->block_bytes * 2 < m->block_elems;
+    return (few_bits || (m->table && m->twos && columns == 1)) && !m->exact && !m->gate &&
+           !m->rounds && !m->experts && m->groups * 16 > tier->wide_rows;
+}
+
 // The form of a shape: the one that its row is named after, or the tier's.
 static inline enum weft__linear_form weft__linear_form_of(const struct weft__linear_matter *m,
                                                           const struct weft__linear_tier *tier,
                                                           int32_t columns)
 {
-    const bool few_bits = m->block_elems > 1 && m->block_bytes * 2 < m->block_elems;
     if (columns != 1 || m->experts)
         return WEFT__LINEAR_FORM_best;
-    if (m->form == WEFT__LINEAR_FORM_best && few_bits && !m->exact && !m->gate && !m->rounds &&
-        m->groups * 16 > tier->wide_rows)
-        return WEFT__LINEAR_FORM_wide;
-    return m->form;
+    return m->form == WEFT__LINEAR_FORM_best && weft__linear_is_wide(m, tier, columns)
+               ? WEFT__LINEAR_FORM_wide
+               : m->form;
 }
 
 // Blocks of a form: warps, stages, blocks an SM; the first that fits is taken.
@@ -164,6 +187,37 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
     return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
 }
 
+// The form `wide` of one row of X and of up to eight, where all row blocks have a neighbour: a warp takes two tiles at a time, of
+// which what is made of X, and the way to the next, is had once. One block an SM, whose table of points has copies for all lanes, or
+// for every two, where there is room.
+static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m, int32_t columns,
+                                            const struct weft__cuda_limits *limits,
+                                            struct weft__linear_shape *shape)
+{
+    static const int8_t list[][3] = {{16, 2, 1}, {16, 1, 1}, {8, 2, 1}, {8, 1, 1}};
+    const bool wide = m->form == WEFT__LINEAR_FORM_wide ||
+                      (m->form == WEFT__LINEAR_FORM_best &&
+                       weft__linear_is_wide(m, weft__linear_tier(limits), columns));
+    if (!wide || !m->twos || m->exact || m->gate || m->rounds || m->block_elems == 1 ||
+        (columns != 1 && columns != 8))
+        return false;
+    for (int i = 0; i < 4; i++)
+        for (int32_t spread = m->grid_bytes ? 32 : 0; spread >= 0; spread -= 16) {
+            *shape = (struct weft__linear_shape){.columns = columns,
+                                                 .warps = list[i][0],
+                                                 .stages = list[i][1],
+                                                 .team = WEFT__LINEAR_FORM_TEAM,
+                                                 .split = 1,
+                                                 .blocks = list[i][2],
+                                                 .twin = true,
+                                                 .spread = spread};
+            shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+            if (weft__linear_fits(m, shape, limits))
+                return true;
+        }
+    return false;
+}
+
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
 static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
                                              const struct weft__cuda_limits *limits,
@@ -178,7 +232,10 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     static const int8_t one_bytes[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1},
                                           {8, 2, 1},  {8, 1, 1},  {8, 1, 1}};
     static const int8_t some[][3] = {{8, 3, 2}, {8, 2, 2}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}},
+                        some_short[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}},
                         sixteen[][3] = {{16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
+    if (weft__linear_choose_twin(m, columns, limits, shape))
+        return true;
     const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
     const bool needs_registers =
         m->grid_bytes ? m->gate || m->rounds
@@ -187,10 +244,14 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     const struct weft__linear_tier *tier = weft__linear_tier(limits);
     const enum weft__linear_form form = weft__linear_form_of(m, tier, columns);
     const bool formed = form != WEFT__LINEAR_FORM_best;
+    // Several rows of X: where teams of four have a group each at most, X comes to an SM once.
+    const bool one_turn =
+        !m->exact && !m->experts &&
+        (m->rounds ? (m->groups + 1) / 2 : m->groups) * 4 <= (int64_t)limits->num_sms * 16;
     const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[form]
                              : plain       ? wide
                              : columns > 8 ? sixteen
-                             : columns > 1 ? some
+                             : columns > 1 ? one_turn ? some_short : some
                              : bytes       ? one_bytes
                              : m->cols <= tier->short_cols || m->experts || needs_registers
                                  ? one_small
@@ -212,18 +273,15 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
             shape->pair =
                 may_pair && split == 1 &&
                 (m->gate ? needs_registers : m->groups <= (int64_t)limits->num_sms * shape->blocks);
-            int64_t shared = weft__linear_shared_bytes(m, shape);
             // 64 registers are too few for exact products, and for some formats with what follows
             if (((m->exact || columns > 8) && shape->blocks > 1) ||
                 (needs_registers && shape->blocks * shape->warps > 24) ||
-                (columns > 8 && m->block_bytes == 84 && shape->warps > 8))
+                (columns > 8 && shape->warps > 8 && !m->grid_bytes &&
+                 (m->block_bytes == 84 || (m->block_bytes == 110 && m->gate && m->rounds))))
                 continue;
-            // a block has 1 KB of its own beside what it asks for
-            if (shared + m->grid_bytes > limits->shared_per_block ||
-                (shared + m->grid_bytes + 1024) * shape->blocks > limits->shared_per_sm ||
-                shape->warps * 32 * shape->blocks > limits->threads_per_sm)
+            if (!weft__linear_fits(m, shape, limits))
                 continue;
-            shape->shared_bytes = (int32_t)shared;
+            shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             shape->team = weft__linear_team(m, shape, limits);
             return true;
         }

@@ -67,6 +67,10 @@ enum {
      : (format) == 71 || (format) == 72 ? 2048                                                     \
                                         : 0)
 
+// Are codes places in a table of sixteen numbers?
+#define WEFT__LINEAR_TABLE(format)                                                                 \
+    ((format) == 64 || (format) == 65 || (format) == 96 || (format) == 97)
+
 // Do lanes own eight columns side by side?
 #define WEFT__LINEAR_EIGHTS(format) (WEFT__LINEAR_GRID_POINTS(format) && (format) != 67)
 

@@ -19,7 +19,8 @@ enum aim {
     DROWNED_ROWS, // a sum that has most of its value at once, and millions of products that must not be lost in it
     LARGE_BATCH,
     SECOND_TILE,
-    SLICES, // rows of X that a GPU keeps slices of the columns of
+    SLICES,      // rows of X that a GPU keeps slices of the columns of
+    WHOLE_TILES, // of two row blocks, which a GPU takes at a time
     SMALL_WEIGHTS,
     TINY_X,
     BROKEN_X
@@ -31,6 +32,8 @@ static enum aim aim_of(const struct check_case *c)
     case 2: return LARGE_BATCH;
     case 7:
     case 12: return c->kernel->level >= WEFT__CUDA_sm80 ? SLICES : ANY;
+    case 4:
+    case 15: return c->kernel->level >= WEFT__CUDA_sm80 ? WHOLE_TILES : ANY;
     case 5: return TINY_X;
     case 1:
     case 8: return STEADY_ROWS;
@@ -117,6 +120,12 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
             5
             << 18; // what is lost, 0.49 for every CHUNK_COLUMNS, is over the bound from 1.1 million on
         p->desc.rows = p->args.batch = 1;
+        return;
+    }
+    if (aim == WHOLE_TILES) {
+        p->desc.cols = 256 * check_range(c, 4, 9);
+        p->desc.rows = 32 * check_range(c, 1, 9);
+        p->args.batch = (int32_t)check_pick(c, 3, 1, 1, check_range(c, 5, 8));
         return;
     }
     p->desc.cols = block * check_length(c, 3000 / block, block > 1 ? 4 : 64);

@@ -7,15 +7,23 @@
 // memory, which for one row of X that is not too long is sooner done than a launch.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
-// WEFT_EXACT, WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
+// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_SPREAD (copies of the
+// table of a lattice, 0, 16, 32), WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
+#if WEFT_SPREAD
+#define GRID_COPIES WEFT_SPREAD
+#endif
 #include "src/kernels/linear/linear_tile.cuh"
 
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      (!WEFT_EXACT && !WEFT_ROUND_X)
 #define DELIVERY_EARLY (SIXTEENS == 1)
-#define SLOT_BYTES     ((TILE_BYTES(4) + 15) / 16 * 16)
+#define TILE_SLOT      ((TILE_BYTES(4) + 15) / 16 * 16)
+#define SLOT_BYTES     (TILE_SLOT * (WEFT_TWIN ? 2 : 1))
 #if TILE_GRID
 #define TABLES_LOAD grid_load
+#if GRID_COPIES > 1
+#define TABLE_IN_SHARED (GRID_POINTS * GRID_STEP)
+#endif
 #endif
 
 #include "src/kernels/cuda/elements.cuh"
@@ -54,6 +62,9 @@ DEVICE void source_next(struct source *s)
     s->pairs -= WEFT_TEAM * 4;
 }
 
+// WEFT_TWIN, where columns are a constant of whole tiles: from one row block to the next.
+enum { ROW_BLOCK_BYTES = WEFT_COLS / 256 * TILE_BYTES(4) };
+
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
     const uint32_t to = shared_address(slot) + lane * 16;
@@ -61,19 +72,30 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
     const int32_t bytes =
         (TILE_SUPER || WEFT_COLS ? TILE_BYTES(4) : TILE_BYTES(min(s->pairs, 4))) - lane * 16;
 #pragma unroll
-    for (int32_t i = 0; i < SLOT_BYTES; i += WARP * 16)
-        if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes)
+    for (int32_t i = 0; i < TILE_SLOT; i += WARP * 16)
+        if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes) {
             copy_16_async_as(to + i, s->from + i, policy);
+#if WEFT_TWIN // whose columns are a constant
+            copy_16_async_as(to + TILE_SLOT + i, s->from + ROW_BLOCK_BYTES + i, policy);
+#endif
+        }
 }
 
 #include "src/kernels/linear/linear_stream.cuh"
 
+#if TILE_GRID && GRID_COPIES > 1
+DEVICE uint8_t *grid_table()
+{
+    return shared_table();
+}
+#endif
+
 #if WEFT_EXACT
 #define ACCUMULATORS (2 * COLUMNS)
 #elif WEFT_BATCH == 1
-#define ACCUMULATORS 2
+#define ACCUMULATORS (2 * SLOT_BLOCKS)
 #else
-#define ACCUMULATORS (COLUMNS / 2)
+#define ACCUMULATORS (COLUMNS / 2 * SLOT_BLOCKS)
 #endif
 
 #if WEFT_EXACT
@@ -82,6 +104,7 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 #if WEFT_BATCH > 1
 #define SOME_ROWS  WEFT_BATCH
 #define SOME_WHOLE (WEFT_COLS > 0)
+#define SOME_LAID  1
 #define SOME_BUSY  (WEFT_GATE || WEFT_ROUND)
 #include "src/kernels/linear/linear_some.cuh"
 #endif
@@ -98,13 +121,19 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
     int32_t r = s->lane / 4, c = s->lane % 4;
     float *at = sums + s->warp * COLUMNS * SUM_STRIDE + r;
 #if WEFT_BATCH == 1
-    float top = warp_sum(acc[0], 4), bottom = warp_sum(acc[1], 4);
-    if (c == 0)
-        at[0] = top, at[8] = bottom;
+#pragma unroll
+    for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
+        float top = warp_sum(acc[2 * k], 4), bottom = warp_sum(acc[2 * k + 1], 4);
+        if (c == 0)
+            at[k * SUM_BLOCK] = top, at[k * SUM_BLOCK + 8] = bottom;
+    }
 #else
 #pragma unroll
-    for (int32_t i = 0; i < ACCUMULATORS; i++)
-        at[(i / 4 * 8 + 2 * c + i % 2) * SUM_STRIDE + i % 4 / 2 * 8] = acc[i] * (1 / X_STEP);
+    for (int32_t i = 0; i < COLUMNS / 2; i++)
+#pragma unroll
+        for (int32_t k = 0; k < SLOT_BLOCKS; k++)
+            at[k * SUM_BLOCK + (i / 4 * 8 + 2 * c + i % 2) * SUM_STRIDE + i % 4 / 2 * 8] =
+                acc[k * (COLUMNS / 2) + i] * (1 / X_STEP);
 #endif
 }
 

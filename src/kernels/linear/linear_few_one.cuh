@@ -43,7 +43,7 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 #endif
 
 // So many pairs have their codes and products in registers at once: all where a thread has 128 registers, or 64 and little to
-// keep besides (four spill at 64 where results leave rounded or, but for points of a lattice, a warp has several tiles of a row block, and at 80
+// keep besides (four spill at 64 where results leave rounded, a warp has several tiles of a row block, or codes are points of a lattice, and at 80
 // with a gate; one there where lanes have halves).
 #define ONE_ROOM (WEFT_WARPS * WEFT_BLOCKS <= 16)
 #if __CUDA_ARCH__ >= 1000 // whose compiler has no room for minima, too
@@ -52,7 +52,7 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 #define ONE_SIMPLE (!WEFT_ROUND && !WEFT_GATE && !TILE_TABLE && TILE_BITS % 4 == 0)
 #endif
 enum {
-    PAIRS_AT_ONCE = ONE_ROOM || (ONE_SIMPLE && (ONE_EACH || TILE_GRID))       ? 4
+    PAIRS_AT_ONCE = ONE_ROOM || (ONE_SIMPLE && ONE_EACH && !TILE_GRID)        ? 4
                     : WEFT_WARPS * WEFT_BLOCKS > 24 && TILE_TABLE &&WEFT_GATE ? 1
                     : TILE_HALVES && (WEFT_GATE || WEFT_ROUND)                ? 1
                                                                               : 2
@@ -127,8 +127,7 @@ DEVICE void pair_add(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane
 
 #else
 
-// Products of pair p with all columns, of unit h in d[h]: of unit 0 only the even columns count, of unit 1 the odd ones. (TILE_HALVES:
-// column u is the x of sixteen u % 2 of unit u / 2, for p > 1 of 4 + u / 2, and of unit h those of columns 2 u and 2 u + 1 count.)
+// Products of pair p with all columns, of unit h in d[h]: of unit 0 only the even columns count, of unit 1 the odd ones.
 DEVICE void pair_products(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane,
                           const int32_t start[4], uint2 b, int32_t d[2][4])
 {
@@ -162,9 +161,11 @@ DEVICE void pair_products(const uint8_t *slot, int32_t pairs, int32_t p, int32_t
 
 // The tile's products with their scales: dots of two sixteens, which 16 bits hold, meet their two scales in one
 // instruction.
-DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x_meta meta[2],
-                       int32_t dots[2][4], float acc[ACCUMULATORS])
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
+                       const struct x_meta meta[2], const int32_t dots[2][4], float acc[2])
 {
+    const int32_t r = lane / 4, c = lane % 4;
+    (void)pairs;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const struct fine_scales scales = fine_scales_load(slot, r + 8 * i, c);
@@ -191,9 +192,10 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t r, int32_t c, const struct x
 
 #else
 
-DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
-                       const struct x_meta meta[2], int32_t d[SIXTEENS][4], float acc[ACCUMULATORS])
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
+                       const struct x_meta meta[2], const int32_t d[SIXTEENS][4], float acc[2])
 {
+    const int32_t r = lane / 4, c = lane % 4;
     struct tile_scales scales;
     tile_scales_load(&scales, slot, pairs, r);
 #pragma unroll
@@ -201,7 +203,12 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t r, int32_t c,
         // lane (r, c) has kept the products of units 2 c + h, with halves c + 4 h
         const int32_t pair = TILE_HALVES ? 2 * h + c / 2 : c, of_pair = TILE_HALVES ? c % 2 : h;
         float scale[2][SIXTEENS], add[2][SIXTEENS];
+#if TILE_GRID
+        (void)pair, (void)of_pair;
+        grid_lane_scales(slot, scales.d, lane, h, scale, add);
+#else
         unit_scales(&scales, pairs, pair, of_pair, r, scale, add);
+#endif
 #pragma unroll
         for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
@@ -229,73 +236,126 @@ DEVICE uint2 one_column(const uint8_t *x, int32_t unit, int32_t c, bool there)
     return make_uint2(there ? first : 0, there ? second : 0);
 }
 
-// A tile of fewer than four pairs is multiplied as one of four: nobody keeps what the slot has behind it.
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+// What a tile is multiplied by: a lane's columns of B, and the scales and sums of its two units.
+struct one_x {
+    uint2 b[1 + TILE_HALVES];
+    struct x_meta meta[2];
+    int32_t start[SIXTEENS][4]; // of the sums of products
+};
+
+DEVICE struct one_x one_x_of(const struct stream *s, const struct weft__linear_device_args *args,
+                             int32_t tile)
 {
-    const int32_t cols = columns_of(args);
-    const int32_t pairs = tile_pairs(cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
+    const int32_t cols = columns_of(args), r = s->lane / 4, c = s->lane % 4;
     const uint8_t *row =
         WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
                        : shared_x();
     const uint8_t *metas = row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64;
+    struct one_x x;
 #if TILE_HALVES
-    const uint2 b[2] = {one_column(row + tile * 256, r / 2, c, c / 2 == r % 2),
-                        one_column(row + tile * 256, 4 + r / 2, c, c / 2 == r % 2)};
+    x.b[0] = one_column(row + tile * 256, r / 2, c, c / 2 == r % 2);
+    x.b[1] = one_column(row + tile * 256, 4 + r / 2, c, c / 2 == r % 2);
     const uint2 *own = (const uint2 *)metas + tile * 8 + c;
-    const struct x_meta meta[2] = {{bits_float(own[0].x), own[0].y},
-                                   {bits_float(own[4].x), own[4].y}};
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++)
+        x.meta[h].scale = bits_float(own[4 * h].x), x.meta[h].sums = own[4 * h].y;
 #else
-    const uint2 b = one_column(row + tile * 256, r, c, true);
+    x.b[0] = one_column(row + tile * 256, r, c, true);
     const uint4 own = ((const uint4 *)metas)[tile * 4 + c];
-    const struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
+    x.meta[0] = x_meta_of(own, 0), x.meta[1] = x_meta_of(own, 1);
 #endif
-    int32_t start[SIXTEENS][4], kept[SIXTEENS][4];
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
-            start[g][k] = one_start(meta[k % 2], ONE_OFFSET(k % 2, k / 2), g);
+            x.start[g][k] = one_start(x.meta[k % 2], ONE_OFFSET(k % 2, k / 2), g);
+    return x;
+}
+
 #if TILE_HALVES
-#pragma unroll PAIRS_AT_ONCE
-    for (int32_t p = 0; p < 4; p++) {
-        int32_t d[2][4];
-        pair_products(slot, pairs, p, s->lane, start[0], p < 2 ? b[0] : b[1], d);
+
+// Products of a slot's tiles. Column u of B is the x of sixteen u % 2 of unit u / 2, or 4 + u / 2, in products of that unit, and zeros in
+// others: all add up where lane (r, c) has units c and 4 + c, and what makes zeros serves all tiles of the slot.
+DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t lane,
+                          int32_t kept[SLOT_BLOCKS][SIXTEENS][4])
+{
 #pragma unroll
-        for (int32_t k = 0; k < 4; k++) {
-            const int32_t mine = c % 2 ? d[1][k] : d[0][k];
-            kept[0][k] = p == 0 || p == c / 2 ? mine : kept[0][k];
-            kept[1][k] = p == 0 || p == 2 + c / 2 ? mine : kept[1][k];
+    for (int32_t k = 0; k < SLOT_BLOCKS * SIXTEENS * 4; k++)
+        kept[k / 8][k / 4 % 2][k % 4] = MAGIC_BITS;
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++)
+#pragma unroll(PAIRS_AT_ONCE > 1 ? 2 : 1)
+        for (int32_t p = 2 * half; p < 2 * half + 2; p++) {
+            const uint2 b = x->b[half];
+            const bool own[2] = {lane / 8 == 2 * (p % 2), lane / 8 == 2 * (p % 2) + 1};
+#pragma unroll
+            for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
+                struct one_codes codes;
+                one_codes_load(&codes, slot + k * TILE_SLOT, 4, p, lane);
+#pragma unroll
+                for (int32_t h = 0; h < 2; h++)
+                    one_products(kept[k][half], &codes, h, 0,
+                                 make_uint2(own[h] ? b.x : 0, own[h] ? b.y : 0));
+            }
         }
-    }
-#elif TILE_GROUP == 16
+}
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const struct one_x x = one_x_of(s, args, tile);
+    int32_t kept[SLOT_BLOCKS][SIXTEENS][4];
+    slot_products(&x, slot, s->lane, kept);
+#pragma unroll
+    for (int32_t k = 0; k < SLOT_BLOCKS; k++)
+        tile_scale(slot + k * TILE_SLOT, 4, s->lane, x.meta, kept[k], acc + 2 * k);
+}
+
+#else
+
+// The tile's products with a lane's units, and what it adds to its two rows. A tile of fewer than four pairs is multiplied as one of
+// four: nobody keeps what the slot has behind it.
+DEVICE void tile_products(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
+                          float acc[2])
+{
+    const int32_t r = lane / 4, c = lane % 4;
+    int32_t kept[SIXTEENS][4];
+#if TILE_GROUP == 16
 #pragma unroll
     for (int32_t g = 0; g < SIXTEENS; g++)
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
-            kept[g][k] = start[g][k];
+            kept[g][k] = x->start[g][k];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         if (p >= pairs)
             break;
-        pair_add(slot, pairs, p, s->lane, b, kept);
+        pair_add(slot, pairs, p, lane, x->b[0], kept);
     }
 #else
 #pragma unroll PAIRS_AT_ONCE
     for (int32_t p = 0; p < 4; p++) {
         int32_t d[2][4];
-        pair_products(slot, pairs, p, s->lane, start[0], b, d);
+        pair_products(slot, pairs, p, lane, x->start[0], x->b[0], d);
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
             kept[0][k] = p == 0 || p == c ? d[k % 2][k] : kept[0][k];
     }
 #endif
-#if TILE_FINE
-    tile_scale(slot, r, c, meta, kept, acc);
-#else
-    if (WEFT_COLS || c < pairs)
-        tile_scale(slot, pairs, r, c, meta, kept, acc);
-#endif
+    if (WEFT_COLS || TILE_SUPER || c < pairs)
+        tile_scale(slot, pairs, lane, x->meta, kept, acc);
 }
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const struct one_x x = one_x_of(s, args, tile);
+    const int32_t pairs = tile_pairs(columns_of(args), s->tile0 + tile);
+#pragma unroll
+    for (int32_t k = 0; k < SLOT_BLOCKS; k++)
+        tile_products(&x, slot + k * TILE_SLOT, pairs, s->lane, acc + 2 * k);
+}
+
+#endif
 
 #endif

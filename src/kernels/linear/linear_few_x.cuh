@@ -163,10 +163,48 @@ DEVICE float4 *x_numbers(const struct stream *s)
     return (float4 *)(shared_x() + COLUMNS * x_pairs(s) * 64);
 }
 
+#if TILE_EIGHTS
+
+// Codes as lanes have them, eight columns side by side: pieces 2 j and 2 j + 1 of a pair make pieces j and j + 2 there.
+DEVICE void x_load_eights(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    enum { AT_ONCE = 4 };
+    const int32_t halves = x_pieces_of(s, args, 0).of_bytes / 2, count = s->batch * halves;
+#pragma unroll 1
+    for (int32_t first = (int32_t)threadIdx.x; first < count; first += AT_ONCE * THREADS) {
+        uint4 piece[AT_ONCE][2];
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = first + k * THREADS;
+            if (i >= count)
+                break;
+            const struct x_pieces x = x_pieces_of(s, args, i / halves);
+            piece[k][0] = __ldcg(x_piece(&x, i % halves * 2));
+            piece[k][1] = __ldcg(x_piece(&x, i % halves * 2 + 1));
+        }
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = first + k * THREADS, at = i % halves;
+            if (i >= count)
+                break;
+            const struct x_pieces x = x_pieces_of(s, args, i / halves);
+            const uint4 a = piece[k][0], b = piece[k][1];
+            uint4 *to = x_place(s, &x, i / halves, at / 2 * 4 + at % 2);
+            to[0] = make_uint4(a.x, b.x, a.z, b.z);
+            to[2] = make_uint4(a.y, b.y, a.w, b.w);
+        }
+    }
+}
+
+#endif
+
 // Several rows (linear_some.cuh). All are asked for at once: one after the other a launch would wait for each.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = WEFT_LONG_X == 2 ? 4 : 1, TWOS = COLUMNS / 2 };
+#if TILE_EIGHTS
+    x_load_eights(s, args);
+#else
 #pragma unroll 1
     for (int32_t n = 0; n < s->batch; n++) {
         const struct x_pieces x = x_pieces_of(s, args, n);
@@ -174,6 +212,7 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         for (int32_t i = (int32_t)threadIdx.x; i < x.of_bytes; i += THREADS)
             copy_16_async(shared_address(x_place(s, &x, n, i)), x_piece(&x, i));
     }
+#endif
     copy_group_end();
     const int32_t pairs = x_pieces_of(s, args, 0).of_bytes / 4, twos = s->tiles * 4 * TWOS;
 #pragma unroll 1

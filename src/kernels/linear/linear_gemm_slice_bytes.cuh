@@ -6,6 +6,7 @@
 #define SOME_ROWS  WEFT_ROWS
 #define SOME_WHOLE WEFT_WHOLE
 #define SOME_BUSY  0
+#define SOME_LAID  0
 #include "src/kernels/linear/linear_some.cuh"
 
 enum { X_TWOS = WEFT_ROWS / 2, X_WARP_ROWS = WEFT_ROWS / WARPS };
@@ -123,9 +124,9 @@ DEVICE void unit_sums(const struct weft__linear_slice_args *args, const struct s
         struct tile_scales scales;
         barrier_wait(ring->full + 8 * ring->slot, ring->parity);
         tile_scales_load(&scales, tile, pairs, lane / 4);
-        tile_add<STEP_PAIRS>(&scales, tile, pairs, lane, &x, top, d);
+        tiles_add<STEP_PAIRS, 1>(&scales, tile, 0, pairs, lane, &x, top, d);
         x.codes += STEP_PAIRS * 4, x.numbers += STEP_PAIRS * X_TWOS;
-        x.sums += STEP_PAIRS * WEFT_ROWS;
+        x.sums += STEP_PAIRS * WEFT_ROWS * SIXTEENS;
         __syncwarp();
         ask(args, s, ring, next, ring->slot);
         if (++ring->slot == WEFT_STAGES)

@@ -18,7 +18,33 @@ enum { GRID_POINTS = WEFT__LINEAR_GRID_POINTS(WEFT_FORMAT) };
 #define GRID_HAS_PARITY                                                                            \
     (WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS)
 
+// A kernel whose shared memory has room for it (grid_table()) gives every lane, or every two, a copy of the table in banks of its own
+// (GRID_COPIES 32, 16), for lanes that look up points in one table take 3.5 turns, word by word: [point][copy].
+#ifndef GRID_COPIES
+#define GRID_COPIES 1
+#endif
+enum {
+    GRID_STEP = 4 * GRID_COPIES, // bytes from point to point
+    // where bit 8 of a number is in an address
+    GRID_HIGH = GRID_COPIES == 32   ? 15
+                : GRID_COPIES == 16 ? 14
+                                    : 10,
+};
+#if GRID_COPIES == 1
 __shared__ uint32_t grid_words[GRID_POINTS];
+
+DEVICE uint8_t *grid_table()
+{
+    return (uint8_t *)grid_words;
+}
+#else
+DEVICE uint8_t *grid_table();
+#endif
+
+DEVICE uint32_t grid_lane()
+{
+    return threadIdx.x % GRID_COPIES * 4;
+}
 
 #define X(code) code,
 __device__ const uint16_t grid_codes[GRID_POINTS] = {
@@ -70,30 +96,37 @@ DEVICE uint32_t grid_word(uint32_t code)
 // By all threads of a block; a barrier follows before anybody reads.
 DEVICE void grid_load()
 {
+#if GRID_COPIES == 1
     for (int32_t i = (int32_t)threadIdx.x; i < GRID_POINTS; i += (int32_t)blockDim.x)
         grid_words[i] = grid_word(grid_codes[i]);
+#else
+    enum { FOURS = GRID_COPIES / 4 };
+    for (int32_t i = (int32_t)threadIdx.x; i < GRID_POINTS * FOURS; i += (int32_t)blockDim.x) {
+        const uint32_t word = grid_word(grid_codes[i / FOURS]);
+        ((uint4 *)grid_table())[i] = make_uint4(word, word, word, word);
+    }
+#endif
 }
 
-// The point whose number is byte e of `low` and 1/4 of `high`: one dot of bytes is its address.
+// The point whose number is byte e of `low` and what `high` has of an address: one dot of bytes is the address.
 DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t high)
 {
-    const uint32_t at = dot_4_unsigned(low, 4u << 8 * e, high);
-    return *(const uint32_t *)((const uint8_t *)grid_words + at);
+    const uint32_t at = dot_4_unsigned(low, (uint32_t)GRID_STEP << 8 * e, high | grid_lane());
+    return *(const uint32_t *)(grid_table() + at);
 }
 
 // Bits 8 and up of a number, `mask` of them, from bit `at` of a word to where grid_point() wants them.
 DEVICE uint32_t grid_high(uint32_t word, int32_t at, uint32_t mask)
 {
-    return shifted(word, 10 - at) & mask << 10;
+    return shifted(word, GRID_HIGH - at) & mask << GRID_HIGH;
 }
 
 #if GRID_HAS_PARITY
-// Signs n = 0..6 at bits 4 n + e, and the eighth, which makes the number of negative ones even.
+// Signs n at bits 4 n + e. The tile has sums of signs 0..n there, modulo 2, for n < 7: a sign is the difference of two of them, and the
+// eighth, which makes the number of negative ones even, is the last of them.
 DEVICE uint32_t grid_signs(uint32_t word)
 {
-    uint32_t fold = (word & 0x0fffffffu) ^ word << 16;
-    fold ^= fold << 8;
-    return (word & 0x0fffffffu) | ((fold ^ fold << 4) & 0xf0000000u);
+    return (word & 0x0fffffffu) ^ word << 4;
 }
 #else
 DEVICE uint32_t grid_signs(uint32_t word)
@@ -105,7 +138,8 @@ DEVICE uint32_t grid_signs(uint32_t word)
 // A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point has zeros alone.)
 DEVICE uint32_t grid_kept(uint32_t constant)
 {
-    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) + grid_words[0];
+    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) +
+           *(const uint32_t *)(grid_table() + grid_lane());
 }
 
 #if TILE_GRID == 8
@@ -228,23 +262,20 @@ DEVICE void grid_d(const uint8_t *tile, int32_t r, float d[2])
     d[0] = both.x * GRID_UNIT, d[1] = both.y * GRID_UNIT;
 }
 
-// unit_scales() of unit u.
-DEVICE void grid_scales(const uint8_t *tile, const float d[2], int32_t u, int32_t r,
-                        float scale[2][32 / TILE_GROUP], float add[2][32 / TILE_GROUP])
+// Scales of rows r and r + 8 of the units whose bits lane (r, c) has, h = 0, 1: 2 c + h, of sixteens c + 4 h. What unit_scales() says.
+DEVICE void grid_lane_scales(const uint8_t *tile, const float d[2], int32_t lane, int32_t h,
+                             float scale[2][32 / TILE_GROUP], float add[2][32 / TILE_GROUP])
 {
     (void)add;
-    const int32_t lane = 4 * r + u / 2, h = u % 2; // that has the unit's
 #if TILE_GROUP == 16
     const uint8_t *meta =
         tile + 4 * (PAIR_LOW + PAIR_HIGH) + (WEFT_FORMAT == FORMAT_IQ2_S ? 128 : 0);
-    const uint32_t word = *(const uint32_t *)(meta + r * 16 + u % 4 * 4);
+    const uint32_t word = *(const uint32_t *)(meta + lane * 4);
     const int32_t width = WEFT_FORMAT == FORMAT_IQ1_M ? 3 : 4;
-    (void)lane, (void)h;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++)
-        scale[k / 2][k % 2] =
-            grid_scale(d[k / 2], shifted(word, 1 - width * (k / 2 * 4 + u / 4 * 2 + k % 2)) &
-                                     ((2u << width) - 2));
+        scale[k / 2][k % 2] = grid_scale(
+            d[k / 2], shifted(word, 1 - width * (k / 2 * 4 + 2 * h + k % 2)) & ((2u << width) - 2));
 #else
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
@@ -256,7 +287,7 @@ DEVICE void grid_scales(const uint8_t *tile, const float d[2], int32_t u, int32_
         const uint32_t odd =
             *(const uint32_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 4) >> 27;
 #elif WEFT_FORMAT == FORMAT_IQ2_XXS
-        const uint32_t odd = *(const uint32_t *)(tile + q * PAIR_LOW + lane * 8 + 4) >> 27;
+        const uint32_t odd = ((const uint2 *)(tile + q * PAIR_LOW + lane * 8))->y >> 27;
 #else
         const uint32_t bits = *(const uint16_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 2);
         const uint32_t odd = bits >> 11 & 14u;
@@ -267,6 +298,44 @@ DEVICE void grid_scales(const uint8_t *tile, const float d[2], int32_t u, int32_
 #endif
     }
 #endif
+}
+
+// unit_scales() of unit u.
+DEVICE void grid_scales(const uint8_t *tile, const float d[2], int32_t u, int32_t r,
+                        float scale[2][32 / TILE_GROUP], float add[2][32 / TILE_GROUP])
+{
+    if (TILE_GROUP == 16)
+        grid_lane_scales(tile, d, 4 * r + u % 4, u / 4, scale, add);
+    else
+        grid_lane_scales(tile, d, 4 * r + u / 2, u % 2, scale, add);
+}
+
+// Scales of the two units whose bits a lane (r, c) has, 2 c and 2 c + 1 (of sixteens: c and c + 4), for lanes that need all units'.
+struct grid_own {
+    float scale[2][2][32 / TILE_GROUP], add[2][2][32 / TILE_GROUP];
+};
+
+DEVICE void grid_own_make(struct grid_own *own, const uint8_t *tile, const float d[2], int32_t lane)
+{
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++)
+        grid_lane_scales(tile, d, lane, h, own->scale[h], own->add[h]);
+}
+
+// unit_scales() of unit u, from the lane that has made them. By whole warps.
+DEVICE void grid_given(const struct grid_own *own, int32_t u, int32_t lane,
+                       float scale[2][32 / TILE_GROUP], float add[2][32 / TILE_GROUP])
+{
+    const int32_t from = (lane & 28) + (TILE_GROUP == 16 ? u % 4 : u / 2);
+    const int32_t h = TILE_GROUP == 16 ? u / 4 : u % 2;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+#pragma unroll
+        for (int32_t g = 0; g < 32 / TILE_GROUP; g++) {
+            scale[i][g] = __shfl_sync(0xffffffffu, own->scale[h][i][g], from);
+            if (TILE_MIN)
+                add[i][g] = __shfl_sync(0xffffffffu, own->add[h][i][g], from);
+        }
 }
 
 #endif

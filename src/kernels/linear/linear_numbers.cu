@@ -92,7 +92,14 @@ DEVICE int32_t x_stride(const struct stream *s)
     return s->tiles * TILE_COLUMNS + 4;
 }
 
-DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+#if WEFT_BATCH == 1 && !WEFT_X_OUTSIDE
+#define X_BETWEEN 1 // the rest of the ring is asked for behind the first loads of X
+#define X_STREAM  struct stream
+#else
+#define X_STREAM const struct stream
+#endif
+
+DEVICE void x_load(X_STREAM *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = 4, STEP = 4 * THREADS };
     const int32_t width = WEFT_X_OUTSIDE ? 0 : s->tiles * TILE_COLUMNS;
@@ -102,7 +109,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         float *row = (float *)shared_x() + n * x_stride(s);
         const int64_t from = x_row(s, n) * args->x_stride + col0;
         float square = 0;
-        for (int32_t i0 = (int32_t)threadIdx.x * 4; i0 < width; i0 += AT_ONCE * STEP) {
+        for (int32_t first = 0; first < width; first += AT_ONCE * STEP) {
+            const int32_t i0 = first + (int32_t)threadIdx.x * 4;
             float4 v[AT_ONCE], w[AT_ONCE];
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
@@ -111,6 +119,12 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
                                            : first_elements<WEFT_X_DTYPE>(args->x, from + i, there);
                 w[k] = norm_factors(args, col0 + i, there);
             }
+#ifdef X_BETWEEN
+            if (first == 0)
+#pragma unroll 1
+                for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
+                    stream_ask(s, args, slot);
+#endif
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
                 square += v[k].x * v[k].x + v[k].y * v[k].y + (v[k].z * v[k].z + v[k].w * v[k].w);

@@ -53,6 +53,17 @@ DEVICE uint32_t block_signs(const uint8_t *block, int32_t l)
 #endif
 }
 
+// As a tile has them: where the eighth follows from the others, bit n is the sum of 0..n modulo 2 (grid_signs()).
+DEVICE uint32_t tile_signs(uint32_t signs)
+{
+#if WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS
+    signs ^= signs << 1;
+    signs ^= signs << 2;
+    signs = (signs ^ signs << 4) & 127;
+#endif
+    return signs;
+}
+
 // The bits of scale k, of a unit or of a sixteen; of iq1_s with the shift on top.
 DEVICE uint32_t block_scale(const uint8_t *block, int32_t k)
 {
@@ -133,8 +144,9 @@ DEVICE uint32_t lane_bits(const struct tile_place *at, int32_t lane, int32_t pai
                 bits |= (block_signs(block, 4 * unit + 2 * k + c / 2) >> (c % 2 * 4 + b) & 1)
                         << (8 * b + 4 * k + e);
 #else
+        const uint32_t signs = tile_signs(block_signs(block, 4 * unit + c));
         for (int32_t n = 0; n < 8; n++)
-            bits |= (block_signs(block, 4 * unit + c) >> n & 1) << (4 * n + e);
+            bits |= (signs >> n & 1) << (4 * n + e);
 #endif
 #if WEFT_FORMAT == FORMAT_IQ2_XS
         bits |= lane_point(at, lane, pair, e, 0) >> 8 << (28 + e);

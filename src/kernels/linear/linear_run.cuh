@@ -10,15 +10,21 @@
 enum { TILES_PER_SUM = 16 };
 
 // Text that a launch runs once is found cold: it is short where a launch has little else to do.
-enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_BLOCKS };
+enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_STEPS };
 
-// A row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it; not where rows are so
-// long that the ring is what a launch waits for.
-#ifdef X_WAITS
-enum { ASKED_BEFORE_X = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1 };
+// A row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it, or behind its first loads; not
+// where rows are so long that the ring is what a launch waits for.
+#if defined X_WAITS || defined X_BETWEEN
+enum { ASKED_BEFORE_X = ALL_BUT_ONE };
 #else
 enum { ASKED_BEFORE_X = WEFT_STAGES };
 #endif
+
+// Tiles of a row block that are whole turns of a warp's ring are taken a turn at a time, with slots that are constants: where
+// launches are long and instructions what they wait for.
+enum {
+    AT_A_TURN = WEFT_TWIN && WEFT_COLS / 256 % (WEFT_TEAM * WEFT_STAGES) == 0 ? WEFT_STAGES : 1
+};
 
 // total += part, which begins anew.
 DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
@@ -83,27 +89,30 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         if (DELIVERY_EARLY && delivers && ROWS_AT_ONCE * s.warp < s.batch)
             with = delivery_of(&s, args, group, row_delivered(&s, 0));
 #pragma unroll BLOCKS_AT_ONCE
-        for (int32_t block = 0; block < GROUP_BLOCKS; block++) {
+        for (int32_t block = 0; block < GROUP_STEPS; block++) {
             float acc[ACCUMULATORS] = {0};
 #if WEFT_X_OUTSIDE
             float settled[ACCUMULATORS] = {0};
             int32_t unsettled = 0;
 #endif
-            for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
-                 tile += WEFT_TEAM) {
-                COPY_WAIT(WEFT_STAGES - 1);
-                __syncwarp();
-                tile_multiply(&s, args, ring + slot * SLOT_BYTES, tile, acc);
-                __syncwarp();
-                stream_ask(&s, args, slot); // the slot that has just been read
-                slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
+            for (int32_t first = (s.warp - base) & (WEFT_TEAM - 1); first < s.tiles;
+                 first += AT_A_TURN * WEFT_TEAM)
+#pragma unroll
+                for (int32_t k = 0; k < AT_A_TURN; k++) {
+                    slot = AT_A_TURN > 1 ? k : slot;
+                    COPY_WAIT(WEFT_STAGES - 1);
+                    __syncwarp();
+                    tile_multiply(&s, args, ring + slot * SLOT_BYTES, first + k * WEFT_TEAM, acc);
+                    __syncwarp();
+                    stream_ask(&s, args, slot); // the slot that has just been read
+                    slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
 #if WEFT_X_OUTSIDE
-                if (++unsettled == TILES_PER_SUM) {
-                    settle(settled, acc);
-                    unsettled = 0;
-                }
+                    if (++unsettled == TILES_PER_SUM) {
+                        settle(settled, acc);
+                        unsettled = 0;
+                    }
 #endif
-            }
+                }
 #if WEFT_X_OUTSIDE
             settle(settled, acc);
             settle(acc, settled);

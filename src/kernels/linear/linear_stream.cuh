@@ -20,7 +20,7 @@
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
 // arguments say),
-// WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -34,12 +34,15 @@
 
 enum {
     THREADS = WEFT_WARPS * WARP,
-    OUT_BLOCKS = WEFT_ROUND && !WEFT_PAIR ? 2 : 1,
+    OUT_BLOCKS = WEFT_TWIN || (WEFT_ROUND && !WEFT_PAIR) ? 2 : 1,
     MATRICES = WEFT_GATE ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
+    SLOT_BLOCKS = WEFT_TWIN ? 2 : 1, // row blocks of a slot, one behind the other
+    GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS,
     SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
     TEAMS = WEFT_WARPS / WEFT_TEAM,
     SUM_BLOCK = WEFT_TEAM * COLUMNS * SUM_STRIDE,
+    ALL_BUT_ONE = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1, // slots of a warp's ring
     RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
     TEAM_SUMS = 2 * GROUP_BLOCKS * SUM_BLOCK,
     SUMS_BYTES = TEAMS * TEAM_SUMS * 4,
@@ -47,6 +50,11 @@ enum {
     PLACES_BYTES = WEFT_EXPERTS ? 128 : 0,
     PARTS_BYTES = X_ROUNDED ? 0 : COLUMNS * WEFT_WARPS * 4,
     PAIR_BYTES = WEFT_PAIR ? COLUMNS * 128 : 0,
+#ifdef TABLE_IN_SHARED
+    TABLE_BYTES = TABLE_IN_SHARED,
+#else
+    TABLE_BYTES = 0,
+#endif
 };
 
 // One rounded row of X: places in the block are numbers without a sign, whose quotients are shifts. (More rows keep them with
@@ -95,7 +103,12 @@ DEVICE int32_t *shared_places()
 DEVICE uint8_t *shared_x()
 {
     return shared_memory() + RING_BYTES + SUMS_BYTES + RMS_BYTES + PLACES_BYTES + PARTS_BYTES +
-           PAIR_BYTES;
+           PAIR_BYTES + TABLE_BYTES;
+}
+
+DEVICE uint8_t *shared_table()
+{
+    return shared_x() - TABLE_BYTES;
 }
 
 DEVICE int32_t team_of_thread()
@@ -148,7 +161,7 @@ enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 }
 
 DEVICE void next_row_block(struct stream *s)
 {
-    if (++s->block == GROUP_BLOCKS)
+    if (++s->block == GROUP_STEPS)
         s->block = 0, s->group += s->step;
 }
 
@@ -243,7 +256,7 @@ DEVICE void group_barrier()
 }
 
 // Several rows of X whose results leave as numbers: a warp delivers two rows at once, a half of its lanes each.
-enum { ROWS_AT_ONCE = COLUMNS > 1 && !WEFT_ROUND ? 2 : 1 };
+enum { ROWS_AT_ONCE = COLUMNS > 1 && OUT_BLOCKS == 1 && !WEFT_ROUND ? 2 : 1 };
 
 // The first of the rows of X, as the lane sees it, that a warp delivers in turn k, and its place among a row's outputs.
 DEVICE int32_t row_delivered(const struct stream *s, int32_t k)

@@ -27,8 +27,10 @@ static const struct weft__linear_kernel rows[] = {
     FORM(format, name, activations, standard)                                                      \
     FORM(format, name, activations, large)                                                         \
     FORM(format, name, activations, wide) FORM(format, name, activations, batched)
+#define WIDE(format, name, activations) FORM(format, name, activations, wide)
 #include "src/kernels/linear/linear_cuda_forms.def"
 #undef X
+#undef WIDE
 #undef FORM
 // weights as a file has them (linear_rows.cu), of every format
 #define ANY(ID, name, activations)                                                                 \
