@@ -5,8 +5,6 @@
 enum {
     WARPS = WEFT__ATTENTION_WARPS,
     CLUSTER = WEFT__ATTENTION_CLUSTER,
-    CLUSTER_KEYS = 4096,
-    SEVERAL_KEYS = 32768,
 };
 
 // Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
@@ -68,6 +66,7 @@ static bool wants_clusters(const weft_attention_desc *desc, const struct weft__c
                            const struct weft__attention_cuda_launch *launch)
 {
     return limits->sm >= 90 && desc->kv.head_dim % 32 == 0 &&
+           desc->max_kv_len <= launch->thresholds.cluster_keys &&
            launch->few_rows == WEFT__ATTENTION_ROWS && !weft__attention_in_chunks(launch);
 }
 
@@ -82,7 +81,8 @@ static bool plan_one_cluster(const weft_attention_desc *desc,
     const int64_t shared = decode_bytes(&desc->kv, constants->WEFT_PARTS, constants->WEFT_STAGES, 1,
                                         launch->slot_rows) +
                            (int64_t)pieces * (32 + 2) * 4;
-    if (launch->num_kv_heads * CLUSTER > limits->num_sms || desc->max_kv_len > CLUSTER_KEYS ||
+    if (launch->num_kv_heads * CLUSTER > limits->num_sms ||
+        desc->max_kv_len > launch->thresholds.few_keys ||
         2 * (shared + 2048) > limits->shared_per_sm)
         return false;
     launch->clusters = (struct weft__attention_clusters){1, CLUSTER, WARPS, (uint32_t)shared};
@@ -99,10 +99,9 @@ static bool plan_several_clusters(const weft_attention_desc *desc,
                                   struct weft__attention_cuda_launch *launch)
 {
     static const struct {
-        int32_t most_keys, blocks, warps, stages,
-            launches; // of a cluster, a block, a warp; on an SM
-    } shapes[] = {{CLUSTER_KEYS, 4, 4, 3, 2}, {SEVERAL_KEYS, 2, 8, 2, 1}};
-    const int32_t i = desc->max_kv_len > CLUSTER_KEYS;
+        int32_t blocks, warps, stages, launches; // of a cluster, a block, a warp; on an SM
+    } shapes[] = {{4, 4, 3, 2}, {2, 8, 2, 1}};
+    const int32_t i = desc->max_kv_len > launch->thresholds.few_keys;
     const int64_t stage = 4 * WEFT__ATTENTION_KEYS * desc->kv.head_dim;
     const int64_t shared =
         shapes[i].warps * shapes[i].stages * stage +
@@ -111,8 +110,8 @@ static bool plan_several_clusters(const weft_attention_desc *desc,
     // A second round of merging costs few keys what several clusters gain.
     if (i == 0 && launch->slot_rows * (desc->kv.head_dim / 32) > shapes[i].blocks * shapes[i].warps)
         return false;
-    if (desc->max_kv_len > shapes[i].most_keys || of_head < 2 || constants->WEFT_PARTS > 1 ||
-        constants->WEFT_SCATTER || !launch->handed || !weft__attention_has_boxes(desc, limits) ||
+    if (of_head < 2 || constants->WEFT_PARTS > 1 || constants->WEFT_SCATTER || !launch->handed ||
+        !weft__attention_has_boxes(desc, limits) ||
         shapes[i].launches * (shared + 2048) > limits->shared_per_sm)
         return false;
     launch->clusters = (struct weft__attention_clusters){of_head, shapes[i].blocks, shapes[i].warps,

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include <weft/context.h>
+#include <weft/tuning.h>
 
 #include "src/kernels/kernel.h"
 
@@ -131,7 +131,9 @@ struct weft__cuda_choice {
     // rounding behind.
     bool narrow, fuses;
     const char
-        *tuned[4];  // linear: names of kernels that measurement prefers, by part; NULL or "": none
+        *tuned[4]; // linear: names of kernels that measurement prefers, by part; NULL or "": none
+    const weft_tuning *attention; // what the machine's table says of such a plan, or NULL
+    const char *device;           // its name, or NULL
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 
