@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 HEAD_DIMS = [64, 96, 128, 256, 512]
 DECODE_KEYS = [16, 128, 512, 1024, 4096, 8192, 32768, 131072]
 PREFILL_QUERIES = [128, 512, 2048, 8192]
+SLOW_MOST = 8192  # keys, of kernels that read one key after the other
 COMPILERS = 14
 BF16 = ["--dtype", "bf16", "--kv-dtype", "bf16", "--page-size", "16"]
 
@@ -72,15 +73,16 @@ def rows_of(args, options, label, seconds):
     return [dict(json.loads(line), **label) for line in run.stdout.splitlines() if line.startswith("{") and line.endswith("}")]
 
 
-def runs_of(parts):
-    """(label, options, lengths or None) of every run."""
+def runs_of(args):
+    """(label, options, name and values of the lengths or None) of every run."""
+    parts = args.parts
     for dim in HEAD_DIMS:
         for name, variant in DECODE.items() if "decode" in parts else ():
             slow = name in ("fast", "standard")
-            keys = [k for k in DECODE_KEYS if k <= 32768] if slow else DECODE_KEYS
+            keys = [k for k in args.keys if not slow or k <= SLOW_MOST]
             yield {"part": "decode", "way": name}, ["--head-dim", str(dim), "--variant", variant], "--kv-len", keys
         for name, options in PREFILL.items() if "prefill" in parts else ():
-            for queries in PREFILL_QUERIES:
+            for queries in args.queries:
                 if name in ("any", "decode's, 16 rows") and queries > 2048:
                     continue
                 yield ({"part": "prefill", "way": name}, ["--head-dim", str(dim), "--q-len", str(queries), *options],
@@ -91,7 +93,7 @@ def runs_of(parts):
 
 
 def measure(args):
-    runs = list(runs_of(args.parts))
+    runs = list(runs_of(args))
     compiled = set()
     first = []
     for label, options, name, values in runs:
@@ -168,11 +170,17 @@ def table(args):
     switches(rows)
 
 
+def lengths(text):
+    return [int(number) for number in text.split(",")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("measure")
     one.add_argument("parts", nargs="+", choices=["decode", "prefill", "switches"])
+    one.add_argument("--keys", type=lengths, default=DECODE_KEYS, help="of decode, 16,128,...")
+    one.add_argument("--queries", type=lengths, default=PREFILL_QUERIES, help="of prefill")
     one.add_argument("--weft", default=os.path.join("build", "release", "weft"))
     one.add_argument("--device", default="cuda")
     one.add_argument("--seconds", type=float, default=0.05)

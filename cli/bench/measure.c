@@ -40,6 +40,14 @@ static bool record(stopwatch *watch)
            weft_event_create(context, &watch->end) == WEFT_OK;
 }
 
+// Runs the body once, which compiles what it needs, and on a device records it.
+static bool start(stopwatch *watch)
+{
+    const bench *run = watch->run;
+    return watch->body(watch->user) && weft_stream_synchronize(run->context, NULL) == WEFT_OK &&
+           (run->options.device == WEFT_DEVICE_CPU || record(watch));
+}
+
 static void put_away(stopwatch *watch)
 {
     weft_event_destroy(watch->begin);
@@ -102,8 +110,7 @@ bool bench_measure_under(bench *run, const char *what, bench_body *body, void *u
     stopwatch watch = {.run = run, .body = body, .user = user};
     taken.count = 0;
     *roof = (bench_roof){0};
-    bool fine = body(user) && weft_stream_synchronize(run->context, NULL) == WEFT_OK &&
-                (run->options.device == WEFT_DEVICE_CPU || record(&watch));
+    bool fine = start(&watch);
     fine = fine ? measure_rounds(&watch, what, &taken, roof) : bench_error(run);
     put_away(&watch);
     if (fine)
@@ -240,36 +247,48 @@ bool bench_raise_roof(bench *run, bench_roof *roof)
 
 enum { TURNS = 7 };
 
-static bool take_turn(bench *run, bench_body *body, void *user, double seconds, double *us)
+static bool take_turn(const stopwatch *watch, double seconds, double *us)
 {
     enum { MOST = 4096 };
     static double taken[MOST];
     int32_t count = 0;
     double begin = cli_now_seconds();
-    while (count < 3 || (count < MOST && cli_now_seconds() - begin < seconds)) {
-        double before = cli_now_seconds();
-        if (!body(user))
-            return bench_error(run);
-        taken[count++] = (cli_now_seconds() - before) * 1e6;
-    }
+    while (count < 3 || (count < MOST && cli_now_seconds() - begin < seconds))
+        if (!sample(watch, &taken[count++]))
+            return bench_error(watch->run);
     *us = bench_summary(taken, count).us_median;
+    return true;
+}
+
+static bool take_turns(const stopwatch watches[], const char *what, int32_t count, double us[])
+{
+    bench *run = watches->run;
+    double turns[BENCH_MAX_RACERS][TURNS];
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        bench_progress(run, "measuring %s, %d of %d", what, turn + 1, TURNS);
+        for (int32_t n = 0; n < count; n++) {
+            int32_t i = (n + turn) % count; // nobody always comes behind the same one
+            if (watches[i].user &&
+                !take_turn(&watches[i], (double)run->seconds / TURNS, &turns[i][turn]))
+                return false;
+        }
+    }
+    for (int32_t i = 0; i < count; i++)
+        us[i] = watches[i].user ? bench_summary(turns[i], TURNS).us_median : INFINITY;
     return true;
 }
 
 bool bench_race(bench *run, const char *what, bench_body *body, void *const users[], int32_t count,
                 double us[])
 {
-    double turns[BENCH_MAX_RACERS][TURNS];
-    for (int32_t turn = 0; turn < TURNS; turn++) {
-        bench_progress(run, "measuring %s, %d of %d", what, turn + 1, TURNS);
-        for (int32_t n = 0; n < count; n++) {
-            int32_t i = (n + turn) % count; // nobody always comes behind the same one
-            if (users[i] &&
-                !take_turn(run, body, users[i], (double)run->seconds / TURNS, &turns[i][turn]))
-                return false;
-        }
-    }
+    stopwatch watches[BENCH_MAX_RACERS];
+    bool fine = true;
     for (int32_t i = 0; i < count; i++)
-        us[i] = users[i] ? bench_summary(turns[i], TURNS).us_median : INFINITY;
-    return true;
+        watches[i] = (stopwatch){.run = run, .body = body, .user = users[i]};
+    for (int32_t i = 0; fine && i < count && run->options.device != WEFT_DEVICE_CPU; i++)
+        fine = !users[i] || start(&watches[i]) || bench_error(run);
+    fine = fine && take_turns(watches, what, count, us);
+    for (int32_t i = 0; i < count; i++)
+        put_away(&watches[i]);
+    return fine;
 }

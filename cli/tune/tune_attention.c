@@ -22,6 +22,14 @@ static const char help[] =
     "  least_chunk         keys that are worth a task: one query over 512, 2048 and 8192 keys\n"
     "  target_tasks        tasks that chunks are cut for: likewise\n"
     "\n"
+    "On a GPU, with queries of the cache's format, instead:\n"
+    "\n"
+    "  kernel              256 and 4096 queries\n"
+    "  tile_rows           likewise\n"
+    "  few_keys            one query over 1024 to 16384 keys: up to where two launches share the "
+    "device\n"
+    "  cluster_keys        one query over 8192 to 131072 keys: up to where clusters read them\n"
+    "\n"
     "Columns: what a candidate costs in microseconds per key, added up, that of the library's own "
     "value\n"
     "over it, and its worst error over its bound. A candidate is chosen if it is more than a "
@@ -75,6 +83,33 @@ static attention_problem problem_of(request *wish, weft_dtype kv_dtype, batch_sh
                                .heads = wish->heads};
 }
 
+static bool on_device(const request *wish)
+{
+    return wish->attention.run.options.device != WEFT_DEVICE_CPU;
+}
+
+// A new copy of a problem's results, on the host, as floats. NULL with a message.
+static float *fetch(const attention_problem *p, size_t count)
+{
+    const bench *run = &p->wish->run;
+    const weft_dtype dtype = p->wish->dtype;
+    const size_t bytes = count * (size_t)weft_dtype_block_bytes(dtype);
+    void *raw = malloc(bytes);
+    float *out = malloc(count * sizeof *out);
+    bool fine = raw && out;
+    if (!fine)
+        cli_failed(run->self, "no memory for the results");
+    fine = fine && ((weft_copy(run->context, raw, p->out, bytes, NULL) == WEFT_OK &&
+                     weft_stream_synchronize(run->context, NULL) == WEFT_OK &&
+                     weft_dequantize_row(dtype, raw, (int64_t)count, out) == WEFT_OK) ||
+                    bench_error(run));
+    free(raw);
+    if (fine)
+        return out;
+    free(out);
+    return NULL;
+}
+
 // Results of the first copy of the cache.
 static bool results_of(request *wish, weft_dtype kv_dtype, batch_shape shape, const char *variant,
                        float **out, size_t *count)
@@ -85,30 +120,36 @@ static bool results_of(request *wish, weft_dtype kv_dtype, batch_shape shape, co
     bool fine = attention_make_ready(&p);
     run->variant = NULL;
     *count = (size_t)p.queries * (size_t)p.heads * (size_t)wish->attention.head_dim;
-    *out = fine ? malloc(*count * sizeof **out) : NULL;
     p.args.pool.k.data = run->memory;
     p.args.pool.v.data = run->memory + p.pool_bytes;
-    fine = *out && (weft_attention_run(p.plan, &p.args) == WEFT_OK || bench_error(run));
-    if (fine)
-        memcpy(*out, p.out, *count * sizeof **out);
+    fine = fine && (weft_attention_run(p.plan, &p.args) == WEFT_OK || bench_error(run));
+    *out = fine ? fetch(&p, *count) : NULL;
     attention_drop(&p);
-    return fine;
+    return *out != NULL;
 }
 
-// Some queries over several chunks, and one over many, as the context plans now, against the reference: values are
-// at most 1, and so is what they are weighed to; f32 sums of some thousand terms are 1e-4 apart at the most.
+// How far two results may be apart: values are at most 1, and so is what they are weighed to. f32 sums of some thousand
+// terms differ by 1e-4 at the most, 16 bits round weights and results.
+static double bound_of(weft_dtype dtype)
+{
+    return dtype == WEFT_BF16 ? 1e-2 : dtype == WEFT_F16 ? 2e-3 : 1e-4;
+}
+
+// Some queries over several chunks, and one over many, as the context plans now, against the kernel that takes everything.
 static bool check(request *wish, weft_dtype kv_dtype, double *worst)
 {
-    static const batch_shape shapes[] = {{40, 300}, {1, 3000}};
+    static const batch_shape shapes[] = {{40, 300}, {1, 3000}, {1, 20000}};
+    const char *const plain = on_device(wish) ? "attention_any_sm80" : "attention_any_ref";
+    const double bound = bound_of(wish->attention.dtype);
     bool fine = true;
     *worst = 0;
-    for (int s = 0; fine && s < 2; s++) {
+    for (int s = 0; fine && s < 2 + on_device(wish); s++) {
         float *own = NULL, *reference = NULL;
         size_t count = 0;
         fine = results_of(wish, kv_dtype, shapes[s], NULL, &own, &count) &&
-               results_of(wish, kv_dtype, shapes[s], "attention_any_ref", &reference, &count);
+               results_of(wish, kv_dtype, shapes[s], plain, &reference, &count);
         for (size_t i = 0; fine && i < count; i++) {
-            double off = fabs((double)own[i] - (double)reference[i]) / 1e-4;
+            double off = fabs((double)own[i] - (double)reference[i]) / bound;
             *worst = off <= *worst ? *worst : off; // keeps a NaN
         }
         free(own);
@@ -145,60 +186,132 @@ static bool race(request *wish, weft_dtype kv_dtype, batch_shape shape, tune_can
 typedef struct choice {
     const char *name;
     size_t offset;
-    int32_t count, values[5];
-    batch_shape shapes[3];
+    int32_t count, values[6]; // 0: what the library has for the device
+    batch_shape shapes[4];
     int32_t num_shapes;
 } choice;
+
+// Proves the candidates, times them on the batches and prints what they took. *best: the one to take, or NULL.
+static bool try_all(request *wish, weft_dtype kv_dtype, const char *problem,
+                    const batch_shape shapes[], int32_t num_shapes, tune_candidate candidates[],
+                    int32_t count, const tune_candidate **best)
+{
+    bool fine = true;
+    for (int32_t i = 0; fine && i < count; i++) {
+        weft_tuning *entry = &candidates[i].entry;
+        entry->kv_heads = entry->head_dim = entry->page_size = 0; // for every batch here
+        fine = tune_apply(&wish->attention.run, &candidates[i]) &&
+               check(wish, kv_dtype, &candidates[i].worst);
+    }
+    for (int32_t s = 0; fine && s < num_shapes; s++)
+        fine = race(wish, kv_dtype, shapes[s], candidates, count);
+    *best = fine ? tune_best(candidates, count) : NULL;
+    return fine && tune_print(&wish->attention.run, "tune attention", problem, candidates, count);
+}
 
 static bool tune_choice(request *wish, weft_dtype kv_dtype, const char *problem, const choice *what,
                         weft_tuning *entry)
 {
     tune_candidate candidates[TUNE_MAX_CANDIDATES];
-    bool fine = true;
-    for (int32_t i = 0; fine && i < what->count; i++) {
+    const tune_candidate *best;
+    for (int32_t i = 0; i < what->count; i++) {
         candidates[i] = (tune_candidate){.entry = *entry, .is_default = i == 0};
         memcpy((char *)&candidates[i].entry + what->offset, &what->values[i], sizeof(int32_t));
-        snprintf(candidates[i].label, sizeof candidates[i].label, "%s=%d", what->name,
-                 what->values[i]);
-        candidates[i].entry.kv_heads = candidates[i].entry.head_dim = 0; // for every batch here
-        candidates[i].entry.page_size = 0;
-        fine = tune_apply(&wish->attention.run, &candidates[i]) &&
-               check(wish, kv_dtype, &candidates[i].worst);
+        if (what->values[i])
+            snprintf(candidates[i].label, sizeof candidates[i].label, "%s=%d", what->name,
+                     what->values[i]);
+        else
+            snprintf(candidates[i].label, sizeof candidates[i].label, "%s: own", what->name);
     }
-    for (int32_t s = 0; fine && s < what->num_shapes; s++)
-        fine = race(wish, kv_dtype, what->shapes[s], candidates, what->count);
-    if (!fine)
+    if (!try_all(wish, kv_dtype, problem, what->shapes, what->num_shapes, candidates, what->count,
+                 &best))
         return false;
-    const tune_candidate *best = tune_best(candidates, what->count);
     if (best)
         memcpy((char *)entry + what->offset, (const char *)&best->entry + what->offset,
                sizeof(int32_t));
-    return tune_print(&wish->attention.run, "tune attention", problem, candidates, what->count);
+    return true;
 }
+
+// The kernels of a GPU for caches of this format, the library's choice first.
+static bool tune_kernel(request *wish, weft_dtype kv_dtype, const char *problem, weft_tuning *entry)
+{
+    static const batch_shape shapes[] = {{256, 1024}, {4096, 4096}};
+    static const char *const levels[] = {"sm90a", "sm80"};
+    tune_candidate candidates[3] = {{.entry = *entry, .is_default = true, .label = "kernel: own"}};
+    const tune_candidate *best;
+    int32_t count = 1;
+    for (int32_t i = 0; i < 2; i++) {
+        weft_kernel_info info;
+        char name[64];
+        snprintf(name, sizeof name, "attention_%s_%s", weft_dtype_name(kv_dtype), levels[i]);
+        for (int32_t n = 0; weft_kernel_at(wish->attention.run.context, n, &info); n++)
+            if (info.usable && strcmp(info.name, name) == 0) {
+                tune_candidate *next = &candidates[count++];
+                *next = (tune_candidate){.entry = *entry};
+                snprintf(next->entry.kernel, sizeof next->entry.kernel, "%s", name);
+                snprintf(next->label, sizeof next->label, "%s", levels[i]);
+            }
+    }
+    if (count < 3) // there is no choice
+        return true;
+    if (!try_all(wish, kv_dtype, problem, shapes, 2, candidates, count, &best))
+        return false;
+    if (best)
+        memcpy(entry->kernel, best->entry.kernel, sizeof entry->kernel);
+    return true;
+}
+
+static const choice cpu_choices[] = {
+    {"tile_rows", offsetof(weft_tuning, tile_rows), 4, {96, 24, 48, 192}, {{256, 1024}}, 1},
+    {"block_keys",
+     offsetof(weft_tuning, block_keys),
+     4,
+     {64, 16, 32, 48},
+     {{1, 2048}, {16, 1024}, {256, 1024}},
+     3},
+    {"least_chunk",
+     offsetof(weft_tuning, least_chunk),
+     5,
+     {1024, 256, 512, 2048, 4096},
+     {{1, 512}, {1, 2048}, {1, 8192}},
+     3},
+    {"target_tasks",
+     offsetof(weft_tuning, target_tasks),
+     4,
+     {64, 16, 32, 128},
+     {{1, 2048}, {1, 8192}},
+     2},
+};
+static const choice gpu_choices[] = {
+    {"tile_rows",
+     offsetof(weft_tuning, tile_rows),
+     3,
+     {0, 64, 128},
+     {{256, 1024}, {4096, 4096}},
+     2},
+    {"few_keys",
+     offsetof(weft_tuning, few_keys),
+     6,
+     {0, 512, 1024, 2048, 4096, 8192},
+     {{1, 1024}, {1, 2048}, {1, 4096}, {1, 8192}},
+     4},
+    {"cluster_keys",
+     offsetof(weft_tuning, cluster_keys),
+     6,
+     {0, 4096, 8192, 16384, 32768, 131072},
+     {{1, 8192}, {1, 16384}, {1, 32768}, {1, 131072}},
+     4},
+};
+enum {
+    CPU_CHOICES = sizeof cpu_choices / sizeof *cpu_choices,
+    GPU_CHOICES = sizeof gpu_choices / sizeof *gpu_choices,
+};
 
 static bool tune_problem(request *wish, weft_dtype kv_dtype)
 {
-    static const choice choices[] = {
-        {"tile_rows", offsetof(weft_tuning, tile_rows), 4, {96, 24, 48, 192}, {{256, 1024}}, 1},
-        {"block_keys",
-         offsetof(weft_tuning, block_keys),
-         4,
-         {64, 16, 32, 48},
-         {{1, 2048}, {16, 1024}, {256, 1024}},
-         3},
-        {"least_chunk",
-         offsetof(weft_tuning, least_chunk),
-         5,
-         {1024, 256, 512, 2048, 4096},
-         {{1, 512}, {1, 2048}, {1, 8192}},
-         3},
-        {"target_tasks",
-         offsetof(weft_tuning, target_tasks),
-         4,
-         {64, 16, 32, 128},
-         {{1, 2048}, {1, 8192}},
-         2},
-    };
+    const bool device = on_device(wish);
+    const choice *const choices = device ? gpu_choices : cpu_choices;
+    const int32_t count = device ? GPU_CHOICES : CPU_CHOICES;
     const attention_request *a = &wish->attention;
     char problem[64];
     weft_tuning entry = {.op = WEFT_TUNING_ATTENTION,
@@ -208,8 +321,10 @@ static bool tune_problem(request *wish, weft_dtype kv_dtype)
                          .page_size = a->page_size};
     snprintf(problem, sizeof problem, "%s %d/%d heads x %d, page %d", weft_dtype_name(kv_dtype),
              wish->heads, a->kv_heads, a->head_dim, a->page_size);
-    bool fine = true;
-    for (size_t i = 0; fine && i < sizeof choices / sizeof *choices; i++)
+    if (device)
+        wish->attention.dtype = kv_dtype == WEFT_F16 ? WEFT_F16 : WEFT_BF16;
+    bool fine = !device || tune_kernel(wish, kv_dtype, problem, &entry);
+    for (int32_t i = 0; fine && i < count; i++)
         fine = tune_choice(wish, kv_dtype, problem, &choices[i], &entry);
     return fine && tune_keep(&wish->attention.run, &wish->findings, &entry);
 }
@@ -228,8 +343,6 @@ static int tune_attention_main(const cli_command *self, int argc, char **argv)
     int status = bench_parse(&wish.attention.run, options, argc, argv);
     if (status >= 0)
         return status;
-    if (wish.attention.run.options.device != WEFT_DEVICE_CPU)
-        return cli_bad_usage(self, "plans of a GPU choose by no such table: leave --device out");
     bool fine = bench_begin(&wish.attention.run);
     for (int32_t d = 0; fine && d < wish.head_dims.count; d++)
         for (int32_t f = 0; fine && f < wish.attention.kv_dtypes.count; f++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /** What a machine likes best: the thresholds and sizes by which plans of the CPU choose a kernel and divide
- *  their work, as a table of entries. On a GPU an entry names the kernel of a linear layer (`kernel`), nothing else.
+ *  their work, as a table of entries. On a GPU an entry names a kernel (`kernel`), and for attention says `tile_rows`, `few_keys`
+ *  and `cluster_keys`; where it says nothing, plans have what was measured on a device of that name, else on an H200.
  *
  *  An entry has a key (a problem that it is for; a member that is 0 stands for all) and values (0: it does not
  *  say). A plan takes every value from the first entry that serves its problem and has one: the caller's, the
@@ -52,7 +53,8 @@ typedef struct weft_tuning {
     int32_t few_batch;
     int32_t task_bytes;       /**< linear: weights of a task, for a few rows of X; 4096 .. 2^30 */
     int32_t tasks_per_thread; /**< linear: for more rows of X; 1..1024 */
-    int32_t tile_rows;        /**< attention: queries times heads of a tile; 1..4096 */
+    int32_t
+        tile_rows; /**< attention: queries times heads of a tile; 1..4096; on a GPU of prompts, above 16 */
     /** Attention: keys that are worth a task of their own, a multiple of 64 up to 2^20: sequences of no more
      *  keys are done in one pass, of more in chunks. */
     int32_t least_chunk;
@@ -62,8 +64,12 @@ typedef struct weft_tuning {
      *  best one does. "" = the best one. */
     char kernel[64];
     int32_t block_keys; /**< attention: keys between two looks at the largest score; 1..64 */
+    /** Attention on a GPU: plans of one sequence of up to `cluster_keys` keys are read by clusters of blocks that are made for
+     *  one, those of up to `few_keys` in a shape in which two launches share the device; 1..2^30. */
+    int32_t few_keys;
+    int32_t cluster_keys;
     int32_t reserved0;
-    uint64_t reserved[3];
+    uint64_t reserved[2];
 } weft_tuning;
 
 /** Adds an entry that goes before all others. The key is rounded as its members say. Plans that are there

@@ -78,13 +78,15 @@ const char *weft__plan_tuning_fault(const weft_tuning *entry)
         return "tile_rows is outside 1..4096";
     if (!within(entry->block_keys, 1, 64) || entry->reserved0)
         return "block_keys is outside 1..64, or reserved0 is not 0";
+    if (!within(entry->few_keys, 1, 1 << 30) || !within(entry->cluster_keys, 1, 1 << 30))
+        return "few_keys or cluster_keys are outside 1..2^30";
     if (!within(entry->least_chunk, 64, 1 << 20) || entry->least_chunk % 64)
         return "least_chunk is no multiple of 64 up to 2^20";
     bool of_linear = entry->few_batch || entry->task_bytes || entry->tasks_per_thread ||
                      entry->rows || entry->cols;
     bool of_attention = entry->tile_rows || entry->block_keys || entry->least_chunk ||
-                        entry->target_tasks || entry->kv_heads || entry->head_dim ||
-                        entry->page_size;
+                        entry->target_tasks || entry->few_keys || entry->cluster_keys ||
+                        entry->kv_heads || entry->head_dim || entry->page_size;
     if (entry->op == WEFT_TUNING_LINEAR ? of_attention : of_linear)
         return "an entry has members of another operation";
     if (!memchr(entry->kernel, 0, sizeof entry->kernel))
@@ -117,6 +119,8 @@ static void take(weft_tuning *chosen, const weft_tuning *entry)
     fill(&chosen->block_keys, entry->block_keys);
     fill(&chosen->least_chunk, entry->least_chunk);
     fill(&chosen->target_tasks, entry->target_tasks);
+    fill(&chosen->few_keys, entry->few_keys);
+    fill(&chosen->cluster_keys, entry->cluster_keys);
     if (!*chosen->kernel)
         memcpy(chosen->kernel, entry->kernel, sizeof chosen->kernel);
     if (entry->source > chosen->source)

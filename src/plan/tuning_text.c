@@ -39,6 +39,8 @@ static const struct member {
     {"block_keys", offsetof(weft_tuning, block_keys), false},
     {"least_chunk", offsetof(weft_tuning, least_chunk), false},
     {"target_tasks", offsetof(weft_tuning, target_tasks), false},
+    {"few_keys", offsetof(weft_tuning, few_keys), false},
+    {"cluster_keys", offsetof(weft_tuning, cluster_keys), false},
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 

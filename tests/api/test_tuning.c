@@ -176,7 +176,7 @@ static void bad_entries_are_refused(void **state)
         {.size = sizeof bad[0], .op = WEFT_TUNING_LINEAR, .few_batch = 99},
         {.size = sizeof bad[0], .op = WEFT_TUNING_LINEAR, .kernel = "no_such_kernel"},
         {.size = sizeof bad[0], .op = WEFT_TUNING_LINEAR, .kernel = "attention_any_ref"},
-        {.size = sizeof bad[0], .op = WEFT_TUNING_LINEAR, .reserved = {[2] = 1}},
+        {.size = sizeof bad[0], .op = WEFT_TUNING_LINEAR, .reserved = {[1] = 1}},
     };
     assert_int_equal(weft_tuning_add(NULL, &bad[0]), WEFT_EINVAL);
     assert_int_equal(weft_tuning_add(context, NULL), WEFT_EINVAL);

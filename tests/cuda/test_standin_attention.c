@@ -468,6 +468,83 @@ static void case_little_memory(void)
     free(choice.launch);
 }
 
+// One sequence of keys in pages of 16 under queries of their format: what a device and the machine's table say decides between two
+// shapes of clusters and none.
+static void case_thresholds(void)
+{
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    static const weft_tuning none = {0}, few = {.few_keys = 2048},
+                             no_clusters = {.cluster_keys = 2048};
+    static const struct {
+        const char *device;
+        const weft_tuning *tuned;
+        int32_t max_kv_len;
+        uint32_t cluster, threads; // 0: none
+    } wants[] = {
+        {"NVIDIA H200", NULL, 4096, 4, 128},     {"NVIDIA H200", &none, 4097, 2, 256},
+        {"NVIDIA H200", NULL, 32769, 0, 128},    {"NVIDIA H200", &few, 4096, 2, 256},
+        {"NVIDIA H200", &few, 2048, 4, 128},     {"NVIDIA H200", &no_clusters, 4096, 0, 128},
+        {"nobody's device", NULL, 4096, 4, 128}, {NULL, NULL, 4097, 2, 256}};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 1);
+        desc.num_q_heads = 32, desc.kv.num_kv_heads = 8, desc.kv.page_size = 16;
+        desc.out_dtype = WEFT_BF16, desc.scale = 1, desc.max_seqs = 1;
+        desc.max_kv_len = wants[i].max_kv_len;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64),
+                                           .device = wants[i].device,
+                                           .attention = wants[i].tuned};
+        const weft_kv_plane plane = {
+            .data = NULL, .page_stride = 16 * 8 * 128, .head_stride = 128, .token_stride = 8 * 128};
+        struct weft__attention_args run = {
+            .base = {.num_seqs = 1, .pool = {.num_pages = 4096, .k = plane, .v = plane}}};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const int32_t count = op->steps(choice.launch, &run, steps);
+        CHECK(steps[count - 1].cluster == wants[i].cluster);
+        CHECK(steps[count - 1].block[0] == wants[i].threads);
+        free(choice.launch);
+    }
+}
+
+// An entry names the kernel and the rows of prompts of its problem; a name asked for goes before it, and plans that promise bits do
+// not ask.
+static void case_tuned(void)
+{
+    weft_context *context = must_open();
+    weft_tuning entry = {.size = sizeof entry,
+                         .op = WEFT_TUNING_ATTENTION,
+                         .dtype = WEFT_BF16,
+                         .head_dim = 128,
+                         .tile_rows = 64,
+                         .few_keys = 512,
+                         .kernel = "attention_bf16_sm80"};
+    const weft_tuning decode = {.size = sizeof entry, .op = WEFT_TUNING_ATTENTION, .tile_rows = 16},
+                      chunks = {
+                          .size = sizeof entry, .op = WEFT_TUNING_ATTENTION, .least_chunk = 64};
+    CHECK(weft_tuning_add(context, &entry) == WEFT_OK);
+    CHECK(weft_tuning_add(context, &decode) == WEFT_EINVAL);
+    CHECK(weft_tuning_add(context, &chunks) == WEFT_EINVAL);
+    static const struct {
+        int32_t head_dim;
+        uint32_t flags;
+        const char *variant, *chosen;
+    } wants[] = {{128, 0, NULL, "prefill of 64 rows"},
+                 {64, 0, NULL, "prefill of 128 rows by warpgroups"},
+                 {128, 0, "attention_bf16_sm90a", "prefill of 128 rows by warpgroups"},
+                 {128, WEFT_ATTENTION_BATCH_INVARIANT, NULL, "prefill of 128 rows by warpgroups"}};
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 64);
+        weft_plan *plan = NULL;
+        desc.kv.head_dim = wants[i].head_dim, desc.flags = wants[i].flags;
+        desc.variant = wants[i].variant;
+        CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+        CHECK_TEXT(weft_plan_describe(plan), wants[i].chosen);
+        weft_plan_destroy(plan);
+    }
+    weft_context_destroy(context);
+}
+
 static const struct standin_case cases[] = {
     {"single", case_single},         {"packed", case_packed},
     {"chunks", case_chunks},         {"one_sequence", case_one_sequence},
@@ -475,7 +552,8 @@ static const struct standin_case cases[] = {
     {"bytes", case_bytes},           {"any", case_any},
     {"warpgroups", case_warpgroups}, {"boxes", case_boxes},
     {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
-    {"slices", case_slices},
+    {"slices", case_slices},         {"thresholds", case_thresholds},
+    {"tuned", case_tuned},
 };
 
 int main(void)

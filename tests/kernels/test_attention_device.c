@@ -48,6 +48,7 @@ static void host_copy(weft_context *context, void *to, const void *from, size_t 
 // One sequence's keys and values of one KV head, as f16 has them, and what softmax makes of them.
 struct sequence {
     int32_t keys;
+    int32_t most; // that its plan is for, 0: no more
     uint16_t k[MOST_KEYS * DIM], v[MOST_KEYS * DIM];
     double want[DIM], lse;
 };
@@ -88,7 +89,7 @@ static void attend(weft_context *context, const struct sequence *s, weft_dtype q
     static float q[HEADS * DIM], out[HEADS * DIM], lse[HEADS];
     static uint16_t narrow[HEADS * DIM];
     static int32_t table[MOST_KEYS / PAGE];
-    const int32_t cu[2] = {0, 1};
+    const int32_t cu[2] = {0, 1}, pages = (s->keys + PAGE - 1) / PAGE;
     weft_plan *plan;
     const weft_attention_desc desc = {
         .size = sizeof desc,
@@ -99,16 +100,16 @@ static void attend(weft_context *context, const struct sequence *s, weft_dtype q
         .scale = 1,
         .max_seqs = 1,
         .max_q_tokens = 1,
-        .max_kv_len = s->keys,
+        .max_kv_len = s->most ? s->most : s->keys,
         .num_splits = splits};
     for (int32_t i = 0; i < HEADS * DIM; i++)
         q[i] = 1, narrow[i] = weft__f16_from_f32(1);
-    for (int32_t i = 0; i < s->keys / PAGE; i++)
+    for (int32_t i = 0; i < pages; i++)
         table[i] = i;
     if (weft_attention_plan(context, &desc, &plan) != WEFT_OK)
         fail_msg("%s", weft_error_text(context));
     const size_t bytes = weft_plan_workspace_bytes(plan) + 64;
-    const size_t cache = (size_t)s->keys * DIM * 2;
+    const size_t cache = (size_t)pages * PAGE * DIM * 2;
     weft_attention_args args = {.size = sizeof args,
                                 .num_seqs = 1,
                                 .q = q_dtype == WEFT_F32
@@ -118,11 +119,11 @@ static void attend(weft_context *context, const struct sequence *s, weft_dtype q
                                 .lse = device_room(context, sizeof lse),
                                 .pool = {.k.data = device_copy(context, s->k, cache),
                                          .v.data = device_copy(context, s->v, cache),
-                                         .num_pages = s->keys / PAGE},
+                                         .num_pages = pages},
                                 .cu_q_lens = device_copy(context, cu, sizeof cu),
                                 .kv_lens = device_copy(context, &s->keys, sizeof s->keys),
                                 .page_table = device_copy(context, table, sizeof table),
-                                .page_table_stride = s->keys / PAGE,
+                                .page_table_stride = pages,
                                 .workspace = device_room(context, bytes),
                                 .workspace_bytes = bytes};
     if (weft_attention_run(plan, &args) != WEFT_OK)
@@ -153,6 +154,21 @@ static void scores_rise_and_fall_by_60(void **state)
         attend(*state, &s, WEFT_F16, 0, 2e-3);
         if (n == 0)
             attend(*state, &s, WEFT_F16, 1, 2e-3);
+    }
+}
+
+// Lengths round those of tiles, of all blocks' tiles and of where a GPU's plans change their shape, in plans for more.
+static void one_sequence_of_any_length(void **state)
+{
+    static struct sequence s;
+    static const int32_t lengths[][2] = {{1, 4096},    {16, 4096},   {17, 8192},   {257, 8192},
+                                         {2113, 4096}, {4095, 4096}, {4096, 4097}, {5000, 8192},
+                                         {8192, 8192}, {8193, 32768}};
+    for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+        sequence_fill(&s, lengths[n][0], n % 2 ? 5 : -5);
+        s.most = lengths[n][1];
+        sequence_expect(&s);
+        attend(*state, &s, WEFT_F16, 0, 2e-3);
     }
 }
 
@@ -223,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_rise_and_fall_by_60),
+        cmocka_unit_test(one_sequence_of_any_length),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
     return cmocka_run_group_tests(tests, open_device, close_context);

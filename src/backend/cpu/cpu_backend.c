@@ -90,8 +90,7 @@ static int32_t cpu_threads(const weft_context *context)
 
 static const char *tuning_fault(const weft_tuning *entry)
 {
-    (void)entry;
-    return NULL;
+    return entry->few_keys || entry->cluster_keys ? "few_keys and cluster_keys are a GPU's" : NULL;
 }
 
 const struct weft__backend weft__backend_cpu = {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/attention/attention_device.h"
 #include "src/kernels/linear/linear_cuda_shape.h"
 
 static bool fits(const weft_context *context, const struct weft__kernel *row)
@@ -62,13 +63,16 @@ static weft_status describe(int32_t index, weft_device_info *info)
     return WEFT_OK;
 }
 
-// Kernels of a GPU have shapes of their own: what can be chosen is the kernel.
+// Kernels of a GPU have shapes of their own: what can be chosen is the kernel, and for attention where shapes change.
 static const char *tuning_fault(const weft_tuning *entry)
 {
-    if (entry->op != WEFT_TUNING_LINEAR)
-        return "entries of a GPU are for linear";
-    return entry->few_batch || entry->task_bytes || entry->tasks_per_thread
-               ? "a GPU chooses by `kernel` alone"
+    if (entry->few_batch || entry->task_bytes || entry->tasks_per_thread)
+        return "a GPU chooses linear layers by `kernel` alone";
+    if (entry->block_keys || entry->least_chunk || entry->target_tasks)
+        return "a GPU chooses attention by `kernel`, `tile_rows`, `few_keys` and `cluster_keys` "
+               "alone";
+    return entry->tile_rows && entry->tile_rows <= WEFT__ATTENTION_ROWS
+               ? "tile_rows of a GPU are those of prompts, more than 16"
                : NULL;
 }
 

@@ -97,6 +97,8 @@ weft_status weft__cuda_open(weft_context *context, const weft_context_desc *desc
     if (status != WEFT_OK)
         return status;
     weft__cuda_limits(cuda->driver, cuda->device, &cuda->limits);
+    if (cuda->driver->device_name(cuda->name, sizeof cuda->name, cuda->device) != CUDA_SUCCESS)
+        cuda->name[0] = 0;
     if (cuda->limits.sm < LEAST_SM)
         return weft__fail(context, WEFT_EUNSUPPORTED,
                           "the GPU has compute capability %d.%d; weft needs 8.0 (Ampere) or newer",

@@ -25,6 +25,7 @@ struct weft__cuda {
     const struct weft__cuda_driver *driver;
     CUdevice device;
     int32_t index; // among weft_device_count()
+    char name[64];
     CUcontext handle;
     bool retained; // the primary context, released at the end; else the caller's own
     struct weft__cuda_limits limits;

@@ -7,6 +7,7 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/plan/plan.h"
+#include "src/plan/plan_attention.h"
 #include "src/plan/tuning.h"
 
 // Operations that have a CUDA side.
@@ -85,10 +86,16 @@ void weft__cuda_release_plan(weft_plan *plan)
         weft__cuda_free(plan->context, launch->table);
 }
 
-// What the machine's table says of a linear plan that neither names a kernel nor promises bits.
+// What the machine's table says of a plan that neither names a kernel nor promises bits.
 static void prefer_kernels(const weft_plan *plan, weft_tuning tuned[WEFT_LINEAR_MAX_PARTS],
                            struct weft__cuda_choice *choice)
 {
+    if (plan->op == WEFT__OP_attention) {
+        const weft_attention_desc *const attention = plan->desc;
+        tuned[0] = weft__plan_attention_tuning(plan->context, attention, 1);
+        choice->attention = attention->variant ? NULL : &tuned[0];
+        return;
+    }
     const weft_linear_desc *desc = plan->desc;
     if (plan->op != WEFT__OP_linear || !plan->context->tunings || desc->variant ||
         desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT))
@@ -141,7 +148,8 @@ weft_status weft__cuda_prepare(weft_plan *plan)
         return weft__fail(context, WEFT_ENOMEM, "no memory for a plan of %zu bytes", bytes);
     memset(launch, 0, bytes);
     plan->launch = launch;
-    struct weft__cuda_choice choice = {.launch = launch->own};
+    struct weft__cuda_choice choice = {.launch = launch->own,
+                                       .device = weft__cuda_of(context)->name};
     weft_tuning tuned[WEFT_LINEAR_MAX_PARTS];
     prefer_kernels(plan, tuned, &choice);
     weft_status status = op->plan(plan->desc, &weft__cuda_of(context)->limits, &choice);

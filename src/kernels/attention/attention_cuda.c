@@ -174,15 +174,14 @@ static weft_status plan_packed(const weft_attention_desc *desc,
                  "attention: more shared memory than this GPU has");
         return WEFT_EUNSUPPORTED;
     }
-    launch->end_tiles = weft__attention_end_tiles(desc, WEFT__ATTENTION_KEYS);
+    launch->end_tiles = weft__attention_end_tiles(desc, WEFT__ATTENTION_KEYS, launch);
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
     constants.WEFT_HANDED = launch->handed = !weft__attention_in_chunks(launch) &&
                                              constants.WEFT_M == 1 &&
                                              desc->kv.head_dim <= WEFT__ATTENTION_HANDED_DIM;
-    weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits), choice,
-                                &launch->boxes);
+    weft__attention_want_decode(desc, limits, &constants, choice);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (weft__attention_plan_prefill(desc, limits, &constants, choice))
@@ -196,15 +195,31 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     return status;
 }
 
+// The row that the machine's table names, where it serves; else the first that does.
+static bool choose(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
+                   struct weft__cuda_choice *choice, weft_status *status)
+{
+    const weft_tuning *const tuned = choice->attention;
+    if (tuned && *tuned->kernel &&
+        weft__cuda_choose(&table, limits, tuned->kernel, serves, desc, choice, status))
+        return true;
+    return weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, status) != NULL;
+}
+
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
                         struct weft__cuda_choice *choice)
 {
-    const weft_attention_desc *desc = opaque_desc;
+    weft_attention_desc own = *(const weft_attention_desc *)opaque_desc;
+    const weft_attention_desc *const desc = &own;
     const struct weft__attention_constants none = {0};
+    struct weft__attention_cuda_launch *const launch = choice->launch;
     weft_status status;
-    if (!weft__cuda_choose(&table, limits, desc->variant, serves, desc, choice, &status))
+    if (choice->attention && own.tile_rows == 0)
+        own.tile_rows = choice->attention->tile_rows;
+    if (!choose(desc, limits, choice, &status))
         return status;
-    plan_launch(desc, choice->launch);
+    plan_launch(desc, launch);
+    launch->thresholds = weft__attention_thresholds_of(choice);
     weft__cuda_want(choice, "src/kernels/attention/attention_begin.cu", "weft_attention_begin",
                     WEFT__CUDA_VALUES(attention, none));
     const struct cuda_row *row = (const void *)choice->row;

@@ -35,7 +35,17 @@ struct weft__attention_clusters {
     uint32_t shared_bytes;
 };
 
+// What plans choose by, per device (attention_devices.def).
+struct weft__attention_thresholds {
+    int32_t
+        few_keys; // one sequence of up to so many: two launches of attention_cluster.cu share an SM
+    int32_t cluster_keys; // of up to so many: attention_cluster.cu; of more: equal shares
+    int32_t end_bytes;    // what decode reads in the time that the end of an item takes it
+    int32_t whole_keys; // prefill of plans of no more is not sliced: merging costs what slices save
+};
+
 struct weft__attention_cuda_launch {
+    struct weft__attention_thresholds thresholds;
     weft_mask mask;
     int32_t window, window_right, local_chunk, ring_len;
     int32_t group_size, num_q_heads, num_kv_heads;
@@ -46,6 +56,7 @@ struct weft__attention_cuda_launch {
     int32_t end_tiles;                           // attention_device.h
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
+    uint32_t boxes_shared_bytes;   // of `boxes`
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
     uint32_t single_threads;       // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;
@@ -108,6 +119,10 @@ static inline bool weft__attention_in_chunks(const struct weft__attention_cuda_l
     return launch->splits || launch->chunk_tiles;
 }
 
+// attention_devices_cuda.c. Those of the device and of the machine's table that the choice names.
+struct weft__attention_thresholds
+weft__attention_thresholds_of(const struct weft__cuda_choice *choice);
+
 // attention_division_cuda.c. How a run is divided, from the descriptor and from how many items there may be.
 weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t items,
                                        int32_t keys_of_tile,
@@ -115,7 +130,8 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
                                        struct weft__cuda_choice *choice);
 
 // What the end of an item of decode counts for in equal shares, in tiles of `keys_of_tile` keys.
-int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile);
+int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile,
+                                  const struct weft__attention_cuda_launch *launch);
 
 // The blocks of a run of up to `items` items, slots for their states, and counters. `blocks` of the launch: as many
 // as are resident.

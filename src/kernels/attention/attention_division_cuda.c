@@ -11,11 +11,7 @@ enum {
     INVARIANT_CHUNKS = 16,
     INVARIANT_KEYS = 512, // at least
     IDLE_SHARE = 32,      // one block of so many may be idle
-    // What decode reads in the time that the end of an item takes it: one sequence of 32768 keys and 63 of 512 take least
-    // with 12 tiles of 8 KB (NOTES.md).
-    END_BYTES = 96 << 10,
-    END_MOST = 64,     // tiles
-    WHOLE_KEYS = 1024, // prefill of plans of no more is not sliced: merging costs what slices save
+    END_MOST = 64,        // tiles
     SLICED_SPARE = 65536, // counters
 };
 
@@ -71,10 +67,12 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
     return WEFT_OK;
 }
 
-int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile)
+int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile,
+                                  const struct weft__attention_cuda_launch *launch)
 {
     const int32_t elem_bytes = weft__attention_is_byte(&desc->kv) ? 1 : 2;
-    return at_most(weft__ceil_div(END_BYTES, 2 * keys_of_tile * desc->kv.head_dim * elem_bytes),
+    return at_most(weft__ceil_div(launch->thresholds.end_bytes,
+                                  2 * keys_of_tile * desc->kv.head_dim * elem_bytes),
                    END_MOST);
 }
 
@@ -111,7 +109,7 @@ int32_t weft__attention_plan_slices(const weft_attention_desc *desc, int32_t blo
                                     struct weft__attention_cuda_launch *launch)
 {
     const int64_t bytes = blocks * weft__attention_slot_floats(desc->kv.head_dim, rows_of_item) * 4;
-    if (weft__attention_in_chunks(launch) || desc->max_kv_len <= WHOLE_KEYS ||
+    if (weft__attention_in_chunks(launch) || desc->max_kv_len <= launch->thresholds.whole_keys ||
         (desc->max_workspace_bytes > 0 && bytes + SLICED_SPARE > desc->max_workspace_bytes))
         return 0;
     launch->slice_bytes = bytes > launch->slice_bytes ? bytes : launch->slice_bytes;

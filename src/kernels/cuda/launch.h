@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include <weft/context.h>
+#include <weft/tuning.h>
 
 #include "src/kernels/kernel.h"
 
@@ -68,7 +68,7 @@ static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
         (int32_t)(sizeof(values) / sizeof(int32_t))
 
 enum {
-    WEFT__CUDA_MAX_CONSTANTS = 28, // of a kernel
+    WEFT__CUDA_MAX_CONSTANTS = 32, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 48,   // of a plan
     WEFT__CUDA_MAX_STEPS = 24,     // of a run
     WEFT__CUDA_MAX_MATRICES = 2,   // of a launch
@@ -131,7 +131,9 @@ struct weft__cuda_choice {
     // rounding behind.
     bool narrow, fuses;
     const char
-        *tuned[4];  // linear: names of kernels that measurement prefers, by part; NULL or "": none
+        *tuned[4]; // linear: names of kernels that measurement prefers, by part; NULL or "": none
+    const weft_tuning *attention; // what the machine's table says of such a plan, or NULL
+    const char *device;           // its name, or NULL
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
 };
 
