@@ -89,6 +89,17 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 
 #if WEFT_BATCH == 1
 #include "src/kernels/linear/linear_few_one.cuh"
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const int32_t cols = columns_of(args);
+    const uint8_t *row =
+        WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
+                       : shared_x();
+    one_multiply(row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, slot,
+                 tile_pairs(cols, s->tile0 + tile), tile, s->lane, acc);
+}
 #else
 #include "src/kernels/linear/linear_few_some.cuh"
 #endif

@@ -229,16 +229,12 @@ DEVICE uint2 one_column(const uint8_t *x, int32_t unit, int32_t c, bool there)
     return make_uint2(there ? first : 0, there ? second : 0);
 }
 
-// A tile of fewer than four pairs is multiplied as one of four: nobody keeps what the slot has behind it.
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+// Adds the products of tile `tile`, in `slot`, with a row of X: its codes, its scales and sums. A tile of fewer than four pairs is
+// multiplied as one of four: nobody keeps what the slot has behind it.
+DEVICE void one_multiply(const uint8_t *row, const uint8_t *metas, const uint8_t *slot, int32_t pairs,
+                         int32_t tile, int32_t lane, float acc[ACCUMULATORS])
 {
-    const int32_t cols = columns_of(args);
-    const int32_t pairs = tile_pairs(cols, s->tile0 + tile), r = s->lane / 4, c = s->lane % 4;
-    const uint8_t *row =
-        WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
-                       : shared_x();
-    const uint8_t *metas = row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64;
+    const int32_t r = lane / 4, c = lane % 4;
 #if TILE_HALVES
     const uint2 b[2] = {one_column(row + tile * 256, r / 2, c, c / 2 == r % 2),
                         one_column(row + tile * 256, 4 + r / 2, c, c / 2 == r % 2)};
@@ -260,7 +256,7 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 #pragma unroll PAIRS_AT_ONCE
     for (int32_t p = 0; p < 4; p++) {
         int32_t d[2][4];
-        pair_products(slot, pairs, p, s->lane, start[0], p < 2 ? b[0] : b[1], d);
+        pair_products(slot, pairs, p, lane, start[0], p < 2 ? b[0] : b[1], d);
 #pragma unroll
         for (int32_t k = 0; k < 4; k++) {
             const int32_t mine = c % 2 ? d[1][k] : d[0][k];
@@ -278,13 +274,13 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     for (int32_t p = 0; p < 4; p++) {
         if (p >= pairs)
             break;
-        pair_add(slot, pairs, p, s->lane, b, kept);
+        pair_add(slot, pairs, p, lane, b, kept);
     }
 #else
 #pragma unroll PAIRS_AT_ONCE
     for (int32_t p = 0; p < 4; p++) {
         int32_t d[2][4];
-        pair_products(slot, pairs, p, s->lane, start[0], b, d);
+        pair_products(slot, pairs, p, lane, start[0], b, d);
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
             kept[0][k] = p == 0 || p == c ? d[k % 2][k] : kept[0][k];

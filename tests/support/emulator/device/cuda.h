@@ -5,6 +5,7 @@
 #define WEFT_TESTS_EMULATOR_CUDA_H
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
