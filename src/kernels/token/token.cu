@@ -74,7 +74,6 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 }
 
 #include "src/kernels/attention/attention_one.cuh"
-#include "src/kernels/cuda/wgmma.cuh"
 #include "src/kernels/token/token_ask.cuh"
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
@@ -129,11 +128,9 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     const uint32_t launch = __ldcg(args.launches);
     block_begin(&args);
     if (warp < MULTIPLIERS) {
-        registers_take<104>();
         multiply_all(&args, launch, warp, lane);
         return;
     }
-    registers_give<88>();
     if (warp == MULTIPLIERS) {
         deliver_all(&args, launch, lane);
         if (blockIdx.x == 0 && lane == 0)

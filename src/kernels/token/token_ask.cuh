@@ -113,9 +113,11 @@ DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
     const uint64_t policy = policy_once();
     const struct shared *s = shared_rest();
     uint32_t seq = 0;
+    struct weft__token_layer layer = args->layers[0];
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l++) {
-        const struct weft__token_layer layer = args->layers[l];
+        // asked for a layer ahead: memory is slow for who is to keep it busy
+        const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const int32_t page = s->attends ? page_of(&s->place, 0, lane) : 0;
         if (lane == 0 && l > 0)
             seq = matrix_ask(&layer, QKV, seq, policy);
@@ -128,6 +130,7 @@ DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
                 seq = matrix_ask(&layer, kind, seq, policy);
         }
         __syncwarp();
+        layer = next;
     }
 }
 

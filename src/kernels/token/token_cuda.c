@@ -21,7 +21,7 @@
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
-enum { QKV, O, UP, DOWN, MATRICES };
+enum { QKV, O, UP, DOWN, LAST_DOWN };
 enum { LAYER = 5, MOST_QKV_TILES = 16 };
 
 static int32_t constant(const struct weft__cuda_kernel *kernel, const char *name)
@@ -200,13 +200,15 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
 }
 
 static struct weft__token_constants constants_of(const struct weft__token_seen *layer,
-                                                 const struct weft__token_seen *next)
+                                                 const struct weft__token_seen *next,
+                                                 const struct weft__token_seen *last_down)
 {
     const struct weft__cuda_kernel *attention = layer[0].kernel;
     const struct weft__attention_device_args *a = layer[0].args;
     const struct weft__linear_device_args *up = layer[2].args;
     int32_t even = adds_even(layer[1].kernel) << O | adds_even(layer[2].kernel) << UP |
-                   adds_even(layer[3].kernel) << DOWN | adds_even(next->kernel) << QKV;
+                   adds_even(layer[3].kernel) << DOWN |
+                   adds_even(last_down->kernel) << LAST_DOWN | adds_even(next->kernel) << QKV;
     return (struct weft__token_constants){
         .WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
         .WEFT_SCALE_DTYPE = constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
@@ -227,6 +229,7 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
 
 // One format, sizes that agree, and an SM for every part.
 static bool fits(const struct weft__token_seen *layer, const struct weft__token_seen *next,
+                 const struct weft__token_seen *last_down,
                  const struct weft__token_constants *c, const struct weft__cuda_limits *limits,
                  struct weft__token_plan *plan)
 {
@@ -240,8 +243,10 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         WEFT__TOKEN_X_BYTES(long_x) > states ? WEFT__TOKEN_X_BYTES(long_x) : states;
     const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) + long_bytes +
                            WEFT__TOKEN_SHARED_BYTES;
-    for (int32_t i = 1; i < LAYER; i++) {
-        const struct weft__cuda_kernel *k = i == LAYER - 1 ? next->kernel : layer[i].kernel;
+    for (int32_t i = 1; i <= LAYER; i++) {
+        const struct weft__cuda_kernel *k = i == LAYER       ? last_down->kernel
+                                            : i == LAYER - 1 ? next->kernel
+                                                             : layer[i].kernel;
         if (constant(k, "WEFT_FORMAT") != c->WEFT_FORMAT ||
             constant(k, "WEFT_SCALE_DTYPE") != c->WEFT_SCALE_DTYPE)
             return refuse(plan, "matrices are of several formats");
@@ -286,8 +291,10 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
     const struct weft__linear_device_args *up = first[2].args;
     plan->args.num_layers = l;
     plan->args.up_eps = up->norm_eps, plan->args.norm_plus = o->next_weight_plus;
-    const struct weft__token_constants constants = constants_of(first, &first[LAYER - 1]);
-    if (!fits(first, &first[LAYER - 1], &constants, limits, plan))
+    const struct weft__token_seen *next = &first[LAYER - 1],
+                                  *last_down = &first[(l - 1) * LAYER + LAYER - 2];
+    const struct weft__token_constants constants = constants_of(first, next, last_down);
+    if (!fits(first, next, last_down, &constants, limits, plan))
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];
     plan->words_bytes = words_bytes(&constants, at);

@@ -13,7 +13,7 @@ struct delivery {
     uint32_t seq;  // first slot of the next unit
 };
 
-DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane)
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false)
 {
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
@@ -21,7 +21,7 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane)
     float sum[2] = {0, 0};
     barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
     if (w.paired) {
-        const bool even = WEFT_EVEN >> kind & 1;
+        const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
             const float part =
@@ -121,7 +121,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out = sums_take(d, kind, lane) + s->residual[u - share[0]][lane];
+        const float out = sums_take(d, kind, lane, to_row < 0) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
         if (to_row < 0)
             args->result[row] = out;

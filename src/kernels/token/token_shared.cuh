@@ -11,7 +11,7 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/token/token_device.h"
 
-enum kind { QKV, O, UP, DOWN, KINDS };
+enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS };
 
 enum {
     EMBED = WEFT_EMBED,
