@@ -106,6 +106,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
         s->attends = item >= 0;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
+        s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);
     }
     if (i < 2 * KINDS)
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);

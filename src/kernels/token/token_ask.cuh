@@ -6,51 +6,71 @@
 
 #include "src/kernels/token/token_shared.cuh"
 
-// Lane 0: waits until slot number `seq` may be asked for. Returns its barrier.
-DEVICE uint32_t slot_begin(uint32_t seq)
+// The next slot, and the one whose bytes must have come before it is asked for.
+struct asker {
+    uint32_t slot, parity;
+    uint32_t behind, behind_parity;
+    int32_t ahead; // slots asked for, FLIGHT at most
+    uint64_t policy;
+};
+
+// Lane 0: waits until the next slot may be asked for. Returns its barrier.
+DEVICE uint32_t slot_begin(struct asker *a)
 {
     const struct shared *s = shared_rest();
-    if (seq >= DEPTH)
-        barrier_wait(shared_address(s->empty + seq % DEPTH), (seq / DEPTH - 1) & 1);
-    if (seq >= FLIGHT)
-        slot_wait(seq - FLIGHT);
-    return shared_address(s->full + seq % DEPTH);
+    barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
+    if (a->ahead < FLIGHT) {
+        a->ahead++;
+    } else {
+        barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
+        if (++a->behind == DEPTH)
+            a->behind = 0, a->behind_parity ^= 1;
+    }
+    return shared_address(s->full) + 8 * a->slot;
+}
+
+DEVICE void slot_next(struct asker *a)
+{
+    if (++a->slot == DEPTH)
+        a->slot = 0, a->parity ^= 1;
 }
 
 // Lane 0: tiles of a unit of paired rows, from where its two blocks of rows begin.
-DEVICE uint32_t pair_ask(const uint8_t *first, const uint8_t *second, int32_t tiles, uint32_t seq,
-                         uint64_t policy)
+DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t t = 0; t < tiles; t += 2, seq++) {
-        const uint32_t bytes = (uint32_t)min(tiles - t, 2) * TILE, barrier = slot_begin(seq);
-        const uint32_t to = shared_address(shared_slot(seq));
+    for (int32_t left = tiles; left > 0; left -= 2) {
+        const uint32_t bytes = left > 1 ? 2 * TILE : TILE, barrier = slot_begin(a);
+        const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
         barrier_expect(barrier, 2 * bytes);
-        copy_bulk_as(to, first + t * TILE, bytes, barrier, policy);
-        copy_bulk_as(to + 2 * TILE, second + t * TILE, bytes, barrier, policy);
+        copy_bulk_as(to, first, bytes, barrier, a->policy);
+        copy_bulk_as(to + 2 * TILE, second, bytes, barrier, a->policy);
+        first += 2 * TILE, second += 2 * TILE;
+        slot_next(a);
     }
-    return seq;
 }
 
-DEVICE uint32_t rows_ask(const uint8_t *rows, int32_t tiles, uint32_t seq, uint64_t policy)
+DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t t = 0; t < tiles; t += 4, seq++) {
-        const uint32_t bytes = (uint32_t)min(tiles - t, 4) * TILE, barrier = slot_begin(seq);
+    for (int32_t left = tiles; left > 0; left -= 4) {
+        const uint32_t bytes = (uint32_t)min(left, 4) * TILE, barrier = slot_begin(a);
         barrier_expect(barrier, bytes);
-        copy_bulk_as(shared_address(shared_slot(seq)), rows + t * TILE, bytes, barrier, policy);
+        copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
+                     a->policy);
+        rows += 4 * TILE;
+        slot_next(a);
     }
-    return seq;
 }
 
 // Lane 0: the SM's part of a matrix.
-DEVICE uint32_t matrix_ask(const struct weft__token_layer *layer, int32_t kind, uint32_t seq,
-                           uint64_t policy)
+DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
 {
     const struct work w = work_of(kind);
     const int64_t row_bytes = (int64_t)w.tiles * TILE; // of sixteen rows
     const int32_t *share = shared_rest()->share[kind];
-    const uint8_t *first = (const uint8_t *)(kind == O ? layer->o : kind == UP ? layer->gate : layer->down);
+    const uint8_t *first =
+        (const uint8_t *)(kind == O ? layer->o : kind == UP ? layer->gate : layer->down);
     const uint8_t *up = (const uint8_t *)layer->up;
     enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
 #pragma unroll 1
@@ -59,15 +79,13 @@ DEVICE uint32_t matrix_ask(const struct weft__token_layer *layer, int32_t kind, 
             const int32_t k = u - Q_UNITS, v = k - K_UNITS;
             const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
             const int32_t row = k < 0 ? u : v < 0 ? k : v;
-            seq = rows_ask((const uint8_t *)of + row * row_bytes, w.tiles, seq, policy);
+            rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
         } else if (kind == UP) {
-            seq = pair_ask(first + u * row_bytes, up + u * row_bytes, w.tiles, seq, policy);
+            pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
         } else {
-            seq = pair_ask(first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles, seq,
-                           policy);
+            pair_ask(a, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles);
         }
     }
-    return seq;
 }
 
 // The page of the lane's key of a tile of the SM's part.
@@ -77,42 +95,41 @@ DEVICE int32_t page_of(const struct place *at, int32_t tile, int32_t lane)
     return tile < at->left && sees(at, key) ? __ldcg(at->seq.pages + key / PAGE) : 0;
 }
 
-// Keys and values of the SM's part, a slot a tile: lane l brings key l, or value l - 16. Rows that nobody sees are zeros; the new
-// key comes from elsewhere.
-DEVICE uint32_t keys_ask(const struct weft__attention_device_args *args,
-                         const struct weft__token_layer *layer, uint32_t seq, int32_t page,
-                         int32_t lane)
+// Keys and values of the SM's part, a slot a tile: lane l brings key l, or value l - 16. The new key, and what nobody sees, comes
+// from elsewhere.
+DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *args,
+                     const struct weft__token_layer *layer, int32_t page, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     const struct weft__attention_device_plane *plane = lane < KEYS ? &args->k : &args->v;
     const uint16_t *data = (const uint16_t *)(lane < KEYS ? layer->keys : layer->values);
     const int32_t fresh = at->seq.lengths.kv_len - 1;
 #pragma unroll 1
-    for (int32_t tile = 0; tile < at->left; tile++, seq++) {
+    for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS + lane % KEYS, own = page;
-        const bool seen = sees(at, key), comes = seen && key != fresh;
+        const bool comes = sees(at, key) && key != fresh;
         const uint32_t rows = (uint32_t)__popc(__ballot_sync(0xffffffffu, comes));
-        const uint32_t barrier = shared_address(shared_rest()->full + seq % DEPTH);
+        const uint32_t slot = __shfl_sync(0xffffffffu, a->slot, 0);
+        const uint32_t barrier = shared_address(shared_rest()->full) + 8 * slot;
         page = page_of(at, tile + 1, lane);
         if (lane == 0) {
-            slot_begin(seq);
+            slot_begin(a);
             barrier_expect(barrier, rows * HEAD * 2);
+            slot_next(a);
         }
         __syncwarp();
-        const uint32_t to = shared_address(shared_slot(seq)) + lane / KEYS * PLANE_BYTES +
-                            lane % KEYS * ROW_BYTES;
+        const uint32_t to = shared_address(shared_memory()) + slot * SLOT +
+                            lane / KEYS * PLANE_BYTES + lane % KEYS * ROW_BYTES;
         if (comes)
             copy_bulk(to, data + plane_at(plane, at->kv_head, own, key), HEAD * 2, barrier);
         __syncwarp();
     }
-    return seq;
 }
 
 DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
 {
-    const uint64_t policy = policy_once();
     const struct shared *s = shared_rest();
-    uint32_t seq = 0;
+    struct asker a = {0, 1, 0, 0, 0, policy_once()};
     struct weft__token_layer layer = args->layers[0];
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l++) {
@@ -120,14 +137,14 @@ DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const int32_t page = s->attends ? page_of(&s->place, 0, lane) : 0;
         if (lane == 0 && l > 0)
-            seq = matrix_ask(&layer, QKV, seq, policy);
-        seq = __shfl_sync(0xffffffffu, seq, 0);
+            matrix_ask(&a, &layer, QKV);
+        __syncwarp();
         if (s->attends)
-            seq = keys_ask(&args->attention, &layer, seq, page, lane);
+            keys_ask(&a, &args->attention, &layer, page, lane);
         if (lane == 0) {
 #pragma unroll 1
             for (int32_t kind = O; kind < KINDS; kind++)
-                seq = matrix_ask(&layer, kind, seq, policy);
+                matrix_ask(&a, &layer, kind);
         }
         __syncwarp();
         layer = next;

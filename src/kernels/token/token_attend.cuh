@@ -29,30 +29,32 @@ struct heads_source {
     uint32_t turn;
 };
 
-DEVICE float2 source_pair(const struct heads_source *from, int32_t d)
+DEVICE bool source_pair(const struct heads_source *from, int32_t d, float2 *pair)
 {
-    float2 pair;
-    if (!from->words)
-        return make_float2(from->numbers[d], from->numbers[d + 1]);
-    while (!turn_look_2(from->words + d, from->turn, &pair))
-        ;
-    return pair;
+    if (from->words)
+        return turn_look_2(from->words + d, from->turn, pair);
+    *pair = make_float2(from->numbers[d], from->numbers[d + 1]);
+    return true;
 }
 
-// As head_load().
+// As head_load(). All that a lane takes is asked for before it looks at any.
 DEVICE struct head source_head(const struct heads_source *from, int32_t lane)
 {
     struct head head;
+    bool there;
+    do {
+        there = true;
 #pragma unroll
-    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
-        const int32_t d = 2 * (i * WARP + lane);
-        head.own[i] = head.other[i] = make_float2(0, 0);
-        if (HEAD % 64 == 0 || d < HEAD)
-            head.own[i] = source_pair(from, d);
-        if (WEFT_ROPE == 1 && d < WEFT_ROTARY)
-            head.other[i] =
-                source_pair(from, d < WEFT_ROTARY / 2 ? d + WEFT_ROTARY / 2 : d - WEFT_ROTARY / 2);
-    }
+        for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+            const int32_t d = 2 * (i * WARP + lane);
+            const int32_t at = d < WEFT_ROTARY / 2 ? d + WEFT_ROTARY / 2 : d - WEFT_ROTARY / 2;
+            head.own[i] = head.other[i] = make_float2(0, 0);
+            if (HEAD % 64 == 0 || d < HEAD)
+                there &= source_pair(from, d, &head.own[i]);
+            if (WEFT_ROPE == 1 && (WEFT_ROTARY == HEAD || d < WEFT_ROTARY))
+                there &= source_pair(from, at, &head.other[i]);
+        }
+    } while (!there);
     return head;
 }
 
@@ -72,24 +74,27 @@ DEVICE struct heads_source source_of(const struct weft__token_args *args, int32_
     return from;
 }
 
+// Where the layer's cache is.
+struct new_rows {
+    uint16_t *keys, *values;
+};
+
 // The new key, rotated, and its value: narrow, into shared memory and into the cache.
-DEVICE void fresh_keep(const struct weft__token_args *args, const struct weft__token_layer *layer,
-                       const struct head *key, const struct heads_source *v, int32_t lane)
+DEVICE void fresh_keep(const struct weft__token_args *args, struct new_rows rows,
+                       const struct head *key, const struct head *value, int32_t lane)
 {
     const struct weft__attention_device_args *a = &args->attention;
     const struct place *at = &shared_rest()->place;
-    const int32_t position = at->seq.lengths.kv_len - 1;
-    const int32_t page = __ldcg(at->seq.pages + position / PAGE);
-    uint16_t *k_row = (uint16_t *)layer->keys + plane_at(&a->k, at->kv_head, page, position);
-    uint16_t *v_row = (uint16_t *)layer->values + plane_at(&a->v, at->kv_head, page, position);
+    const int32_t position = at->seq.lengths.kv_len - 1, page = shared_rest()->fresh_page;
+    uint16_t *k_row = rows.keys + plane_at(&a->k, at->kv_head, page, position);
+    uint16_t *v_row = rows.values + plane_at(&a->v, at->kv_head, page, position);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
         const int32_t d = 2 * (i * WARP + lane);
         if (HEAD % 64 != 0 && d >= HEAD)
             continue;
-        const float2 value = source_pair(v, d);
         const uint32_t k = two_narrow(key->own[i].x, key->own[i].y);
-        const uint32_t w = two_narrow(value.x, value.y);
+        const uint32_t w = two_narrow(value->own[i].x, value->own[i].y);
         *(uint32_t *)(shared_rest()->fresh + 2 * d) = k;
         *(uint32_t *)(shared_rest()->fresh + ROW_BYTES + 2 * d) = w;
         *(uint32_t *)(k_row + d) = k;
@@ -98,7 +103,7 @@ DEVICE void fresh_keep(const struct weft__token_args *args, const struct weft__t
 }
 
 // Row by row, a warp each; behind the queries comes the new key, in the SM that has its tile.
-DEVICE void heads_take(const struct weft__token_args *args, const struct weft__token_layer *layer,
+DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep,
                        bool first, uint32_t turn, int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
@@ -119,7 +124,8 @@ DEVICE void heads_take(const struct weft__token_args *args, const struct weft__t
         } else {
             const struct heads_source v =
                 source_of(args, head_row + WEFT_KV_HEADS * HEAD, first, turn);
-            fresh_keep(args, layer, &head, &v, lane);
+            const struct head value = source_head(&v, lane);
+            fresh_keep(args, keep, &head, &value, lane);
         }
     }
 }
@@ -129,18 +135,20 @@ DEVICE void heads_take(const struct weft__token_args *args, const struct weft__t
 DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
 {
     enum { CHUNKS = HEAD / 8 };
+    static_assert(2 * CHUNKS <= WARP, "a row of keys and one of values at once");
     const struct place *at = &shared_rest()->place;
     const int32_t fresh = at->seq.lengths.kv_len - 1 - key0;
+    const int32_t plane = lane / CHUNKS, chunk = lane % CHUNKS;
     if (key0 >= at->seq.first_key && fresh >= KEYS)
         return;
 #pragma unroll 1
-    for (int32_t i = lane; i < 2 * KEYS * CHUNKS; i += WARP) {
-        const int32_t plane = i / (KEYS * CHUNKS), row = i / CHUNKS % KEYS, chunk = i % CHUNKS;
+    for (int32_t row = 0; row < KEYS; row++) {
         uint4 *to = (uint4 *)(slot + plane * PLANE_BYTES + row * ROW_BYTES + chunk * 16);
-        if (row == fresh)
-            *to = *(const uint4 *)(shared_rest()->fresh + plane * ROW_BYTES + chunk * 16);
-        else if (!sees(at, key0 + row))
-            *to = make_uint4(0, 0, 0, 0);
+        if (plane >= 2 || (row != fresh && sees(at, key0 + row)))
+            continue;
+        *to = row == fresh
+                  ? *(const uint4 *)(shared_rest()->fresh + plane * ROW_BYTES + chunk * 16)
+                  : make_uint4(0, 0, 0, 0);
     }
     bulk_fence(); // before the slot's next copy
     __syncwarp();
@@ -168,12 +176,11 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
 }
 
 // The SM's item, whose tiles are in the slots from `seq` on.
-DEVICE void attend(const struct weft__token_args *args, const struct weft__token_layer *layer,
-                   bool first, uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
+DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first, uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     struct state state;
-    heads_take(args, layer, first, turn, warp, lane);
+    heads_take(args, keep, first, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     tiles_walk(args, seq, warp, lane, &state);

@@ -95,14 +95,18 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const int32_t head = u / PIECES, kv_head = head / GROUP_HEADS;
         const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
         float number[3][WEFT_SPLITS];
-        uint32_t missing = (1u << WEFT_SPLITS) - 1;
-        do {
+        uint32_t missing = 0;
 #pragma unroll
-            for (int32_t s = 0; s < WEFT_SPLITS; s++)
-                if (missing >> s & 1 && piece_look(piece_words(args, kv_head, s, piece), turn, lane,
-                                                   &number[0][s], &number[1][s], &number[2][s]))
-                    missing &= ~(1u << s);
-        } while (missing);
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            missing |= (uint32_t)!piece_look(piece_words(args, kv_head, s, piece), turn, lane,
+                                             &number[0][s], &number[1][s], &number[2][s])
+                       << s;
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            if (missing >> s & 1)
+                while (!piece_look(piece_words(args, kv_head, s, piece), turn, lane, &number[0][s],
+                                   &number[1][s], &number[2][s]))
+                    ;
         __syncwarp();
         const struct piece of = piece_of_blocks(number);
         const struct row row = {0, head};

@@ -153,7 +153,13 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
         arrivals_wait(counter_of(args, x_row), uses * (w.cols / 32), w.cols / 32);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     uint8_t *row = shared_row(kind);
-    row_take((const uint8_t *)args->rows[x_row], w.cols, turn, row);
+    const uint8_t *words = (const uint8_t *)args->rows[x_row];
+    if (kind == DOWN)
+        row_take<WIDE>(words, turn, row);
+    else if (ATTENDED != EMBED && kind == O)
+        row_take<ATTENDED>(words, turn, row);
+    else
+        row_take<EMBED>(words, turn, row);
     part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
 #pragma unroll 1
     for (int32_t u = 0, end = w.slots; u < units; u++, end += w.slots) {
@@ -191,12 +197,13 @@ DEVICE void multiply_all(const struct weft__token_args *args, uint32_t launch, i
         const uint32_t turn = launch * layers + l + 1;
         const bool first = l == 0;
         if (kind == O && s->attends) {
-            const struct weft__token_layer *layer = args->layers + l;
+            const struct new_rows rows = {(uint16_t *)args->layers[l].keys,
+                                          (uint16_t *)args->layers[l].values};
             if (!first && warp == 0 && lane == 0)
                 arrivals_wait(counter_of(args, WEFT__TOKEN_ROW_heads),
                               (launch * (layers - 1) + l) * (HEAD_ROWS / 16), HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, layer, first, turn, seq, warp, lane);
+            attend(args, rows, first, turn, seq, warp, lane);
             seq += s->place.left;
         }
         const uint32_t uses = kind == QKV ? launch * (layers - 1) + l : launch * layers + l + 1;

@@ -49,7 +49,7 @@ struct shared {
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place; // the SM's part of attention
-    int32_t attends, first_turn;
+    int32_t attends, fresh_page; // the latter: of the new key
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -184,27 +184,26 @@ DEVICE void arrivals_wait(const uint32_t *counter, uint32_t goal, uint32_t arriv
         ;
 }
 
-// A row of words to shared memory, by all warps that multiply.
-DEVICE void row_take(const uint8_t *words, int32_t cols, uint32_t turn, uint8_t *to)
+// A row of words to shared memory, by all warps that multiply. All that a thread takes is asked for before it looks at any.
+template <int COLS> DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
 {
-    enum { AT_ONCE = 4 };
-    const int32_t count = cols / 32 * UNIT_WORDS, k = (int32_t)threadIdx.x % UNIT_WORDS;
-#pragma unroll 1
-    for (int32_t first = (int32_t)threadIdx.x; first < count; first += AT_ONCE * MULTIPLYING) {
-        uint32_t word[AT_ONCE][3];
-        bool there[AT_ONCE];
+    enum { COUNT = COLS / 32 * UNIT_WORDS, EACH = (COUNT + MULTIPLYING - 1) / MULTIPLYING };
+    const int32_t i = computed_here((int32_t)threadIdx.x), k = i % UNIT_WORDS;
+    uint32_t word[EACH][3], missing = 0;
 #pragma unroll
-        for (int32_t n = 0; n < AT_ONCE; n++)
-            there[n] = first + n * MULTIPLYING >= count ||
-                       turn_look_3(words + (first + n * MULTIPLYING) * 16, turn, word[n]);
+    for (int32_t n = 0; n < EACH; n++)
+        if ((n + 1) * MULTIPLYING <= COUNT || i + n * MULTIPLYING < COUNT)
+            missing |= (uint32_t)!turn_look_3(words + (i + n * MULTIPLYING) * 16, turn, word[n])
+                       << n;
 #pragma unroll
-        for (int32_t n = 0; n < AT_ONCE; n++) {
-            const int32_t at = first + n * MULTIPLYING;
-            while (!there[n])
-                there[n] = turn_look_3(words + at * 16, turn, word[n]);
-            if (at < count)
-                word_place(to, cols, at / UNIT_WORDS, k, word[n]);
-        }
+    for (int32_t n = 0; n < EACH; n++) {
+        const int32_t at = i + n * MULTIPLYING;
+        if ((n + 1) * MULTIPLYING > COUNT && at >= COUNT)
+            break;
+        if (missing >> n & 1)
+            while (!turn_look_3(words + at * 16, turn, word[n]))
+                ;
+        word_place(to, COLS, at / UNIT_WORDS, k, word[n]);
     }
 }
 
