@@ -74,6 +74,7 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 }
 
 #include "src/kernels/attention/attention_one.cuh"
+#include "src/kernels/cuda/wgmma.cuh"
 #include "src/kernels/token/token_ask.cuh"
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
@@ -103,6 +104,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     const int32_t i = (int32_t)threadIdx.x, item = item_of_block(ITEMS);
     if (i == 0) {
         barriers_begin();
+        s->launch = __ldcg(args->launches);
         s->attends = item >= 0;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
@@ -126,16 +128,17 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     weft_token(const __grid_constant__ struct weft__token_args args)
 {
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
-    const uint32_t launch = __ldcg(args.launches);
     block_begin(&args);
     if (warp < MULTIPLIERS) {
-        multiply_all(&args, launch, warp, lane);
+        registers_take<104>();
+        multiply_all(&args, warp, lane);
         return;
     }
+    registers_give<64>();
     if (warp == MULTIPLIERS) {
-        deliver_all(&args, launch, lane);
+        deliver_all(&args, lane);
         if (blockIdx.x == 0 && lane == 0)
-            *args.launches = launch + 1; // everybody has read it: there are results of all
+            *args.launches = shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1) {
         ask_all(&args, lane);
     }

@@ -13,13 +13,13 @@ enum {
     ITEMS = WEFT_KV_HEADS * WEFT_SPLITS,
     ATTENDANTS = 2 * WARPS, // warps
     ITEM_PIECES = GROUP_HEADS * PIECES,
+    PART_WORDS = ITEM_PIECES * PIECE_FLOATS, // from an SM's part of a KV head to the next one's
 };
 
 DEVICE uint64_t *piece_words(const struct weft__token_args *args, int32_t kv_head, int32_t split,
                              int32_t piece)
 {
-    const int32_t at = (kv_head * WEFT_SPLITS + split) * ITEM_PIECES + piece;
-    return args->pieces + (int64_t)at * PIECE_FLOATS;
+    return args->pieces + (kv_head * WEFT_SPLITS + split) * PART_WORDS + piece * PIECE_FLOATS;
 }
 
 // Elements d, d + 1 of a head that lies at `row` of all rows of Q, K and V.
@@ -109,14 +109,14 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
     const struct place *at = &shared_rest()->place;
     const int32_t fresh = at->seq.lengths.kv_len - 1 - (at->seq.begin + at->tile * KEYS);
     const bool has_fresh = fresh >= 0 && fresh < at->left * KEYS;
-    const struct turns turns = turns_shared(lane);
 #pragma unroll 1
-    for (int32_t i = warp; i < GROUP_HEADS + has_fresh; i += ATTENDANTS) {
+    for (int32_t i = computed_here(warp); i < GROUP_HEADS + has_fresh; i += ATTENDANTS) {
         const bool query = i < GROUP_HEADS;
         const int32_t head_row = query ? (at->kv_head * GROUP_HEADS + i) * HEAD
                                        : ATTENDED + at->kv_head * HEAD;
         const struct heads_source from = source_of(args, head_row, first, turn);
         struct head head = source_head(&from, lane);
+        const struct turns turns = turns_shared(lane);
         head_turn(&head, &turns, lane);
         if (query) {
             query_store(head.own, shared_rest()->queries + i * ROW_BYTES, PART_BYTES, lane,
@@ -154,13 +154,14 @@ DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
     __syncwarp();
 }
 
-DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_t warp, int32_t lane,
-                       struct state *state)
+DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_t warp,
+                       int32_t own_lane, struct state *state)
 {
     const struct place *at = &shared_rest()->place;
 #pragma unroll 1
     for (int32_t tile = warp % WARPS; tile < at->left; tile += WARPS) {
         const int32_t key0 = at->seq.begin + (at->tile + tile) * KEYS;
+        const int32_t lane = computed_here(own_lane);
         uint8_t *slot = shared_slot(seq + tile);
         float score[1][KEYS / 8][4] = {};
         slot_wait(seq + tile);

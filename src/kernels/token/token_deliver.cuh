@@ -74,16 +74,6 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
-DEVICE bool piece_look(const uint64_t *from, uint32_t turn, int32_t lane, float *largest, float *sum,
-                       float *value)
-{
-    float2 state;
-    const bool there = turn_look(from + 2 + lane, turn, value);
-    const bool state_there = turn_look_2(from, turn, &state);
-    *largest = state.x, *sum = state.y;
-    return there && state_there;
-}
-
 // Pieces of what was attended to, 32 columns of a head each, from the SMs that have a part of its keys.
 DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int32_t lane)
 {
@@ -95,19 +85,24 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const int32_t head = u / PIECES, kv_head = head / GROUP_HEADS;
         const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
         float number[3][WEFT_SPLITS];
+        const uint64_t *const from = piece_words(args, kv_head, 0, piece);
+        float2 state = make_float2(0, 0); // of part `lane`
+        bool there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
         uint32_t missing = 0;
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++)
-            missing |= (uint32_t)!piece_look(piece_words(args, kv_head, s, piece), turn, lane,
-                                             &number[0][s], &number[1][s], &number[2][s])
+            missing |= (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s])
                        << s;
+        while (!there)
+            there = turn_look_2(from + lane * PART_WORDS, turn, &state);
 #pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
             if (missing >> s & 1)
-                while (!piece_look(piece_words(args, kv_head, s, piece), turn, lane, &number[0][s],
-                                   &number[1][s], &number[2][s]))
+                while (!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]))
                     ;
-        __syncwarp();
+            number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
+            number[1][s] = __shfl_sync(0xffffffffu, state.y, s);
+        }
         const struct piece of = piece_of_blocks(number);
         const struct row row = {0, head};
         const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
@@ -164,7 +159,7 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
-DEVICE void deliver_all(const struct weft__token_args *args, uint32_t launch, int32_t lane)
+DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
@@ -174,7 +169,7 @@ DEVICE void deliver_all(const struct weft__token_args *args, uint32_t launch, in
         s->residual[u - s->share[O][0]][lane] = args->stream[u * 32 + lane];
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
-        const uint32_t turn = launch * layers + l + 1;
+        const uint32_t turn = s->launch * layers + l + 1;
         const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
             part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);

@@ -133,34 +133,49 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     turn->next++;
 }
 
+DEVICE int32_t units_of_block(int32_t kind)
+{
+    return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
+}
+
+// The row of X of a matrix, from the words of all SMs.
+DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
+                   int32_t lane)
+{
+    const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
+                        : kind == O  ? WEFT__TOKEN_ROW_attended
+                        : kind == UP ? WEFT__TOKEN_ROW_up
+                                     : WEFT__TOKEN_ROW_down;
+    if (warp == 0 && lane == 0)
+        arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / 32);
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    uint8_t *to = shared_row(kind);
+    const uint8_t *words = (const uint8_t *)args->rows[row];
+    if (kind == DOWN)
+        row_take<WIDE>(words, turn, to);
+    else if (ATTENDED != EMBED && kind == O)
+        row_take<ATTENDED>(words, turn, to);
+    else
+        row_take<EMBED>(words, turn, to);
+    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+}
+
 // A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
-DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind, uint32_t turn,
-                                uint32_t uses, uint32_t seq, struct turn_of_sums *sums,
+DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
+                                uint32_t turn, uint32_t seq, struct turn_of_sums *sums,
                                 int32_t warp, int32_t lane)
 {
-    const struct work w = work_of(kind);
-    const int32_t units = shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
-    const int32_t half = warp % 2, x_row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
-                                           : kind == O  ? WEFT__TOKEN_ROW_attended
-                                           : kind == UP ? WEFT__TOKEN_ROW_up
-                                                        : WEFT__TOKEN_ROW_down;
+    const int32_t half = warp % 2;
     int32_t slot = (warp / 2 - (int32_t)seq) & (TEAMS - 1);
-    bool ahead = HOLDS && slot < units * w.slots;
-    struct tiles tiles;
+    bool ahead = HOLDS && slot < units_of_block(kind_before) * work_of(kind_before).slots;
+    struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
     if (ahead)
         tiles_take(&tiles, seq + slot, half, lane);
-    if (warp == 0 && lane == 0)
-        arrivals_wait(counter_of(args, x_row), uses * (w.cols / 32), w.cols / 32);
-    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-    uint8_t *row = shared_row(kind);
-    const uint8_t *words = (const uint8_t *)args->rows[x_row];
-    if (kind == DOWN)
-        row_take<WIDE>(words, turn, row);
-    else if (ATTENDED != EMBED && kind == O)
-        row_take<ATTENDED>(words, turn, row);
-    else
-        row_take<EMBED>(words, turn, row);
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    x_take(args, kind_before, turn, warp, lane);
+    const int32_t kind = computed_here(kind_before); // what follows from it is not kept while X is taken
+    const struct work w = work_of(kind);
+    const int32_t units = units_of_block(kind);
+    const uint8_t *row = shared_row(kind);
 #pragma unroll 1
     for (int32_t u = 0, end = w.slots; u < units; u++, end += w.slots) {
         float sum[2][2] = {};
@@ -182,32 +197,27 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     return seq + units * w.slots;
 }
 
-DEVICE void multiply_all(const struct weft__token_args *args, uint32_t launch, int32_t warp,
-                         int32_t lane)
+DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
-    const int32_t layers = args->num_layers;
     struct turn_of_sums sums = {0};
     uint32_t seq = 0;
+    int32_t kind = O;
 #pragma unroll 1
-    for (int32_t i = 1; i < layers * KINDS + 1; i++) {
-        const int32_t l = i / KINDS, kind = i % KINDS;
-        if (l == layers)
-            break;
-        const uint32_t turn = launch * layers + l + 1;
-        const bool first = l == 0;
-        if (kind == O && s->attends) {
+    for (int32_t l = 0; l < args->num_layers; l += kind == QKV) {
+        const uint32_t turn = s->launch * args->num_layers + l + 1;
+        const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
+        if (kind == O && s->attends) { // between Q, K, V and O
             const struct new_rows rows = {(uint16_t *)args->layers[l].keys,
                                           (uint16_t *)args->layers[l].values};
-            if (!first && warp == 0 && lane == 0)
-                arrivals_wait(counter_of(args, WEFT__TOKEN_ROW_heads),
-                              (launch * (layers - 1) + l) * (HEAD_ROWS / 16), HEAD_ROWS / 16);
+            if (l > 0 && warp == 0 && lane == 0)
+                arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, rows, first, turn, seq, warp, lane);
+            attend(args, rows, l == 0, turn, seq, warp, lane);
             seq += s->place.left;
         }
-        const uint32_t uses = kind == QKV ? launch * (layers - 1) + l : launch * layers + l + 1;
-        seq = matrix_multiply(args, kind, turn, uses, seq, &sums, warp, lane);
+        seq = matrix_multiply(args, kind, turn, seq, &sums, warp, lane);
+        kind = (kind + 1) % KINDS;
     }
 }
 

@@ -50,6 +50,7 @@ struct shared {
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place; // the SM's part of attention
     int32_t attends, fresh_page; // the latter: of the new key
+    uint32_t launch;             // its number
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -177,33 +178,48 @@ DEVICE void word_place(uint8_t *to, int32_t cols, int32_t unit, int32_t k, const
     }
 }
 
-// Waits until nearly all of `arrivals` have come, so that who polls does not take the bandwidth that the last words need.
-DEVICE void arrivals_wait(const uint32_t *counter, uint32_t goal, uint32_t arrivals)
+// How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
+DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
-    while (!has_counted(counter, goal - arrivals / 16))
+    const bool less = row == WEFT__TOKEN_ROW_qkv || row == WEFT__TOKEN_ROW_heads;
+    return less ? turn - 1 - shared_rest()->launch : turn;
+}
+
+// Waits until nearly all of the `each` deliveries of a row have come, so that who polls does not take the bandwidth that the last
+// words need.
+DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint32_t turn,
+                          uint32_t each)
+{
+    const uint32_t *counter = counter_of(args, row);
+    while (!has_counted(counter, uses_of(row, turn) * each - each / 16))
         ;
 }
 
-// A row of words to shared memory, by all warps that multiply. All that a thread takes is asked for before it looks at any.
+// A row of words to shared memory, by all warps that multiply. A thread asks for AT_ONCE of its words before it looks at any.
 template <int COLS> DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
 {
     enum { COUNT = COLS / 32 * UNIT_WORDS, EACH = (COUNT + MULTIPLYING - 1) / MULTIPLYING };
+    enum { AT_ONCE = 3 };
     const int32_t i = computed_here((int32_t)threadIdx.x), k = i % UNIT_WORDS;
-    uint32_t word[EACH][3], missing = 0;
 #pragma unroll
-    for (int32_t n = 0; n < EACH; n++)
-        if ((n + 1) * MULTIPLYING <= COUNT || i + n * MULTIPLYING < COUNT)
-            missing |= (uint32_t)!turn_look_3(words + (i + n * MULTIPLYING) * 16, turn, word[n])
-                       << n;
+    for (int32_t first = 0; first < EACH; first += AT_ONCE) {
+        uint32_t word[AT_ONCE][3], missing = 0;
 #pragma unroll
-    for (int32_t n = 0; n < EACH; n++) {
-        const int32_t at = i + n * MULTIPLYING;
-        if ((n + 1) * MULTIPLYING > COUNT && at >= COUNT)
-            break;
-        if (missing >> n & 1)
-            while (!turn_look_3(words + at * 16, turn, word[n]))
-                ;
-        word_place(to, COLS, at / UNIT_WORDS, k, word[n]);
+        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
+            const int32_t at = i + (first + n) * MULTIPLYING;
+            if ((first + n + 1) * MULTIPLYING <= COUNT || at < COUNT)
+                missing |= (uint32_t)!turn_look_3(words + at * 16, turn, word[n]) << n;
+        }
+#pragma unroll
+        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
+            const int32_t at = i + (first + n) * MULTIPLYING;
+            if ((first + n + 1) * MULTIPLYING > COUNT && at >= COUNT)
+                break;
+            if (missing >> n & 1)
+                while (!turn_look_3(words + at * 16, turn, word[n]))
+                    ;
+            word_place(to, COLS, at / UNIT_WORDS, k, word[n]);
+        }
     }
 }
 
