@@ -68,8 +68,8 @@ static void make_layer(int l)
                                                         .new_k = AT(4),
                                                         .new_v = AT(8),
                                                         .out = AT(12),
-                                                        .k.data = AT(100 + l),
-                                                        .v.data = AT(200 + l)};
+                                                        .k = {AT(100 + l), 0, 0, HEAD_DIM},
+                                                        .v = {AT(200 + l), 0, 0, HEAD_DIM}};
     of[O] = matrix(1, EMBED, Q_HEADS * HEAD_DIM);
     of[O].x = AT(12), of[O].residual = of[O].part[0].y = AT(16), of[O].rounded = AT(20);
     of[UP] = matrix(2, WIDE, EMBED);
@@ -149,6 +149,8 @@ static void anything_else_is_left(void **state)
     LEFT(linear[0][QKV].part[1].y = AT(44));
     LEFT(linear[1][UP].norm = 0);
     LEFT(attention[1].sinks = AT(0));
+    LEFT(attention[0].v.token_stride = 2 * HEAD_DIM);
+    LEFT(kernels[ATTENTION].values[PAGE] = 8);
     LEFT(attention[2].window = 512);
     LEFT(attention[0].num_seqs = 2);
     LEFT(kernels[DOWN].values[SPLIT] = 2);

@@ -29,6 +29,7 @@
 #define WEFT_GATE    0
 #define WEFT_COLS    256 // rows of whole tiles
 #define ACCUMULATORS 2
+#define KEY_ROW_BYTES (WEFT_HEAD_DIM * 2) // a tile comes in one piece
 #define STATE_DIM    (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
 
 // Of attention.
@@ -40,7 +41,7 @@ enum {
     KEYS = 16,
     PAGE = WEFT_PAGE,
     ROW_BYTES = DIM * 2 + 16,
-    PLANE_BYTES = KEYS * ROW_BYTES,
+    PLANE_BYTES = KEYS * KEY_ROW_BYTES,
     PART_BYTES = ROWS * ROW_BYTES,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
@@ -139,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
         deliver_all(&args, lane);
         if (blockIdx.x == 0 && lane == 0)
             *args.launches = shared_rest()->launch + 1; // everybody has read it: there are results of all
-    } else if (warp == MULTIPLIERS + 1) {
-        ask_all(&args, lane);
+    } else if (warp == MULTIPLIERS + 1 && lane == 0) {
+        ask_all(&args);
     }
 }

@@ -14,7 +14,7 @@ struct asker {
     uint64_t policy;
 };
 
-// Lane 0: waits until the next slot may be asked for. Returns its barrier.
+// waits until the next slot may be asked for. Returns its barrier.
 DEVICE uint32_t slot_begin(struct asker *a)
 {
     const struct shared *s = shared_rest();
@@ -35,7 +35,7 @@ DEVICE void slot_next(struct asker *a)
         a->slot = 0, a->parity ^= 1;
 }
 
-// Lane 0: tiles of a unit of paired rows, from where its two blocks of rows begin.
+// tiles of a unit of paired rows, from where its two blocks of rows begin.
 DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
 {
 #pragma unroll 1
@@ -63,7 +63,7 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
     }
 }
 
-// Lane 0: the SM's part of a matrix.
+// the SM's part of a matrix.
 DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
 {
     const struct work w = work_of(kind);
@@ -88,45 +88,37 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
     }
 }
 
-// The page of the lane's key of a tile of the SM's part.
-DEVICE int32_t page_of(const struct place *at, int32_t tile, int32_t lane)
+// The page of a tile of the SM's part.
+DEVICE int32_t page_of(const struct place *at, int32_t tile)
 {
-    const int32_t key = at->seq.begin + (at->tile + tile) * KEYS + lane % KEYS;
-    return tile < at->left && sees(at, key) ? __ldcg(at->seq.pages + key / PAGE) : 0;
+    const int32_t key = at->seq.begin + (at->tile + tile) * KEYS;
+    return tile < at->left ? __ldcg(at->seq.pages + max(key, at->seq.first_key) / PAGE) : 0;
 }
 
-// Keys and values of the SM's part, a slot a tile: lane l brings key l, or value l - 16. The new key, and what nobody sees, comes
-// from elsewhere.
+// keys and values of the SM's part, a slot a tile: sixteen tokens of a head, side by side in a page. The new key comes from
+// elsewhere, and what nobody sees is mended when it is there.
 DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *args,
-                     const struct weft__token_layer *layer, int32_t page, int32_t lane)
+                     const struct weft__token_layer *layer, int32_t page)
 {
     const struct place *at = &shared_rest()->place;
-    const struct weft__attention_device_plane *plane = lane < KEYS ? &args->k : &args->v;
-    const uint16_t *data = (const uint16_t *)(lane < KEYS ? layer->keys : layer->values);
-    const int32_t fresh = at->seq.lengths.kv_len - 1;
 #pragma unroll 1
     for (int32_t tile = 0; tile < at->left; tile++) {
-        const int32_t key = at->seq.begin + (at->tile + tile) * KEYS + lane % KEYS, own = page;
-        const bool comes = sees(at, key) && key != fresh;
-        const uint32_t rows = (uint32_t)__popc(__ballot_sync(0xffffffffu, comes));
-        const uint32_t slot = __shfl_sync(0xffffffffu, a->slot, 0);
-        const uint32_t barrier = shared_address(shared_rest()->full) + 8 * slot;
-        page = page_of(at, tile + 1, lane);
-        if (lane == 0) {
-            slot_begin(a);
-            barrier_expect(barrier, rows * HEAD * 2);
-            slot_next(a);
-        }
-        __syncwarp();
-        const uint32_t to = shared_address(shared_memory()) + slot * SLOT +
-                            lane / KEYS * PLANE_BYTES + lane % KEYS * ROW_BYTES;
-        if (comes)
-            copy_bulk(to, data + plane_at(plane, at->kv_head, own, key), HEAD * 2, barrier);
-        __syncwarp();
+        const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
+        page = page_of(at, tile + 1);
+        const uint32_t barrier = slot_begin(a);
+        const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
+        const uint16_t *keys = (const uint16_t *)layer->keys + plane_at(&args->k, at->kv_head, own, key);
+        const uint16_t *values =
+            (const uint16_t *)layer->values + plane_at(&args->v, at->kv_head, own, key);
+        barrier_expect(barrier, 2 * PLANE_BYTES);
+        copy_bulk(to, keys, PLANE_BYTES, barrier);
+        copy_bulk(to + PLANE_BYTES, values, PLANE_BYTES, barrier);
+        slot_next(a);
     }
 }
 
-DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
+// By one lane.
+DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
     struct asker a = {0, 1, 0, 0, 0, policy_once()};
@@ -135,18 +127,14 @@ DEVICE void ask_all(const struct weft__token_args *args, int32_t lane)
     for (int32_t l = 0; l < args->num_layers; l++) {
         // asked for a layer ahead: memory is slow for who is to keep it busy
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
-        const int32_t page = s->attends ? page_of(&s->place, 0, lane) : 0;
-        if (lane == 0 && l > 0)
+        const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
+        if (l > 0)
             matrix_ask(&a, &layer, QKV);
-        __syncwarp();
         if (s->attends)
-            keys_ask(&a, &args->attention, &layer, page, lane);
-        if (lane == 0) {
+            keys_ask(&a, &args->attention, &layer, page);
 #pragma unroll 1
-            for (int32_t kind = O; kind < KINDS; kind++)
-                matrix_ask(&a, &layer, kind);
-        }
-        __syncwarp();
+        for (int32_t kind = O; kind < KINDS; kind++)
+            matrix_ask(&a, &layer, kind);
         layer = next;
     }
 }

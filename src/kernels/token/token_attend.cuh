@@ -143,7 +143,7 @@ DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
         return;
 #pragma unroll 1
     for (int32_t row = 0; row < KEYS; row++) {
-        uint4 *to = (uint4 *)(slot + plane * PLANE_BYTES + row * ROW_BYTES + chunk * 16);
+        uint4 *to = (uint4 *)(slot + plane * PLANE_BYTES + row * KEY_ROW_BYTES + chunk * 16);
         if (plane >= 2 || (row != fresh && sees(at, key0 + row)))
             continue;
         *to = row == fresh

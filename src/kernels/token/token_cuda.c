@@ -121,6 +121,10 @@ static bool attention(const struct weft__token_seen *seen, struct weft__token_pl
     if (a->num_seqs != 1 || a->sinks || a->lse || !constant(seen->kernel, "WEFT_ROUNDED") ||
         constant(seen->kernel, "WEFT_HEAD_DIM") % 64 || a->num_q_heads * a->q_head_stride <= 0)
         return refuse(plan, "attention has more to do than for one token");
+    if (constant(seen->kernel, "WEFT_PAGE") % 16 ||
+        a->k.token_stride != constant(seen->kernel, "WEFT_HEAD_DIM") ||
+        a->v.token_stride != a->k.token_stride)
+        return refuse(plan, "sixteen tokens of a head do not lie side by side in the cache");
     // one plan for all layers: the same kernel, and what differs between plans in the arguments
     if (plan->count &&
         (a->turns != first->turns || a->window != first->window ||
