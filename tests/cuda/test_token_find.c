@@ -15,8 +15,8 @@
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
 enum { EMBED = 512, WIDE = 768, Q_HEADS = 8, KV_HEADS = 2, HEAD_DIM = 64 };
 
-static const char *const names[] = {"WEFT_FORMAT", "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
-                                    "WEFT_GATE",   "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
+static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
+                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
                                     "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_PAGE",  "WEFT_SPLITS"};
 enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, PAGE, SPLITS, NAMES };
 
@@ -52,8 +52,8 @@ static struct weft__linear_device_args matrix(int parts, int32_t rows, int32_t c
 {
     struct weft__linear_device_args args = {.batch = 1, .cols = cols, .num_parts = parts};
     for (int p = 0; p < parts; p++)
-        args.part[p] = (struct weft__linear_device_part){
-            .rows = rows, .alpha = 1, .weight = AT(1000 + p)};
+        args.part[p] =
+            (struct weft__linear_device_part){.rows = rows, .alpha = 1, .weight = AT(1000 + p)};
     return args;
 }
 

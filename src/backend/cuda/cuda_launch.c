@@ -38,8 +38,8 @@ CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda
         attributes[config.num_attributes++] = (CUlaunchAttribute){
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
     if (step->cooperative)
-        attributes[config.num_attributes++] = (CUlaunchAttribute){
-            .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+        attributes[config.num_attributes++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
     for (int i = 0; i < WEFT__CUDA_MAX_MATRICES && step->matrices[i].base; i++) {
         CUresult result = write_map(cuda, step, &step->matrices[i]);
         if (result != CUDA_SUCCESS)

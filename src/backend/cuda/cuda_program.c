@@ -85,8 +85,8 @@ static CUgraph capture_token(struct program *program)
         drop_token(program);
         return NULL;
     }
-    weft_status status = weft__cuda_token_submit(context, program->token, &program->base,
-                                                 &program->stream.base);
+    weft_status status =
+        weft__cuda_token_submit(context, program->token, &program->base, &program->stream.base);
     CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
     if (status == WEFT_OK && result == CUDA_SUCCESS)
         return graph;

@@ -65,7 +65,6 @@ static void say(weft_context *context, const char *what)
 {
     char line[256];
     snprintf(line, sizeof line, "program: layers stay launches of their own: %s", what);
-    if (getenv("TOKDBG")) fprintf(stderr, "%s\n", line);
     if (context->log)
         context->log(context->log_user, line);
 }
@@ -97,9 +96,8 @@ static bool look(weft_context *context, struct weft__cuda_token *token)
         memset(seen, 0, count * sizeof *seen);
     for (size_t i = 0; fine && i < count; i++)
         fine = see(&token->steps[i], &launches[i], &seen[i]);
-    for (size_t i = 0; getenv("TOKDBG") && fine && i < count; i++) fprintf(stderr, "%zu %s op %d\n", i, seen[i].kernel ? seen[i].kernel->function : "-", token->steps[i].plan ? (int)token->steps[i].plan->op : -1);
-    if (fine && !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits,
-                                  &token->plan)) {
+    if (fine &&
+        !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
         say(context, token->plan.why);
         fine = false;
     }
@@ -124,7 +122,7 @@ bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token
         weft__cuda_fill(context, token->words, 0, (size_t)plan->words_bytes, NULL) == WEFT_OK &&
         weft__cuda_stream_synchronize(context, NULL) == WEFT_OK)
         return true;
-    say(context, weft_error_text(context));
+    say(context, context->error);
     return false;
 }
 
@@ -138,11 +136,10 @@ weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_tok
         weft_status status;
         if (i > plan->first && i < plan->first + plan->count)
             continue;
-        status = i == plan->first
-                     ? weft__cuda_launch(context, token->pipeline, &step, stream)
-                     : weft__cuda_program_submit(program, &token->steps[i]);
+        status = i == plan->first ? weft__cuda_launch(context, token->pipeline, &step, stream)
+                                  : weft__cuda_program_submit(program, &token->steps[i]);
         if (status != WEFT_OK) {
-            say(context, weft_error_text(context));
+            say(context, context->error);
             return status;
         }
     }

@@ -76,7 +76,8 @@ DEVICE void item_leave(const struct weft__attention_device_args *args, const str
 
 #if WEFT_HANDED
 DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
-                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp, int32_t lane)
+                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp,
+                     int32_t lane)
 {
     const struct place *at = &work->at;
     if (threadIdx.x == 0 && at->tile > 0 && at->tile + count == at->seq.tiles) {
@@ -87,7 +88,8 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
 }
 #else
 DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
-                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp, int32_t lane)
+                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp,
+                     int32_t lane)
 {
     const struct place *at = &work->at;
     const struct holders by = holders_of(args, at, work->share);

@@ -171,7 +171,8 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
 
 // The warp's tiles of an item, from `tile` on: scores, weights, sums.
 DEVICE void tiles_walk(const struct weft__attention_device_args *args, const struct work *work,
-                       struct ring *ring, int32_t tile, int32_t end, struct state state[ROW_SIXTEENS])
+                       struct ring *ring, int32_t tile, int32_t end,
+                       struct state state[ROW_SIXTEENS])
 {
     const int32_t lane = ring->lane;
     const uint32_t queries = shared_address(shared_memory() + RING_BYTES);

@@ -129,7 +129,8 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
 #pragma unroll
         for (int32_t i = 0; i < STATE_DIM / 8; i += 2) {
             uint32_t v[4];
-            load_matrix_4_transposed(v, tile_piece(v_row, column0 / 16 + i / 2) + t * 8 * TILE_ROW_BYTES);
+            load_matrix_4_transposed(v, tile_piece(v_row, column0 / 16 + i / 2) +
+                                            t * 8 * TILE_ROW_BYTES);
 #pragma unroll
             for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
 #if WEFT_PARTS == 1

@@ -6,6 +6,8 @@
 #ifndef WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 #define WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 
+#include "src/kernels/linear/linear_tile.cuh"
+
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
@@ -231,8 +233,8 @@ DEVICE uint2 one_column(const uint8_t *x, int32_t unit, int32_t c, bool there)
 
 // Adds the products of tile `tile`, in `slot`, with a row of X: its codes, its scales and sums. A tile of fewer than four pairs is
 // multiplied as one of four: nobody keeps what the slot has behind it.
-DEVICE void one_multiply(const uint8_t *row, const uint8_t *metas, const uint8_t *slot, int32_t pairs,
-                         int32_t tile, int32_t lane, float acc[ACCUMULATORS])
+DEVICE void one_multiply(const uint8_t *row, const uint8_t *metas, const uint8_t *slot,
+                         int32_t pairs, int32_t tile, int32_t lane, float acc[ACCUMULATORS])
 {
     const int32_t r = lane / 4, c = lane % 4;
 #if TILE_HALVES

@@ -10,27 +10,27 @@
 // Results are those of the launches that it takes the place of, to the bit. NOTES.md says what it costs and why it is built so.
 #include <stdint.h>
 
-#define WEFT_CACHE   WEFT_KV_DTYPE
-#define WEFT_SCALED  0
-#define WEFT_CODES   0
-#define WEFT_BOXES   0
-#define WEFT_X_DTYPE 1
-#define WEFT_Y_DTYPE 1
-#define WEFT_PARTS   1
-#define WEFT_ALIBI   0
-#define WEFT_RING    0
-#define WEFT_SCATTER 0
-#define WEFT_SPARSE  0
-#define WEFT_APPEND  1
-#define WEFT_ROUNDED 1
-#define WEFT_WARPS   16
-#define WEFT_BLOCKS  1
-#define WEFT_ROUND   0
-#define WEFT_GATE    0
-#define WEFT_COLS    256 // rows of whole tiles
-#define ACCUMULATORS 2
+#define WEFT_CACHE    WEFT_KV_DTYPE
+#define WEFT_SCALED   0
+#define WEFT_CODES    0
+#define WEFT_BOXES    0
+#define WEFT_X_DTYPE  1
+#define WEFT_Y_DTYPE  1
+#define WEFT_PARTS    1
+#define WEFT_ALIBI    0
+#define WEFT_RING     0
+#define WEFT_SCATTER  0
+#define WEFT_SPARSE   0
+#define WEFT_APPEND   1
+#define WEFT_ROUNDED  1
+#define WEFT_WARPS    16
+#define WEFT_BLOCKS   1
+#define WEFT_ROUND    0
+#define WEFT_GATE     0
+#define WEFT_COLS     256 // rows of whole tiles
+#define ACCUMULATORS  2
 #define KEY_ROW_BYTES (WEFT_HEAD_DIM * 2) // a tile comes in one piece
-#define STATE_DIM    (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
+#define STATE_DIM     (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
 
 // Of attention.
 enum {
@@ -54,8 +54,8 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_piece.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
-#include "src/kernels/linear/linear_tile.cuh"
 #include "src/kernels/linear/linear_few_one.cuh"
+#include "src/kernels/linear/linear_tile.cuh"
 #include "src/kernels/token/token_shared.cuh"
 
 DEVICE float *shared_factors()
@@ -139,7 +139,8 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     if (warp == MULTIPLIERS) {
         deliver_all(&args, lane);
         if (blockIdx.x == 0 && lane == 0)
-            *args.launches = shared_rest()->launch + 1; // everybody has read it: there are results of all
+            *args.launches =
+                shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1 && lane == 0) {
         ask_all(&args);
     }

@@ -69,8 +69,9 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
     const struct work w = work_of(kind);
     const int64_t row_bytes = (int64_t)w.tiles * TILE; // of sixteen rows
     const int32_t *share = shared_rest()->share[kind];
-    const uint8_t *first =
-        (const uint8_t *)(kind == O ? layer->o : kind == UP ? layer->gate : layer->down);
+    const uint8_t *first = (const uint8_t *)(kind == O    ? layer->o
+                                             : kind == UP ? layer->gate
+                                                          : layer->down);
     const uint8_t *up = (const uint8_t *)layer->up;
     enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
 #pragma unroll 1
@@ -107,7 +108,8 @@ DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *
         page = page_of(at, tile + 1);
         const uint32_t barrier = slot_begin(a);
         const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
-        const uint16_t *keys = (const uint16_t *)layer->keys + plane_at(&args->k, at->kv_head, own, key);
+        const uint16_t *keys =
+            (const uint16_t *)layer->keys + plane_at(&args->k, at->kv_head, own, key);
         const uint16_t *values =
             (const uint16_t *)layer->values + plane_at(&args->v, at->kv_head, own, key);
         barrier_expect(barrier, 2 * PLANE_BYTES);

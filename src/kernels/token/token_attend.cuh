@@ -103,8 +103,8 @@ DEVICE void fresh_keep(const struct weft__token_args *args, struct new_rows rows
 }
 
 // Row by row, a warp each; behind the queries comes the new key, in the SM that has its tile.
-DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep,
-                       bool first, uint32_t turn, int32_t warp, int32_t lane)
+DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep, bool first,
+                       uint32_t turn, int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     const int32_t fresh = at->seq.lengths.kv_len - 1 - (at->seq.begin + at->tile * KEYS);
@@ -112,8 +112,8 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
 #pragma unroll 1
     for (int32_t i = computed_here(warp); i < GROUP_HEADS + has_fresh; i += ATTENDANTS) {
         const bool query = i < GROUP_HEADS;
-        const int32_t head_row = query ? (at->kv_head * GROUP_HEADS + i) * HEAD
-                                       : ATTENDED + at->kv_head * HEAD;
+        const int32_t head_row =
+            query ? (at->kv_head * GROUP_HEADS + i) * HEAD : ATTENDED + at->kv_head * HEAD;
         const struct heads_source from = source_of(args, head_row, first, turn);
         struct head head = source_head(&from, lane);
         const struct turns turns = turns_shared(lane);
@@ -146,9 +146,8 @@ DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
         uint4 *to = (uint4 *)(slot + plane * PLANE_BYTES + row * KEY_ROW_BYTES + chunk * 16);
         if (plane >= 2 || (row != fresh && sees(at, key0 + row)))
             continue;
-        *to = row == fresh
-                  ? *(const uint4 *)(shared_rest()->fresh + plane * ROW_BYTES + chunk * 16)
-                  : make_uint4(0, 0, 0, 0);
+        *to = row == fresh ? *(const uint4 *)(shared_rest()->fresh + plane * ROW_BYTES + chunk * 16)
+                           : make_uint4(0, 0, 0, 0);
     }
     bulk_fence(); // before the slot's next copy
     __syncwarp();
@@ -177,7 +176,8 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
 }
 
 // The SM's item, whose tiles are in the slots from `seq` on.
-DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first, uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
+DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first,
+                   uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     struct state state;

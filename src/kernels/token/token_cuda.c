@@ -211,42 +211,41 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
     const struct weft__attention_device_args *a = layer[0].args;
     const struct weft__linear_device_args *up = layer[2].args;
     int32_t even = adds_even(layer[1].kernel) << O | adds_even(layer[2].kernel) << UP |
-                   adds_even(layer[3].kernel) << DOWN |
-                   adds_even(last_down->kernel) << LAST_DOWN | adds_even(next->kernel) << QKV;
-    return (struct weft__token_constants){
-        .WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
-        .WEFT_SCALE_DTYPE = constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
-        .WEFT_EMBED = up->cols,
-        .WEFT_WIDE = up->part[0].rows,
-        .WEFT_Q_HEADS = a->num_q_heads,
-        .WEFT_KV_HEADS = a->num_kv_heads,
-        .WEFT_HEAD_DIM = constant(attention, "WEFT_HEAD_DIM"),
-        .WEFT_KV_DTYPE = constant(attention, "WEFT_KV_DTYPE"),
-        .WEFT_PAGE = constant(attention, "WEFT_PAGE"),
-        .WEFT_SOFTCAP = constant(attention, "WEFT_SOFTCAP"),
-        .WEFT_ROPE = constant(attention, "WEFT_ROPE"),
-        .WEFT_ROTARY = constant(attention, "WEFT_ROTARY"),
-        .WEFT_SPLITS = constant(attention, "WEFT_SPLITS"),
-        .WEFT_TOKEN_GATE = constant(layer[2].kernel, "WEFT_GATE"),
-        .WEFT_EVEN = even};
+                   adds_even(layer[3].kernel) << DOWN | adds_even(last_down->kernel) << LAST_DOWN |
+                   adds_even(next->kernel) << QKV;
+    return (struct weft__token_constants){.WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
+                                          .WEFT_SCALE_DTYPE =
+                                              constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
+                                          .WEFT_EMBED = up->cols,
+                                          .WEFT_WIDE = up->part[0].rows,
+                                          .WEFT_Q_HEADS = a->num_q_heads,
+                                          .WEFT_KV_HEADS = a->num_kv_heads,
+                                          .WEFT_HEAD_DIM = constant(attention, "WEFT_HEAD_DIM"),
+                                          .WEFT_KV_DTYPE = constant(attention, "WEFT_KV_DTYPE"),
+                                          .WEFT_PAGE = constant(attention, "WEFT_PAGE"),
+                                          .WEFT_SOFTCAP = constant(attention, "WEFT_SOFTCAP"),
+                                          .WEFT_ROPE = constant(attention, "WEFT_ROPE"),
+                                          .WEFT_ROTARY = constant(attention, "WEFT_ROTARY"),
+                                          .WEFT_SPLITS = constant(attention, "WEFT_SPLITS"),
+                                          .WEFT_TOKEN_GATE = constant(layer[2].kernel, "WEFT_GATE"),
+                                          .WEFT_EVEN = even};
 }
 
 // One format, sizes that agree, and an SM for every part.
 static bool fits(const struct weft__token_seen *layer, const struct weft__token_seen *next,
-                 const struct weft__token_seen *last_down,
-                 const struct weft__token_constants *c, const struct weft__cuda_limits *limits,
-                 struct weft__token_plan *plan)
+                 const struct weft__token_seen *last_down, const struct weft__token_constants *c,
+                 const struct weft__cuda_limits *limits, struct weft__token_plan *plan)
 {
     const struct weft__linear_device_args *o = layer[1].args, *down = layer[3].args,
                                           *qkv = next->args;
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
     const int64_t long_x = attended > c->WEFT_WIDE ? attended : c->WEFT_WIDE;
-    const int64_t states = (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) *
-                           (c->WEFT_HEAD_DIM + 4) * 4;
+    const int64_t states =
+        (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
     const int64_t long_bytes =
         WEFT__TOKEN_X_BYTES(long_x) > states ? WEFT__TOKEN_X_BYTES(long_x) : states;
-    const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) + long_bytes +
-                           WEFT__TOKEN_SHARED_BYTES;
+    const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) +
+                           long_bytes + WEFT__TOKEN_SHARED_BYTES;
     for (int32_t i = 1; i <= LAYER; i++) {
         const struct weft__cuda_kernel *k = i == LAYER       ? last_down->kernel
                                             : i == LAYER - 1 ? next->kernel
@@ -257,8 +256,7 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     }
     if (o->cols != attended || o->part[0].rows != c->WEFT_EMBED || down->cols != c->WEFT_WIDE ||
         down->part[0].rows != c->WEFT_EMBED || qkv->cols != c->WEFT_EMBED ||
-        qkv->part[0].rows != attended ||
-        qkv->part[1].rows != c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM ||
+        qkv->part[0].rows != attended || qkv->part[1].rows != c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM ||
         qkv->part[2].rows != qkv->part[1].rows || (c->WEFT_EVEN >> QKV & 1) == 0)
         return refuse(plan, "sizes of the matrices are not those of a dense layer");
     plan->blocks = (uint32_t)limits->num_sms;
@@ -268,6 +266,35 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)
         return refuse(plan, "the GPU is another, or too small");
     return true;
+}
+
+static void kernel_of(const struct weft__token_constants *constants,
+                      struct weft__cuda_kernel *kernel)
+{
+    *kernel = (struct weft__cuda_kernel){.file = "src/kernels/token/token.cu",
+                                         .function = "weft_token",
+                                         .names = weft__token_constant_names,
+                                         .num_constants = sizeof *constants / sizeof(int32_t)};
+    memcpy(kernel->values, constants, sizeof *constants);
+}
+
+void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kernel *kernel)
+{
+    const struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
+                                                    .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
+                                                    .WEFT_EMBED = 4096,
+                                                    .WEFT_WIDE = 14336,
+                                                    .WEFT_Q_HEADS = 32,
+                                                    .WEFT_KV_HEADS = 8,
+                                                    .WEFT_HEAD_DIM = 128,
+                                                    .WEFT_KV_DTYPE = (int32_t)WEFT_F16,
+                                                    .WEFT_PAGE = 32,
+                                                    .WEFT_ROPE = 1,
+                                                    .WEFT_ROTARY = 128,
+                                                    .WEFT_SPLITS = 8,
+                                                    .WEFT_TOKEN_GATE = 1,
+                                                    .WEFT_EVEN = even};
+    kernel_of(&constants, kernel);
 }
 
 static bool take_all(const struct weft__token_seen *seen, int32_t count,
@@ -302,12 +329,7 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];
     plan->words_bytes = words_bytes(&constants, at);
-    plan->kernel = (struct weft__cuda_kernel){.file = "src/kernels/token/token.cu",
-                                              .function = "weft_token",
-                                              .names = weft__token_constant_names,
-                                              .num_constants =
-                                                  sizeof constants / sizeof(int32_t)};
-    memcpy(plan->kernel.values, &constants, sizeof constants);
+    kernel_of(&constants, &plan->kernel);
     return true;
 }
 

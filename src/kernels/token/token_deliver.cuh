@@ -24,8 +24,7 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
-            const float part =
-                s->parts[place][2 * ((j / 2 + d->seq) & (TEAMS - 1)) + j % 2][lane];
+            const float part = s->parts[place][2 * ((j / 2 + d->seq) & (TEAMS - 1)) + j % 2][lane];
             if (even && j % 2)
                 sum[1] += part;
             else

@@ -10,10 +10,11 @@
 #include "src/kernels/attention/attention_device.h"
 
 enum {
-    WEFT__TOKEN_MULTIPLIERS = 16,                          // warps that multiply
-    WEFT__TOKEN_THREADS = (WEFT__TOKEN_MULTIPLIERS + 4) * 32, // one warp asks, one delivers, two fill their warpgroup
-    WEFT__TOKEN_MOST_OWN = 16, // groups of 32 of a row that an SM delivers, at most
-    WEFT__TOKEN_UNIT_BYTES = 64, // 32 rounded numbers of a row: four words of three
+    WEFT__TOKEN_MULTIPLIERS = 16, // warps that multiply
+    WEFT__TOKEN_THREADS =
+        (WEFT__TOKEN_MULTIPLIERS + 4) * 32, // one warp asks, one delivers, two fill their warpgroup
+    WEFT__TOKEN_MOST_OWN = 16,              // groups of 32 of a row that an SM delivers, at most
+    WEFT__TOKEN_UNIT_BYTES = 64,            // 32 rounded numbers of a row: four words of three
     WEFT__TOKEN_COUNTER_BYTES = 128,
 };
 
@@ -30,8 +31,9 @@ enum weft__token_row {
 // A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
 struct weft__token_layer {
     const void *q, *k, *v, *o, *gate, *up, *down;
-    const float *up_norm, *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1
-    void *keys, *values;              // of the layer's page pool
+    const float *up_norm,
+        *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1
+    void *keys, *values; // of the layer's page pool
 };
 
 struct __attribute__((aligned(64))) weft__token_args {
@@ -41,8 +43,8 @@ struct __attribute__((aligned(64))) weft__token_args {
     float *result;       // and as it leaves it; may be the same
     uint32_t *launches;  // how many there were, then the counters, WEFT__TOKEN_COUNTER_BYTES apart
     uint64_t *heads;     // [rows of Q, K and V] words
-    uint64_t *pieces;    // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
-    uint64_t *halves;    // [rows of gate / 16][16] words
+    uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
+    uint64_t *halves; // [rows of gate / 16][16] words
     void *rows[WEFT__TOKEN_ROWS]; // of words of three; of heads NULL
     int32_t num_layers;
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms

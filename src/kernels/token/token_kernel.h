@@ -36,4 +36,7 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
 void weft__token_step(const struct weft__token_plan *plan, const void *layers, void *words,
                       struct weft__cuda_step *step);
 
+// A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format; even: WEFT_EVEN.
+void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kernel *kernel);
+
 #endif

@@ -56,8 +56,8 @@ DEVICE void tiles_end(const struct tiles *t, int32_t lane)
 }
 
 // acc += tile i of the two times column `tile` of the row of X in `row`.
-DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const uint8_t *row, int32_t cols,
-                     int32_t tile, int32_t lane, float acc[2])
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const uint8_t *row,
+                     int32_t cols, int32_t tile, int32_t lane, float acc[2])
 {
 #if HOLDS
     (void)half;
@@ -172,7 +172,8 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     if (ahead)
         tiles_take(&tiles, seq + slot, half, lane);
     x_take(args, kind_before, turn, warp, lane);
-    const int32_t kind = computed_here(kind_before); // what follows from it is not kept while X is taken
+    const int32_t kind =
+        computed_here(kind_before); // what follows from it is not kept while X is taken
     const struct work w = work_of(kind);
     const int32_t units = units_of_block(kind);
     const uint8_t *row = shared_row(kind);

@@ -48,9 +48,9 @@ struct shared {
     float factors[ROWS];
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
-    struct place place; // the SM's part of attention
-    int32_t attends, fresh_page; // the latter: of the new key
-    uint32_t launch;             // its number
+    struct place place;                 // the SM's part of attention
+    int32_t attends, fresh_page;        // the latter: of the new key
+    uint32_t launch;                    // its number
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -114,7 +114,6 @@ DEVICE int32_t item_of_block(int32_t items)
     const int32_t item = share_begin(items, (int32_t)blockIdx.x);
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
 }
-
 
 DEVICE void slot_wait(uint32_t seq)
 {

@@ -5,7 +5,6 @@
 #define WEFT_TESTS_EMULATOR_CUDA_H
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
