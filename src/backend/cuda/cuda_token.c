@@ -63,7 +63,7 @@ void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token)
 
 static void say(weft_context *context, const char *what)
 {
-    char line[256];
+    char line[600];
     snprintf(line, sizeof line, "program: layers stay launches of their own: %s", what);
     if (context->log)
         context->log(context->log_user, line);
