@@ -54,7 +54,6 @@ weft__submit_fn weft__cuda_submit_probe;
 // cuda_program.c
 weft_status weft__cuda_program_begin(weft_context *context, weft_program **out);
 weft_status weft__cuda_program_record(weft_program *program, const struct weft__step *step);
-weft_status weft__cuda_program_submit(weft_program *program, const struct weft__step *step);
 weft_status weft__cuda_program_end(weft_program *program);
 weft_status weft__cuda_program_launch(weft_program *program, weft_stream *stream);
 void weft__cuda_program_destroy(weft_program *program);
@@ -64,9 +63,11 @@ struct weft__cuda_token;
 struct weft__cuda_token *weft__cuda_token_begin(void); // NULL: not asked for, or no memory
 bool weft__cuda_token_record(struct weft__cuda_token *token, const struct weft__step *step);
 bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token);
-// Runs what was recorded again, with the one launch in the place of many.
+// Does what was recorded again, on the stream, with the one launch in the place of many; `submit` does a step of the program.
+typedef weft_status weft__cuda_submit_step_fn(weft_program *program, const struct weft__step *step);
 weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
-                                    weft_program *program, weft_stream *stream);
+                                    weft__cuda_submit_step_fn *submit, weft_program *program,
+                                    weft_stream *stream);
 void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token); // may be NULL
 
 // cuda_batch.c

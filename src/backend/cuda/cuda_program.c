@@ -50,7 +50,7 @@ static void drop_token(struct program *program)
     program->token = NULL;
 }
 
-weft_status weft__cuda_program_submit(weft_program *base, const struct weft__step *step)
+static weft_status submit(weft_program *base, const struct weft__step *step)
 {
     weft_stream *stream = &of(base)->stream.base;
     if (step->plan)
@@ -65,7 +65,7 @@ weft_status weft__cuda_program_submit(weft_program *base, const struct weft__ste
 weft_status weft__cuda_program_record(weft_program *base, const struct weft__step *step)
 {
     struct program *program = of(base);
-    weft_status status = weft__cuda_program_submit(base, step);
+    weft_status status = submit(base, step);
     if (status == WEFT_OK && program->token && !weft__cuda_token_record(program->token, step))
         drop_token(program);
     return status;
@@ -85,8 +85,8 @@ static CUgraph capture_token(struct program *program)
         drop_token(program);
         return NULL;
     }
-    weft_status status =
-        weft__cuda_token_submit(context, program->token, &program->base, &program->stream.base);
+    weft_status status = weft__cuda_token_submit(context, program->token, submit, &program->base,
+                                                 &program->stream.base);
     CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
     if (status == WEFT_OK && result == CUDA_SUCCESS)
         return graph;

@@ -127,7 +127,8 @@ bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token
 }
 
 weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
-                                    weft_program *program, weft_stream *stream)
+                                    weft__cuda_submit_step_fn *submit, weft_program *program,
+                                    weft_stream *stream)
 {
     const struct weft__token_plan *plan = &token->plan;
     struct weft__cuda_step step;
@@ -137,7 +138,7 @@ weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_tok
         if (i > plan->first && i < plan->first + plan->count)
             continue;
         status = i == plan->first ? weft__cuda_launch(context, token->pipeline, &step, stream)
-                                  : weft__cuda_program_submit(program, &token->steps[i]);
+                                  : submit(program, &token->steps[i]);
         if (status != WEFT_OK) {
             say(context, context->error);
             return status;
