@@ -105,11 +105,15 @@ weft_status weft__cuda_program_end(weft_program *base)
     CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
     if (result == CUDA_SUCCESS)
         other = capture_token(program);
-    if (other) {
-        cuda->driver->graph_destroy(graph);
-        graph = other;
+    const bool one =
+        other && cuda->driver->graph_instantiate(&program->exec, other, 0) == CUDA_SUCCESS;
+    if (other)
+        cuda->driver->graph_destroy(other);
+    if (!one) { // no such launch: what was recorded serves
+        drop_token(program);
+        program->exec = NULL;
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !one)
         result = cuda->driver->graph_instantiate(&program->exec, graph, 0);
     if (graph)
         cuda->driver->graph_destroy(graph);
