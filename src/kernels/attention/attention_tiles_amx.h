@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// What the tiles of AMX read of a block of keys (attention_tiles_amx.c): keys gathered from their pages as they lie, or widened
+// on the way, values unpacked to pairs of keys once for all rows of the tile, queries in pairs of elements.
+#ifndef WEFT_KERNELS_ATTENTION_TILES_AMX_H
+#define WEFT_KERNELS_ATTENTION_TILES_AMX_H
+
+#include "src/kernels/attention/attention_widen_avx512.h"
+#include "src/kernels/attention/attention_work.h"
+#include "src/kernels/cpu/amx.h"
+
+enum {
+    SIXTEENS = BLOCK / 16,  // of keys
+    HALVES = BLOCK / 32,    // tiles of weights
+    TILE_NUMBERS = 16 * 32, // bf16 of a tile
+    TILE_SUMS = 16 * 16,    // f32 of a tile
+};
+
+// What a block of keys becomes. Columns of values come in the order of unpacking, those of acc too.
+struct tiles {
+    struct rows rows;
+    struct code_table table;
+    uint16_t *keys;  // [sixteen of keys][32 elements][16][32]
+    struct sixteen { // where the tiles of 16 keys lie: there, or in the cache
+        const uint16_t *at;
+        int64_t stride_bytes, step; // from key to key; elements from tile to tile
+    } sixteens[SIXTEENS];
+    uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
+    uint16_t *weights; // [32 keys][16 rows][32]
+    uint64_t
+        wild; // keys whose values have infinities or NaNs that some rows do not see: zeros in `values`
+};
+
+weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
+
+// The scratch that rows of pairs have; the tiles lie behind it.
+static int64_t bytes_of_rows(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    return (weft__attention_scratch_avx512bf16(rows, head_dim, v_dim) + 63) / 64 * 64;
+}
+
+static struct tiles lay_out_tiles(const struct weft__attention_call *call,
+                                  const struct weft__attention_tile *tile)
+{
+    struct tiles t = {.rows = lay_out(call, tile)};
+    if (is_code(call->k.dtype))
+        t.table = code_table_of(call->k.dtype);
+    t.rows.pairs = call->k.dim / 2; // queries and columns of results lie as for bf16
+    t.rows.columns = GROUP;
+    t.rows.groups = (int32_t)groups_of(call->v.dim, GROUP);
+    t.keys = (uint16_t *)(void *)((char *)tile->scratch +
+                                  bytes_of_rows(t.rows.rows, call->k.dim, call->v.dim));
+    t.values = t.keys + (int64_t)BLOCK * call->k.dim;
+    t.weights = t.values + (int64_t)BLOCK * call->v.dim;
+    return t;
+}
+
+// The lines of row j of the next block, for the second cache: while the same row of this one is gathered, so that memory has
+// something to do all the time.
+INLINE void ask_row(const struct rows *s, weft_dtype kv, const struct weft__attention_plane *plane,
+                    const int64_t *at, int32_t j)
+{
+    const int64_t size = is_code(kv) ? 1 : 2;
+    for (int64_t i = 0; s->call->ahead && i < plane->dim * size; i += 2 * GROUP)
+        _mm_prefetch(plane->data + size * at[BLOCK + j] + i, _MM_HINT_T1);
+}
+
+// Elements [column, column + 64) of the row at element `at` as bf16; where there are 32, the second half is of no use.
+INLINE void load_row(const struct tiles *t, weft_dtype kv,
+                     const struct weft__attention_plane *plane, int64_t at, int32_t column,
+                     __m512i x[2])
+{
+    if (is_code(kv)) { // what unpacking takes apart is put beside each other first
+        const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+        const __m512i codes =
+            _mm512_maskz_loadu_epi8(codes_from(plane->dim, column), plane->data + at + column);
+        widen_codes(kv, &t->table, _mm512_permutexvar_epi64(order, codes), x);
+        return;
+    }
+    const uint16_t *from = (const uint16_t *)(const void *)plane->data + at + column;
+    x[0] = _mm512_loadu_si512(from);
+    x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
+}
+
+// Do sixteen rows lie one behind the other, `stride` elements apart?
+static bool in_a_row(const int64_t *at, int64_t stride)
+{
+    for (int i = 1; i < 16; i++)
+        if (at[i] - at[i - 1] != stride)
+            return false;
+    return true;
+}
+
+// Keys of bf16 are read where they lie if that is once: many blocks of rows find them closer together.
+INLINE void gather_keys(struct tiles *t, weft_dtype kv)
+{
+    const struct rows *s = &t->rows;
+    const struct weft__attention_plane *k = &s->call->k;
+    const int64_t steps = k->dim / GROUP;
+    for (int i = 0; i < SIXTEENS; i++) {
+        const bool direct =
+            !is_code(kv) && s->blocks == 1 && in_a_row(s->at + i * 16, k->token_stride);
+        t->sixteens[i] =
+            direct ? (struct sixteen){(const uint16_t *)(const void *)k->data + s->at[i * 16],
+                                      2 * k->token_stride, GROUP}
+                   : (struct sixteen){t->keys + i * steps * TILE_NUMBERS, TILE_ROW_BYTES,
+                                      TILE_NUMBERS};
+    }
+    for (int32_t j = 0; j < BLOCK; j++) {
+        uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
+        ask_row(s, kv, &s->call->k, s->at, j);
+        if (t->sixteens[j / 16].step == GROUP)
+            continue;
+        for (int64_t i = 0; i < steps; i += 2) {
+            __m512i x[2];
+            load_row(t, kv, &s->call->k, s->at[j], (int32_t)i * GROUP, x);
+            _mm512_storeu_si512(to + i * TILE_NUMBERS, x[0]);
+            if (i + 1 < steps)
+                _mm512_storeu_si512(to + (i + 1) * TILE_NUMBERS, x[1]);
+        }
+    }
+}
+
+// 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
+INLINE __m512i numbers_of(struct tiles *t, int32_t key, __m512i x)
+{
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    if (t->rows.by_all >> key & 1)
+        return x;
+    const __mmask32 numbers = _mm512_cmpneq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
+    if (numbers != 0xffffffffu)
+        t->wild |= UINT64_C(1) << key;
+    return _mm512_maskz_mov_epi16(numbers, x);
+}
+
+// Past the block's last value, that again, which no row sees.
+INLINE void gather_values(struct tiles *t, weft_dtype kv)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->v.dim;
+    t->wild = 0;
+    for (int32_t pair = 0; pair < PAIRS; pair++) {
+        uint16_t *to = t->values + pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair);
+        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair + 1);
+        for (int32_t i = 0; i < dim; i += 2 * GROUP) {
+            __m512i even[2], odd[2];
+            load_row(t, kv, &s->call->v, s->values_at[2 * pair], i, even);
+            load_row(t, kv, &s->call->v, s->values_at[2 * pair + 1], i, odd);
+            for (int h = 0; h < 2 && i + h * GROUP < dim; h++, to += 2 * TILE_NUMBERS) {
+                const __m512i a = numbers_of(t, 2 * pair, even[h]);
+                const __m512i b = numbers_of(t, 2 * pair + 1, odd[h]);
+                _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, b));
+                _mm512_storeu_si512(to + TILE_NUMBERS, _mm512_unpackhi_epi16(a, b));
+            }
+        }
+    }
+}
+
+static void gather(struct tiles *t)
+{
+    switch (t->rows.call->k.dtype) {
+    case WEFT_INT8: gather_keys(t, WEFT_INT8), gather_values(t, WEFT_INT8); break;
+    case WEFT_FP8_E4M3: gather_keys(t, WEFT_FP8_E4M3), gather_values(t, WEFT_FP8_E4M3); break;
+    case WEFT_FP8_E5M2: gather_keys(t, WEFT_FP8_E5M2), gather_values(t, WEFT_FP8_E5M2); break;
+    default: gather_keys(t, WEFT_BF16), gather_values(t, WEFT_BF16);
+    }
+}
+
+// Queries of a tile, rounded to bf16, as attention_pairs.h lays them for 16 rows: through `keys`, 16 rows at a time.
+static void take_queries(const struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->k.dim;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
+        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(s->call, s->tile, r, wide);
+            for (int32_t i = 0; i < dim; i += GROUP)
+                _mm512_storeu_si512(
+                    t->keys + r % LANES * dim + i,
+                    (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
+        }
+        float *q = (float *)(void *)s->q + (int64_t)b * s->pairs * LANES;
+        for (int32_t i = 0; i < s->pairs; i += LANES) {
+            vf32 pairs[LANES];
+            vf32_load_transposed((const float *)(const void *)t->keys + i, s->pairs, pairs);
+            for (int n = 0; n < LANES; n++)
+                vf32_store(q + (i + n) * LANES, pairs[n]);
+        }
+    }
+}
+
+#endif
