@@ -59,15 +59,6 @@ static weft_status plan_adapters(const weft_plan *plan, struct weft__experts_lau
     return WEFT_OK;
 }
 
-static bool reads_f32(const struct weft__linear_launch *launch, int32_t parts)
-{
-    for (int32_t p = 0; p < parts; p++)
-        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++)
-            if (launch->parts[p].kernels[i]->acts == WEFT__ACTS_f32)
-                return true;
-    return false;
-}
-
 static int64_t step_of(const struct weft__linear_launch *launch, int32_t parts)
 {
     int64_t step = 1;
@@ -199,7 +190,7 @@ weft_status weft__cpu_prepare_experts(weft_plan *plan)
     if (status != WEFT_OK)
         return status;
     settle_packed(desc, launch);
-    launch->inner_f32 = reads_f32(&launch->inner, 2);
+    launch->inner_f32 = weft__cpu_linear_reads_f32(&launch->inner, 2);
     launch->inner_step = step_of(&launch->inner, 2);
     launch->down_step = step_of(&launch->down, 1);
     // Of plain experts the first of two like products is done.

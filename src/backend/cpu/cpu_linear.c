@@ -264,15 +264,6 @@ static void choose_norm_and_functions(weft_plan *plan)
         launch->widen = function_of(plan, WEFT_ACTIVATION_NONE, desc->x_dtype);
 }
 
-static bool reads_f32(const struct weft__linear_launch *launch, int32_t parts)
-{
-    for (int32_t p = 0; p < parts; p++)
-        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++)
-            if (launch->parts[p].kernels[i]->acts == WEFT__ACTS_f32)
-                return true;
-    return false;
-}
-
 // Room for `count` items of `bytes` bytes; -1 if it does not fit.
 static int64_t take(int64_t *at, int64_t count, int64_t bytes)
 {
@@ -303,8 +294,9 @@ static weft_status lay_out_workspace(weft_plan *plan)
     const bool readies = launch->norm.kernel || launch->widen.kernel;
     int64_t at = 0, batch = desc->max_batch;
     launch->together = launch->narrow && launch->turned ? launch->turned : 1;
-    launch->x_offset =
-        readies && reads_f32(launch, desc->num_parts) ? take(&at, desc->cols, 4 * batch) : -1;
+    launch->x_offset = readies && weft__cpu_linear_reads_f32(launch, desc->num_parts)
+                           ? take(&at, desc->cols, 4 * batch)
+                           : -1;
     launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->together) : -1;
     bool fit = weft__rounded_lay_out(desc->cols, few, &launch->x_layout) &&
                weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);

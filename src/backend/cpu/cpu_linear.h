@@ -55,4 +55,15 @@ struct weft__linear_launch {
     int64_t x_offset, ready_offset, rounded_offset, bf16_offset, scale_offset, stage_offset;
 };
 
+// Does a kernel of any part, for however many rows of X, read them in f32?
+static inline bool weft__cpu_linear_reads_f32(const struct weft__linear_launch *launch,
+                                              int32_t parts)
+{
+    for (int32_t p = 0; p < parts; p++)
+        for (int32_t i = 0; i < launch->parts[p].num_kernels; i++)
+            if (launch->parts[p].kernels[i]->acts == WEFT__ACTS_f32)
+                return true;
+    return false;
+}
+
 #endif
