@@ -161,9 +161,9 @@ typedef struct weft_plan_info {
     int64_t bytes_written;   /**< likewise */
     int64_t workspace_bytes; /**< as weft_plan_workspace_bytes() */
     const char *kernel;      /**< name of the kernel; valid as long as the library */
-    weft_dtype
-        rounds_x_to; /**< of linear layers on the CPU, at the descriptor's maxima: int8 or bf16 where every part
-                                  multiplies X rounded to that; else f32 (0) */
+    /** Of linear layers on the CPU, at the descriptor's maxima: int8 or bf16 where every part multiplies X rounded to that;
+     *  else f32 (0). */
+    weft_dtype rounds_x_to;
     int32_t reserved0;
     uint64_t reserved[7];
 } weft_plan_info;

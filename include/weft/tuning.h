@@ -53,8 +53,8 @@ typedef struct weft_tuning {
     int32_t few_batch;
     int32_t task_bytes;       /**< linear: weights of a task, for a few rows of X; 4096 .. 2^30 */
     int32_t tasks_per_thread; /**< linear: for more rows of X; 1..1024 */
-    int32_t
-        tile_rows; /**< attention: queries times heads of a tile; 1..4096; on a GPU of prompts, above 16 */
+    /** Attention: queries times heads of a tile; 1..4096. On a GPU those of prompts, more than 16. */
+    int32_t tile_rows;
     /** Attention: keys that are worth a task of their own, a multiple of 64 up to 2^20: sequences of no more
      *  keys are done in one pass, of more in chunks. */
     int32_t least_chunk;
