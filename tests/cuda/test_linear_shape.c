@@ -226,6 +226,7 @@ static void many_rows_of_few_bits_go_in_twos(void **state)
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
             assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[d], &s));
             assert_true(s.twin && weft__linear_fits(&m, &s, &devices[d]));
+            check(&m, &devices[d]);
         }
         assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[3], &s));
         assert_true(s.warps == 16 && s.stages == 2 && s.blocks == 1 && s.spread == cases[i].spread);
@@ -258,7 +259,8 @@ static bool same_shape(const struct weft__linear_shape *a, const struct weft__li
 {
     return a->columns == b->columns && a->warps == b->warps && a->stages == b->stages &&
            a->team == b->team && a->split == b->split && a->blocks == b->blocks &&
-           a->pair == b->pair && a->x_outside == b->x_outside && a->shared_bytes == b->shared_bytes;
+           a->pair == b->pair && a->twin == b->twin && a->spread == b->spread &&
+           a->x_outside == b->x_outside && a->shared_bytes == b->shared_bytes;
 }
 
 static void forms_have_their_warps(void **state)
@@ -279,7 +281,10 @@ static void forms_have_their_warps(void **state)
                 assert_true(weft__linear_choose_shape(&m, 1, &devices[d], &s));
                 assert_true(s.warps == warps[form] && s.team == WEFT__LINEAR_FORM_TEAM);
                 assert_true(s.split == 1 && s.shared_bytes <= devices[d].shared_per_block);
-                m.form = WEFT__LINEAR_FORM_best; // a name changes nothing for more rows
+                m.twos = true;
+                if (weft__linear_few_bits(&m) && form == WEFT__LINEAR_FORM_wide)
+                    continue;
+                m.form = WEFT__LINEAR_FORM_best; // other names change nothing for more rows
                 struct weft__linear_shape best, named;
                 bool found = weft__linear_choose_shape(&m, 8, &devices[d], &best);
                 m.form = (enum weft__linear_form)form;

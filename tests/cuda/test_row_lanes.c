@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which lanes find and copy rows (attention_row_lanes.cuh), beside the document's example: 32 rows of 128 bytes, eight lanes a row,
+// Which lanes find and copy rows (attention_row_lanes.cuh), beside an example: 32 rows of 128 bytes, eight lanes a row,
 // four groups of lanes, eight steps.
 #include <setjmp.h>
 #include <stdarg.h>

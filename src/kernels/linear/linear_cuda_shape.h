@@ -11,7 +11,7 @@
 #include "src/kernels/linear/linear_device.h"
 
 // Shapes for one row of X that are called by name: warps of a block, of which every four share 16 rows of W. The best
-// of a problem has no name.
+// of a problem has no name. `wide` is that of eight rows of X as well, for codes of fewer than 4 bits.
 #define WEFT__LINEAR_FORMS(X)                                                                      \
     X(standard) /* 4 warps: 16 rows at a time */                                                   \
     X(large)    /* 8: 32 */                                                                        \
@@ -30,8 +30,7 @@ struct weft__linear_tier {
     const char *name;
     int32_t sm, num_sms; // at least
     int64_t short_cols;  // rows of no more columns have small blocks
-    int64_t
-        wide_rows; // matrices of more rows have the form `wide`, where instructions bound them (fewer than 4 bits)
+    int64_t wide_rows; // matrices of more rows have the form `wide`, where instructions bound them
 };
 
 static inline const struct weft__linear_tier *
@@ -136,13 +135,23 @@ static inline bool weft__linear_choose_outside(const struct weft__linear_matter 
     return false;
 }
 
+static inline bool weft__linear_few_bits(const struct weft__linear_matter *m)
+{
+    return m->block_elems > 1 && m->block_bytes * 2 < m->block_elems; // fewer than 4 of a code
+}
+
+// Is there nothing but products to do?
+static inline bool weft__linear_is_simple(const struct weft__linear_matter *m)
+{
+    return !m->exact && !m->gate && !m->rounds;
+}
+
 // Is the matrix of so many rows, and of codes that take so many instructions, that the form `wide` is its own?
 static inline bool weft__linear_is_wide(const struct weft__linear_matter *m,
                                         const struct weft__linear_tier *tier, int32_t columns)
 {
-    const bool few_bits = m->block_elems > 1 && m->block_bytes * 2 < m->block_elems;
-    return (few_bits || (m->table && m->twos && columns == 1)) && !m->exact && !m->gate &&
-           !m->rounds && !m->experts && m->groups * 16 > tier->wide_rows;
+    return (weft__linear_few_bits(m) || (m->table && m->twos && columns == 1)) &&
+           weft__linear_is_simple(m) && !m->experts && m->groups * 16 > tier->wide_rows;
 }
 
 // The form of a shape: the one that its row is named after, or the tier's.
@@ -194,11 +203,12 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
                                             const struct weft__cuda_limits *limits,
                                             struct weft__linear_shape *shape)
 {
-    static const int8_t list[][3] = {{16, 2, 1}, {16, 1, 1}, {8, 2, 1}, {8, 1, 1}};
-    const bool wide = m->form == WEFT__LINEAR_FORM_wide ||
-                      (m->form == WEFT__LINEAR_FORM_best &&
-                       weft__linear_is_wide(m, weft__linear_tier(limits), columns));
-    if (!wide || !m->twos || m->exact || m->gate || m->rounds || m->block_elems == 1 ||
+    static const int8_t list[][2] = {{16, 2}, {16, 1}, {8, 2}, {8, 1}};
+    const bool named = m->form == WEFT__LINEAR_FORM_wide && !m->experts &&
+                       (columns == 1 || weft__linear_few_bits(m));
+    const bool wide = named || (m->form == WEFT__LINEAR_FORM_best &&
+                                weft__linear_is_wide(m, weft__linear_tier(limits), columns));
+    if (!wide || !m->twos || !weft__linear_is_simple(m) || m->block_elems == 1 ||
         (columns != 1 && columns != 8))
         return false;
     for (int i = 0; i < 4; i++)
@@ -208,7 +218,7 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
                                                  .stages = list[i][1],
                                                  .team = WEFT__LINEAR_FORM_TEAM,
                                                  .split = 1,
-                                                 .blocks = list[i][2],
+                                                 .blocks = 1,
                                                  .twin = true,
                                                  .spread = spread};
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);

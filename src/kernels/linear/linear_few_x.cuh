@@ -198,7 +198,8 @@ DEVICE void x_load_eights(const struct stream *s, const struct weft__linear_devi
 
 #endif
 
-// Several rows (linear_some.cuh). All are asked for at once: one after the other a launch would wait for each.
+// Several rows (linear_some.cuh). All are asked for at once, for one after the other a launch would wait for each; lattices have
+// some at a time, which pass through registers.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = WEFT_LONG_X == 2 ? 4 : 1, TWOS = COLUMNS / 2 };

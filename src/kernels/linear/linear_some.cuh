@@ -9,7 +9,7 @@
 //                     numbers of units, planes [64 columns][two rows], those of unit 0 for both rows, then those of unit 1:
 //          scale       as much smaller as the codes of W are too large, of 22 bits
 //          -96 scale   exactly: so a fused product takes the 96 off that sums of products stand above, and scales them
-//          [sixteen]   (or of the unit) what products start from, 96 and what the format's offset adds; or, where it has minima,
+//          [sixteen]   (or of the unit) what products start from, 96 (where they are not integers) and what the format's offset adds; or, where it has minima,
 //                      what these are multiplied by, sums of X
 //                     X_SUMS: instead of the last, [256 columns][row][c] sums of X of units c and c + 4, of sixteens c, c + 4, c + 8, c + 12
 //

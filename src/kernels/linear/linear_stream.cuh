@@ -71,7 +71,7 @@ DEVICE int32_t lane_of_thread()
     return ONE_ROUNDED ? (int32_t)(threadIdx.x % WARP) : (int32_t)threadIdx.x % WARP;
 }
 
-// Shared memory: rings | sums | 1/rms of the rows of X | their places in X and Y (WEFT_EXPERTS) | squares of warps | results of the pair | X. Offsets instead of pointers in struct stream
+// Shared memory: rings | sums | 1/rms of the rows of X | their places in X and Y (WEFT_EXPERTS) | squares of warps | results of the pair | table of points (WEFT_SPREAD) | X. Offsets instead of pointers in struct stream
 // leave the compiler addresses of 32 bits.
 DEVICE uint8_t *shared_memory()
 {
@@ -155,6 +155,11 @@ DEVICE int32_t next_base(int32_t base, int32_t tiles)
     const bool whole = WEFT_COLS && tiles % WEFT_TEAM == 0;
     return TEAMS == 1 && !whole ? (base + tiles) & (WEFT_TEAM - 1) : 0;
 }
+
+// Two row blocks at a time begin with the same warp.
+static_assert(!WEFT_TWIN ||
+                  (TEAMS > 1 && WEFT_COLS && WEFT_SPLIT == 1 && !WEFT_GATE && !WEFT_ROUND),
+              "a twin's warps");
 
 // A row block has a tile for every warp: the next tile is the same of the next row block.
 enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 };
