@@ -97,10 +97,17 @@ static void attend(weft_context *context, problem p, float *out)
     weft_plan_destroy(plan);
 }
 
+// Does the kernel multiply values by weights in bf16? Those are off by 2^-9, and below 2^-126 they are 0.
+static bool rounds_weights(const char *kernel)
+{
+    return strstr(kernel, "avx512bf16") || strstr(kernel, "amx");
+}
+
 static void near_what_is_wanted(problem p, const float *got, const double *want, int count)
 {
+    const double bound = rounds_weights(p.variant) ? 2e-2 : 2e-3;
     for (int i = 0; i < count; i++)
-        if (!(fabs(got[i] - want[i]) <= 2e-2))
+        if (!(fabs(got[i] - want[i]) <= bound))
             fail_msg("%s, %d queries of %d: out[%d] = %g, %g is wanted", p.variant, (int)p.queries,
                      (int)p.dim, i, (double)got[i], want[i]);
 }
@@ -114,11 +121,12 @@ static void multiply_by_any(weft_context *context, problem p)
     expect(p, want);
     attend(context, p, out);
     near_what_is_wanted(p, out, want, count);
+    const int tiny = rounds_weights(p.variant) ? -110 : -120;
     for (int t = 0; t < KEYS; t++)
-        v_scales[t] *= 0x1p-110f;
+        v_scales[t] = ldexpf(v_scales[t], tiny);
     attend(context, p, out);
     for (int i = 0; i < count; i++)
-        out[i] *= 0x1p110f;
+        out[i] = ldexpf(out[i], -tiny);
     near_what_is_wanted(p, out, want, count);
 }
 
