@@ -196,7 +196,7 @@ void weft__attention_oracle(const struct oracle_query *query, double *work,
             squares += p[t] * noise[t] * p[t] * noise[t];
             doubt += uncertain(p[t], steady[t] + noise[t]);
             more += p[t] * exp(fmin(steady[t] + noise[t], 700));
-            less += p[t] * exp(-steady[t] - noise[t]);
+            less += p[t] * exp(-fmin(steady[t] + noise[t], 700));
         }
     answer->lse = nothing ? -INFINITY : from + log(sum.sum);
     answer->lse_bound =
