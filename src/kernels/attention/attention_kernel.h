@@ -244,10 +244,9 @@ static inline bool weft__attention_is_scattered(const struct weft__attention_mas
 // Is what a row sees an interval but for the last keys of its sequence: draft tokens, or columns of bits?
 static inline bool weft__attention_is_late(const struct weft__attention_mask *mask)
 {
-    return mask->kind == WEFT_MASK_BITS || mask->kind == WEFT_MASK_TREE
-               ? !mask->soft && mask->sparse_block == 0 && mask->sparse_keys == 0 &&
-                     (mask->kind == WEFT_MASK_BITS || (mask->window == 0 && mask->local_chunk == 0))
-               : false;
+    const bool tree = mask->kind == WEFT_MASK_TREE && mask->window == 0 && mask->local_chunk == 0;
+    return (tree || mask->kind == WEFT_MASK_BITS) && !mask->soft && mask->sparse_block == 0 &&
+           mask->sparse_keys == 0;
 }
 
 // Bit j says whether query `token` of query head `head` sees key `key + j`, j < 64; all masks together,

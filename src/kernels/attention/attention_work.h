@@ -12,19 +12,21 @@ enum {
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };
 
-// Tasks that one sequence of few rows is divided in, if it is long enough for that: as many as a machine may have cores.
+// Tasks that one sequence of few rows is divided in, if it is long enough for that: the same on every machine, so that bits are, and
+// enough for most.
 enum { WEFT__ATTENTION_FEW_TASKS = 16 };
 
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
 enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
 
-// Queries of a tile of a sequence that has q_len.
+// Is a sequence of q_len queries one of few rows?
 static inline bool weft__attention_is_few(const struct weft__attention_launch *launch,
                                           int32_t q_len)
 {
     return launch->few_tokens > 0 && q_len <= launch->few_tokens * WEFT__ATTENTION_FEW_TILES;
 }
 
+// Queries of a tile of a sequence that has q_len.
 static inline int32_t weft__attention_tile_tokens(const struct weft__attention_launch *launch,
                                                   int32_t q_len)
 {
