@@ -146,18 +146,20 @@ static bool applies_function(const model_program *program, const program_linear 
            !program_is_adapted(linear) && program_gate(program) != WEFT_LINEAR_GATE_NONE;
 }
 
-// The format of an encoder's rows between the matrices of a feed-forward block: what down rounds them to.
+// The format of an encoder's rows between the matrices of a feed-forward block: what down rounds those of the longest texts to.
+// Shorter ones, that of a few rows too, which down reads in f32, get the same.
 static weft_dtype gated_dtype(const model_program *program, int32_t layer, const model_line *down)
 {
+    const program_bounds *bounds = &program->bounds;
+    if (bounds->device != WEFT_DEVICE_CPU || !program->config->full_mask || bounds->invariant ||
+        bounds->separate)
+        return WEFT_F32;
     const model_tensor *tensors = program->weights->layers[layer].tensors;
     const program_linear linear = {.parts[0].matrix = &tensors[down->parts[0].matrix],
-                                   .max_batch = program->bounds.max_tokens};
+                                   .max_batch = bounds->max_tokens};
     const bool reads = down->op == MODEL_LINEAR && down->in == MODEL_BUFFER_GATED &&
                        !is_left_out(program, layer, down) && !program_is_adapted(&linear);
-    if (!program->config->full_mask || program->bounds.invariant || program->bounds.separate ||
-        !reads)
-        return WEFT_F32;
-    return program_linear_rounds_to(program, &linear) == WEFT_BF16 ? WEFT_BF16 : WEFT_F32;
+    return reads && program_linear_rounds_to(program, &linear) == WEFT_BF16 ? WEFT_BF16 : WEFT_F32;
 }
 
 static bool add_linear(model_program *program, int32_t layer, const model_line *line,
