@@ -196,13 +196,14 @@ static void split_parts(weft_plan *plan)
         }
         if (part->packed && part->packed->row_step > few)
             few = part->packed->row_step;
+        many = few > many ? few : many;
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
     launch->stage_step = many;
     for (int32_t p = 0; p < desc->num_parts; p++) {
         const weft_tuning tuned = tuned_for(plan, p);
         launch->parts[p].split = weft__plan_linear_split(
-            desc->parts[p].rows, desc->gate && desc->num_parts > 1 ? bytes[0] + bytes[1] : bytes[p],
+            desc->parts[p].rows, weft__linear_together(desc) > 1 ? bytes[0] + bytes[1] : bytes[p],
             few, many, threads, &tuned);
     }
 }
@@ -277,8 +278,8 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
 // Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X, if there are so many.
 static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
 {
-    const int64_t step = launch->stage_step, few = WEFT__FEW_ROWS * (int64_t)1024;
-    int64_t rows = weft__ceil_div(few, desc->max_batch), most = 0;
+    const int64_t step = launch->stage_step;
+    int64_t rows = weft__ceil_div(WEFT__STAGE_FLOATS, desc->max_batch), most = 0;
     for (int32_t p = 0; p < desc->num_parts; p++)
         most = desc->parts[p].rows > most ? desc->parts[p].rows : most;
     rows = weft__align_up(rows < most ? rows : most, step);
@@ -309,7 +310,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     if (desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED) {
         launch->stage_floats = stage_floats(desc, launch);
-        launch->stage_offset = take(&at, launch->stage_floats, 2 * 4 * threads);
+        launch->stage_offset =
+            take(&at, launch->stage_floats, 4 * threads * weft__linear_together(desc));
     }
     if (!fit || at < 0)
         return weft__fail(plan->context, WEFT_EOVERFLOW, "cols * max_batch does not fit");
@@ -377,7 +379,7 @@ static void inform(weft_plan *plan)
     plan->info.rounds_x_to = rounds_x_to(desc, launch);
     plan->info.bytes_read = launch->bytes + weft__plan_bytes(desc->x_dtype, batch, desc->cols);
     plan->info.bytes_written =
-        weft__plan_bytes(desc->y_dtype, batch, desc->gate && desc->num_parts > 1 ? rows / 2 : rows);
+        weft__plan_bytes(desc->y_dtype, batch, rows / weft__linear_together(desc));
 }
 
 weft__prepare_fn weft__cpu_prepare_linear;

@@ -33,6 +33,15 @@ weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t bat
     return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
 }
 
+// Parts that are multiplied together: those of a gate are, others come one after the other.
+static inline int32_t weft__linear_together(const weft_linear_desc *desc)
+{
+    return desc->gate ? desc->num_parts : 1;
+}
+
+// Results that a task of a few rows of X may have in a block of a thread's own.
+enum { WEFT__STAGE_FLOATS = WEFT__FEW_ROWS * 1024 };
+
 struct weft__linear_launch {
     const struct weft__linear_kernel *kernel; // of the first part and the most rows of X
     struct weft__linear_part_launch parts[WEFT_LINEAR_MAX_PARTS];
@@ -48,7 +57,7 @@ struct weft__linear_launch {
     struct weft__rounded_layout x_layout,
         y_layout;                              // of rounded buffers of cols and of rows columns
     struct weft__norm_launch norm;             // kernel NULL: none
-    struct weft__activation_launch activation; // of a block of results; likewise
+    struct weft__activation_launch activation; // of a block of results; without a gate it narrows
     struct weft__activation_launch widen;      // of rows of X; likewise
     // Offsets in the workspace: all f32 rows of X after widening and norm (-1: none), those that threads make ready (-1:
     // none), rounded rows of X, rows of X in bf16, factors of rows, blocks of results of threads.

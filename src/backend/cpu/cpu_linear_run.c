@@ -259,7 +259,7 @@ static void apply_function(const struct work *work, int32_t p, struct range at,
     const weft_activation_args args = {
         .x = stage->results[0],
         .x_stride = stage->stride,
-        .up = work->desc->gate && work->desc->num_parts > 1 ? stage->results[1] : NULL,
+        .up = weft__linear_together(work->desc) > 1 ? stage->results[1] : NULL,
         .up_stride = stage->stride,
         .y = into_y ? weft__element_to(part->y, work->desc->y_dtype, at.m0 * part->y_stride + at.r0)
                     : stage->results[0],
@@ -313,8 +313,7 @@ static struct weft__linear_call call_for(const struct work *work, int32_t p, int
 static void multiply_staged(const struct work *work, int32_t p, struct range at,
                             const struct stage *stage)
 {
-    const int32_t last = work->desc->gate ? work->desc->num_parts - 1 : p;
-    for (int32_t i = p; i <= last; i++) {
+    for (int32_t i = p; i < p + weft__linear_together(work->desc); i++) {
         struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
         call.y = stage->results[i - p] - at.r0;
         call.y_stride = stage->stride;
@@ -328,9 +327,11 @@ static void multiply_range(const struct work *work, int32_t p, struct range at, 
     const struct weft__linear_launch *launch = work->launch;
     if (launch->stage_floats) {
         float *floats = (float *)(void *)(work->workspace + launch->stage_offset) +
-                        2 * thread * launch->stage_floats;
-        const int64_t step = launch->stage_step;
-        const int64_t rows = launch->stage_floats / (at.m1 - at.m0) / step * step;
+                        weft__linear_together(work->desc) * thread * launch->stage_floats;
+        const int64_t step = launch->stage_step, batch = at.m1 - at.m0;
+        const int64_t most = launch->stage_floats / batch / step * step;
+        const int64_t wanted = weft__align_up(weft__ceil_div(WEFT__STAGE_FLOATS, batch), step);
+        const int64_t rows = wanted < most ? wanted : most;
         const struct stage stage = {{floats, floats + launch->stage_floats}, rows};
         for (int64_t end = at.r1; at.r0 < end; at.r0 = at.r1) {
             at.r1 = end - at.r0 < rows ? end : at.r0 + rows;
@@ -367,7 +368,7 @@ static int32_t piece_of(const weft_context *context, const struct work *work, in
     const int32_t batch = work->args->batch;
     const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
     const int64_t pieces = weft__ceil_div(tasks, work->row_tasks[p]);
-    const int32_t last = work->desc->gate ? work->desc->num_parts - 1 : p;
+    const int32_t last = p + weft__linear_together(work->desc) - 1;
     const bool rounded =
         work->kernels[p]->acts == WEFT__ACTS_q8 || work->kernels[last]->acts == WEFT__ACTS_q8;
     if (rounded || batch <= ROWS)
