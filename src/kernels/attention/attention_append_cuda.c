@@ -91,7 +91,8 @@ weft_status weft__attention_plan_append(const weft_attention_desc *desc,
     constants.WEFT_ROPE = desc->rope ? (int32_t)desc->rope->style + 1 : 0;
     constants.WEFT_ROTARY = launch->frequencies.rotary_dim;
     constants.WEFT_ROUNDED = (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) != 0;
-    weft__attention_want_append(desc, limits, constants, choice);
+    launch->append = weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits),
+                                                 choice, &launch->append_boxes);
     plan_token(desc, limits, constants, choice);
     if (launch->token) // for caches that lie anyhow
         choice->kernels[launch->append].lazy = true;

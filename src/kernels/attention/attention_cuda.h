@@ -56,7 +56,6 @@ struct weft__attention_cuda_launch {
     int32_t end_tiles;                           // attention_device.h
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
-    uint32_t boxes_shared_bytes;   // of `boxes`
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
     uint32_t single_threads;       // of a block of attention_single.cu; 0: another kernel
     int32_t slot_rows;

@@ -9,18 +9,17 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_M (1, 2), WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh),
-// WEFT_STATE_ROWS (rows whose states have a place at a time, 0 = 16), WEFT_AHEAD (1, with WEFT_BOXES and WEFT_M 1: what follows an item is looked
-// up an item ahead; queries are of the cache's format), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results leave as int8, linear_device.h).
+// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
 #if !WEFT_HANDED
 #include "src/kernels/attention/attention_merge_rows.cuh"
 #endif
 
-// Rows `first` to first + STATE_ROWS - 1 of an item, if there are any.
-DEVICE struct rows rows_from(struct rows rows, int32_t first)
+// Rows 16 m to 16 m + 15 of an item, if there are any.
+DEVICE struct rows sixteen_of(struct rows rows, int32_t m)
 {
-    rows.first += first, rows.count = min(rows.count - first, (int32_t)STATE_ROWS);
+    rows.first += 16 * m, rows.count = min(rows.count - 16 * m, 16);
     return rows;
 }
 
@@ -56,49 +55,24 @@ DEVICE void item_finish(const struct weft__attention_device_args *args, struct l
     }
 }
 
-// Finishes an item of `count` tiles, or leaves its state in `slot`: STATE_ROWS rows after the other, for their states share a place.
+// Finishes an item of `count` tiles, or leaves its state in `slot`: sixteen rows after the other, for their states share a place.
 DEVICE void item_leave(const struct weft__attention_device_args *args, const struct work *work,
                        int32_t count, const struct state state[SIXTEENS], int32_t warp,
                        int32_t lane, float *slot)
 {
     const struct place *at = &work->at;
 #pragma unroll
-    for (int32_t m = 0; m < SIXTEENS; m++)
-#pragma unroll 1
-        for (int32_t first = 0; first < 16; first += STATE_ROWS) {
-            const struct rows rows = rows_from(work->rows, 16 * m + first);
-            if (rows.count <= 0)
-                return;
-            if (16 * m + first > 0)
-                __syncthreads();
-            if (__syncthreads_or(state_store(&state[m], warp, lane, rows.count, first)))
-                item_again(args, at, rows, count);
-            item_finish(args, at->seq.lengths, rows, warp, lane, slot, 16 * m + first);
-        }
+    for (int32_t m = 0; m < SIXTEENS; m++) {
+        const struct rows rows = sixteen_of(work->rows, m);
+        if (rows.count <= 0)
+            break;
+        if (m > 0)
+            __syncthreads();
+        if (__syncthreads_or(state_store(&state[m], warp, lane, rows.count)))
+            item_again(args, at, rows, count);
+        item_finish(args, at->seq.lengths, rows, warp, lane, slot, 16 * m);
+    }
 }
-
-#if WEFT_AHEAD
-// From here on queries may be read: those of the item that the ring is at and of the one behind it.
-DEVICE void queries_begin(const struct weft__attention_device_args *args, struct ring *ring)
-{
-    query_read(args, ring->at, ring->warp, ring->lane, ring->query[0]);
-    query_read(args, ring->then, ring->warp, ring->lane, ring->query[1]);
-}
-
-// The queries of the block's item `number`, of `count` rows, if the ring has them: a row a warp, the rest is zeros.
-DEVICE bool queries_put(const struct ring *ring, int32_t number, int32_t count)
-{
-    if (ring->items != number || count > WARPS)
-        return false;
-#pragma unroll
-    for (int32_t i = 0; i < ROWS_EACH; i++)
-#pragma unroll
-        for (int32_t j = 0; j < QUERY_PAIRS; j++)
-            *(uint32_t *)(shared_memory() + RING_BYTES + (i * WARPS + ring->warp) * ROW_BYTES +
-                          4 * (j * WARP + ring->lane)) = i ? 0 : ring->query[0][j];
-    return true;
-}
-#endif
 
 #if WEFT_HANDED
 DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
@@ -133,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     weft_attention_decode(const __grid_constant__ struct weft__attention_device_args args)
 {
     __shared__ struct work work;
-    __shared__ struct place asked[WARPS * (1 + WEFT_AHEAD)];
+    __shared__ struct place asked[WARPS];
     __shared__ uint64_t barriers[WEFT_BOXES ? WARPS * WEFT_STAGES : 1];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start();
@@ -155,9 +129,6 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     if (lane == 0)
         asked[warp] = at;
     __syncwarp();
-#if WEFT_AHEAD
-    ring.then = &asked[WARPS + warp];
-#endif
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
         if (args.early && !ring_is_old(&ring))
@@ -166,11 +137,8 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     }
     if (args.early)
         wait_for_previous();
-#if WEFT_AHEAD
-    queries_begin(&args, &ring);
-#endif
     __syncthreads();
-    for (int32_t number = 0; work.at.left > 0; number++) {
+    while (work.at.left > 0) {
         const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
         struct state state[SIXTEENS];
         if (threadIdx.x == 0) {
@@ -178,11 +146,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             work.by_all = keys_by_all(&args, work.at.seq.lengths, row_at(&args, work.rows, 0).token,
                                       row_at(&args, work.rows, work.rows.count - 1).token);
         }
-        const struct rows rows = rows_of(&args, &work.at);
-#if WEFT_AHEAD
-        if (!queries_put(&ring, number, rows.count))
-#endif
-            queries_load(&args, work.at.seq.lengths, rows, warp, lane);
+        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
 #pragma unroll
         for (int32_t m = 0; m < SIXTEENS; m++)
             state_begin(&state[m]);

@@ -29,8 +29,7 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
-    STATE_ROWS = WEFT_STATE_ROWS ? WEFT_STATE_ROWS : 16,
-    FRESH_BYTES = 2 * ROW_BYTES, // a new key, its value
+    FRESH_BYTES = 2 * ROW_BYTES,                      // a new key, its value
     ALL_FRESH_BYTES = WEFT_BOXES && WEFT_APPEND ? WARPS * WEFT_STAGES * FRESH_BYTES : 0,
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
 };
@@ -39,7 +38,7 @@ static_assert(WEFT_CLUSTERS <= 1 || ROWS * STATE_FLOATS * 4 <= WEFT_STAGES * STA
               "states of a warp lie in its ring");
 
 // Shared memory: rings | tiles in bf16 | queries | new keys and values of all slots (WEFT_BOXES and WEFT_APPEND) |
-// states [warp][row], of those of STATE_ROWS rows that exist; WEFT_CLUSTERS > 1: these lie where the ring was.
+// states [warp][row], of those of sixteen rows that exist; WEFT_CLUSTERS > 1: these lie where the ring was.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(1024) uint8_t bytes[];

@@ -5,126 +5,60 @@
 enum {
     WARPS = WEFT__ATTENTION_WARPS,
     CLUSTER = WEFT__ATTENTION_CLUSTER,
-    MOST_STAGES = 3, // of a ring
-    STATE_ROWS = 4,  // whose states have a place at a time where that makes room for a stage
 };
 
-// Shared memory of a block beside its ring: queries in parts, states of the rows.
-static int64_t rows_bytes(const weft_kv_layout *kv, int32_t parts, int32_t m, int32_t rows_used)
-{
-    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
-    return m * WEFT__ATTENTION_ROWS * (parts * weft__attention_row_bytes(kv->head_dim) + 4) +
-           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
-}
-
-// A ring of boxes.
-static int64_t boxes_bytes(const weft_kv_layout *kv, int32_t stages)
-{
-    return WARPS * stages * 4 * WEFT__ATTENTION_KEYS * (int64_t)kv->head_dim;
-}
-
-// Rings of its warps, of rows or of boxes with new keys and values beside them, and what is beside these.
+// Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
+// states of the rows.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
                             int32_t rows_used)
 {
-    const int64_t tiles =
-        WARPS * weft__attention_tiles_bytes(kv, WEFT__ATTENTION_KEYS, stages,
-                                            weft__attention_is_byte(kv) &&
-                                                !weft__attention_has_codes(kv, parts));
-    const int64_t boxes =
-        boxes_bytes(kv, stages) + WARPS * stages * 2 * weft__attention_row_bytes(kv->head_dim);
-    return (tiles > boxes || weft__attention_is_byte(kv) ? tiles : boxes) +
-           rows_bytes(kv, parts, m, rows_used);
-}
-
-// May `shared` bytes be asked for by `per_sm` blocks of an SM?
-static bool fits(const struct weft__cuda_limits *limits, int64_t shared, int32_t per_sm)
-{
-    return shared + 1024 <= limits->shared_per_block &&
-           (shared + 2048) * per_sm <= limits->shared_per_sm;
-}
-
-// Not more blocks on an SM than meant: those of the next run would crowd where this one ends first.
-static uint32_t shared_of(const struct weft__cuda_limits *limits, int64_t shared, int32_t per_sm)
-{
-    const int64_t least = limits->shared_per_sm / (per_sm + 1);
-    return (uint32_t)(shared < least && least + 1024 <= limits->shared_per_block ? least : shared);
+    const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
+    const int64_t tiles = weft__attention_tiles_bytes(kv, WEFT__ATTENTION_KEYS, stages,
+                                                      weft__attention_is_byte(kv) &&
+                                                          !weft__attention_has_codes(kv, parts));
+    const int64_t boxes = stages * (4 * WEFT__ATTENTION_KEYS * kv->head_dim +
+                                    2 * weft__attention_row_bytes(kv->head_dim));
+    return WARPS * (tiles > boxes || weft__attention_is_byte(kv) ? tiles : boxes) +
+           m * WEFT__ATTENTION_ROWS * (parts * weft__attention_row_bytes(kv->head_dim) + 4) +
+           WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
 
 bool weft__attention_decode_shape(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits, int32_t parts,
                                   struct weft__attention_cuda_launch *launch, int32_t *stages)
 {
-    const int32_t m = launch->few_rows / WEFT__ATTENTION_ROWS;
     for (int32_t per_sm = 2; per_sm >= 1; per_sm--)
-        for (*stages = MOST_STAGES; *stages >= 1; --*stages) {
-            const int64_t shared = decode_bytes(&desc->kv, parts, *stages, m, launch->slot_rows);
-            if (!fits(limits, shared, per_sm) || (per_sm == 2 && *stages == 1))
+        for (*stages = 3; *stages >= 1; --*stages) {
+            int64_t shared =
+                decode_bytes(&desc->kv, parts, *stages, launch->few_rows / WEFT__ATTENTION_ROWS,
+                             launch->slot_rows);
+            if (shared + 1024 > limits->shared_per_block ||
+                (shared + 2048) * per_sm > limits->shared_per_sm || (per_sm == 2 && *stages == 1))
                 continue;
-            launch->shared_bytes = launch->boxes_shared_bytes = shared_of(limits, shared, per_sm);
+            // not more blocks on an SM than meant: those of the next run would crowd where this one ends first
+            int64_t least = limits->shared_per_sm / (per_sm + 1);
+            launch->shared_bytes =
+                (uint32_t)(shared < least && least + 1024 <= limits->shared_per_block ? least
+                                                                                      : shared);
             launch->blocks = (uint32_t)(limits->num_sms * per_sm);
             return true;
         }
     return false;
 }
 
-// Boxes have no padding, and without new keys nothing beside them: as many stages as fit then, if states leave a few rows at a
-// time. Items of several sequences are looked up ahead where registers allow it.
-static struct weft__attention_constants boxes_constants(const weft_attention_desc *desc,
-                                                        const struct weft__cuda_limits *limits,
-                                                        struct weft__attention_constants constants,
-                                                        struct weft__attention_cuda_launch *launch)
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
+                                    struct weft__cuda_choice *choice, int32_t *boxes)
 {
-    const int32_t per_sm = (int32_t)launch->blocks / limits->num_sms;
-    const int64_t shared =
-        boxes_bytes(&desc->kv, MOST_STAGES) +
-        rows_bytes(&desc->kv, constants.WEFT_PARTS, constants.WEFT_M,
-                   launch->slot_rows < STATE_ROWS ? launch->slot_rows : STATE_ROWS);
-    if (desc->max_seqs > 1 && constants.WEFT_STAGES < MOST_STAGES && fits(limits, shared, per_sm)) {
-        launch->boxes_shared_bytes = shared_of(limits, shared, per_sm);
-        constants.WEFT_STAGES = MOST_STAGES, constants.WEFT_STATE_ROWS = STATE_ROWS;
+    static const char file[] = "src/kernels/attention/attention_decode.cu",
+                      function[] = "weft_attention_decode";
+    const int32_t kernel =
+        weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+    constants.WEFT_BOXES = 1;
+    if (has_boxes) {
+        *boxes = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+        choice->kernels[kernel].lazy = true;
     }
-    constants.WEFT_BOXES = 1;
-    constants.WEFT_AHEAD = desc->max_seqs > 1 && launch->handed && constants.WEFT_PARTS == 1 &&
-                           constants.WEFT_X_DTYPE == constants.WEFT_KV_DTYPE &&
-                           !constants.WEFT_SCATTER;
-    return constants;
-}
-
-static int32_t want(const struct weft__attention_constants *constants,
-                    struct weft__cuda_choice *choice)
-{
-    return weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu",
-                           "weft_attention_decode", WEFT__CUDA_VALUES(attention, *constants));
-}
-
-void weft__attention_want_decode(const weft_attention_desc *desc,
-                                 const struct weft__cuda_limits *limits,
-                                 const struct weft__attention_constants *constants,
-                                 struct weft__cuda_choice *choice)
-{
-    struct weft__attention_cuda_launch *launch = choice->launch;
-    const int32_t kernel = want(constants, choice);
-    if (!weft__attention_has_boxes(desc, limits))
-        return;
-    const struct weft__attention_constants boxes =
-        boxes_constants(desc, limits, *constants, launch);
-    launch->boxes = want(&boxes, choice);
-    choice->kernels[kernel].lazy = true;
-}
-
-void weft__attention_want_append(const weft_attention_desc *desc,
-                                 const struct weft__cuda_limits *limits,
-                                 struct weft__attention_constants constants,
-                                 struct weft__cuda_choice *choice)
-{
-    struct weft__attention_cuda_launch *launch = choice->launch;
-    launch->append = want(&constants, choice);
-    if (!weft__attention_has_boxes(desc, limits))
-        return;
-    constants.WEFT_BOXES = 1;
-    launch->append_boxes = want(&constants, choice);
-    choice->kernels[launch->append].lazy = true;
+    return kernel;
 }
 
 // Is one sequence read by clusters (attention_cluster.cu)?

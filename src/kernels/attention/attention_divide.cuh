@@ -101,49 +101,6 @@ DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t
     return args->splits ? args->splits : (tiles + args->chunk_tiles - 1) / args->chunk_tiles;
 }
 
-// --- sequences that are known ---------------------------------------------------------------------
-
-#if WEFT_AHEAD
-// Those that the division has looked up, so that going on to the next takes no trip to memory.
-struct known {
-    int32_t first;
-    struct lengths lengths[WARP];
-    const int32_t *pages[WARP];
-};
-
-DEVICE struct known *known_of_block()
-{
-    __shared__ struct known known;
-    return &known;
-}
-
-// By all warps of the block, for all of which the lanes have the same sequences.
-DEVICE void sequences_keep(const struct sequence *own, int32_t lane)
-{
-    struct known *const known = known_of_block();
-    if (threadIdx.x < WARP) {
-        known->lengths[lane] = own->lengths, known->pages[lane] = own->pages;
-        if (lane == 0)
-            known->first = own->lengths.seq;
-    }
-    __syncthreads();
-}
-#endif
-
-DEVICE struct sequence sequence_known(const struct weft__attention_device_args *args, int32_t index)
-{
-#if WEFT_AHEAD
-    const struct known *const known = known_of_block();
-    const uint32_t i = (uint32_t)(index - known->first);
-    if (i < WARP) {
-        struct sequence s = sequence_from(args, known->lengths[i]);
-        s.pages = known->pages[i];
-        return s;
-    }
-#endif
-    return sequence_of(args, index);
-}
-
 // --- places ---------------------------------------------------------------------------------------
 
 // The block's file, and its number there.
@@ -184,7 +141,7 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
         return;
     at->row_tile = 0;
     do
-        at->seq = sequence_known(args, at->seq.lengths.seq + 1);
+        at->seq = sequence_of(args, at->seq.lengths.seq + 1);
     while (at->seq.items == 0);
 }
 
@@ -278,12 +235,8 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
             if (groups > 1)
                 continue;
         }
-        if (place_find(args, &at, begin, &scan, before)) {
-#if WEFT_AHEAD
-            sequences_keep(&scan.own, lane);
-#endif
+        if (place_find(args, &at, begin, &scan, before))
             break;
-        }
         before += scan_total(&scan);
     }
     if (in_chunks(args)) {

@@ -36,17 +36,16 @@ DEVICE int32_t acc_element(int32_t t, int32_t i, int32_t lane)
     return WEFT_CODES ? (2 * (lane % 4) + i) * (DIM / 8) + t : 8 * t + 2 * (lane % 4) + i;
 }
 
-// Leaves the warp's state of rows `first` to first + rows - 1 in shared memory. True if one of the lane's sums is not finite: products in
+// Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
 // parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN.
-DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows,
-                        int32_t first = 0)
+DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
 {
     float nothing = 0; // 0 unless something is not finite
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
-        int32_t row = lane / 4 + 8 * i - first;
+        int32_t row = lane / 4 + 8 * i;
         float sum = warp_sum(state->sum[i], 4);
-        if (row < 0 || row >= rows)
+        if (row >= rows)
             continue;
         float *to = shared_state(warp, row, rows);
 #pragma unroll

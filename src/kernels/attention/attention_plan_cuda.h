@@ -11,7 +11,6 @@
     X(WEFT_SCALED)                                                                                 \
     X(WEFT_CODES)                                                                                  \
     X(WEFT_BOXES)                                                                                  \
-    X(WEFT_AHEAD)                                                                                  \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_X_DTYPE)                                                                                \
     X(WEFT_Y_DTYPE)                                                                                \
@@ -25,7 +24,6 @@
     X(WEFT_SCATTER)                                                                                \
     X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
-    X(WEFT_STATE_ROWS)                                                                             \
     X(WEFT_HANDED)                                                                                 \
     X(WEFT_BLOCKS)                                                                                 \
     X(WEFT_APPEND)                                                                                 \
@@ -80,15 +78,9 @@ bool weft__attention_decode_shape(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits, int32_t parts,
                                   struct weft__attention_cuda_launch *launch, int32_t *stages);
 
-// The kernel, and that of boxes if they serve; the first is then for caches that lie anyhow. Then those that append.
-void weft__attention_want_decode(const weft_attention_desc *desc,
-                                 const struct weft__cuda_limits *limits,
-                                 const struct weft__attention_constants *constants,
-                                 struct weft__cuda_choice *choice);
-void weft__attention_want_append(const weft_attention_desc *desc,
-                                 const struct weft__cuda_limits *limits,
-                                 struct weft__attention_constants constants,
-                                 struct weft__cuda_choice *choice);
+// The kernel, and that of boxes in *boxes if they serve; the first is then for caches that lie anyhow.
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
+                                    struct weft__cuda_choice *choice, int32_t *boxes);
 
 // attention_cluster.cu, where one sequence is read by it.
 void weft__attention_plan_cluster(const weft_attention_desc *desc,

@@ -35,12 +35,6 @@ struct ring {
     // of two tiles and of the two behind them, for a page that is wanted a tile later is a trip to memory that a tile waits for.
     int32_t page, later;
     int32_t passed;
-#if WEFT_AHEAD
-    struct place *then;             // the item behind it, in shared memory
-    int32_t page_then;              // `page` of its first tiles
-    int32_t items;                  // that the ring has gone on to
-    uint32_t query[2][QUERY_PAIRS]; // of both items, row `warp`: two elements of every 64
-#endif
     const uint8_t *
         lane_first[2]; // IN_STEPS: the lane's 16 bytes of the first keys of page 0, of their values
     uint32_t barriers,
@@ -115,8 +109,7 @@ DEVICE const uint8_t *lane_first_of(const struct weft__attention_device_plane *p
     return (const uint8_t *)plane->data + at * BYTES + ring->lane % CHUNKS * 16;
 }
 
-// What lies at ring->at is what is asked for; its pages are still to be looked up.
-DEVICE void ring_enter(const struct weft__attention_device_args *args, struct ring *ring)
+DEVICE void ring_item(const struct weft__attention_device_args *args, struct ring *ring)
 {
     const struct sequence *seq = &ring->at->seq;
     ring->begin = seq->begin, ring->first_key = seq->first_key, ring->end_key = seq->end_key;
@@ -126,72 +119,7 @@ DEVICE void ring_enter(const struct weft__attention_device_args *args, struct ri
     if (IN_STEPS && !WEFT_BOXES)
         ring->lane_first[0] = lane_first_of(&args->k, ring),
         ring->lane_first[1] = lane_first_of(&args->v, ring);
-}
-
-#if WEFT_AHEAD
-// Row `warp` of an item's queries, in the format that they have; past L1, for they may still be written when this is asked for ahead.
-DEVICE void query_read(const struct weft__attention_device_args *args, const struct place *at,
-                       int32_t warp, int32_t lane, uint32_t query[QUERY_PAIRS])
-{
-    const struct rows rows = rows_of(args, at);
-    const bool has = at->left > 0 && warp < rows.count;
-    const int64_t first = has ? query_at(args, at->seq.lengths, row_at(args, rows, warp)) : 0;
-    const uint16_t *const from = (const uint16_t *)args->q + first + 2 * lane;
-#pragma unroll
-    for (int32_t i = 0; i < QUERY_PAIRS; i++)
-        query[i] = has ? __ldcg(from + i * 64) | (uint32_t)__ldcg(from + i * 64 + 1) << 16 : 0;
-}
-
-// `page` of the first tiles of the item behind.
-DEVICE int32_t pages_then(const struct weft__attention_device_args *args, const struct ring *ring)
-{
-    const struct place *const at = ring->then;
-    const int32_t tile = at->tile + ring->warp + ring->lane * WARPS;
-    const int32_t key = max(at->seq.begin + tile * KEYS, at->seq.first_key);
-    const bool has = at->left > 0 && tile < at->tile + place_tiles(at) && key < at->seq.end_key;
-    return has ? at->seq.pages[place_of(args, key) / PAGE] : 0;
-}
-
-// Looks up the item behind the one that is asked for: where it lies, its first pages, its queries.
-DEVICE void ring_look_ahead(const struct weft__attention_device_args *args, struct ring *ring)
-{
-    __syncwarp();
-    if (ring->lane == 0) {
-        *ring->then = *ring->at;
-        place_advance(args, ring->then, place_tiles(ring->at));
-    }
-    __syncwarp();
-    ring->page_then = pages_then(args, ring);
-    query_read(args, ring->then, ring->warp, ring->lane, ring->query[1]);
-}
-#endif
-
-// Goes on to the next item, if the block has one.
-DEVICE void ring_next(const struct weft__attention_device_args *args, struct ring *ring)
-{
-    __syncwarp();
-#if WEFT_AHEAD
-    if (ring->lane == 0)
-        *ring->at = *ring->then;
-    __syncwarp();
-    ring->items++;
-    if (ring->at->left <= 0)
-        return;
-    ring_enter(args, ring);
-    ring->page = ring->page_then, ring->passed = 0;
-#pragma unroll
-    for (int32_t i = 0; i < QUERY_PAIRS; i++)
-        ring->query[0][i] = ring->query[1][i];
-    ring_look_ahead(args, ring);
-#else
-    if (ring->lane == 0)
-        place_advance(args, ring->at, ring->last - ring->at->tile);
-    __syncwarp();
-    if (ring->at->left > 0) {
-        ring_enter(args, ring);
-        ring_pages(args, ring);
-    }
-#endif
+    ring_pages(args, ring);
 }
 
 // The columns from HEAD to DIM of the warp's ring.
@@ -401,12 +329,7 @@ DEVICE void ring_begin(const struct weft__attention_device_args *args, struct ri
     (void)barriers;
     ring_clear_padding(warp, lane);
 #endif
-    ring_enter(args, ring);
-    ring_pages(args, ring);
-#if WEFT_AHEAD
-    ring->items = 0;
-    ring_look_ahead(args, ring);
-#endif
+    ring_item(args, ring);
 }
 
 // Are all keys of the warp's next tile older than the run's own, which the launch before may have made?
@@ -420,8 +343,14 @@ DEVICE bool ring_is_old(const struct ring *ring)
 // Asks for the warp's next tile; an empty request keeps the count of requests.
 DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring)
 {
-    while (ring->at->left > 0 && ring->tile >= ring->last)
-        ring_next(args, ring);
+    while (ring->at->left > 0 && ring->tile >= ring->last) {
+        __syncwarp();
+        if (ring->lane == 0)
+            place_advance(args, ring->at, ring->last - ring->at->tile);
+        __syncwarp();
+        if (ring->at->left > 0)
+            ring_item(args, ring);
+    }
     if (ring->at->left > 0) {
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
         ring_tile(args, ring, slot);

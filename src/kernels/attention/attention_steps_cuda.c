@@ -194,8 +194,7 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
     device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;
     device.heads_each = launch->num_kv_heads / device.heads_abreast;
     weft__cuda_step(step, kernel, grid, 1, WARPS * 32, &device, sizeof device);
-    step->shared_bytes =
-        kernel == launch->boxes ? launch->boxes_shared_bytes : launch->shared_bytes;
+    step->shared_bytes = launch->shared_bytes;
     step->overlap = 1;
 }
 
