@@ -507,6 +507,18 @@ static void case_thresholds(void)
     }
 }
 
+// Thresholds are those of the first name that the device's begins with, else of the last line.
+static void case_devices(void)
+{
+    static const struct weft__attention_device list[] = {{"NVIDIA H200 NVL", {.few_keys = 1}},
+                                                         {"NVIDIA H200", {.few_keys = 2}},
+                                                         {"", {.few_keys = 3}}};
+    static const char *const names[] = {"NVIDIA H200 NVL", "NVIDIA H200 MIG 1g", "NVIDIA H100", ""};
+    static const int32_t wants[] = {1, 2, 3, 3};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(weft__attention_device_named(list, names[i])->of.few_keys == wants[i]);
+}
+
 // An entry names the kernel and the rows of prompts of its problem; a name asked for goes before it, and plans that promise bits do
 // not ask.
 static void case_tuned(void)
@@ -553,7 +565,7 @@ static const struct standin_case cases[] = {
     {"warpgroups", case_warpgroups}, {"boxes", case_boxes},
     {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
     {"slices", case_slices},         {"thresholds", case_thresholds},
-    {"tuned", case_tuned},
+    {"tuned", case_tuned},           {"devices", case_devices},
 };
 
 int main(void)

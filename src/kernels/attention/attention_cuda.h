@@ -118,7 +118,16 @@ static inline bool weft__attention_in_chunks(const struct weft__attention_cuda_l
     return launch->splits || launch->chunk_tiles;
 }
 
-// attention_devices_cuda.c. Those of the device and of the machine's table that the choice names.
+// attention_devices_cuda.c. A list ends in a name of no characters; the first whose name begins the device's is its own.
+struct weft__attention_device {
+    const char *name;
+    struct weft__attention_thresholds of;
+};
+
+const struct weft__attention_device *
+weft__attention_device_named(const struct weft__attention_device *list, const char *name);
+
+// Those of the device and of the machine's table that the choice names.
 struct weft__attention_thresholds
 weft__attention_thresholds_of(const struct weft__cuda_choice *choice);
 

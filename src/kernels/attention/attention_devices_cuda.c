@@ -4,26 +4,26 @@
 
 #include "src/kernels/attention/attention_plan_cuda.h"
 
-struct device {
-    const char *name;
-    struct weft__attention_thresholds of;
-};
-
-static const struct device devices[] = {
+static const struct weft__attention_device devices[] = {
 #define X(name, few_keys, cluster_keys, end_bytes, whole_keys)                                     \
     {name, {few_keys, cluster_keys, end_bytes, whole_keys}},
 #include "src/kernels/attention/attention_devices.def"
 #undef X
 };
 
+const struct weft__attention_device *
+weft__attention_device_named(const struct weft__attention_device *list, const char *name)
+{
+    while (strncmp(name, list->name, strlen(list->name)) != 0)
+        list++;
+    return list;
+}
+
 struct weft__attention_thresholds
 weft__attention_thresholds_of(const struct weft__cuda_choice *choice)
 {
     const char *const name = choice->device ? choice->device : "";
-    const struct device *device = devices;
-    while (strncmp(name, device->name, strlen(device->name)) != 0)
-        device++;
-    struct weft__attention_thresholds own = device->of;
+    struct weft__attention_thresholds own = weft__attention_device_named(devices, name)->of;
     const weft_tuning *const tuned = choice->attention;
     if (tuned && tuned->few_keys)
         own.few_keys = tuned->few_keys;
