@@ -26,7 +26,7 @@ static const char help[] =
     "\n"
     "  kernel              256 and 4096 queries\n"
     "  tile_rows           likewise\n"
-    "  few_keys            one query over 1024 to 16384 keys: up to where two launches share the "
+    "  few_keys            one query over 1024 to 8192 keys: up to where two launches share the "
     "device\n"
     "  cluster_keys        one query over 8192 to 131072 keys: up to where clusters read them\n"
     "\n"
