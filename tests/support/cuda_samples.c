@@ -198,6 +198,10 @@ static void linear_forms(void)
         ADD(linear, desc);
         samples[num_samples - 1].seldom = i > 0 && i < 5;
     }
+    weft_linear_desc few_bits = groups(WEFT_MLX_Q2_G64, WEFT_BF16);
+    few_bits.variant = "linear_mlx_q2_g64_q8_wide_sm80";
+    few_bits.max_batch = 8;
+    ADD(linear, few_bits);
 }
 
 static void linear_layers(void)
