@@ -166,10 +166,10 @@ static void expect_row(const struct problem *p, int64_t r)
     for (int32_t m = 0; m < p->batch; m++) {
         const float *x = p->x + m * p->cols;
         double sum = 0, sizes = 0, steps = 0, alpha = p->alpha != 0 ? p->alpha : 1;
+        double largest = 0; // of a group of 32
         for (int64_t i = 0; i < p->cols; i++) {
-            double largest = 0;
-            for (int64_t g = i / 32 * 32; g < i / 32 * 32 + 32 && g < p->cols; g++)
-                largest = fmax(largest, fabs((double)x[g]));
+            for (int64_t g = i; i % 32 == 0 && g < i + 32 && g < p->cols; g++)
+                largest = fmax(g == i ? 0 : largest, fabs((double)x[g]));
             sum += (double)w[i] * x[i];
             sizes += fabs((double)w[i] * x[i]);
             steps += step_of(p, w[i], x[i], largest);
