@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Linear layers where extents and values are at their ends, whatever else random problems draw (weft-check): the rows of a
 // vocabulary, single rows and columns, primes; inputs all alike, with one number, of +-65504; scales of +-65504 and the
-// smallest there are. Held against sums in double, and from 1, 2, 3 and 7 threads to the bit.
+// smallest there are. Held against sums in double, and from 1, 2, 3 and 7 threads to the bit; weights as they lie in a file, and
+// packed where the device has a layout of its own.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,7 +28,9 @@ struct problem {
     int32_t batch;
     uint32_t flags;
     float alpha;
-    weft_dtype rounds_x_to; // by the plan that ran last
+    bool packed;
+    bool has_layout;        // of its own, by the plan that ran last
+    weft_dtype rounds_x_to; // likewise
     unsigned char *weights;
     float *x, *y;
 };
@@ -102,6 +106,18 @@ static void end(struct problem *p)
     free(p->y);
 }
 
+// The weights as the plan lays them out; the caller frees them.
+static void *packed_weights(const weft_plan *plan, const struct problem *p)
+{
+    const size_t bytes = weft_linear_packed_bytes(plan, 0);
+    void *packed = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(packed);
+    const weft_linear_pack_args args = {
+        .size = sizeof args, .weight = p->weights, .packed = packed};
+    assert_int_equal(weft_linear_pack(plan, &args), WEFT_OK);
+    return packed;
+}
+
 static void run_on(weft_context *context, struct problem *p, float *y)
 {
     weft_plan *plan = NULL;
@@ -115,12 +131,15 @@ static void run_on(weft_context *context, struct problem *p, float *y)
     weft_plan_info info = {.size = sizeof info};
     assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
     p->rounds_x_to = info.rounds_x_to;
+    p->has_layout = weft_linear_packed_layout(plan, 0);
+    void *packed = p->packed ? packed_weights(plan, p) : NULL;
     const size_t bytes = weft_plan_workspace_bytes(plan);
     void *workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
     assert_non_null(workspace);
     const weft_linear_args args = {.size = sizeof args,
                                    .batch = p->batch,
-                                   .weight = p->weights,
+                                   .weight = packed ? NULL : p->weights,
+                                   .packed = packed,
                                    .x = p->x,
                                    .y = y,
                                    .alpha = p->alpha,
@@ -129,6 +148,7 @@ static void run_on(weft_context *context, struct problem *p, float *y)
     assert_int_equal(weft_linear_run(plan, &args), WEFT_OK);
     weft_plan_destroy(plan);
     free(workspace);
+    free(packed);
 }
 
 // The same bits from every number of threads, and run again.
@@ -186,6 +206,21 @@ static void expect_row(const struct problem *p, int64_t r)
     free(w);
 }
 
+// Weights as they lie, then packed: every row of few, of many those at the ends and some between.
+static void hold(struct problem *p)
+{
+    const int64_t end = p->rows > 1000 ? 40 : p->rows;
+    for (p->packed = false;; p->packed = true) {
+        run_everywhere(p);
+        for (int64_t r = 0; r < p->rows - end; r += r < end ? 1 : 1777)
+            expect_row(p, r);
+        for (int64_t r = p->rows - end; r < p->rows; r++)
+            expect_row(p, r);
+        if (p->packed || !p->has_layout)
+            return;
+    }
+}
+
 static void the_rows_of_a_vocabulary(void **state)
 {
     (void)state;
@@ -193,11 +228,7 @@ static void the_rows_of_a_vocabulary(void **state)
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (int32_t batch = 1; batch <= MOST_BATCH; batch += MOST_BATCH - 1) {
             struct problem p = begin(formats[f], VOCABULARY, 256, batch, ANY_VALUE);
-            run_everywhere(&p);
-            for (int64_t r = 0; r < VOCABULARY - 40; r += r < 40 ? 1 : 1777)
-                expect_row(&p, r);
-            for (int64_t r = VOCABULARY - 40; r < VOCABULARY; r++)
-                expect_row(&p, r);
+            hold(&p);
             end(&p);
         }
 }
@@ -205,8 +236,9 @@ static void the_rows_of_a_vocabulary(void **state)
 static void ends_of_extents_and_values(void **state)
 {
     (void)state;
-    static const weft_dtype formats[] = {WEFT_F32,  WEFT_F16,  WEFT_BF16, WEFT_Q8_0,
-                                         WEFT_Q4_0, WEFT_Q5_1, WEFT_Q4_K, WEFT_Q6_K};
+    static const weft_dtype formats[] = {WEFT_F32,  WEFT_F16,  WEFT_BF16,  WEFT_Q8_0,
+                                         WEFT_Q4_0, WEFT_Q4_1, WEFT_Q5_0,  WEFT_Q5_1,
+                                         WEFT_Q4_K, WEFT_Q6_K, WEFT_IQ4_NL};
     static const int64_t rows[] = {1, 7, 31, 33, 127}, cols[] = {1, 31, 33, 131, 1021, VOCABULARY};
     uint32_t turn = 0;
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
@@ -221,9 +253,7 @@ static void ends_of_extents_and_values(void **state)
                                              how & 1 ? batch : 1, (enum values)values);
                     p.alpha = turn / 5 % 2 ? 0.5f : -2;
                     p.flags = how & 2 ? WEFT_LINEAR_EXACT : 0;
-                    run_everywhere(&p);
-                    for (int64_t r = 0; r < p.rows; r++)
-                        expect_row(&p, r);
+                    hold(&p);
                     end(&p);
                 }
 }
@@ -242,9 +272,7 @@ static void ends_of_scales(void **state)
                 for (int64_t b = 0; b < blocks; b++)
                     memcpy(p.weights + b * bytes, &halves[b / 16 % 5], sizeof *halves);
                 p.flags = exact ? WEFT_LINEAR_EXACT : 0;
-                run_everywhere(&p);
-                for (int64_t r = 0; r < p.rows; r++)
-                    expect_row(&p, r);
+                hold(&p);
                 end(&p);
             }
 }

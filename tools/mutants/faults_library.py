@@ -147,6 +147,13 @@ fault("packed-minimum-of-first-half", "src/kernels/linear/linear_packed_groups_a
       "packed q2_k takes the minimum of a group's first half for both", "weft-check --variant linear_q2_k_q8_packed_avx512vnni --cases 20")
 fault("packed-pairs-place", "src/kernels/linear/linear_packed_groups_avx512.h", "moved(pairs[i / 4], 4 - 2 * (i % 4))", "moved(pairs[i / 4], 4 - 2 * (i % 3))",
       "packed q6_k finds the top bits of a quad in another's place", *PK)
+Q5 = ("weft-check --variant linear_q5_1_q8_packed_avx512vnni --cases 20", "kernels_linear_corners")
+fault("packed-minimum-added", "src/kernels/linear/linear_pack_avx512vnni.c", "_mm512_xor_si512(halves, _mm512_set1_epi32(0x8000))", "halves",
+      "minima of packed q4_1 and q5_1 are taken off where they are to be added", *Q5)
+fault("packed-fifths-place", "src/kernels/linear/linear_pack_avx512vnni.c", "_mm512_slli_epi32(v, 8u * (unsigned)b)", "_mm512_slli_epi32(v, 8u * (3u - (unsigned)b))",
+      "packed q5_0 and q5_1 have the fifth bit of another column of the quad", *Q5)
+fault("packed-second-scale", "src/kernels/linear/linear_packed_groups_avx512.h", "load_halves(chunk + 64 + 32 * g)", "load_halves(chunk + 64)",
+      "packed q4_1 takes a minimum for two blocks", "weft-check --variant linear_q4_1_q8_packed_avx512vnni --cases 20", "kernels_linear_corners")
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",

@@ -121,6 +121,73 @@ static void chunk_Q8_0(const struct rows *w, int64_t block, unsigned char *to)
     }
 }
 
+// Minima as kernels take them: off.
+static void put_minus(unsigned char *to, __m512i halves)
+{
+    put_half(to, _mm512_xor_si512(halves, _mm512_set1_epi32(0x8000)));
+}
+
+static void chunk_Q4_1(const struct rows *w, int64_t block, unsigned char *to)
+{
+    for (int g = 0; g < 2; g++, block += 20) {
+        const __m512i both = quad(w, block);
+        put_half(to + 32 * g, both);
+        put_minus(to + 64 + 32 * g, _mm512_srli_epi32(both, 16));
+        for (int i = 0; i < 4; i++)
+            _mm512_store_si512(to + 128 + 256 * g + 64 * i, quad(w, block + 4 + 4 * i));
+    }
+}
+
+// Bit i of a row's 32 is column i's.
+static void put_fifths(unsigned char *to, __m512i bits)
+{
+    __m512i all = _mm512_setzero_si512();
+    for (int b = 0; b < 4; b++) { // of each quad's column b, eight bits to lie side by side
+        __m512i v =
+            _mm512_and_si512(_mm512_srli_epi32(bits, (unsigned)b), _mm512_set1_epi32(0x11111111));
+        v = _mm512_and_si512(_mm512_or_si512(v, _mm512_srli_epi32(v, 3)),
+                             _mm512_set1_epi32(0x03030303));
+        v = _mm512_and_si512(_mm512_or_si512(v, _mm512_srli_epi32(v, 6)),
+                             _mm512_set1_epi32(0x000f000f));
+        v = _mm512_and_si512(_mm512_or_si512(v, _mm512_srli_epi32(v, 12)), _mm512_set1_epi32(0xff));
+        all = _mm512_or_si512(all, _mm512_slli_epi32(v, 8u * (unsigned)b));
+    }
+    _mm512_store_si512(to, all);
+}
+
+static void chunk_Q5_0(const struct rows *w, int64_t block, unsigned char *to)
+{
+    for (int g = 0; g < 2; g++, block += 22) {
+        unsigned char *group = to + 64 + 320 * g;
+        put_half(to + 32 * g, quad(w, block));
+        put_fifths(group + 256, quad(w, block + 2));
+        for (int i = 0; i < 4; i++)
+            _mm512_store_si512(group + 64 * i, quad(w, block + 6 + 4 * i));
+    }
+}
+
+static void chunk_Q5_1(const struct rows *w, int64_t block, unsigned char *to)
+{
+    for (int g = 0; g < 2; g++, block += 24) {
+        unsigned char *group = to + 128 + 320 * g;
+        const __m512i both = quad(w, block);
+        put_half(to + 32 * g, both);
+        put_minus(to + 64 + 32 * g, _mm512_srli_epi32(both, 16));
+        put_fifths(group + 256, quad(w, block + 4));
+        for (int i = 0; i < 4; i++)
+            _mm512_store_si512(group + 64 * i, quad(w, block + 8 + 4 * i));
+    }
+}
+
+static void chunk_IQ4_NL(const struct rows *w, int64_t block, unsigned char *to)
+{
+    for (int g = 0; g < 2; g++, block += 18) {
+        put_half(to + 32 * g, quad(w, block));
+        for (int i = 0; i < 4; i++)
+            _mm512_store_si512(to + 64 + 256 * g + 64 * i, quad(w, block + 2 + 4 * i));
+    }
+}
+
 // 32 bytes of each row. They are read once for all groups whose bits they hold: gathering is what packing costs.
 WEFT__INLINE void eight(const struct rows *w, int64_t at, __m512i b[8])
 {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Packed weights of the CPU: panels of 16 rows in which a lane of a register is a row of W, so that nothing is
 // shuffled, nothing is summed across lanes and memory is one stream. A panel is a list of chunks, a chunk the same 128
-// columns (blocks of 32; of mxfp4 64, for rows of gpt-oss have 2880) or 256 (blocks of 256) of its 16 rows:
+// columns (q4_0 and q8_0), 64 (other blocks of 32: rows of gpt-oss have 2880 columns, and what files have instead of k-quants
+// 576 or 896) or 256 (blocks of 256) of its 16 rows:
 //
 //      head    scales, each of 16 rows beside one another
 //      group   of 32 columns, as often as there are in a chunk
 //
 //      q4_0    f16 d[4][16]                        nibbles
 //      q8_0    f16 d[4][16]                        bytes [8][16][4], 128 more than the number
+//      q4_1    f16 d[2][16], -m[2][16]             nibbles
+//      q5_0    f16 d[2][16]                        nibbles, bits
+//      q5_1    f16 d[2][16], -m[2][16]             nibbles, bits
+//      iq4_nl  f16 d[2][16]                        nibbles
 //      q4_k    f16 d[16], dmin[16], sixes          nibbles
 //      q5_k    f16 d[16], dmin[16], sixes          nibbles, bits
 //      q6_k    f16 d[16], 32 bytes, int8 [16][16]  nibbles, pairs
@@ -37,6 +42,10 @@
 #define WEFT__PACKED_MAP(X)                                                                        \
     X(Q4_0, 128, 128, 256)                                                                         \
     X(Q8_0, 128, 128, 512)                                                                         \
+    X(Q4_1, 64, 128, 256)                                                                          \
+    X(Q5_0, 64, 64, 320)                                                                           \
+    X(Q5_1, 64, 128, 320)                                                                          \
+    X(IQ4_NL, 64, 64, 256)                                                                         \
     X(Q4_K, 256, 256, 256)                                                                         \
     X(Q5_K, 256, 256, 320)                                                                         \
     X(Q6_K, 256, 320, 384)                                                                         \

@@ -315,6 +315,10 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 
 PACKED(Q4_0, false, false, 0, begin_blocks, unpack_q4_0)
 PACKED(Q8_0, false, false, 4, begin_blocks, unpack_q8_0)
+PACKED(Q4_1, false, true, 0, begin_blocks, unpack_q4_1)
+PACKED(Q5_0, false, false, 1, begin_blocks, unpack_q5_0)
+PACKED(Q5_1, false, true, 0, begin_blocks, unpack_q5_1)
+PACKED(IQ4_NL, false, false, 4, begin_blocks, unpack_iq4_nl)
 PACKED(Q4_K, false, true, 0, begin_q45_k, unpack_q4_k)
 PACKED(Q5_K, false, true, 0, begin_q45_k, unpack_q5_k)
 PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)

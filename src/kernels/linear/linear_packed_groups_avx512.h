@@ -175,6 +175,57 @@ UNPACK(q8_0)
     }
 }
 
+UNPACK(q4_1)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    out->minimum[0] = load_halves(chunk + 64 + 32 * g);
+    unpack_nibbles(codes, out->w);
+}
+
+// The fifth bits, behind the nibbles.
+WEFT__INLINE void add_fifths(const unsigned char *codes, __m512i w[8])
+{
+    const __m512i bits = load(codes + 256);
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        w[i] = with_bits(w[i], moved(bits, 4 - i), 16);
+    }
+}
+
+UNPACK(q5_0)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    unpack_nibbles(codes, out->w);
+    add_fifths(codes, out->w);
+}
+
+UNPACK(q5_1)
+{
+    unpack_q4_1(chunk, codes, g, head, out);
+    add_fifths(codes, out->w);
+}
+
+// Codes of four bits are places among 16 numbers.
+WEFT__INLINE void look_up(const int8_t levels[16], int offset, __m512i w[8])
+{
+    __m128i numbers = _mm_loadu_si128((const void *)levels);
+    __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(numbers, _mm_set1_epi8((char)offset)));
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        w[i] = _mm512_shuffle_epi8(all, w[i]);
+    }
+}
+
+UNPACK(iq4_nl)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    unpack_nibbles(codes, out->w);
+    look_up(weft__iq4_levels, 128, out->w);
+}
+
 UNPACK(q4_k)
 {
     (void)chunk;
@@ -185,12 +236,8 @@ UNPACK(q4_k)
 
 UNPACK(q5_k)
 {
-    __m512i bits = load(codes + 256);
     unpack_q4_k(chunk, codes, g, head, out);
-    WEFT__UNROLL for (int i = 0; i < 8; i++)
-    {
-        out->w[i] = with_bits(out->w[i], moved(bits, 4 - i), 16);
-    }
+    add_fifths(codes, out->w);
 }
 
 UNPACK(q6_k)
@@ -239,15 +286,10 @@ UNPACK(q3_k)
 
 UNPACK(iq4_xs)
 {
-    __m128i levels = _mm_loadu_si128((const void *)weft__iq4_levels);
-    __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(levels, _mm_set1_epi8((char)128)));
     (void)chunk;
     out->scale[0] = _mm512_mul_ps(entry_signed(head, g), head->d);
     unpack_nibbles(codes, out->w);
-    WEFT__UNROLL for (int i = 0; i < 8; i++)
-    {
-        out->w[i] = _mm512_shuffle_epi8(all, out->w[i]);
-    }
+    look_up(weft__iq4_levels, 128, out->w);
 }
 
 // 2^(e - 128), subnormal where e < 2.
@@ -262,15 +304,10 @@ WEFT__INLINE __m512 exponents(const unsigned char *e)
 
 UNPACK(mxfp4)
 {
-    __m128i twice = _mm_loadu_si128((const void *)weft__e2m1_twice);
-    __m512i all = _mm512_broadcast_i32x4(_mm_add_epi8(twice, _mm_set1_epi8(16)));
     (void)head;
     out->scale[0] = exponents(chunk + 16 * g);
     unpack_nibbles(codes, out->w);
-    WEFT__UNROLL for (int i = 0; i < 8; i++)
-    {
-        out->w[i] = _mm512_shuffle_epi8(all, out->w[i]);
-    }
+    look_up(weft__e2m1_twice, 16, out->w);
 }
 
 #endif
