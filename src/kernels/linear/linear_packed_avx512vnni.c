@@ -39,34 +39,44 @@ WEFT__INLINE void take_minima(__m512 *acc, const struct group *w, int panels,
     }
 }
 
-// Adds the products of a group of each panel by columns [k, k + 32) of a row of X.
+// What sums of a group's products start from, of its first half or (halves) of each.
+WEFT__INLINE __m512i start_of(const struct weft__rounded_row *x, int64_t k, int part,
+                              struct format f)
+{
+    if (f.minimum || (!f.halves && part))
+        return _mm512_setzero_si512();
+    if (f.halves)
+        return _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + part]),
+                                 (unsigned)-f.offset_shift);
+    return _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
+}
+
+// Adds the products of a group of each panel by columns [k, k + 32) of a row of X. Products of 16 columns are a chain of
+// their own whatever has scales: one of all 32 is as long as what a CPU looks ahead (NOTES.md).
 WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
                             const struct weft__rounded_row *x, int64_t k, struct format f)
 {
-    const int parts = f.halves ? 2 : 1;
     __m512 scale = _mm512_set1_ps(x->scale[k / 32]);
-    WEFT__UNROLL for (int p = 0; p < parts; p++)
+    __m512i dot[2][PANELS];
+    WEFT__UNROLL for (int p = 0; p < 2; p++)
     {
-        __m512i dot[PANELS], offset = _mm512_setzero_si512();
-        if (f.halves && !f.minimum)
-            offset = _mm512_srai_epi32(_mm512_set1_epi32(x->sum16[k / 16 + p]),
-                                       (unsigned)-f.offset_shift);
-        else if (!f.minimum)
-            offset =
-                _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
-        dot[0] = dot[PANELS - 1] = offset;
-        WEFT__UNROLL for (int i = 0; i < 8 / parts; i++)
+        dot[p][0] = dot[p][PANELS - 1] = start_of(x, k, p, f);
+        WEFT__UNROLL for (int n = 4 * p; n < 4 * p + 4; n++)
         {
-            const int n = 8 / parts * p + i;
             const __m512i quad = four(x->q + k + 4 * n);
             WEFT__UNROLL for (int j = 0; j < panels; j++)
             {
-                dot[j] = _mm512_dpbusd_epi32(dot[j], w[j].w[n], quad);
+                dot[p][j] = _mm512_dpbusd_epi32(dot[p][j], w[j].w[n], quad);
             }
         }
-        WEFT__UNROLL for (int j = 0; j < panels; j++)
+    }
+    WEFT__UNROLL for (int j = 0; j < panels; j++)
+    {
+        if (!f.halves)
+            dot[0][j] = _mm512_add_epi32(dot[0][j], dot[1][j]);
+        WEFT__UNROLL for (int p = 0; p < (f.halves ? 2 : 1); p++)
         {
-            acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[j]),
+            acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][j]),
                                      _mm512_mul_ps(w[j].scale[p], scale), acc[j]);
         }
     }
