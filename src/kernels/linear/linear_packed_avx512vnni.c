@@ -61,13 +61,14 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
     WEFT__UNROLL for (int p = 0; p < 2; p++)
     {
         dot[p][0] = dot[p][PANELS - 1] = start_of(x, k, p, f);
-        WEFT__UNROLL for (int n = 4 * p; n < 4 * p + 4; n++)
+    }
+    WEFT__UNROLL for (int n = 0; n < 8; n++)
+    {
+        const int p = n % 2, i = 4 * p + n / 2;
+        const __m512i quad = four(x->q + k + 4 * i);
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
-            const __m512i quad = four(x->q + k + 4 * n);
-            WEFT__UNROLL for (int j = 0; j < panels; j++)
-            {
-                dot[p][j] = _mm512_dpbusd_epi32(dot[p][j], w[j].w[n], quad);
-            }
+            dot[p][j] = _mm512_dpbusd_epi32(dot[p][j], w[j].w[i], quad);
         }
     }
     WEFT__UNROLL for (int j = 0; j < panels; j++)
