@@ -19,6 +19,7 @@ struct work {
     const struct weft__linear_launch *launch;
     const weft_linear_args *args;
     unsigned char *workspace;
+    bool asks_far;             // of the CPU
     bool few;                  // rounded rows have the planes for a few rows of X
     bool keeps_x;              // a kernel reads X in f32
     struct weft__rounded acts; // of X
@@ -158,6 +159,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = work->desc->cols,
+        .asks_far = work->asks_far,
         .batch = work->args->batch,
         .alpha = work->args->alpha,
         .x_scale = work->x_scale,
@@ -451,7 +453,11 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
     const weft_linear_args *args = opaque_args;
     unsigned char *workspace = args->workspace;
     (void)stream;
-    struct work work = {.desc = desc, .launch = launch, .args = args, .workspace = workspace};
+    struct work work = {.desc = desc,
+                        .launch = launch,
+                        .args = args,
+                        .workspace = workspace,
+                        .asks_far = weft__cpu_of(plan->context)->asks_far};
     work.few = args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT ||
                launch->kernel->few_planes;
     work.x = args->x;

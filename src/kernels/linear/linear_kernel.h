@@ -47,6 +47,7 @@ struct weft__linear_call {
     const unsigned char *
         next; // weights that are read after row next_from - 1, where it is not those behind; or NULL
     int64_t next_from;
+    bool asks_far; // struct weft__cpu
     int32_t batch;
     float alpha;
     const struct weft__linear_planes *planes; // or NULL

@@ -8,6 +8,8 @@
 
 enum {
     FEW = 4,            // rows of X whose sums stay in registers
+    FEW_HALVES = 8,     // where sums are of 16 columns and the CPU asks far ahead
+    SOME = 11,          // rows of X that are fetched for the weights: more hide their own latency
     TILE = 64,          // rows of X whose sums stay in the first cache
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
@@ -51,20 +53,22 @@ WEFT__INLINE __m512i start_of(const struct weft__rounded_row *x, int64_t k, int 
     return _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
 }
 
-// Adds the products of a group of each panel by columns [k, k + 32) of a row of X. Products of 16 columns are a chain of
-// their own whatever has scales: one of all 32 is as long as what a CPU looks ahead (NOTES.md).
-WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
+// Adds the products of a group of each panel by columns [k, k + 32) of a row of X. Two chains of products side by side are
+// half as long: one of all 32 columns is what a CPU looks ahead, so among many rows (two = true) it is what they would wait
+// for. Few rows wait for weights, which come best in order of address (NOTES.md). The sums are integers, and the same.
+WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool two,
                             const struct weft__rounded_row *x, int64_t k, struct format f)
 {
     __m512 scale = _mm512_set1_ps(x->scale[k / 32]);
     __m512i dot[2][PANELS];
+    two = two || f.halves;
     WEFT__UNROLL for (int p = 0; p < 2; p++)
     {
         dot[p][0] = dot[p][PANELS - 1] = start_of(x, k, p, f);
     }
     WEFT__UNROLL for (int n = 0; n < 8; n++)
     {
-        const int p = n % 2, i = 4 * p + n / 2;
+        const int p = two ? n % 2 : 0, i = two ? 4 * p + n / 2 : n;
         const __m512i quad = four(x->q + k + 4 * i);
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
@@ -73,7 +77,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels,
     }
     WEFT__UNROLL for (int j = 0; j < panels; j++)
     {
-        if (!f.halves)
+        if (two && !f.halves)
             dot[0][j] = _mm512_add_epi32(dot[0][j], dot[1][j]);
         WEFT__UNROLL for (int p = 0; p < (f.halves ? 2 : 1); p++)
         {
@@ -99,8 +103,6 @@ struct panel {
     int64_t skip; // what lies past the end is read `skip` farther
 };
 
-// Codes for few rows of X, for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives half of what a
-// core can read as soon as there is something to unpack (NOTES.md).
 WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int bytes)
 {
     WEFT__UNROLL for (int i = 0; i < bytes; i += 64)
@@ -109,27 +111,37 @@ WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int byte
     }
 }
 
-// How far ahead of a group the weights are that will be wanted: past the panels' end, what the thread reads then. Chunks of
-// 256 columns are slower for the question (NOTES.md).
+// Asks for codes for few rows of X, far ahead for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives
+// half of what a core can read as soon as there is something to unpack. Past the panels' end they are those that the thread
+// reads then. A CPU that does not ask far leaves short chunks to the hardware, but for those past the end, where no stream
+// leads. Chunks of 256 columns are slower for the question (NOTES.md).
+WEFT__INLINE void fetch_ahead(const unsigned char *codes, int64_t ahead, const struct format f)
+{
+    const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
+    if (f.far || shape.cols >= 256 || ahead != AHEAD_BYTES)
+        fetch_weights(codes, ahead, shape.group_bytes);
+}
+
 WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
 {
     return (uintptr_t)codes + AHEAD_BYTES >= p->end ? AHEAD_BYTES + p->skip : AHEAD_BYTES;
 }
 
-// Among many rows of X the hardware does not read weights far enough ahead. Bytes are too much for the first cache, and
-// with few rows the hardware's alone.
-WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols)
+// Among many rows of X the hardware does not read weights far enough ahead. A CPU that does not ask far has no room in its
+// first cache for bytes, and with few rows the hardware's alone.
+WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols, bool far)
 {
     const bool dense = bytes >= 512;
-    const int64_t ahead = dense ? 4096 : 2048;
-    if (dense && cols < 6)
-        return;
-    WEFT__UNROLL for (int at = 0; at < bytes; at += 64)
-    {
-        if (dense)
-            __builtin_prefetch(codes + ahead + at, 0, 2);
-        else
-            __builtin_prefetch(codes + ahead + at, 0, 3);
+    if (far) {
+        const int64_t ahead = dense || (bytes >= 256 && cols <= SOME) ? 4096 : 2048;
+        fetch_weights(codes, ahead, bytes);
+    } else if (!dense) {
+        fetch_weights(codes, 2048, bytes);
+    } else if (cols >= 6) {
+        WEFT__UNROLL for (int at = 0; at < bytes; at += 64)
+        {
+            __builtin_prefetch(codes + 4096 + at, 0, 2);
+        }
     }
 }
 
@@ -140,17 +152,20 @@ static int64_t sum_columns(int64_t cols)
     return columns < 256 ? 256 : columns;
 }
 
-// A panel by rows [col, col + cols) of X, at most FEW, known when compiled.
+// A panel by rows [col, col + cols) of X, at most FEW_HALVES, known when compiled.
 WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct panel p, int32_t col,
                                int cols, struct format f)
 {
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
     const int64_t sum = sum_columns(call->cols);
-    struct weft__rounded_row x[FEW];
-    __m512 acc[FEW], total[FEW];
+    struct weft__rounded_row x[FEW_HALVES];
+    __m512 acc[FEW_HALVES], total[FEW_HALVES];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         x[c] = weft__rounded_row(&call->acts, col + c < call->batch ? col + c : call->batch - 1);
+    }
+    WEFT__UNROLL for (int c = 0; c < FEW_HALVES; c++)
+    {
         acc[c] = total[c] = _mm512_setzero_ps();
     }
     const unsigned char *chunk = p.chunks;
@@ -160,14 +175,14 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
-            const int64_t far = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
+            const int64_t ahead = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
             f.unpack(chunk, codes, g, &head, &w);
-            fetch_weights(codes, far, shape.group_bytes);
+            fetch_ahead(codes, ahead, f);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
                     fetch(&x[c], k + WEFT__PACKED_GROUP * g);
-                add_group(&acc[c], &w, 1, &x[c], k + WEFT__PACKED_GROUP * g, f);
+                add_group(&acc[c], &w, 1, false, &x[c], k + WEFT__PACKED_GROUP * g, f);
             }
             codes += shape.group_bytes;
         }
@@ -212,6 +227,7 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
 {
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
     const struct weft__rounded_row first = weft__rounded_row(acts, col);
+    const bool some = f.far && cols <= SOME;
     struct head head[PANELS];
     WEFT__UNROLL for (int j = 0; j < panels; j++)
     {
@@ -224,11 +240,13 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
             f.unpack(chunk[j], chunk[j] + codes, g, &head[j], &w[j]);
-            fetch_group(chunk[j] + codes, shape.group_bytes, cols);
+            fetch_group(chunk[j] + codes, shape.group_bytes, cols, f.far);
         }
         for (int c = 0; c < cols; c++) {
             const struct weft__rounded_row x = row_behind(&first, c * acts->at.row_bytes);
-            add_group(sums->acc[c], w, panels, &x, at, f);
+            if (some)
+                __builtin_prefetch(x.q + at + 128, 0, 3);
+            add_group(sums->acc[c], w, panels, true, &x, at, f);
         }
     }
 }
@@ -295,6 +313,8 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
             multiply_few(call, p, col, 2, f);
         } else if (call->batch <= FEW) {
             multiply_few(call, p, col, FEW, f);
+        } else if (f.halves && !f.minimum && f.far && call->batch <= FEW_HALVES) {
+            multiply_few(call, p, col, call->batch <= 6 ? 6 : FEW_HALVES, f);
         } else if (left <= WEFT__PACKED_ROWS) {
             multiply_many(call, p, row1, 1, col, cols, f);
         } else {
@@ -320,8 +340,10 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
                                                   int64_t row0, int64_t row1)                      \
     {                                                                                              \
-        const struct format f = {WEFT_##ID, __VA_ARGS__};                                          \
-        multiply(call, row0, row1, f);                                                             \
+        if (call->asks_far)                                                                        \
+            multiply(call, row0, row1, (struct format){WEFT_##ID, true, __VA_ARGS__});             \
+        else                                                                                       \
+            multiply(call, row0, row1, (struct format){WEFT_##ID, false, __VA_ARGS__});            \
     }
 
 PACKED(Q4_0, false, false, 0, begin_blocks, unpack_q4_0)

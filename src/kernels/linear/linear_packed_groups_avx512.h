@@ -24,6 +24,7 @@ struct group {
 
 struct format {
     weft_dtype dtype;
+    bool far;         // weights are asked for as weft__linear_call.asks_far says
     bool halves;      // a scale for each 16 columns
     bool minimum;     // that is taken off
     int offset_shift; // weights are 8 << offset_shift too large (halves: 32 >> -offset_shift)
