@@ -154,6 +154,12 @@ fault("packed-fifths-place", "src/kernels/linear/linear_pack_avx512vnni.c", "_mm
       "packed q5_0 and q5_1 have the fifth bit of another column of the quad", *Q5)
 fault("packed-second-scale", "src/kernels/linear/linear_packed_groups_avx512.h", "load_halves(chunk + 64 + 32 * g)", "load_halves(chunk + 64)",
       "packed q4_1 takes a minimum for two blocks", "weft-check --variant linear_q4_1_q8_packed_avx512vnni --cases 20", "kernels_linear_corners")
+fault("packed-scaled-codes", "src/kernels/linear/linear_packed_groups_avx512.h", "scaled_codes_q3_k(head->entry[2 * g + p], table)", "scaled_codes_q3_k(head->entry[2 * g], table)",
+      "packed q3_k by many rows of X has one scale for two sixteens", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 60")
+fault("packed-many-in-any-mode", "src/kernels/linear/linear_kernel.h", "return batch > WEFT__FEW_ROWS && !(flags & WEFT_LINEAR_BATCH_INVARIANT);", "return batch > WEFT__FEW_ROWS && (flags | 1);",
+      "packed q3_k has other bits among many rows of X in the batch-invariant mode", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 200")
+fault("packed-chains", "src/kernels/linear/linear_packed_avx512vnni.c", "i = two ? 4 * p + n / 2 : n;", "i = two ? 4 * p + n % 4 : n;",
+      "a group's chains take columns twice", *PK)
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",

@@ -48,6 +48,7 @@ static struct weft__linear_call call_of(const struct weft__experts_work *work, i
         .rows = part->rows,
         .cols = cols,
         .asks_far = work->asks_far,
+        .many = weft__linear_many(starts[e + 1] - starts[e], work->desc->flags),
         .batch = starts[e + 1] - starts[e],
         .alpha = 1,
         .y = (down                     ? work->results

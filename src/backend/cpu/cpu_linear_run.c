@@ -160,6 +160,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .rows = part->rows,
         .cols = work->desc->cols,
         .asks_far = work->asks_far,
+        .many = weft__linear_many(work->args->batch, work->desc->flags),
         .batch = work->args->batch,
         .alpha = work->args->alpha,
         .x_scale = work->x_scale,

@@ -48,6 +48,7 @@ struct weft__linear_call {
         next; // weights that are read after row next_from - 1, where it is not those behind; or NULL
     int64_t next_from;
     bool asks_far; // struct weft__cpu
+    bool many; // the run has so many rows of X that their last bits may differ from those of a few
     int32_t batch;
     float alpha;
     const struct weft__linear_planes *planes; // or NULL
@@ -100,6 +101,12 @@ struct weft__linear_kernel {
 #define WEFT__LINEAR_X_IN_ROWS (1u << 31)
 
 enum { WEFT__FEW_ROWS = 8 };
+
+// weft__linear_call.many of a run
+static inline bool weft__linear_many(int32_t batch, uint32_t flags)
+{
+    return batch > WEFT__FEW_ROWS && !(flags & WEFT_LINEAR_BATCH_INVARIANT);
+}
 
 // Elements from row to row of X in bf16: a power of two would put all rows into the same sets of a cache.
 static inline int64_t weft__linear_bf16_stride(int64_t cols)

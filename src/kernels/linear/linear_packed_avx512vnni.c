@@ -61,6 +61,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool
 {
     __m512 scale = _mm512_set1_ps(x->scale[k / 32]);
     __m512i dot[2][PANELS];
+    const int sums = f.halves ? 2 : 1;
     two = two || f.halves;
     WEFT__UNROLL for (int p = 0; p < 2; p++)
     {
@@ -79,7 +80,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool
     {
         if (two && !f.halves)
             dot[0][j] = _mm512_add_epi32(dot[0][j], dot[1][j]);
-        WEFT__UNROLL for (int p = 0; p < (f.halves ? 2 : 1); p++)
+        WEFT__UNROLL for (int p = 0; p < sums; p++)
         {
             acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][j]),
                                      _mm512_mul_ps(w[j].scale[p], scale), acc[j]);
@@ -296,7 +297,7 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
 
 // Rows [row0, row1) of W by rows [col, col + cols) of X.
 WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                                int32_t col, int cols, struct format f)
+                                int32_t col, int cols, bool few, struct format f)
 {
     const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
     const uintptr_t end = (uintptr_t)call->weight + (uintptr_t)((row1 + WEFT__PACKED_ROWS - 1) /
@@ -307,13 +308,13 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                           left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, end,
                           call->next ? (int64_t)((uintptr_t)call->next - end) : 0};
         step = WEFT__PACKED_ROWS;
-        if (call->batch == 1) {
+        if (few && call->batch == 1) {
             multiply_few(call, p, col, 1, f);
-        } else if (call->batch == 2) {
+        } else if (few && call->batch == 2) {
             multiply_few(call, p, col, 2, f);
-        } else if (call->batch <= FEW) {
+        } else if (few && call->batch <= FEW) {
             multiply_few(call, p, col, FEW, f);
-        } else if (f.halves && !f.minimum && f.far && call->batch <= FEW_HALVES) {
+        } else if (few && f.halves && !f.minimum && f.far && call->batch <= FEW_HALVES) {
             multiply_few(call, p, col, call->batch <= 6 ? 6 : FEW_HALVES, f);
         } else if (left <= WEFT__PACKED_ROWS) {
             multiply_many(call, p, row1, 1, col, cols, f);
@@ -324,26 +325,33 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
     }
 }
 
-// Rows of X go in tiles of equal size.
+// Rows of X go in tiles of equal size. `few`: there may be so few that their sums stay in registers.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           struct format f)
+                           bool few, struct format f)
 {
     const int32_t tiles = (call->batch + TILE - 1) / TILE;
     const int32_t tile = (call->batch + tiles - 1) / tiles;
     for (int32_t col = 0; col < call->batch; col += tile)
         multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
-                      f);
+                      few, f);
 }
 
+#define PACKED_NAMED(name, ID, few, ...)                                                           \
+    static void name(const struct weft__linear_call *call, int64_t row0, int64_t row1)             \
+    {                                                                                              \
+        if (call->asks_far)                                                                        \
+            multiply(call, row0, row1, few, (struct format){WEFT_##ID, true, __VA_ARGS__});        \
+        else                                                                                       \
+            multiply(call, row0, row1, few, (struct format){WEFT_##ID, false, __VA_ARGS__});       \
+    }
+
 #define PACKED(ID, ...)                                                                            \
+    PACKED_NAMED(run_##ID, ID, true, __VA_ARGS__)                                                  \
     weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni;                                      \
     void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
                                                   int64_t row0, int64_t row1)                      \
     {                                                                                              \
-        if (call->asks_far)                                                                        \
-            multiply(call, row0, row1, (struct format){WEFT_##ID, true, __VA_ARGS__});             \
-        else                                                                                       \
-            multiply(call, row0, row1, (struct format){WEFT_##ID, false, __VA_ARGS__});            \
+        run_##ID(call, row0, row1);                                                                \
     }
 
 PACKED(Q4_0, false, false, 0, begin_blocks, unpack_q4_0)
@@ -356,6 +364,18 @@ PACKED(Q4_K, false, true, 0, begin_q45_k, unpack_q4_k)
 PACKED(Q5_K, false, true, 0, begin_q45_k, unpack_q5_k)
 PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)
 PACKED(Q2_K, true, true, 0, begin_q2_k, unpack_q2_k)
-PACKED(Q3_K, true, false, -3, begin_q3_k, unpack_q3_k)
 PACKED(IQ4_XS, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
 PACKED(MXFP4, false, false, 1, begin_blocks, unpack_mxfp4)
+
+// Among many rows of X codes times scales are worth their making: a sum of 32 columns instead of two of 16.
+PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, -3, begin_q3_k, unpack_q3_k)
+PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, 4, begin_q3_k, unpack_scaled_q3_k)
+weft__linear_fn weft__linear_Q3_K_q8_packed_avx512vnni;
+void weft__linear_Q3_K_q8_packed_avx512vnni(const struct weft__linear_call *call, int64_t row0,
+                                            int64_t row1)
+{
+    if (call->many)
+        run_scaled_Q3_K(call, row0, row1);
+    else
+        run_Q3_K(call, row0, row1);
+}

@@ -285,6 +285,48 @@ UNPACK(q3_k)
     }
 }
 
+// The eight codes of each of 16 rows times its scale, as in unpack_scaled_q3_k().
+WEFT__INLINE void scaled_codes_q3_k(const uint8_t scales[16], __m512i table[2])
+{
+    const __m512i all = _mm512_broadcast_i32x4(_mm_load_si128((const void *)scales));
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        const long long each = 0x0101010101010101, row = 8 * i; // two rows a lane
+        const __m512i of = _mm512_setr_epi64(row * each, (row + 1) * each, (row + 2) * each,
+                                             (row + 3) * each, (row + 4) * each, (row + 5) * each,
+                                             (row + 6) * each, (row + 7) * each);
+        const __m512i s = _mm512_shuffle_epi8(all, of), twice = _mm512_add_epi8(s, s),
+                      four = _mm512_add_epi8(twice, twice);
+        __m512i t = _mm512_add_epi8(four, _mm512_set1_epi8((char)128));
+        t = _mm512_mask_sub_epi8(t, 0xaaaaaaaaaaaaaaaa, t, s);
+        t = _mm512_mask_sub_epi8(t, 0xcccccccccccccccc, t, twice);
+        table[i] = _mm512_mask_sub_epi8(t, 0xf0f0f0f0f0f0f0f0, t, four);
+    }
+}
+
+// A code times its scale is -124 to 128: the negative of that, raised by 128, is a byte, and -d the scale of all.
+UNPACK(scaled_q3_k)
+{
+    const __m512i bits = load(codes + 128), two[2] = {load(codes), load(codes + 64)};
+    const __m512i row =
+        _mm512_setr_epi32(0, 0x08080808, 0x10101010, 0x18181818, 0x20202020, 0x28282828, 0x30303030,
+                          0x38383838, 0x40404040, 0x48484848, 0x50505050, 0x58585858, 0x60606060,
+                          0x68686868, 0x70707070, 0x78787878);
+    (void)chunk;
+    out->scale[0] = _mm512_sub_ps(_mm512_setzero_ps(), head->d);
+    WEFT__UNROLL for (int p = 0; p < 2; p++)
+    {
+        __m512i table[2];
+        scaled_codes_q3_k(head->entry[2 * g + p], table);
+        WEFT__UNROLL for (int i = 0; i < 4; i++)
+        {
+            const __m512i low = with_bits(row, moved(two[p], -2 * i), 3);
+            out->w[4 * p + i] = _mm512_permutex2var_epi8(
+                table[0], with_bits(low, moved(bits, 2 - (4 * p + i)), 4), table[1]);
+        }
+    }
+}
+
 UNPACK(iq4_xs)
 {
     (void)chunk;
