@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Writes the seeds of fuzz_gguf and fuzz_model: seeds FOLDER, which holds folders gguf and model.
+// Writes the seeds of fuzz_gguf, fuzz_model and fuzz_split: seeds FOLDER, which holds folders gguf, model and split.
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/support/gguf_tiny_model.h"
 #include "tests/support/gguf_writer.h"
@@ -62,8 +63,48 @@ static gguf_writer tensors(uint32_t version, uint32_t alignment)
     return w;
 }
 
+static gguf_writer part(uint32_t number, uint32_t count)
+{
+    gguf_writer w = gguf_writer_new();
+    if (number == 0)
+        gguf_writer_i32(&w, "split.tensors.count", (int32_t)count - 1);
+    gguf_writer_u32(&w, "split.no", number);
+    gguf_writer_u32(&w, "split.count", count);
+    const char name[] = {(char)('a' + number), 0};
+    if (number > 0)
+        gguf_writer_tensor(&w, name, number == 1 ? F32 : Q4_0, 1, (int64_t[]){32}, NULL,
+                           number == 1 ? 128 : 18);
+    return w;
+}
+
+// As fuzz_split.c reads them.
+static bool save_parts(const char *folder, uint32_t count)
+{
+    char path[4096];
+    uint8_t *bytes[3];
+    size_t sizes[3];
+    snprintf(path, sizeof path, "%s/split/parts%u", folder, count);
+    FILE *stream = fopen(path, "wb");
+    bool good = stream && fputc((int)count - 1, stream) != EOF;
+    for (uint32_t n = 0; n < count; n++) {
+        gguf_writer w = part(n, count);
+        bytes[n] = gguf_writer_finish(&w, &sizes[n]);
+        for (int shift = 0; good && shift <= 8 && n + 1 < count; shift += 8)
+            good = fputc((int)(sizes[n] >> shift & 255), stream) != EOF;
+    }
+    for (uint32_t n = 0; n < count; n++) {
+        good = good && fwrite(bytes[n], 1, sizes[n], stream) == sizes[n];
+        free(bytes[n]);
+    }
+    return stream && fclose(stream) == 0 && good;
+}
+
 static bool save_all(const char *folder)
 {
+    for (uint32_t count = 1; count <= 3; count++)
+        if (!save_parts(folder, count))
+            return false;
+
     gguf_writer files[] = {gguf_writer_new(), metadata_only(), arrays(), tensors(3, 32),
                            tensors(2, 8)};
     const char *const names[] = {"gguf/empty", "gguf/metadata", "gguf/arrays", "gguf/tensors",
@@ -95,6 +136,6 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && save_all(argv[1]))
         return 0;
-    fprintf(stderr, "usage: seeds FOLDER, which must hold folders gguf and model\n");
+    fprintf(stderr, "usage: seeds FOLDER, which must hold folders gguf, model and split\n");
     return 2;
 }
