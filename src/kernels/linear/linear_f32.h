@@ -8,7 +8,11 @@
 #include "src/kernels/linear/linear_bytes.h"
 #include "src/kernels/linear/linear_rows.h"
 
-enum { WEFT__F32_PARTS = 32 / VF32_LANES };
+enum {
+    WEFT__F32_PARTS = 32 / VF32_LANES,
+    WEFT__F32_NEAR_COLS =
+        4096, // of X, which the first cache holds beside a stream that nobody asks for
+};
 
 // Columns [k, k + 32) of a row as f32; with `n` below 32 only the first n are read, and zeros follow.
 typedef void weft__f32_decode_fn(const unsigned char *row, int64_t k, int n,
@@ -72,6 +76,7 @@ struct weft__f32_format {
     weft__f32_part_fn *part; // or NULL
     int bytes32;             // of 32 columns, rounded up
     bool ahead;              // the next tile is asked for, else left to the hardware
+    int far_bytes;           // ahead of each row, or 0
 };
 
 struct weft__f32_tile {
@@ -110,6 +115,21 @@ WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int
     }
 }
 
+// What each row of a tile needs some KB from now, over its end in the row of the next tile that takes its place.
+WEFT__INLINE void weft__f32_fetch_far(const struct weft__linear_rows *w, int rows, int64_t offset,
+                                      struct weft__f32_format format)
+{
+    const int64_t far = offset + format.far_bytes,
+                  ahead = far >= w->stride ? far + (rows - 1) * w->stride : far;
+    WEFT__UNROLL for (int r = 0; r < rows; r++)
+    {
+        WEFT__UNROLL for (int i = 0; i < format.bytes32; i += 64)
+        {
+            __builtin_prefetch(w->first + r * w->stride + ahead + i, 0, 3);
+        }
+    }
+}
+
 // Columns [k, end): a sum of its own, added to the total, since in a single long one small products
 // would drown.
 WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t end, int rows,
@@ -122,6 +142,8 @@ WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t e
     for (; k + 32 <= end; k += 32) {
         if (format.ahead)
             weft__linear_fetch_next(&t->w, rows, k / 32 * format.bytes32, format.bytes32);
+        if (format.far_bytes)
+            weft__f32_fetch_far(&t->w, rows, k / 32 * format.bytes32, format);
         weft__f32_step(t, k, 32, rows, cols, format);
     }
     if (k < end)
@@ -157,14 +179,26 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     }
 }
 
-// One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better than tiles
-// are asked for (NOTES.md), as long as X stays in the first cache beside it and one chain of sums keeps up.
-WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
-                                      struct weft__f32_format format)
+// How many plain rows of W go together by one row of X, or by up to four, where not tiles of four do (0). One after the
+// other they are a single stream, which memory reads best (NOTES.md), as long as X stays in the first cache beside it; who asks
+// far ahead has that with more of X, too.
+WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
+                                    struct weft__f32_format format)
 {
-    enum { NEAR_X_BYTES = 16 << 10 };
-    return WEFT__F32_PARTS <= 2 && format.part && call->batch == 1 &&
-           call->cols * (int64_t)sizeof(float) <= NEAR_X_BYTES;
+    enum { FAR_COLS = 10240 };
+    const bool near = call->cols <= WEFT__F32_NEAR_COLS, halves = format.bytes32 <= 64;
+    if (WEFT__F32_PARTS > 2 || !format.part || call->batch > 4)
+        return 0;
+    if (call->batch > 1)
+        return !call->asks_far || !halves ? 0 : call->batch == 2 && near ? 1 : 2;
+    return near ? 1 : !call->asks_far ? 0 : halves && call->cols > FAR_COLS ? 2 : 1;
+}
+
+// The hardware reads f32 by short rows as fast as if it were asked.
+WEFT__INLINE bool weft__f32_is_far(const struct weft__linear_call *call,
+                                   struct weft__f32_format format)
+{
+    return call->asks_far && (format.bytes32 <= 64 || call->cols > WEFT__F32_NEAR_COLS);
 }
 
 #endif
