@@ -146,6 +146,16 @@ WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols, b
     }
 }
 
+// Of groups of bytes a line for each that is loaded, in order of address both: in another, which compilers choose, memory gives
+// a fifth less to four rows of X.
+WEFT__INLINE void fetch_by_turns(const unsigned char *ahead, struct group *w)
+{
+    WEFT__UNROLL for (int i = 0; i < 8; i++)
+    {
+        __asm__ volatile("prefetcht0 %1" : "+v"(w->w[i]) : "m"(ahead[64 * i]));
+    }
+}
+
 // Columns that a sum of its own covers, whole chunks.
 static int64_t sum_columns(int64_t cols)
 {
@@ -178,7 +188,10 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
             struct group w;
             const int64_t ahead = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
             f.unpack(chunk, codes, g, &head, &w);
-            fetch_ahead(codes, ahead, f);
+            if (f.far && shape.group_bytes == 512 && cols > 2)
+                fetch_by_turns(codes + ahead, &w);
+            else
+                fetch_ahead(codes, ahead, f);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
