@@ -11,6 +11,14 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
+// 64 codes from `column` on of `dim`, those that there are.
+INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
+{
+    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
+        return _mm512_loadu_si512(codes);
+    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
+}
+
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
@@ -19,30 +27,30 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 // Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys
 // from `at` on, which are those from `first` on of the vector.
 INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                       const int lanes, const uint32_t *q, const int64_t *at, const int first,
-                       const int keys, const bool ahead, __m512 *sums)
+                       const int lanes, const int32_t dim, const uint32_t *q, const int64_t *at,
+                       const int first, const int keys, const bool ahead, __m512 *sums)
 {
     const char *pool = s->call->k.data;
-    const int32_t dim = s->call->k.dim;
+    const int64_t pairs = (dim + CODE_GROUP - 1) / CODE_GROUP * (CODE_GROUP / 2);
     VF32_UNROLL
     for (int j = 0; j < keys; j++)
         VF32_UNROLL
     for (int r = 0; r < lanes; r++)
         sums[score_lane(lanes, r, first + j)] = _mm512_setzero_ps();
+    VF32_UNROLL
     for (int32_t column = 0; column < dim; column += CODE_GROUP) {
-        const __mmask64 mask = codes_from(dim, column);
         VF32_UNROLL
         for (int j = 0; j < keys; j++) {
             __m512i halves[2];
             if (ahead)
                 ask_codes(pool, at + j, column);
-            widen_codes(kv, table, _mm512_maskz_loadu_epi8(mask, pool + at[j] + column), halves);
+            widen_codes(kv, table, load_codes(pool + at[j] + column, dim, column), halves);
             VF32_UNROLL
             for (int h = 0; h < 2; h++)
                 VF32_UNROLL
             for (int r = 0; r < lanes; r++) {
                 const __m512i x =
-                    _mm512_loadu_si512(q + (int64_t)r * s->pairs + column / 2 + h * LANES);
+                    _mm512_loadu_si512(q + r * pairs + column / 2 + h * LANES);
                 __m512 *sum = &sums[score_lane(lanes, r, first + j)];
                 *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[h], (__m512bh)x);
             }
@@ -53,8 +61,8 @@ INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_ta
 // Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. The lanes of a vector are added up
 // beside the products of the next: they have waited for the last of their own by then.
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const uint32_t *q, int32_t key, float scale,
-                        const bool ahead)
+                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
+                        float scale, const bool ahead)
 {
     const int keys = LANES / lanes; // of a vector
     const int unit = lanes >= UNIT_SUMS ? 1 : UNIT_SUMS / lanes, units = keys / unit;
@@ -63,7 +71,7 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
     VF32_UNROLL
     for (int i = 0; i <= 2 * units; i++) {
         if (i < 2 * units)
-            score_unit(s, kv, table, lanes, q, s->at + key + i * unit, i % units * unit, unit,
+            score_unit(s, kv, table, lanes, dim, q, s->at + key + i * unit, i % units * unit, unit,
                        ahead, sums[i / units]);
         if (i >= units && (i == units || i == 2 * units))
             _mm512_storeu_ps(scores + (i / units - 1) * LANES,
@@ -75,13 +83,13 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
 // columns of group `g` from half `half` on, `halves` times. `apart`: a row alone, for which keys that it does not see
 // have values of 0.
 INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const int lanes, const int rows, const int halves, int32_t b, int first,
-                      int32_t g, const int half, const bool apart, const bool ahead)
+                      const int lanes, const int32_t dim, const int rows, const int halves,
+                      int32_t b, int first, int32_t g, const int half, const bool apart, const bool ahead)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
     const char *pool = (const char *)s->call->v.data + g * CODE_GROUP;
-    const __mmask64 mask = codes_from(s->call->v.dim, g * CODE_GROUP);
+    const __mmask64 mask = codes_from(dim, g * CODE_GROUP);
     const uint64_t seen = apart ? s->seen[b * lanes + first] : 0;
     float *acc =
         s->acc + (((int64_t)b * s->groups + g) * lanes + first) * CODE_GROUP + half * 2 * LANES;
@@ -128,19 +136,19 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
 
 // The values of the block for the rows of block b.
 INLINE void add_code_columns(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                             const int lanes, int32_t b, const bool ahead)
+                             const int lanes, const int32_t dim, int32_t b, const bool ahead)
 {
     for (int32_t g = 0; g < s->groups; g++) {
         if (lanes == 4) {
-            add_codes(s, kv, table, lanes, 4, 2, b, 0, g, 0, false, ahead);
+            add_codes(s, kv, table, lanes, dim, 4, 2, b, 0, g, 0, false, ahead);
             continue;
         }
         for (int first = 0; first < lanes && b * lanes + first < s->rows; first += VALUE_ROWS) {
             if (first == 0 && ahead)
-                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, true);
+                add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 0, false, true);
             else
-                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, false);
-            add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 1, false, false);
+                add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 0, false, false);
+            add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 1, false, false);
         }
     }
 }
