@@ -24,59 +24,143 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
-// Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys
-// from `at` on, which are those from `first` on of the vector.
+// Scores of a key under 16 rows: sums[row].
 INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                       const int lanes, const int32_t dim, const uint32_t *q, const int64_t *at,
-                       const int first, const int keys, const bool ahead, __m512 *sums)
+                       const uint32_t *q, const int64_t *at, const bool ahead, __m512 *sums)
 {
     const char *pool = s->call->k.data;
-    const int64_t pairs = (dim + CODE_GROUP - 1) / CODE_GROUP * (CODE_GROUP / 2);
+    const int32_t dim = s->call->k.dim;
     VF32_UNROLL
-    for (int j = 0; j < keys; j++)
-        VF32_UNROLL
-    for (int r = 0; r < lanes; r++)
-        sums[score_lane(lanes, r, first + j)] = _mm512_setzero_ps();
-    VF32_UNROLL
+    for (int r = 0; r < LANES; r++)
+        sums[r] = _mm512_setzero_ps();
     for (int32_t column = 0; column < dim; column += CODE_GROUP) {
+        __m512i halves[2];
+        if (ahead)
+            ask_codes(pool, at, column);
+        widen_codes(kv, table, load_codes(pool + *at + column, dim, column), halves);
         VF32_UNROLL
-        for (int j = 0; j < keys; j++) {
-            __m512i halves[2];
-            if (ahead)
-                ask_codes(pool, at + j, column);
-            widen_codes(kv, table, load_codes(pool + at[j] + column, dim, column), halves);
+        for (int h = 0; h < 2; h++)
             VF32_UNROLL
-            for (int h = 0; h < 2; h++)
-                VF32_UNROLL
-            for (int r = 0; r < lanes; r++) {
-                const __m512i x =
-                    _mm512_loadu_si512(q + r * pairs + column / 2 + h * LANES);
-                __m512 *sum = &sums[score_lane(lanes, r, first + j)];
-                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[h], (__m512bh)x);
-            }
+        for (int r = 0; r < LANES; r++) {
+            const __m512i x =
+                _mm512_loadu_si512(q + (int64_t)r * s->pairs + column / 2 + h * LANES);
+            sums[r] = _mm512_dpbf16_ps(sums[r], (__m512bh)halves[h], (__m512bh)x);
         }
     }
 }
 
-// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. The lanes of a vector are added up
-// beside the products of the next: they have waited for the last of their own by then.
+// The same of two keys, times `scale`. The lanes of one are added up beside the products of the other: they have waited for
+// the last of their own by then.
+INLINE void score_two(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                      const uint32_t *q, int32_t key, float scale, const bool ahead)
+{
+    float *scores = s->scores + key * LANES;
+    __m512 sums[2][LANES];
+    score_unit(s, kv, table, q, s->at + key, ahead, sums[0]);
+    score_unit(s, kv, table, q, s->at + key + 1, ahead, sums[1]);
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        _mm512_storeu_ps(scores + i * LANES, vf32_mul(vf32_set1(scale), vf32_sums(sums[i])));
+}
+
+// Codes [column, column + 16) of four keys, a part of 128 bits each.
+INLINE __m512i load_fours(const char *pool, const int64_t at[FOUR], const int32_t dim,
+                          int32_t column)
+{
+    const bool whole = (__builtin_constant_p(dim) && dim % FOUR_CODES == 0) ||
+                       dim - column >= FOUR_CODES; // else there are eight
+    __m512i codes = _mm512_setzero_si512();
+    VF32_UNROLL
+    for (int j = 0; j < FOUR; j++) {
+        const void *from = pool + at[j] + column;
+        const __m128i x = whole ? _mm_loadu_si128(from) : _mm_loadl_epi64(from);
+        codes = j == 0 ? _mm512_broadcast_i32x4(x)
+                       : _mm512_mask_broadcast_i32x4(codes, (__mmask16)(0xf << 4 * j), x);
+    }
+    return codes;
+}
+
+// The lanes of four rows' sums of four keys, added up: [key][row].
+INLINE __m512 add_fours(const __m512 sums[FOUR])
+{
+    const __m512 a =
+        _mm512_add_ps(_mm512_unpacklo_ps(sums[0], sums[1]), _mm512_unpackhi_ps(sums[0], sums[1]));
+    const __m512 b =
+        _mm512_add_ps(_mm512_unpacklo_ps(sums[2], sums[3]), _mm512_unpackhi_ps(sums[2], sums[3]));
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+}
+
+// [key][row] to the order of a vector of scores: of four rows; of rows 0 to 3 and of rows 4 to 7, keys 0, 1 and 2, 3.
+INLINE void store_fours(const int lanes, __m512 factor, const __m512 *fours, float *scores)
+{
+    const __m512i four = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i eight =
+        _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 16, 17, 20, 21, 18, 19, 22, 23);
+    if (lanes == 4) {
+        _mm512_storeu_ps(scores, vf32_mul(factor, _mm512_permutexvar_ps(four, fours[0])));
+        return;
+    }
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const __m512i order = _mm512_add_epi32(eight, _mm512_set1_epi32(8 * i));
+        _mm512_storeu_ps(
+            scores + i * LANES,
+            vf32_mul(factor, _mm512_permutex2var_ps(fours[0], order, fours[1])));
+    }
+}
+
+// Scores of code_step() keys from `key` on of the block, times `scale`, for 4 or 8 rows. A vector has codes of four keys, so
+// that a sum of lanes is of 4.
+INLINE void score_fours(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
+                        float scale, const bool ahead)
+{
+    const int keys = code_step(lanes), units = keys / FOUR;
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    __m512 sums[UNIT_SUMS]; // [four keys][row]
+    VF32_UNROLL
+    for (int i = 0; i < UNIT_SUMS; i++)
+        sums[i] = _mm512_setzero_ps();
+    VF32_UNROLL
+    for (int32_t column = 0; column < dim; column += FOUR_CODES, q += 2 * lanes * LANES) {
+        if (ahead && column % CODE_GROUP == 0)
+            VF32_UNROLL
+        for (int j = 0; j < keys; j++)
+            ask_codes(pool, at + j, column);
+        __m512i halves[2][2];
+        VF32_UNROLL
+        for (int i = 0; i < units; i++)
+            widen_codes(kv, table, load_fours(pool, at + i * FOUR, dim, column), halves[i]);
+        VF32_UNROLL
+        for (int n = 0; n < 2 * lanes; n++) {
+            const __m512bh x = (__m512bh)_mm512_loadu_si512(q + n * LANES);
+            VF32_UNROLL
+            for (int i = 0; i < units; i++) {
+                __m512 *sum = &sums[i * lanes + n % lanes];
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][n / lanes], x);
+            }
+        }
+    }
+    __m512 fours[2];
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        fours[i] = add_fours(sums + i * FOUR);
+    const int vectors = LANES / lanes; // keys of one
+    VF32_UNROLL
+    for (int i = 0; i < units; i++)
+        store_fours(lanes, vf32_set1(scale), fours + i,
+                    s->scores + (key + i * FOUR) / vectors * LANES);
+}
+
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
                         const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
                         float scale, const bool ahead)
 {
-    const int keys = LANES / lanes; // of a vector
-    const int unit = lanes >= UNIT_SUMS ? 1 : UNIT_SUMS / lanes, units = keys / unit;
-    float *scores = s->scores + key / keys * LANES;
-    __m512 sums[2][LANES];
-    VF32_UNROLL
-    for (int i = 0; i <= 2 * units; i++) {
-        if (i < 2 * units)
-            score_unit(s, kv, table, lanes, dim, q, s->at + key + i * unit, i % units * unit, unit,
-                       ahead, sums[i / units]);
-        if (i >= units && (i == units || i == 2 * units))
-            _mm512_storeu_ps(scores + (i / units - 1) * LANES,
-                             vf32_mul(vf32_set1(scale), vf32_sums(sums[i / units - 1])));
-    }
+    if (lanes == LANES)
+        score_two(s, kv, table, q, key, scale, ahead);
+    else
+        score_fours(s, kv, table, lanes, dim, q, key, scale, ahead);
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32
