@@ -63,94 +63,89 @@ INLINE void score_two(const struct rows *s, weft_dtype kv, const struct code_tab
         _mm512_storeu_ps(scores + i * LANES, vf32_mul(vf32_set1(scale), vf32_sums(sums[i])));
 }
 
-// Codes [column, column + 16) of four keys, a part of 128 bits each.
-INLINE __m512i load_fours(const char *pool, const int64_t at[FOUR], const int32_t dim,
-                          int32_t column)
+// Codes [column, column + 32) of two keys, those that there are.
+INLINE __m512i load_two(const char *pool, const int64_t at[2], const int32_t dim, int32_t column)
 {
-    const bool whole = (__builtin_constant_p(dim) && dim % FOUR_CODES == 0) ||
-                       dim - column >= FOUR_CODES; // else there are eight
-    __m512i codes = _mm512_setzero_si512();
+    __m256i codes[2];
     VF32_UNROLL
-    for (int j = 0; j < FOUR; j++) {
-        const void *from = pool + at[j] + column;
-        const __m128i x = whole ? _mm_loadu_si128(from) : _mm_loadl_epi64(from);
-        codes = j == 0 ? _mm512_broadcast_i32x4(x)
-                       : _mm512_mask_broadcast_i32x4(codes, (__mmask16)(0xf << 4 * j), x);
+    for (int j = 0; j < 2; j++) {
+        const char *from = pool + at[j] + column;
+        const int32_t left = dim - column;
+        const __mmask32 mask = left < TWO_CODES ? (1u << left) - 1 : UINT32_MAX;
+        codes[j] = __builtin_constant_p(dim) && dim % TWO_CODES == 0
+                       ? _mm256_loadu_si256((const void *)from)
+                       : _mm256_maskz_loadu_epi8(mask, from);
     }
-    return codes;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(codes[0]), codes[1], 1);
 }
 
-// The lanes of four rows' sums of four keys, added up: [key][row].
-INLINE __m512 add_fours(const __m512 sums[FOUR])
+// The lanes of sums[two keys][row], eight of them, added up to a vector of scores.
+INLINE __m512 add_twos(const int lanes, const __m512 sums[UNIT_SUMS])
 {
-    const __m512 a =
-        _mm512_add_ps(_mm512_unpacklo_ps(sums[0], sums[1]), _mm512_unpackhi_ps(sums[0], sums[1]));
-    const __m512 b =
-        _mm512_add_ps(_mm512_unpacklo_ps(sums[2], sums[3]), _mm512_unpackhi_ps(sums[2], sums[3]));
-    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-}
-
-// [key][row] to the order of a vector of scores: of four rows; of rows 0 to 3 and of rows 4 to 7, keys 0, 1 and 2, 3.
-INLINE void store_fours(const int lanes, __m512 factor, const __m512 *fours, float *scores)
-{
-    const __m512i four = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i eight =
-        _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 16, 17, 20, 21, 18, 19, 22, 23);
-    if (lanes == 4) {
-        _mm512_storeu_ps(scores, vf32_mul(factor, _mm512_permutexvar_ps(four, fours[0])));
-        return;
-    }
+    const __m512i order =
+        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+                   : _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    __m512 pairs[4], quads[2];
     VF32_UNROLL
-    for (int i = 0; i < 2; i++) {
-        const __m512i order = _mm512_add_epi32(eight, _mm512_set1_epi32(8 * i));
-        _mm512_storeu_ps(
-            scores + i * LANES,
-            vf32_mul(factor, _mm512_permutex2var_ps(fours[0], order, fours[1])));
+    for (int i = 0; i < 4; i++)
+        pairs[i] = vf32_add(_mm512_unpacklo_ps(sums[2 * i], sums[2 * i + 1]),
+                            _mm512_unpackhi_ps(sums[2 * i], sums[2 * i + 1]));
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        quads[i] = vf32_add(_mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
+                            _mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xee));
+    const __m512 all = vf32_add(_mm512_shuffle_f32x4(quads[0], quads[1], 0x88),
+                                _mm512_shuffle_f32x4(quads[0], quads[1], 0xdd));
+    return _mm512_permutexvar_ps(order, all);
+}
+
+// sums[two keys][row] += their products with the codes of four keys from `column` on.
+INLINE void score_four(weft_dtype kv, const struct code_table *table, const int lanes,
+                       const uint32_t *q, const char *pool, const int64_t at[4],
+                       const int32_t dim, int32_t column, __m512 *sums)
+{
+    __m512i halves[2][2];
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        widen_codes(kv, table, load_two(pool, at + 2 * i, dim, column), halves[i]);
+    VF32_UNROLL
+    for (int n = 0; n < 2 * lanes; n++) {
+        const __m512bh x = (__m512bh)_mm512_loadu_si512(q + n * LANES);
+        VF32_UNROLL
+        for (int i = 0; i < 2; i++) {
+            __m512 *sum = &sums[i * lanes + n % lanes];
+            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][n / lanes], x);
+        }
     }
 }
 
-// Scores of code_step() keys from `key` on of the block, times `scale`, for 4 or 8 rows. A vector has codes of four keys, so
-// that a sum of lanes is of 4.
-INLINE void score_fours(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
-                        float scale, const bool ahead)
+// Scores of code_step() keys from `key` on of the block, times `scale`, for 4 or 8 rows. A vector has codes of two keys, so
+// that fewer lanes are to be added up.
+INLINE void score_few(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                      const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
+                      float scale, const bool ahead)
 {
-    const int keys = code_step(lanes), units = keys / FOUR;
+    const int keys = code_step(lanes);
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
-    __m512 sums[UNIT_SUMS]; // [four keys][row]
+    __m512 sums[2 * UNIT_SUMS];
     VF32_UNROLL
-    for (int i = 0; i < UNIT_SUMS; i++)
+    for (int i = 0; i < 2 * UNIT_SUMS; i++)
         sums[i] = _mm512_setzero_ps();
     VF32_UNROLL
-    for (int32_t column = 0; column < dim; column += FOUR_CODES, q += 2 * lanes * LANES) {
+    for (int32_t column = 0; column < dim; column += TWO_CODES, q += 2 * lanes * LANES) {
         if (ahead && column % CODE_GROUP == 0)
             VF32_UNROLL
         for (int j = 0; j < keys; j++)
             ask_codes(pool, at + j, column);
-        __m512i halves[2][2];
         VF32_UNROLL
-        for (int i = 0; i < units; i++)
-            widen_codes(kv, table, load_fours(pool, at + i * FOUR, dim, column), halves[i]);
-        VF32_UNROLL
-        for (int n = 0; n < 2 * lanes; n++) {
-            const __m512bh x = (__m512bh)_mm512_loadu_si512(q + n * LANES);
-            VF32_UNROLL
-            for (int i = 0; i < units; i++) {
-                __m512 *sum = &sums[i * lanes + n % lanes];
-                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][n / lanes], x);
-            }
-        }
+        for (int j = 0; j < keys; j += 4)
+            score_four(kv, table, lanes, q, pool, at + j, dim, column, sums + j / 2 * lanes);
     }
-    __m512 fours[2];
     VF32_UNROLL
     for (int i = 0; i < 2; i++)
-        fours[i] = add_fours(sums + i * FOUR);
-    const int vectors = LANES / lanes; // keys of one
-    VF32_UNROLL
-    for (int i = 0; i < units; i++)
-        store_fours(lanes, vf32_set1(scale), fours + i,
-                    s->scores + (key + i * FOUR) / vectors * LANES);
+        _mm512_storeu_ps(s->scores + (key * lanes / LANES + i) * LANES,
+                         vf32_mul(vf32_set1(scale), add_twos(lanes, sums + i * UNIT_SUMS)));
 }
 
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
@@ -160,7 +155,7 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
     if (lanes == LANES)
         score_two(s, kv, table, q, key, scale, ahead);
     else
-        score_fours(s, kv, table, lanes, dim, q, key, scale, ahead);
+        score_few(s, kv, table, lanes, dim, q, key, scale, ahead);
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32

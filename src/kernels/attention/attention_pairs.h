@@ -13,7 +13,6 @@
 
 #include "src/base/half.h"
 #include "src/kernels/attention/attention_walk.h"
-#include "src/kernels/attention/attention_work.h"
 #include "src/kernels/cpu/avx512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -24,8 +23,7 @@ enum {
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
     KEY_STEP = 8,    // keys whose scores grow together
-    FOUR = 4,        // of codes, keys that a vector has FOUR_CODES of each of, where there are few rows
-    FOUR_CODES = 16,
+    TWO_CODES = 32,  // of each of two keys, which are a vector where there are few rows
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
     VALUE_ROWS = 8,  // rows whose results grow together
     NEAR = 16,       // rows that are asked for ahead, from L2 for L1; of codes twice as many
@@ -101,20 +99,13 @@ static float *take(float **at, int64_t words)
     return taken;
 }
 
-// Of queries; those of up to 8 rows may lie there FOUR times.
-static int64_t query_words(int64_t rows, int64_t pairs)
-{
-    const int64_t padded = row_blocks(rows) * LANES, fours = FOUR * WEFT__ATTENTION_FEW_ROWS;
-    return pairs * (padded < fours ? fours : padded);
-}
-
 // Bytes of scratch that lay_out() divides.
 static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = query_words(rows, pairs) + padded * (columns + PAIRS + 3 + 2 + 2) +
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) +
                           3 * BLOCK * LANES + columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -134,7 +125,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     const int64_t padded = (int64_t)s.blocks * LANES;
     s.scores = take(&at, BLOCK * LANES);
     s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
-    s.q = (uint32_t *)(void *)take(&at, query_words(s.rows, s.pairs));
+    s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
     s.acc = take(&at, padded * s.groups * s.columns);
     s.row = take(&at, (int64_t)s.groups * s.columns);
     s.key_scale = take(&at, BLOCK * LANES);
@@ -160,9 +151,10 @@ static void place_query(const struct rows *s, const int lanes, int32_t r, const 
     uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
     uint32_t *codes = s->q + (int64_t)r * s->pairs;
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        if (is_code(s->call->k.dtype) && lanes < LANES) // 4 pairs, for each of four keys
-            for (int j = 0; j < FOUR; j++)
-                s->q[(i / 4 * lanes + r) * LANES + j * 4 + i % 4] = row[i];
+        if (is_code(s->call->k.dtype) && lanes < LANES) // 16 pairs, for each of two keys: each 8 in two halves
+            for (int j = 0; j < 2; j++)
+                s->q[((i / 16 * 2 + i % 8 / 4) * lanes + r) * LANES + j * 8 + i % 16 / 8 * 4 +
+                     i % 4] = row[i];
         else if (is_code(s->call->k.dtype)) // 32 pairs: each 8 in two halves
             codes[i / 32 * 32 + i % 8 / 4 * 16 + i % 32 / 8 * 4 + i % 4] = row[i];
         else
@@ -174,9 +166,8 @@ static inline void load_queries(const struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
     const int32_t pairs = call->k.dim / 2;
-    const bool fours = is_code(call->k.dtype) && lanes < LANES;
-    memset(s->q, 0,
-           (size_t)s->blocks * (size_t)(s->pairs * lanes) * (fours ? FOUR : 1) * sizeof *s->q);
+    const int copies = is_code(call->k.dtype) && lanes < LANES ? 2 : 1;
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes * copies) * sizeof *s->q);
     for (int32_t r = 0; r < s->rows; r++) {
         uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
         if (call->q_dtype == WEFT_BF16) {
