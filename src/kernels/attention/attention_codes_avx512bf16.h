@@ -99,20 +99,21 @@ INLINE __m512 add_twos(const int lanes, const __m512 sums[UNIT_SUMS])
     return _mm512_permutexvar_ps(order, all);
 }
 
-// sums[two keys][row] += their products with the codes of four keys from `column` on.
-INLINE void score_four(weft_dtype kv, const struct code_table *table, const int lanes,
-                       const uint32_t *q, const char *pool, const int64_t at[4],
+// sums[two keys][row] += their products with the codes of code_step() keys from `column` on.
+INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const int lanes,
+                       const uint32_t *q, const char *pool, const int64_t *at,
                        const int32_t dim, int32_t column, __m512 *sums)
 {
-    __m512i halves[2][2];
+    const int pairs = code_step(lanes) / 2;
+    __m512i halves[4][2];
     VF32_UNROLL
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < pairs; i++)
         widen_codes(kv, table, load_two(pool, at + 2 * i, dim, column), halves[i]);
     VF32_UNROLL
     for (int n = 0; n < 2 * lanes; n++) {
         const __m512bh x = (__m512bh)_mm512_loadu_si512(q + n * LANES);
         VF32_UNROLL
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < pairs; i++) {
             __m512 *sum = &sums[i * lanes + n % lanes];
             *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][n / lanes], x);
         }
@@ -132,15 +133,12 @@ INLINE void score_few(const struct rows *s, weft_dtype kv, const struct code_tab
     VF32_UNROLL
     for (int i = 0; i < 2 * UNIT_SUMS; i++)
         sums[i] = _mm512_setzero_ps();
-    VF32_UNROLL
     for (int32_t column = 0; column < dim; column += TWO_CODES, q += 2 * lanes * LANES) {
         if (ahead && column % CODE_GROUP == 0)
             VF32_UNROLL
         for (int j = 0; j < keys; j++)
             ask_codes(pool, at + j, column);
-        VF32_UNROLL
-        for (int j = 0; j < keys; j += 4)
-            score_four(kv, table, lanes, q, pool, at + j, dim, column, sums + j / 2 * lanes);
+        score_codes_of(kv, table, lanes, q, pool, at, dim, column, sums);
     }
     VF32_UNROLL
     for (int i = 0; i < 2; i++)
