@@ -2,7 +2,7 @@
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h).
 // Part of attention_pairs_avx512bf16.c.
 //
-//      key      64 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
+//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
 //               vector v has columns 16 l + 4 v .. 16 l + 4 v + 3
 #ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
@@ -24,45 +24,6 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
-// Scores of a key under 16 rows: sums[row].
-INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                       const uint32_t *q, const int64_t *at, const bool ahead, __m512 *sums)
-{
-    const char *pool = s->call->k.data;
-    const int32_t dim = s->call->k.dim;
-    VF32_UNROLL
-    for (int r = 0; r < LANES; r++)
-        sums[r] = _mm512_setzero_ps();
-    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
-        __m512i halves[2];
-        if (ahead)
-            ask_codes(pool, at, column);
-        widen_codes(kv, table, load_codes(pool + *at + column, dim, column), halves);
-        VF32_UNROLL
-        for (int h = 0; h < 2; h++)
-            VF32_UNROLL
-        for (int r = 0; r < LANES; r++) {
-            const __m512i x =
-                _mm512_loadu_si512(q + (int64_t)r * s->pairs + column / 2 + h * LANES);
-            sums[r] = _mm512_dpbf16_ps(sums[r], (__m512bh)halves[h], (__m512bh)x);
-        }
-    }
-}
-
-// The same of two keys, times `scale`. The lanes of one are added up beside the products of the other: they have waited for
-// the last of their own by then.
-INLINE void score_two(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const uint32_t *q, int32_t key, float scale, const bool ahead)
-{
-    float *scores = s->scores + key * LANES;
-    __m512 sums[2][LANES];
-    score_unit(s, kv, table, q, s->at + key, ahead, sums[0]);
-    score_unit(s, kv, table, q, s->at + key + 1, ahead, sums[1]);
-    VF32_UNROLL
-    for (int i = 0; i < 2; i++)
-        _mm512_storeu_ps(scores + i * LANES, vf32_mul(vf32_set1(scale), vf32_sums(sums[i])));
-}
-
 // Codes [column, column + 32) of two keys, those that there are.
 INLINE __m512i load_two(const char *pool, const int64_t at[2], const int32_t dim, int32_t column)
 {
@@ -79,12 +40,9 @@ INLINE __m512i load_two(const char *pool, const int64_t at[2], const int32_t dim
     return _mm512_inserti64x4(_mm512_castsi256_si512(codes[0]), codes[1], 1);
 }
 
-// The lanes of sums[two keys][row], eight of them, added up to a vector of scores.
-INLINE __m512 add_twos(const int lanes, const __m512 sums[UNIT_SUMS])
+// The lanes of sums[two keys][row], eight of them, added up: in parts of 128 bits, of four sums each, keys take turns.
+INLINE __m512 add_eight(const __m512 sums[UNIT_SUMS])
 {
-    const __m512i order =
-        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
-                   : _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
     __m512 pairs[4], quads[2];
     VF32_UNROLL
     for (int i = 0; i < 4; i++)
@@ -94,9 +52,24 @@ INLINE __m512 add_twos(const int lanes, const __m512 sums[UNIT_SUMS])
     for (int i = 0; i < 2; i++)
         quads[i] = vf32_add(_mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
                             _mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xee));
-    const __m512 all = vf32_add(_mm512_shuffle_f32x4(quads[0], quads[1], 0x88),
-                                _mm512_shuffle_f32x4(quads[0], quads[1], 0xdd));
-    return _mm512_permutexvar_ps(order, all);
+    return vf32_add(_mm512_shuffle_f32x4(quads[0], quads[1], 0x88),
+                    _mm512_shuffle_f32x4(quads[0], quads[1], 0xdd));
+}
+
+// The same of 16 sums, to two vectors of scores.
+INLINE void add_lanes_of_codes(const int lanes, const __m512 sums[2 * UNIT_SUMS], __m512 x[2])
+{
+    const __m512 a = add_eight(sums), b = add_eight(sums + UNIT_SUMS);
+    const __m512i order =
+        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+                   : _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    if (lanes == LANES) {
+        x[0] = _mm512_shuffle_f32x4(a, b, 0x88);
+        x[1] = _mm512_shuffle_f32x4(a, b, 0xdd);
+    } else {
+        x[0] = _mm512_permutexvar_ps(order, a);
+        x[1] = _mm512_permutexvar_ps(order, b);
+    }
 }
 
 // sums[two keys][row] += their products with the codes of code_step() keys from `column` on.
@@ -110,19 +83,22 @@ INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const 
     for (int i = 0; i < pairs; i++)
         widen_codes(kv, table, load_two(pool, at + 2 * i, dim, column), halves[i]);
     VF32_UNROLL
-    for (int n = 0; n < 2 * lanes; n++) {
-        const __m512bh x = (__m512bh)_mm512_loadu_si512(q + n * LANES);
+    for (int h = 0; h < 2; h++)
+        VF32_UNROLL
+    for (int r = 0; r < lanes; r++) {
+        const void *pairs_of_row = q + (h * lanes + r) * TWO_PAIRS;
+        const __m512bh x = (__m512bh)_mm512_broadcast_i64x4(_mm256_loadu_si256(pairs_of_row));
         VF32_UNROLL
         for (int i = 0; i < pairs; i++) {
-            __m512 *sum = &sums[i * lanes + n % lanes];
-            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][n / lanes], x);
+            __m512 *sum = &sums[i * lanes + r];
+            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][h], x);
         }
     }
 }
 
-// Scores of code_step() keys from `key` on of the block, times `scale`, for 4 or 8 rows. A vector has codes of two keys, so
-// that fewer lanes are to be added up.
-INLINE void score_few(const struct rows *s, weft_dtype kv, const struct code_table *table,
+// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. Codes of two keys are a vector, so that
+// fewer lanes are to be added up.
+INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
                       const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
                       float scale, const bool ahead)
 {
@@ -133,27 +109,19 @@ INLINE void score_few(const struct rows *s, weft_dtype kv, const struct code_tab
     VF32_UNROLL
     for (int i = 0; i < 2 * UNIT_SUMS; i++)
         sums[i] = _mm512_setzero_ps();
-    for (int32_t column = 0; column < dim; column += TWO_CODES, q += 2 * lanes * LANES) {
+    for (int32_t column = 0; column < dim; column += TWO_CODES, q += 2 * lanes * TWO_PAIRS) {
         if (ahead && column % CODE_GROUP == 0)
             VF32_UNROLL
         for (int j = 0; j < keys; j++)
             ask_codes(pool, at + j, column);
         score_codes_of(kv, table, lanes, q, pool, at, dim, column, sums);
     }
+    __m512 x[2];
+    add_lanes_of_codes(lanes, sums, x);
     VF32_UNROLL
     for (int i = 0; i < 2; i++)
         _mm512_storeu_ps(s->scores + (key * lanes / LANES + i) * LANES,
-                         vf32_mul(vf32_set1(scale), add_twos(lanes, sums + i * UNIT_SUMS)));
-}
-
-INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
-                        float scale, const bool ahead)
-{
-    if (lanes == LANES)
-        score_two(s, kv, table, q, key, scale, ahead);
-    else
-        score_few(s, kv, table, lanes, dim, q, key, scale, ahead);
+                         vf32_mul(vf32_set1(scale), x[i]));
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32

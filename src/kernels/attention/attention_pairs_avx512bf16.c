@@ -381,7 +381,7 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv,
                          const int lanes)
 {
-    switch (is_code(kv) && kv != WEFT_INT8 ? call->k.dim : 0) {
+    switch (is_code(kv) ? call->k.dim : 0) {
     case 64: attend_tiles(call, tiles, count, kv, lanes, 64); break;
     case 128: attend_tiles(call, tiles, count, kv, lanes, 128); break;
     default: attend_tiles(call, tiles, count, kv, lanes, call->k.dim);
@@ -411,7 +411,7 @@ INLINE void attend(const struct weft__attention_call *call,
         else if (rows <= 8)
             attend_lanes(call, tiles + i, n, kv, 8);
         else
-            attend_tiles(call, tiles + i, n, kv, LANES, call->k.dim);
+            attend_lanes(call, tiles + i, n, kv, LANES);
     }
 }
 
