@@ -74,8 +74,8 @@ INLINE void add_lanes_of_codes(const int lanes, const __m512 sums[2 * UNIT_SUMS]
 
 // sums[two keys][row] += their products with the codes of code_step() keys from `column` on.
 INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const int lanes,
-                       const uint32_t *q, const char *pool, const int64_t *at,
-                       const int32_t dim, int32_t column, __m512 *sums)
+                           const uint32_t *q, const char *pool, const int64_t *at,
+                           const int32_t dim, int32_t column, __m512 *sums)
 {
     const int pairs = code_step(lanes) / 2;
     __m512i halves[4][2];
@@ -99,8 +99,8 @@ INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const 
 // Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. Codes of two keys are a vector, so that
 // fewer lanes are to be added up.
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
-                      float scale, const bool ahead)
+                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
+                        float scale, const bool ahead)
 {
     const int keys = code_step(lanes);
     const char *pool = s->call->k.data;
@@ -129,7 +129,8 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
 // have values of 0.
 INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
                       const int lanes, const int32_t dim, const int rows, const int halves,
-                      int32_t b, int first, int32_t g, const int half, const bool apart, const bool ahead)
+                      int32_t b, int first, int32_t g, const int half, const bool apart,
+                      const bool ahead)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;

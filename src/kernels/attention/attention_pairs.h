@@ -106,8 +106,8 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) +
-                          3 * BLOCK * LANES + columns + LANES + 4 * BLOCK * 2;
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
+                          columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
 
