@@ -104,7 +104,7 @@ fault("edges-weighed-whole", "src/kernels/attention/attention_simd.h",
       "seen.end < first_key + BLOCK || n < BLOCK)", "n < BLOCK)",
       "rows that see a part of a block are weighed as if they saw all", *A)
 fault("page-walk-head-offset", "src/kernels/attention/attention_walk.h",
-      "c->slot * c->token_stride + c->head_offset;", "c->slot * c->token_stride;",
+      "c->slot * stride + c->head_offset;", "c->slot * stride;",
       "all heads read the keys of the first", *A)
 
 P = ("kernels_attention_threads", "weft-check --op attention --cases 40")
@@ -124,6 +124,10 @@ fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.
       "vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));",
       "vf32_add(_mm512_loadu_ps(s->sum + b * LANES), sum));",
       "the running sum of pairs is not rescaled", *P)
+
+fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16.h",
+      "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
+      "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")

@@ -2,7 +2,7 @@
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h).
 // Part of attention_pairs_avx512bf16.c.
 //
-//      key      64 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
+//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
 //               vector v has columns 16 l + 4 v .. 16 l + 4 v + 3
 #ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
@@ -11,77 +11,131 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
+// 64 codes from `column` on of `dim`, those that there are.
+INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
+{
+    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
+        return _mm512_loadu_si512(codes);
+    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
+}
+
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
 }
 
-// Sums of UNIT_SUMS products, or of all rows if they are more: sums[row and key of the vector of scores] for `keys` keys
-// from `at` on, which are those from `first` on of the vector.
-INLINE void score_unit(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                       const int lanes, const uint32_t *q, const int64_t *at, const int first,
-                       const int keys, const bool ahead, __m512 *sums)
+// Codes [column, column + 32) of two keys, those that there are.
+INLINE __m512i load_two(const char *pool, const int64_t at[2], const int32_t dim, int32_t column)
 {
-    const char *pool = s->call->k.data;
-    const int32_t dim = s->call->k.dim;
+    __m256i codes[2];
     VF32_UNROLL
-    for (int j = 0; j < keys; j++)
+    for (int j = 0; j < 2; j++) {
+        const char *from = pool + at[j] + column;
+        const int32_t left = dim - column;
+        const __mmask32 mask = left < TWO_CODES ? (1u << left) - 1 : UINT32_MAX;
+        codes[j] = __builtin_constant_p(dim) && dim % TWO_CODES == 0
+                       ? _mm256_loadu_si256((const void *)from)
+                       : _mm256_maskz_loadu_epi8(mask, from);
+    }
+    return _mm512_inserti64x4(_mm512_castsi256_si512(codes[0]), codes[1], 1);
+}
+
+// The lanes of sums[two keys][row], eight of them, added up: in parts of 128 bits, of four sums each, keys take turns.
+INLINE __m512 add_eight(const __m512 sums[UNIT_SUMS])
+{
+    __m512 pairs[4], quads[2];
+    VF32_UNROLL
+    for (int i = 0; i < 4; i++)
+        pairs[i] = vf32_add(_mm512_unpacklo_ps(sums[2 * i], sums[2 * i + 1]),
+                            _mm512_unpackhi_ps(sums[2 * i], sums[2 * i + 1]));
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        quads[i] = vf32_add(_mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
+                            _mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xee));
+    return vf32_add(_mm512_shuffle_f32x4(quads[0], quads[1], 0x88),
+                    _mm512_shuffle_f32x4(quads[0], quads[1], 0xdd));
+}
+
+// The same of 16 sums, to two vectors of scores.
+INLINE void add_lanes_of_codes(const int lanes, const __m512 sums[2 * UNIT_SUMS], __m512 x[2])
+{
+    const __m512 a = add_eight(sums), b = add_eight(sums + UNIT_SUMS);
+    const __m512i order =
+        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+                   : _mm512_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    if (lanes == LANES) {
+        x[0] = _mm512_shuffle_f32x4(a, b, 0x88);
+        x[1] = _mm512_shuffle_f32x4(a, b, 0xdd);
+    } else {
+        x[0] = _mm512_permutexvar_ps(order, a);
+        x[1] = _mm512_permutexvar_ps(order, b);
+    }
+}
+
+// sums[two keys][row] += their products with the codes of code_step() keys from `column` on.
+INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const int lanes,
+                           const uint32_t *q, const char *pool, const int64_t *at,
+                           const int32_t dim, int32_t column, __m512 *sums)
+{
+    const int pairs = code_step(lanes) / 2;
+    __m512i halves[4][2];
+    VF32_UNROLL
+    for (int i = 0; i < pairs; i++)
+        widen_codes(kv, table, load_two(pool, at + 2 * i, dim, column), halves[i]);
+    VF32_UNROLL
+    for (int h = 0; h < 2; h++)
         VF32_UNROLL
-    for (int r = 0; r < lanes; r++)
-        sums[score_lane(lanes, r, first + j)] = _mm512_setzero_ps();
-    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
-        const __mmask64 mask = codes_from(dim, column);
+    for (int r = 0; r < lanes; r++) {
+        const void *pairs_of_row = q + (h * lanes + r) * TWO_PAIRS;
+        const __m512bh x = (__m512bh)_mm512_broadcast_i64x4(_mm256_loadu_si256(pairs_of_row));
         VF32_UNROLL
-        for (int j = 0; j < keys; j++) {
-            __m512i halves[2];
-            if (ahead)
-                ask_codes(pool, at + j, column);
-            widen_codes(kv, table, _mm512_maskz_loadu_epi8(mask, pool + at[j] + column), halves);
-            VF32_UNROLL
-            for (int h = 0; h < 2; h++)
-                VF32_UNROLL
-            for (int r = 0; r < lanes; r++) {
-                const __m512i x =
-                    _mm512_loadu_si512(q + (int64_t)r * s->pairs + column / 2 + h * LANES);
-                __m512 *sum = &sums[score_lane(lanes, r, first + j)];
-                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[h], (__m512bh)x);
-            }
+        for (int i = 0; i < pairs; i++) {
+            __m512 *sum = &sums[i * lanes + r];
+            *sum = _mm512_dpbf16_ps(*sum, (__m512bh)halves[i][h], x);
         }
     }
 }
 
-// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. The lanes of a vector are added up
-// beside the products of the next: they have waited for the last of their own by then.
+// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. Codes of two keys are a vector, so that
+// fewer lanes are to be added up.
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const uint32_t *q, int32_t key, float scale,
-                        const bool ahead)
+                        const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
+                        float scale, const bool ahead)
 {
-    const int keys = LANES / lanes; // of a vector
-    const int unit = lanes >= UNIT_SUMS ? 1 : UNIT_SUMS / lanes, units = keys / unit;
-    float *scores = s->scores + key / keys * LANES;
-    __m512 sums[2][LANES];
+    const int keys = code_step(lanes);
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    __m512 sums[2 * UNIT_SUMS];
     VF32_UNROLL
-    for (int i = 0; i <= 2 * units; i++) {
-        if (i < 2 * units)
-            score_unit(s, kv, table, lanes, q, s->at + key + i * unit, i % units * unit, unit,
-                       ahead, sums[i / units]);
-        if (i >= units && (i == units || i == 2 * units))
-            _mm512_storeu_ps(scores + (i / units - 1) * LANES,
-                             vf32_mul(vf32_set1(scale), vf32_sums(sums[i / units - 1])));
+    for (int i = 0; i < 2 * UNIT_SUMS; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t column = 0; column < dim; column += TWO_CODES, q += 2 * lanes * TWO_PAIRS) {
+        if (ahead && column % CODE_GROUP == 0)
+            VF32_UNROLL
+        for (int j = 0; j < keys; j++)
+            ask_codes(pool, at + j, column);
+        score_codes_of(kv, table, lanes, q, pool, at, dim, column, sums);
     }
+    __m512 x[2];
+    add_lanes_of_codes(lanes, sums, x);
+    VF32_UNROLL
+    for (int i = 0; i < 2; i++)
+        _mm512_storeu_ps(s->scores + (key * lanes / LANES + i) * LANES,
+                         vf32_mul(vf32_set1(scale), x[i]));
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32
 // columns of group `g` from half `half` on, `halves` times. `apart`: a row alone, for which keys that it does not see
 // have values of 0.
 INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const int lanes, const int rows, const int halves, int32_t b, int first,
-                      int32_t g, const int half, const bool apart, const bool ahead)
+                      const int lanes, const int32_t dim, const int rows, const int halves,
+                      int32_t b, int first, int32_t g, const int half, const bool apart,
+                      const bool ahead)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
     const char *pool = (const char *)s->call->v.data + g * CODE_GROUP;
-    const __mmask64 mask = codes_from(s->call->v.dim, g * CODE_GROUP);
+    const __mmask64 mask = codes_from(dim, g * CODE_GROUP);
     const uint64_t seen = apart ? s->seen[b * lanes + first] : 0;
     float *acc =
         s->acc + (((int64_t)b * s->groups + g) * lanes + first) * CODE_GROUP + half * 2 * LANES;
@@ -128,19 +182,19 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
 
 // The values of the block for the rows of block b.
 INLINE void add_code_columns(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                             const int lanes, int32_t b, const bool ahead)
+                             const int lanes, const int32_t dim, int32_t b, const bool ahead)
 {
     for (int32_t g = 0; g < s->groups; g++) {
         if (lanes == 4) {
-            add_codes(s, kv, table, lanes, 4, 2, b, 0, g, 0, false, ahead);
+            add_codes(s, kv, table, lanes, dim, 4, 2, b, 0, g, 0, false, ahead);
             continue;
         }
         for (int first = 0; first < lanes && b * lanes + first < s->rows; first += VALUE_ROWS) {
             if (first == 0 && ahead)
-                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, true);
+                add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 0, false, true);
             else
-                add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 0, false, false);
-            add_codes(s, kv, table, lanes, VALUE_ROWS, 1, b, first, g, 1, false, false);
+                add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 0, false, false);
+            add_codes(s, kv, table, lanes, dim, VALUE_ROWS, 1, b, first, g, 1, false, false);
         }
     }
 }

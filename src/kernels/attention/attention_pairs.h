@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes [row][pair of elements], in the
-//                                                              order of unpacking (attention_codes_avx512bf16.h)
+//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes in the order of unpacking
+//                                                              (attention_codes_avx512bf16.h)
 //      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
 //      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
@@ -23,6 +23,8 @@ enum {
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
     KEY_STEP = 8,    // keys whose scores grow together
+    TWO_CODES = 32,  // of each of two keys, which are a vector
+    TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
     VALUE_ROWS = 8,  // rows whose results grow together
     NEAR = 16,       // rows that are asked for ahead, from L2 for L1; of codes twice as many
@@ -148,10 +150,10 @@ static struct rows lay_out(const struct weft__attention_call *call,
 static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
 {
     uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
-    uint32_t *codes = s->q + (int64_t)r * s->pairs;
+    uint32_t *codes = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * TWO_PAIRS;
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        if (is_code(s->call->k.dtype)) // 32 pairs: each 8 in two halves
-            codes[i / 32 * 32 + i % 8 / 4 * 16 + i % 32 / 8 * 4 + i % 4] = row[i];
+        if (is_code(s->call->k.dtype)) // 16 pairs: each 8 in two halves
+            codes[(i / 16 * 2 + i % 8 / 4) * lanes * TWO_PAIRS + i % 16 / 8 * 4 + i % 4] = row[i];
         else
             q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
 }

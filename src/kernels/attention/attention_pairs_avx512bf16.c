@@ -268,11 +268,11 @@ static __attribute__((noinline)) void add_codes_apart(const struct rows *s, weft
                                                       const int lanes, int32_t row, int32_t g)
 {
     const int32_t b = row / lanes, lane = row % lanes;
-    add_codes(s, kv, table, lanes, 1, 2, b, lane, g, 0, true, false);
+    add_codes(s, kv, table, lanes, s->call->v.dim, 1, 2, b, lane, g, 0, true, false);
 }
 
 INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const int lanes)
+                      const int lanes, const int32_t dim)
 {
     const bool wild = has_wild_values(s, kv);
     for (int32_t row = 0; row < s->rows && wild; row++)
@@ -284,9 +284,9 @@ INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_tab
     for (int32_t b = 0; b * lanes < s->rows && !wild; b++) {
         const bool ahead = s->call->ahead && b == 0;
         if (is_code(kv) && ahead)
-            add_code_columns(s, kv, table, lanes, b, true);
+            add_code_columns(s, kv, table, lanes, dim, b, true);
         else if (is_code(kv))
-            add_code_columns(s, kv, table, lanes, b, false);
+            add_code_columns(s, kv, table, lanes, dim, b, false);
         else if (ahead)
             add_columns(s, lanes, b, true);
         else
@@ -311,18 +311,19 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
 
 // Scores of the block for the rows of block b, which lie at q.
 INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const uint32_t *q, float scale, const bool ahead)
+                        const int lanes, const int32_t dim, const uint32_t *q, float scale,
+                        const bool ahead)
 {
     const int32_t step = is_code(kv) ? code_step(lanes) : KEY_STEP;
     for (int32_t key = 0; key < s->block->n; key += step)
         if (is_code(kv))
-            score_codes(s, kv, table, lanes, q, key, scale, ahead);
+            score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
         else
             score_keys(s, lanes, q, key, scale, ahead);
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,
-                         const int lanes)
+                         const int lanes, const int32_t dim)
 {
     const struct weft__attention_call *call = s->call;
     const bool adjusted = call->softcap > 0 || call->alibi_slopes || s->scaled;
@@ -333,16 +334,16 @@ INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table 
     for (int32_t b = 0; b * lanes < s->rows; b++) {
         const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
         if (call->ahead && b == 0)
-            score_block(s, kv, table, lanes, q, scale, true);
+            score_block(s, kv, table, lanes, dim, q, scale, true);
         else
-            score_block(s, kv, table, lanes, q, scale, false);
+            score_block(s, kv, table, lanes, dim, q, scale, false);
         if (adjusted)
             adjust_scores(s, lanes, b);
         if (mask)
             mask_scores(s, lanes, b);
         weigh(s, lanes, b);
     }
-    add_block(s, kv, table, lanes);
+    add_block(s, kv, table, lanes, dim);
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)
         blocks += s->seen[r] != 0;
@@ -352,7 +353,7 @@ INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table 
 // `count` tiles of as many rows, each with keys.
 INLINE void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv,
-                         const int lanes)
+                         const int lanes, const int32_t dim)
 {
     struct rows s = lay_out(call, tiles);
     const struct code_table table = is_code(kv) ? code_table_of(kv) : (struct code_table){0};
@@ -369,9 +370,21 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
         }
         look(&s);
         if (s.by_some)
-            attend_block(&s, kv, &table, lanes);
+            attend_block(&s, kv, &table, lanes, dim);
         for (int32_t row = 0; ends_tile(s.block) && row < s.rows; row++)
             store_row(&s, lanes, row);
+    }
+}
+
+// Few rows of codes: the dim of common heads is a constant.
+INLINE void attend_lanes(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv,
+                         const int lanes)
+{
+    switch (is_code(kv) ? call->k.dim : 0) {
+    case 64: attend_tiles(call, tiles, count, kv, lanes, 64); break;
+    case 128: attend_tiles(call, tiles, count, kv, lanes, 128); break;
+    default: attend_tiles(call, tiles, count, kv, lanes, call->k.dim);
     }
 }
 
@@ -394,11 +407,11 @@ INLINE void attend(const struct weft__attention_call *call,
         if (n == 0)
             finish_empty(call, &tiles[i]), n = 1;
         else if (rows <= 4)
-            attend_tiles(call, tiles + i, n, kv, 4);
+            attend_lanes(call, tiles + i, n, kv, 4);
         else if (rows <= 8)
-            attend_tiles(call, tiles + i, n, kv, 8);
+            attend_lanes(call, tiles + i, n, kv, 8);
         else
-            attend_tiles(call, tiles + i, n, kv, LANES);
+            attend_lanes(call, tiles + i, n, kv, LANES);
     }
 }
 

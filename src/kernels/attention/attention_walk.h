@@ -36,13 +36,14 @@ static struct cursor cursor_at(const struct weft__attention_call *call,
 // Where the next `count` keys lie, in elements.
 static void walk(struct cursor *c, int32_t count, int64_t *offsets)
 {
+    const int64_t stride =
+        c->token_stride; // which an offset might be, for all that the compiler knows
     for (int32_t i = 0; i < count;) {
-        int64_t at =
-            c->pages[c->page] * c->page_stride + c->slot * c->token_stride + c->head_offset;
+        int64_t at = c->pages[c->page] * c->page_stride + c->slot * stride + c->head_offset;
         int32_t run = c->page_size - c->slot < count - i ? c->page_size - c->slot : count - i;
         run = run < c->left ? run : c->left;
-        for (int32_t j = 0; j < run; j++, at += c->token_stride)
-            offsets[i + j] = at;
+        for (int32_t j = 0; j < run; j++)
+            offsets[i + j] = at + j * stride;
         i += run;
         c->slot += run;
         c->left -= run;
