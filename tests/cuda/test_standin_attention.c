@@ -503,6 +503,9 @@ static void case_thresholds(void)
         const int32_t count = op->steps(choice.launch, &run, steps);
         CHECK(steps[count - 1].cluster == wants[i].cluster);
         CHECK(steps[count - 1].block[0] == wants[i].threads);
+        // Blocks that merge read 128 KB less, tiles of 8, where they start behind the others.
+        const struct weft__attention_device_args *args = (const void *)steps[count - 1].args;
+        CHECK(args->merge_tiles == (wants[i].cluster == 2 ? 16 : 0));
         free(choice.launch);
     }
 }

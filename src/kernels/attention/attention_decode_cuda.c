@@ -116,6 +116,10 @@ static bool plan_several_clusters(const weft_attention_desc *desc,
         return false;
     launch->clusters = (struct weft__attention_clusters){of_head, shapes[i].blocks, shapes[i].warps,
                                                          (uint32_t)shared};
+    // Where two launches lie side by side, blocks that merge start as early as the others.
+    launch->merge_tiles = i == 0 ? 0
+                                 : weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS,
+                                                            launch->thresholds.merge_bytes);
     constants->WEFT_STAGES = shapes[i].stages, constants->WEFT_BLOCKS = shapes[i].launches;
     return true;
 }

@@ -96,7 +96,8 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
     int32_t min_share;                                   // tiles a block takes at least
-    int32_t end_tiles; // equal shares: what an item's end counts for beside its tiles
+    int32_t end_tiles;   // equal shares: what an item's end counts for beside its tiles
+    int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
     int32_t slot_rows;
     int32_t
         early; // lengths, pages and keys before the run's own are there before the launch before has ended
