@@ -269,7 +269,8 @@ static void a_pool_of_more_than_2_31_elements(void **state)
         weft_memory_free(*state, planes[p]);
 }
 
-int main(void)
+// Arguments: [PATTERN], of the tests to run.
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_rise_and_fall_by_60),
@@ -277,5 +278,6 @@ int main(void)
         cmocka_unit_test(one_sequence_of_eight_heads),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, open_device, close_context);
 }
