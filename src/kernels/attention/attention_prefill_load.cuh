@@ -12,15 +12,18 @@
 // --- barriers and stages --------------------------------------------------------------------------
 
 struct barriers {
-    uint64_t queries_full, queries_empty;
+    uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
 };
 
-// What the block's threads share beside the tiles. An item is found while the one before it is worked at, whose results
-// the one before that may still be leaving.
+// Items that are known: one is found while the queries of the one before it are loaded, of WEFT_QUERIES before that some warps
+// multiply, and others leave results of one more.
+enum { ITEMS = WEFT_QUERIES + 2 };
+
+// What the block's threads share beside the tiles.
 struct shared {
     struct barriers barriers;
-    struct item items[3];
+    struct item items[ITEMS];
     int32_t slices; // of an item
 };
 
@@ -43,8 +46,10 @@ DEVICE uint32_t barrier_of(const uint64_t *first, int32_t index)
 
 DEVICE void barriers_begin(struct barriers *b)
 {
-    barrier_init(barrier_of(&b->queries_full, 0), LOADERS);
-    barrier_init(barrier_of(&b->queries_empty, 0), WARPS);
+    for (int32_t i = 0; i < WEFT_QUERIES; i++) {
+        barrier_init(barrier_of(b->queries_full, i), LOADERS);
+        barrier_init(barrier_of(b->queries_empty, i), WARPS);
+    }
     for (int32_t i = 0; i < 2 * WEFT_STAGES; i++) {
         barrier_init(barrier_of(b->tile_full, i), LOADERS);
         barrier_init(barrier_of(b->tile_empty, i), WARPS);
@@ -137,9 +142,9 @@ DEVICE void rows_ask(const struct loader *own, uint32_t to, const uint8_t *row, 
         rows_copy<COUNT, false>(own, to, row, all);
 }
 
-// The queries of an item; rows that do not exist are zeros.
+// The queries of an item to their place; rows that do not exist are zeros.
 DEVICE void queries_ask(const struct weft__attention_device_args *args, const struct loader *own,
-                        const struct item *item)
+                        const struct item *item, int32_t place)
 {
     const struct rows rows = item->rows;
     const int32_t row = lane_row(own);
@@ -147,7 +152,7 @@ DEVICE void queries_ask(const struct weft__attention_device_args *args, const st
     for (int32_t group = 0; group < GROUPS; group++) {
         const bool exists = row < 64 && 64 * group + row < rows.count;
         const struct row at = row_at(args, rows, exists ? 64 * group + row : 0);
-        rows_ask<64>(own, shared_base() + group * 64 * HEAD * 2,
+        rows_ask<64>(own, shared_base() + place * QUERY_BYTES + group * 64 * HEAD * 2,
                      (const uint8_t *)args->q + BYTES * query_at(args, item->seq.lengths, at),
                      exists);
     }
@@ -214,7 +219,7 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
     if (own->warp > 0)
         return;
     loader_finish(own);
-    struct item *item = &own->shared->items[round % 3];
+    struct item *item = &own->shared->items[round % ITEMS];
     if (own->shared->slices > 1) // as many as there are blocks at most
         item->rows.count = 0;
     else
@@ -280,13 +285,14 @@ DEVICE void load(const struct weft__attention_device_args *args, struct shared *
     struct barriers *b = &shared->barriers;
 #pragma unroll 1
     for (int32_t round = 0;; round++) {
-        const struct item *item = &shared->items[round % 3];
-        loader_wait(&own, barrier_of(&b->queries_empty, 0), (round + 1) % 2);
+        const struct item *item = &shared->items[round % ITEMS];
+        const int32_t place = round % WEFT_QUERIES;
+        loader_wait(&own, barrier_of(b->queries_empty, place), (round / WEFT_QUERIES + 1) % 2);
         part_sync<LOADERS * WARP>(LOADED);
         const bool more = item->rows.count > 0;
         if (more)
-            queries_ask(args, &own, item);
-        loader_asked(&own, barrier_of(&b->queries_full, 0));
+            queries_ask(args, &own, item, place);
+        loader_asked(&own, barrier_of(b->queries_full, place));
         if (!more)
             break;
         item_load(args, &own, item, round);

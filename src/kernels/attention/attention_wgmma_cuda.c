@@ -9,6 +9,7 @@
     X(WEFT_GROUPS)                                                                                 \
     X(WEFT_KEYS)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
+    X(WEFT_QUERIES)                                                                                \
     X(WEFT_PAGE)                                                                                   \
     X(WEFT_SOFTCAP) X(WEFT_ALIBI)
 WEFT__CUDA_CONSTANTS(attention_wgmma, WGMMA_CONSTANTS)
@@ -42,10 +43,11 @@ bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
         .WEFT_GROUPS = GROUPS,
         .WEFT_KEYS = desc->kv.head_dim > 128 ? 64 : 128, // registers
         .WEFT_STAGES = STAGES,
+        .WEFT_QUERIES = desc->kv.head_dim > 128 ? 1 : 2, // shared memory
         .WEFT_PAGE = desc->kv.page_size,
         .WEFT_SOFTCAP = desc->softcap != 0,
         .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0};
-    const int32_t rows = ROWS + 2 * STAGES * constants.WEFT_KEYS;
+    const int32_t rows = constants.WEFT_QUERIES * ROWS + 2 * STAGES * constants.WEFT_KEYS;
     const int64_t shared = (int64_t)rows * desc->kv.head_dim * 2;
     const int64_t items = weft__attention_items_most(desc, launch->group_size, ROWS);
     if (!weft__attention_wgmma_serves(desc) || shared + 4096 > limits->shared_per_block)
