@@ -27,6 +27,17 @@ struct shared {
     int32_t slices; // of an item
 };
 
+// Where the queries of a round lie, and the parity of the phase in which they are there.
+DEVICE int32_t queries_place(int32_t round)
+{
+    return (int32_t)((uint32_t)round % WEFT_QUERIES);
+}
+
+DEVICE uint32_t queries_parity(int32_t round)
+{
+    return (uint32_t)round / WEFT_QUERIES % 2;
+}
+
 // A stage of a ring, and the parity of the phase that it is waited for in.
 struct stage {
     int32_t index;
@@ -286,13 +297,13 @@ DEVICE void load(const struct weft__attention_device_args *args, struct shared *
 #pragma unroll 1
     for (int32_t round = 0;; round++) {
         const struct item *item = &shared->items[round % ITEMS];
-        const int32_t place = round % WEFT_QUERIES;
-        loader_wait(&own, barrier_of(b->queries_empty, place), (round / WEFT_QUERIES + 1) % 2);
+        loader_wait(&own, barrier_of(b->queries_empty, queries_place(round)),
+                    queries_parity(round) ^ 1);
         part_sync<LOADERS * WARP>(LOADED);
         const bool more = item->rows.count > 0;
         if (more)
-            queries_ask(args, &own, item, place);
-        loader_asked(&own, barrier_of(b->queries_full, place));
+            queries_ask(args, &own, item, queries_place(round));
+        loader_asked(&own, barrier_of(b->queries_full, queries_place(round)));
         if (!more)
             break;
         item_load(args, &own, item, round);

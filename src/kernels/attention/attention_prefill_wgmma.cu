@@ -52,7 +52,9 @@ enum {
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
     // Of a thread: 168 are what 65536 give each of 384.
-    LOAD_REGISTERS = HEAD > 128 ? 56 : 72,
+    LOAD_REGISTERS = HEAD > 128  ? 56
+                     : HEAD > 64 ? 72
+                                 : 88,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
@@ -87,7 +89,7 @@ DEVICE float *shared_factors()
 struct worker {
     struct shared *shared;
     int32_t group, warp, lane;
-    int32_t queries; // place of the item's
+    int32_t round;
     struct stage keys, values;
 };
 
@@ -126,7 +128,8 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint32_t q = shared_base() + own->queries * QUERY_BYTES + own->group * 64 * HEAD * 2,
+    const uint32_t q = shared_base() + queries_place(own->round) * QUERY_BYTES +
+                       own->group * 64 * HEAD * 2,
                    k = tile_at(own->keys.index);
     wgmma_begin();
 #pragma unroll
@@ -216,7 +219,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     for (int32_t key0 = begin + KEYS; key0 < end; key0 += KEYS)
         tile_work(args, item, own, key0, state, weight);
     if (own->lane == 0)
-        barrier_arrive(barrier_of(own->shared->barriers.queries_empty, own->queries));
+        barrier_arrive(barrier_of(own->shared->barriers.queries_empty, queries_place(own->round)));
     if (begin < end) {
         tile_wait(own, WEFT_STAGES, &own->values);
         values_ask(own, weight, state);
@@ -237,11 +240,10 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
     struct state state;
     if (own.group == GROUPS - 1)
         turn_give(&own); // the first begins
-    for (int32_t round = 0;; round++) {
-        const struct item *item = &shared->items[round % ITEMS];
-        own.queries = round % WEFT_QUERIES;
-        barrier_wait(barrier_of(shared->barriers.queries_full, own.queries),
-                     round / WEFT_QUERIES % 2);
+    for (;; own.round++) {
+        const struct item *item = &shared->items[own.round % ITEMS];
+        barrier_wait(barrier_of(shared->barriers.queries_full, queries_place(own.round)),
+                     queries_parity(own.round));
         if (item->rows.count == 0)
             return;
         item_work(args, item, &own, &state);
