@@ -74,7 +74,8 @@ struct weft__attention_cuda_launch {
     struct weft__attention_clusters clusters; // its
     int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
     int32_t head_dim, page_size;
-    int32_t wgmma_rows; // of a block of prefill by warpgroups
+    int32_t wgmma_rows;     // of a block of prefill by warpgroups
+    int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not
     uint32_t wgmma_blocks, wgmma_shared_bytes;
     int32_t token_splits; // blocks of a cluster of token
     uint32_t token_shared_bytes;

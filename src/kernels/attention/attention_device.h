@@ -107,6 +107,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t chunk_tiles;   // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
     int32_t heads_abreast; // a divisor of num_kv_heads
     int32_t heads_each;    // num_kv_heads / heads_abreast
+    int32_t boxed;         // prefill by warpgroups: the maps say where the cache lies
     int32_t slice_blocks; // prefill: blocks that fewer items are divided among, 0: items stay whole
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves

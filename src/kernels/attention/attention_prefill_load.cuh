@@ -189,6 +189,58 @@ DEVICE void tile_ask(const struct loader *own, const struct item *item,
     rows_ask<KEYS>(own, to, row, seen);
 }
 
+// --- tiles in boxes -------------------------------------------------------------------------------
+
+// A tile of which all keys are seen comes in boxes of BOX_ROWS rows and 64 columns, if the cache lies as maps can say: lane b of one warp
+// asks for box b, the halves of a row side by side. What cp.async takes 500 instructions of every scheduler for is 20 then.
+enum {
+    BOX_ROWS = WEFT_BOX_ROWS, // 0: there are none
+    ACROSS = HEAD / 64,
+    BOXES = BOX_ROWS ? KEYS / (BOX_ROWS ? BOX_ROWS : 1) * ACROSS : 0,
+};
+static_assert(BOXES <= WARP, "a box a lane");
+
+// The first row of the lane's box.
+DEVICE int32_t box_row(const struct loader *own)
+{
+    return own->lane / ACROSS * BOX_ROWS;
+}
+
+DEVICE bool in_boxes(const struct weft__attention_device_args *args, const struct item *item,
+                     int32_t key0)
+{
+    return BOXES > 0 && args->boxed && key0 >= item->first_key && key0 + KEYS <= item->end_key;
+}
+
+// The page of the lane's box of a tile.
+DEVICE int32_t box_page_of(const struct weft__attention_device_args *args, const struct loader *own,
+                           const struct item *item, int32_t key0)
+{
+    const int32_t key = key0 + box_row(own);
+    return in_boxes(args, item, key0) && own->warp == 0 && own->lane < BOXES
+               ? item->pages[key / PAGE]
+               : 0;
+}
+
+// Asks for the keys or the values of a tile. The warps that load arrive at the barrier as if they had copied.
+DEVICE void boxes_ask(const struct weft__attention_device_args *args, const struct loader *own,
+                      int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
+                      uint32_t to, uint32_t barrier)
+{
+    if (own->lane == 0 && own->warp == 0)
+        barrier_expect(barrier, TILE_BYTES);
+    else if (own->lane == 0)
+        barrier_arrive(barrier);
+    __syncwarp();
+    if (own->warp > 0 || own->lane >= BOXES)
+        return;
+    const int32_t half = own->lane % ACROSS, row = box_row(own);
+    copy_box_of_pile(to + half * KEYS * 128 + row * 128, map, half * 64, (key0 + row) % PAGE,
+                     kv_head, page, barrier);
+}
+
+// --- items ----------------------------------------------------------------------------------------
+
 // The block's item of round `round`: there and back through the blocks, so that none has the longest of every round.
 DEVICE int32_t item_index(int32_t round)
 {
@@ -245,6 +297,7 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
     struct barriers *b = &own->shared->barriers;
     const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
     int32_t page = page_of(own, item, begin), before = page, next = page;
+    int32_t box = box_page_of(args, own, item, begin), box_before = box, box_next = box;
 #pragma unroll 1
     for (int32_t i = 0; i <= last; i++) {
         const bool is_keys = i == 0 || (i % 2 && i < last);
@@ -255,11 +308,21 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         if (is_keys) {
             before = page, page = next;
             next = page_of(own, item, begin + (tile + 1) * KEYS);
+            box_before = box, box = box_next;
+            box_next = box_page_of(args, own, item, begin + (tile + 1) * KEYS);
         }
+        const int32_t key0 = begin + tile * KEYS;
+        const uint32_t to = shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES;
+        const bool present = is_keys || i == last;
         loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        tile_ask(own, item, plane, is_keys || i == last ? page : before, begin + tile * KEYS,
-                 shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES);
-        loader_asked(own, barrier_of(b->tile_full, ring + at.index));
+        if (in_boxes(args, item, key0)) {
+            boxes_ask(args, own, item->rows.kv_head, is_keys ? args->k_map : args->v_map,
+                      present ? box : box_before, key0, to,
+                      barrier_of(b->tile_full, ring + at.index));
+        } else {
+            tile_ask(own, item, plane, present ? page : before, key0, to);
+            loader_asked(own, barrier_of(b->tile_full, ring + at.index));
+        }
         if (is_keys)
             stage_next(&own->keys);
         else
