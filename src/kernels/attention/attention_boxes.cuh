@@ -54,13 +54,6 @@ DEVICE int32_t box_chunk(int32_t row, int32_t chunk)
     return chunk / 8 * BOX_BYTES + row * 128 + (chunk % 8 ^ row % 8) * 16;
 }
 
-// Before the first of them; one thread of the block.
-DEVICE void boxes_begin(const struct weft__attention_device_args *args)
-{
-    map_prefetch(args->k_map);
-    map_prefetch(args->v_map);
-}
-
 // Asks for keys and values of the sixteen from slot `first` of a page on; one lane.
 DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t to, int32_t kv_head,
                       int32_t page, int32_t first, uint32_t barrier)
@@ -95,9 +88,5 @@ DEVICE void boxes_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t fresh,
     __syncwarp();
 }
 
-#else
-DEVICE void boxes_begin(const struct weft__attention_device_args *)
-{
-}
 #endif
 #endif

@@ -69,8 +69,6 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     __shared__ uint64_t barriers[WEFT_BOXES ? WARPS * WEFT_STAGES : 1];
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     const int32_t rank = (int32_t)cluster_rank();
-    if (threadIdx.x == 0)
-        boxes_begin(&args);
     let_next_start();
     if (!args.early)
         wait_for_previous();

@@ -84,12 +84,6 @@ DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_
                  : "memory");
 }
 
-// Brings a map in the kernel's arguments to where the copy engine looks for it, before the first box is asked for.
-DEVICE void map_prefetch(const void *map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 // A box of one of the matrices that lie in piles.
 DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              int32_t matrix, int32_t pile, uint32_t barrier)

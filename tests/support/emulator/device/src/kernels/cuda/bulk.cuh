@@ -91,12 +91,6 @@ DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_
     emulated->engine(&copy);
 }
 
-DEVICE void map_prefetch(const void *map)
-{
-    if ((uintptr_t)map % 64 != 0)
-        emulated->fail("a tensor map that is not aligned to 64 bytes");
-}
-
 DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              int32_t matrix, int32_t pile, uint32_t barrier)
 {
