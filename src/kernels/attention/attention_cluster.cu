@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     struct ring ring;
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
-        if (args.early && !ring_is_old(&ring))
+        if (args.early && ring.tile < ring.last && !ring_is_old(&ring))
             wait_for_previous();
         ring_ask(&args, &ring);
     }
