@@ -16,8 +16,6 @@ enum {
     HANDED_ROW = 64 * QUERY_PAIRS, // floats
     HANDED_FLOATS = ROWS * (HANDED_ROW + 2),
     HANDED_TOGETHER = 32, // places that are read at once
-    HANDED_FEW =
-        2, // what most items have in a ragged batch, by text of its own: that of many is found cold
 };
 static_assert(QUERY_PAIRS <= 2 && ROWS == WEFT__ATTENTION_ROWS, "a lane's words of a row");
 
@@ -90,18 +88,17 @@ struct merged {
     float largest, sum; // sum: of this lane's places
 };
 
-// Adds what `count` places of up to TOGETHER, from `place` on, have of a row; of those that are not there yet it asks again.
-template <int TOGETHER>
+// Adds what `count` places, from `place` on, have of a row; of those that are not there yet it asks again.
 DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
                        struct merged *merged)
 {
-    float2 state = make_float2(NEGATIVE_INFINITY, 0), x[TOGETHER][QUERY_PAIRS];
+    float2 state = make_float2(NEGATIVE_INFINITY, 0), x[HANDED_TOGETHER][QUERY_PAIRS];
     const float *const states = place_state(place + lane * HANDED_FLOATS, row);
     const float *const rows = place_row(place, row, lane);
     if (lane < count)
         receive_pair(states, &state);
 #pragma unroll
-    for (int32_t j = 0; j < TOGETHER; j++) {
+    for (int32_t j = 0; j < HANDED_TOGETHER; j++) {
         x[j][0] = x[j][QUERY_PAIRS - 1] = make_float2(0, 0);
         if (j < count)
             row_receive(rows + j * HANDED_FLOATS, x[j]);
@@ -112,7 +109,7 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
         if (waits)
             receive_pair(states, &state);
 #pragma unroll
-        for (int32_t j = 0; j < TOGETHER; j++)
+        for (int32_t j = 0; j < HANDED_TOGETHER; j++)
             if (!is_there(x[j][0]) | !is_there(x[j][QUERY_PAIRS - 1]))
                 row_receive(rows + j * HANDED_FLOATS, x[j]), waits = true;
     } while (__any_sync(0xffffffffu, waits));
@@ -123,7 +120,7 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
     for (int32_t k = 0; k < QUERY_PAIRS; k++)
         merged->value[k].x *= earlier, merged->value[k].y *= earlier;
 #pragma unroll
-    for (int32_t j = 0; j < TOGETHER; j++) {
+    for (int32_t j = 0; j < HANDED_TOGETHER; j++) {
         const float weight = __shfl_sync(0xffffffffu, factor, j);
 #pragma unroll
         for (int32_t k = 0; k < QUERY_PAIRS; k++) {
@@ -159,12 +156,10 @@ DEVICE void handed_merge(const struct weft__attention_device_args *args, const s
 #pragma unroll
         for (int32_t k = 0; k < QUERY_PAIRS; k++)
             merged.value[k] = __ldcg((const float2 *)place_row(own, row, lane) + k);
-        if (count <= HANDED_FEW)
-            handed_add<HANDED_FEW>(first, count, row, lane, &merged);
 #pragma unroll 1
-        for (int32_t i = 0; i < count && count > HANDED_FEW; i += HANDED_TOGETHER)
-            handed_add<HANDED_TOGETHER>(first + i * HANDED_FLOATS, min(count - i, HANDED_TOGETHER),
-                                        row, lane, &merged);
+        for (int32_t i = 0; i < count; i += HANDED_TOGETHER)
+            handed_add(first + i * HANDED_FLOATS, min(count - i, HANDED_TOGETHER), row, lane,
+                       &merged);
         const float sum = warp_sum(merged.sum, 32);
         const struct row at = row_at(args, item->rows, row);
         store_row(args, item->lengths, at, lane, merged.value,
