@@ -150,7 +150,7 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
                              const int32_t *lens, size_t num_lens)
 {
     static const int32_t cu[] = {0, 1};
-    enum { TABLE = 512, MOST = TABLE * PAGE_SIZE };
+    enum { TABLE = 768, MOST = TABLE * PAGE_SIZE };
     const int32_t elems = MOST * kv_heads * DIM, count = kv_heads * HEADS * DIM;
     const size_t bytes = (size_t)count * sizeof(float);
     weft_context *context = must_open();
@@ -220,11 +220,12 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
 
 static void case_clusters(void)
 {
-    // Of many keys, blocks that merge have 32 tiles less than others: of 14 and two a KV head they have four and one of 509.
-    static const int32_t few[] = {1, 97, 2500, 4096}, many[] = {15, 1000, 8000}, merging[] = {8144};
+    // Of many keys, blocks that merge have 48 tiles less than others: of 14 and two a KV head they have three and one of 718. Twelve warps a block.
+    static const int32_t few[] = {1, 97, 2500, 4096}, many[] = {15, 1000, 8000},
+                         merging[] = {11488};
     case_clusters_of(2, 4096, 4, few, sizeof few / sizeof *few);
     case_clusters_of(2, 8192, 2, many, sizeof many / sizeof *many);
-    case_clusters_of(8, 8192, 2, merging, sizeof merging / sizeof *merging);
+    case_clusters_of(8, 12288, 2, merging, sizeof merging / sizeof *merging);
 }
 
 static const struct standin_case cases[] = {{"places", case_places}, {"clusters", case_clusters}};

@@ -14,7 +14,7 @@
 // tensor cores read, and its warp arrives at the barrier that they wait for.
 //
 // Function constants: WEFT_HEAD_DIM (64, 128, 256), WEFT_KV_DTYPE (2 f16, 3 bf16: of queries and caches, whose rows begin at
-// multiples of 16 bytes), WEFT_Y_DTYPE, WEFT_GROUPS (1, 2), WEFT_KEYS (64, 128), WEFT_STAGES (of each ring), WEFT_QUERIES (1, 2), WEFT_PAGE, WEFT_BOX_ROWS (0: no boxes; 16 to 128, a divisor of pages and tiles),
+// multiples of 16 bytes), WEFT_Y_DTYPE, WEFT_GROUPS (1, 2), WEFT_KEYS (64, 128), WEFT_STAGES (of each ring), WEFT_QUERIES (1, 2), WEFT_PAGE, WEFT_BOX_ROWS (0: no boxes; a divisor of pages and tiles),
 // WEFT_SOFTCAP, WEFT_ALIBI.
 #include "src/kernels/cuda/bulk.cuh"
 #include "src/kernels/cuda/memory.cuh"

@@ -20,6 +20,7 @@ enum {
     ROWS = 64 * GROUPS,
     LOADERS = 128, // threads that load
     STAGES = 2,
+    BOX_LEAST = 64, // rows
 };
 
 bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
@@ -32,13 +33,13 @@ bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
            desc->max_q_tokens > desc->max_seqs && (desc->tile_rows <= 1 || desc->tile_rows > 64);
 }
 
-// Rows of a box, which lie in one page and one tile: at least as many as are fewer than the lanes of a warp. 0: there are none.
+// Rows of a box, which lie in one page and one tile. 0: there are none, for boxes of few rows cost more than cp.async (NOTES.md).
 static int32_t box_rows(const weft_attention_desc *desc, int32_t keys)
 {
     int32_t rows = keys;
     while (desc->kv.page_size % rows != 0)
         rows /= 2;
-    return rows < WEFT__ATTENTION_ROWS ? 0 : rows;
+    return rows < BOX_LEAST ? 0 : rows;
 }
 
 bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
