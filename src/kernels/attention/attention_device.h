@@ -96,8 +96,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none
     int32_t min_share;                                   // tiles a block takes at least
-    int32_t end_tiles;   // equal shares: what an item's end counts for beside its tiles
-    int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
+    int32_t end_tiles; // equal shares: what an item's end counts for beside its tiles
     int32_t slot_rows;
     int32_t
         early; // lengths, pages and keys before the run's own are there before the launch before has ended
@@ -107,7 +106,6 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int32_t chunk_tiles;   // tiles of a chunk where splits is 0; both 0: equal shares of all tiles
     int32_t heads_abreast; // a divisor of num_kv_heads
     int32_t heads_each;    // num_kv_heads / heads_abreast
-    int32_t boxed;         // prefill by warpgroups: the maps say where the cache lies
     int32_t slice_blocks; // prefill: blocks that fewer items are divided among, 0: items stay whole
     int32_t least_rows,
         most_rows; // queries times group_size of the sequences that this launch serves
@@ -118,6 +116,9 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int64_t new_k_stride, new_v_stride; // from token to token
     const double *turns;                // per position, of every pair
     float turn_factor;
+    // Behind all others: where members lie decides how the assembler orders decode's loads and loop (NOTES.md).
+    int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
+    int32_t boxed;       // prefill by warpgroups: the maps say where the cache lies
 };
 
 // Planes whose heads may lie in pieces.
