@@ -85,7 +85,7 @@ struct engine_options {
         invariant; // the logits of a timeline do not depend on what else is in a pass, nor on how its
                    // tokens are cut into passes, to the bit (slower for prompts)
     // From how many rows of queries on (sessions times query heads that share a KV head) a prefix that
-    // sessions have in common is attended to once for all; 0: 64, and on a GPU only where a layer reads 48 MB less
+    // sessions have in common is attended to once for all; 0: 64, and on a GPU only where a layer reads 144 MB less
     // by it; -1: never. Fewer rows cost more than they save.
     int32_t cascade_rows;
     engine_adapter adapters[ENGINE_MAX_ADAPTERS]; // read when the worker is opened

@@ -147,7 +147,7 @@ static bool set_queries(attention_problem *p, const weft_attention_desc *desc)
         q[i] = bench_value(&state);
     fine = bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
            bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
-           put_queries(p, elems) && (wish->mask == WEFT_MASK_TREE || make_batch(p, lens));
+           put_queries(p, elems) && make_batch(p, lens);
     free(q);
     cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
     p->args = (weft_attention_args){.size = sizeof p->args,

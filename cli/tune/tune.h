@@ -37,6 +37,9 @@ const tune_candidate *tune_best(const tune_candidate candidates[], int32_t count
 bool tune_print(bench *run, const char *op, const char *problem, const tune_candidate candidates[],
                 int32_t count);
 
+// Prints that a choice of a problem was not measured to its end. False with a message.
+bool tune_print_left_out(bench *run, const char *op, const char *problem, const char *choice);
+
 // Keeps an entry; a message where there are too many.
 bool tune_keep(bench *run, tune_findings *findings, const weft_tuning *entry);
 

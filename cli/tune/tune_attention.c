@@ -43,17 +43,33 @@ static const char help[] =
     "  --page-size P       keys per page (default 64)\n"
     "  --out FILE          the table (default the machine's own, as include/weft/tuning.h says);\n"
     "                      entries that it has for other problems stay\n"
+    "  --budget SECONDS    time for everything (default 600): what it does not suffice for is left "
+    "out and\n"
+    "                      said, the rest is written\n"
     "  --threads T         threads; default one per core\n"
     "  --seconds S         time for each candidate; default 0.3\n"
     "  --working-set MIB   memory to rotate over\n"
     "  --json              one JSON object per candidate\n";
 
+// A batch that candidates are proven or measured on.
+typedef struct batch_shape {
+    int32_t q_len, kv_len;
+} batch_shape;
+
+// Some queries over several chunks, and one over many, the last on a GPU alone.
+static const batch_shape proofs[] = {{40, 300}, {1, 3000}, {1, 20000}};
+enum { PROOFS = sizeof proofs / sizeof *proofs };
+
 typedef struct request {
     attention_request attention;
     const char *out;
-    int32_t heads;
+    int32_t heads, budget;
     bench_list head_dims;
     tune_findings findings;
+    double begin;             // when the budget began to be spent
+    float *reference[PROOFS]; // what the kernel that takes everything gives, of the problem at hand
+    size_t reference_count[PROOFS];
+    int32_t decided, left_out; // choices
 } request;
 
 static const bench_option options[] = {
@@ -65,13 +81,9 @@ static const bench_option options[] = {
     {"page-size", BENCH_INT, .offset = offsetof(request, attention.page_size), .low = 1,
      .high = 65536},
     {"out", BENCH_TEXT, .offset = offsetof(request, out)},
+    {"budget", BENCH_INT, .offset = offsetof(request, budget), .low = 1, .high = 1 << 20},
     {0},
 };
-
-// A batch that a candidate is measured on.
-typedef struct batch_shape {
-    int32_t q_len, kv_len;
-} batch_shape;
 
 static attention_problem problem_of(request *wish, weft_dtype kv_dtype, batch_shape shape)
 {
@@ -135,33 +147,64 @@ static double bound_of(weft_dtype dtype)
     return dtype == WEFT_BF16 ? 1e-2 : dtype == WEFT_F16 ? 2e-3 : 1e-4;
 }
 
-// Some queries over several chunks, and one over many, as the context plans now, against the kernel that takes everything.
+static int32_t proofs_of(const request *wish)
+{
+    return on_device(wish) ? PROOFS : PROOFS - 1;
+}
+
+static void drop_references(request *wish)
+{
+    for (int i = 0; i < PROOFS; i++) {
+        free(wish->reference[i]);
+        wish->reference[i] = NULL;
+    }
+}
+
+// Once for all candidates of a problem, as nothing of the table changes it.
+static bool make_references(request *wish, weft_dtype kv_dtype)
+{
+    const char *const plain = on_device(wish) ? "attention_any_sm80" : "attention_any_ref";
+    bool fine = true;
+    weft_tuning_clear(wish->attention.run.context);
+    for (int32_t i = 0; fine && i < proofs_of(wish); i++) {
+        bench_progress(&wish->attention.run, "computing the reference of %d keys",
+                       proofs[i].kv_len);
+        fine = results_of(wish, kv_dtype, proofs[i], plain, &wish->reference[i],
+                          &wish->reference_count[i]);
+    }
+    return fine;
+}
+
+// As the context plans now, against the references.
 static bool check(request *wish, weft_dtype kv_dtype, double *worst)
 {
-    static const batch_shape shapes[] = {{40, 300}, {1, 3000}, {1, 20000}};
-    const char *const plain = on_device(wish) ? "attention_any_sm80" : "attention_any_ref";
     const double bound = bound_of(wish->attention.dtype);
     bool fine = true;
     *worst = 0;
-    for (int s = 0; fine && s < 2 + on_device(wish); s++) {
-        float *own = NULL, *reference = NULL;
+    for (int32_t s = 0; fine && s < proofs_of(wish); s++) {
+        float *own = NULL;
         size_t count = 0;
-        fine = results_of(wish, kv_dtype, shapes[s], NULL, &own, &count) &&
-               results_of(wish, kv_dtype, shapes[s], plain, &reference, &count);
+        fine = results_of(wish, kv_dtype, proofs[s], NULL, &own, &count);
         for (size_t i = 0; fine && i < count; i++) {
-            double off = fabs((double)own[i] - (double)reference[i]) / bound;
+            double off = fabs((double)own[i] - (double)wish->reference[s][i]) / bound;
             *worst = off <= *worst ? *worst : off; // keeps a NaN
         }
         free(own);
-        free(reference);
     }
     return fine;
+}
+
+// Does the budget suffice for `seconds` more?
+static bool has_time(const request *wish, double seconds)
+{
+    return cli_now_seconds() - wish->begin + seconds <= wish->budget;
 }
 
 // Times the candidates on a batch; adds to what they have.
 static bool race(request *wish, weft_dtype kv_dtype, batch_shape shape, tune_candidate candidates[],
                  int32_t count)
 {
+    char what[96];
     attention_problem problems[TUNE_MAX_CANDIDATES];
     void *users[TUNE_MAX_CANDIDATES];
     double us[TUNE_MAX_CANDIDATES];
@@ -173,8 +216,9 @@ static bool race(request *wish, weft_dtype kv_dtype, batch_shape shape, tune_can
                attention_make_ready(&problems[made]);
         users[made] = &problems[made];
     }
-    fine = fine && bench_race(&wish->attention.run, weft_plan_describe(problems[0].plan),
-                              attention_run_once, users, count, us);
+    snprintf(what, sizeof what, "%s and others: %d x %d, %.0f s of %d spent", candidates[0].label,
+             shape.q_len, shape.kv_len, cli_now_seconds() - wish->begin, wish->budget);
+    fine = fine && bench_race(&wish->attention.run, what, attention_run_once, users, count, us);
     for (int32_t i = 0; fine && i < count; i++)
         candidates[i].cost += us[i] / shape.kv_len; // of a key, so that every batch counts
     for (int32_t i = 0; i < made; i++)
@@ -191,22 +235,45 @@ typedef struct choice {
     int32_t num_shapes;
 } choice;
 
-// Proves the candidates, times them on the batches and prints what they took. *best: the one to take, or NULL.
-static bool try_all(request *wish, weft_dtype kv_dtype, const char *problem,
+// Proves the candidates and times them on the batches. *done: the budget sufficed.
+static bool prove_and_race(request *wish, weft_dtype kv_dtype, const batch_shape shapes[],
+                           int32_t num_shapes, tune_candidate candidates[], int32_t count,
+                           bool *done)
+{
+    const double each = (double)count * (double)wish->attention.run.seconds; // of a race
+    bool fine = true;
+    *done = has_time(wish, num_shapes * each);
+    for (int32_t i = 0; fine && *done && i < count; i++) {
+        weft_tuning *entry = &candidates[i].entry;
+        entry->kv_heads = entry->head_dim = entry->page_size = 0; // for every batch here
+        bench_progress(&wish->attention.run, "proving %s, %d of %d, %.0f s of %d spent",
+                       candidates[i].label, i + 1, count, cli_now_seconds() - wish->begin,
+                       wish->budget);
+        fine = tune_apply(&wish->attention.run, &candidates[i]) &&
+               check(wish, kv_dtype, &candidates[i].worst);
+        *done = has_time(wish, num_shapes * each);
+    }
+    for (int32_t s = 0; fine && *done && s < num_shapes; s++) {
+        fine = race(wish, kv_dtype, shapes[s], candidates, count);
+        *done = has_time(wish, (num_shapes - 1 - s) * each);
+    }
+    return fine;
+}
+
+// What was measured of a choice, or that the budget did not suffice. *best: the one to take, or NULL.
+static bool try_all(request *wish, weft_dtype kv_dtype, const char *problem, const char *name,
                     const batch_shape shapes[], int32_t num_shapes, tune_candidate candidates[],
                     int32_t count, const tune_candidate **best)
 {
-    bool fine = true;
-    for (int32_t i = 0; fine && i < count; i++) {
-        weft_tuning *entry = &candidates[i].entry;
-        entry->kv_heads = entry->head_dim = entry->page_size = 0; // for every batch here
-        fine = tune_apply(&wish->attention.run, &candidates[i]) &&
-               check(wish, kv_dtype, &candidates[i].worst);
-    }
-    for (int32_t s = 0; fine && s < num_shapes; s++)
-        fine = race(wish, kv_dtype, shapes[s], candidates, count);
-    *best = fine ? tune_best(candidates, count) : NULL;
-    return fine && tune_print(&wish->attention.run, "tune attention", problem, candidates, count);
+    bool done = false;
+    const bool fine = prove_and_race(wish, kv_dtype, shapes, num_shapes, candidates, count, &done);
+    *best = fine && done ? tune_best(candidates, count) : NULL;
+    if (!fine)
+        return false;
+    wish->decided += done, wish->left_out += !done;
+    if (done)
+        return tune_print(&wish->attention.run, "tune attention", problem, candidates, count);
+    return tune_print_left_out(&wish->attention.run, "tune attention", problem, name);
 }
 
 static bool tune_choice(request *wish, weft_dtype kv_dtype, const char *problem, const choice *what,
@@ -223,8 +290,8 @@ static bool tune_choice(request *wish, weft_dtype kv_dtype, const char *problem,
         else
             snprintf(candidates[i].label, sizeof candidates[i].label, "%s: own", what->name);
     }
-    if (!try_all(wish, kv_dtype, problem, what->shapes, what->num_shapes, candidates, what->count,
-                 &best))
+    if (!try_all(wish, kv_dtype, problem, what->name, what->shapes, what->num_shapes, candidates,
+                 what->count, &best))
         return false;
     if (best)
         memcpy((char *)entry + what->offset, (const char *)&best->entry + what->offset,
@@ -254,7 +321,7 @@ static bool tune_kernel(request *wish, weft_dtype kv_dtype, const char *problem,
     }
     if (count < 3) // there is no choice
         return true;
-    if (!try_all(wish, kv_dtype, problem, shapes, 2, candidates, count, &best))
+    if (!try_all(wish, kv_dtype, problem, "kernel", shapes, 2, candidates, count, &best))
         return false;
     if (best)
         memcpy(entry->kernel, best->entry.kernel, sizeof entry->kernel);
@@ -323,10 +390,15 @@ static bool tune_problem(request *wish, weft_dtype kv_dtype)
              wish->heads, a->kv_heads, a->head_dim, a->page_size);
     if (device)
         wish->attention.dtype = kv_dtype == WEFT_F16 ? WEFT_F16 : WEFT_BF16;
-    bool fine = !device || tune_kernel(wish, kv_dtype, problem, &entry);
+    const int32_t decided = wish->decided;
+    bool fine = (!has_time(wish, 0) || make_references(wish, kv_dtype)) &&
+                (!device || tune_kernel(wish, kv_dtype, problem, &entry));
     for (int32_t i = 0; fine && i < count; i++)
         fine = tune_choice(wish, kv_dtype, problem, &choices[i], &entry);
-    return fine && tune_keep(&wish->attention.run, &wish->findings, &entry);
+    drop_references(wish);
+    // An entry that says nothing would go before what the file says.
+    return fine &&
+           (wish->decided == decided || tune_keep(&wish->attention.run, &wish->findings, &entry));
 }
 
 static int tune_attention_main(const cli_command *self, int argc, char **argv)
@@ -338,18 +410,23 @@ static int tune_attention_main(const cli_command *self, int argc, char **argv)
                                    .kv_heads = 8,
                                    .page_size = 64},
                      .heads = 32,
+                     .budget = 600,
                      .head_dims = {{64, 128}, 2}};
     wish.attention.run.seconds = 0.3f;
     int status = bench_parse(&wish.attention.run, options, argc, argv);
     if (status >= 0)
         return status;
     bool fine = bench_begin(&wish.attention.run);
+    wish.begin = cli_now_seconds();
     for (int32_t d = 0; fine && d < wish.head_dims.count; d++)
         for (int32_t f = 0; fine && f < wish.attention.kv_dtypes.count; f++) {
             wish.attention.head_dim = wish.head_dims.values[d];
             fine = tune_problem(&wish, wish.attention.kv_dtypes.values[f]);
         }
     status = fine ? tune_write(&wish.attention.run, &wish.findings, wish.out) : CLI_FAILED;
+    if (fine && wish.left_out && !wish.attention.run.json)
+        printf("left out: %d choices, for the budget of %d s is spent; --budget gives more\n",
+               wish.left_out, wish.budget);
     bench_end(&wish.attention.run);
     return status;
 }

@@ -13,18 +13,19 @@ bool tune_apply(bench *run, const tune_candidate *candidate)
     return weft_tuning_add(run->context, &entry) == WEFT_OK || bench_error(run);
 }
 
+static const bench_column columns[] = {
+    {"problem", "problem", -34, 0, 0},
+    {"candidate", "candidate", -24, 0, 0},
+    {"cost", "cost", 10, 3, 0},
+    {"speed_up", "speed-up", 8, 2, 0},
+    {"error", "err/bound", 9, 3, 0},
+    {"verdict", "", -8, 0, 0},
+    {0},
+};
+
 bool tune_print(bench *run, const char *op, const char *problem, const tune_candidate candidates[],
                 int32_t count)
 {
-    static const bench_column columns[] = {
-        {"problem", "problem", -34, 0, 0},
-        {"candidate", "candidate", -24, 0, 0},
-        {"cost", "cost", 10, 3, 0},
-        {"speed_up", "speed-up", 8, 2, 0},
-        {"error", "err/bound", 9, 3, 0},
-        {"verdict", "", -8, 0, 0},
-        {0},
-    };
     const tune_candidate *best = tune_best(candidates, count), *own = NULL;
     for (int32_t i = 0; i < count; i++)
         own = candidates[i].is_default ? &candidates[i] : own;
@@ -40,6 +41,13 @@ bool tune_print(bench *run, const char *op, const char *problem, const tune_cand
             return false;
     }
     return true;
+}
+
+bool tune_print_left_out(bench *run, const char *op, const char *problem, const char *choice)
+{
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s}", "op", op, "device", bench_device_name(run),
+                            "problem", problem, "candidate", choice, "verdict", "left out");
+    return bench_print(run, row, columns);
 }
 
 bool tune_keep(bench *run, tune_findings *findings, const weft_tuning *entry)

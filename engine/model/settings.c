@@ -10,7 +10,7 @@ enum {
     DEVICE_CHUNK_TOKENS = 2048,
     DEFAULT_CASCADE_ROWS = 64,
     GPU_CASCADE_BYTES =
-        48 << 20, // what a GPU reads in the time of the four launches more that a cascade has
+        144 << 20, // from so many on a cascade was the faster one on an H200 (attention's NOTES.md)
     MAX_CHUNK_TOKENS = 65536,
     DEVICE_CHAIN_TOKENS = 64,
     MAX_CHAIN_TOKENS = 4096,

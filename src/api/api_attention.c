@@ -330,17 +330,25 @@ static weft_status check_lists(const weft_plan *plan, const weft_attention_args 
     return WEFT_OK;
 }
 
+// Arrays of a batch's runs may lie on the device, where the host cannot look at them.
 static weft_status check_scattered(const weft_plan *plan, weft_attention_args *args,
                                    const int32_t *cu, const int32_t *kv_lens, int32_t num_seqs)
 {
     const weft_attention_desc *desc = plan->desc;
-    if (desc->flags & WEFT_ATTENTION_SPARSE_LISTS)
+    if (desc->flags & WEFT_ATTENTION_SPARSE_LISTS && weft__api_is_host(plan, args->sparse_blocks) &&
+        weft__api_is_host(plan, args->sparse_starts) && weft__api_is_host(plan, args->sparse_first))
         WEFT__TRY(check_lists(plan, args, cu, num_seqs));
     if (desc->mask == WEFT_MASK_TREE)
-        return check_tree(plan, args, cu, num_seqs);
-    if (desc->mask == WEFT_MASK_BITS)
+        return weft__api_is_host(plan, args->tree_parents) ? check_tree(plan, args, cu, num_seqs)
+                                                           : WEFT_OK;
+    if (desc->mask != WEFT_MASK_BITS)
+        return WEFT_OK;
+    if (!args->mask_columns || weft__api_is_host(plan, args->mask_columns))
         return settle_bits(plan, args, cu, kv_lens, num_seqs);
-    return WEFT_OK;
+    return args->mask_stride > 0
+               ? WEFT_OK
+               : weft__fail(plan->context, WEFT_EINVAL,
+                            "attention: mask_columns lie on the device: mask_stride must be given");
 }
 
 static weft_status settle_strides(const weft_plan *plan, weft_attention_args *args)

@@ -112,6 +112,36 @@ static void attention_is_tuned_beside_it(void **state)
     unsetenv("WEFT_TUNING");
 }
 
+// Four candidates of a second each do not fit two seconds, of half a second over one batch they fit five: every choice is a row,
+// made or left out, and the file says nothing of what was not measured.
+static void a_budget_is_kept(void **state)
+{
+    (void)state;
+    static const char *const choices[] = {"tile_rows", "block_keys", "least_chunk", "target_tasks"};
+    char *out = OUTPUT_OF("tune", "attention", "--heads", "2", "--kv-heads", "1", "--head-dims",
+                          "64", "--working-set", "1", "--seconds", "1", "--budget", "2", "--json");
+    int rows = 0;
+    for (char *line = strtok(out, "\n"); line; line = strtok(NULL, "\n"), rows++) {
+        json_t *row = json_loads(line, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(row, "candidate")), choices[rows]);
+        assert_string_equal(json_string_value(json_object_get(row, "verdict")), "left out");
+        assert_null(json_object_get(row, "cost"));
+        json_decref(row);
+    }
+    free(out);
+    assert_int_equal(rows, 4);
+    out = OUTPUT_OF("tune", "attention", "--heads", "2", "--kv-heads", "1", "--head-dims", "64",
+                    "--working-set", "1", "--seconds", "0.5", "--budget", "5");
+    assert_non_null(strstr(out, "tile_rows=96")); // a race of 2 s
+    assert_null(strstr(out, "block_keys=64"));    // 6 s
+    assert_non_null(strstr(out, "left out: 3 choices, for the budget of 5 s is spent"));
+    free(out);
+    char *kernels = OUTPUT_OF("info", "--kernels");
+    assert_non_null(strstr(kernels, "file     attention f16 "));
+    assert_null(strstr(kernels, "block_keys="));
+    free(kernels);
+}
+
 static void mistakes_are_worded(void **state)
 {
     (void)state;
@@ -150,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(linear_is_tuned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(attention_is_tuned_beside_it, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_budget_is_kept, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(mistakes_are_worded, make_folder, remove_folder),
         cmocka_unit_test(only_sound_candidates_win),
     };

@@ -481,10 +481,17 @@ static void case_thresholds(void)
         int32_t max_kv_len;
         uint32_t cluster, threads; // 0: none
     } wants[] = {
-        {"NVIDIA H200", NULL, 4096, 4, 128},     {"NVIDIA H200", &none, 4097, 2, 256},
-        {"NVIDIA H200", NULL, 32769, 0, 128},    {"NVIDIA H200", &few, 4096, 2, 256},
-        {"NVIDIA H200", &few, 2048, 4, 128},     {"NVIDIA H200", &no_clusters, 4096, 0, 128},
-        {"nobody's device", NULL, 4096, 4, 128}, {NULL, NULL, 4097, 2, 256}};
+        {"NVIDIA H200", NULL, 4096, 4, 128},
+        {"NVIDIA H200", &none, 4097, 2, 256},
+        {"NVIDIA H200", NULL, 32769, 0, 128},
+        {"NVIDIA H200", &few, 4096, 2, 256},
+        {"NVIDIA H200", &few, 2048, 4, 128},
+        {"NVIDIA H200", &no_clusters, 4096, 0, 128},
+        {"nobody's device", NULL, 4096, 4, 128},
+        {NULL, NULL, 4097, 2, 256},
+        // 35 tiles a block: five rounds of eight warps, three of twelve; 27: four and three
+        {"NVIDIA H200", NULL, 8192, 2, 384},
+        {"NVIDIA H200", NULL, 6000, 2, 256}};
     const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         weft_attention_desc desc = small_desc(WEFT_BF16, 1);
@@ -503,6 +510,9 @@ static void case_thresholds(void)
         const int32_t count = op->steps(choice.launch, &run, steps);
         CHECK(steps[count - 1].cluster == wants[i].cluster);
         CHECK(steps[count - 1].block[0] == wants[i].threads);
+        // Blocks that merge read 192 KB less, tiles of 8, where they start behind the others.
+        const struct weft__attention_device_args *args = (const void *)steps[count - 1].args;
+        CHECK(args->merge_tiles == (wants[i].cluster == 2 ? 24 : 0));
         free(choice.launch);
     }
 }
@@ -557,15 +567,81 @@ static void case_tuned(void)
     weft_context_destroy(context);
 }
 
+// What masks are made of may lie on the device while a batch's lengths are known: the host does not look at it there.
+static void case_masks_on_the_device(void)
+{
+    static const int32_t wrong_parents[] = {0, 0}, columns[] = {1, 1};
+    weft_context *context = must_open();
+    for (int tree = 0; tree < 2; tree++) {
+        weft_attention_desc desc = small_desc(WEFT_BF16, 2);
+        weft_plan *plan = NULL;
+        weft_batch *batch = NULL;
+        char *memory;
+        desc.mask = tree ? WEFT_MASK_TREE : WEFT_MASK_BITS;
+        CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 32 << 20, (void **)&memory) ==
+              WEFT_OK);
+        memcpy(memory, tree ? wrong_parents : columns, sizeof columns);
+        CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+        const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
+                                            .max_seqs = 2,
+                                            .max_q_tokens = 2,
+                                            .max_kv_len = 16,
+                                            .page_size = 4,
+                                            .plans = (const weft_plan *const *)&plan,
+                                            .num_plans = 1};
+        const weft_batch_args set = {.size = sizeof set,
+                                     .num_seqs = 2,
+                                     .cu_q_lens = cu_q_lens,
+                                     .kv_lens = kv_lens,
+                                     .page_table = page_table,
+                                     .page_table_stride = 2,
+                                     .num_pages = 8};
+        CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
+        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+        weft_attention_args args = {
+            .size = sizeof args,
+            .q = memory + 65536,
+            .out = memory + 131072,
+            .pool = {.k.data = memory + (1 << 20), .v.data = memory + (2 << 20), .num_pages = 8},
+            .batch = batch,
+            .workspace = memory + (4 << 20),
+            .workspace_bytes = 28 << 20};
+        if (tree)
+            args.tree_parents = (const int32_t *)(const void *)memory;
+        else
+            args.mask_bits = (const uint32_t *)(const void *)memory,
+            args.mask_columns = (const int32_t *)(const void *)memory;
+        CHECK(weft_attention_run(plan, &args) == (tree ? WEFT_OK : WEFT_EINVAL));
+        args.mask_stride = 1;
+        CHECK(weft_attention_run(plan, &args) == WEFT_OK);
+        if (tree)
+            args.tree_parents = wrong_parents; // on the host they are seen to be wrong
+        CHECK(weft_attention_run(plan, &args) == (tree ? WEFT_EINVAL : WEFT_OK));
+        weft_batch_destroy(batch);
+        weft_plan_destroy(plan);
+        weft_memory_free(context, memory);
+    }
+    weft_context_destroy(context);
+}
+
 static const struct standin_case cases[] = {
-    {"single", case_single},         {"packed", case_packed},
-    {"chunks", case_chunks},         {"one_sequence", case_one_sequence},
-    {"cluster", case_cluster},       {"tile_rows", case_tile_rows},
-    {"bytes", case_bytes},           {"any", case_any},
-    {"warpgroups", case_warpgroups}, {"boxes", case_boxes},
-    {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
-    {"slices", case_slices},         {"thresholds", case_thresholds},
-    {"tuned", case_tuned},           {"devices", case_devices},
+    {"single", case_single},
+    {"packed", case_packed},
+    {"chunks", case_chunks},
+    {"one_sequence", case_one_sequence},
+    {"cluster", case_cluster},
+    {"tile_rows", case_tile_rows},
+    {"bytes", case_bytes},
+    {"any", case_any},
+    {"warpgroups", case_warpgroups},
+    {"boxes", case_boxes},
+    {"every_mode", case_every_mode},
+    {"little_memory", case_little_memory},
+    {"slices", case_slices},
+    {"thresholds", case_thresholds},
+    {"tuned", case_tuned},
+    {"devices", case_devices},
+    {"masks_on_the_device", case_masks_on_the_device},
 };
 
 int main(void)

@@ -3,10 +3,12 @@
 // 60 over 65536 and 131072 keys against softmax in double, and a pool of more than 2^31 elements.
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <weft/device.h>
 
 #include "src/base/half.h"
+#include "tests/support/attention_case.h"
 #include "tests/support/context_fixture.h"
 
 enum { DIM = 64, HEADS = 4, PAGE = 16, MOST_KEYS = 131072 };
@@ -172,6 +174,64 @@ static void one_sequence_of_any_length(void **state)
     }
 }
 
+// The answer in double within what weights rounded to 16 bits may differ by.
+static void holds(weft_context *context, attention_case *c, double bound)
+{
+    attention_case_make(c);
+    float *want = malloc(2 * (size_t)(c->out_elems + c->lse_elems) * sizeof *want);
+    float *got = want + c->out_elems, *want_lse = got + c->out_elems,
+          *lse = want_lse + c->lse_elems;
+    weft_quantize_row(c->desc.q_dtype, c->q, c->out_elems, got);
+    weft_dequantize_row(c->desc.q_dtype, got, c->out_elems, c->q);
+    attention_case_answer(c, want, want_lse, 1);
+    if (attention_case_run(context, c, &c->desc, got, lse) != WEFT_OK)
+        fail_msg("%s", weft_error_text(context));
+    const double far = attention_case_far(got, want, c->out_elems);
+    const double lse_far = attention_case_far(lse, want_lse, c->lse_elems);
+    if (!(far <= bound) || !(lse_far <= 1e-4))
+        fail_msg("%d keys in pages of %d, head_dim %d: %g off, LSE %g", c->kv_lens[0],
+                 c->desc.kv.page_size, c->desc.kv.head_dim, far, lse_far);
+    attention_case_free(c);
+    free(want);
+}
+
+// Eight KV heads, whose parts end at any tile: of a GPU's clusters those whose blocks merge have less than others, or nothing.
+// Sixteen keys more or less are 1e-3 of a sum.
+static void one_sequence_of_eight_heads(void **state)
+{
+    static const int32_t lengths[] = {4097, 5000, 7169, 8144, 8192, 16400};
+    for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+        const weft_dtype dtype = n % 2 ? WEFT_BF16 : WEFT_F16;
+        attention_case c = {.num_seqs = 1, .q_lens = {1}, .kv_lens = {lengths[n]}};
+        c.desc = (weft_attention_desc){.kv = {.dtype = dtype,
+                                              .num_kv_heads = 8,
+                                              .head_dim = n % 3 ? 128 : 64,
+                                              .page_size = 16},
+                                       .q_dtype = dtype,
+                                       .num_q_heads = 32};
+        holds(*state, &c, n % 2 ? 4e-4 : 5e-5);
+    }
+}
+
+// Prompts whose tiles are whole, cut by a window or by their end, over pages that hold them in one piece or not, or beside each other.
+static void prompts_over_pages_of_any_size(void **state)
+{
+    static const int32_t pages[] = {16, 48, 64, 128, 256, 5}, dims[] = {128, 64, 256};
+    for (size_t n = 0; n < sizeof pages / sizeof *pages; n++)
+        for (int32_t i = 0; i < 3; i++) {
+            const weft_dtype dtype = (n + (size_t)i) % 2 ? WEFT_BF16 : WEFT_F16;
+            attention_case c = {.num_seqs = 3, .q_lens = {150, 1, 260}, .kv_lens = {650, 20, 260}};
+            c.desc = (weft_attention_desc){.kv = {.dtype = dtype,
+                                                  .num_kv_heads = 2,
+                                                  .head_dim = dims[i],
+                                                  .page_size = pages[n]},
+                                           .q_dtype = dtype,
+                                           .window = n % 3 == 2 ? 300 : 0,
+                                           .num_q_heads = 4};
+            holds(*state, &c, dtype == WEFT_BF16 ? 1.6e-2 : 2e-3);
+        }
+}
+
 // Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
@@ -235,12 +295,16 @@ static void a_pool_of_more_than_2_31_elements(void **state)
         weft_memory_free(*state, planes[p]);
 }
 
-int main(void)
+// Arguments: [PATTERN], of the tests to run.
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_rise_and_fall_by_60),
         cmocka_unit_test(one_sequence_of_any_length),
+        cmocka_unit_test(one_sequence_of_eight_heads),
+        cmocka_unit_test(prompts_over_pages_of_any_size),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, open_device, close_context);
 }

@@ -354,6 +354,7 @@ static void attention_by_warpgroups(void)
         const weft_dtype kv = i < 3 ? WEFT_BF16 : WEFT_F16;
         weft_attention_desc desc = attention_sample(kv, kv, head_dims[i], 512);
         desc.variant = i < 3 ? "attention_bf16_sm90a" : "attention_f16_sm90a";
+        desc.kv.page_size = i < 3 ? 64 : 16; // tiles in boxes, or by cp.async
         desc.softcap = i % 2 ? 30 : 0, desc.flags = i == 5 ? WEFT_ATTENTION_ALIBI : 0;
         ADD(attention, desc);
         samples[num_samples - 1].seldom = i > 2;
@@ -361,17 +362,18 @@ static void attention_by_warpgroups(void)
     }
 }
 
-// The next token of one sequence of at most 4096 keys and of more: clusters of attention_cluster.cu.
+// The next token of one sequence: clusters of attention_cluster.cu, whose blocks have 4, 8 or 12 warps by the number of keys.
 static void attention_of_one_sequence(void)
 {
-    for (int i = 0; i < 4; i++) {
+    static const int32_t lengths[] = {4096, 8192, 4096, 6000, 16384};
+    for (int i = 0; i < 5; i++) {
         const weft_dtype kv = i < 2 ? WEFT_BF16 : WEFT_F16;
         weft_attention_desc desc = attention_sample(kv, kv, i == 3 ? 64 : 128, 1);
-        desc.max_seqs = 1, desc.max_kv_len = i % 2 ? 8192 : 4096;
-        desc.softcap = i == 2 ? 30 : 0;
-        desc.flags = i == 2 ? WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS : 0;
+        desc.max_seqs = 1, desc.max_kv_len = lengths[i];
+        desc.softcap = i == 2 || i == 4 ? 30 : 0;
+        desc.flags = desc.softcap ? WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS : 0;
         ADD(attention, desc);
-        samples[num_samples - 1].seldom = i > 2;
+        samples[num_samples - 1].seldom = i == 3;
     }
 }
 

@@ -15,11 +15,11 @@ DEVICE int32_t cluster_of_head(const struct weft__attention_device_args *args)
     return (int32_t)blockIdx.x / WEFT_SPLITS / args->num_kv_heads;
 }
 
-// The block's part of the item. Clusters of the same number of all KV heads lie side by side.
+// The block's part of the item; the last cluster's blocks merge. Clusters of the same number of all KV heads lie side by side.
 DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
 {
     return place_of_part(args, (int32_t)blockIdx.x / WEFT_SPLITS % args->num_kv_heads,
-                         cluster_of_head(args) * WEFT_SPLITS + rank, BLOCKS, WARPS);
+                         cluster_of_head(args) * WEFT_SPLITS + rank, BLOCKS, WEFT_SPLITS, WARPS);
 }
 
 DEVICE void item_end(const struct weft__attention_device_args *args, const struct place *at,
@@ -27,7 +27,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
                      int32_t lane)
 {
     float *const places = args->handed + at->kv_head * BLOCKS * GATHERED_FLOATS;
-    const int32_t cluster = cluster_of_head(args), tiles = at->seq.tiles;
+    const int32_t cluster = cluster_of_head(args);
     if (at->left > 0) {
         if (__syncthreads_or(state_store(state, warp, lane, rows.count)))
             item_again(args, at, rows, at->left);
@@ -35,8 +35,9 @@ DEVICE void item_end(const struct weft__attention_device_args *args, const struc
     }
     if (cluster + 1 < WEFT_CLUSTERS)
         return;
-    const int32_t length = part_length(tiles, BLOCKS, WARPS);
-    rows_gather(args, at->seq.lengths, rows, places, (tiles + length - 1) / length, rank, warp,
+    const struct division by =
+        division_of(at->seq.tiles, BLOCKS, WEFT_SPLITS, args->merge_tiles, WARPS);
+    rows_gather(args, at->seq.lengths, rows, places, parts_used(by, at->seq.tiles), rank, warp,
                 lane);
 }
 #else
@@ -88,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     struct ring ring;
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
-        if (args.early && !ring_is_old(&ring))
+        if (args.early && ring.tile < ring.last && !ring_is_old(&ring))
             wait_for_previous();
         ring_ask(&args, &ring);
     }

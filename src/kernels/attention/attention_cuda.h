@@ -42,6 +42,7 @@ struct weft__attention_thresholds {
     int32_t cluster_keys; // of up to so many: attention_cluster.cu; of more: equal shares
     int32_t end_bytes;    // what decode reads in the time that the end of an item takes it
     int32_t whole_keys; // prefill of plans of no more is not sliced: merging costs what slices save
+    int32_t merge_bytes; // what a block of several clusters reads in the time that merging takes it
 };
 
 struct weft__attention_cuda_launch {
@@ -53,7 +54,7 @@ struct weft__attention_cuda_launch {
     struct weft__attention_device_sparse sparse; // without its lists
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
-    int32_t end_tiles;                           // attention_device.h
+    int32_t end_tiles, merge_tiles;              // attention_device.h
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
@@ -73,7 +74,8 @@ struct weft__attention_cuda_launch {
     struct weft__attention_clusters clusters; // its
     int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
     int32_t head_dim, page_size;
-    int32_t wgmma_rows; // of a block of prefill by warpgroups
+    int32_t wgmma_rows;     // of a block of prefill by warpgroups
+    int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not
     uint32_t wgmma_blocks, wgmma_shared_bytes;
     int32_t token_splits; // blocks of a cluster of token
     uint32_t token_shared_bytes;
@@ -137,9 +139,9 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
                                        struct weft__attention_cuda_launch *launch,
                                        struct weft__cuda_choice *choice);
 
-// What the end of an item of decode counts for in equal shares, in tiles of `keys_of_tile` keys.
-int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile,
-                                  const struct weft__attention_cuda_launch *launch);
+// What a block does in the time that it reads `bytes` of keys and values counts for, in tiles of `keys_of_tile` keys.
+int32_t weft__attention_tiles_of(const weft_attention_desc *desc, int32_t keys_of_tile,
+                                 int32_t bytes);
 
 // The blocks of a run of up to `items` items, slots for their states, and counters. `blocks` of the launch: as many
 // as are resident.

@@ -31,6 +31,7 @@ enum {
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
     FRESH_BYTES = 2 * ROW_BYTES,                      // a new key, its value
     ALL_FRESH_BYTES = WEFT_BOXES && WEFT_APPEND ? WARPS * WEFT_STAGES * FRESH_BYTES : 0,
+    ONE_ITEM = WEFT_CLUSTERS > 0,
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Decode on CUDA: the ring that fits a block, and kernels of attention_decode.cu and attention_cluster.cu.
+#include "src/base/checked.h"
 #include "src/kernels/attention/attention_plan_cuda.h"
 
 enum {
@@ -90,33 +91,73 @@ static bool plan_one_cluster(const weft_attention_desc *desc,
     return true;
 }
 
-// Several clusters a KV head, one block an SM, measured on an H200 (NOTES.md). A launch of few keys is over before they have arrived, so two
+// The tiles, one after the other, of a warp of a block that does not merge (division_of()).
+static int32_t rounds_of(int64_t tiles, int32_t parts, int32_t merging, int32_t merge_tiles,
+                         int32_t warps)
+{
+    const int64_t all = weft__ceil_div(tiles + (int64_t)merging * merge_tiles, parts);
+    const int64_t alone = weft__ceil_div(tiles, parts - merging);
+    return (int32_t)weft__ceil_div(all < alone ? all : alone, warps);
+}
+
+// Shapes of several clusters a KV head, measured on an H200 (NOTES.md). A launch of few keys is over before they have arrived, so two
 // launches lie side by side on an SM and the next has asked for its first tiles; of more keys, the warps of one launch have an
-// SM for themselves, and clusters of two always find theirs. Queries in parts and masks of scattered keys would spill.
+// SM for themselves, and clusters of two always find theirs. More warps make a block's start and end longer, which two rounds
+// of tiles that they save are worth.
+struct cluster_shape {
+    int32_t blocks, warps, stages, launches; // of a cluster, a block, a warp; on an SM
+};
+
+static int64_t shape_bytes(const struct cluster_shape *shape, int32_t head_dim)
+{
+    return (int64_t)shape->warps * shape->stages * 4 * WEFT__ATTENTION_KEYS * head_dim +
+           WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(head_dim) + 4);
+}
+
+static bool shape_fits(const struct cluster_shape *shape, int32_t head_dim,
+                       const struct weft__cuda_limits *limits)
+{
+    return shape->launches * (shape_bytes(shape, head_dim) + 2048) <= limits->shared_per_sm;
+}
+
+static struct cluster_shape shape_of(const weft_attention_desc *desc,
+                                     const struct weft__cuda_limits *limits,
+                                     const struct weft__attention_cuda_launch *launch,
+                                     int32_t merge_tiles)
+{
+    static const struct cluster_shape few = {4, 4, 3, 2}, some = {2, 8, 2, 1}, many = {2, 12, 2, 1};
+    const int64_t tiles = weft__ceil_div(desc->max_kv_len, WEFT__ATTENTION_KEYS);
+    const int32_t of_head = limits->num_sms / (launch->num_kv_heads * some.blocks);
+    if (desc->max_kv_len <= launch->thresholds.few_keys || of_head < 2)
+        return few;
+    const int32_t parts = of_head * some.blocks;
+    const int32_t saved = rounds_of(tiles, parts, some.blocks, merge_tiles, some.warps) -
+                          rounds_of(tiles, parts, many.blocks, merge_tiles, many.warps);
+    return saved > 1 && shape_fits(&many, desc->kv.head_dim, limits) ? many : some;
+}
+
+// Several clusters a KV head. Queries in parts and masks of scattered keys would spill.
 static bool plan_several_clusters(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits,
                                   struct weft__attention_constants *constants,
                                   struct weft__attention_cuda_launch *launch)
 {
-    static const struct {
-        int32_t blocks, warps, stages, launches; // of a cluster, a block, a warp; on an SM
-    } shapes[] = {{4, 4, 3, 2}, {2, 8, 2, 1}};
-    const int32_t i = desc->max_kv_len > launch->thresholds.few_keys;
-    const int64_t stage = 4 * WEFT__ATTENTION_KEYS * desc->kv.head_dim;
-    const int64_t shared =
-        shapes[i].warps * shapes[i].stages * stage +
-        WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(desc->kv.head_dim) + 4);
-    const int32_t of_head = limits->num_sms / (launch->num_kv_heads * shapes[i].blocks);
+    const int32_t merge_tiles =
+        weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.merge_bytes);
+    const struct cluster_shape shape = shape_of(desc, limits, launch, merge_tiles);
+    const bool few = shape.launches > 1;
+    const int32_t of_head = limits->num_sms / (launch->num_kv_heads * shape.blocks);
     // A second round of merging costs few keys what several clusters gain.
-    if (i == 0 && launch->slot_rows * (desc->kv.head_dim / 32) > shapes[i].blocks * shapes[i].warps)
+    if (few && launch->slot_rows * (desc->kv.head_dim / 32) > shape.blocks * shape.warps)
         return false;
     if (of_head < 2 || constants->WEFT_PARTS > 1 || constants->WEFT_SCATTER || !launch->handed ||
-        !weft__attention_has_boxes(desc, limits) ||
-        shapes[i].launches * (shared + 2048) > limits->shared_per_sm)
+        !weft__attention_has_boxes(desc, limits) || !shape_fits(&shape, desc->kv.head_dim, limits))
         return false;
-    launch->clusters = (struct weft__attention_clusters){of_head, shapes[i].blocks, shapes[i].warps,
-                                                         (uint32_t)shared};
-    constants->WEFT_STAGES = shapes[i].stages, constants->WEFT_BLOCKS = shapes[i].launches;
+    launch->clusters = (struct weft__attention_clusters){
+        of_head, shape.blocks, shape.warps, (uint32_t)shape_bytes(&shape, desc->kv.head_dim)};
+    // Where two launches lie side by side, blocks that merge start as early as the others.
+    launch->merge_tiles = few ? 0 : merge_tiles;
+    constants->WEFT_STAGES = shape.stages, constants->WEFT_BLOCKS = shape.launches;
     return true;
 }
 

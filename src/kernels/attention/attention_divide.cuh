@@ -287,15 +287,42 @@ DEVICE uint32_t *counter_of(const struct weft__attention_device_args *args, stru
 
 // --- parts ----------------------------------------------------------------------------------------
 
-// The tiles of each of `parts` equal parts of an item, at least `least`.
-DEVICE int32_t part_length(int32_t tiles, int32_t parts, int32_t least)
+// How an item's tiles are divided: `early` parts of `length` tiles, then those of the blocks that merge.
+struct division {
+    int32_t early, length;
+    int32_t merging_length;
+};
+
+// In `parts` parts, of at least `least` tiles. The last `merging` of them are `merge_tiles` shorter, or nothing, so that their blocks have
+// read their own keys when the states of the others arrive.
+DEVICE struct division division_of(int32_t tiles, int32_t parts, int32_t merging,
+                                   int32_t merge_tiles, int32_t least)
 {
-    return max((tiles + parts - 1) / parts, least);
+    const int32_t early = parts - merging;
+    const int32_t all = (tiles + merging * merge_tiles + parts - 1) / parts;
+    const int32_t alone = (tiles + early - 1) / early; // less where those that merge have nothing
+    const int32_t length = max(min(all, alone), least);
+    struct division by = {early, length, max(length - merge_tiles, 0)};
+    return by;
+}
+
+// Where part `number` begins, be there tiles or not.
+DEVICE int32_t part_begin(struct division by, int32_t number)
+{
+    return min(number, by.early) * by.length + max(number - by.early, 0) * by.merging_length;
+}
+
+// The parts that have tiles: the first so many.
+DEVICE int32_t parts_used(struct division by, int32_t tiles)
+{
+    const int32_t late = tiles - by.early * by.length;
+    return late > 0 ? by.early + (late + by.merging_length - 1) / by.merging_length
+                    : (tiles + by.length - 1) / by.length;
 }
 
 // Part `number` of the first rows of sequence blockIdx.y: its first tile, and how many `left` counts.
 DEVICE struct place place_of_part(const struct weft__attention_device_args *args, int32_t kv_head,
-                                  int32_t number, int32_t parts, int32_t least)
+                                  int32_t number, int32_t parts, int32_t merging, int32_t least)
 {
     struct lengths lengths = {(int32_t)blockIdx.y, 0, 0, 0};
     const int32_t *pages = NULL;
@@ -307,9 +334,9 @@ DEVICE struct place place_of_part(const struct weft__attention_device_args *args
     }
     struct place at = {sequence_from(args, lengths), kv_head, 0, 0, 0};
     at.seq.pages = pages;
-    const int32_t length = part_length(at.seq.tiles, parts, least);
-    at.tile = min(number * length, at.seq.tiles);
-    at.left = min(length, at.seq.tiles - at.tile);
+    const struct division by = division_of(at.seq.tiles, parts, merging, args->merge_tiles, least);
+    at.tile = min(part_begin(by, number), at.seq.tiles);
+    at.left = min(part_begin(by, number + 1), at.seq.tiles) - at.tile;
     return at;
 }
 

@@ -67,12 +67,11 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
     return WEFT_OK;
 }
 
-int32_t weft__attention_end_tiles(const weft_attention_desc *desc, int32_t keys_of_tile,
-                                  const struct weft__attention_cuda_launch *launch)
+int32_t weft__attention_tiles_of(const weft_attention_desc *desc, int32_t keys_of_tile,
+                                 int32_t bytes)
 {
     const int32_t elem_bytes = weft__attention_is_byte(&desc->kv) ? 1 : 2;
-    return at_most(weft__ceil_div(launch->thresholds.end_bytes,
-                                  2 * keys_of_tile * desc->kv.head_dim * elem_bytes),
+    return at_most(weft__ceil_div(bytes, 2 * keys_of_tile * desc->kv.head_dim * elem_bytes),
                    END_MOST);
 }
 

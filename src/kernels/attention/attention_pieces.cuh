@@ -133,10 +133,10 @@ DEVICE void pieces_end(const struct weft__attention_device_args *args, const str
     }
 }
 
-// The block's part of the item.
+// The block's part of the item. All of them merge.
 DEVICE struct place place_of_block(const struct weft__attention_device_args *args, int32_t rank)
 {
-    return place_of_part(args, (int32_t)blockIdx.x / WEFT_SPLITS, rank, WEFT_SPLITS, 1);
+    return place_of_part(args, (int32_t)blockIdx.x / WEFT_SPLITS, rank, WEFT_SPLITS, 0, 1);
 }
 
 #endif

@@ -197,11 +197,13 @@ DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32
     for (int32_t m = 0; m < WEFT_M; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
-            most[m][half] = score[m][0][2 * half];
+            float of[2] = {score[m][0][2 * half], score[m][0][2 * half + 1]}; // two chains
 #pragma unroll
-            for (int32_t t = 0; t < KEYS / 8; t++)
-                most[m][half] =
-                    fmaxf(most[m][half], fmaxf(score[m][t][2 * half], score[m][t][2 * half + 1]));
+            for (int32_t t = 1; t < KEYS / 8; t++)
+#pragma unroll
+                for (int32_t i = 0; i < 2; i++)
+                    of[i] = fmaxf(of[i], score[m][t][2 * half + i]);
+            most[m][half] = fmaxf(of[0], of[1]);
             const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
             most[m][half] = warp_max(most[m][half], 4) * unit;
             follows |= most[m][half] > state->largest[m][half] + SLACK;
@@ -242,16 +244,17 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             const float largest = state->largest[m][half];
             // a row that has seen nothing: weights of 0, not of NaN
             const float from = largest == NEGATIVE_INFINITY ? 0.0f : WEIGHT_OFFSET - largest;
-            float sum =
-                0; // of the tile: many equal numbers added one by one are off in one direction
+            // of the tile: many equal numbers added one by one are off in one direction; two chains
+            float sum[2] = {0, 0};
 #pragma unroll
             for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
-                for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
-                    score[m][t][i] = weight_exp2(fmaf(score[m][t][i], unit, from));
-                    sum += score[m][t][i];
+                for (int32_t i = 0; i < 2; i++) {
+                    float *const x = &score[m][t][2 * half + i];
+                    *x = weight_exp2(fmaf(*x, unit, from));
+                    sum[i] += *x;
                 }
-            state->sum[m][half] += sum;
+            state->sum[m][half] += sum[0] + sum[1];
         }
 }
 
@@ -376,12 +379,13 @@ DEVICE void rows_finish(const struct weft__attention_device_args *args, const st
             const float by =
                 WEIGHT_UNIT * row_end(args, item->seq.lengths, row, state->largest[m][half],
                                       sum * WEIGHT_UNIT, exists && lane % 4 == 0);
-            float infinite = sum * 0.0f;
+            float infinite[2] = {sum * 0.0f, 0};
 #pragma unroll
             for (int32_t t = 0; t < DIM / 8; t++)
-                infinite +=
-                    state->acc[m][t][2 * half] * 0.0f + state->acc[m][t][2 * half + 1] * 0.0f;
-            nothing += exists ? infinite : 0;
+#pragma unroll
+                for (int32_t i = 0; i < 2; i++)
+                    infinite[i] = fmaf(state->acc[m][t][2 * half + i], 0.0f, infinite[i]);
+            nothing += exists ? infinite[0] + infinite[1] : 0;
             row_store(args, out_at(args, item->seq.lengths, row), exists, wide, lane, state->acc[m],
                       half, by);
             asm volatile("" ::: "memory"); // one row after the other: registers

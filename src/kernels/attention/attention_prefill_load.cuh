@@ -12,17 +12,31 @@
 // --- barriers and stages --------------------------------------------------------------------------
 
 struct barriers {
-    uint64_t queries_full, queries_empty;
+    uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
 };
 
-// What the block's threads share beside the tiles. An item is found while the one before it is worked at, whose results
-// the one before that may still be leaving.
+// Items that are known: one is found while the queries of the one before it are loaded, of WEFT_QUERIES before that some warps
+// multiply, and others leave results of one more.
+enum { ITEMS = WEFT_QUERIES + 2 };
+
+// What the block's threads share beside the tiles.
 struct shared {
     struct barriers barriers;
-    struct item items[3];
+    struct item items[ITEMS];
     int32_t slices; // of an item
 };
+
+// Where the queries of a round lie, and the parity of the phase in which they are there.
+DEVICE int32_t queries_place(int32_t round)
+{
+    return (int32_t)((uint32_t)round % WEFT_QUERIES);
+}
+
+DEVICE uint32_t queries_parity(int32_t round)
+{
+    return (uint32_t)round / WEFT_QUERIES % 2;
+}
 
 // A stage of a ring, and the parity of the phase that it is waited for in.
 struct stage {
@@ -43,8 +57,10 @@ DEVICE uint32_t barrier_of(const uint64_t *first, int32_t index)
 
 DEVICE void barriers_begin(struct barriers *b)
 {
-    barrier_init(barrier_of(&b->queries_full, 0), LOADERS);
-    barrier_init(barrier_of(&b->queries_empty, 0), WARPS);
+    for (int32_t i = 0; i < WEFT_QUERIES; i++) {
+        barrier_init(barrier_of(b->queries_full, i), LOADERS);
+        barrier_init(barrier_of(b->queries_empty, i), WARPS);
+    }
     for (int32_t i = 0; i < 2 * WEFT_STAGES; i++) {
         barrier_init(barrier_of(b->tile_full, i), LOADERS);
         barrier_init(barrier_of(b->tile_empty, i), WARPS);
@@ -137,9 +153,9 @@ DEVICE void rows_ask(const struct loader *own, uint32_t to, const uint8_t *row, 
         rows_copy<COUNT, false>(own, to, row, all);
 }
 
-// The queries of an item; rows that do not exist are zeros.
+// The queries of an item to their place; rows that do not exist are zeros.
 DEVICE void queries_ask(const struct weft__attention_device_args *args, const struct loader *own,
-                        const struct item *item)
+                        const struct item *item, int32_t place)
 {
     const struct rows rows = item->rows;
     const int32_t row = lane_row(own);
@@ -147,7 +163,7 @@ DEVICE void queries_ask(const struct weft__attention_device_args *args, const st
     for (int32_t group = 0; group < GROUPS; group++) {
         const bool exists = row < 64 && 64 * group + row < rows.count;
         const struct row at = row_at(args, rows, exists ? 64 * group + row : 0);
-        rows_ask<64>(own, shared_base() + group * 64 * HEAD * 2,
+        rows_ask<64>(own, shared_base() + place * QUERY_BYTES + group * 64 * HEAD * 2,
                      (const uint8_t *)args->q + BYTES * query_at(args, item->seq.lengths, at),
                      exists);
     }
@@ -172,6 +188,58 @@ DEVICE void tile_ask(const struct loader *own, const struct item *item,
         row += BYTES * (page * plane->page_stride + key % PAGE * plane->token_stride);
     rows_ask<KEYS>(own, to, row, seen);
 }
+
+// --- tiles in boxes -------------------------------------------------------------------------------
+
+// A tile of which all keys are seen comes in boxes of BOX_ROWS rows and 64 columns, if the cache lies as maps can say: lane b of one warp
+// asks for box b, the halves of a row side by side. What cp.async takes 500 instructions of every scheduler for is 20 then.
+enum {
+    BOX_ROWS = WEFT_BOX_ROWS, // 0: there are none
+    ACROSS = HEAD / 64,
+    BOXES = BOX_ROWS ? KEYS / (BOX_ROWS ? BOX_ROWS : 1) * ACROSS : 0,
+};
+static_assert(BOXES <= WARP, "a box a lane");
+
+// The first row of the lane's box.
+DEVICE int32_t box_row(const struct loader *own)
+{
+    return own->lane / ACROSS * BOX_ROWS;
+}
+
+DEVICE bool in_boxes(const struct weft__attention_device_args *args, const struct item *item,
+                     int32_t key0)
+{
+    return BOXES > 0 && args->boxed && key0 >= item->first_key && key0 + KEYS <= item->end_key;
+}
+
+// The page of the lane's box of a tile.
+DEVICE int32_t box_page_of(const struct weft__attention_device_args *args, const struct loader *own,
+                           const struct item *item, int32_t key0)
+{
+    const int32_t key = key0 + box_row(own);
+    return in_boxes(args, item, key0) && own->warp == 0 && own->lane < BOXES
+               ? item->pages[key / PAGE]
+               : 0;
+}
+
+// Asks for the keys or the values of a tile. The warps that load arrive at the barrier as if they had copied.
+DEVICE void boxes_ask(const struct weft__attention_device_args *args, const struct loader *own,
+                      int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
+                      uint32_t to, uint32_t barrier)
+{
+    if (own->lane == 0 && own->warp == 0)
+        barrier_expect(barrier, TILE_BYTES);
+    else if (own->lane == 0)
+        barrier_arrive(barrier);
+    __syncwarp();
+    if (own->warp > 0 || own->lane >= BOXES)
+        return;
+    const int32_t half = own->lane % ACROSS, row = box_row(own);
+    copy_box_of_pile(to + half * KEYS * 128 + row * 128, map, half * 64, (key0 + row) % PAGE,
+                     kv_head, page, barrier);
+}
+
+// --- items ----------------------------------------------------------------------------------------
 
 // The block's item of round `round`: there and back through the blocks, so that none has the longest of every round.
 DEVICE int32_t item_index(int32_t round)
@@ -214,7 +282,7 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
     if (own->warp > 0)
         return;
     loader_finish(own);
-    struct item *item = &own->shared->items[round % 3];
+    struct item *item = &own->shared->items[round % ITEMS];
     if (own->shared->slices > 1) // as many as there are blocks at most
         item->rows.count = 0;
     else
@@ -229,6 +297,7 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
     struct barriers *b = &own->shared->barriers;
     const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
     int32_t page = page_of(own, item, begin), before = page, next = page;
+    int32_t box = box_page_of(args, own, item, begin), box_before = box, box_next = box;
 #pragma unroll 1
     for (int32_t i = 0; i <= last; i++) {
         const bool is_keys = i == 0 || (i % 2 && i < last);
@@ -239,11 +308,21 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         if (is_keys) {
             before = page, page = next;
             next = page_of(own, item, begin + (tile + 1) * KEYS);
+            box_before = box, box = box_next;
+            box_next = box_page_of(args, own, item, begin + (tile + 1) * KEYS);
         }
+        const int32_t key0 = begin + tile * KEYS;
+        const uint32_t to = shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES;
+        const bool present = is_keys || i == last;
         loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        tile_ask(own, item, plane, is_keys || i == last ? page : before, begin + tile * KEYS,
-                 shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES);
-        loader_asked(own, barrier_of(b->tile_full, ring + at.index));
+        if (in_boxes(args, item, key0)) {
+            boxes_ask(args, own, item->rows.kv_head, is_keys ? args->k_map : args->v_map,
+                      present ? box : box_before, key0, to,
+                      barrier_of(b->tile_full, ring + at.index));
+        } else {
+            tile_ask(own, item, plane, present ? page : before, key0, to);
+            loader_asked(own, barrier_of(b->tile_full, ring + at.index));
+        }
         if (is_keys)
             stage_next(&own->keys);
         else
@@ -280,13 +359,14 @@ DEVICE void load(const struct weft__attention_device_args *args, struct shared *
     struct barriers *b = &shared->barriers;
 #pragma unroll 1
     for (int32_t round = 0;; round++) {
-        const struct item *item = &shared->items[round % 3];
-        loader_wait(&own, barrier_of(&b->queries_empty, 0), (round + 1) % 2);
+        const struct item *item = &shared->items[round % ITEMS];
+        loader_wait(&own, barrier_of(b->queries_empty, queries_place(round)),
+                    queries_parity(round) ^ 1);
         part_sync<LOADERS * WARP>(LOADED);
         const bool more = item->rows.count > 0;
         if (more)
-            queries_ask(args, &own, item);
-        loader_asked(&own, barrier_of(&b->queries_full, 0));
+            queries_ask(args, &own, item, queries_place(round));
+        loader_asked(&own, barrier_of(b->queries_full, queries_place(round)));
         if (!more)
             break;
         item_load(args, &own, item, round);

@@ -9,12 +9,12 @@
 //      tensor cores   S1 | V0 | S2 | V1 | S3 ...          the other warpgroup's in between: they take turns
 //      the rest            exp S1    exp S2
 //
-// Shared memory, in matrices of 64 columns as wgmma.cuh draws them: queries | ring of keys | ring of values. What fills it
+// Shared memory, in matrices of 64 columns as wgmma.cuh draws them: queries of WEFT_QUERIES items | ring of keys | ring of values. What fills it
 // is cp.async, which takes rows of any page; a thread that has seen its copies arrive puts a fence before what the
 // tensor cores read, and its warp arrives at the barrier that they wait for.
 //
 // Function constants: WEFT_HEAD_DIM (64, 128, 256), WEFT_KV_DTYPE (2 f16, 3 bf16: of queries and caches, whose rows begin at
-// multiples of 16 bytes), WEFT_Y_DTYPE, WEFT_GROUPS (1, 2), WEFT_KEYS (64, 128), WEFT_STAGES (of each ring), WEFT_PAGE,
+// multiples of 16 bytes), WEFT_Y_DTYPE, WEFT_GROUPS (1, 2), WEFT_KEYS (64, 128), WEFT_STAGES (of each ring), WEFT_QUERIES (1, 2), WEFT_PAGE, WEFT_BOX_ROWS (0: no boxes; a divisor of pages and tiles),
 // WEFT_SOFTCAP, WEFT_ALIBI.
 #include "src/kernels/cuda/bulk.cuh"
 #include "src/kernels/cuda/memory.cuh"
@@ -44,7 +44,7 @@ enum {
     PAGE = WEFT_PAGE,
     QUERY_BYTES = ROWS * HEAD * 2,
     TILE_BYTES = KEYS * HEAD * 2,
-    TILES_AT = QUERY_BYTES,
+    TILES_AT = WEFT_QUERIES * QUERY_BYTES,
     CHUNKS = HEAD / 8,         // of 16 bytes in a row
     TOGETHER = WARP / CHUNKS,  // rows that a warp asks for at once
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
@@ -52,7 +52,9 @@ enum {
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
     // Of a thread: 168 are what 65536 give each of 384.
-    LOAD_REGISTERS = HEAD > 128 ? 56 : 72,
+    LOAD_REGISTERS = HEAD > 128  ? 56
+                     : HEAD > 64 ? 72
+                                 : 88,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
@@ -87,6 +89,7 @@ DEVICE float *shared_factors()
 struct worker {
     struct shared *shared;
     int32_t group, warp, lane;
+    int32_t round;
     struct stage keys, values;
 };
 
@@ -125,7 +128,9 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint32_t q = shared_base() + own->group * 64 * HEAD * 2, k = tile_at(own->keys.index);
+    const uint32_t q = shared_base() + queries_place(own->round) * QUERY_BYTES +
+                       own->group * 64 * HEAD * 2,
+                   k = tile_at(own->keys.index);
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < DIM / 16; i++)
@@ -214,7 +219,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     for (int32_t key0 = begin + KEYS; key0 < end; key0 += KEYS)
         tile_work(args, item, own, key0, state, weight);
     if (own->lane == 0)
-        barrier_arrive(barrier_of(&own->shared->barriers.queries_empty, 0));
+        barrier_arrive(barrier_of(own->shared->barriers.queries_empty, queries_place(own->round)));
     if (begin < end) {
         tile_wait(own, WEFT_STAGES, &own->values);
         values_ask(own, weight, state);
@@ -229,14 +234,16 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
                          (int32_t)threadIdx.x / 128,
                          (int32_t)threadIdx.x / WARP,
                          (int32_t)threadIdx.x % WARP,
+                         0,
                          {0, 0},
                          {0, 0}};
     struct state state;
     if (own.group == GROUPS - 1)
         turn_give(&own); // the first begins
-    for (int32_t round = 0;; round++) {
-        const struct item *item = &shared->items[round % 3];
-        barrier_wait(barrier_of(&shared->barriers.queries_full, 0), round % 2);
+    for (;; own.round++) {
+        const struct item *item = &shared->items[own.round % ITEMS];
+        barrier_wait(barrier_of(shared->barriers.queries_full, queries_place(own.round)),
+                     queries_parity(own.round));
         if (item->rows.count == 0)
             return;
         item_work(args, item, &own, &state);

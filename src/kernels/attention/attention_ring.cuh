@@ -340,10 +340,11 @@ DEVICE bool ring_is_old(const struct ring *ring)
            ring_first(ring, ring->tile + 1, 0) <= lengths->kv_len - lengths->q_len;
 }
 
-// Asks for the warp's next tile; an empty request keeps the count of requests.
+// Asks for the warp's next tile; an empty request keeps the count of requests. ONE_ITEM: a block has no other, so there is no text to
+// look for the next one, which would be found cold when the last tiles have been asked for.
 DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring *ring)
 {
-    while (ring->at->left > 0 && ring->tile >= ring->last) {
+    while (!ONE_ITEM && ring->at->left > 0 && ring->tile >= ring->last) {
         __syncwarp();
         if (ring->lane == 0)
             place_advance(args, ring->at, ring->last - ring->at->tile);
@@ -351,7 +352,7 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         if (ring->at->left > 0)
             ring_item(args, ring);
     }
-    if (ring->at->left > 0) {
+    if (ONE_ITEM ? ring->tile < ring->last : ring->at->left > 0) {
         uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
         ring_tile(args, ring, slot);
         ring->tile += WARPS;

@@ -26,7 +26,8 @@ static struct weft__attention_device_scales scales_of(const weft_kv_plane *plane
 
 // The plane as piles of matrices that boxes are copied of; `at`: of its map in the arguments.
 static struct weft__cuda_matrix matrix_of(const struct weft__attention_cuda_launch *launch,
-                                          const weft_kv_plane *plane, int64_t num_pages, size_t at)
+                                          const weft_kv_plane *plane, int64_t num_pages,
+                                          int32_t box_rows, size_t at)
 {
     return (struct weft__cuda_matrix){
         .base = plane->data,
@@ -37,7 +38,7 @@ static struct weft__cuda_matrix matrix_of(const struct weft__attention_cuda_laun
         // of one head or page it counts for nothing, but the driver wants to see one
         .pile_stride_bytes = {launch->num_kv_heads > 1 ? plane->head_stride * 2 : 16,
                               num_pages > 1 ? plane->page_stride * 2 : 16},
-        .box_rows = WEFT__ATTENTION_ROWS,
+        .box_rows = (uint32_t)box_rows,
         .swizzled = true,
         .at = (uint32_t)at};
 }
@@ -52,13 +53,14 @@ static bool is_mapped(const struct weft__cuda_matrix *m)
            m->pile_stride_bytes[1] < most;
 }
 
-// The maps of both planes, if boxes can be copied of them.
+// The maps of both planes, if boxes of so many rows can be copied of them.
 static bool maps_of(const struct weft__attention_cuda_launch *launch,
-                    const weft_attention_args *args, struct weft__cuda_matrix maps[2])
+                    const weft_attention_args *args, int32_t box_rows,
+                    struct weft__cuda_matrix maps[2])
 {
-    maps[0] = matrix_of(launch, &args->pool.k, args->pool.num_pages,
+    maps[0] = matrix_of(launch, &args->pool.k, args->pool.num_pages, box_rows,
                         offsetof(struct weft__attention_device_args, k_map));
-    maps[1] = matrix_of(launch, &args->pool.v, args->pool.num_pages,
+    maps[1] = matrix_of(launch, &args->pool.v, args->pool.num_pages, box_rows,
                         offsetof(struct weft__attention_device_args, v_map));
     return is_mapped(&maps[0]) && is_mapped(&maps[1]);
 }
@@ -124,6 +126,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .ring_len = launch->ring_len,
         .min_share = weft__attention_in_chunks(launch) ? 1 : WARPS,
         .end_tiles = launch->end_tiles,
+        .merge_tiles = launch->merge_tiles,
         .slot_rows = launch->slot_rows,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
                    aligned(&args->pool.v, launch->elem_bytes),
@@ -200,12 +203,19 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
 
 // For the sequences that decode leaves.
 static void prefill_step(const struct weft__attention_cuda_launch *launch,
-                         struct weft__attention_device_args device, struct weft__cuda_step *step)
+                         const weft_attention_args *args, struct weft__attention_device_args device,
+                         struct weft__cuda_step *step)
 {
+    struct weft__cuda_matrix maps[2];
     device.least_rows = launch->few_rows + 1, device.most_rows = EVERY_ROW;
     device.splits = 1, device.chunk_tiles = 0;
-    if (weft__attention_wgmma_step(launch, &device, step))
+    device.boxed =
+        launch->wgmma_box_rows > 0 && maps_of(launch, args, launch->wgmma_box_rows, maps);
+    if (weft__attention_wgmma_step(launch, &device, step)) {
+        if (device.boxed)
+            memcpy(step->matrices, maps, sizeof maps);
         return;
+    }
     device.slice_blocks = launch->slice_blocks;
     weft__cuda_step(step, launch->prefill, launch->prefill_blocks, 1, WARPS * 32, &device,
                     sizeof device);
@@ -220,7 +230,8 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const struct weft__attention_args *run = opaque_args;
     const struct weft__attention_device_args device = device_args(launch, run);
     struct weft__cuda_matrix maps[2];
-    const bool boxes = launch->boxes && device.aligned && maps_of(launch, &run->base, maps);
+    const bool boxes =
+        launch->boxes && device.aligned && maps_of(launch, &run->base, WEFT__ATTENTION_ROWS, maps);
     const int32_t splits = weft__attention_even_splits(launch, device.num_seqs);
     const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
     int32_t count = 0;
@@ -256,6 +267,6 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
         memcpy(steps[count].matrices, maps, sizeof maps);
     count++;
     if (!run->k && prefills(launch, run))
-        prefill_step(launch, device, &steps[count++]);
+        prefill_step(launch, &run->base, device, &steps[count++]);
     return count;
 }

@@ -9,7 +9,9 @@
     X(WEFT_GROUPS)                                                                                 \
     X(WEFT_KEYS)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
+    X(WEFT_QUERIES)                                                                                \
     X(WEFT_PAGE)                                                                                   \
+    X(WEFT_BOX_ROWS)                                                                               \
     X(WEFT_SOFTCAP) X(WEFT_ALIBI)
 WEFT__CUDA_CONSTANTS(attention_wgmma, WGMMA_CONSTANTS)
 
@@ -18,6 +20,7 @@ enum {
     ROWS = 64 * GROUPS,
     LOADERS = 128, // threads that load
     STAGES = 2,
+    BOX_LEAST = 64, // rows
 };
 
 bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
@@ -30,27 +33,40 @@ bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
            desc->max_q_tokens > desc->max_seqs && (desc->tile_rows <= 1 || desc->tile_rows > 64);
 }
 
+// Rows of a box, which lie in one page and one tile. 0: there are none, for boxes of few rows cost more than cp.async (NOTES.md).
+static int32_t box_rows(const weft_attention_desc *desc, int32_t keys)
+{
+    int32_t rows = keys;
+    while (desc->kv.page_size % rows != 0)
+        rows /= 2;
+    return rows < BOX_LEAST ? 0 : rows;
+}
+
 bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
                                 const struct weft__cuda_limits *limits,
                                 struct weft__cuda_choice *choice)
 {
     struct weft__attention_cuda_launch *launch = choice->launch;
+    const int32_t keys = desc->kv.head_dim > 128 ? 64 : 128; // registers
     const struct weft__attention_wgmma_constants constants = {
         .WEFT_HEAD_DIM = desc->kv.head_dim,
         .WEFT_KV_DTYPE = (int32_t)desc->kv.dtype,
         .WEFT_Y_DTYPE = (int32_t)desc->out_dtype,
         .WEFT_GROUPS = GROUPS,
-        .WEFT_KEYS = desc->kv.head_dim > 128 ? 64 : 128, // registers
+        .WEFT_KEYS = keys,
         .WEFT_STAGES = STAGES,
+        .WEFT_QUERIES = desc->kv.head_dim > 128 ? 1 : 2, // shared memory
         .WEFT_PAGE = desc->kv.page_size,
+        .WEFT_BOX_ROWS = box_rows(desc, keys),
         .WEFT_SOFTCAP = desc->softcap != 0,
         .WEFT_ALIBI = (desc->flags & WEFT_ATTENTION_ALIBI) != 0};
-    const int32_t rows = ROWS + 2 * STAGES * constants.WEFT_KEYS;
+    const int32_t rows = constants.WEFT_QUERIES * ROWS + 2 * STAGES * constants.WEFT_KEYS;
     const int64_t shared = (int64_t)rows * desc->kv.head_dim * 2;
     const int64_t items = weft__attention_items_most(desc, launch->group_size, ROWS);
     if (!weft__attention_wgmma_serves(desc) || shared + 4096 > limits->shared_per_block)
         return false;
     launch->wgmma_rows = ROWS;
+    launch->wgmma_box_rows = constants.WEFT_BOX_ROWS;
     launch->wgmma_shared_bytes = (uint32_t)shared;
     launch->wgmma_slice_blocks =
         desc->kv.head_dim <= 128 ? weft__attention_plan_slices(desc, limits->num_sms, ROWS, launch)
