@@ -82,9 +82,11 @@
     X(TOKEN_TYPES, "token_types.weight", TOKEN_TYPES, EMBEDDING)                                   \
     X(EMBEDDING_NORM, "token_embd_norm.weight", ONE, EMBEDDING)                                    \
     X(EMBEDDING_NORM_BIAS, "token_embd_norm.bias", ONE, EMBEDDING)                                 \
-    X(CLASSIFIER, "cls.weight", EMBEDDING, EMBEDDING) /* of rerankers: tanh of this, then */       \
+    X(CLASSIFIER, "cls.weight", EMBEDDING, EMBEDDING) /* of rerankers: a function of this, */      \
     X(CLASSIFIER_BIAS, "cls.bias", ONE, EMBEDDING)                                                 \
-    X(SCORE, "cls.output.weight", LABELS, EMBEDDING) /* that */                                    \
+    X(CLASSIFIER_NORM, "cls.norm.weight", ONE, EMBEDDING) /* the norm of it where there is one, */ \
+    X(CLASSIFIER_NORM_BIAS, "cls.norm.bias", ONE, EMBEDDING)                                       \
+    X(SCORE, "cls.output.weight", LABELS, EMBEDDING) /* then that */                               \
     X(SCORE_BIAS, "cls.output.bias", ONE, LABELS)                                                  \
     X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)                                           \
     X(ROPE_LONG, "rope_factors_long.weight", ONE, HALF_ROTARY)   /* of contexts beyond the */      \
@@ -225,6 +227,9 @@ enum {
     MODEL_QUERIES_GROW = 1u << 13,           // of layers that do not rotate, with the position
     MODEL_WEIGHS_INPUT = 1u << 14,           // of experts, not their results
     MODEL_SHARES_WIDTH = 1u << 15, // the expert that all tokens go to is as wide as the others
+    MODEL_SCORES_BY_GELU =
+        1u << 16, // of a reranker the classifier's function is GELU, not tanh, and
+                  // it reads the mean of the states, if the file does not say
 };
 
 typedef struct model_architecture {

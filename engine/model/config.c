@@ -383,6 +383,9 @@ static void read_tables(key_reader *reader, model_config *config)
     bool encoder = family->traits & MODEL_ENCODER;
     config->full_mask = !read_bool(reader, "attention.causal", !encoder);
     config->pooling = read_int(reader, "pooling_type", 0);
+    // Converters do not write it; weft quantize does. What files without it mean is what llama.cpp takes them for.
+    config->score_pooling =
+        read_int(reader, "classifier.pooling_type", family->traits & MODEL_SCORES_BY_GELU ? 1 : 2);
     if (family->globals >> MODEL_GLOBAL_POSITIONS & 1)
         config->positions = rows_of(reader->file, "position_embd.weight");
     if (family->globals >> MODEL_GLOBAL_TOKEN_TYPES & 1)

@@ -380,6 +380,24 @@ static bool put_heads(const writer *w, int64_t hidden)
            put_int(w, "head_dim", "attention.value_length", even, &c->head_dim);
 }
 
+// What a reranker's classifier reads, where the config says; which function it has is the family's.
+static bool put_classifier(const writer *w)
+{
+    char key[128];
+    const char *pooling = json_string_value(json_object_get(w->c->config, "classifier_pooling"));
+    const char *name = json_string_value(json_object_get(w->c->config, "classifier_activation"));
+    if (strcmp(w->c->family->model_type, "modernbert") != 0)
+        return true;
+    if (name && strcmp(name, "gelu") != 0)
+        return engine_fail(w->err, "config.json: a classifier with '%.32s' cannot run yet", name);
+    if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "cls") != 0)
+        return engine_fail(w->err, "config.json: a classifier of '%.32s' cannot run yet", pooling);
+    if (pooling)
+        gguf_output_u32(w->output, key_of(w, "classifier.pooling_type", key),
+                        strcmp(pooling, "mean") == 0 ? 1 : 2);
+    return true;
+}
+
 // What encoders say beside the numbers of all models: how a text becomes one vector.
 static bool put_encoder(const writer *w)
 {
@@ -399,7 +417,7 @@ static bool put_encoder(const writer *w)
             break;
         }
     json_decref(pooling);
-    return true;
+    return put_classifier(w);
 }
 
 // What would change what the layers do, and that no family here has.

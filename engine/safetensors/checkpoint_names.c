@@ -119,6 +119,8 @@ static const struct {
     {"lm_head", "output"},
     {"embed_out", "output"},
     {"pooler.dense", "cls"},
+    {"head.dense", "cls"},
+    {"head.norm", "cls.norm"},
     {"classifier.dense", "cls"},
     {"classifier.out_proj", "cls.output"},
     {"classifier", "cls.output"},

@@ -14,7 +14,8 @@ import sys
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel, EuroBertConfig, EuroBertModel, ModernBertConfig, ModernBertModel
+from transformers import BertConfig, BertModel, EuroBertConfig, EuroBertModel, ModernBertConfig
+from transformers import ModernBertForSequenceClassification, ModernBertModel
 from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 
 HERE = pathlib.Path(__file__).parent
@@ -35,6 +36,11 @@ MODELS = {
     "nomic_bert": (golden_models.NomicBert, NOMIC),
     "modernbert": (ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), local_attention=4, cls_token_id=0, sep_token_id=1)),
+    "modernbert_rank": (ModernBertForSequenceClassification, ModernBertConfig(
+        **SHAPE, local_attention=4, cls_token_id=0, sep_token_id=1, num_labels=1)),
+    "modernbert_rank_mean": (ModernBertForSequenceClassification, ModernBertConfig(
+        **SHAPE, local_attention=4, cls_token_id=0, sep_token_id=1, num_labels=2, classifier_pooling="mean", norm_bias=False,
+        classifier_bias=True)),
     "eurobert": (EuroBertModel, EuroBertConfig(
         **SHAPE, num_key_value_heads=2, rms_norm_eps=1e-5,
         rope_parameters={"rope_type": "default", "rope_theta": 250000.0})),
@@ -58,7 +64,7 @@ def main():
                 tensor.normal_(0, 0.1) if tensor.ndim >= 2 else tensor.uniform_(0.5, 1.5)
                 tensor.copy_(tensor.to(torch.bfloat16))
             ids = torch.tensor([TOKENS])
-            body = getattr(model, "roberta", model)
+            body = getattr(model, "roberta", getattr(model, "model", model))
             more = {"scores": model(input_ids=ids).logits[0]} if body is not model else {}
             states = body(input_ids=ids).last_hidden_state[0]
         stored = {n: t.to(torch.bfloat16).contiguous() for n, t in model.state_dict().items() if t.is_floating_point()}

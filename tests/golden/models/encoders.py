@@ -22,7 +22,7 @@ import gguf
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel, EuroBertConfig, EuroBertModel, ModernBertConfig
-from transformers import ModernBertModel, RobertaConfig, RobertaForSequenceClassification
+from transformers import ModernBertForSequenceClassification, ModernBertModel, RobertaConfig, RobertaForSequenceClassification
 
 import fill
 import vocab
@@ -128,6 +128,9 @@ ENCODERS = {
         **(SHAPE | dict(num_hidden_layers=4)), max_position_embeddings=CONTEXT, local_attention=64,
         pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2), modern_keys,
         gguf.PoolingType.CLS),
+    "modernrank": Encoder("modern-bert", ModernBertForSequenceClassification, ModernBertConfig(
+        **SHAPE, max_position_embeddings=CONTEXT, local_attention=64, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        cls_token_id=1, sep_token_id=2, classifier_pooling="mean", num_labels=1), modern_keys, gguf.PoolingType.RANK),
     "eurobert": Encoder("eurobert", EuroBertModel, EuroBertConfig(
         **SHAPE, num_key_value_heads=4, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, pad_token_id=0,
         rope_parameters={"rope_type": "default", "rope_theta": 250000.0}), euro_keys, gguf.PoolingType.LAST),
@@ -154,6 +157,8 @@ def converted_name(encoder, names, hf_name):
         hf_name = hf_name.removeprefix(prefix)
     if "pooler" in hf_name or "position_ids" in hf_name:
         return None
+    if encoder.arch == "modern-bert" and hf_name.startswith("classifier."):
+        hf_name = hf_name.replace("classifier.", "classifier.out_proj.")
     return names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
 
 
@@ -195,7 +200,7 @@ def generate(name, folder):
     head, recipe, data = make_file(name, encoder, model, f"{folder}/model.gguf")
     tokens = torch.randint(3, vocab.SIZE, (sum(LENGTHS),), generator=torch.Generator().manual_seed(20261122))
     states, scores, seconds = [], [], []
-    body = getattr(model, "roberta", model)
+    body = getattr(model, "roberta", getattr(model, "model", model))
     for text in tokens.split(LENGTHS):
         second = len(text) // 2 if name in ("bert", "nomic") and len(text) > 1 else 0
         types = dict(token_type_ids=(torch.arange(len(text)) >= second).long()[None]) if second else {}
