@@ -196,6 +196,9 @@ static const model_line mixture_encoder_block[] = {
      .parts = {{MODEL_EXPERTS_UP, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
                {MODEL_NO_TENSOR, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
                {MODEL_EXPERTS_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}}},
+    {.op = MODEL_ADD_BIAS, // of all experts together: no weight multiplies it
+     .in = MODEL_BUFFER_HIDDEN,
+     .parts = {{MODEL_EXPERTS_DOWN, MODEL_FFN_DOWN_BIAS, MODEL_BUFFER_HIDDEN}}},
     NORM_STREAM(LAYER_OUT_NORM),
     {.op = MODEL_END}};
 

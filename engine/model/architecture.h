@@ -187,6 +187,7 @@ typedef enum model_op {
     MODEL_ROUTE,  // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
     MODEL_MIX,    // in -> [norm] -> gate, up (or none) and down of the routed experts; the third
                   // part's buffer becomes what is in `base` plus that
+    MODEL_ADD_BIAS, // `in` += the first part's bias, if there is one
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };

@@ -292,11 +292,13 @@ static bool put_routing(const writer *w)
 // Which layers have experts, where not all have: as the config has it, the last of every so many.
 static bool put_places(const writer *w)
 {
-    int64_t step, expected;
+    int64_t step, expected, period;
     const json_t *places = json_object_get(w->c->config, "moe_layers"), *one;
     size_t n;
     bool fits = true;
-    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step))
+    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step) ||
+        (w->c->family->some_sparse &&
+         !put_int(w, "moe_every_n_layers", "moe_every_n_layers", 0, &period)))
         return false;
     expected = step - 1;
     json_array_foreach(places, n, one)
@@ -420,6 +422,29 @@ static bool put_encoder(const writer *w)
     return put_classifier(w);
 }
 
+// What the code of nomic-bert's folders could do besides, and no model of it does.
+static bool check_nomic(const writer *w)
+{
+    static const char *const names[] = {"prenorm",
+                                        "parallel_block",
+                                        "rotary_emb_interleaved",
+                                        "rotary_emb_scale_base",
+                                        "use_rms_norm",
+                                        "expert_choice_router",
+                                        "num_shared_experts",
+                                        "causal",
+                                        "scale_attn_by_inverse_layer_idx"};
+    if (strcmp(w->c->family->model_type, "nomic_bert") != 0)
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(w->c->config, names[i]);
+        if (value && !json_is_null(value) && !json_is_false(value) &&
+            !(json_is_number(value) && json_number_value(value) == 0))
+            return engine_fail(w->err, "config.json: '%s' of nomic_bert cannot run yet", names[i]);
+    }
+    return true;
+}
+
 // What would change what the layers do, and that no family here has.
 static bool check_words(const writer *w)
 {
@@ -427,12 +452,8 @@ static bool check_words(const writer *w)
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
     const char *positions =
         json_string_value(json_object_get(w->c->config, "position_embedding_type"));
-    if (w->c->family->encoder &&
-        json_integer_value(json_object_get(w->c->config, "moe_every_n_layers")) > 0)
-        return engine_fail(w->err,
-                           "config.json: experts of %s cannot be read from a folder yet: get "
-                           "the model as a GGUF file",
-                           w->c->family->model_type);
+    if (!check_nomic(w))
+        return false;
     if (w->c->family->encoder && positions && strncmp(positions, "relative", 8) == 0)
         return engine_fail(w->err, "config.json: positions of kind '%.32s' cannot run yet",
                            positions);

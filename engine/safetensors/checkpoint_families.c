@@ -62,6 +62,8 @@ static const checkpoint_family families[] = {
     {"roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"xlm-roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"nomic_bert", "nomic-bert", .layer_norm = true, .encoder = true},
+    {"nomic_bert", "nomic-bert-moe", .layer_norm = true, .encoder = true, .some_sparse = true,
+     .stacking = CHECKPOINT_EXPERTS_BELOW},
     {"modernbert", "modern-bert", .layer_norm = true, .encoder = true, .window_period = 3},
     {"eurobert", "eurobert", .encoder = true},
 };
@@ -86,11 +88,13 @@ static const char *const aliases[][2] = {
     {"sliding_window", "local_attention"},
     {"sliding_window", "attention_chunk_size"},
     {"partial_rotary_factor", "rotary_pct"},
+    {"partial_rotary_factor", "rotary_emb_fraction"},
     {"num_experts", "num_local_experts"},
     {"num_experts", "n_routed_experts"},
     {"num_experts_per_tok", "experts_per_token"},
     {"embedding_multiplier", "scale_emb"},
     {"num_experts_per_tok", "moe_top_k"},
+    {"norm_topk_prob", "moe_normalize_expert_weights"},
 };
 
 static bool has(const json_t *config, const char *name)
@@ -125,9 +129,14 @@ static bool find_family(checkpoint *c, engine_error *err)
                            "config.json: model_type '%.64s' cannot run: %s, which weft does not "
                            "have",
                            type, lacks);
+    const bool some_sparse =
+        json_integer_value(json_object_get(c->config, "moe_every_n_layers")) > 0;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (type && strcmp(families[i].model_type, type) == 0)
+        if (type && strcmp(families[i].model_type, type) == 0 &&
+            (!c->family || families[i].some_sparse == some_sparse))
             c->family = &families[i];
+        if (families[i].some_sparse)
+            continue;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  families[i].model_type);
     }

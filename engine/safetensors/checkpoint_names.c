@@ -78,6 +78,8 @@ static const struct {
     {"norm2", "layer_output_norm", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.gate", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.router", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.router.layer", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.experts", "ffn_down", CHECKPOINT_ROWS_AS_THEY_ARE}, // a bias of all of them together
     {"block_sparse_moe.gate", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},

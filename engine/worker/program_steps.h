@@ -136,9 +136,11 @@ struct model_program {
     weft_batch *batch; // of every append and attention; NULL while the program is only counted
     program_cascades cascades;
     program_trees trees;
-    program_inputs inputs;     // the host's
-    int32_t *ids;              // [max_tokens], on the device, as are:
-    int32_t *types;            // [max_tokens], where tokens have them
+    program_inputs inputs; // the host's
+    int32_t *ids;          // [max_tokens], on the device, as are:
+    int32_t *types;        // [max_tokens], where tokens have them
+    int32_t *
+        zeros; // [max_tokens] in the host's memory, of models with a bias that all tokens look up; or NULL
     int32_t *rows;             // [head_rows], read by `gather`
     int32_t *sampled;          // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link

@@ -258,9 +258,9 @@ static void check_encoder(const char *name, const char *path)
     golden_close(file);
 }
 
-static const char *const encoders[] = {"bert",       "xlm_roberta",     "nomic_bert",
-                                       "modernbert", "modernbert_rank", "modernbert_rank_mean",
-                                       "eurobert"};
+static const char *const encoders[] = {
+    "bert",           "xlm_roberta",     "nomic_bert",           "modernbert",
+    "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
 enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
 
 static void encoders_equal_transformers(void **state)
@@ -283,6 +283,20 @@ static void encoders_become_gguf_files(void **state)
         check_encoder(encoders[i], out);
         scratch_remove(out);
     }
+}
+
+// A bias of experts that is all zero is left out: other programs' files have none.
+static void idle_biases_are_left_out(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    gguf_file *file = model_file_open(checkpoint_golden_folder("nomic_bert_moe"), &err);
+    if (!file)
+        fail_msg("%s", err.text);
+    assert_non_null(gguf_find_tensor(file, "blk.1.ffn_down.bias"));
+    assert_null(gguf_find_tensor(file, "blk.3.ffn_down.bias"));
+    assert_non_null(gguf_find_tensor(file, "blk.3.ffn_down_exps.weight"));
+    gguf_close(file);
 }
 
 // --- integers -------------------------------------------------------------------------------------------
@@ -372,6 +386,7 @@ int main(void)
         cmocka_unit_test(tokenizer_equals_tokenizers),
         cmocka_unit_test(encoders_equal_transformers),
         cmocka_unit_test(encoders_become_gguf_files),
+        cmocka_unit_test(idle_biases_are_left_out),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),
