@@ -2,7 +2,8 @@
 // One matrix of all experts times the rows of the choices that went to them, W as a file has it: a warp a row of W
 // and a few places of one expert (linear_rows.cuh), so that the weights of an expert that nobody chose are not read.
 //
-// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), WEIGHS (x is
+// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), ALONE (the function is of this
+// product alone), WEIGHS (x is
 // multiplied by its choice's weight), ADAPTS (something may be added to the products).
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/experts/experts_device.h"
@@ -57,7 +58,9 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
         sum[n] *= share_weight(&args.to, to[n]);
 #endif
         float out = sum[n] + bias;
-#if FUNCTION == 4
+#if FUNCTION && ALONE
+        out = gated<FUNCTION>(out, 1.0f);
+#elif FUNCTION == 4
         if (lane == 0 && n < share.count)
             out = gated_clamped(args.gate[at], out, args.to.clamp_limit, args.to.clamp_slope);
 #elif FUNCTION

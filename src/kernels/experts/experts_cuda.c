@@ -18,7 +18,8 @@
 static const struct weft__kernel rows[] = {{"experts", "experts_sm80", WEFT__CUDA_sm80}};
 static const struct weft__kernel_table table = {"experts", rows, sizeof rows[0], 1};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION) X(WEIGHS) X(ADAPTS)
+#define CONSTANTS(X)                                                                               \
+    X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION) X(ALONE) X(WEIGHS) X(ADAPTS)
 WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
 
 #define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
@@ -70,6 +71,17 @@ static int32_t function_of(const weft_experts_desc *desc)
     return desc->clamp_limit != 0 ? WEFT__LINEAR_GATE_CLAMPED : (int32_t)desc->gate;
 }
 
+// Without a gate there is no part of up, and the function is of the other's product.
+static bool is_alone(const weft_experts_desc *desc)
+{
+    return desc->flags & WEFT_EXPERTS_PLAIN;
+}
+
+static bool lacks(const weft_experts_desc *desc, int p)
+{
+    return p == WEFT_EXPERTS_UP && is_alone(desc);
+}
+
 static bool weighs_input(const weft_experts_desc *desc)
 {
     return desc->flags & WEFT_EXPERTS_WEIGH_INPUT;
@@ -79,14 +91,16 @@ static bool weighs_input(const weft_experts_desc *desc)
 static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
 {
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
-        const weft_linear_part *part = &desc->parts[p];
-        const bool joins = p == WEFT_EXPERTS_UP;
+        // (a part that is not there has the kernel of the one before, and no launch)
+        const weft_linear_part *part = &desc->parts[lacks(desc, p) ? WEFT_EXPERTS_GATE : p];
+        const bool functions = p == WEFT_EXPERTS_UP || (is_alone(desc) && p == WEFT_EXPERTS_GATE);
         const struct weft__experts_constants constants = {
             .FORMAT = (int32_t)part->weight_dtype,
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
             .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
-            .FUNCTION = joins ? function_of(desc) : 0,
+            .FUNCTION = functions ? function_of(desc) : 0,
+            .ALONE = is_alone(desc),
             .WEIGHS = weighs_input(desc) && p != WEFT_EXPERTS_DOWN,
             .ADAPTS = desc->adapter_rank > 0};
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
@@ -123,14 +137,15 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
 {
     const weft_experts_desc *desc = &launch->desc;
     launch->exact = desc->flags & WEFT_LINEAR_EXACT;
-    launch->tiles =
-        desc->parts[WEFT_EXPERTS_GATE].weight_dtype == desc->parts[WEFT_EXPERTS_UP].weight_dtype &&
-        desc->inner % 32 == 0 && desc->cols % 16 == 0 &&
-        (int64_t)desc->experts * rows_of(desc, 0) <= INT32_MAX - 64 &&
-        (int64_t)desc->experts * desc->cols <= INT32_MAX - 64;
+    launch->tiles = (is_alone(desc) || desc->parts[WEFT_EXPERTS_GATE].weight_dtype ==
+                                           desc->parts[WEFT_EXPERTS_UP].weight_dtype) &&
+                    desc->inner % 32 == 0 && desc->cols % 16 == 0 &&
+                    (int64_t)desc->experts * rows_of(desc, 0) <= INT32_MAX - 64 &&
+                    (int64_t)desc->experts * desc->cols <= INT32_MAX - 64;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        launch->tiles = launch->tiles && !has_planes(&desc->parts[p]) &&
-                        weft__linear_has_tiles(desc->parts[p].weight_dtype, launch->exact);
+        launch->tiles =
+            launch->tiles && !has_planes(&desc->parts[p]) &&
+            (lacks(desc, p) || weft__linear_has_tiles(desc->parts[p].weight_dtype, launch->exact));
     struct weft__linear_experts_wish wish = {
         .format = desc->parts[WEFT_EXPERTS_GATE].weight_dtype,
         .x_dtype = launch->exact ? desc->x_dtype : WEFT_DTYPE_NONE,
@@ -140,6 +155,7 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
         .top_k = desc->top_k,
         .max_tokens = desc->max_batch,
         .gate = function_of(desc),
+        .alone = is_alone(desc),
         .exact = launch->exact,
         .rounds = !launch->exact,
         .weighs = weighs_input(desc),
@@ -152,7 +168,7 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
     wish.rows = desc->cols;
     wish.cols = desc->inner;
     wish.gate = 0;
-    wish.rounds = wish.weighs = false; // (it may adapt)
+    wish.alone = wish.rounds = wish.weighs = false; // (it may adapt)
     launch->tiles =
         launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->down);
 }
@@ -208,8 +224,6 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    if (desc->flags & WEFT_EXPERTS_PLAIN)
-        return refuse(choice, "plain ones, without a gate, run on the CPU alone");
     if (desc->adapter_rank && desc->flags & WEFT_LINEAR_X_ROUNDED)
         return refuse(choice, "a rounded x for adapters, which read numbers");
     if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535 / desc->top_k)
@@ -217,8 +231,10 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     launch->desc = *desc;
     launch->readies = desc->norm != WEFT_LINEAR_NORM_NONE || desc->x_dtype != WEFT_F32;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        launch->expert_bytes +=
-            weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
+        if (!lacks(desc, p))
+            launch->expert_bytes +=
+                weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) *
+                rows_of(desc, p);
     want_kernels(desc, choice);
     plan_tiles(launch, limits, choice);
     if (desc->flags & WEFT_LINEAR_X_ROUNDED && !launch->tiles)
@@ -231,7 +247,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     }
     snprintf(choice->text, sizeof choice->text, " %d of %d, %s %s %s, %lldx%lld batch<=%d%s",
              desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
-             weft_dtype_name(desc->parts[1].weight_dtype),
+             is_alone(desc) ? "-" : weft_dtype_name(desc->parts[1].weight_dtype),
              weft_dtype_name(desc->parts[2].weight_dtype), (long long)desc->inner,
              (long long)desc->cols, desc->max_batch, launch->tiles ? ", may be packed" : "");
     return WEFT_OK;
@@ -342,12 +358,14 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
     if (launch->readies)
         add_ready(launch, args, ready, &steps[count++]);
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        if (lacks(desc, p))
+            continue;
         struct weft__experts_product_args product = product_of(launch, args, p);
-        const bool down = p == WEFT_EXPERTS_DOWN;
+        const bool down = p == WEFT_EXPERTS_DOWN, last = p == WEFT_EXPERTS_UP || is_alone(desc);
         product.x = down ? up : launch->readies ? ready : args->x;
         product.x_stride = down ? desc->inner : launch->readies ? desc->cols : args->x_stride;
         product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
-        product.y = down ? results : p == WEFT_EXPERTS_UP ? up : gate;
+        product.y = down ? results : last ? up : gate;
         product.to.adapted[0] =
             add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
         weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
@@ -409,12 +427,12 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
         .norm_weight = args->norm_weight,
         .rounded = launch->exact ? NULL : inner,
         .cols = (int32_t)desc->cols,
-        .num_parts = 2,
+        .num_parts = is_alone(desc) ? 1 : 2,
         .norm = desc->norm == WEFT_LINEAR_NORM_RMS,
         .norm_eps = desc->norm_eps,
         .norm_weight_plus = plus_of(desc),
         .experts = experts_of(launch, args, true)};
-    for (int p = 0; adapts && p < WEFT_EXPERTS_DOWN; p++)
+    for (int p = 0; adapts && p < WEFT_EXPERTS_DOWN && !lacks(desc, p); p++)
         joined.experts.adapted[p] =
             add_adapted(launch, args, p, launch->readies ? plain : args->x,
                         launch->readies ? desc->cols : args->x_stride, steps, &count);
@@ -468,7 +486,7 @@ int64_t weft__experts_cuda_packed_bytes(const void *opaque_launch, int32_t p)
 {
     const struct launch *launch = opaque_launch;
     const weft_dtype format = launch->desc.parts[p].weight_dtype;
-    return launch->tiles
+    return launch->tiles && !lacks(&launch->desc, p)
                ? weft__linear_packed_bytes(
                      launch->desc.experts * rows_of(&launch->desc, p), cols_of(&launch->desc, p),
                      weft__linear_tile_block_bytes(format), weft_dtype_block_elems(format))
