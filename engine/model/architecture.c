@@ -365,6 +365,12 @@ static const model_architecture architectures[] = {
     {"nomic-bert", HALVES, LAYER, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN, .may = FUSED_QKV,
      .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = gated_encoder_block},
+    {"jina-bert-v2", HALVES, LAYER, GELU, .traits = MODEL_ENCODER | MODEL_ALIBI,
+     .unrotated_period = 1,
+     .needs = ENCODER_NORMS | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | GATED_FFN |
+              BIT(FFN_DOWN_BIAS),
+     .may = FUSED_QKV | BIT(FFN_GATE_UP), .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES),
+     .lines = gated_encoder_block},
     {"nomic-bert-moe", HALVES, LAYER, GELU, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT),
      .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS) | FFN_BIASES,

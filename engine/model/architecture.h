@@ -227,10 +227,10 @@ enum {
     MODEL_CHUNKS = 1u << 12,                 // the window is a chunk: keys of the own one are seen
     MODEL_QUERIES_GROW = 1u << 13,           // of layers that do not rotate, with the position
     MODEL_WEIGHS_INPUT = 1u << 14,           // of experts, not their results
-    MODEL_SHARES_WIDTH = 1u << 15, // the expert that all tokens go to is as wide as the others
-    MODEL_SCORES_BY_GELU =
-        1u << 16, // of a reranker the classifier's function is GELU, not tanh, and
-                  // it reads the mean of the states, if the file does not say
+    MODEL_SHARES_WIDTH = 1u << 15,   // the expert that all tokens go to is as wide as the others
+    MODEL_SCORES_BY_GELU = 1u << 16, // of a reranker the classifier's function is GELU, not tanh;
+                                     // it reads the states' mean, if the file does not say
+    MODEL_ALIBI = 1u << 17, // scores fall with the distance of keys, by a slope of each head
 };
 
 typedef struct model_architecture {

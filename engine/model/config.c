@@ -239,6 +239,8 @@ static void read_factors(key_reader *reader, model_config *config)
         config->embedding_scale = sqrtf((float)config->embedding_dim);
     config->residual_scale = read_float(reader, "residual_scale", residual);
     config->attention_scale = read_float(reader, "attention.scale", 0);
+    if (family->traits & MODEL_ALIBI)
+        config->alibi_bias = read_float(reader, "attention.max_alibi_bias", 8);
     if (family->narrow_layers && config->layers == family->narrow_layers)
         config->attention_scale = 1 / sqrtf((float)config->embedding_dim / (float)config->q_heads);
     config->logit_scale = read_float(reader, "logit_scale", logits);

@@ -52,6 +52,7 @@ typedef struct model_config {
     // Factors, of which 0 means none; caps, of which 0 means none either.
     float embedding_scale, residual_scale, attention_scale, logit_scale;
     float attention_softcap, logit_softcap;
+    float alibi_bias; // slopes of heads begin at 2^-(this over their number); 0: there are none
     weft_rope_params rope;       // freq_factors are set by the weights
     weft_rope_params local_rope; // of layers with a window, where they differ
 } model_config;

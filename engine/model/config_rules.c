@@ -78,7 +78,7 @@ bool model_config_check(const model_config *config, engine_error *err)
     const float factors[] = {config->embedding_scale, config->residual_scale,
                              config->attention_scale, config->logit_scale,
                              config->q_growth,        config->attention_softcap,
-                             config->logit_softcap};
+                             config->logit_softcap,   config->alibi_bias};
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (!isfinite(factors[i]) || (i >= 5 && factors[i] < 0))
             return engine_fail(err,

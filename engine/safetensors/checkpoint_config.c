@@ -452,8 +452,12 @@ static bool check_words(const writer *w)
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
     const char *positions =
         json_string_value(json_object_get(w->c->config, "position_embedding_type"));
+    const char *block = json_string_value(json_object_get(w->c->config, "feed_forward_type"));
     if (!check_nomic(w))
         return false;
+    if (w->c->family->alibi && (!block || strcmp(block, "geglu") != 0))
+        return engine_fail(w->err, "config.json: feed_forward_type '%.32s' cannot run yet",
+                           block ? block : "none");
     if (w->c->family->encoder && positions && strncmp(positions, "relative", 8) == 0)
         return engine_fail(w->err, "config.json: positions of kind '%.32s' cannot run yet",
                            positions);

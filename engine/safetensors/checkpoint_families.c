@@ -62,6 +62,7 @@ static const checkpoint_family families[] = {
     {"roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"xlm-roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"nomic_bert", "nomic-bert", .layer_norm = true, .encoder = true},
+    {"bert", "jina-bert-v2", .layer_norm = true, .encoder = true, .alibi = true},
     {"nomic_bert", "nomic-bert-moe", .layer_norm = true, .encoder = true, .some_sparse = true,
      .stacking = CHECKPOINT_EXPERTS_BELOW},
     {"modernbert", "modern-bert", .layer_norm = true, .encoder = true, .window_period = 3},
@@ -119,6 +120,15 @@ static void take_text_config(checkpoint *c)
     c->config = text;
 }
 
+// Of families that share a model_type.
+static bool is_meant(const checkpoint_family *family, const json_t *config)
+{
+    const char *positions = json_string_value(json_object_get(config, "position_embedding_type"));
+    return family->some_sparse ==
+               (json_integer_value(json_object_get(config, "moe_every_n_layers")) > 0) &&
+           family->alibi == (positions && strcmp(positions, "alibi") == 0);
+}
+
 static bool find_family(checkpoint *c, engine_error *err)
 {
     const char *type = json_string_value(json_object_get(c->config, "model_type"));
@@ -129,13 +139,11 @@ static bool find_family(checkpoint *c, engine_error *err)
                            "config.json: model_type '%.64s' cannot run: %s, which weft does not "
                            "have",
                            type, lacks);
-    const bool some_sparse =
-        json_integer_value(json_object_get(c->config, "moe_every_n_layers")) > 0;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (type && strcmp(families[i].model_type, type) == 0 &&
-            (!c->family || families[i].some_sparse == some_sparse))
+            (!c->family || is_meant(&families[i], c->config)))
             c->family = &families[i];
-        if (families[i].some_sparse)
+        if (families[i].some_sparse || families[i].alibi)
             continue;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  families[i].model_type);

@@ -41,6 +41,7 @@ typedef struct checkpoint_family {
     bool encoder;
     bool
         some_sparse; // what the config means that gives only some layers experts (moe_every_n_layers)
+    bool alibi;      // what the config means that has positions of this kind
     checkpoint_stacking stacking;
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;

@@ -238,6 +238,7 @@ void model_program_free(model_program *program)
     program_close_cascades(program);
     free(program->params);
     free(program->zeros);
+    free(program->slopes);
     drop_plans(program);
     free(program->plans);
     free(program->layers.steps);

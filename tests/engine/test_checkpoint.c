@@ -259,7 +259,7 @@ static void check_encoder(const char *name, const char *path)
 }
 
 static const char *const encoders[] = {
-    "bert",           "xlm_roberta",     "nomic_bert",           "modernbert",
+    "bert",           "jina_bert_v2",    "xlm_roberta",          "nomic_bert", "modernbert",
     "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
 enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
 

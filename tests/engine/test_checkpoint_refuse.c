@@ -118,6 +118,8 @@ static void other_layers(void **state)
          "\"expert_choice_router\": true ", "'expert_choice_router' of nomic_bert cannot run yet"},
         {"nomic_bert_moe", "config.json", "\"num_shared_experts\": 0", "\"num_shared_experts\": 1",
          "'num_shared_experts' of nomic_bert"},
+        {"jina_bert_v2", "config.json", "\"feed_forward_type\": \"geglu\"",
+         "\"feed_forward_type\": \"reglu\"", "feed_forward_type 'reglu' cannot run yet"},
         {"nomic_bert_moe", "config.json", "\"prenorm\": false", "\"prenorm\": true ",
          "'prenorm' of nomic_bert"},
         {"nomic_bert_moe", "config.json", "\"num_experts\": 5", "\"num_experts\": 7",

@@ -20,8 +20,8 @@
 #ifdef WEFT_TEST_SLOW
 static const char *const names[] = {"xlmr", "modernbert"};
 #else
-static const char *const names[] = {"bert",       "xlmr",     "nomic",   "modernbert",
-                                    "modernrank", "eurobert", "nomicmoe"};
+static const char *const names[] = {"bert",       "xlmr", "nomic",    "modernbert",
+                                    "modernrank", "jina", "eurobert", "nomicmoe"};
 #endif
 enum { NAME_COUNT = sizeof names / sizeof names[0], TEXTS = 3 };
 
@@ -88,10 +88,10 @@ static engine_worker *open_with(const subject *s, const engine_options *options)
 static engine_worker *open_exact(const subject *s, int32_t sessions, int32_t chunk)
 {
     return open_with(s, &(engine_options){.threads = 1,
-                                            .max_sessions = sessions,
-                                            .chunk_tokens = chunk,
-                                            .kv_dtype = WEFT_F32,
-                                            .exact = true});
+                                          .max_sessions = sessions,
+                                          .chunk_tokens = chunk,
+                                          .kv_dtype = WEFT_F32,
+                                          .exact = true});
 }
 
 static void embed(const subject *s, engine_worker *worker, const engine_embedding *options,

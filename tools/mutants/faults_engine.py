@@ -143,6 +143,9 @@ fault("score-norm", "engine/session/embed.c",
 fault("score-pooling", "engine/session/embed.c",
       "e.pooling == ENGINE_POOLING_RANK ? (engine_pooling)config->score_pooling : e.pooling", "e.pooling",
       "classifiers read the first state only", *E)
+fault("alibi-of-odd-heads", "engine/worker/program_steps.c",
+      "-bias / 2 * (2 * (h - whole) + 1)", "-bias / 2 * (2 * (h - whole) + 2)",
+      "heads beyond a power of two have the wrong slopes", *E)
 fault("bias-of-experts", "engine/worker/program_build.c",
       "    if (!bias)\n        return true;\n    if (!program->zeros)", "    if (bias || !program->zeros)\n        return true;\n    if (!program->zeros)",
       "the bias of nomic's experts is not added", "engine_checkpoint")

@@ -30,12 +30,14 @@ SHAPE = dict(vocab_size=320, hidden_size=32, intermediate_size=48, num_hidden_la
              max_position_embeddings=64, pad_token_id=0, bos_token_id=0, eos_token_id=1)  # fmt: skip
 NOMIC = BertConfig(**SHAPE, layer_norm_eps=1e-12)
 NOMIC.rope_theta = 1000.0
+JINA = BertConfig(**(SHAPE | dict(hidden_size=48, num_attention_heads=6)), layer_norm_eps=1e-12)
 MODELS = {
     "bert": (BertModel, BertConfig(**SHAPE, layer_norm_eps=1e-12)),
     "xlm_roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig(
         **(SHAPE | dict(pad_token_id=1, max_position_embeddings=66)), layer_norm_eps=1e-5, type_vocab_size=1,
         num_labels=1)),
     "nomic_bert": (golden_models.NomicBert, NOMIC),
+    "jina_bert_v2": (golden_models.JinaBert, JINA),
     "modernbert": (ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), local_attention=4, cls_token_id=0, sep_token_id=1)),
     "modernbert_rank": (ModernBertForSequenceClassification, ModernBertConfig(
@@ -127,7 +129,7 @@ def make_moe():
 def main():
     for name, (model_class, config) in MODELS.items():
         folder = empty_folder(name)
-        own = model_class is golden_models.NomicBert
+        own = model_class in golden_models.WRITTEN_DOWN
         model = (model_class(config) if own else model_class._from_config(config, attn_implementation="eager")).eval()
         with torch.no_grad():
             for tensor in model.parameters():
@@ -138,7 +140,9 @@ def main():
             more = {"scores": model(input_ids=ids).logits[0]} if body is not model else {}
             states = body(input_ids=ids).last_hidden_state[0]
         stored = {n: t.to(torch.bfloat16).contiguous() for n, t in model.state_dict().items() if t.is_floating_point()}
-        values = NOMIC_VALUES if own else json.loads(config.to_json_string()) | {"model_type": config.model_type}
+        values = NOMIC_VALUES if name == "nomic_bert" else json.loads(config.to_json_string()) | {"model_type": config.model_type}
+        if model_class is golden_models.JinaBert:
+            values |= {"position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"}
         write_folder(folder, stored, values, states=states, **more)
     make_moe()
 
