@@ -11,7 +11,7 @@ static const char help[] =
     "\n"
     "Prints a vector for each text, a line of numbers each. Texts that mean alike have vectors\n"
     "that point alike: vectors have length 1, so the sum of products of two is their similarity,\n"
-    "from -1 to 1. Encoders (BERT, XLM-R, nomic-bert, jina-bert, ModernBERT) and all other models.\n"
+    "from -1 to 1. Encoders (BERT, XLM-R, nomic, jina, ModernBERT) and all other models.\n"
     "\n"
     "  weft embed bge.gguf \"a cat\" \"a kitten\" --json\n"
     "  weft embed bge-reranker.gguf --query \"what do cats eat\" -f passages.txt\n"

@@ -164,7 +164,7 @@ fault("embed-mean-sum", "engine/session/embed.c",
 fault("embed-last", "engine/session/embed.c",
       "from + t == all - 1", "from + t == all - 2", "the last but one token is taken", *E)
 fault("rank-no-tanh", "engine/session/embed.c",
-      "inner[i] = tanh(inner[i]);", "inner[i] = inner[i];", "scores without the function between", *E)
+      ": tanh(inner[i]);", ": inner[i];", "scores without the function between", *E)
 fault("positions-shifted", "engine/worker/program_build.c",
       "weft_batch_positions(program->batch), err)", "program->types ? program->types : program->ids, err)",
       "positions are types", *E)

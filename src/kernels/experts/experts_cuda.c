@@ -71,7 +71,7 @@ static int32_t function_of(const weft_experts_desc *desc)
     return desc->clamp_limit != 0 ? WEFT__LINEAR_GATE_CLAMPED : (int32_t)desc->gate;
 }
 
-// Without a gate there is no part of up, and the function is of the other's product.
+// Without a gate the function is of one product alone: there is no part of up.
 static bool is_alone(const weft_experts_desc *desc)
 {
     return desc->flags & WEFT_EXPERTS_PLAIN;
@@ -80,6 +80,12 @@ static bool is_alone(const weft_experts_desc *desc)
 static bool lacks(const weft_experts_desc *desc, int p)
 {
     return p == WEFT_EXPERTS_UP && is_alone(desc);
+}
+
+// The part whose product the function follows.
+static bool functions(const weft_experts_desc *desc, int p)
+{
+    return p == (is_alone(desc) ? WEFT_EXPERTS_GATE : WEFT_EXPERTS_UP);
 }
 
 static bool weighs_input(const weft_experts_desc *desc)
@@ -93,13 +99,12 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         // (a part that is not there has the kernel of the one before, and no launch)
         const weft_linear_part *part = &desc->parts[lacks(desc, p) ? WEFT_EXPERTS_GATE : p];
-        const bool functions = p == WEFT_EXPERTS_UP || (is_alone(desc) && p == WEFT_EXPERTS_GATE);
         const struct weft__experts_constants constants = {
             .FORMAT = (int32_t)part->weight_dtype,
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
             .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
-            .FUNCTION = functions ? function_of(desc) : 0,
+            .FUNCTION = functions(desc, p) ? function_of(desc) : 0,
             .ALONE = is_alone(desc),
             .WEIGHS = weighs_input(desc) && p != WEFT_EXPERTS_DOWN,
             .ADAPTS = desc->adapter_rank > 0};
@@ -361,11 +366,11 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
         if (lacks(desc, p))
             continue;
         struct weft__experts_product_args product = product_of(launch, args, p);
-        const bool down = p == WEFT_EXPERTS_DOWN, last = p == WEFT_EXPERTS_UP || is_alone(desc);
+        const bool down = p == WEFT_EXPERTS_DOWN;
         product.x = down ? up : launch->readies ? ready : args->x;
         product.x_stride = down ? desc->inner : launch->readies ? desc->cols : args->x_stride;
         product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
-        product.y = down ? results : last ? up : gate;
+        product.y = down ? results : functions(desc, p) ? up : gate;
         product.to.adapted[0] =
             add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
         weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
@@ -378,13 +383,13 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
 static struct weft__linear_device_part tile_part(const struct launch *launch,
                                                  const weft_experts_args *args, int p, void *y)
 {
-    const int64_t count = rows_of(&launch->desc, p);
-    return (struct weft__linear_device_part){.weight = args->parts[p].packed,
-                                             .bias = args->parts[p].bias,
-                                             .y = y,
-                                             .y_stride = count,
-                                             .rows = (int32_t)count,
-                                             .alpha = 1};
+    const struct weft__linear_device_part part = {.weight = args->parts[p].packed,
+                                                  .bias = args->parts[p].bias,
+                                                  .y = y,
+                                                  .y_stride = rows_of(&launch->desc, p),
+                                                  .rows = (int32_t)rows_of(&launch->desc, p),
+                                                  .alpha = 1};
+    return part;
 }
 
 static void add_round(const struct launch *launch, const weft_experts_args *args, void *rounded,
