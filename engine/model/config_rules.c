@@ -57,7 +57,7 @@ bool model_config_check(const model_config *config, engine_error *err)
         !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
         !in_range(config->q_growth_length, 0, MAX_CONTEXT, "attention.temperature_length", err) ||
         !in_range(config->pooling, 0, 4, "pooling_type", err) ||
-        !in_range(config->score_pooling, 1, 3, "classifier.pooling_type", err) ||
+        !in_range(config->score_pooling, 0, 3, "classifier.pooling_type", err) ||
         !in_range(config->labels, 0, MAX_DIM, "the number of labels", err) ||
         !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
         !in_range(config->vocab, 1, MAX_DIM * 16, "the vocabulary", err))
