@@ -293,7 +293,8 @@ static void mixtures(void)
         plain.clamp_limit = 0;
         memset(&plain.parts[WEFT_EXPERTS_UP], 0, sizeof plain.parts[0]);
         ADD(experts, plain);
-        samples[num_samples - 1].seldom = weft_dtype_at(i) != WEFT_Q4_0;
+        samples[num_samples - 1].seldom =
+            weft_dtype_at(i) != WEFT_Q4_0 && weft_dtype_at(i) != WEFT_MLX_Q4_G128;
         if (weft_dtype_at(i) != WEFT_Q4_0)
             continue;
         desc.flags = WEFT_EXPERTS_WEIGH_INPUT;

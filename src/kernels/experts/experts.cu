@@ -11,7 +11,7 @@
 #include "src/kernels/linear/linear_rows.cuh"
 #include "src/kernels/linear/linear_share.cuh"
 
-enum { COLUMNS = WEFT__EXPERTS_COLUMNS, WARPS = 4 };
+enum { COLUMNS = WEFT__EXPERTS_COLUMNS, WARPS = WEFT__EXPERTS_WARPS(ELEMS) };
 
 // Grid (shares, rows of W over the warps of a block).
 extern "C" __global__ void __launch_bounds__(WARPS *WARP)

@@ -32,7 +32,7 @@ WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
 WEFT__CUDA_CONSTANTS(experts_adapt, NO_CONSTANTS)
 
 // The first kernels are the parts'.
-enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, ADAPT, WARPS = 4 };
+enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, ADAPT };
 
 struct launch {
     weft_experts_desc desc;
@@ -225,7 +225,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
 {
     const weft_experts_desc *desc = opaque_desc;
     struct launch *launch = choice->launch;
-    const int64_t most_rows = 65535 * WARPS;
+    const int64_t most_rows = 65535 * WEFT__EXPERTS_WARPS(128); // the fewest
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
@@ -373,8 +373,10 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
         product.y = down ? results : functions(desc, p) ? up : gate;
         product.to.adapted[0] =
             add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
-        weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
-                        WARPS * 32, &product, sizeof product)
+        const int32_t warps =
+            WEFT__EXPERTS_WARPS(weft_dtype_block_elems(desc->parts[p].weight_dtype));
+        weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + warps - 1) / warps),
+                        (uint32_t)warps * 32, &product, sizeof product)
             ->overlap = 1;
     }
     return count;

@@ -15,6 +15,9 @@ enum {
     WEFT__EXPERTS_ADAPTERS = 64,       // of a run
 };
 
+// Warps of a block of products of weights as a file has them, whose decoded numbers fit 48 KB.
+#define WEFT__EXPERTS_WARPS(elems) ((elems) == 128 ? 2 : 4)
+
 // One matrix of all experts.
 struct weft__experts_product_args {
     const void *weight, *scales, *biases; // of expert 0; the latter two or NULL: 1, 0
