@@ -400,7 +400,17 @@ static bool put_classifier(const writer *w)
     return true;
 }
 
-// What encoders say beside the numbers of all models: how a text becomes one vector.
+// Do the weights belong to a class that gives scores?
+static bool is_reranker(const checkpoint *c)
+{
+    static const char tail[] = "ForSequenceClassification";
+    const char *class =
+        json_string_value(json_array_get(json_object_get(c->config, "architectures"), 0));
+    size_t length = class ? strlen(class) : 0;
+    return length >= sizeof tail && strcmp(class + length - (sizeof tail - 1), tail) == 0;
+}
+
+// What encoders say beside the numbers of all models: how a text becomes one vector, or a score.
 static bool put_encoder(const writer *w)
 {
     static const char *const ways[] = {"pooling_mode_mean_tokens", "pooling_mode_cls_token",
@@ -413,6 +423,8 @@ static bool put_encoder(const writer *w)
     if (!pooling && !missing)
         return false;
     gguf_output_bool(w->output, key_of(w, "attention.causal", key), false);
+    if (missing && is_reranker(w->c))
+        gguf_output_u32(w->output, key_of(w, "pooling_type", key), 4);
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (json_is_true(json_object_get(pooling, ways[i]))) {
             gguf_output_u32(w->output, key_of(w, "pooling_type", key), i + 1);

@@ -141,6 +141,8 @@ def main():
             states = body(input_ids=ids).last_hidden_state[0]
         stored = {n: t.to(torch.bfloat16).contiguous() for n, t in model.state_dict().items() if t.is_floating_point()}
         values = NOMIC_VALUES if name == "nomic_bert" else json.loads(config.to_json_string()) | {"model_type": config.model_type}
+        if body is not model:
+            values |= {"architectures": [model_class.__name__]}
         if model_class is golden_models.JinaBert:
             values |= {"position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"}
         write_folder(folder, stored, values, states=states, **more)
