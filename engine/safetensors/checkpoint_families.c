@@ -61,7 +61,7 @@ static const checkpoint_family families[] = {
     {"bert", "bert", .layer_norm = true, .encoder = true},
     {"roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"xlm-roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
-    {"nomic_bert", "nomic-bert", .layer_norm = true, .encoder = true},
+    {"nomic_bert", "nomic-bert", .stream_norms = true, .layer_norm = true, .encoder = true},
     {"bert", "jina-bert-v2", .layer_norm = true, .encoder = true, .alibi = true},
     {"nomic_bert", "nomic-bert-moe", .layer_norm = true, .encoder = true, .some_sparse = true,
      .stacking = CHECKPOINT_EXPERTS_BELOW},

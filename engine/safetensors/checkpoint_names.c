@@ -248,6 +248,10 @@ checkpoint_use checkpoint_name_of(const checkpoint *c, const char *theirs, check
             found = globals[i].ours;
     if (found && c->family->post_norms && strcmp(rest, "post_attention_layernorm") == 0)
         found = "post_attention_norm";
+    if (found && c->family->stream_norms && strcmp(rest, "post_attention_layernorm") == 0)
+        found = "attn_output_norm";
+    if (found && c->family->stream_norms && strcmp(rest, "post_mlp_layernorm") == 0)
+        found = "layer_output_norm";
     // an unknown name stays what it is: the engine says that it does not know it
     write_name(name, found ? layer : -1, found ? found : name->module, tail);
     return CHECKPOINT_USED;

@@ -31,8 +31,9 @@ typedef struct checkpoint_family {
     const char *model_type, *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
     bool halves;                           // RoPE pairs the halves of a head, in files neighbours
     bool post_norms;                       // post_attention_layernorm is the norm behind that block
-    bool plus_one;                         // norms' weights are stored less 1
-    bool tied;                             // no output matrix of its own, unless the config says so
+    bool stream_norms; // post_attention_layernorm and post_mlp_layernorm are norms of the stream
+    bool plus_one;     // norms' weights are stored less 1
+    bool tied;         // no output matrix of its own, unless the config says so
     int32_t window_period;    // one of every so many layers sees all keys, which files do not say
     int32_t unrotated_period; // likewise the last that does not rotate
     bool layer_norm;          // norms are LayerNorm

@@ -263,8 +263,8 @@ static void check_encoder(const char *name, const char *path)
 }
 
 static const char *const encoders[] = {
-    "bert",           "jina_bert_v2",    "xlm_roberta",          "nomic_bert", "modernbert",
-    "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
+    "bert",       "jina_bert_v2",   "nomic_bert_hf",   "xlm_roberta",          "nomic_bert",
+    "modernbert", "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
 enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
 
 static void encoders_equal_transformers(void **state)

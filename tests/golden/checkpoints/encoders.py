@@ -3,7 +3,7 @@
 """Tiny random encoders as folders, and the states that transformers gives for a text; of the reranker its score too. Run generate.py first: the
 tokenizer is that of `llama/`.
 
-nomic_bert has the names of its own folder, which transformers gives others; nomic_bert_moe has experts and is in no package:
+nomic_bert has the names of its own folder, nomic_bert_hf those that transformers gives it; nomic_bert_moe has experts and is in no package:
 models/nomic_moe.py has it. Of its two layers with experts the second has a bias that is all zero.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, EuroBertConfig, EuroBertModel, ModernBertConfig
-from transformers import ModernBertForSequenceClassification, ModernBertModel
+from transformers import ModernBertForSequenceClassification, ModernBertModel, NomicBertConfig, NomicBertModel
 from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 
 HERE = pathlib.Path(__file__).parent
@@ -37,6 +37,7 @@ MODELS = {
         **(SHAPE | dict(pad_token_id=1, max_position_embeddings=66)), layer_norm_eps=1e-5, type_vocab_size=1,
         num_labels=1)),
     "nomic_bert": (golden_models.NomicBert, NOMIC),
+    "nomic_bert_hf": (NomicBertModel, NomicBertConfig(**SHAPE, layer_norm_eps=1e-12)),
     "jina_bert_v2": (golden_models.JinaBert, JINA),
     "modernbert": (ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), local_attention=4, cls_token_id=0, sep_token_id=1)),
