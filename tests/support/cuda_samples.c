@@ -295,6 +295,13 @@ static void mixtures(void)
         ADD(experts, plain);
         samples[num_samples - 1].seldom =
             weft_dtype_at(i) != WEFT_Q4_0 && weft_dtype_at(i) != WEFT_MLX_Q4_G128;
+        if (weft_dtype_at(i) == WEFT_F16 || weft_dtype_at(i) == WEFT_FP8_E4M3) {
+            desc.max_batch = plain.max_batch = 512; // tiles of many places
+            plain.adapter_rank = 16;
+            plain.flags |= WEFT_EXPERTS_WEIGH_INPUT;
+            ADD(experts, desc);
+            ADD(experts, plain);
+        }
         if (weft_dtype_at(i) != WEFT_Q4_0)
             continue;
         desc.flags = WEFT_EXPERTS_WEIGH_INPUT;

@@ -43,6 +43,8 @@ struct launch {
     bool readies;                                          // x is made f32, and normed
     bool tiles, exact;                                     // may be packed; with x as numbers
     struct weft__linear_experts_product joined, down;      // on packed tiles
+    int32_t many
+        [WEFT_EXPERTS_PARTS]; // kernels of tiles of many places, of parts as a file has them; or -1
 };
 
 static bool has_planes(const weft_linear_part *part)
@@ -93,13 +95,21 @@ static bool weighs_input(const weft_experts_desc *desc)
     return desc->flags & WEFT_EXPERTS_WEIGH_INPUT;
 }
 
-// Kernels of weights as a file has them, and those around products.
-static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
+// Are places of a run so many that a tile of them pays? One more than this share of it for every expert.
+static bool has_many(const weft_experts_desc *desc, int32_t tokens)
 {
+    return (int64_t)tokens * desc->top_k >= (int64_t)desc->experts * (WEFT__EXPERTS_TILE / 8);
+}
+
+// Kernels of weights as a file has them, and those around products.
+static void want_kernels(struct launch *launch, struct weft__cuda_choice *choice)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    struct weft__experts_constants of_part[WEFT_EXPERTS_PARTS];
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         // (a part that is not there has the kernel of the one before, and no launch)
         const weft_linear_part *part = &desc->parts[lacks(desc, p) ? WEFT_EXPERTS_GATE : p];
-        const struct weft__experts_constants constants = {
+        of_part[p] = (struct weft__experts_constants){
             .FORMAT = (int32_t)part->weight_dtype,
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
@@ -109,7 +119,7 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
             .WEIGHS = weighs_input(desc) && p != WEFT_EXPERTS_DOWN,
             .ADAPTS = desc->adapter_rank > 0};
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
-                        WEFT__CUDA_VALUES(experts, constants));
+                        WEFT__CUDA_VALUES(experts, of_part[p]));
     }
     const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
     weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_ready",
@@ -124,13 +134,24 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
     if (desc->adapter_rank)
         weft__cuda_want(choice, "src/kernels/experts/experts_adapt.cu", "weft_experts_adapt",
                         WEFT__CUDA_VALUES(experts_adapt, none));
+    const bool many =
+        has_many(desc, desc->max_batch) && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT);
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        launch->many[p] =
+            many && !lacks(desc, p) && of_part[p].ELEMS == 1
+                ? weft__cuda_want(choice, "src/kernels/experts/experts_tile.cu",
+                                  "weft_experts_tile", WEFT__CUDA_VALUES(experts, of_part[p]))
+                : -1;
 }
 
 // Weights that may be packed seldom lie as in a file.
 static void choose_lazy(const struct launch *launch, struct weft__cuda_choice *choice)
 {
-    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         choice->kernels[p].lazy = launch->tiles;
+        if (launch->many[p] >= 0)
+            choice->kernels[launch->many[p]].lazy = launch->tiles;
+    }
     choice->kernels[READY].lazy = (launch->tiles && !launch->desc.adapter_rank) || !launch->readies;
     choice->kernels[ROUND].lazy = !launch->tiles || launch->exact;
 }
@@ -240,7 +261,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
             launch->expert_bytes +=
                 weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) *
                 rows_of(desc, p);
-    want_kernels(desc, choice);
+    want_kernels(launch, choice);
     plan_tiles(launch, limits, choice);
     if (desc->flags & WEFT_LINEAR_X_ROUNDED && !launch->tiles)
         return refuse(choice, "a rounded x for weights that cannot be packed");
@@ -348,6 +369,25 @@ static const float *add_adapted(const struct launch *launch, const weft_experts_
     return device.y;
 }
 
+// A product of weights as a file has them, of few places at a time or of many.
+static void add_product(const struct launch *launch, int32_t tokens, int p,
+                        const struct weft__experts_product_args *product,
+                        struct weft__cuda_step *step)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const bool many = launch->many[p] >= 0 && has_many(desc, tokens);
+    const int32_t warps = WEFT__EXPERTS_WARPS(weft_dtype_block_elems(desc->parts[p].weight_dtype));
+    const int32_t height = many ? WEFT__EXPERTS_TILE : warps;
+    const int32_t columns = many ? WEFT__EXPERTS_TILE : WEFT__EXPERTS_COLUMNS;
+    const int32_t choices = tokens * desc->top_k;
+    const int32_t groups = choices < desc->experts ? choices : desc->experts;
+    weft__cuda_step(
+        step, many ? launch->many[p] : p, (uint32_t)(groups + (choices - groups) / columns),
+        (uint32_t)((product->rows + height - 1) / height),
+        many ? WEFT__EXPERTS_TILE_THREADS : (uint32_t)warps * 32, product, sizeof *product)
+        ->overlap = 1;
+}
+
 // Products of weights as a file has them; returns how many launches.
 static int32_t add_as_file(const struct launch *launch, const weft_experts_args *args,
                            struct weft__cuda_step *steps)
@@ -356,9 +396,6 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
     char *room = args->workspace;
     float *ready = (float *)(room + launch->ready), *gate = (float *)(room + launch->gate);
     float *up = (float *)(room + launch->up), *results = (float *)(room + launch->results);
-    const int32_t choices = args->batch * desc->top_k;
-    const int32_t groups = choices < desc->experts ? choices : desc->experts;
-    const uint32_t shares = (uint32_t)(groups + (choices - groups) / WEFT__EXPERTS_COLUMNS);
     int32_t count = 0;
     if (launch->readies)
         add_ready(launch, args, ready, &steps[count++]);
@@ -373,11 +410,7 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
         product.y = down ? results : functions(desc, p) ? up : gate;
         product.to.adapted[0] =
             add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
-        const int32_t warps =
-            WEFT__EXPERTS_WARPS(weft_dtype_block_elems(desc->parts[p].weight_dtype));
-        weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + warps - 1) / warps),
-                        (uint32_t)warps * 32, &product, sizeof product)
-            ->overlap = 1;
+        add_product(launch, args->batch, p, &product, &steps[count++]);
     }
     return count;
 }
