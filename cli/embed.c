@@ -11,7 +11,7 @@ static const char help[] =
     "\n"
     "Prints a vector for each text, a line of numbers each. Texts that mean alike have vectors\n"
     "that point alike: vectors have length 1, so the sum of products of two is their similarity,\n"
-    "from -1 to 1. Encoders (BERT, XLM-R, nomic-bert, ModernBERT) and all other models.\n"
+    "from -1 to 1. Encoders (BERT, XLM-R, nomic, jina, ModernBERT) and all other models.\n"
     "\n"
     "  weft embed bge.gguf \"a cat\" \"a kitten\" --json\n"
     "  weft embed bge-reranker.gguf --query \"what do cats eat\" -f passages.txt\n"
@@ -149,17 +149,17 @@ static int parse(request *wish, int argc, char **argv)
     return fine ? -1 : cli_failed(wish->self, "not enough memory for the texts");
 }
 
-// [CLS] query [SEP] text [SEP]; vocabularies other than WordPiece have the separator twice in the middle.
-static bool encode_line(const request *wish, const tokenizer *t, line *l, engine_error *err)
+// [CLS] query [SEP] text [SEP], with one separator in the middle or two.
+static bool encode_line(const request *wish, const tokenizer *t, int32_t separators, line *l,
+                        engine_error *err)
 {
     tokenizer_ids *ids = &l->ids;
     if (!wish->query)
         return tokenizer_encode(t, l->text, l->bytes, TOKENIZER_ADD_SPECIAL, ids, err);
     int32_t end = tokenizer_eos(t);
-    bool twice = tokenizer_get_kind(t) != TOKENIZER_WORDPIECE;
     if (!tokenizer_encode(t, wish->query, strlen(wish->query), TOKENIZER_ADD_SPECIAL, ids, err))
         return false;
-    if (end != TOKENIZER_NONE && twice && !tokenizer_ids_push(ids, end))
+    if (end != TOKENIZER_NONE && separators == 2 && !tokenizer_ids_push(ids, end))
         return engine_fail(err, "not enough memory for the texts");
     l->second = (int32_t)ids->count;
     if (!tokenizer_encode(t, l->text, l->bytes, 0, ids, err))
@@ -176,7 +176,7 @@ static bool encode_lines(request *wish, const engine_model *model, engine_error 
     engine_model_describe(model, &info);
     for (int32_t i = 0; i < wish->count; i++) {
         line *l = &wish->lines[i];
-        if (!encode_line(wish, engine_model_tokenizer(model), l, err))
+        if (!encode_line(wish, engine_model_tokenizer(model), info.separators, l, err))
             return false;
         longest = l->ids.count > longest ? l->ids.count : longest;
     }

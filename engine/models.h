@@ -64,6 +64,7 @@ typedef struct engine_model_info {
     bool encoder;                // gives no logits: engine_embed alone runs it
     engine_pooling pooling;      // that the file asks for
     int32_t labels;              // scores of a reranker's classifier; 0: there is none
+    int32_t separators;          // between two texts that it is asked about
 } engine_model_info;
 
 void engine_model_describe(const engine_model *model, engine_model_info *info);

@@ -196,6 +196,9 @@ static const model_line mixture_encoder_block[] = {
      .parts = {{MODEL_EXPERTS_UP, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
                {MODEL_NO_TENSOR, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN},
                {MODEL_EXPERTS_DOWN, MODEL_NO_TENSOR, MODEL_BUFFER_HIDDEN}}},
+    {.op = MODEL_ADD_BIAS, // of all experts together: no weight multiplies it
+     .in = MODEL_BUFFER_HIDDEN,
+     .parts = {{MODEL_EXPERTS_DOWN, MODEL_FFN_DOWN_BIAS, MODEL_BUFFER_HIDDEN}}},
     NORM_STREAM(LAYER_OUT_NORM),
     {.op = MODEL_END}};
 
@@ -362,14 +365,20 @@ static const model_architecture architectures[] = {
     {"nomic-bert", HALVES, LAYER, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN, .may = FUSED_QKV,
      .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = gated_encoder_block},
+    {"jina-bert-v2", HALVES, LAYER, GELU, .traits = MODEL_ENCODER | MODEL_ALIBI,
+     .unrotated_period = 1,
+     .needs = ENCODER_NORMS | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | GATED_FFN |
+              BIT(FFN_DOWN_BIAS),
+     .may = FUSED_QKV | BIT(FFN_GATE_UP), .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES),
+     .lines = gated_encoder_block},
     {"nomic-bert-moe", HALVES, LAYER, GELU, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT),
      .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS) | FFN_BIASES,
      .sparse = BIT(ROUTER) | BIT(EXPERTS_UP) | BIT(EXPERTS_DOWN), .dense = PLAIN_FFN,
      .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = mixture_encoder_block},
     {"modern-bert", HALVES, LAYER, GELU,
-     .traits = MODEL_ENCODER | MODEL_LOCAL_ROPE | MODEL_FIRST_SEES_ALL, .window_period = 3,
-     .needs = BIT(FFN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN,
+     .traits = MODEL_ENCODER | MODEL_LOCAL_ROPE | MODEL_FIRST_SEES_ALL | MODEL_SCORES_BY_GELU,
+     .window_period = 3, .needs = BIT(FFN_NORM) | QKV | BIT(ATTN_OUT) | GATED_FFN,
      .may = BIT(ATTN_NORM) | FUSED_QKV | BIT(FFN_GATE_UP),
      .globals = GLOBAL(OUTPUT_NORM) | GLOBAL(EMBEDDING_NORM), .lines = dense_block},
     {"eurobert", HALVES, .traits = MODEL_ENCODER, .needs = DENSE, .lines = dense_block},

@@ -82,9 +82,11 @@
     X(TOKEN_TYPES, "token_types.weight", TOKEN_TYPES, EMBEDDING)                                   \
     X(EMBEDDING_NORM, "token_embd_norm.weight", ONE, EMBEDDING)                                    \
     X(EMBEDDING_NORM_BIAS, "token_embd_norm.bias", ONE, EMBEDDING)                                 \
-    X(CLASSIFIER, "cls.weight", EMBEDDING, EMBEDDING) /* of rerankers: tanh of this, then */       \
+    X(CLASSIFIER, "cls.weight", EMBEDDING, EMBEDDING) /* of rerankers: a function of this, */      \
     X(CLASSIFIER_BIAS, "cls.bias", ONE, EMBEDDING)                                                 \
-    X(SCORE, "cls.output.weight", LABELS, EMBEDDING) /* that */                                    \
+    X(CLASSIFIER_NORM, "cls.norm.weight", ONE, EMBEDDING) /* the norm of it where there is one, */ \
+    X(CLASSIFIER_NORM_BIAS, "cls.norm.bias", ONE, EMBEDDING)                                       \
+    X(SCORE, "cls.output.weight", LABELS, EMBEDDING) /* then that */                               \
     X(SCORE_BIAS, "cls.output.bias", ONE, LABELS)                                                  \
     X(ROPE_FREQS, "rope_freqs.weight", ONE, HALF_ROTARY)                                           \
     X(ROPE_LONG, "rope_factors_long.weight", ONE, HALF_ROTARY)   /* of contexts beyond the */      \
@@ -185,6 +187,7 @@ typedef enum model_op {
     MODEL_ROUTE,  // logits in `in`, of the first part's matrix (+ bias to choose by) -> the routing
     MODEL_MIX,    // in -> [norm] -> gate, up (or none) and down of the routed experts; the third
                   // part's buffer becomes what is in `base` plus that
+    MODEL_ADD_BIAS, // `in` += the first part's bias, if there is one
 } model_op;
 
 enum { MODEL_MAX_PARTS = 3 };
@@ -224,7 +227,10 @@ enum {
     MODEL_CHUNKS = 1u << 12,                 // the window is a chunk: keys of the own one are seen
     MODEL_QUERIES_GROW = 1u << 13,           // of layers that do not rotate, with the position
     MODEL_WEIGHS_INPUT = 1u << 14,           // of experts, not their results
-    MODEL_SHARES_WIDTH = 1u << 15, // the expert that all tokens go to is as wide as the others
+    MODEL_SHARES_WIDTH = 1u << 15,   // the expert that all tokens go to is as wide as the others
+    MODEL_SCORES_BY_GELU = 1u << 16, // of a reranker the classifier's function is GELU, not tanh;
+                                     // it reads the states' mean, if the file does not say
+    MODEL_ALIBI = 1u << 17, // scores fall with the distance of keys, by a slope of each head
 };
 
 typedef struct model_architecture {

@@ -239,6 +239,8 @@ static void read_factors(key_reader *reader, model_config *config)
         config->embedding_scale = sqrtf((float)config->embedding_dim);
     config->residual_scale = read_float(reader, "residual_scale", residual);
     config->attention_scale = read_float(reader, "attention.scale", 0);
+    if (family->traits & MODEL_ALIBI)
+        config->alibi_bias = read_float(reader, "attention.max_alibi_bias", 8);
     if (family->narrow_layers && config->layers == family->narrow_layers)
         config->attention_scale = 1 / sqrtf((float)config->embedding_dim / (float)config->q_heads);
     config->logit_scale = read_float(reader, "logit_scale", logits);
@@ -383,6 +385,9 @@ static void read_tables(key_reader *reader, model_config *config)
     bool encoder = family->traits & MODEL_ENCODER;
     config->full_mask = !read_bool(reader, "attention.causal", !encoder);
     config->pooling = read_int(reader, "pooling_type", 0);
+    // Converters do not write it; weft quantize does. What files without it mean is what llama.cpp takes them for.
+    config->score_pooling =
+        read_int(reader, "classifier.pooling_type", family->traits & MODEL_SCORES_BY_GELU ? 1 : 2);
     if (family->globals >> MODEL_GLOBAL_POSITIONS & 1)
         config->positions = rows_of(reader->file, "position_embd.weight");
     if (family->globals >> MODEL_GLOBAL_TOKEN_TYPES & 1)

@@ -32,11 +32,12 @@ typedef struct model_config {
     int32_t
         q_growth_length; // queries of layers that do not rotate grow (weft/kv.h); 0: they do not
     float q_growth;
-    bool full_mask;      // tokens see those behind them; a window reaches as far to either side
-    int32_t positions;   // rows of learned positions; 0: there are none
-    int32_t token_types; // 0: there are none
-    int32_t labels;      // scores of a reranker; 0: it is none
-    int32_t pooling;     // what the file wants: engine_pooling; 0: it does not say
+    bool full_mask;        // tokens see those behind them; a window reaches as far to either side
+    int32_t positions;     // rows of learned positions; 0: there are none
+    int32_t token_types;   // 0: there are none
+    int32_t labels;        // scores of a reranker; 0: it is none
+    int32_t pooling;       // what the file wants: engine_pooling; 0: it does not say
+    int32_t score_pooling; // what a reranker's classifier reads: likewise
     // Mixtures of experts; experts is 0 for other models.
     int32_t experts, experts_used, expert_dim;
     int32_t shared_dim;    // of the expert that all tokens go to; 0: none
@@ -51,6 +52,7 @@ typedef struct model_config {
     // Factors, of which 0 means none; caps, of which 0 means none either.
     float embedding_scale, residual_scale, attention_scale, logit_scale;
     float attention_softcap, logit_softcap;
+    float alibi_bias; // slopes of heads begin at 2^-(this over their number); 0: there are none
     weft_rope_params rope;       // freq_factors are set by the weights
     weft_rope_params local_rope; // of layers with a window, where they differ
 } model_config;

@@ -57,6 +57,7 @@ bool model_config_check(const model_config *config, engine_error *err)
         !in_range(config->window, 0, MAX_CONTEXT, "attention.sliding_window", err) ||
         !in_range(config->q_growth_length, 0, MAX_CONTEXT, "attention.temperature_length", err) ||
         !in_range(config->pooling, 0, 4, "pooling_type", err) ||
+        !in_range(config->score_pooling, 0, 3, "classifier.pooling_type", err) ||
         !in_range(config->labels, 0, MAX_DIM, "the number of labels", err) ||
         !in_range(config->rope.rotary_dim, 2, config->head_dim, "rope.dimension_count", err) ||
         !in_range(config->vocab, 1, MAX_DIM * 16, "the vocabulary", err))
@@ -77,7 +78,7 @@ bool model_config_check(const model_config *config, engine_error *err)
     const float factors[] = {config->embedding_scale, config->residual_scale,
                              config->attention_scale, config->logit_scale,
                              config->q_growth,        config->attention_softcap,
-                             config->logit_softcap};
+                             config->logit_softcap,   config->alibi_bias};
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (!isfinite(factors[i]) || (i >= 5 && factors[i] < 0))
             return engine_fail(err,
@@ -117,6 +118,8 @@ bool model_config_may_have_global(const model_config *config, int tensor)
     case MODEL_GLOBAL_EMBEDDING_NORM_BIAS: return false;
     case MODEL_GLOBAL_CLASSIFIER:
     case MODEL_GLOBAL_CLASSIFIER_BIAS:
+    case MODEL_GLOBAL_CLASSIFIER_NORM:
+    case MODEL_GLOBAL_CLASSIFIER_NORM_BIAS:
     case MODEL_GLOBAL_SCORE:
     case MODEL_GLOBAL_SCORE_BIAS: return config->full_mask;
     default: return true;

@@ -133,6 +133,15 @@ static int64_t streamed_bytes(const engine_model *model)
     return model->weights.bytes - (tied ? 0 : table_bytes) - idle;
 }
 
+// BERT and its like have one, RoBERTa and XLM-R two.
+static int32_t separators(const engine_model *model)
+{
+    const bool one =
+        model->config.architecture->traits & MODEL_SCORES_BY_GELU ||
+        (model->tokenizer && tokenizer_get_kind(model->tokenizer) == TOKENIZER_WORDPIECE);
+    return one ? 1 : 2;
+}
+
 void engine_model_describe(const engine_model *model, engine_model_info *info)
 {
     const model_config *config = &model->config;
@@ -153,6 +162,7 @@ void engine_model_describe(const engine_model *model, engine_model_info *info)
         .encoder = config->full_mask,
         .pooling = (engine_pooling)config->pooling,
         .labels = config->labels,
+        .separators = separators(model),
         .parameters = model->weights.parameters,
         .weight_bytes = model->weights.bytes,
         .streamed_bytes = streamed_bytes(model),

@@ -292,11 +292,13 @@ static bool put_routing(const writer *w)
 // Which layers have experts, where not all have: as the config has it, the last of every so many.
 static bool put_places(const writer *w)
 {
-    int64_t step, expected;
+    int64_t step, expected, period;
     const json_t *places = json_object_get(w->c->config, "moe_layers"), *one;
     size_t n;
     bool fits = true;
-    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step))
+    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step) ||
+        (w->c->family->some_sparse &&
+         !put_int(w, "moe_every_n_layers", "moe_every_n_layers", 0, &period)))
         return false;
     expected = step - 1;
     json_array_foreach(places, n, one)
@@ -380,7 +382,35 @@ static bool put_heads(const writer *w, int64_t hidden)
            put_int(w, "head_dim", "attention.value_length", even, &c->head_dim);
 }
 
-// What encoders say beside the numbers of all models: how a text becomes one vector.
+// What a reranker's classifier reads, where the config says; which function it has is the family's.
+static bool put_classifier(const writer *w)
+{
+    char key[128];
+    const char *pooling = json_string_value(json_object_get(w->c->config, "classifier_pooling"));
+    const char *name = json_string_value(json_object_get(w->c->config, "classifier_activation"));
+    if (strcmp(w->c->family->model_type, "modernbert") != 0)
+        return true;
+    if (name && strcmp(name, "gelu") != 0)
+        return engine_fail(w->err, "config.json: a classifier with '%.32s' cannot run yet", name);
+    if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "cls") != 0)
+        return engine_fail(w->err, "config.json: a classifier of '%.32s' cannot run yet", pooling);
+    if (pooling)
+        gguf_output_u32(w->output, key_of(w, "classifier.pooling_type", key),
+                        strcmp(pooling, "mean") == 0 ? 1 : 2);
+    return true;
+}
+
+// Do the weights belong to a class that gives scores?
+static bool is_reranker(const checkpoint *c)
+{
+    static const char tail[] = "ForSequenceClassification";
+    const char *class =
+        json_string_value(json_array_get(json_object_get(c->config, "architectures"), 0));
+    size_t length = class ? strlen(class) : 0;
+    return length >= sizeof tail && strcmp(class + length - (sizeof tail - 1), tail) == 0;
+}
+
+// What encoders say beside the numbers of all models: how a text becomes one vector, or a score.
 static bool put_encoder(const writer *w)
 {
     static const char *const ways[] = {"pooling_mode_mean_tokens", "pooling_mode_cls_token",
@@ -393,12 +423,37 @@ static bool put_encoder(const writer *w)
     if (!pooling && !missing)
         return false;
     gguf_output_bool(w->output, key_of(w, "attention.causal", key), false);
+    if (missing && is_reranker(w->c))
+        gguf_output_u32(w->output, key_of(w, "pooling_type", key), 4);
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (json_is_true(json_object_get(pooling, ways[i]))) {
             gguf_output_u32(w->output, key_of(w, "pooling_type", key), i + 1);
             break;
         }
     json_decref(pooling);
+    return put_classifier(w);
+}
+
+// What the code of nomic-bert's folders could do besides, and no model of it does.
+static bool check_nomic(const writer *w)
+{
+    static const char *const names[] = {"prenorm",
+                                        "parallel_block",
+                                        "rotary_emb_interleaved",
+                                        "rotary_emb_scale_base",
+                                        "use_rms_norm",
+                                        "expert_choice_router",
+                                        "num_shared_experts",
+                                        "causal",
+                                        "scale_attn_by_inverse_layer_idx"};
+    if (strcmp(w->c->family->model_type, "nomic_bert") != 0)
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(w->c->config, names[i]);
+        if (value && !json_is_null(value) && !json_is_false(value) &&
+            !(json_is_number(value) && json_number_value(value) == 0))
+            return engine_fail(w->err, "config.json: '%s' of nomic_bert cannot run yet", names[i]);
+    }
     return true;
 }
 
@@ -409,12 +464,12 @@ static bool check_words(const writer *w)
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
     const char *positions =
         json_string_value(json_object_get(w->c->config, "position_embedding_type"));
-    if (w->c->family->encoder &&
-        json_integer_value(json_object_get(w->c->config, "moe_every_n_layers")) > 0)
-        return engine_fail(w->err,
-                           "config.json: experts of %s cannot be read from a folder yet: get "
-                           "the model as a GGUF file",
-                           w->c->family->model_type);
+    const char *block = json_string_value(json_object_get(w->c->config, "feed_forward_type"));
+    if (!check_nomic(w))
+        return false;
+    if (w->c->family->alibi && (!block || strcmp(block, "geglu") != 0))
+        return engine_fail(w->err, "config.json: feed_forward_type '%.32s' cannot run yet",
+                           block ? block : "none");
     if (w->c->family->encoder && positions && strncmp(positions, "relative", 8) == 0)
         return engine_fail(w->err, "config.json: positions of kind '%.32s' cannot run yet",
                            positions);

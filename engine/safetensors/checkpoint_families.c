@@ -61,7 +61,10 @@ static const checkpoint_family families[] = {
     {"bert", "bert", .layer_norm = true, .encoder = true},
     {"roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
     {"xlm-roberta", "bert", .layer_norm = true, .encoder = true, .first_position = 2},
-    {"nomic_bert", "nomic-bert", .layer_norm = true, .encoder = true},
+    {"nomic_bert", "nomic-bert", .stream_norms = true, .layer_norm = true, .encoder = true},
+    {"bert", "jina-bert-v2", .layer_norm = true, .encoder = true, .alibi = true},
+    {"nomic_bert", "nomic-bert-moe", .layer_norm = true, .encoder = true, .some_sparse = true,
+     .stacking = CHECKPOINT_EXPERTS_BELOW},
     {"modernbert", "modern-bert", .layer_norm = true, .encoder = true, .window_period = 3},
     {"eurobert", "eurobert", .encoder = true},
 };
@@ -86,11 +89,13 @@ static const char *const aliases[][2] = {
     {"sliding_window", "local_attention"},
     {"sliding_window", "attention_chunk_size"},
     {"partial_rotary_factor", "rotary_pct"},
+    {"partial_rotary_factor", "rotary_emb_fraction"},
     {"num_experts", "num_local_experts"},
     {"num_experts", "n_routed_experts"},
     {"num_experts_per_tok", "experts_per_token"},
     {"embedding_multiplier", "scale_emb"},
     {"num_experts_per_tok", "moe_top_k"},
+    {"norm_topk_prob", "moe_normalize_expert_weights"},
 };
 
 static bool has(const json_t *config, const char *name)
@@ -115,6 +120,15 @@ static void take_text_config(checkpoint *c)
     c->config = text;
 }
 
+// Of families that share a model_type.
+static bool is_meant(const checkpoint_family *family, const json_t *config)
+{
+    const char *positions = json_string_value(json_object_get(config, "position_embedding_type"));
+    return family->some_sparse ==
+               (json_integer_value(json_object_get(config, "moe_every_n_layers")) > 0) &&
+           family->alibi == (positions && strcmp(positions, "alibi") == 0);
+}
+
 static bool find_family(checkpoint *c, engine_error *err)
 {
     const char *type = json_string_value(json_object_get(c->config, "model_type"));
@@ -126,8 +140,11 @@ static bool find_family(checkpoint *c, engine_error *err)
                            "have",
                            type, lacks);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (type && strcmp(families[i].model_type, type) == 0)
+        if (type && strcmp(families[i].model_type, type) == 0 &&
+            (!c->family || is_meant(&families[i], c->config)))
             c->family = &families[i];
+        if (families[i].some_sparse || families[i].alibi)
+            continue;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  families[i].model_type);
     }

@@ -66,6 +66,9 @@ static const struct {
     {"mlp.fc2", "ffn_down", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.fc11", "ffn_up", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.fc12", "ffn_gate", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.gated_layers", "ffn_up", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.wo", "ffn_down", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.layernorm", "layer_output_norm", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.c_fc", "ffn_up", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.c_fc_0", "ffn_gate", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.c_fc_1", "ffn_up", CHECKPOINT_ROWS_AS_THEY_ARE},
@@ -78,6 +81,8 @@ static const struct {
     {"norm2", "layer_output_norm", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.gate", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.router", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.router.layer", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
+    {"mlp.experts", "ffn_down", CHECKPOINT_ROWS_AS_THEY_ARE}, // a bias of all of them together
     {"block_sparse_moe.gate", "ffn_gate_inp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", CHECKPOINT_ROWS_AS_THEY_ARE},
@@ -119,6 +124,8 @@ static const struct {
     {"lm_head", "output"},
     {"embed_out", "output"},
     {"pooler.dense", "cls"},
+    {"head.dense", "cls"},
+    {"head.norm", "cls.norm"},
     {"classifier.dense", "cls"},
     {"classifier.out_proj", "cls.output"},
     {"classifier", "cls.output"},
@@ -241,6 +248,10 @@ checkpoint_use checkpoint_name_of(const checkpoint *c, const char *theirs, check
             found = globals[i].ours;
     if (found && c->family->post_norms && strcmp(rest, "post_attention_layernorm") == 0)
         found = "post_attention_norm";
+    if (found && c->family->stream_norms && strcmp(rest, "post_attention_layernorm") == 0)
+        found = "attn_output_norm";
+    if (found && c->family->stream_norms && strcmp(rest, "post_mlp_layernorm") == 0)
+        found = "layer_output_norm";
     // an unknown name stays what it is: the engine says that it does not know it
     write_name(name, found ? layer : -1, found ? found : name->module, tail);
     return CHECKPOINT_USED;

@@ -23,6 +23,7 @@ typedef enum checkpoint_stacking {
     CHECKPOINT_EXPERTS_APART, // in no such tensor
     CHECKPOINT_EXPERTS_BY_TURNS,
     CHECKPOINT_EXPERTS_HALVES, // gate's, then up's
+    CHECKPOINT_EXPERTS_BELOW, // no gate, and experts' rows one below the other: up's, and columns of down's
 } checkpoint_stacking;
 
 // What folders of a family do otherwise than GGUF files.
@@ -30,14 +31,18 @@ typedef struct checkpoint_family {
     const char *model_type, *architecture; // GGUF's name: "llama", "qwen2", "qwen3"
     bool halves;                           // RoPE pairs the halves of a head, in files neighbours
     bool post_norms;                       // post_attention_layernorm is the norm behind that block
-    bool plus_one;                         // norms' weights are stored less 1
-    bool tied;                             // no output matrix of its own, unless the config says so
+    bool stream_norms; // post_attention_layernorm and post_mlp_layernorm are norms of the stream
+    bool plus_one;     // norms' weights are stored less 1
+    bool tied;         // no output matrix of its own, unless the config says so
     int32_t window_period;    // one of every so many layers sees all keys, which files do not say
     int32_t unrotated_period; // likewise the last that does not rotate
     bool layer_norm;          // norms are LayerNorm
     bool transposed;          // matrices are stored columns first
     bool latent;              // latent attention: keys and values of heads come from one matrix
     bool encoder;
+    bool
+        some_sparse; // what the config means that gives only some layers experts (moe_every_n_layers)
+    bool alibi;      // what the config means that has positions of this kind
     checkpoint_stacking stacking;
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;
@@ -141,7 +146,7 @@ bool checkpoint_widen(checkpoint *c, gguf_tensor *to, float plus, engine_error *
 // What a tensor of all experts of a layer is called behind its layer: "gate_up_proj_blocks"; NULL: it is none.
 const char *checkpoint_stack_name(const char *theirs);
 
-// All experts of a layer in one tensor (gpt-oss, Llama 4); exponents: of codes, NULL for numbers. Makes *count of the
+// All experts of a layer in one tensor (gpt-oss, Llama 4, nomic-bert); exponents: of codes, NULL for numbers. Makes *count of the
 // tensors of a file, at most 2.
 bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
                           gguf_tensor *to, int *count, engine_error *err);

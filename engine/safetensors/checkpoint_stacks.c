@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Experts of a layer that lie in one tensor, gate and up by turns (gpt-oss) or one behind the other (Llama 4): as
-// mxfp4, whose codes and exponents lie apart, or as numbers with columns first.
+// mxfp4, whose codes and exponents lie apart, or as numbers with columns first. Those of nomic-bert are matrices: rows of
+// up, or columns of down, of all experts one below the other.
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +123,12 @@ static bool put_bias(const stack *s, const part *p, gguf_tensor *to)
     return checkpoint_widen(s->c, to, 0, s->err);
 }
 
+static bool is_number(weft_dtype dtype)
+{
+    return dtype != WEFT_DTYPE_NONE && weft_dtype_block_elems(dtype) == 1 &&
+           weft_dtype_block_bytes(dtype) > 1;
+}
+
 // The numbers of a tensor and what they must be for it to be a stack.
 static bool measure(stack *s, bool bias)
 {
@@ -137,8 +144,7 @@ static bool measure(stack *s, bool bias)
                codes->shape[3] == CODE_BYTES && exponents->rank == 3 &&
                memcmp(exponents->shape, codes->shape, 3 * sizeof *codes->shape) == 0;
     else
-        fits = fits && s->dtype != WEFT_DTYPE_NONE && weft_dtype_block_elems(s->dtype) == 1 &&
-               weft_dtype_block_bytes(s->dtype) > 1;
+        fits = fits && is_number(s->dtype);
     return fits ||
            engine_fail(s->err, "%s are no experts of config.json; %s", codes->name, DAMAGED);
 }
@@ -146,16 +152,62 @@ static bool measure(stack *s, bool bias)
 const char *checkpoint_stack_name(const char *theirs)
 {
     static const char *const blocks[] = {".mlp.experts.", ".feed_forward.experts."};
+    static const char *const below[] = {"mlp.w1", "mlp.w2"};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         const char *found = strstr(theirs, blocks[i]), *name;
         if (!found)
             continue;
         name = found + strlen(blocks[i]);
         if (strncmp(name, "gate_up_proj", 12) == 0 || strcmp(name, "down_proj") == 0 ||
-            strncmp(name, "down_proj_", 10) == 0)
+            strncmp(name, "down_proj_", 10) == 0 || strcmp(name, below[0]) == 0 ||
+            strcmp(name, below[1]) == 0)
             return name;
     }
     return NULL;
+}
+
+// Rows of one expert after the other are a tensor of all as they lie.
+static bool put_rows(const stack *s, const char *name, gguf_tensor *to)
+{
+    const safetensor *from = s->codes;
+    memset(to, 0, sizeof *to);
+    snprintf(to->name, sizeof to->name, "%.48s.weight", name);
+    to->data = from->data;
+    if ((uintptr_t)from->data % 4 != 0) {
+        uint8_t *copy = checkpoint_alloc(s->c, from->size_bytes);
+        if (!copy)
+            return engine_fail(s->err, "out of memory for %s; close other programs", to->name);
+        memcpy(copy, from->data, from->size_bytes);
+        to->data = copy;
+    }
+    to->dtype = s->dtype;
+    to->type = ggml_type_of(s->dtype);
+    to->rank = 3;
+    to->shape[0] = s->cols;
+    to->shape[1] = s->rows;
+    to->shape[2] = s->experts;
+    to->shape[3] = 1;
+    to->element_count = from->element_count;
+    to->size_bytes = from->size_bytes;
+    return true;
+}
+
+// Matrices of all experts one below the other; of down each expert's columns become rows.
+static bool put_below(stack *s, int layer, bool down, gguf_tensor *to)
+{
+    char name[64];
+    const safetensor *from = s->codes;
+    s->dtype = checkpoint_dtype(from->dtype);
+    s->experts = s->c->experts;
+    if (from->rank != 2 || from->element_count <= 0 || from->shape[0] % s->experts != 0 ||
+        !is_number(s->dtype))
+        return engine_fail(s->err, "%s are no experts of config.json; %s", from->name, DAMAGED);
+    snprintf(name, sizeof name, "blk.%d.ffn_%s_exps", layer, down ? "down" : "up");
+    const int64_t each = from->shape[0] / s->experts;
+    s->rows = down ? from->shape[1] : each;
+    s->cols = down ? each : from->shape[1];
+    const part p = {name, s->rows, 0, 1};
+    return down ? put_matrix(s, &p, to) : put_rows(s, name, to);
 }
 
 bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
@@ -167,6 +219,12 @@ bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetenso
     *count = 0;
     if (!tail || sscanf(checkpoint_unwrapped(from->name), "layers.%6d.", &layer) != 1 || layer < 0)
         return engine_fail(err, "%s has no layer; %s", from->name, DAMAGED);
+    if (c->family->stacking == CHECKPOINT_EXPERTS_BELOW) {
+        *count = 1;
+        return strncmp(tail, "mlp.w", 5) == 0
+                   ? put_below(&s, layer, tail[5] == '2', to)
+                   : engine_fail(err, "%s are experts of another family; %s", from->name, DAMAGED);
+    }
     const bool bias = strstr(tail, "_bias") != NULL, pair = strncmp(tail, "gate_up_proj", 12) == 0;
     if (!measure(&s, bias))
         return false;

@@ -245,6 +245,16 @@ static bool add_stack(reader *r, const safetensor *from)
     return good;
 }
 
+// A bias of all experts together that says nothing: other programs' files have none.
+static bool is_idle_bias(const reader *r, const checkpoint_name *name, const safetensor *from)
+{
+    const char *tail = strrchr(name->module, '.');
+    bool idle = r->c->experts && name->layer >= 0 && tail && strcmp(tail, ".experts") == 0;
+    for (size_t i = 0; idle && i < from->size_bytes; i++)
+        idle = from->data[i] == 0;
+    return idle;
+}
+
 static bool add_tensor(reader *r, const safetensor *from)
 {
     checkpoint_name name;
@@ -255,7 +265,8 @@ static bool add_tensor(reader *r, const safetensor *from)
         return add_stack(r, from);
     checkpoint_use use = checkpoint_name_of(r->c, from->name, &name);
     r->c->left_out += use == CHECKPOINT_OF_OTHER_SENSES;
-    if (use != CHECKPOINT_USED || (r->c->tied && strcmp(name.ours, "output.weight") == 0))
+    if (use != CHECKPOINT_USED || (r->c->tied && strcmp(name.ours, "output.weight") == 0) ||
+        is_idle_bias(r, &name, from))
         return true;
     if (r->c->experts && checkpoint_expert_name(name.module, ours, &expert))
         return add_expert(r, name.module, from, expert, ours);

@@ -10,7 +10,7 @@
 typedef struct embedder {
     engine_worker *worker;
     const model_config *config;
-    engine_pooling pooling;
+    engine_pooling pooling, pooled; // pooled: what RANK's classifier reads, else the same
     bool keep_length;
     engine_session **sessions; // [room]
     engine_feed *feeds;        // [room]
@@ -55,7 +55,24 @@ static bool multiply(embedder *e, const model_tensor *matrix, const model_tensor
     return true;
 }
 
-// scores = W' tanh(W state + b) + b'
+// The norm of the classifier, where it has one.
+static void normalise(const embedder *e, double *x)
+{
+    const model_tensor *globals = e->worker->model->weights.globals;
+    const float *weight = globals[MODEL_GLOBAL_CLASSIFIER_NORM].data;
+    const float *bias = globals[MODEL_GLOBAL_CLASSIFIER_NORM_BIAS].data;
+    const int32_t dim = e->config->embedding_dim;
+    double mean = 0, square = 0;
+    for (int32_t i = 0; weight && i < dim; i++)
+        mean += x[i] / dim;
+    for (int32_t i = 0; weight && i < dim; i++)
+        square += (x[i] - mean) * (x[i] - mean) / dim;
+    for (int32_t i = 0; weight && i < dim; i++)
+        x[i] = (x[i] - mean) / sqrt(square + (double)e->config->norm_eps) * weight[i] +
+               (bias ? bias[i] : 0);
+}
+
+// scores = W' norm(function(W state + b)) + b'
 static bool score(embedder *e, const double *state, float *scores, engine_error *err)
 {
     const model_tensor *globals = e->worker->model->weights.globals;
@@ -67,8 +84,11 @@ static bool score(embedder *e, const double *state, float *scores, engine_error 
     memcpy(inner, state, dim * sizeof *inner);
     bool fine = !dense->data ||
                 multiply(e, dense, &globals[MODEL_GLOBAL_CLASSIFIER_BIAS], state, inner, err);
+    const bool gelu = e->config->architecture->traits & MODEL_SCORES_BY_GELU;
     for (size_t i = 0; dense->data && i < dim; i++)
-        inner[i] = tanh(inner[i]);
+        inner[i] = gelu ? inner[i] / 2 * (1 + erf(inner[i] / sqrt(2))) : tanh(inner[i]);
+    if (dense->data)
+        normalise(e, inner);
     fine = fine && multiply(e, &globals[MODEL_GLOBAL_SCORE], &globals[MODEL_GLOBAL_SCORE_BIAS],
                             inner, inner + dim, err);
     for (size_t i = 0; fine && i < labels; i++)
@@ -85,9 +105,9 @@ static void pool(const embedder *e, double *sum, const float *states, int32_t fr
 {
     int32_t dim = e->config->embedding_dim;
     for (int32_t t = 0; t < count; t++) {
-        bool wanted = e->pooling == ENGINE_POOLING_MEAN   ? true
-                      : e->pooling == ENGINE_POOLING_LAST ? from + t == all - 1
-                                                          : from + t == 0;
+        bool wanted = e->pooled == ENGINE_POOLING_MEAN   ? true
+                      : e->pooled == ENGINE_POOLING_LAST ? from + t == all - 1
+                                                         : from + t == 0;
         for (int32_t i = 0; wanted && i < dim; i++)
             sum[i] += (double)states[(size_t)t * (size_t)dim + (size_t)i];
     }
@@ -98,7 +118,7 @@ static bool finish(embedder *e, double *sum, int32_t tokens, float *vector, engi
     int32_t dim = e->config->embedding_dim;
     double square = 0;
     for (int32_t i = 0; i < dim; i++) {
-        if (e->pooling == ENGINE_POOLING_MEAN)
+        if (e->pooled == ENGINE_POOLING_MEAN)
             sum[i] /= tokens;
         square += sum[i] * sum[i];
     }
@@ -260,6 +280,7 @@ bool engine_embed(engine_worker *worker, const engine_text *texts, int32_t count
                   .config = config,
                   .pooling = settle(config, options ? options->pooling : ENGINE_POOLING_DEFAULT),
                   .keep_length = options && options->keep_length};
+    e.pooled = e.pooling == ENGINE_POOLING_RANK ? (engine_pooling)config->score_pooling : e.pooling;
     size_t width = (size_t)engine_embedding_dim(worker->model, e.pooling);
     if (count < 1)
         return count == 0 || engine_fail(err, "%d texts cannot be embedded", count);

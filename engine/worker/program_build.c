@@ -2,6 +2,7 @@
 // A family's lines become steps.
 #include <string.h>
 
+#include "engine/base/alloc.h"
 #include "engine/worker/program_steps.h"
 
 // Matrices of blocks round their input to 8 bits, unless exact; such an input can be made once, by
@@ -259,6 +260,30 @@ static bool add_units(model_program *program, int32_t layer, const model_line *l
            program_add_norm(program, &program->layers, &norm, err);
 }
 
+// The bias is a table of one row, which every token looks up.
+static bool add_bias(model_program *program, const model_line *line, const model_tensor *bias,
+                     engine_error *err)
+{
+    program_embedding embedding = {.table = bias,
+                                   .max_tokens = program->bounds.max_tokens,
+                                   .y = program->buffers[line->in],
+                                   .adds = true};
+    const void *ids = NULL;
+    if (!bias)
+        return true;
+    if (!program->zeros)
+        program->zeros = engine_alloc((size_t)program->bounds.max_tokens, sizeof *program->zeros);
+    if (!program->zeros)
+        return engine_fail(err, "not enough memory for the model's program");
+    program->rounded_now[line->in] = false;
+    if (!program_place(program, program->zeros,
+                       (size_t)program->bounds.max_tokens * sizeof *program->zeros, &ids, err) ||
+        !program_place_vector(program, bias, &embedding.rows, err))
+        return false;
+    embedding.ids = ids;
+    return program_add_embedding(program, &program->layers, &embedding, err);
+}
+
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
                      engine_error *err)
 {
@@ -311,6 +336,7 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         return program_add_expand(program, tensors, line, err);
     case MODEL_ROUTE: return program_add_route(program, tensors, line, err);
     case MODEL_MIX: return add_experts(program, layer, line, err);
+    case MODEL_ADD_BIAS: return add_bias(program, line, present(tensors, line->parts[0].bias), err);
     case MODEL_END: break;
     }
     return true;

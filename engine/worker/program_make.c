@@ -237,6 +237,8 @@ void model_program_free(model_program *program)
     weft_batch_destroy(program->batch);
     program_close_cascades(program);
     free(program->params);
+    free(program->zeros);
+    free(program->slopes);
     drop_plans(program);
     free(program->plans);
     free(program->layers.steps);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One step each: the descriptor, its plan, the arguments.
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/alloc.h"
@@ -330,6 +331,27 @@ static bool add_tree(model_program *program, program_step *step, const weft_atte
     return step->tree != NULL;
 }
 
+// ALiBi's slopes: powers of 2^-(bias / n) for n heads, a power of two; heads beyond it have every second of those of 2 n.
+static bool place_slopes(model_program *program, const void **at, engine_error *err)
+{
+    const int32_t heads = program->config->q_heads;
+    const double bias = (double)program->config->alibi_bias;
+    int32_t whole = 1;
+    if (bias == 0)
+        return true;
+    if (!program->slopes)
+        program->slopes = engine_alloc((size_t)heads, sizeof *program->slopes);
+    if (!program->slopes)
+        return engine_fail(err, "not enough memory for the model's program");
+    while (whole <= heads / 2)
+        whole *= 2;
+    for (int32_t h = 0; h < heads; h++)
+        program->slopes[h] = (float)(h < whole ? exp2(-bias * (h + 1) / whole)
+                                               : exp2(-bias / 2 * (2 * (h - whole) + 1) / whole));
+    return program_place(program, program->slopes, (size_t)heads * sizeof *program->slopes, at,
+                         err);
+}
+
 bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
 {
     const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
@@ -350,6 +372,8 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                 .variant = program->bounds.attention};
     if (sinks->rows > 0)
         desc.flags |= WEFT_ATTENTION_SINKS;
+    if (program->config->alibi_bias != 0)
+        desc.flags |= WEFT_ATTENTION_ALIBI;
     if (program->bounds.invariant) {
         // A tile is a token (or, where tiles have sixteen rows at least, of the kernel that serves a token) and its keys are not
         // split: what a token gives depends on its keys alone.
@@ -363,14 +387,15 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
         desc.rope = rules.rope;
         desc.flags |= WEFT_ATTENTION_APPEND | (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
     }
-    const void *sinks_at = NULL;
+    const void *sinks_at = NULL, *slopes_at = NULL;
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);
     enum model_buffer out =
         program->config->latent.dim ? MODEL_BUFFER_LATENTS : MODEL_BUFFER_ATTENDED;
     if (!step || !program_add_cascade(program, step, &desc, program->buffers[out], err) ||
         !add_tree(program, step, &desc, err) ||
-        !program_place_vector(program, sinks, &sinks_at, err))
+        !program_place_vector(program, sinks, &sinks_at, err) ||
+        !place_slopes(program, &slopes_at, err))
         return false;
     weft_attention_args *args = &step->args.attention;
     *args = (weft_attention_args){.size = sizeof *args,
@@ -379,6 +404,7 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
                                   .pool = page_pool_layer(program->pool, layer),
                                   .batch = program->batch,
                                   .sinks = sinks_at,
+                                  .alibi_slopes = slopes_at,
                                   .workspace = program->workspace,
                                   .workspace_bytes = program->workspace_bytes};
     program->append = (weft_attention_append){.k = program->buffers[MODEL_BUFFER_K],

@@ -136,11 +136,13 @@ struct model_program {
     weft_batch *batch; // of every append and attention; NULL while the program is only counted
     program_cascades cascades;
     program_trees trees;
-    program_inputs inputs;     // the host's
-    int32_t *ids;              // [max_tokens], on the device, as are:
-    int32_t *types;            // [max_tokens], where tokens have them
-    int32_t *rows;             // [head_rows], read by `gather`
-    int32_t *sampled;          // [max_seqs]
+    program_inputs inputs; // the host's
+    int32_t *ids;          // [max_tokens], on the device, as are:
+    int32_t *types;        // [max_tokens], where tokens have them
+    int32_t *zeros;        // [max_tokens] of the host's, where all tokens look a bias up, or NULL
+    float *slopes;         // [q_heads] of the host's, of ALiBi, or NULL
+    int32_t *rows;         // [head_rows], read by `gather`
+    int32_t *sampled;      // [max_seqs]
     weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;

@@ -39,7 +39,7 @@ typedef enum weft_experts_place {
 /** Flags beside those of linear.h. */
 typedef enum weft_experts_flags {
     /** Experts without a gate (nomic-embed-text v2): the function of one product alone, whose matrix has the place of the
-     *  gate; the part of up is all zero, in the arguments too. On the CPU. */
+     *  gate; the part of up is all zero, in the arguments too. */
     WEFT_EXPERTS_PLAIN = 1u << 16,
     /** What an expert reads is multiplied by the token's weight, not what it gives (Llama 4). */
     WEFT_EXPERTS_WEIGH_INPUT = 1u << 17,
@@ -134,7 +134,7 @@ typedef struct weft_experts_args {
  *  Shapes   of every part as linear.h says; rows of its matrices are inner, inner and cols
  *  Errors   WEFT_EINVAL for shapes, flags, no gate, a clamp without SiLU or without up, a part of up that is not wanted; what weft_linear_plan() refuses;
  *           an adapter_rank outside 0..4096; WEFT_EUNSUPPORTED for more rows than a launch of the device has blocks, WEFT_LINEAR_X_ROUNDED where
- *           weights cannot be packed or with adapters, WEFT_EXPERTS_PLAIN on a GPU, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
+ *           weights cannot be packed or with adapters, WEFT_LINEAR_NEXT where the device gains nothing by it (the CPU); WEFT_EVARIANT,
  *           WEFT_ENOMEM, WEFT_EOVERFLOW
  *  Source   src/kernels/experts/NOTES.md
  */

@@ -18,14 +18,15 @@
 #include "tests/support/program.h"
 
 static char *scratch;
-static golden_written bert, ranker;
+static golden_written bert, ranker, modern;
 
 static int make_models(void **state)
 {
     (void)state;
     scratch = folder_make();
     return !scratch || !golden_model_open(&bert, "models/encoders/bert.safetensors") ||
-           !golden_model_open(&ranker, "models/encoders/xlmr.safetensors");
+           !golden_model_open(&ranker, "models/encoders/xlmr.safetensors") ||
+           !golden_model_open(&modern, "models/encoders/modernrank.safetensors");
 }
 
 static int remove_models(void **state)
@@ -33,6 +34,7 @@ static int remove_models(void **state)
     (void)state;
     golden_model_close(&bert);
     golden_model_close(&ranker);
+    golden_model_close(&modern);
     folder_remove(scratch);
     return 0;
 }
@@ -136,6 +138,23 @@ static void json_has_an_object_for_each_text(void **state)
     json_decref(object);
 }
 
+static int64_t tokens_of(char *out)
+{
+    json_t *object = json_of(out);
+    int64_t tokens = json_integer_value(json_object_get(object, "tokens"));
+    json_decref(object);
+    return tokens;
+}
+
+// ModernBERT has one separator between two texts, XLM-R two; the vocabularies are the same.
+static void separators_are_the_family_s(void **state)
+{
+    (void)state;
+    int64_t two = tokens_of(OUTPUT_OF(ranker.path, "the time", "--query", "a", "--json"));
+    int64_t one = tokens_of(OUTPUT_OF(modern.path, "the time", "--query", "a", "--json"));
+    assert_int_equal(two, one + 1);
+}
+
 static void decoders_have_vectors_too(void **state)
 {
     (void)state;
@@ -173,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_printed),
         cmocka_unit_test(json_has_an_object_for_each_text),
+        cmocka_unit_test(separators_are_the_family_s),
         cmocka_unit_test(decoders_have_vectors_too),
         cmocka_unit_test(refusals),
     };

@@ -135,25 +135,96 @@ static void case_experts_pack(void)
     weft_context_destroy(context);
 }
 
-// What the CPU alone runs, and a rounded x for adapters.
+// Without a gate: a matrix less, in launches as in a file and in products; its function is in the first one.
+static void case_plain(void)
+{
+    static const char *const ways[] = {"experts experts experts_sum",
+                                       "linear_round linear_few linear_few experts_sum"};
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    weft_plan *plan = NULL;
+    const weft_experts_desc desc = {
+        .size = sizeof desc,
+        .flags = WEFT_EXPERTS_PLAIN,
+        .experts = EXPERTS,
+        .top_k = TOP_K,
+        .max_batch = 40,
+        .gate = WEFT_LINEAR_GATE_GELU,
+        .cols = COLS,
+        .inner = INNER,
+        .parts = {{.weight_dtype = WEFT_Q4_K}, {0}, {.weight_dtype = WEFT_Q6_K}}};
+    CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_experts_packed_bytes(plan, WEFT_EXPERTS_GATE) != 0);
+    CHECK(weft_experts_packed_bytes(plan, WEFT_EXPERTS_UP) == 0);
+    for (int packed = 0; packed < 2; packed++) {
+        weft_experts_args args = args_of(plan, m, packed);
+        args.parts[WEFT_EXPERTS_UP] = (weft_experts_part_args){0};
+        expect_launches(plan, &args, ways[packed]);
+        const struct standin_launch *first = &standin->launches[standin->num_launches - 3];
+        const struct weft__linear_device_args *seen = (const void *)first->args;
+        CHECK(!packed || (seen->num_parts == 1 && !seen->part[1].weight));
+    }
+    weft_plan_destroy(plan);
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// Plain elements lie as in a file: tiles of many places where every expert has an eighth of one, unless results must not
+// depend on how many there are.
+static void case_many(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    static const struct {
+        uint32_t flags;
+        int32_t batch;
+        const char *functions;
+    } ways[] = {
+        {0, EXPERTS * 8 / TOP_K - 1, "experts experts experts experts_sum"},
+        {0, EXPERTS * 8 / TOP_K, "experts_tile experts_tile experts experts_sum"},
+        {WEFT_LINEAR_BATCH_INVARIANT, EXPERTS * 8 / TOP_K, "experts experts experts experts_sum"},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        weft_plan *plan = NULL;
+        const weft_experts_desc desc = {.size = sizeof desc,
+                                        .flags = ways[i].flags,
+                                        .experts = EXPERTS,
+                                        .top_k = TOP_K,
+                                        .max_batch = 40,
+                                        .gate = WEFT_LINEAR_GATE_SILU,
+                                        .cols = COLS,
+                                        .inner = INNER,
+                                        .parts = {{.weight_dtype = WEFT_F16},
+                                                  {.weight_dtype = WEFT_BF16},
+                                                  {.weight_dtype = WEFT_Q6_K}}};
+        CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_OK);
+        weft_experts_args args = args_of(plan, m, false);
+        args.batch = ways[i].batch;
+        expect_launches(plan, &args, ways[i].functions);
+        const struct standin_launch *first = &standin->launches[standin->num_launches - 4];
+        CHECK(i != 1 || (first->grid[0] == EXPERTS && first->grid[1] == INNER / 64));
+        weft_plan_destroy(plan);
+    }
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// A rounded x for adapters.
 static void case_refused(void)
 {
     weft_context *context = must_open();
     weft_plan *plan = NULL;
     weft_experts_desc desc = {.size = sizeof desc,
-                              .flags = WEFT_EXPERTS_PLAIN,
+                              .flags = WEFT_LINEAR_X_ROUNDED,
                               .experts = EXPERTS,
                               .top_k = TOP_K,
                               .gate = WEFT_LINEAR_GATE_SILU,
                               .cols = COLS,
                               .inner = INNER};
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        if (p != WEFT_EXPERTS_UP)
-            desc.parts[p].weight_dtype = WEFT_Q4_K;
-    CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_EUNSUPPORTED);
-    CHECK(strstr(weft_error_text(context), "without a gate"));
-    desc.parts[WEFT_EXPERTS_UP].weight_dtype = WEFT_Q4_K;
-    desc.flags = WEFT_LINEAR_X_ROUNDED;
+        desc.parts[p].weight_dtype = WEFT_Q4_K;
     CHECK(weft_experts_plan(context, &desc, &plan) == WEFT_OK);
     weft_plan_destroy(plan);
     desc.adapter_rank = 4;
@@ -163,10 +234,8 @@ static void case_refused(void)
 }
 
 static const struct standin_case cases[] = {
-    {"experts", case_experts},
-    {"shares", case_shares},
-    {"experts_pack", case_experts_pack},
-    {"refused", case_refused},
+    {"experts", case_experts}, {"shares", case_shares}, {"experts_pack", case_experts_pack},
+    {"plain", case_plain},     {"many", case_many},     {"refused", case_refused},
 };
 
 int main(void)

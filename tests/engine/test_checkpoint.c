@@ -223,7 +223,7 @@ static double largest_distance(const float *is, const float *want, int64_t count
     return worst / largest;
 }
 
-static void check_encoder(const char *name)
+static void check_encoder(const char *name, const char *path)
 {
     engine_error err = {""};
     golden *file = checkpoint_golden(name);
@@ -231,15 +231,16 @@ static void check_encoder(const char *name)
     int64_t elements = golden_find(file, "model", "states")->elements;
     engine_text text = {.ids = golden_data(file, "model", "tokens", GOLDEN_I32),
                         .count = (int32_t)golden_find(file, "model", "tokens")->elements};
-    engine_model *model = engine_model_open(checkpoint_golden_folder(name), &err);
+    engine_model *model = engine_model_open(path, &err);
     engine_worker *worker =
         !model ? NULL
                : engine_worker_open(
                      model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
                      &err);
     float vector[64] = {0};
+    const golden_tensor *scores = golden_find(file, "model", "scores");
     text.states = calloc((size_t)elements, sizeof *text.states);
-    bool ranks = golden_find(file, "model", "scores") != NULL;
+    bool ranks = scores != NULL;
     if (!worker || !text.states ||
         !engine_embed(
             worker, &text, 1,
@@ -248,23 +249,58 @@ static void check_encoder(const char *name)
         fail_msg("%s: %s", name, err.text);
     double off = largest_distance(text.states, want, elements);
     if (ranks)
-        off = fmax(off,
-                   largest_distance(vector, golden_data(file, "model", "scores", GOLDEN_F32), 1));
+        off = fmax(off, largest_distance(vector, golden_data(file, "model", "scores", GOLDEN_F32),
+                                         scores->elements));
+    // A folder of a class that gives scores says so.
+    assert_int_equal(engine_embedding_dim(model, ENGINE_POOLING_DEFAULT),
+                     ranks ? scores->elements : golden_find(file, "model", "states")->shape[1]);
     if (!(off < 2e-5))
-        fail_msg("%s: off by %g", name, off);
+        fail_msg("%s: off by %g", path, off);
     free(text.states);
     engine_worker_close(worker);
     engine_model_close(model);
     golden_close(file);
 }
 
+static const char *const encoders[] = {
+    "bert",       "jina_bert_v2",   "nomic_bert_hf",   "xlm_roberta",          "nomic_bert",
+    "modernbert", "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
+enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
+
 static void encoders_equal_transformers(void **state)
 {
     (void)state;
-    static const char *const encoders[] = {"bert", "xlm_roberta", "nomic_bert", "modernbert",
-                                           "eurobert"};
-    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++)
-        check_encoder(encoders[i]);
+    for (int i = 0; i < ENCODER_COUNT; i++)
+        check_encoder(encoders[i], checkpoint_golden_folder(encoders[i]));
+}
+
+static void encoders_become_gguf_files(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ENCODER_COUNT; i++) {
+        engine_error err = {""};
+        char out[SCRATCH_PATH_BYTES];
+        scratch_file(out, NULL, 0);
+        if (!engine_quantize(checkpoint_golden_folder(encoders[i]), out,
+                             &(quantize_options){.mix = "f32", .again = true}, &err))
+            fail_msg("%s", err.text);
+        check_encoder(encoders[i], out);
+        scratch_remove(out);
+    }
+}
+
+// A bias of experts that is all zero is left out: other programs' files have none.
+static void idle_biases_are_left_out(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    gguf_file *file = model_file_open(checkpoint_golden_folder("nomic_bert_moe"), &err);
+    if (!file)
+        fail_msg("%s", err.text);
+    assert_non_null(gguf_find_tensor(file, "blk.1.ffn_down.bias"));
+    assert_null(gguf_find_tensor(file, "blk.3.ffn_down.bias"));
+    assert_non_null(gguf_find_tensor(file, "blk.3.ffn_down_exps.weight"));
+    gguf_close(file);
 }
 
 // --- integers -------------------------------------------------------------------------------------------
@@ -353,6 +389,8 @@ int main(void)
         cmocka_unit_test(rounded_activations_stay_near),
         cmocka_unit_test(tokenizer_equals_tokenizers),
         cmocka_unit_test(encoders_equal_transformers),
+        cmocka_unit_test(encoders_become_gguf_files),
+        cmocka_unit_test(idle_biases_are_left_out),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),

@@ -287,6 +287,21 @@ static void mixtures(void)
             desc.parts[p].scale_cols = weft_dtype_block_elems(weft_dtype_at(i)) == 1 ? 4096 : 0;
         ADD(experts, desc);
         samples[num_samples - 1].seldom = weft_dtype_at(i) != WEFT_MXFP4;
+        weft_experts_desc plain = desc;
+        plain.flags = WEFT_EXPERTS_PLAIN;
+        plain.gate = WEFT_LINEAR_GATE_GELU;
+        plain.clamp_limit = 0;
+        memset(&plain.parts[WEFT_EXPERTS_UP], 0, sizeof plain.parts[0]);
+        ADD(experts, plain);
+        samples[num_samples - 1].seldom =
+            weft_dtype_at(i) != WEFT_Q4_0 && weft_dtype_at(i) != WEFT_MLX_Q4_G128;
+        if (weft_dtype_at(i) == WEFT_F16 || weft_dtype_at(i) == WEFT_FP8_E4M3) {
+            desc.max_batch = plain.max_batch = 512; // tiles of many places
+            plain.adapter_rank = 16;
+            plain.flags |= WEFT_EXPERTS_WEIGH_INPUT;
+            ADD(experts, desc);
+            ADD(experts, plain);
+        }
         if (weft_dtype_at(i) != WEFT_Q4_0)
             continue;
         desc.flags = WEFT_EXPERTS_WEIGH_INPUT;

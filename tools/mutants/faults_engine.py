@@ -137,6 +137,21 @@ fault("experts-of-first-layers", "engine/model/config_rules.c",
 fault("experts-normed-with-ones", "engine/worker/program_experts.c",
       ".norm = tensors[line->norm].data ? WEFT_LINEAR_NORM_RMS", ".norm = line->norm ? WEFT_LINEAR_NORM_RMS",
       "experts behind no norm get one without weights", *E)
+fault("score-norm", "engine/session/embed.c",
+      "    if (dense->data)\n        normalise(e, inner);\n", "",
+      "the classifier of ModernBERT has no norm", *E)
+fault("score-pooling", "engine/session/embed.c",
+      "e.pooling == ENGINE_POOLING_RANK ? (engine_pooling)config->score_pooling : e.pooling", "e.pooling",
+      "classifiers read the first state only", *E)
+fault("alibi-of-odd-heads", "engine/worker/program_steps.c",
+      "-bias / 2 * (2 * (h - whole) + 1)", "-bias / 2 * (2 * (h - whole) + 2)",
+      "heads beyond a power of two have the wrong slopes", *E)
+fault("bias-of-experts", "engine/worker/program_build.c",
+      "    if (!bias)\n        return true;\n    if (!program->zeros)", "    if (bias || !program->zeros)\n        return true;\n    if (!program->zeros)",
+      "the bias of nomic's experts is not added", "engine_checkpoint")
+fault("columns-of-experts", "engine/safetensors/checkpoint_stacks.c",
+      "return down ? put_matrix(s, &p, to) : put_rows(s, name, to);", "return put_rows(s, name, to);",
+      "columns of nomic's down are taken for rows", "engine_checkpoint")
 fault("embed-types", "engine/session/embed.c",
       "i >= texts[n].second;", "i > texts[n].second;", "the second part begins a token late", *E)
 fault("embed-first-row", "engine/session/pass.c",
@@ -149,7 +164,7 @@ fault("embed-mean-sum", "engine/session/embed.c",
 fault("embed-last", "engine/session/embed.c",
       "from + t == all - 1", "from + t == all - 2", "the last but one token is taken", *E)
 fault("rank-no-tanh", "engine/session/embed.c",
-      "inner[i] = tanh(inner[i]);", "inner[i] = inner[i];", "scores without the function between", *E)
+      ": tanh(inner[i]);", ": inner[i];", "scores without the function between", *E)
 fault("positions-shifted", "engine/worker/program_build.c",
       "weft_batch_positions(program->batch), err)", "program->types ? program->types : program->ids, err)",
       "positions are types", *E)

@@ -2,15 +2,16 @@
 // One matrix of all experts times the rows of the choices that went to them, W as a file has it: a warp a row of W
 // and a few places of one expert (linear_rows.cuh), so that the weights of an expert that nobody chose are not read.
 //
-// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), WEIGHS (x is
+// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), ALONE (the function is of this
+// product alone), WEIGHS (x is
 // multiplied by its choice's weight), ADAPTS (something may be added to the products).
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/experts/experts_device.h"
-#include "src/kernels/linear/linear_rounding.cuh"
+#include "src/kernels/experts/experts_finish.cuh"
 #include "src/kernels/linear/linear_rows.cuh"
 #include "src/kernels/linear/linear_share.cuh"
 
-enum { COLUMNS = WEFT__EXPERTS_COLUMNS, WARPS = 4 };
+enum { COLUMNS = WEFT__EXPERTS_COLUMNS, WARPS = WEFT__EXPERTS_WARPS(ELEMS) };
 
 // Grid (shares, rows of W over the warps of a block).
 extern "C" __global__ void __launch_bounds__(WARPS *WARP)
@@ -34,37 +35,14 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP)
         x[n] = args.x + row_of.x * args.x_stride;
         to[n] = row_of.y;
     }
-    struct row_planes planes = {args.scales, args.biases};
+    const struct row_planes planes = planes_of(&args, share.expert, row);
     float sum[COLUMNS];
-#if SCALE_DTYPE
-    planes.first =
-        share.expert * args.expert_scale_stride + row / args.scale_rows * args.scale_stride;
-    planes.scale_cols = args.scale_cols;
-#endif
     row_products<COLUMNS>((const uint8_t *)args.weight + share.expert * args.expert_stride_bytes +
                               row * args.weight_stride_bytes,
                           &planes, args.cols, share.count,
                           [&](int32_t n, int32_t col) { return x[n][col]; }, decoded[warp], sum);
-    const float bias = args.bias ? args.bias[(int64_t)share.expert * args.rows + row] : 0.0f;
 #pragma unroll
-    for (int32_t n = 0; n < COLUMNS; n++) {
-        const int64_t at = (int64_t)to[n] * args.rows + row;
-#if ADAPTS
-        if (args.to.adapted[0])
-            sum[n] += args.to.adapted[0][at];
-#endif
-#if WEIGHS
-        sum[n] *= share_weight(&args.to, to[n]);
-#endif
-        float out = sum[n] + bias;
-#if FUNCTION == 4
+    for (int32_t n = 0; n < COLUMNS; n++)
         if (lane == 0 && n < share.count)
-            out = gated_clamped(args.gate[at], out, args.to.clamp_limit, args.to.clamp_slope);
-#elif FUNCTION
-        if (lane == 0 && n < share.count)
-            out = gated<FUNCTION>(args.gate[at], out);
-#endif
-        if (lane == 0 && n < share.count)
-            args.y[at] = out;
-    }
+            finish_product(&args, share.expert, to[n], row, sum[n]);
 }

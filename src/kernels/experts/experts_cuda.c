@@ -18,7 +18,8 @@
 static const struct weft__kernel rows[] = {{"experts", "experts_sm80", WEFT__CUDA_sm80}};
 static const struct weft__kernel_table table = {"experts", rows, sizeof rows[0], 1};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION) X(WEIGHS) X(ADAPTS)
+#define CONSTANTS(X)                                                                               \
+    X(FORMAT) X(ELEMS) X(BYTES) X(SCALE_DTYPE) X(FUNCTION) X(ALONE) X(WEIGHS) X(ADAPTS)
 WEFT__CUDA_CONSTANTS(experts, CONSTANTS)
 
 #define READY_CONSTANTS(X) X(WEFT_X_DTYPE)
@@ -31,7 +32,7 @@ WEFT__CUDA_CONSTANTS(experts_sum, SUM_CONSTANTS)
 WEFT__CUDA_CONSTANTS(experts_adapt, NO_CONSTANTS)
 
 // The first kernels are the parts'.
-enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, ADAPT, WARPS = 4 };
+enum { READY = WEFT_EXPERTS_PARTS, SUM, ROUND, ADAPT };
 
 struct launch {
     weft_experts_desc desc;
@@ -42,6 +43,8 @@ struct launch {
     bool readies;                                          // x is made f32, and normed
     bool tiles, exact;                                     // may be packed; with x as numbers
     struct weft__linear_experts_product joined, down;      // on packed tiles
+    int32_t many
+        [WEFT_EXPERTS_PARTS]; // kernels of tiles of many places, of parts as a file has them; or -1
 };
 
 static bool has_planes(const weft_linear_part *part)
@@ -70,27 +73,53 @@ static int32_t function_of(const weft_experts_desc *desc)
     return desc->clamp_limit != 0 ? WEFT__LINEAR_GATE_CLAMPED : (int32_t)desc->gate;
 }
 
+// Without a gate the function is of one product alone: there is no part of up.
+static bool is_alone(const weft_experts_desc *desc)
+{
+    return desc->flags & WEFT_EXPERTS_PLAIN;
+}
+
+static bool lacks(const weft_experts_desc *desc, int p)
+{
+    return p == WEFT_EXPERTS_UP && is_alone(desc);
+}
+
+// The part whose product the function follows.
+static bool functions(const weft_experts_desc *desc, int p)
+{
+    return p == (is_alone(desc) ? WEFT_EXPERTS_GATE : WEFT_EXPERTS_UP);
+}
+
 static bool weighs_input(const weft_experts_desc *desc)
 {
     return desc->flags & WEFT_EXPERTS_WEIGH_INPUT;
 }
 
-// Kernels of weights as a file has them, and those around products.
-static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice *choice)
+// Are places of a run so many that a tile of them pays? One more than this share of it for every expert.
+static bool has_many(const weft_experts_desc *desc, int32_t tokens)
 {
+    return (int64_t)tokens * desc->top_k >= (int64_t)desc->experts * (WEFT__EXPERTS_TILE / 8);
+}
+
+// Kernels of weights as a file has them, and those around products.
+static void want_kernels(struct launch *launch, struct weft__cuda_choice *choice)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    struct weft__experts_constants of_part[WEFT_EXPERTS_PARTS];
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
-        const weft_linear_part *part = &desc->parts[p];
-        const bool joins = p == WEFT_EXPERTS_UP;
-        const struct weft__experts_constants constants = {
+        // (a part that is not there has the kernel of the one before, and no launch)
+        const weft_linear_part *part = &desc->parts[lacks(desc, p) ? WEFT_EXPERTS_GATE : p];
+        of_part[p] = (struct weft__experts_constants){
             .FORMAT = (int32_t)part->weight_dtype,
             .ELEMS = weft_dtype_block_elems(part->weight_dtype),
             .BYTES = weft_dtype_block_bytes(part->weight_dtype),
             .SCALE_DTYPE = has_planes(part) ? (int32_t)part->scale_dtype : 0,
-            .FUNCTION = joins ? function_of(desc) : 0,
+            .FUNCTION = functions(desc, p) ? function_of(desc) : 0,
+            .ALONE = is_alone(desc),
             .WEIGHS = weighs_input(desc) && p != WEFT_EXPERTS_DOWN,
             .ADAPTS = desc->adapter_rank > 0};
         weft__cuda_want(choice, "src/kernels/experts/experts.cu", "weft_experts",
-                        WEFT__CUDA_VALUES(experts, constants));
+                        WEFT__CUDA_VALUES(experts, of_part[p]));
     }
     const struct weft__experts_ready_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
     weft__cuda_want(choice, "src/kernels/linear/linear_round.cu", "weft_linear_ready",
@@ -105,13 +134,24 @@ static void want_kernels(const weft_experts_desc *desc, struct weft__cuda_choice
     if (desc->adapter_rank)
         weft__cuda_want(choice, "src/kernels/experts/experts_adapt.cu", "weft_experts_adapt",
                         WEFT__CUDA_VALUES(experts_adapt, none));
+    const bool many =
+        has_many(desc, desc->max_batch) && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT);
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+        launch->many[p] =
+            many && !lacks(desc, p) && of_part[p].ELEMS == 1
+                ? weft__cuda_want(choice, "src/kernels/experts/experts_tile.cu",
+                                  "weft_experts_tile", WEFT__CUDA_VALUES(experts, of_part[p]))
+                : -1;
 }
 
 // Weights that may be packed seldom lie as in a file.
 static void choose_lazy(const struct launch *launch, struct weft__cuda_choice *choice)
 {
-    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
+    for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
         choice->kernels[p].lazy = launch->tiles;
+        if (launch->many[p] >= 0)
+            choice->kernels[launch->many[p]].lazy = launch->tiles;
+    }
     choice->kernels[READY].lazy = (launch->tiles && !launch->desc.adapter_rank) || !launch->readies;
     choice->kernels[ROUND].lazy = !launch->tiles || launch->exact;
 }
@@ -123,14 +163,15 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
 {
     const weft_experts_desc *desc = &launch->desc;
     launch->exact = desc->flags & WEFT_LINEAR_EXACT;
-    launch->tiles =
-        desc->parts[WEFT_EXPERTS_GATE].weight_dtype == desc->parts[WEFT_EXPERTS_UP].weight_dtype &&
-        desc->inner % 32 == 0 && desc->cols % 16 == 0 &&
-        (int64_t)desc->experts * rows_of(desc, 0) <= INT32_MAX - 64 &&
-        (int64_t)desc->experts * desc->cols <= INT32_MAX - 64;
+    launch->tiles = (is_alone(desc) || desc->parts[WEFT_EXPERTS_GATE].weight_dtype ==
+                                           desc->parts[WEFT_EXPERTS_UP].weight_dtype) &&
+                    desc->inner % 32 == 0 && desc->cols % 16 == 0 &&
+                    (int64_t)desc->experts * rows_of(desc, 0) <= INT32_MAX - 64 &&
+                    (int64_t)desc->experts * desc->cols <= INT32_MAX - 64;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        launch->tiles = launch->tiles && !has_planes(&desc->parts[p]) &&
-                        weft__linear_has_tiles(desc->parts[p].weight_dtype, launch->exact);
+        launch->tiles =
+            launch->tiles && !has_planes(&desc->parts[p]) &&
+            (lacks(desc, p) || weft__linear_has_tiles(desc->parts[p].weight_dtype, launch->exact));
     struct weft__linear_experts_wish wish = {
         .format = desc->parts[WEFT_EXPERTS_GATE].weight_dtype,
         .x_dtype = launch->exact ? desc->x_dtype : WEFT_DTYPE_NONE,
@@ -140,6 +181,7 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
         .top_k = desc->top_k,
         .max_tokens = desc->max_batch,
         .gate = function_of(desc),
+        .alone = is_alone(desc),
         .exact = launch->exact,
         .rounds = !launch->exact,
         .weighs = weighs_input(desc),
@@ -152,7 +194,7 @@ static void plan_tiles(struct launch *launch, const struct weft__cuda_limits *li
     wish.rows = desc->cols;
     wish.cols = desc->inner;
     wish.gate = 0;
-    wish.rounds = wish.weighs = false; // (it may adapt)
+    wish.alone = wish.rounds = wish.weighs = false; // (it may adapt)
     launch->tiles =
         launch->tiles && weft__linear_experts_plan(&wish, limits, choice, &launch->down);
 }
@@ -204,12 +246,10 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
 {
     const weft_experts_desc *desc = opaque_desc;
     struct launch *launch = choice->launch;
-    const int64_t most_rows = 65535 * WARPS;
+    const int64_t most_rows = 65535 * WEFT__EXPERTS_WARPS(128); // the fewest
     weft_status status;
     if (!weft__cuda_choose(&table, limits, desc->variant, NULL, desc, choice, &status))
         return status;
-    if (desc->flags & WEFT_EXPERTS_PLAIN)
-        return refuse(choice, "plain ones, without a gate, run on the CPU alone");
     if (desc->adapter_rank && desc->flags & WEFT_LINEAR_X_ROUNDED)
         return refuse(choice, "a rounded x for adapters, which read numbers");
     if (desc->cols > most_rows || desc->inner > most_rows || desc->max_batch > 65535 / desc->top_k)
@@ -217,9 +257,11 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     launch->desc = *desc;
     launch->readies = desc->norm != WEFT_LINEAR_NORM_NONE || desc->x_dtype != WEFT_F32;
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++)
-        launch->expert_bytes +=
-            weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) * rows_of(desc, p);
-    want_kernels(desc, choice);
+        if (!lacks(desc, p))
+            launch->expert_bytes +=
+                weft_dtype_row_bytes(desc->parts[p].weight_dtype, cols_of(desc, p)) *
+                rows_of(desc, p);
+    want_kernels(launch, choice);
     plan_tiles(launch, limits, choice);
     if (desc->flags & WEFT_LINEAR_X_ROUNDED && !launch->tiles)
         return refuse(choice, "a rounded x for weights that cannot be packed");
@@ -231,7 +273,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     }
     snprintf(choice->text, sizeof choice->text, " %d of %d, %s %s %s, %lldx%lld batch<=%d%s",
              desc->top_k, desc->experts, weft_dtype_name(desc->parts[0].weight_dtype),
-             weft_dtype_name(desc->parts[1].weight_dtype),
+             is_alone(desc) ? "-" : weft_dtype_name(desc->parts[1].weight_dtype),
              weft_dtype_name(desc->parts[2].weight_dtype), (long long)desc->inner,
              (long long)desc->cols, desc->max_batch, launch->tiles ? ", may be packed" : "");
     return WEFT_OK;
@@ -327,6 +369,25 @@ static const float *add_adapted(const struct launch *launch, const weft_experts_
     return device.y;
 }
 
+// A product of weights as a file has them, of few places at a time or of many.
+static void add_product(const struct launch *launch, int32_t tokens, int p,
+                        const struct weft__experts_product_args *product,
+                        struct weft__cuda_step *step)
+{
+    const weft_experts_desc *desc = &launch->desc;
+    const bool many = launch->many[p] >= 0 && has_many(desc, tokens);
+    const int32_t warps = WEFT__EXPERTS_WARPS(weft_dtype_block_elems(desc->parts[p].weight_dtype));
+    const int32_t height = many ? WEFT__EXPERTS_TILE : warps;
+    const int32_t columns = many ? WEFT__EXPERTS_TILE : WEFT__EXPERTS_COLUMNS;
+    const int32_t choices = tokens * desc->top_k;
+    const int32_t groups = choices < desc->experts ? choices : desc->experts;
+    weft__cuda_step(
+        step, many ? launch->many[p] : p, (uint32_t)(groups + (choices - groups) / columns),
+        (uint32_t)((product->rows + height - 1) / height),
+        many ? WEFT__EXPERTS_TILE_THREADS : (uint32_t)warps * 32, product, sizeof *product)
+        ->overlap = 1;
+}
+
 // Products of weights as a file has them; returns how many launches.
 static int32_t add_as_file(const struct launch *launch, const weft_experts_args *args,
                            struct weft__cuda_step *steps)
@@ -335,24 +396,21 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
     char *room = args->workspace;
     float *ready = (float *)(room + launch->ready), *gate = (float *)(room + launch->gate);
     float *up = (float *)(room + launch->up), *results = (float *)(room + launch->results);
-    const int32_t choices = args->batch * desc->top_k;
-    const int32_t groups = choices < desc->experts ? choices : desc->experts;
-    const uint32_t shares = (uint32_t)(groups + (choices - groups) / WEFT__EXPERTS_COLUMNS);
     int32_t count = 0;
     if (launch->readies)
         add_ready(launch, args, ready, &steps[count++]);
     for (int p = 0; p < WEFT_EXPERTS_PARTS; p++) {
+        if (lacks(desc, p))
+            continue;
         struct weft__experts_product_args product = product_of(launch, args, p);
         const bool down = p == WEFT_EXPERTS_DOWN;
         product.x = down ? up : launch->readies ? ready : args->x;
         product.x_stride = down ? desc->inner : launch->readies ? desc->cols : args->x_stride;
         product.gate = p == WEFT_EXPERTS_UP ? gate : NULL;
-        product.y = down ? results : p == WEFT_EXPERTS_UP ? up : gate;
+        product.y = down ? results : functions(desc, p) ? up : gate;
         product.to.adapted[0] =
             add_adapted(launch, args, p, product.x, product.x_stride, steps, &count);
-        weft__cuda_step(&steps[count++], p, shares, (uint32_t)((product.rows + WARPS - 1) / WARPS),
-                        WARPS * 32, &product, sizeof product)
-            ->overlap = 1;
+        add_product(launch, args->batch, p, &product, &steps[count++]);
     }
     return count;
 }
@@ -360,13 +418,13 @@ static int32_t add_as_file(const struct launch *launch, const weft_experts_args 
 static struct weft__linear_device_part tile_part(const struct launch *launch,
                                                  const weft_experts_args *args, int p, void *y)
 {
-    const int64_t count = rows_of(&launch->desc, p);
-    return (struct weft__linear_device_part){.weight = args->parts[p].packed,
-                                             .bias = args->parts[p].bias,
-                                             .y = y,
-                                             .y_stride = count,
-                                             .rows = (int32_t)count,
-                                             .alpha = 1};
+    const struct weft__linear_device_part part = {.weight = args->parts[p].packed,
+                                                  .bias = args->parts[p].bias,
+                                                  .y = y,
+                                                  .y_stride = rows_of(&launch->desc, p),
+                                                  .rows = (int32_t)rows_of(&launch->desc, p),
+                                                  .alpha = 1};
+    return part;
 }
 
 static void add_round(const struct launch *launch, const weft_experts_args *args, void *rounded,
@@ -409,12 +467,12 @@ static int32_t add_tiles(const struct launch *launch, const weft_experts_args *a
         .norm_weight = args->norm_weight,
         .rounded = launch->exact ? NULL : inner,
         .cols = (int32_t)desc->cols,
-        .num_parts = 2,
+        .num_parts = is_alone(desc) ? 1 : 2,
         .norm = desc->norm == WEFT_LINEAR_NORM_RMS,
         .norm_eps = desc->norm_eps,
         .norm_weight_plus = plus_of(desc),
         .experts = experts_of(launch, args, true)};
-    for (int p = 0; adapts && p < WEFT_EXPERTS_DOWN; p++)
+    for (int p = 0; adapts && p < WEFT_EXPERTS_DOWN && !lacks(desc, p); p++)
         joined.experts.adapted[p] =
             add_adapted(launch, args, p, launch->readies ? plain : args->x,
                         launch->readies ? desc->cols : args->x_stride, steps, &count);
@@ -468,7 +526,7 @@ int64_t weft__experts_cuda_packed_bytes(const void *opaque_launch, int32_t p)
 {
     const struct launch *launch = opaque_launch;
     const weft_dtype format = launch->desc.parts[p].weight_dtype;
-    return launch->tiles
+    return launch->tiles && !lacks(&launch->desc, p)
                ? weft__linear_packed_bytes(
                      launch->desc.experts * rows_of(&launch->desc, p), cols_of(&launch->desc, p),
                      weft__linear_tile_block_bytes(format), weft_dtype_block_elems(format))

@@ -10,10 +10,15 @@
 
 enum {
     WEFT__EXPERTS_COLUMNS = 4,         // places that share a pass over an expert's weights
+    WEFT__EXPERTS_TILE = 64,           // places, and rows of W, of a tile
+    WEFT__EXPERTS_TILE_THREADS = 256,  // of its block
     WEFT__EXPERTS_ADAPT_RANK = 4096,   // most rows between the matrices of an adapter
     WEFT__EXPERTS_ADAPT_THREADS = 512, // of a block that does what adapters add
     WEFT__EXPERTS_ADAPTERS = 64,       // of a run
 };
+
+// Warps of a block of products of weights as a file has them, whose decoded numbers fit 48 KB.
+#define WEFT__EXPERTS_WARPS(elems) ((elems) == 128 ? 2 : 4)
 
 // One matrix of all experts.
 struct weft__experts_product_args {

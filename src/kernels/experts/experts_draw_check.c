@@ -52,7 +52,7 @@ static void draw_desc(struct check_case *c, weft_experts_desc *desc)
         desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_NORM_PLUS_ONE : 0;
     }
     desc->flags |= check_range(c, 0, 1) ? WEFT_LINEAR_BATCH_INVARIANT : 0;
-    if (!c->reference && desc->clamp_limit == 0 && check_range(c, 0, 3) == 0) { // the CPU's
+    if (desc->clamp_limit == 0 && check_range(c, 0, 3) == 0) {
         desc->flags |= WEFT_EXPERTS_PLAIN;
         desc->parts[WEFT_EXPERTS_UP] = (weft_linear_part){0};
     }

@@ -15,6 +15,7 @@ struct weft__linear_experts_wish {
         cols; // of an expert's matrix; rows a multiple of 16, of 32 if results leave rounded
     int32_t experts, top_k, max_tokens;
     int32_t gate;   // 0, or two matrices' results are joined: a weft_linear_gate or the one above
+    bool alone;     // the function is of one matrix
     bool exact;     // X is numbers; else rounded
     bool rounds;    // results leave rounded
     bool weighs;    // rows of X are multiplied by their choices' weights

@@ -18,7 +18,7 @@
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
-// one expert's), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
+// one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
 // arguments say),
 // WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
@@ -32,10 +32,13 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_share.cuh"
 
+// Does the function join two matrices?
+#define JOINS (WEFT_GATE && !(WEFT_EXPERTS & 8))
+
 enum {
     THREADS = WEFT_WARPS * WARP,
     OUT_BLOCKS = WEFT_TWIN || (WEFT_ROUND && !WEFT_PAIR) ? 2 : 1,
-    MATRICES = WEFT_GATE ? 2 : 1,
+    MATRICES = JOINS ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
     SLOT_BLOCKS = WEFT_TWIN ? 2 : 1, // row blocks of a slot, one behind the other
     GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS,
@@ -141,7 +144,7 @@ DEVICE int64_t y_row(const struct stream *s, int32_t n)
 DEVICE int32_t group_part(const struct weft__linear_device_args *args, int32_t group)
 {
     int32_t part = 0;
-    if (!WEFT_GATE)
+    if (!JOINS)
 #pragma unroll 1
         while (part + 1 < args->num_parts && group >= args->part[part + 1].first_group)
             part++;
@@ -181,7 +184,7 @@ DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args 
     }
     if (s->group >= args->num_groups)
         return;
-    const int32_t part = WEFT_GATE ? s->block % MATRICES : group_part(args, s->group);
+    const int32_t part = JOINS ? s->block % MATRICES : group_part(args, s->group);
     int32_t row_block =
         (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
     if (WEFT_EXPERTS)
@@ -318,7 +321,7 @@ DEVICE struct delivery delivery_of(const struct stream *s,
         d.weight = args->next_weight[group / 2 * 32 + s->lane] + args->next_weight_plus;
     if (n >= s->batch || row >= part->rows || output >= 16 * OUT_BLOCKS)
         return d;
-    if (!WEFT_GATE && part->bias)
+    if (!JOINS && part->bias)
         d.bias = part_bias(s, part)[row];
     if (args->residual)
         d.residual =
@@ -408,14 +411,14 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 #else
         value[m] = part[m].alpha * (args->norm ? shared_rms()[n] * total : total) + with->bias;
 #endif
-        if (WEFT_GATE && part[m].bias && row < part->rows)
+        if (JOINS && part[m].bias && row < part->rows)
             value[m] += part_bias(s, &part[m])[row];
     }
 #if WEFT_GATE == 4
     float out =
         gated_clamped(value[0], value[1], args->experts.clamp_limit, args->experts.clamp_slope);
 #else
-    float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + with->residual;
+    float out = gated<WEFT_GATE>(value[0], JOINS ? value[MATRICES - 1] : 1.0f) + with->residual;
 #endif
     const bool mine = row < part->rows && output < 16 * OUT_BLOCKS && n < s->batch;
 #if WEFT_ROUND

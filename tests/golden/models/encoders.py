@@ -6,8 +6,8 @@ three texts in f32, each alone.
     encoders.py [NAME ...]        default: all
 
 A golden file holds a recipe for the GGUF file as those of generate.py do, the texts one after the other with
-their lengths, the states of some tokens behind the last layer, and of rerankers their scores. nomic-bert,
-whose code transformers leaves to the model's own folder, is written down here.
+their lengths, the states of some tokens behind the last layer, and of rerankers their scores. nomic-bert and jina-bert-v2,
+whose code transformers leaves to the models' own folders, are written down here.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ import gguf
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel, EuroBertConfig, EuroBertModel, ModernBertConfig
-from transformers import ModernBertModel, RobertaConfig, RobertaForSequenceClassification
+from transformers import ModernBertForSequenceClassification, ModernBertModel, RobertaConfig, RobertaForSequenceClassification
 
 import fill
 import vocab
@@ -91,6 +91,48 @@ class NomicBert(torch.nn.Module):
         return type("Output", (), {"last_hidden_state": x[None]})
 
 
+def alibi_slopes(heads):
+    """Of a power of two of heads a geometric row from 2^(-8/n); others take every second slope of twice the power below."""
+    power = 2 ** int(math.log2(heads))
+    row = [2.0 ** (-8 * (n + 1) / power) for n in range(power)]
+    return row if power == heads else row + alibi_slopes(2 * power)[0::2][:heads - power]
+
+
+class JinaBert(torch.nn.Module):
+    """BERT without positions, whose scores fall with the distance of keys, and with GELU as a gate."""
+
+    def __init__(self, config):
+        super().__init__()
+        dim, wide, modules = config.hidden_size, config.intermediate_size, torch.nn.ModuleDict
+        norm = lambda: torch.nn.LayerNorm(dim, eps=config.layer_norm_eps)  # noqa: E731
+        linear = torch.nn.Linear
+        self.config = config
+        self.embeddings = modules(dict(word_embeddings=torch.nn.Embedding(config.vocab_size, dim),
+                                       token_type_embeddings=torch.nn.Embedding(2, dim), LayerNorm=norm()))  # fmt: skip
+        self.encoder = modules(dict(layer=torch.nn.ModuleList(
+            modules(dict(
+                attention=modules({"self": modules(dict(query=linear(dim, dim), key=linear(dim, dim), value=linear(dim, dim))),
+                                   "output": modules(dict(dense=linear(dim, dim), LayerNorm=norm()))}),
+                mlp=modules(dict(gated_layers=linear(dim, 2 * wide, bias=False), wo=linear(wide, dim), layernorm=norm()))))
+            for _ in range(config.num_hidden_layers))))  # fmt: skip
+
+    def forward(self, input_ids, token_type_ids=None):
+        x = self.embeddings["word_embeddings"](input_ids)[0]
+        types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
+        x = self.embeddings["LayerNorm"](x + self.embeddings["token_type_embeddings"](types))
+        heads = self.config.num_attention_heads
+        places = torch.arange(len(x))
+        bias = -torch.tensor(alibi_slopes(heads))[:, None, None] * (places[:, None] - places).abs()
+        for layer in self.encoder["layer"]:
+            own, out, mlp = layer["attention"]["self"], layer["attention"]["output"], layer["mlp"]
+            q, k, v = (own[name](x).view(len(x), heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
+            weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias).softmax(-1)
+            x = out["LayerNorm"](x + out["dense"]((weights @ v).transpose(0, 1).flatten(1)))
+            gate, up = mlp["gated_layers"](x).chunk(2, -1)
+            x = mlp["layernorm"](x + mlp["wo"](torch.nn.functional.gelu(gate) * up))
+        return type("Output", (), {"last_hidden_state": x[None]})
+
+
 def bert_keys(writer, config):
     writer.add_layer_norm_eps(config.layer_norm_eps)
     writer.add_token_type_count(config.type_vocab_size)
@@ -117,17 +159,24 @@ def euro_keys(writer, config):
 
 NOMIC = BertConfig(**SHAPE, max_position_embeddings=CONTEXT, layer_norm_eps=1e-12)
 NOMIC.rope_theta = 1000.0
+# (six heads: no power of two)
+JINA = BertConfig(**(SHAPE | dict(hidden_size=192, num_attention_heads=6)), layer_norm_eps=1e-12)
+WRITTEN_DOWN = (NomicBert, JinaBert)
 ENCODERS = {
     "bert": Encoder("bert", BertModel, BertConfig(
         **SHAPE, max_position_embeddings=CONTEXT, layer_norm_eps=1e-12), bert_keys, gguf.PoolingType.MEAN),
     "xlmr": Encoder("bert", RobertaForSequenceClassification, RobertaConfig(
         **SHAPE, max_position_embeddings=CONTEXT + 2, layer_norm_eps=1e-5, type_vocab_size=1, pad_token_id=1,
         num_labels=1), bert_keys, gguf.PoolingType.RANK, offset=2),
+    "jina": Encoder("jina-bert-v2", JinaBert, JINA, bert_keys, gguf.PoolingType.MEAN),
     "nomic": Encoder("nomic-bert", NomicBert, NOMIC, nomic_keys, gguf.PoolingType.MEAN),
     "modernbert": Encoder("modern-bert", ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), max_position_embeddings=CONTEXT, local_attention=64,
         pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2), modern_keys,
         gguf.PoolingType.CLS),
+    "modernrank": Encoder("modern-bert", ModernBertForSequenceClassification, ModernBertConfig(
+        **SHAPE, max_position_embeddings=CONTEXT, local_attention=64, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        cls_token_id=1, sep_token_id=2, classifier_pooling="mean", num_labels=1), modern_keys, gguf.PoolingType.RANK),
     "eurobert": Encoder("eurobert", EuroBertModel, EuroBertConfig(
         **SHAPE, num_key_value_heads=4, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, pad_token_id=0,
         rope_parameters={"rope_type": "default", "rope_theta": 250000.0}), euro_keys, gguf.PoolingType.LAST),
@@ -154,6 +203,8 @@ def converted_name(encoder, names, hf_name):
         hf_name = hf_name.removeprefix(prefix)
     if "pooler" in hf_name or "position_ids" in hf_name:
         return None
+    if encoder.arch == "modern-bert" and hf_name.startswith("classifier."):
+        hf_name = hf_name.replace("classifier.", "classifier.out_proj.")
     return names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
 
 
@@ -188,16 +239,16 @@ def make_file(name, encoder, model, path):
 
 def generate(name, folder):
     encoder = ENCODERS[name]
-    if encoder.model is NomicBert:
-        model = NomicBert(encoder.config).eval()
+    if encoder.model in WRITTEN_DOWN:
+        model = encoder.model(encoder.config).eval()
     else:
         model = encoder.model._from_config(encoder.config, attn_implementation="eager").eval()
     head, recipe, data = make_file(name, encoder, model, f"{folder}/model.gguf")
     tokens = torch.randint(3, vocab.SIZE, (sum(LENGTHS),), generator=torch.Generator().manual_seed(20261122))
     states, scores, seconds = [], [], []
-    body = getattr(model, "roberta", model)
+    body = getattr(model, "roberta", getattr(model, "model", model))
     for text in tokens.split(LENGTHS):
-        second = len(text) // 2 if name in ("bert", "nomic") and len(text) > 1 else 0
+        second = len(text) // 2 if name in ("bert", "nomic", "jina") and len(text) > 1 else 0
         types = dict(token_type_ids=(torch.arange(len(text)) >= second).long()[None]) if second else {}
         states.append(body(input_ids=text[None], **types).last_hidden_state[0])
         seconds.append(second)

@@ -5,8 +5,10 @@
 
 A golden file as encoders.py has them. Neither transformers nor any package has this model, whose code lies in its own folder; it
 is written down here, in f64: blocks of BERT with rotated heads (halves) and GELU; the two experts with the largest probabilities
-count with these, which do not add up to 1.
+count with these, which do not add up to 1. Folders have a bias besides, which is added once to what a layer's experts give
+together and which no converter writes; ../checkpoints/encoders.py has it.
 """
+import dataclasses
 import math
 import pathlib
 import sys
@@ -25,6 +27,13 @@ from container import GoldenFile  # noqa: E402
 NAME, ARCH = "nomicmoe", "nomic-bert-moe"
 CONTEXT, LENGTHS, POSITIONS = 256, (200, 37, 1), [*range(0, 238, 17), 199, 200, 236, 237]
 DIM, WIDE, LAYERS, HEADS, EXPERTS, USED, PERIOD, EPS, BASE = 256, 320, 4, 8, 5, 2, 2, 1e-5, 10000.0
+
+
+@dataclasses.dataclass
+class Shape:
+    layers: int = LAYERS
+    heads: int = HEADS
+    used: int = USED
 
 
 def shapes():
@@ -103,32 +112,32 @@ def rotated(x):
     return np.concatenate([a * np.cos(turns) - b * np.sin(turns), b * np.cos(turns) + a * np.sin(turns)], -1)
 
 
-def attention(w, blk, x):
+def attention(w, blk, x, heads):
     qkv = x @ w[f"{blk}.attn_qkv.weight"].T + w[f"{blk}.attn_qkv.bias"]
-    q, k, v = qkv.reshape(len(x), 3, HEADS, -1).transpose(1, 2, 0, 3)
+    q, k, v = qkv.reshape(len(x), 3, heads, -1).transpose(1, 2, 0, 3)
     scores = rotated(q) @ rotated(k).transpose(0, 2, 1) / math.sqrt(q.shape[-1])
-    attended = (softmax(scores) @ v).transpose(1, 0, 2).reshape(len(x), DIM)
+    attended = (softmax(scores) @ v).transpose(1, 0, 2).reshape(len(x), -1)
     return attended @ w[f"{blk}.attn_output.weight"].T + w[f"{blk}.attn_output.bias"]
 
 
-def dense(w, blk, x):
+def dense(w, blk, x, used):
     return gelu(x @ w[f"{blk}.ffn_up.weight"].T + w[f"{blk}.ffn_up.bias"]) @ w[f"{blk}.ffn_down.weight"].T + w[f"{blk}.ffn_down.bias"]
 
 
-def mixture(w, blk, x):
+def mixture(w, blk, x, used):
     share, out = softmax(x @ w[f"{blk}.ffn_gate_inp.weight"].T), np.zeros_like(x)
     for token, row in enumerate(share):
-        for e in np.argsort(-row)[:USED]:
+        for e in np.argsort(-row)[:used]:
             out[token] += row[e] * (w[f"{blk}.ffn_down_exps.weight"][e] @ gelu(w[f"{blk}.ffn_up_exps.weight"][e] @ x[token]))
-    return out
+    return out + w.get(f"{blk}.ffn_down.bias", 0)
 
 
-def states_of(w, text):
+def states_of(w, text, shape=Shape()):
     x = norm(w, "token_embd_norm", w["token_embd.weight"][text] + w["token_types.weight"][0])
-    for n in range(LAYERS):
+    for n in range(shape.layers):
         blk = f"blk.{n}"
-        x = norm(w, f"{blk}.attn_output_norm", x + attention(w, blk, x))
-        x = norm(w, f"{blk}.layer_output_norm", x + (mixture if n % PERIOD == 1 else dense)(w, blk, x))
+        x = norm(w, f"{blk}.attn_output_norm", x + attention(w, blk, x, shape.heads))
+        x = norm(w, f"{blk}.layer_output_norm", x + (mixture if n % PERIOD == 1 else dense)(w, blk, x, shape.used))
     return x
 
 
