@@ -26,7 +26,7 @@ static CUresult write_map(const struct weft__cuda *cuda, struct weft__cuda_step 
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
                                 struct weft__cuda_step *step, CUstream stream)
 {
-    CUlaunchAttribute attributes[2];
+    CUlaunchAttribute attributes[3];
     CUlaunchConfig config = {
         .shared_bytes = step->shared_bytes, .stream = stream, .attributes = attributes};
     memcpy(config.grid, step->grid, sizeof config.grid);
@@ -37,6 +37,9 @@ CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda
     if (step->overlap && cuda->limits.sm >= 90)
         attributes[config.num_attributes++] = (CUlaunchAttribute){
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
+    if (step->cooperative)
+        attributes[config.num_attributes++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
     for (int i = 0; i < WEFT__CUDA_MAX_MATRICES && step->matrices[i].base; i++) {
         CUresult result = write_map(cuda, step, &step->matrices[i]);
         if (result != CUDA_SUCCESS)

@@ -22,9 +22,14 @@
 static_assert(!WEFT_BOXES || alignof(struct weft__attention_device_args) == 64,
               "where tensor maps lie in the arguments");
 
+// From row to row of a tile that is no boxes: as of queries, whose rows lie in different banks, unless the kernel says so before.
+#ifndef KEY_ROW_BYTES
+#define KEY_ROW_BYTES ROW_BYTES
+#endif
+
 enum {
     BOX_BYTES = KEYS * 128,
-    TILE_ROW_BYTES = WEFT_BOXES ? 128 : ROW_BYTES, // from row to row
+    TILE_ROW_BYTES = WEFT_BOXES ? 128 : KEY_ROW_BYTES,
 };
 
 // Where ldmatrix finds row `row` of a plane, `second`: the second 16 of every 32 bytes; and 32 bytes i of it.
@@ -33,7 +38,7 @@ DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
 #if WEFT_BOXES
     return plane + row * 128 + (second ^ row % 8) * 16;
 #else
-    return plane + row * ROW_BYTES + second * 16;
+    return plane + row * KEY_ROW_BYTES + second * 16;
 #endif
 }
 

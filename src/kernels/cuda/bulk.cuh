@@ -73,6 +73,16 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
                  : "memory");
 }
 
+// The same by a policy (memory.cuh).
+DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier,
+                         uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to_shared),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
 // A box of a matrix that a tensor map of the host's describes, from `column` of `row` on; what lies outside the
 // matrix becomes zero, all bytes of the box are counted.
 DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_t row,

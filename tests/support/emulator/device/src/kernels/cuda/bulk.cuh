@@ -53,6 +53,14 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
     emulated->engine(&copy);
 }
 
+DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier,
+                         uint64_t policy)
+{
+    if (policy != 1)
+        emulated->fail("a copy of no known policy");
+    copy_bulk(to_shared, from, bytes, barrier);
+}
+
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
 struct emulated_map {
     uint64_t base, dims[4], stride_bytes[3]; // columns, rows, piles

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// What the host and the device text of a whole token as one launch agree on. Plain C, fixed widths; pointers are device pointers.
+//
+// Words: what SMs hand one another lies in memory with the turn that it is of (turn_send() in memory.cuh); a layer of a launch
+// is a turn, launches count on. Nothing is ever cleared: a word is written again when everybody has read it, for whoever writes
+// it had to wait for what its readers made of it.
+#ifndef WEFT_KERNELS_TOKEN_DEVICE_H
+#define WEFT_KERNELS_TOKEN_DEVICE_H
+
+#include "src/kernels/attention/attention_device.h"
+
+enum {
+    WEFT__TOKEN_MULTIPLIERS = 16, // warps that multiply
+    WEFT__TOKEN_THREADS =
+        (WEFT__TOKEN_MULTIPLIERS + 4) * 32, // one warp asks, one delivers, two fill their warpgroup
+    WEFT__TOKEN_MOST_OWN = 16,              // groups of 32 of a row that an SM delivers, at most
+    WEFT__TOKEN_UNIT_BYTES = 64,            // 32 rounded numbers of a row: four words of three
+    WEFT__TOKEN_COUNTER_BYTES = 128,
+};
+
+// Rows that are handed over, each with its counter of deliveries.
+enum weft__token_row {
+    WEFT__TOKEN_ROW_qkv,      // X of Q, K and V
+    WEFT__TOKEN_ROW_heads,    // queries, the new key and value
+    WEFT__TOKEN_ROW_attended, // X of O
+    WEFT__TOKEN_ROW_up,       // X of gate and up
+    WEFT__TOKEN_ROW_down,     // X of down
+    WEFT__TOKEN_ROWS,
+};
+
+// A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
+struct weft__token_layer {
+    const void *q, *k, *v, *o, *gate, *up, *down;
+    const float *up_norm,
+        *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1
+    void *keys, *values; // of the layer's page pool
+};
+
+struct __attribute__((aligned(64))) weft__token_args {
+    struct weft__attention_device_args attention; // of the first layer
+    const struct weft__token_layer *layers;
+    const float *stream; // the residual stream as the launch finds it, of 32-bit floats
+    float *result;       // and as it leaves it; may be the same
+    uint32_t *launches;  // how many there were, then the counters, WEFT__TOKEN_COUNTER_BYTES apart
+    uint64_t *heads;     // [rows of Q, K and V] words
+    uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
+    uint64_t *halves; // [rows of gate / 16][16] words
+    void *rows[WEFT__TOKEN_ROWS]; // of words of three; of heads NULL
+    int32_t num_layers;
+    float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
+};
+
+// Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
+#define WEFT__TOKEN_X_BYTES(cols) ((cols) + (cols) / 4 + (cols) / 8)
+#define WEFT__TOKEN_RING_BYTES    (180 * 1024)
+#define WEFT__TOKEN_SHARED_BYTES  (17 * 1024)
+
+#endif

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// Shared memory of a block, what each SM has of the work, the words of a row.
+//
+// Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), those of
+// attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
+// as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh).
+#ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
+#define WEFT_KERNELS_TOKEN_SHARED_CUH
+
+#include "src/kernels/cuda/bulk.cuh"
+#include "src/kernels/linear/linear_rounding.cuh"
+#include "src/kernels/token/token_device.h"
+
+enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS };
+
+enum {
+    EMBED = WEFT_EMBED,
+    WIDE = WEFT_WIDE,
+    ATTENDED = WEFT_Q_HEADS * WEFT_HEAD_DIM, // columns of O
+    HEAD_ROWS = ATTENDED + 2 * WEFT_KV_HEADS * WEFT_HEAD_DIM,
+    GROUP_HEADS = WEFT_Q_HEADS / WEFT_KV_HEADS,
+
+    MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
+    TEAMS = MULTIPLIERS / 2, // of two warps, which take slots in turn
+    MULTIPLYING = MULTIPLIERS * WARP,
+    TILE = TILE_BYTES(4),
+    SLOT = 4 * TILE,
+    DEPTH = WEFT__TOKEN_RING_BYTES / SLOT,
+    // More bytes on their way, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
+    FLIGHT = 36864 / SLOT < 2 ? 2 : 36864 / SLOT,
+    PLACES = 4, // of sums that are not delivered yet
+    UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
+
+    LONG_X = ATTENDED > WIDE ? ATTENDED : WIDE,
+    X_BYTES = WEFT__TOKEN_X_BYTES(EMBED),
+    STATES_BYTES = WARPS * GROUP_HEADS * (WEFT_HEAD_DIM + 4) * 4,
+    LONG_X_BYTES =
+        WEFT__TOKEN_X_BYTES(LONG_X) > STATES_BYTES ? WEFT__TOKEN_X_BYTES(LONG_X) : STATES_BYTES,
+};
+
+// Numbers of barriers of the block.
+enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2 };
+
+struct shared {
+    float parts[PLACES][MULTIPLIERS][WARP]; // sums of warps
+    float residual[WEFT__TOKEN_MOST_OWN][WARP];
+    uint8_t queries[PART_BYTES];
+    float factors[ROWS];
+    uint8_t fresh[2 * ROW_BYTES]; // the new key and value
+    float2 angles[WEFT_ROTARY / 2 + 1];
+    struct place place;                 // the SM's part of attention
+    int32_t attends, fresh_page;        // the latter: of the new key
+    uint32_t launch;                    // its number
+    int32_t share[WEFT__TOKEN_ROWS][2]; // of units
+    uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
+};
+
+enum { SHARED_AT = WEFT__TOKEN_RING_BYTES + X_BYTES + LONG_X_BYTES };
+
+DEVICE uint8_t *shared_memory()
+{
+    extern __shared__ __align__(1024) uint8_t bytes[];
+    return bytes;
+}
+
+DEVICE struct shared *shared_rest()
+{
+    return (struct shared *)(shared_memory() + SHARED_AT);
+}
+
+DEVICE uint8_t *shared_slot(uint32_t seq)
+{
+    return shared_memory() + seq % DEPTH * SLOT;
+}
+
+DEVICE uint8_t *shared_row(int32_t kind)
+{
+    return shared_memory() + WEFT__TOKEN_RING_BYTES + (kind == O || kind == DOWN ? X_BYTES : 0);
+}
+
+// --- work -----------------------------------------------------------------------------------------
+
+// A matrix: `paired` units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), else a unit is
+// sixteen rows. A slot of the ring has four tiles.
+struct work {
+    int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
+    bool paired;
+};
+
+DEVICE struct work work_of(int32_t kind)
+{
+    struct work w;
+    w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
+    w.tiles = w.cols / 256;
+    w.paired = kind != QKV;
+    w.slots = w.paired ? (w.tiles + 1) / 2 : (w.tiles + 3) / 4;
+    return w;
+}
+
+DEVICE int32_t units_of(int32_t kind)
+{
+    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / 32;
+}
+
+// The SM's part of `count` things.
+DEVICE int32_t share_begin(int32_t count, int32_t block)
+{
+    return (int32_t)((int64_t)count * block / gridDim.x);
+}
+
+// Which of `items` the SM has, or -1: those that have one lie apart.
+DEVICE int32_t item_of_block(int32_t items)
+{
+    const int32_t item = share_begin(items, (int32_t)blockIdx.x);
+    return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
+}
+
+DEVICE void slot_wait(uint32_t seq)
+{
+    barrier_wait(shared_address(shared_rest()->full + seq % DEPTH), seq / DEPTH & 1);
+}
+
+DEVICE void slot_release(uint32_t seq)
+{
+    barrier_arrive(shared_address(shared_rest()->empty + seq % DEPTH));
+}
+
+// --- words of rows --------------------------------------------------------------------------------
+
+DEVICE uint32_t *counter_of(const struct weft__token_args *args, int32_t row)
+{
+    return args->launches + (row + 1) * (WEFT__TOKEN_COUNTER_BYTES / 4);
+}
+
+// Word k of a unit: code words 3 k .. of columns 4 (3 k) .., then the scale behind the last code, then sums and squares.
+// 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
+DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
+                      float x, float weight, uint32_t turn)
+{
+    const struct rounded_group group = round_of(lane, x * weight);
+    const float square = warp_sum(x * x, 32);
+    uint32_t word = (uint32_t)group.code & 255u;
+    word |= __shfl_down_sync(0xffffffffu, word, 1) << 8;
+    word |= __shfl_down_sync(0xffffffffu, word, 2) << 16;
+    uint32_t three[3];
+#pragma unroll
+    for (int32_t i = 0; i < 3; i++)
+        three[i] = __shfl_sync(0xffffffffu, word, (3 * (lane % 4) + i) * 4 % 32);
+    three[2] = lane == 2 ? group.scale : three[2];
+    if (lane == 3)
+        three[0] = group.sums, three[1] = float_bits(square);
+    if (lane < UNIT_WORDS)
+        turn_send_3((uint8_t *)args->rows[row] + unit * WEFT__TOKEN_UNIT_BYTES + lane * 16, three,
+                    turn);
+    __syncwarp();
+    if (lane == 0)
+        count_arrival(counter_of(args, row));
+}
+
+// Word k of a unit into a row of `cols` columns: codes, scales with sums, squares.
+DEVICE void word_place(uint8_t *to, int32_t cols, int32_t unit, int32_t k, const uint32_t word[3])
+{
+    uint8_t *codes = to + unit / 2 * 64 + unit % 2 * 8;
+    uint2 *meta = (uint2 *)(to + cols) + unit;
+    if (k == 3) {
+        meta->y = word[0];
+        ((uint32_t *)(to + cols + cols / 4))[unit] = word[1];
+        return;
+    }
+#pragma unroll
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t j = 3 * k + i;
+        if (j == 8)
+            meta->x = word[2];
+        else
+            *(uint32_t *)(codes + j % 4 * 16 + j / 4 * 4) = word[i];
+    }
+}
+
+// How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
+DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
+{
+    const bool less = row == WEFT__TOKEN_ROW_qkv || row == WEFT__TOKEN_ROW_heads;
+    return less ? turn - 1 - shared_rest()->launch : turn;
+}
+
+// Waits until nearly all of the `each` deliveries of a row have come, so that who polls does not take the bandwidth that the last
+// words need.
+DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint32_t turn,
+                          uint32_t each)
+{
+    const uint32_t *counter = counter_of(args, row);
+    while (!has_counted(counter, uses_of(row, turn) * each - each / 16))
+        ;
+}
+
+// A row of words to shared memory, by all warps that multiply. A thread asks for AT_ONCE of its words before it looks at any.
+template <int COLS> DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
+{
+    enum { COUNT = COLS / 32 * UNIT_WORDS, EACH = (COUNT + MULTIPLYING - 1) / MULTIPLYING };
+    enum { AT_ONCE = 3 };
+    const int32_t i = computed_here((int32_t)threadIdx.x), k = i % UNIT_WORDS;
+#pragma unroll
+    for (int32_t first = 0; first < EACH; first += AT_ONCE) {
+        uint32_t word[AT_ONCE][3], missing = 0;
+#pragma unroll
+        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
+            const int32_t at = i + (first + n) * MULTIPLYING;
+            if ((first + n + 1) * MULTIPLYING <= COUNT || at < COUNT)
+                missing |= (uint32_t)!turn_look_3(words + at * 16, turn, word[n]) << n;
+        }
+#pragma unroll
+        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
+            const int32_t at = i + (first + n) * MULTIPLYING;
+            if ((first + n + 1) * MULTIPLYING > COUNT && at >= COUNT)
+                break;
+            if (missing >> n & 1)
+                while (!turn_look_3(words + at * 16, turn, word[n]))
+                    ;
+            word_place(to, COLS, at / UNIT_WORDS, k, word[n]);
+        }
+    }
+}
+
+#endif
