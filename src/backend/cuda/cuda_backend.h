@@ -39,6 +39,10 @@ weft_status weft__cuda_pipeline_ready(weft_context *context, struct weft__cuda_p
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
                                 struct weft__cuda_step *step, CUstream stream);
 
+// The tensor map of a matrix of 16-bit numbers: 128 bytes at a multiple of 64.
+CUresult weft__cuda_write_map(const struct weft__cuda *cuda, const struct weft__cuda_matrix *m,
+                              void *to);
+
 // The launches of a run, as weft__cuda_submit() would make them; how many. The kernel that one is of, once it is compiled or before.
 int32_t weft__cuda_steps_of(const weft_plan *plan, const void *args, struct weft__cuda_step *steps);
 const struct weft__cuda_kernel *weft__cuda_kernel_of(const weft_plan *plan, int32_t kernel);

@@ -81,6 +81,7 @@ static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
         *launch = steps[0];
         seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
         seen->args = launch->args;
+        seen->matrices = launch->matrices;
     }
     weft__base_release(NULL, steps);
     return true;
@@ -106,12 +107,28 @@ static bool look(weft_context *context, struct weft__cuda_token *token)
     return fine;
 }
 
+static bool write_maps(weft_context *context, struct weft__token_plan *plan)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    for (int32_t l = 0; l < plan->args.num_layers; l++) {
+        struct weft__token_layer *layer = &plan->layers[l];
+        if (weft__cuda_write_map(cuda, &plan->maps[l][0], layer->k_map) != CUDA_SUCCESS ||
+            weft__cuda_write_map(cuda, &plan->maps[l][1], layer->v_map) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
 bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token)
 {
-    const struct weft__token_plan *plan = &token->plan;
+    struct weft__token_plan *plan = &token->plan;
     const size_t table = sizeof(struct weft__token_layer);
     if (token->num_steps == 0 || !look(context, token))
         return false;
+    if (!write_maps(context, plan)) {
+        say(context, "keys and values have no tensor maps");
+        return false;
+    }
     const size_t bytes = (size_t)plan->args.num_layers * table;
     if (weft__cuda_pipeline_want(context, &plan->kernel, &token->pipeline) == WEFT_OK &&
         weft__cuda_pipeline_wait(context, token->pipeline) == WEFT_OK &&

@@ -64,6 +64,17 @@ DEVICE void bulk_fence()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// What the thread read in shared memory is read before the copy engine writes there, once the thread has arrived at a barrier behind
+// this: a load is in a queue of the memory unit until it returns, an arrival is not, and the engine's bytes pass both by. `of_all`: made of
+// a number of every load.
+DEVICE void loads_end(uint32_t of_all)
+{
+    asm volatile("{.reg .pred rare;\n"
+                 "setp.eq.u32 rare, %0, 0x9e3779b9;\n"
+                 "@rare fence.proxy.async.shared::cta;}" ::"r"(of_all)
+                 : "memory");
+}
+
 // Bytes and both addresses are multiples of 16.
 DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier)
 {
@@ -81,6 +92,12 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
                  "[%0], [%1], %2, [%3], %4;" ::"r"(to_shared),
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
+}
+
+// Brings the tensor map, which lies in global memory, near before it is used.
+DEVICE void prefetch_map(const void *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // A box of a matrix that a tensor map of the host's describes, from `column` of `row` on; what lies outside the

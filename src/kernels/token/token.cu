@@ -13,7 +13,7 @@
 #define WEFT_CACHE    WEFT_KV_DTYPE
 #define WEFT_SCALED   0
 #define WEFT_CODES    0
-#define WEFT_BOXES    0
+#define WEFT_BOXES    (!(WEFT_TRY & 8))
 #define WEFT_X_DTYPE  1
 #define WEFT_Y_DTYPE  1
 #define WEFT_PARTS    1
@@ -83,7 +83,8 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_deliver.cuh"
 #include "src/kernels/token/token_multiply.cuh"
 
-static_assert(2 * PLANE_BYTES <= SLOT, "a tile of keys and values has a slot");
+static_assert(2 * PLANE_BYTES + (SLOT % 1024 ? 1008 : 0) <= SLOT,
+              "a tile of keys and values has a slot");
 static_assert(sizeof(struct shared) <= WEFT__TOKEN_SHARED_BYTES, "what the host gives");
 
 DEVICE void barriers_begin()
@@ -108,7 +109,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i == 0) {
         barriers_begin();
         s->launch = __ldcg(args->launches);
-        s->attends = item >= 0;
+        s->attends = item >= 0 && !(WEFT_TRY & 16);
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
         s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);

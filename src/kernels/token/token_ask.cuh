@@ -101,13 +101,26 @@ DEVICE int32_t page_of(const struct place *at, int32_t tile)
 DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *args,
                      const struct weft__token_layer *layer, int32_t page)
 {
+    (void)args;
     const struct place *at = &shared_rest()->place;
 #pragma unroll 1
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
         const uint32_t barrier = slot_begin(a);
-        const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
+        const uint32_t to = shared_address(shared_keys(a->slot));
+#if WEFT_BOXES
+        barrier_expect(barrier, 2 * PLANE_BYTES);
+#pragma unroll
+        for (int32_t p = 0; p < 2; p++)
+#pragma unroll
+            for (int32_t i = 0; i < HEAD / 64; i++)
+                copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES,
+                                 p ? layer->v_map : layer->k_map, i * 64, key % PAGE, at->kv_head,
+                                 own, barrier);
+        slot_next(a);
+        continue;
+#endif
         const uint16_t *keys =
             (const uint16_t *)layer->keys + plane_at(&args->k, at->kv_head, own, key);
         const uint16_t *values =
@@ -130,10 +143,18 @@ DEVICE void ask_all(const struct weft__token_args *args)
         // asked for a layer ahead: memory is slow for who is to keep it busy
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
+#if WEFT_BOXES
+        prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
+        prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
+#endif
         if (l > 0)
             matrix_ask(&a, &layer, QKV);
         if (s->attends)
+#if WEFT_BOXES
+            keys_ask(&a, &args->attention, args->layers + l, page);
+#else
             keys_ask(&a, &args->attention, &layer, page);
+#endif
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
             matrix_ask(&a, &layer, kind);

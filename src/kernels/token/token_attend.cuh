@@ -134,6 +134,13 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
 // same.
 DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
 {
+#if WEFT_BOXES
+    const struct place *at = &shared_rest()->place;
+    const int32_t fresh = at->seq.lengths.kv_len - 1 - key0;
+    if (key0 < at->seq.first_key || fresh < KEYS)
+        boxes_mend(slot, at->seq.first_key - key0, at->seq.end_key - key0, fresh,
+                   fresh >= 0 ? shared_rest()->fresh : NULL, lane);
+#else
     enum { CHUNKS = HEAD / 8 };
     static_assert(2 * CHUNKS <= WARP, "a row of keys and one of values at once");
     const struct place *at = &shared_rest()->place;
@@ -151,6 +158,7 @@ DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
     }
     bulk_fence(); // before the slot's next copy
     __syncwarp();
+#endif
 }
 
 DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_t warp,
@@ -161,14 +169,30 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
     for (int32_t tile = warp % WARPS; tile < at->left; tile += WARPS) {
         const int32_t key0 = at->seq.begin + (at->tile + tile) * KEYS;
         const int32_t lane = computed_here(own_lane);
-        uint8_t *slot = shared_slot(seq + tile);
+        uint8_t *slot = shared_keys(seq + tile);
         float score[1][KEYS / 8][4] = {};
         slot_wait(seq + tile);
+#if WEFT_TRY & 32
+        __syncwarp();
+        if (lane == 0)
+            slot_release(seq + tile);
+        continue;
+#endif
         tile_complete(slot, key0, lane);
         tile_scores(shared_address(shared_rest()->queries), NULL, slot, lane, score);
         tile_log2(&args->attention, at, key0, lane, score[0]);
         tile_weights(state, score[0]);
         tile_values(slot, lane, score, state, warp / WARPS * STATE_DIM);
+#if WEFT_TRY & 1
+        bulk_fence();
+#endif
+#if WEFT_TRY & 2
+        uint32_t all = 0;
+#pragma unroll
+        for (int32_t i = 0; i < STATE_DIM / 8; i++)
+            all ^= float_bits(state->acc[i][0]);
+        loads_end(all);
+#endif
         __syncwarp();
         if (lane == 0)
             slot_release(seq + tile);

@@ -3,6 +3,7 @@
 #include "src/kernels/token/token_kernel.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
@@ -17,7 +18,7 @@
     X(WEFT_HEAD_DIM)                                                                               \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
-    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_EVEN)
+    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_EVEN) X(WEFT_TRY)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -122,10 +123,8 @@ static bool attention(const struct weft__token_seen *seen, struct weft__token_pl
     if (a->num_seqs != 1 || a->sinks || a->lse || !constant(seen->kernel, "WEFT_ROUNDED") ||
         constant(seen->kernel, "WEFT_HEAD_DIM") % 64 || a->num_q_heads * a->q_head_stride <= 0)
         return refuse(plan, "attention has more to do than for one token");
-    if (constant(seen->kernel, "WEFT_PAGE") % 16 ||
-        a->k.token_stride != constant(seen->kernel, "WEFT_HEAD_DIM") ||
-        a->v.token_stride != a->k.token_stride)
-        return refuse(plan, "sixteen tokens of a head do not lie side by side in the cache");
+    if (!constant(seen->kernel, "WEFT_BOXES") || !seen->matrices[0].base || !seen->matrices[1].base)
+        return refuse(plan, "keys and values do not come in boxes");
     // one plan for all layers: the same kernel, and what differs between plans in the arguments
     if (plan->count &&
         (a->turns != first->turns || a->window != first->window ||
@@ -169,6 +168,7 @@ static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_
     layer->gate = up->part[0].weight, layer->up = up->part[1].weight;
     layer->down = down->part[0].weight;
     layer->up_norm = o->next_weight, layer->next_norm = down->next_weight;
+    plan->maps[l][0] = seen[0].matrices[0], plan->maps[l][1] = seen[0].matrices[1];
     layer->keys = (void *)a->k.data, layer->values = (void *)a->v.data;
     if (last)
         return true;
@@ -229,7 +229,8 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
                                           .WEFT_ROTARY = constant(attention, "WEFT_ROTARY"),
                                           .WEFT_SPLITS = constant(attention, "WEFT_SPLITS"),
                                           .WEFT_TOKEN_GATE = constant(layer[2].kernel, "WEFT_GATE"),
-                                          .WEFT_EVEN = even};
+                                          .WEFT_EVEN = even,
+                                          .WEFT_TRY = getenv("TOKEN_TRY") ? atoi(getenv("TOKEN_TRY")) : 6};
 }
 
 // One format, sizes that agree, and an SM for every part.
@@ -296,7 +297,7 @@ void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kerne
                                                     .WEFT_ROTARY = 128,
                                                     .WEFT_SPLITS = 8,
                                                     .WEFT_TOKEN_GATE = 1,
-                                                    .WEFT_EVEN = even};
+                                                    .WEFT_EVEN = even, .WEFT_TRY = 6};
     kernel_of(&constants, kernel);
 }
 

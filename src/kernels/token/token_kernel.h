@@ -15,13 +15,15 @@ enum { WEFT__TOKEN_MOST_LAYERS = 256 };
 struct weft__token_seen {
     const struct weft__cuda_kernel *kernel;
     const void *args;
+    const struct weft__cuda_matrix *matrices; // of the launch
 };
 
 struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
-    struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];
+    struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS]; // but for their maps,
+    struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch
     char why[160];       // not, where there is none

@@ -36,6 +36,13 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
             t->codes[i][p] = *(const uint4 *)(tile + p * PAIR_LOW + lane * 16);
         t->scales[i] = *(const uint2 *)(tile + 4 * PAIR_LOW + lane % 4 * 64 + lane / 4 * 8);
     }
+#if WEFT_TRY & 4
+    uint32_t all = t->scales[0].x ^ t->scales[1].x;
+#pragma unroll
+    for (int32_t i = 0; i < 8; i++)
+        all ^= t->codes[i / 4][i % 4].x;
+    loads_end(all);
+#endif
     __syncwarp();
     if (lane == 0)
         slot_release(seq);
@@ -44,9 +51,14 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
 #endif
 }
 
-DEVICE void tiles_end(const struct tiles *t, int32_t lane)
+DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2])
 {
+    (void)sum;
 #if !HOLDS
+#if WEFT_TRY & 4
+    loads_end(float_bits(sum[0][0]) ^ float_bits(sum[0][1]) ^ float_bits(sum[1][0]) ^
+              float_bits(sum[1][1]));
+#endif
     __syncwarp();
     if (lane == 0)
         slot_release(t->seq);
@@ -192,7 +204,7 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
                 tile_add(&tiles, 0, half, row, w.cols, first, lane, sum[0]);
             if (first + step < w.tiles)
                 tile_add(&tiles, 1, half, row, w.cols, first + step, lane, sum[1]);
-            tiles_end(&tiles, lane);
+            tiles_end(&tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
     }

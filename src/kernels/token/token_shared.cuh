@@ -27,7 +27,9 @@ enum {
     SLOT = 4 * TILE,
     DEPTH = WEFT__TOKEN_RING_BYTES / SLOT,
     // More bytes on their way, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
-    FLIGHT = 36864 / SLOT < 2 ? 2 : 36864 / SLOT,
+    FLIGHT = WEFT_TRY >> 8 & 15   ? WEFT_TRY >> 8 & 15
+             : 36864 / SLOT < 2 ? 2
+                                : 36864 / SLOT,
     PLACES = 4, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
@@ -71,6 +73,13 @@ DEVICE struct shared *shared_rest()
 DEVICE uint8_t *shared_slot(uint32_t seq)
 {
     return shared_memory() + seq % DEPTH * SLOT;
+}
+
+// Where a tile of keys and values lies in its slot: boxes want multiples of 1024.
+DEVICE uint8_t *shared_keys(uint32_t seq)
+{
+    const uint32_t at = seq % DEPTH * SLOT;
+    return shared_memory() + (at + 1023) / 1024 * 1024;
 }
 
 DEVICE uint8_t *shared_row(int32_t kind)

@@ -38,6 +38,17 @@ DEVICE void bulk_fence()
 {
 }
 
+DEVICE void loads_end(uint32_t of_all)
+{
+    (void)of_all;
+}
+
+DEVICE void prefetch_map(const void *map)
+{
+    if ((uint64_t)map % 64)
+        emulated->fail("a tensor map that is not aligned");
+}
+
 static void emulated_copy_bulk(const struct emulated_copy *copy)
 {
     memcpy(emulated->shared_pointer(copy->to), (const void *)copy->from, copy->bytes);
