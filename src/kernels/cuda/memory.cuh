@@ -212,6 +212,12 @@ DEVICE bool turn_look_3(const void *from, uint32_t turn, uint32_t word[3])
     return seen == turn;
 }
 
+// For who polls beside others.
+DEVICE void poll_slowly()
+{
+    asm volatile("nanosleep.u32 40;" ::: "memory");
+}
+
 // A counter that says when it is time to look, and nothing about what can be seen.
 DEVICE void count_arrival(uint32_t *counter)
 {

@@ -109,6 +109,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i == 0) {
         barriers_begin();
         s->launch = __ldcg(args->launches);
+        s->asked = 0;
         s->attends = item >= 0 && !(WEFT_TRY & 16);
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
@@ -146,5 +147,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1 && lane == 0) {
         ask_all(&args);
+    } else if (FURTHER && warp == MULTIPLIERS + 2 && lane == 0) {
+        prefetch_all(&args);
     }
 }

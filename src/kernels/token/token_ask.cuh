@@ -11,6 +11,7 @@ struct asker {
     uint32_t slot, parity;
     uint32_t behind, behind_parity;
     int32_t ahead; // slots asked for, FLIGHT at most
+    uint32_t asked; // all
     uint64_t policy;
 };
 
@@ -31,6 +32,7 @@ DEVICE uint32_t slot_begin(struct asker *a)
 
 DEVICE void slot_next(struct asker *a)
 {
+    *(volatile uint32_t *)&shared_rest()->asked = ++a->asked;
     if (++a->slot == DEPTH)
         a->slot = 0, a->parity ^= 1;
 }
@@ -132,11 +134,80 @@ DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *
     }
 }
 
+// --- ahead of the ring ----------------------------------------------------------------------------
+
+// How many slots further than the ring weights are brought into L2.
+enum { FURTHER = (WEFT_TRY >> 12 & 15) * 4 };
+
+DEVICE void run_prefetch(const uint8_t *from, int32_t tiles, uint64_t policy)
+{
+    if (WEFT_TRY & 64)
+        prefetch_bulk_as(from, (uint32_t)tiles * TILE, policy);
+    else
+        prefetch_bulk(from, (uint32_t)tiles * TILE);
+}
+
+// Four slots at a time.
+DEVICE void unit_prefetch(uint32_t *seq, const uint8_t *first, const uint8_t *second,
+                          struct work w, uint64_t policy)
+{
+    const int32_t step = second ? 8 : 16;
+#pragma unroll 1
+    for (int32_t t = 0; t < w.tiles; t += step) {
+        const int32_t tiles = min(step, w.tiles - t);
+        uint32_t asked;
+        while ((int32_t)(*seq - (asked = *(volatile uint32_t *)&shared_rest()->asked)) > FURTHER)
+            poll_slowly();
+        if ((int32_t)(*seq - asked) >= 0) {
+            run_prefetch(first + t * TILE, tiles, policy);
+            if (second)
+                run_prefetch(second + t * TILE, tiles, policy);
+        }
+        *seq += second ? (tiles + 1) / 2 : (tiles + 3) / 4;
+    }
+}
+
+// The SM's part of all matrices, by one lane.
+DEVICE void prefetch_all(const struct weft__token_args *args)
+{
+    const struct shared *s = shared_rest();
+    const uint64_t policy = policy_once();
+    uint32_t seq = 0;
+    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
+#pragma unroll 1
+    for (int32_t i = 1; i < args->num_layers * KINDS; i++) {
+        const struct weft__token_layer *layer = args->layers + i / KINDS;
+        const int32_t kind = i % KINDS;
+        const struct work w = work_of(kind);
+        const int64_t row_bytes = (int64_t)w.tiles * TILE;
+        const uint8_t *first = (const uint8_t *)(kind == O    ? layer->o
+                                                 : kind == UP ? layer->gate
+                                                              : layer->down);
+        if (kind == O && s->attends)
+            seq += s->place.left;
+#pragma unroll 1
+        for (int32_t u = s->share[kind][0]; u < s->share[kind][1]; u++) {
+            if (kind == QKV) {
+                const int32_t k = u - Q_UNITS, v = k - K_UNITS;
+                const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
+                unit_prefetch(&seq, (const uint8_t *)of + (k < 0 ? u : v < 0 ? k : v) * row_bytes,
+                              NULL, w, policy);
+            } else if (kind == UP) {
+                unit_prefetch(&seq, first + u * row_bytes,
+                              (const uint8_t *)layer->up + u * row_bytes, w, policy);
+            } else {
+                unit_prefetch(&seq, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w,
+                              policy);
+            }
+        }
+    }
+}
+
 // By one lane.
 DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, 0, 0, 0, policy_once()};
+    struct asker a = {0, 1, 0, 0, 0, 0, policy_once()};
     struct weft__token_layer layer = args->layers[0];
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l++) {

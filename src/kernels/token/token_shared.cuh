@@ -53,6 +53,7 @@ struct shared {
     struct place place;                 // the SM's part of attention
     int32_t attends, fresh_page;        // the latter: of the new key
     uint32_t launch;                    // its number
+    uint32_t asked;                     // slots that have been asked for
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };

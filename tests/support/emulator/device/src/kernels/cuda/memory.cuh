@@ -180,6 +180,11 @@ DEVICE bool turn_look_3(const void *from, uint32_t turn, uint32_t word[3])
     return emulated_seen(seen == turn);
 }
 
+DEVICE void poll_slowly()
+{
+    emulated->give_way();
+}
+
 DEVICE void count_arrival(uint32_t *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
