@@ -17,14 +17,15 @@ enum { EMBED = 512, WIDE = 768, Q_HEADS = 8, KV_HEADS = 2, HEAD_DIM = 64 };
 
 static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
                                     "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_PAGE",  "WEFT_SPLITS"};
-enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, PAGE, SPLITS, NAMES };
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_SPLITS"};
+enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, BOXES, SPLITS, NAMES };
 
 enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
 static struct weft__cuda_kernel kernels[KERNELS];
 static struct weft__attention_device_args attention[LAYERS];
 static struct weft__linear_device_args linear[LAYERS][PER_LAYER]; // by kernel
 static struct weft__token_seen seen[COUNT + BEHIND];
+static struct weft__cuda_matrix maps[LAYERS][2];
 static struct weft__token_plan plan;
 static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
 
@@ -41,7 +42,7 @@ static void make_kernels(void)
         k->names = names, k->num_constants = NAMES;
         k->values[FORMAT] = 33, k->values[TEAM] = 16, k->values[Y_DTYPE] = 1;
         k->values[BATCH] = k->values[SPLIT] = 1;
-        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[PAGE] = 16;
+        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1;
         k->values[SPLITS] = 8;
         k->values[GATE] = i == UP, k->values[ROUND] = i == O || i == UP || i == DOWN;
         k->values[PAIR] = i == O || i == DOWN;
@@ -70,6 +71,7 @@ static void make_layer(int l)
                                                         .out = AT(12),
                                                         .k = {AT(100 + l), 0, 0, HEAD_DIM},
                                                         .v = {AT(200 + l), 0, 0, HEAD_DIM}};
+    maps[l][0].base = AT(100 + l), maps[l][1].base = AT(200 + l);
     of[O] = matrix(1, EMBED, Q_HEADS * HEAD_DIM);
     of[O].x = AT(12), of[O].residual = of[O].part[0].y = AT(16), of[O].rounded = AT(20);
     of[UP] = matrix(2, WIDE, EMBED);
@@ -97,6 +99,7 @@ static int make(void **state)
             if (last && i == QKV)
                 continue;
             at->kernel = &kernels[last && i == DOWN ? LAST_DOWN : i];
+            at->matrices = i == ATTENTION ? maps[l] : NULL;
             at->args = i == ATTENTION ? (void *)&attention[l] : (void *)&linear[l][i];
         }
     }
@@ -118,6 +121,8 @@ static void layers_are_found(void **state)
     assert_int_equal(plan.args.num_layers, LAYERS);
     assert_ptr_equal(plan.args.stream, AT(16));
     assert_ptr_equal(plan.layers[2].keys, AT(102));
+    assert_ptr_equal(plan.maps[2][0].base, AT(102));
+    assert_ptr_equal(plan.maps[1][1].base, AT(201));
     assert_ptr_equal(plan.layers[1].v, AT(1002));
     assert_null(plan.layers[0].q);
     assert_true(plan.args.up_eps == 1e-5f && plan.args.qkv_eps == 1e-6f);
@@ -149,12 +154,13 @@ static void anything_else_is_left(void **state)
     LEFT(linear[0][QKV].part[1].y = AT(44));
     LEFT(linear[1][UP].norm = 0);
     LEFT(attention[1].sinks = AT(0));
-    LEFT(attention[0].v.token_stride = 2 * HEAD_DIM);
-    LEFT(kernels[ATTENTION].values[PAGE] = 8);
+    LEFT(maps[1][1].base = NULL);
+    LEFT(kernels[ATTENTION].values[BOXES] = 0);
     LEFT(attention[2].window = 512);
     LEFT(attention[0].num_seqs = 2);
     LEFT(kernels[DOWN].values[SPLIT] = 2);
     LEFT(kernels[UP].values[TEAM] = 1);
+    LEFT(for (int k = 0; k < KERNELS; k++) kernels[k].values[FORMAT] = 66); // points of a lattice
     LEFT(kernels[DOWN].values[FORMAT] = 50);
     LEFT(kernels[LAST_DOWN].values[FORMAT] = 50);
     LEFT(kernels[QKV].values[BATCH] = 8);

@@ -24,6 +24,13 @@ DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives as so many threads.
+template <int COUNT> DEVICE void barrier_arrive_as(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(COUNT)
+                 : "memory");
+}
+
 // Arrives and announces bytes.
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {

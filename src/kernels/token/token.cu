@@ -83,8 +83,9 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_deliver.cuh"
 #include "src/kernels/token/token_multiply.cuh"
 
-static_assert(2 * PLANE_BYTES + (SLOT % 1024 ? 1008 : 0) <= SLOT,
+static_assert(2 * PLANE_BYTES + (SLOT % 1024 ? 1024 - (SLOT & -SLOT) : 0) <= SLOT,
               "a tile of keys and values has a slot");
+static_assert(DEPTH >= TEAMS + FLIGHT, "a slot's parity says which time it is");
 static_assert(sizeof(struct shared) <= WEFT__TOKEN_SHARED_BYTES, "what the host gives");
 
 DEVICE void barriers_begin()
@@ -92,7 +93,7 @@ DEVICE void barriers_begin()
     struct shared *s = shared_rest();
     for (int32_t i = 0; i < DEPTH; i++) {
         barrier_init(shared_address(s->full + i), 1);
-        barrier_init(shared_address(s->empty + i), 2);
+        barrier_init(shared_address(s->empty + i), READERS);
     }
     for (int32_t i = 0; i < PLACES; i++) {
         barrier_init(shared_address(s->summed + i), MULTIPLIERS);

@@ -41,13 +41,13 @@ DEVICE void slot_next(struct asker *a)
 DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t left = tiles; left > 0; left -= 2) {
-        const uint32_t bytes = left > 1 ? 2 * TILE : TILE, barrier = slot_begin(a);
+    for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
+        const uint32_t bytes = (uint32_t)min(left, TEAM_WARPS) * TILE, barrier = slot_begin(a);
         const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
         barrier_expect(barrier, 2 * bytes);
         copy_bulk_as(to, first, bytes, barrier, a->policy);
-        copy_bulk_as(to + 2 * TILE, second, bytes, barrier, a->policy);
-        first += 2 * TILE, second += 2 * TILE;
+        copy_bulk_as(to + TEAM_WARPS * TILE, second, bytes, barrier, a->policy);
+        first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
         slot_next(a);
     }
 }
@@ -55,12 +55,12 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
 DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t left = tiles; left > 0; left -= 4) {
-        const uint32_t bytes = (uint32_t)min(left, 4) * TILE, barrier = slot_begin(a);
+    for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
+        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
         barrier_expect(barrier, bytes);
         copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
                      a->policy);
-        rows += 4 * TILE;
+        rows += SLOT_TILES * TILE;
         slot_next(a);
     }
 }
@@ -151,7 +151,7 @@ DEVICE void run_prefetch(const uint8_t *from, int32_t tiles, uint64_t policy)
 DEVICE void unit_prefetch(uint32_t *seq, const uint8_t *first, const uint8_t *second,
                           struct work w, uint64_t policy)
 {
-    const int32_t step = second ? 8 : 16;
+    const int32_t step = 4 * (second ? TEAM_WARPS : SLOT_TILES);
 #pragma unroll 1
     for (int32_t t = 0; t < w.tiles; t += step) {
         const int32_t tiles = min(step, w.tiles - t);
@@ -163,7 +163,7 @@ DEVICE void unit_prefetch(uint32_t *seq, const uint8_t *first, const uint8_t *se
             if (second)
                 run_prefetch(second + t * TILE, tiles, policy);
         }
-        *seq += second ? (tiles + 1) / 2 : (tiles + 3) / 4;
+        *seq += slots_of(tiles, second != NULL);
     }
 }
 

@@ -175,7 +175,7 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
 #if WEFT_TRY & 32
         __syncwarp();
         if (lane == 0)
-            slot_release(seq + tile);
+            slot_release<1>(seq + tile);
         continue;
 #endif
         tile_complete(slot, key0, lane);
@@ -195,7 +195,7 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
 #endif
         __syncwarp();
         if (lane == 0)
-            slot_release(seq + tile);
+            slot_release<1>(seq + tile);
     }
 }
 

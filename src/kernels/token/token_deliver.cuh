@@ -13,6 +13,12 @@ struct delivery {
     uint32_t seq;  // first slot of the next unit
 };
 
+// Which warp has tile t of a unit, in slot `seq`.
+DEVICE int32_t part_of(int32_t t, uint32_t seq)
+{
+    return (int32_t)(TEAM_WARPS * (seq & (TEAMS - 1)) + t % TEAM_WARPS);
+}
+
 DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false)
 {
     struct shared *s = shared_rest();
@@ -24,7 +30,7 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
-            const float part = s->parts[place][2 * ((j / 2 + d->seq) & (TEAMS - 1)) + j % 2][lane];
+            const float part = s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
             if (even && j % 2)
                 sum[1] += part;
             else
@@ -35,8 +41,8 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
     } else { // half of the lanes the even tiles, half the odd ones
 #pragma unroll 1
         for (int32_t t = lane / 16; t < w.tiles; t += 2)
-            sum[0] += s->parts[place][2 * ((t / 4 + d->seq) & (TEAMS - 1)) + t % 2]
-                              [lane % 16 + t / 2 % 2 * 16];
+            sum[0] += s->parts[place][part_of(t, t / SLOT_TILES + d->seq)]
+                              [lane % 16 + t / TEAM_WARPS % 2 * 16];
         sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
     }
     __syncwarp();

@@ -19,7 +19,7 @@ struct tiles {
 
 DEVICE const uint8_t *tile_at(uint32_t seq, int32_t i, int32_t half)
 {
-    return shared_slot(seq) + (2 * i + half) * TILE;
+    return shared_slot(seq) + (TEAM_WARPS * i + half) * TILE;
 }
 
 // Waits for slot `seq`; half: which of the team the warp is.
@@ -45,7 +45,7 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
 #endif
     __syncwarp();
     if (lane == 0)
-        slot_release(seq);
+        slot_release<READERS / TEAM_WARPS>(seq);
 #else
     (void)half, (void)lane;
 #endif
@@ -61,7 +61,7 @@ DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2]
 #endif
     __syncwarp();
     if (lane == 0)
-        slot_release(t->seq);
+        slot_release<READERS / TEAM_WARPS>(t->seq);
 #else
     (void)t, (void)lane;
 #endif
@@ -178,8 +178,8 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
                                 uint32_t turn, uint32_t seq, struct turn_of_sums *sums,
                                 int32_t warp, int32_t lane)
 {
-    const int32_t half = warp % 2;
-    int32_t slot = (warp / 2 - (int32_t)seq) & (TEAMS - 1);
+    const int32_t half = warp % TEAM_WARPS;
+    int32_t slot = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
     bool ahead = HOLDS && slot < units_of_block(kind_before) * work_of(kind_before).slots;
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
     if (ahead)
@@ -196,7 +196,8 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
 #pragma unroll 1
         for (; slot < end; slot += TEAMS) {
             const int32_t at = slot - (end - w.slots);
-            const int32_t first = (w.paired ? 2 : 4) * at + half, step = w.paired ? 0 : 2;
+            const int32_t first = (w.paired ? TEAM_WARPS : SLOT_TILES) * at + half;
+            const int32_t step = w.paired ? 0 : TEAM_WARPS;
             if (!ahead)
                 tiles_take(&tiles, seq + slot, half, lane);
             ahead = false;

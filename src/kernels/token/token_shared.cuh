@@ -21,10 +21,13 @@ enum {
     GROUP_HEADS = WEFT_Q_HEADS / WEFT_KV_HEADS,
 
     MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
-    TEAMS = MULTIPLIERS / 2, // of two warps, which take slots in turn
-    MULTIPLYING = MULTIPLIERS * WARP,
     TILE = TILE_BYTES(4),
-    SLOT = 4 * TILE,
+    TEAM_WARPS = TILE > 3072 && (WEFT_TRY & 128) ? 1 : 2, // which have a slot, two tiles each of it
+    TEAMS = MULTIPLIERS / TEAM_WARPS,                     // they take slots in turn
+    MULTIPLYING = MULTIPLIERS * WARP,
+    SLOT_TILES = 2 * TEAM_WARPS,
+    SLOT = SLOT_TILES * TILE,
+    READERS = 2, // of a slot count as so many
     DEPTH = WEFT__TOKEN_RING_BYTES / SLOT,
     // More bytes on their way, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
     FLIGHT = WEFT_TRY >> 8 & 15   ? WEFT_TRY >> 8 & 15
@@ -91,11 +94,16 @@ DEVICE uint8_t *shared_row(int32_t kind)
 // --- work -----------------------------------------------------------------------------------------
 
 // A matrix: `paired` units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), else a unit is
-// sixteen rows. A slot of the ring has four tiles.
+// sixteen rows. A slot of the ring has SLOT_TILES of a unit.
 struct work {
     int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
     bool paired;
 };
+
+DEVICE int32_t slots_of(int32_t tiles, bool paired)
+{
+    return paired ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS : (tiles + SLOT_TILES - 1) / SLOT_TILES;
+}
 
 DEVICE struct work work_of(int32_t kind)
 {
@@ -103,7 +111,7 @@ DEVICE struct work work_of(int32_t kind)
     w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
     w.tiles = w.cols / 256;
     w.paired = kind != QKV;
-    w.slots = w.paired ? (w.tiles + 1) / 2 : (w.tiles + 3) / 4;
+    w.slots = slots_of(w.tiles, w.paired);
     return w;
 }
 
@@ -130,9 +138,10 @@ DEVICE void slot_wait(uint32_t seq)
     barrier_wait(shared_address(shared_rest()->full + seq % DEPTH), seq / DEPTH & 1);
 }
 
-DEVICE void slot_release(uint32_t seq)
+// `readers`: how many the one counts as.
+template <int READS> DEVICE void slot_release(uint32_t seq)
 {
-    barrier_arrive(shared_address(shared_rest()->empty + seq % DEPTH));
+    barrier_arrive_as<READS>(shared_address(shared_rest()->empty + seq % DEPTH));
 }
 
 // --- words of rows --------------------------------------------------------------------------------

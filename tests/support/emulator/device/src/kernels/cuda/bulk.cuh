@@ -19,6 +19,12 @@ DEVICE void barrier_arrive(uint32_t barrier)
     emulated->mbarrier_arrive(barrier, 0);
 }
 
+template <int COUNT> DEVICE void barrier_arrive_as(uint32_t barrier)
+{
+    for (int i = 0; i < COUNT; i++)
+        emulated->mbarrier_arrive(barrier, 0);
+}
+
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     emulated->mbarrier_arrive(barrier, bytes);
