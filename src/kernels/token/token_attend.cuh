@@ -208,9 +208,11 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
     heads_take(args, keep, first, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    trace(9, warp, lane);
     tiles_walk(args, seq, warp, lane, &state);
     state_store(&state, warp % WARPS, lane, GROUP_HEADS, warp / WARPS * STATE_DIM);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    trace(10, warp, lane);
     const int32_t split = item_of_block(ITEMS) % WEFT_SPLITS;
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
@@ -220,6 +222,7 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
         if (lane < 2)
             turn_send(to + lane, lane ? piece.sum : piece.largest, turn);
     }
+    trace(11, warp, lane);
 }
 
 #endif

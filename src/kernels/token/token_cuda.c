@@ -195,7 +195,7 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
         [WEFT__TOKEN_ROW_down] = c->WEFT_WIDE / 32 * unit,
         [WEFT__TOKEN_ROWS] = attended / 32 * c->WEFT_SPLITS * (32 + 2) * 8,
         [WEFT__TOKEN_ROWS + 1] = (int64_t)c->WEFT_WIDE * 8,
-        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 1) * WEFT__TOKEN_COUNTER_BYTES};
+        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 1) * WEFT__TOKEN_COUNTER_BYTES + 132 * 64};
     int64_t sum = 0;
     for (int32_t i = 0; i < WEFT__TOKEN_ROWS + 3; i++) {
         at[i] = sum;

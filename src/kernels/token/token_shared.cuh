@@ -57,10 +57,12 @@ struct shared {
     int32_t attends, fresh_page;        // the latter: of the new key
     uint32_t launch;                    // its number
     uint32_t asked;                     // slots that have been asked for
+    uint32_t trace[16], since;
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
 
+#define TRACES (WEFT_TRY & 65536)
 enum { SHARED_AT = WEFT__TOKEN_RING_BYTES + X_BYTES + LONG_X_BYTES };
 
 DEVICE uint8_t *shared_memory()
@@ -89,6 +91,20 @@ DEVICE uint8_t *shared_keys(uint32_t seq)
 DEVICE uint8_t *shared_row(int32_t kind)
 {
     return shared_memory() + WEFT__TOKEN_RING_BYTES + (kind == O || kind == DOWN ? X_BYTES : 0);
+}
+
+DEVICE void trace(int32_t i, int32_t warp, int32_t lane)
+{
+#if TRACES
+    if (warp == 0 && lane == 0) {
+        uint32_t now;
+        asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
+        if (i >= 0)
+            shared_rest()->trace[i] += now - shared_rest()->since;
+        shared_rest()->since = now;
+    }
+#endif
+    (void)i, (void)warp, (void)lane;
 }
 
 // --- work -----------------------------------------------------------------------------------------
