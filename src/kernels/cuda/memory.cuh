@@ -160,8 +160,7 @@ DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
                  : "memory");
 }
 
-// Numbers with the turn that they are of beside them, 8 bytes, or 16 with three of them, each of which arrives whole and in no
-// order with anything else: who looks sees by the turn whether they are those that it waits for. So neither a fence nor a
+// Numbers with the turn that they are of beside them, 8 bytes, each of which arrives whole and in no order with anything else: who looks sees by the turn whether they are those that it waits for. So neither a fence nor a
 // barrier of the device lies between a store and its readers.
 DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
 {
@@ -190,26 +189,24 @@ DEVICE bool turn_look_2(const uint64_t *from, uint32_t turn, float2 *values)
     return (uint32_t)(a >> 32) == turn && (uint32_t)(b >> 32) == turn;
 }
 
-// Three words and their turn.
-DEVICE void turn_send_3(void *to, const uint32_t word[3], uint32_t turn)
+// 16 bytes that arrive whole, from a multiple of 16 on: who writes them says in them which turn they are of.
+DEVICE void send_whole(void *to, const uint32_t word[4])
 {
     asm volatile("{.reg .b64 l, h; .reg .b128 all;\n"
                  "mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 all, {l, h};\n"
                  "st.relaxed.gpu.global.b128 [%0], all;}" ::"l"(to),
-                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(turn)
+                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
                  : "memory");
 }
 
-DEVICE bool turn_look_3(const void *from, uint32_t turn, uint32_t word[3])
+DEVICE void receive_whole(const void *from, uint32_t word[4])
 {
-    uint32_t seen;
     asm volatile("{.reg .b64 l, h; .reg .b128 all;\n"
                  "ld.relaxed.gpu.global.b128 all, [%4]; mov.b128 {l, h}, all;\n"
                  "mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h;}"
-                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(seen)
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                  : "l"(from)
                  : "memory");
-    return seen == turn;
 }
 
 // For who polls beside others.

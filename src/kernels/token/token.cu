@@ -112,6 +112,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
         s->launch = __ldcg(args->launches);
         s->asked = 0;
         s->attends = item >= 0 && !(WEFT_TRY & 16);
+        s->split = max(item, 0) % WEFT_SPLITS;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
         s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);

@@ -213,11 +213,10 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
     state_store(&state, warp % WARPS, lane, GROUP_HEADS, warp / WARPS * STATE_DIM);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     trace(10, warp, lane);
-    const int32_t split = item_of_block(ITEMS) % WEFT_SPLITS;
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
         const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);
-        uint64_t *to = piece_words(args, at->kv_head, split, p);
+        uint64_t *to = piece_words(args, at->kv_head, shared_rest()->split, p);
         turn_send(to + 2 + lane, piece.value, turn);
         if (lane < 2)
             turn_send(to + lane, lane ? piece.sum : piece.largest, turn);

@@ -165,11 +165,11 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
     uint8_t *to = shared_row(kind);
     const uint8_t *words = (const uint8_t *)args->rows[row];
     if (kind == DOWN)
-        row_take<WIDE>(words, turn, to);
-    else if (ATTENDED != EMBED && kind == O)
-        row_take<ATTENDED>(words, turn, to);
+        row_take<WIDE, false>(words, turn, to);
+    else if (kind == O)
+        row_take<ATTENDED, false>(words, turn, to);
     else
-        row_take<EMBED>(words, turn, to);
+        row_take<EMBED, true>(words, turn, to);
     part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
 }
 

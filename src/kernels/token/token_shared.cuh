@@ -54,7 +54,7 @@ struct shared {
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place;                 // the SM's part of attention
-    int32_t attends, fresh_page;        // the latter: of the new key
+    int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
     uint32_t asked;                     // slots that have been asked for
     uint32_t trace[16], since;
@@ -167,49 +167,67 @@ DEVICE uint32_t *counter_of(const struct weft__token_args *args, int32_t row)
     return args->launches + (row + 1) * (WEFT__TOKEN_COUNTER_BYTES / 4);
 }
 
-// Word k of a unit: code words 3 k .. of columns 4 (3 k) .., then the scale behind the last code, then sums and squares.
+// A unit: 32 rounded numbers in three words of 16 bytes, each of which ends with its turn. A row has the first words of all units, then
+// all second ones, then the third.
+//
+//      codes 0..11, sums of the sixteens, 12 bits each      | turn
+//      codes 12..23, the lower 24 bits of the sum of squares | turn
+//      codes 24..31, scale, the upper 8 bits                 | turn
+enum { TURN_SHIFT = 24 }; // of the last four bytes: a word that is waited for is of the turn before until it comes
+
+DEVICE bool word_look(const uint8_t *from, uint32_t turn, uint32_t word[4])
+{
+    receive_whole(from, word);
+    return word[3] >> TURN_SHIFT == (turn & 255);
+}
+
+DEVICE int32_t units_of_row(int32_t row)
+{
+    return (row == WEFT__TOKEN_ROW_attended ? ATTENDED
+            : row == WEFT__TOKEN_ROW_down   ? WIDE
+                                            : EMBED) /
+           32;
+}
+
 // 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
 DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
                       float x, float weight, uint32_t turn)
 {
     const struct rounded_group group = round_of(lane, x * weight);
-    const float square = warp_sum(x * x, 32);
-    uint32_t word = (uint32_t)group.code & 255u;
-    word |= __shfl_down_sync(0xffffffffu, word, 1) << 8;
-    word |= __shfl_down_sync(0xffffffffu, word, 2) << 16;
-    uint32_t three[3];
+    const uint32_t square = float_bits(warp_sum(x * x, 32));
+    uint32_t codes = (uint32_t)group.code & 255u;
+    codes |= __shfl_down_sync(0xffffffffu, codes, 1) << 8;
+    codes |= __shfl_down_sync(0xffffffffu, codes, 2) << 16;
+    uint32_t word[4];
 #pragma unroll
     for (int32_t i = 0; i < 3; i++)
-        three[i] = __shfl_sync(0xffffffffu, word, (3 * (lane % 4) + i) * 4 % 32);
-    three[2] = lane == 2 ? group.scale : three[2];
-    if (lane == 3)
-        three[0] = group.sums, three[1] = float_bits(square);
+        word[i] = __shfl_sync(0xffffffffu, codes, (3 * lane + i) * 4 % 32);
+    word[2] = lane == 2 ? group.scale : word[2];
+    const uint32_t rest = lane == 0   ? (group.sums & 0xfffu) | (group.sums >> 4 & 0xfff000u)
+                          : lane == 1 ? square & 0xffffffu
+                                      : square >> 24;
+    word[3] = rest | turn << TURN_SHIFT;
     if (lane < UNIT_WORDS)
-        turn_send_3((uint8_t *)args->rows[row] + unit * WEFT__TOKEN_UNIT_BYTES + lane * 16, three,
-                    turn);
+        send_whole((uint8_t *)args->rows[row] + (lane * units_of_row(row) + unit) * 16, word);
     __syncwarp();
     if (lane == 0)
         count_arrival(counter_of(args, row));
 }
 
-// Word k of a unit into a row of `cols` columns: codes, scales with sums, squares.
-DEVICE void word_place(uint8_t *to, int32_t cols, int32_t unit, int32_t k, const uint32_t word[3])
+// A unit into a row of `cols` columns: codes, scale and sums, the square where a norm wants it.
+template <bool SQUARES>
+DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t word[UNIT_WORDS][4])
 {
     uint8_t *codes = to + unit / 2 * 64 + unit % 2 * 8;
-    uint2 *meta = (uint2 *)(to + cols) + unit;
-    if (k == 3) {
-        meta->y = word[0];
-        ((uint32_t *)(to + cols + cols / 4))[unit] = word[1];
-        return;
-    }
-#pragma unroll
-    for (int32_t i = 0; i < 3; i++) {
-        const int32_t j = 3 * k + i;
-        if (j == 8)
-            meta->x = word[2];
-        else
-            *(uint32_t *)(codes + j % 4 * 16 + j / 4 * 4) = word[i];
-    }
+    *(uint2 *)codes = make_uint2(word[0][0], word[1][1]);
+    *(uint2 *)(codes + 16) = make_uint2(word[0][1], word[1][2]);
+    *(uint2 *)(codes + 32) = make_uint2(word[0][2], word[2][0]);
+    *(uint2 *)(codes + 48) = make_uint2(word[1][0], word[2][1]);
+    const int32_t first = (int32_t)(word[0][3] << 20) >> 20, second = (int32_t)(word[0][3] << 8) >> 20;
+    ((uint2 *)(to + cols))[unit] =
+        make_uint2(word[2][2], ((uint32_t)first & 0xffffu) | (uint32_t)second << 16);
+    if (SQUARES)
+        ((uint32_t *)(to + cols + cols / 4))[unit] = (word[1][3] & 0xffffffu) | word[2][3] << 24;
 }
 
 // How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
@@ -229,31 +247,22 @@ DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint
         ;
 }
 
-// A row of words to shared memory, by all warps that multiply. A thread asks for AT_ONCE of its words before it looks at any.
-template <int COLS> DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
+// A row of words to shared memory, by all warps that multiply, a unit a thread, which asks for all of its words before it looks at any.
+template <int COLS, bool SQUARES>
+DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
 {
-    enum { COUNT = COLS / 32 * UNIT_WORDS, EACH = (COUNT + MULTIPLYING - 1) / MULTIPLYING };
-    enum { AT_ONCE = 3 };
-    const int32_t i = computed_here((int32_t)threadIdx.x), k = i % UNIT_WORDS;
+    enum { UNITS = COLS / 32 };
+#pragma unroll 1
+    for (int32_t unit = computed_here((int32_t)threadIdx.x); unit < UNITS; unit += MULTIPLYING) {
+        uint32_t word[UNIT_WORDS][4];
+        bool there;
+        do {
+            there = true;
 #pragma unroll
-    for (int32_t first = 0; first < EACH; first += AT_ONCE) {
-        uint32_t word[AT_ONCE][3], missing = 0;
-#pragma unroll
-        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
-            const int32_t at = i + (first + n) * MULTIPLYING;
-            if ((first + n + 1) * MULTIPLYING <= COUNT || at < COUNT)
-                missing |= (uint32_t)!turn_look_3(words + at * 16, turn, word[n]) << n;
-        }
-#pragma unroll
-        for (int32_t n = 0; n < AT_ONCE && first + n < EACH; n++) {
-            const int32_t at = i + (first + n) * MULTIPLYING;
-            if ((first + n + 1) * MULTIPLYING > COUNT && at >= COUNT)
-                break;
-            if (missing >> n & 1)
-                while (!turn_look_3(words + at * 16, turn, word[n]))
-                    ;
-            word_place(to, COLS, at / UNIT_WORDS, k, word[n]);
-        }
+            for (int32_t k = 0; k < UNIT_WORDS; k++)
+                there &= word_look(words + (k * UNITS + unit) * 16, turn, word[k]);
+        } while (!there);
+        unit_place<SQUARES>(to, COLS, unit, word);
     }
 }
 
