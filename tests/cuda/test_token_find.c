@@ -13,7 +13,7 @@
 #include "src/kernels/token/token_kernel.h"
 
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
-enum { EMBED = 512, WIDE = 768, Q_HEADS = 8, KV_HEADS = 2, HEAD_DIM = 64 };
+enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
 static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
                                     "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
@@ -176,10 +176,14 @@ static void other_devices_are_left(void **state)
     struct weft__cuda_limits limits = h200;
     limits.sm = 80;
     assert_false(weft__token_find(seen, COUNT, &limits, &plan));
-    limits = h200, limits.num_sms = 15; // 16 parts of the keys
+    limits = h200, limits.num_sms = 31; // 32 parts of the keys
     assert_false(weft__token_find(seen, COUNT, &limits, &plan));
-    limits.num_sms = 16;
+    limits.num_sms = 32;
     assert_true(weft__token_find(seen, COUNT, &limits, &plan));
+    limits.num_sms = WIDE / 16; // units of gate and up; Q, K, V have 160
+    assert_true(weft__token_find(seen, COUNT, &limits, &plan));
+    limits.num_sms++;
+    assert_false(weft__token_find(seen, COUNT, &limits, &plan));
 }
 
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of its own.

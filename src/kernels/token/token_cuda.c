@@ -269,6 +269,10 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         c->WEFT_KV_HEADS * c->WEFT_SPLITS > limits->num_sms ||
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)
         return refuse(plan, "the GPU is another, or too small");
+    // a row is written again when every SM has delivered something that it made of it, of Q, K, V or of gate and up
+    if ((attended + 2 * (int64_t)c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM) / 16 < limits->num_sms ||
+        c->WEFT_WIDE / 16 < limits->num_sms)
+        return refuse(plan, "there are SMs without a part of Q, K, V or of gate and up");
     return true;
 }
 
