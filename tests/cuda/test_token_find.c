@@ -49,6 +49,12 @@ static void make_kernels(void)
     }
 }
 
+static void set_all(int constant, int32_t value)
+{
+    for (int i = 0; i < KERNELS; i++)
+        kernels[i].values[constant] = value;
+}
+
 static struct weft__linear_device_args matrix(int parts, int32_t rows, int32_t cols)
 {
     struct weft__linear_device_args args = {.batch = 1, .cols = cols, .num_parts = parts};
@@ -160,7 +166,10 @@ static void anything_else_is_left(void **state)
     LEFT(attention[0].num_seqs = 2);
     LEFT(kernels[DOWN].values[SPLIT] = 2);
     LEFT(kernels[UP].values[TEAM] = 1);
-    LEFT(for (int k = 0; k < KERNELS; k++) kernels[k].values[FORMAT] = 66); // points of a lattice
+    LEFT(set_all(FORMAT, 66));
+    assert_non_null(strstr(plan.why, "lattice"));
+    LEFT(set_all(FORMAT, 46); set_all(DIM, 2 * HEAD_DIM));
+    assert_non_null(strstr(plan.why, "tiles are smaller"));
     LEFT(kernels[DOWN].values[FORMAT] = 50);
     LEFT(kernels[LAST_DOWN].values[FORMAT] = 50);
     LEFT(kernels[QKV].values[BATCH] = 8);

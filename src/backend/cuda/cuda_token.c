@@ -54,22 +54,6 @@ void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token)
         return;
     for (int32_t i = 0; i < token->num_steps; i++)
         weft__base_release(NULL, (void *)token->steps[i].args);
-    if (getenv("TOKEN_TRACE") && token->words) {
-        static uint32_t t[132][16];
-        static const char *const names[16] = {"qkv x", "o x", "up x", "down x", "qkv", "o", "up", "down", "heads", "heads take", "tiles", "send"};
-        weft__cuda_copy(context, t, (char *)token->words + token->plan.words_bytes - (132 * 64 + 255) / 256 * 256, sizeof t, NULL);
-        weft__cuda_stream_synchronize(context, NULL);
-        for (int32_t i = 0; i < 12; i++) {
-            double sum = 0, least = 1e18, most = 0;
-            int32_t n = 0;
-            for (int32_t b = 0; b < 132; b++)
-                if (t[b][i]) {
-                    n++, sum += t[b][i];
-                    least = t[b][i] < least ? t[b][i] : least, most = t[b][i] > most ? t[b][i] : most;
-                }
-            fprintf(stderr, "trace %s: %d SMs, clocks a layer %.0f, %.0f to %.0f\n", names[i], n, sum / (n + !n) / token->plan.args.num_layers, least / token->plan.args.num_layers, most / token->plan.args.num_layers);
-        }
-    }
     if (token->layers)
         weft__cuda_free(context, token->layers);
     if (token->words)

@@ -22,14 +22,9 @@
 static_assert(!WEFT_BOXES || alignof(struct weft__attention_device_args) == 64,
               "where tensor maps lie in the arguments");
 
-// From row to row of a tile that is no boxes: as of queries, whose rows lie in different banks, unless the kernel says so before.
-#ifndef KEY_ROW_BYTES
-#define KEY_ROW_BYTES ROW_BYTES
-#endif
-
 enum {
     BOX_BYTES = KEYS * 128,
-    TILE_ROW_BYTES = WEFT_BOXES ? 128 : KEY_ROW_BYTES,
+    TILE_ROW_BYTES = WEFT_BOXES ? 128 : ROW_BYTES, // from row to row
 };
 
 // Where ldmatrix finds row `row` of a plane, `second`: the second 16 of every 32 bytes; and 32 bytes i of it.
@@ -38,7 +33,7 @@ DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
 #if WEFT_BOXES
     return plane + row * 128 + (second ^ row % 8) * 16;
 #else
-    return plane + row * KEY_ROW_BYTES + second * 16;
+    return plane + row * ROW_BYTES + second * 16;
 #endif
 }
 
@@ -60,7 +55,7 @@ DEVICE int32_t box_chunk(int32_t row, int32_t chunk)
 }
 
 // Asks for keys and values of the sixteen from slot `first` of a page on; one lane.
-DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t to, int32_t kv_head,
+DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t kv_head,
                       int32_t page, int32_t first, uint32_t barrier)
 {
     barrier_expect(barrier, 2 * PLANE_BYTES);
@@ -68,7 +63,7 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t t
     for (int32_t p = 0; p < 2; p++)
 #pragma unroll
         for (int32_t i = 0; i < HEAD / 64; i++)
-            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? args->v_map : args->k_map,
+            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map,
                              i * 64, first, kv_head, page, barrier);
 }
 

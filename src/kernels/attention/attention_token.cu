@@ -131,7 +131,7 @@ DEVICE void tile_ask(const struct weft__attention_device_args *args, const struc
     if (lane != 0)
         return;
     if (sees(at, max(first, at->seq.first_key)))
-        boxes_ask(args, to, at->kv_head, ring->page, first % PAGE, barrier);
+        boxes_ask(args->k_map, args->v_map, to, at->kv_head, ring->page, first % PAGE, barrier);
     else // a sequence of no keys
         barrier_arrive(barrier);
 }

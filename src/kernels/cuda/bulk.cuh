@@ -101,20 +101,6 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
                  : "memory");
 }
 
-// Brings bytes into L2, no further; a multiple of 16 from a multiple of 16 on.
-DEVICE void prefetch_bulk(const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
-DEVICE void prefetch_bulk_as(const void *from, uint32_t bytes, uint64_t policy)
-{
-    asm volatile(
-        "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes),
-        "l"(policy)
-        : "memory");
-}
-
 // Brings the tensor map, which lies in global memory, near before it is used.
 DEVICE void prefetch_map(const void *map)
 {

@@ -209,12 +209,6 @@ DEVICE void receive_whole(const void *from, uint32_t word[4])
                  : "memory");
 }
 
-// For who polls beside others.
-DEVICE void poll_slowly()
-{
-    asm volatile("nanosleep.u32 40;" ::: "memory");
-}
-
 // A counter that says when it is time to look, and nothing about what can be seen.
 DEVICE void count_arrival(uint32_t *counter)
 {

@@ -13,7 +13,7 @@
 #define WEFT_CACHE    WEFT_KV_DTYPE
 #define WEFT_SCALED   0
 #define WEFT_CODES    0
-#define WEFT_BOXES    (!(WEFT_TRY & 8))
+#define WEFT_BOXES    1
 #define WEFT_X_DTYPE  1
 #define WEFT_Y_DTYPE  1
 #define WEFT_PARTS    1
@@ -29,7 +29,6 @@
 #define WEFT_GATE     0
 #define WEFT_COLS     256 // rows of whole tiles
 #define ACCUMULATORS  2
-#define KEY_ROW_BYTES (WEFT_HEAD_DIM * 2) // a tile comes in one piece
 #define STATE_DIM     (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
 
 // Of attention.
@@ -41,7 +40,7 @@ enum {
     KEYS = 16,
     PAGE = WEFT_PAGE,
     ROW_BYTES = DIM * 2 + 16,
-    PLANE_BYTES = KEYS * KEY_ROW_BYTES,
+    PLANE_BYTES = KEYS * HEAD * 2,
     PART_BYTES = ROWS * ROW_BYTES,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
@@ -83,8 +82,7 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_deliver.cuh"
 #include "src/kernels/token/token_multiply.cuh"
 
-static_assert(2 * PLANE_BYTES + (SLOT % 1024 ? 1024 - (SLOT & -SLOT) : 0) <= SLOT,
-              "a tile of keys and values has a slot");
+static_assert(WEFT__TOKEN_KEYS_FIT(SLOT, HEAD), "a tile of keys and values has a slot");
 static_assert(DEPTH >= TEAMS + FLIGHT, "a slot's parity says which time it is");
 static_assert(sizeof(struct shared) <= WEFT__TOKEN_SHARED_BYTES, "what the host gives");
 
@@ -110,8 +108,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i == 0) {
         barriers_begin();
         s->launch = __ldcg(args->launches);
-        s->asked = 0;
-        s->attends = item >= 0 && !(WEFT_TRY & 16);
+        s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
                                  max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
@@ -149,7 +146,5 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1 && lane == 0) {
         ask_all(&args);
-    } else if (FURTHER && warp == MULTIPLIERS + 2 && lane == 0) {
-        prefetch_all(&args);
     }
 }

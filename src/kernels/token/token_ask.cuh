@@ -11,11 +11,10 @@ struct asker {
     uint32_t slot, parity;
     uint32_t behind, behind_parity;
     int32_t ahead; // slots asked for, FLIGHT at most
-    uint32_t asked; // all
     uint64_t policy;
 };
 
-// waits until the next slot may be asked for. Returns its barrier.
+// Waits until the next slot may be asked for. Returns its barrier.
 DEVICE uint32_t slot_begin(struct asker *a)
 {
     const struct shared *s = shared_rest();
@@ -32,12 +31,11 @@ DEVICE uint32_t slot_begin(struct asker *a)
 
 DEVICE void slot_next(struct asker *a)
 {
-    *(volatile uint32_t *)&shared_rest()->asked = ++a->asked;
     if (++a->slot == DEPTH)
         a->slot = 0, a->parity ^= 1;
 }
 
-// tiles of a unit of paired rows, from where its two blocks of rows begin.
+// Tiles of a unit of paired rows, from where its two blocks of rows begin.
 DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
 {
 #pragma unroll 1
@@ -65,7 +63,7 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
     }
 }
 
-// the SM's part of a matrix.
+// The SM's part of a matrix.
 DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
 {
     const struct work w = work_of(kind);
@@ -98,108 +96,18 @@ DEVICE int32_t page_of(const struct place *at, int32_t tile)
     return tile < at->left ? __ldcg(at->seq.pages + max(key, at->seq.first_key) / PAGE) : 0;
 }
 
-// keys and values of the SM's part, a slot a tile: sixteen tokens of a head, side by side in a page. The new key comes from
-// elsewhere, and what nobody sees is mended when it is there.
-DEVICE void keys_ask(struct asker *a, const struct weft__attention_device_args *args,
-                     const struct weft__token_layer *layer, int32_t page)
+// Keys and values of the SM's part, a slot a tile, in boxes (attention_boxes.cuh). What nobody sees, and the new key, is mended when it is
+// there.
+DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int32_t page)
 {
-    (void)args;
     const struct place *at = &shared_rest()->place;
 #pragma unroll 1
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
-        const uint32_t barrier = slot_begin(a);
-        const uint32_t to = shared_address(shared_keys(a->slot));
-#if WEFT_BOXES
-        barrier_expect(barrier, 2 * PLANE_BYTES);
-#pragma unroll
-        for (int32_t p = 0; p < 2; p++)
-#pragma unroll
-            for (int32_t i = 0; i < HEAD / 64; i++)
-                copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES,
-                                 p ? layer->v_map : layer->k_map, i * 64, key % PAGE, at->kv_head,
-                                 own, barrier);
+        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->slot));
+        boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
         slot_next(a);
-        continue;
-#endif
-        const uint16_t *keys =
-            (const uint16_t *)layer->keys + plane_at(&args->k, at->kv_head, own, key);
-        const uint16_t *values =
-            (const uint16_t *)layer->values + plane_at(&args->v, at->kv_head, own, key);
-        barrier_expect(barrier, 2 * PLANE_BYTES);
-        copy_bulk(to, keys, PLANE_BYTES, barrier);
-        copy_bulk(to + PLANE_BYTES, values, PLANE_BYTES, barrier);
-        slot_next(a);
-    }
-}
-
-// --- ahead of the ring ----------------------------------------------------------------------------
-
-// How many slots further than the ring weights are brought into L2.
-enum { FURTHER = (WEFT_TRY >> 12 & 15) * 4 };
-
-DEVICE void run_prefetch(const uint8_t *from, int32_t tiles, uint64_t policy)
-{
-    if (WEFT_TRY & 64)
-        prefetch_bulk_as(from, (uint32_t)tiles * TILE, policy);
-    else
-        prefetch_bulk(from, (uint32_t)tiles * TILE);
-}
-
-// Four slots at a time.
-DEVICE void unit_prefetch(uint32_t *seq, const uint8_t *first, const uint8_t *second,
-                          struct work w, uint64_t policy)
-{
-    const int32_t step = 4 * (second ? TEAM_WARPS : SLOT_TILES);
-#pragma unroll 1
-    for (int32_t t = 0; t < w.tiles; t += step) {
-        const int32_t tiles = min(step, w.tiles - t);
-        uint32_t asked;
-        while ((int32_t)(*seq - (asked = *(volatile uint32_t *)&shared_rest()->asked)) > FURTHER)
-            poll_slowly();
-        if ((int32_t)(*seq - asked) >= 0) {
-            run_prefetch(first + t * TILE, tiles, policy);
-            if (second)
-                run_prefetch(second + t * TILE, tiles, policy);
-        }
-        *seq += slots_of(tiles, second != NULL);
-    }
-}
-
-// The SM's part of all matrices, by one lane.
-DEVICE void prefetch_all(const struct weft__token_args *args)
-{
-    const struct shared *s = shared_rest();
-    const uint64_t policy = policy_once();
-    uint32_t seq = 0;
-    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
-#pragma unroll 1
-    for (int32_t i = 1; i < args->num_layers * KINDS; i++) {
-        const struct weft__token_layer *layer = args->layers + i / KINDS;
-        const int32_t kind = i % KINDS;
-        const struct work w = work_of(kind);
-        const int64_t row_bytes = (int64_t)w.tiles * TILE;
-        const uint8_t *first = (const uint8_t *)(kind == O    ? layer->o
-                                                 : kind == UP ? layer->gate
-                                                              : layer->down);
-        if (kind == O && s->attends)
-            seq += s->place.left;
-#pragma unroll 1
-        for (int32_t u = s->share[kind][0]; u < s->share[kind][1]; u++) {
-            if (kind == QKV) {
-                const int32_t k = u - Q_UNITS, v = k - K_UNITS;
-                const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
-                unit_prefetch(&seq, (const uint8_t *)of + (k < 0 ? u : v < 0 ? k : v) * row_bytes,
-                              NULL, w, policy);
-            } else if (kind == UP) {
-                unit_prefetch(&seq, first + u * row_bytes,
-                              (const uint8_t *)layer->up + u * row_bytes, w, policy);
-            } else {
-                unit_prefetch(&seq, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w,
-                              policy);
-            }
-        }
     }
 }
 
@@ -207,25 +115,19 @@ DEVICE void prefetch_all(const struct weft__token_args *args)
 DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, 0, 0, 0, 0, policy_once()};
+    struct asker a = {0, 1, 0, 0, 0, policy_once()};
     struct weft__token_layer layer = args->layers[0];
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l++) {
         // asked for a layer ahead: memory is slow for who is to keep it busy
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
-#if WEFT_BOXES
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
-#endif
         if (l > 0)
             matrix_ask(&a, &layer, QKV);
         if (s->attends)
-#if WEFT_BOXES
-            keys_ask(&a, &args->attention, args->layers + l, page);
-#else
-            keys_ask(&a, &args->attention, &layer, page);
-#endif
+            keys_ask(&a, args->layers + l, page);
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
             matrix_ask(&a, &layer, kind);

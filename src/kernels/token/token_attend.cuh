@@ -130,35 +130,15 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
     }
 }
 
-// What of a tile did not come out of the cache: the new key and value; zeros where nobody sees. Both warps of the tile write the
-// same.
-DEVICE void tile_complete(uint8_t *slot, int32_t key0, int32_t lane)
+// What of a tile did not come out of the cache: the new key and value; zeros for values that nobody sees. Both warps of the tile write
+// the same.
+DEVICE void tile_mend(uint8_t *slot, int32_t key0, int32_t lane)
 {
-#if WEFT_BOXES
     const struct place *at = &shared_rest()->place;
     const int32_t fresh = at->seq.lengths.kv_len - 1 - key0;
     if (key0 < at->seq.first_key || fresh < KEYS)
         boxes_mend(slot, at->seq.first_key - key0, at->seq.end_key - key0, fresh,
                    fresh >= 0 ? shared_rest()->fresh : NULL, lane);
-#else
-    enum { CHUNKS = HEAD / 8 };
-    static_assert(2 * CHUNKS <= WARP, "a row of keys and one of values at once");
-    const struct place *at = &shared_rest()->place;
-    const int32_t fresh = at->seq.lengths.kv_len - 1 - key0;
-    const int32_t plane = lane / CHUNKS, chunk = lane % CHUNKS;
-    if (key0 >= at->seq.first_key && fresh >= KEYS)
-        return;
-#pragma unroll 1
-    for (int32_t row = 0; row < KEYS; row++) {
-        uint4 *to = (uint4 *)(slot + plane * PLANE_BYTES + row * KEY_ROW_BYTES + chunk * 16);
-        if (plane >= 2 || (row != fresh && sees(at, key0 + row)))
-            continue;
-        *to = row == fresh ? *(const uint4 *)(shared_rest()->fresh + plane * ROW_BYTES + chunk * 16)
-                           : make_uint4(0, 0, 0, 0);
-    }
-    bulk_fence(); // before the slot's next copy
-    __syncwarp();
-#endif
 }
 
 DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_t warp,
@@ -172,27 +152,16 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
         uint8_t *slot = shared_keys(seq + tile);
         float score[1][KEYS / 8][4] = {};
         slot_wait(seq + tile);
-#if WEFT_TRY & 32
-        __syncwarp();
-        if (lane == 0)
-            slot_release<1>(seq + tile);
-        continue;
-#endif
-        tile_complete(slot, key0, lane);
+        tile_mend(slot, key0, lane);
         tile_scores(shared_address(shared_rest()->queries), NULL, slot, lane, score);
         tile_log2(&args->attention, at, key0, lane, score[0]);
         tile_weights(state, score[0]);
         tile_values(slot, lane, score, state, warp / WARPS * STATE_DIM);
-#if WEFT_TRY & 1
-        bulk_fence();
-#endif
-#if WEFT_TRY & 2
         uint32_t all = 0;
 #pragma unroll
         for (int32_t i = 0; i < STATE_DIM / 8; i++)
             all ^= float_bits(state->acc[i][0]);
         loads_end(all);
-#endif
         __syncwarp();
         if (lane == 0)
             slot_release<1>(seq + tile);
@@ -208,11 +177,9 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
     heads_take(args, keep, first, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-    trace(9, warp, lane);
     tiles_walk(args, seq, warp, lane, &state);
     state_store(&state, warp % WARPS, lane, GROUP_HEADS, warp / WARPS * STATE_DIM);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-    trace(10, warp, lane);
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
         const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);
@@ -221,7 +188,6 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
         if (lane < 2)
             turn_send(to + lane, lane ? piece.sum : piece.largest, turn);
     }
-    trace(11, warp, lane);
 }
 
 #endif

@@ -3,7 +3,6 @@
 #include "src/kernels/token/token_kernel.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
@@ -18,7 +17,7 @@
     X(WEFT_HEAD_DIM)                                                                               \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
-    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_EVEN) X(WEFT_TRY)
+    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -195,7 +194,7 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
         [WEFT__TOKEN_ROW_down] = c->WEFT_WIDE / 32 * unit,
         [WEFT__TOKEN_ROWS] = attended / 32 * c->WEFT_SPLITS * (32 + 2) * 8,
         [WEFT__TOKEN_ROWS + 1] = (int64_t)c->WEFT_WIDE * 8,
-        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 1) * WEFT__TOKEN_COUNTER_BYTES + 132 * 64};
+        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 1) * WEFT__TOKEN_COUNTER_BYTES};
     int64_t sum = 0;
     for (int32_t i = 0; i < WEFT__TOKEN_ROWS + 3; i++) {
         at[i] = sum;
@@ -229,8 +228,7 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
                                           .WEFT_ROTARY = constant(attention, "WEFT_ROTARY"),
                                           .WEFT_SPLITS = constant(attention, "WEFT_SPLITS"),
                                           .WEFT_TOKEN_GATE = constant(layer[2].kernel, "WEFT_GATE"),
-                                          .WEFT_EVEN = even,
-                                          .WEFT_TRY = getenv("TOKEN_TRY") ? atoi(getenv("TOKEN_TRY")) : 6};
+                                          .WEFT_EVEN = even};
 }
 
 // One format, sizes that agree, and an SM for every part.
@@ -246,6 +244,10 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
     const int64_t long_bytes =
         WEFT__TOKEN_X_BYTES(long_x) > states ? WEFT__TOKEN_X_BYTES(long_x) : states;
+    const weft_dtype format = (weft_dtype)c->WEFT_FORMAT;
+    const int64_t tile = weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS,
+                                                   weft_dtype_block_bytes(format),
+                                                   weft_dtype_block_elems(format));
     const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) +
                            long_bytes + WEFT__TOKEN_SHARED_BYTES;
     for (int32_t i = 1; i <= LAYER; i++) {
@@ -258,6 +260,8 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     }
     if (WEFT__LINEAR_GRID_POINTS(c->WEFT_FORMAT))
         return refuse(plan, "codes of the format are points of a lattice");
+    if (!WEFT__TOKEN_KEYS_FIT(WEFT__TOKEN_SLOT_TILES(tile) * tile, c->WEFT_HEAD_DIM))
+        return refuse(plan, "tiles are smaller than those of keys and values");
     if (o->cols != attended || o->part[0].rows != c->WEFT_EMBED || down->cols != c->WEFT_WIDE ||
         down->part[0].rows != c->WEFT_EMBED || qkv->cols != c->WEFT_EMBED ||
         qkv->part[0].rows != attended || qkv->part[1].rows != c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM ||
@@ -301,7 +305,7 @@ void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kerne
                                                     .WEFT_ROTARY = 128,
                                                     .WEFT_SPLITS = 8,
                                                     .WEFT_TOKEN_GATE = 1,
-                                                    .WEFT_EVEN = even, .WEFT_TRY = 6};
+                                                    .WEFT_EVEN = even};
     kernel_of(&constants, kernel);
 }
 

@@ -91,11 +91,6 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
         float number[3][WEFT_SPLITS];
         const uint64_t *const from = piece_words(args, kv_head, 0, piece);
-#if WEFT_TRY & 16
-        (void)from, (void)at;
-        unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, 0.5f, 1, turn);
-        continue;
-#endif
         float2 state = make_float2(0, 0); // of part `lane`
         bool there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
         uint32_t missing = 0;

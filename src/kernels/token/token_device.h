@@ -51,6 +51,12 @@ struct __attribute__((aligned(64))) weft__token_args {
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
 };
 
+// A slot of the ring, in tiles of so many bytes. Boxes of keys and values want 1024-byte boundaries in it.
+#define WEFT__TOKEN_SLOT_TILES(tile_bytes) ((tile_bytes) >= 4352 ? 2 : 4)
+#define WEFT__TOKEN_KEYS_FIT(slot_bytes, head_dim)                                                 \
+    (64 * (head_dim) + ((slot_bytes) % 1024 ? 1024 - ((slot_bytes) & -(slot_bytes)) : 0) <=        \
+     (slot_bytes))
+
 // Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
 #define WEFT__TOKEN_X_BYTES(cols) ((cols) + (cols) / 4 + (cols) / 8)
 #define WEFT__TOKEN_RING_BYTES    (180 * 1024)

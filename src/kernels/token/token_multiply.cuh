@@ -36,13 +36,11 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
             t->codes[i][p] = *(const uint4 *)(tile + p * PAIR_LOW + lane * 16);
         t->scales[i] = *(const uint2 *)(tile + 4 * PAIR_LOW + lane % 4 * 64 + lane / 4 * 8);
     }
-#if WEFT_TRY & 4
     uint32_t all = t->scales[0].x ^ t->scales[1].x;
 #pragma unroll
     for (int32_t i = 0; i < 8; i++)
         all ^= t->codes[i / 4][i % 4].x;
     loads_end(all);
-#endif
     __syncwarp();
     if (lane == 0)
         slot_release<READERS / TEAM_WARPS>(seq);
@@ -53,17 +51,14 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
 
 DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2])
 {
-    (void)sum;
 #if !HOLDS
-#if WEFT_TRY & 4
     loads_end(float_bits(sum[0][0]) ^ float_bits(sum[0][1]) ^ float_bits(sum[1][0]) ^
               float_bits(sum[1][1]));
-#endif
     __syncwarp();
     if (lane == 0)
         slot_release<READERS / TEAM_WARPS>(t->seq);
 #else
-    (void)t, (void)lane;
+    (void)t, (void)lane, (void)sum;
 #endif
 }
 
@@ -185,7 +180,6 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     if (ahead)
         tiles_take(&tiles, seq + slot, half, lane);
     x_take(args, kind_before, turn, warp, lane);
-    trace(kind_before, warp, lane);
     const int32_t kind =
         computed_here(kind_before); // what follows from it is not kept while X is taken
     const struct work w = work_of(kind);
@@ -210,7 +204,6 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
         }
         sums_leave(sums, sum, warp, lane);
     }
-    trace(4 + kind, warp, lane);
     return seq + units * w.slots;
 }
 
@@ -220,9 +213,6 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
     struct turn_of_sums sums = {0};
     uint32_t seq = 0;
     int32_t kind = O;
-    if (TRACES && own_warp == 0 && own_lane < 16)
-        shared_rest()->trace[own_lane] = 0;
-    trace(-1, own_warp, own_lane);
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l += kind == QKV) {
         const uint32_t turn = s->launch * args->num_layers + l + 1;
@@ -230,21 +220,15 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         if (kind == O && s->attends) { // between Q, K, V and O
             const struct new_rows rows = {(uint16_t *)args->layers[l].keys,
                                           (uint16_t *)args->layers[l].values};
-#if !(WEFT_TRY & 131072)
             if (l > 0 && warp == 0 && lane == 0)
                 arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-#endif
-            trace(8, warp, lane);
             attend(args, rows, l == 0, turn, seq, warp, lane);
             seq += s->place.left;
         }
         seq = matrix_multiply(args, kind, turn, seq, &sums, warp, lane);
         kind = (kind + 1) % KINDS;
     }
-    __syncwarp();
-    if (TRACES && own_warp == 0 && own_lane < 16)
-        (args->launches + (WEFT__TOKEN_ROWS + 1) * (WEFT__TOKEN_COUNTER_BYTES / 4))[blockIdx.x * 16 + own_lane] = s->trace[own_lane];
 }
 
 #endif

@@ -22,17 +22,15 @@ enum {
 
     MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
     TILE = TILE_BYTES(4),
-    TEAM_WARPS = TILE > 3072 && (WEFT_TRY & 128) ? 1 : 2, // which have a slot, two tiles each of it
-    TEAMS = MULTIPLIERS / TEAM_WARPS,                     // they take slots in turn
+    SLOT_TILES = WEFT__TOKEN_SLOT_TILES(TILE),
+    TEAM_WARPS = SLOT_TILES / 2,      // which have a slot, two tiles each of it
+    TEAMS = MULTIPLIERS / TEAM_WARPS, // they take slots in turn
     MULTIPLYING = MULTIPLIERS * WARP,
-    SLOT_TILES = 2 * TEAM_WARPS,
     SLOT = SLOT_TILES * TILE,
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT__TOKEN_RING_BYTES / SLOT,
     // More bytes on their way, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
-    FLIGHT = WEFT_TRY >> 8 & 15   ? WEFT_TRY >> 8 & 15
-             : 36864 / SLOT < 2 ? 2
-                                : 36864 / SLOT,
+    FLIGHT = 36864 / SLOT < 2 ? 2 : 36864 / SLOT,
     PLACES = 4, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
@@ -56,13 +54,10 @@ struct shared {
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
-    uint32_t asked;                     // slots that have been asked for
-    uint32_t trace[16], since;
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
 
-#define TRACES (WEFT_TRY & 65536)
 enum { SHARED_AT = WEFT__TOKEN_RING_BYTES + X_BYTES + LONG_X_BYTES };
 
 DEVICE uint8_t *shared_memory()
@@ -91,20 +86,6 @@ DEVICE uint8_t *shared_keys(uint32_t seq)
 DEVICE uint8_t *shared_row(int32_t kind)
 {
     return shared_memory() + WEFT__TOKEN_RING_BYTES + (kind == O || kind == DOWN ? X_BYTES : 0);
-}
-
-DEVICE void trace(int32_t i, int32_t warp, int32_t lane)
-{
-#if TRACES
-    if (warp == 0 && lane == 0) {
-        uint32_t now;
-        asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
-        if (i >= 0)
-            shared_rest()->trace[i] += now - shared_rest()->since;
-        shared_rest()->since = now;
-    }
-#endif
-    (void)i, (void)warp, (void)lane;
 }
 
 // --- work -----------------------------------------------------------------------------------------

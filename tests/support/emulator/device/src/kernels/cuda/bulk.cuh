@@ -49,19 +49,6 @@ DEVICE void loads_end(uint32_t of_all)
     (void)of_all;
 }
 
-DEVICE void prefetch_bulk(const void *from, uint32_t bytes)
-{
-    if ((uint64_t)from % 16 || bytes % 16)
-        emulated->fail("a prefetch that is not aligned");
-}
-
-DEVICE void prefetch_bulk_as(const void *from, uint32_t bytes, uint64_t policy)
-{
-    if (policy != 1)
-        emulated->fail("a prefetch of no known policy");
-    prefetch_bulk(from, bytes);
-}
-
 DEVICE void prefetch_map(const void *map)
 {
     if ((uint64_t)map % 64)

@@ -181,11 +181,6 @@ DEVICE void receive_whole(const void *from, uint32_t word[4])
         word[3] = 0;
 }
 
-DEVICE void poll_slowly()
-{
-    emulated->give_way();
-}
-
 DEVICE void count_arrival(uint32_t *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
