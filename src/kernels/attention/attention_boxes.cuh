@@ -63,8 +63,8 @@ DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t
     for (int32_t p = 0; p < 2; p++)
 #pragma unroll
         for (int32_t i = 0; i < HEAD / 64; i++)
-            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map,
-                             i * 64, first, kv_head, page, barrier);
+            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64, first,
+                             kv_head, page, barrier);
 }
 
 // After a tile has arrived: zeros for the values that nobody sees, those before row `begin` and from `end` on, for a weight of 0

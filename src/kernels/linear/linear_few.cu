@@ -120,8 +120,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
     const uint8_t *row =
         WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
                        : shared_x();
-    const struct one_x x = one_x_of(
-        row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, tile, s->lane);
+    const struct one_x x =
+        one_x_of(row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, tile, s->lane);
     one_multiply(&x, slot, tile_pairs(cols, s->tile0 + tile), s->lane, acc);
 }
 #else

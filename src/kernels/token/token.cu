@@ -10,26 +10,26 @@
 // Results are those of the launches that it takes the place of, to the bit. NOTES.md says what it costs and why it is built so.
 #include <stdint.h>
 
-#define WEFT_CACHE    WEFT_KV_DTYPE
-#define WEFT_SCALED   0
-#define WEFT_CODES    0
-#define WEFT_BOXES    1
-#define WEFT_X_DTYPE  1
-#define WEFT_Y_DTYPE  1
-#define WEFT_PARTS    1
-#define WEFT_ALIBI    0
-#define WEFT_RING     0
-#define WEFT_SCATTER  0
-#define WEFT_SPARSE   0
-#define WEFT_APPEND   1
-#define WEFT_ROUNDED  1
-#define WEFT_WARPS    16
-#define WEFT_BLOCKS   1
-#define WEFT_ROUND    0
-#define WEFT_GATE     0
-#define WEFT_COLS     256 // rows of whole tiles
-#define ACCUMULATORS  2
-#define STATE_DIM     (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
+#define WEFT_CACHE   WEFT_KV_DTYPE
+#define WEFT_SCALED  0
+#define WEFT_CODES   0
+#define WEFT_BOXES   1
+#define WEFT_X_DTYPE 1
+#define WEFT_Y_DTYPE 1
+#define WEFT_PARTS   1
+#define WEFT_ALIBI   0
+#define WEFT_RING    0
+#define WEFT_SCATTER 0
+#define WEFT_SPARSE  0
+#define WEFT_APPEND  1
+#define WEFT_ROUNDED 1
+#define WEFT_WARPS   16
+#define WEFT_BLOCKS  1
+#define WEFT_ROUND   0
+#define WEFT_GATE    0
+#define WEFT_COLS    256 // rows of whole tiles
+#define ACCUMULATORS 2
+#define STATE_DIM    (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
 
 // Of attention.
 enum {

@@ -245,9 +245,8 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     const int64_t long_bytes =
         WEFT__TOKEN_X_BYTES(long_x) > states ? WEFT__TOKEN_X_BYTES(long_x) : states;
     const weft_dtype format = (weft_dtype)c->WEFT_FORMAT;
-    const int64_t tile = weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS,
-                                                   weft_dtype_block_bytes(format),
-                                                   weft_dtype_block_elems(format));
+    const int64_t tile = weft__linear_packed_bytes(
+        16, WEFT__LINEAR_TILE_COLS, weft_dtype_block_bytes(format), weft_dtype_block_elems(format));
     const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) +
                            long_bytes + WEFT__TOKEN_SHARED_BYTES;
     for (int32_t i = 1; i <= LAYER; i++) {

@@ -30,7 +30,8 @@ enum weft__token_row {
 
 // A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
 struct __attribute__((aligned(64))) weft__token_layer {
-    unsigned char k_map[128], v_map[128]; // tensor maps of the layer's page pool (copy_box_of_pile())
+    unsigned char k_map[128],
+        v_map[128]; // tensor maps of the layer's page pool (copy_box_of_pile())
     const void *q, *k, *v, *o, *gate, *up, *down;
     const float *up_norm,
         *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1

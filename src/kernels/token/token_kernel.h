@@ -22,7 +22,7 @@ struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
-    struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS]; // but for their maps,
+    struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,
     struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch

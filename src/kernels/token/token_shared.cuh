@@ -154,7 +154,9 @@ DEVICE uint32_t *counter_of(const struct weft__token_args *args, int32_t row)
 //      codes 0..11, sums of the sixteens, 12 bits each      | turn
 //      codes 12..23, the lower 24 bits of the sum of squares | turn
 //      codes 24..31, scale, the upper 8 bits                 | turn
-enum { TURN_SHIFT = 24 }; // of the last four bytes: a word that is waited for is of the turn before until it comes
+enum {
+    TURN_SHIFT = 24
+}; // of the last four bytes: a word that is waited for is of the turn before until it comes
 
 DEVICE bool word_look(const uint8_t *from, uint32_t turn, uint32_t word[4])
 {
@@ -204,7 +206,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
     *(uint2 *)(codes + 16) = make_uint2(word[0][1], word[1][2]);
     *(uint2 *)(codes + 32) = make_uint2(word[0][2], word[2][0]);
     *(uint2 *)(codes + 48) = make_uint2(word[1][0], word[2][1]);
-    const int32_t first = (int32_t)(word[0][3] << 20) >> 20, second = (int32_t)(word[0][3] << 8) >> 20;
+    const int32_t first = (int32_t)(word[0][3] << 20) >> 20,
+                  second = (int32_t)(word[0][3] << 8) >> 20;
     ((uint2 *)(to + cols))[unit] =
         make_uint2(word[2][2], ((uint32_t)first & 0xffffu) | (uint32_t)second << 16);
     if (SQUARES)
