@@ -471,7 +471,7 @@ int64_t weft__experts_cuda_packed_bytes(const void *opaque_launch, int32_t p)
     return launch->tiles
                ? weft__linear_packed_bytes(
                      launch->desc.experts * rows_of(&launch->desc, p), cols_of(&launch->desc, p),
-                     weft_dtype_block_bytes(format), weft_dtype_block_elems(format))
+                     weft__linear_tile_block_bytes(format), weft_dtype_block_elems(format))
                : 0;
 }
 

@@ -188,17 +188,17 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
                                               desc->variant, serves, &wanted, choice, &status);
     if (!row)
         return status;
-    *own =
-        (struct weft__linear_cuda_part){.exact = exact,
-                                        .rows_kernel = -1,
-                                        .pack_kernel = -1,
-                                        .block_elems = elems,
-                                        .block_bytes = weft_dtype_block_bytes(part->weight_dtype) +
-                                                       (row->groups ? WEFT__LINEAR_GROUP_BYTES : 0),
-                                        .rows = part->rows,
-                                        .scale_cols = part->scale_cols,
-                                        .scale_rows = part->scale_rows,
-                                        .staged = -1};
+    *own = (struct weft__linear_cuda_part){.exact = exact,
+                                           .rows_kernel = -1,
+                                           .pack_kernel = -1,
+                                           .block_elems = elems,
+                                           .block_bytes =
+                                               weft__linear_tile_block_bytes(part->weight_dtype) +
+                                               (row->groups ? WEFT__LINEAR_GROUP_BYTES : 0),
+                                           .rows = part->rows,
+                                           .scale_cols = part->scale_cols,
+                                           .scale_rows = part->scale_rows,
+                                           .staged = -1};
     own->as_file = row->planes;
     own->named_blas = row->base.level == WEFT__CUDA_cublaslt;
     if (own->as_file)

@@ -228,49 +228,88 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
     return false;
 }
 
-// Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
-static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
-                                             const struct weft__cuda_limits *limits,
-                                             struct weft__linear_shape *shape)
+// What follows the products of a format takes registers that two blocks of an SM do not have.
+static inline bool weft__linear_needs_registers(const struct weft__linear_matter *m)
 {
-    static const int8_t wide[][3] = {{16, 4, 1}, {16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+    if (m->grid_bytes)
+        return m->gate || m->rounds;
+    return m->rounds &&
+           (m->gate ? m->block_bytes != 18 : m->block_elems == 64 || m->block_bytes == 210);
+}
+
+// The blocks to try, best first: warps, stages, blocks an SM.
+static inline const int8_t (*weft__linear_blocks_to_try(const struct weft__linear_matter *m,
+                                                        int32_t columns,
+                                                        const struct weft__cuda_limits *limits,
+                                                        int *count))[3]
+{
+    static const int8_t plain[][3] = {{16, 4, 1}, {16, 3, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
     // one row of X: small blocks where rows are short or registers scarce
     static const int8_t one[][3] = {{16, 2, 2}, {8, 3, 2}, {8, 2, 2},
                                     {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
     static const int8_t one_small[][3] = {{8, 3, 3},  {8, 3, 2}, {8, 2, 2},
                                           {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
-    static const int8_t one_bytes[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1},
-                                          {8, 2, 1},  {8, 1, 1},  {8, 1, 1}};
-    static const int8_t some[][3] = {{8, 3, 2}, {8, 2, 2}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}},
-                        some_short[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}},
-                        sixteen[][3] = {{16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
-    if (weft__linear_choose_twin(m, columns, limits, shape))
-        return true;
-    const bool plain = m->block_elems == 1, bytes = m->block_bytes > m->block_elems;
-    const bool needs_registers =
-        m->grid_bytes ? m->gate || m->rounds
-                      : m->rounds && (m->gate ? m->block_bytes != 18
-                                              : m->block_elems == 64 || m->block_bytes == 210);
+    static const int8_t one_bytes[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t some[][3] = {{8, 3, 2}, {8, 2, 2}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t some_short[][3] = {{16, 3, 1}, {16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {8, 1, 1}};
+    static const int8_t sixteen[][3] = {{16, 2, 1}, {8, 3, 1}, {8, 2, 1}, {16, 1, 1}, {8, 1, 1}};
     const struct weft__linear_tier *tier = weft__linear_tier(limits);
     const enum weft__linear_form form = weft__linear_form_of(m, tier, columns);
-    const bool formed = form != WEFT__LINEAR_FORM_best;
     // Several rows of X: where teams of four have a group each at most, X comes to an SM once.
     const bool one_turn =
         !m->exact && !m->experts &&
         (m->rounds ? (m->groups + 1) / 2 : m->groups) * 4 <= (int64_t)limits->num_sms * 16;
-    const int8_t(*list)[3] = formed        ? weft__linear_form_blocks[form]
-                             : plain       ? wide
-                             : columns > 8 ? sixteen
-                             : columns > 1 ? one_turn ? some_short : some
-                             : bytes       ? one_bytes
-                             : m->cols <= tier->short_cols || m->experts || needs_registers
-                                 ? one_small
-                                 : one;
-    const int count = !formed && (plain || columns > 1) ? 5 : 6;
-    // Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
-    // With more groups a block waits for the other again and again, and gains only if it is small.
-    const bool may_pair =
-        !formed && m->rounds && !bytes && !plain && columns == 1 && limits->sm >= 90;
+    *count = 5;
+    if (m->block_elems == 1 && form == WEFT__LINEAR_FORM_best)
+        return plain;
+    if (columns > 1 && form == WEFT__LINEAR_FORM_best)
+        return columns > 8 ? sixteen : one_turn ? some_short : some;
+    if (m->block_bytes > m->block_elems && form == WEFT__LINEAR_FORM_best)
+        return one_bytes;
+    *count = 6;
+    if (form != WEFT__LINEAR_FORM_best)
+        return weft__linear_form_blocks[form];
+    return m->cols <= tier->short_cols || m->experts || weft__linear_needs_registers(m) ? one_small
+                                                                                        : one;
+}
+
+// Has a thread of the shape's blocks the registers that it needs? 64 are too few for exact products, and for some formats
+// with what follows.
+static inline bool weft__linear_has_registers(const struct weft__linear_matter *m,
+                                              const struct weft__linear_shape *s)
+{
+    const bool sixteen = s->columns > 8;
+    if ((m->exact || sixteen) && s->blocks > 1)
+        return false;
+    if (weft__linear_needs_registers(m) && s->blocks * s->warps > 24)
+        return false;
+    return !(sixteen && s->warps > 8 && !m->grid_bytes &&
+             (m->block_bytes == 84 || (m->block_bytes == 110 && m->gate && m->rounds)));
+}
+
+// Pairs are worth it where blocks that share an SM have one group each: they would be half as many else.
+// With more groups a block waits for the other again and again, and gains only if it is small.
+static inline bool weft__linear_is_pair(const struct weft__linear_matter *m,
+                                        const struct weft__linear_shape *s,
+                                        const struct weft__cuda_limits *limits)
+{
+    if (!m->rounds || m->block_bytes > m->block_elems || m->block_elems == 1 || s->columns > 1 ||
+        s->split > 1 || limits->sm < 90 ||
+        weft__linear_form_of(m, weft__linear_tier(limits), s->columns) != WEFT__LINEAR_FORM_best)
+        return false;
+    return m->gate ? weft__linear_needs_registers(m)
+                   : m->groups <= (int64_t)limits->num_sms * s->blocks;
+}
+
+// Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
+static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
+                                             const struct weft__cuda_limits *limits,
+                                             struct weft__linear_shape *shape)
+{
+    if (weft__linear_choose_twin(m, columns, limits, shape))
+        return true;
+    int count;
+    const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);
     for (int32_t split = 1; split <= (limits->sm >= 90 ? 8 : 1); split *= 2)
         for (int i = 0; i < count; i++) {
             *shape = (struct weft__linear_shape){.columns = columns,
@@ -278,18 +317,9 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                                                  .team = list[i][0],
                                                  .stages = list[i][1],
                                                  .split = split,
-                                                 .blocks = list[i][2],
-                                                 .pair = false};
-            shape->pair =
-                may_pair && split == 1 &&
-                (m->gate ? needs_registers : m->groups <= (int64_t)limits->num_sms * shape->blocks);
-            // 64 registers are too few for exact products, and for some formats with what follows
-            if (((m->exact || columns > 8) && shape->blocks > 1) ||
-                (needs_registers && shape->blocks * shape->warps > 24) ||
-                (columns > 8 && shape->warps > 8 && !m->grid_bytes &&
-                 (m->block_bytes == 84 || (m->block_bytes == 110 && m->gate && m->rounds))))
-                continue;
-            if (!weft__linear_fits(m, shape, limits))
+                                                 .blocks = list[i][2]};
+            shape->pair = weft__linear_is_pair(m, shape, limits);
+            if (!weft__linear_has_registers(m, shape) || !weft__linear_fits(m, shape, limits))
                 continue;
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             shape->team = weft__linear_team(m, shape, limits);

@@ -89,8 +89,9 @@ enum {
 // an offset that a sign is not (of each sixteen: Q2_K, Q3_K, Q6_K, NVFP4).
 #define WEFT__LINEAR_SOME_NUMBERS(format)                                                          \
     ((format) == 46 || (format) == 47 || (format) == 50 || (format) == 97 ? 4                      \
-     : (format) == 35 || (format) == 81 || (format) == 96                 ? 3                      \
-                                                          : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
+     : (format) == 35 || (format) == 80 || (format) == 81 || (format) == 96                        \
+         ? 3                                                                                       \
+         : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
 
 // Bytes of `rows` rows of X of so many pairs there.
 #define WEFT__LINEAR_SOME_BYTES(format, rows, pairs)                                               \

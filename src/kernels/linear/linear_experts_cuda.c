@@ -60,7 +60,8 @@ bool weft__linear_experts_plan(const struct weft__linear_experts_wish *wish,
     const int32_t *columns = wish->exact ? exact : rounded, count = wish->exact ? 2 : 3;
     const struct weft__linear_matter matter = {.cols = wish->cols,
                                                .block_elems = weft_dtype_block_elems(wish->format),
-                                               .block_bytes = weft_dtype_block_bytes(wish->format),
+                                               .block_bytes =
+                                                   weft__linear_tile_block_bytes(wish->format),
                                                .grid_bytes = WEFT__LINEAR_GRID_BYTES(wish->format),
                                                .numbers = WEFT__LINEAR_SOME_NUMBERS(wish->format),
                                                .exact = wish->exact,

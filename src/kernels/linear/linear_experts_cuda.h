@@ -5,6 +5,7 @@
 #define WEFT_KERNELS_LINEAR_EXPERTS_CUDA_H
 
 #include "src/kernels/linear/linear_cuda_shape.h"
+#include "src/kernels/linear/linear_pack_cuda.h"
 
 enum { WEFT__LINEAR_GATE_CLAMPED = 4 }; // beside those of weft_linear_gate
 

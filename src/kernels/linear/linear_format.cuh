@@ -31,6 +31,7 @@
 #define FORMAT_IQ2_S   70
 #define FORMAT_IQ1_S   71
 #define FORMAT_IQ1_M   72
+#define FORMAT_TQ1_0   80
 #define FORMAT_TQ2_0   81
 #define FORMAT_MXFP4   96
 #define FORMAT_NVFP4   97
@@ -39,6 +40,7 @@
     (WEFT_FORMAT == FORMAT_Q8_0 || WEFT_FORMAT == FORMAT_Q4_0 || WEFT_FORMAT == FORMAT_Q5_0 ||     \
      WEFT_FORMAT == FORMAT_IQ4_NL)
 #define FORMAT_IS_F16_PAIR_PER_32 (WEFT_FORMAT == FORMAT_Q4_1 || WEFT_FORMAT == FORMAT_Q5_1)
+#define FORMAT_IS_TERNARY         (WEFT_FORMAT == FORMAT_TQ1_0 || WEFT_FORMAT == FORMAT_TQ2_0)
 #define FORMAT_IS_MLX             (WEFT_FORMAT >= 128)
 
 // Bytes and columns of a block; offsets of its scale and its quants.
@@ -144,11 +146,11 @@
 #define PAIR_HIGH   64
 #define TILE_META   128
 #define BLOCK_BYTES 56
-#elif WEFT_FORMAT == FORMAT_TQ2_0
+#elif FORMAT_IS_TERNARY // digits of two bits in tiles, five to a byte in blocks of tq1_0
 #define TILE_BITS   2
 #define TILE_OFFSET (-1)
 #define TILE_META   32
-#define BLOCK_BYTES 66
+#define BLOCK_BYTES (WEFT_FORMAT == FORMAT_TQ1_0 ? 54 : 66)
 #elif WEFT_FORMAT == FORMAT_MXFP4
 #define TILE_BITS   4
 #define TILE_TABLE  1
@@ -216,7 +218,7 @@
 #endif
 #define TILE_SUPER                                                                                 \
     (WEFT_FORMAT >= FORMAT_Q2_K && WEFT_FORMAT <= FORMAT_Q6_K || WEFT_FORMAT == FORMAT_IQ4_XS ||   \
-     TILE_GRID || WEFT_FORMAT == FORMAT_TQ2_0)
+     TILE_GRID || FORMAT_IS_TERNARY)
 #ifndef BLOCK_ELEMS
 #define BLOCK_ELEMS (TILE_SUPER ? 256 : 32)
 #endif

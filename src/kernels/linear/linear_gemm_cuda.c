@@ -66,6 +66,7 @@ static bool serves(const weft_linear_desc *desc, weft_dtype format, bool wgmma)
     case WEFT_IQ2_S:
     case WEFT_IQ1_S:
     case WEFT_IQ1_M:
+    case WEFT_TQ1_0:
     case WEFT_TQ2_0:
     case WEFT_MXFP4:
     case WEFT_NVFP4: return true;

@@ -24,6 +24,19 @@ DEVICE const uint8_t *tile_block(const struct tile_place *at, int32_t row, int32
 #include "src/kernels/linear/linear_pack_grid.cuh"
 #else
 
+#if WEFT_FORMAT == FORMAT_TQ1_0
+// Element e of a block: digit n of the byte that has it, a fraction to the base 3 (src/formats/tq1_0.h draws the block).
+DEVICE uint32_t ternary_digit(const uint8_t *block, int32_t e)
+{
+    const int32_t byte = e < 160 ? e % 32 : e < 240 ? 32 + e % 16 : 48 + e % 4;
+    const int32_t n = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+    uint32_t fraction = block[byte];
+    for (int32_t i = 0; i < n; i++)
+        fraction = fraction * 3 & 255u;
+    return fraction * 3 >> 8;
+}
+#endif
+
 // The bits of element e of a block, as a number without its offset.
 DEVICE uint32_t block_code(const uint8_t *block, int32_t e)
 {
@@ -52,6 +65,8 @@ DEVICE uint32_t block_code(const uint8_t *block, int32_t e)
     int32_t g = e % 128 / 32;
     return (block[e / 128 * 64 + g % 2 * 32 + e % 32] >> g / 2 * 4 & 15) |
            (block[128 + e / 128 * 32 + e % 32] >> 2 * g & 3) << 4;
+#elif WEFT_FORMAT == FORMAT_TQ1_0
+    return ternary_digit(block, e);
 #elif WEFT_FORMAT == FORMAT_TQ2_0
     return block[e / 128 * 32 + e % 32] >> e % 128 / 32 * 2 & 3;
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
@@ -169,8 +184,8 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     row = i < 256 ? i / 16 : (i - 256) / 4, byte = i < 256 ? i % 16 : 80 + i % 4;
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
     row = i / 8, byte = i % 8;
-#elif WEFT_FORMAT == FORMAT_TQ2_0
-    row = i / 4 + i % 4 / 2 * 8, byte = 64 + i % 2;
+#elif FORMAT_IS_TERNARY
+    row = i / 4 + i % 4 / 2 * 8, byte = BLOCK_BYTES - 2 + i % 2;
 #endif
     const uint8_t *block = tile_block(at, row, col);
     return block ? block[byte] ^ flip : 0;

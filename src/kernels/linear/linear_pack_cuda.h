@@ -33,4 +33,10 @@ static inline void weft__linear_pack_step(int32_t kernel, int64_t cols,
                     (uint32_t)((cols + 255) / 256), 128, &args, sizeof args);
 }
 
+// Bytes of a block in tiles: those of a file's, but for tq1_0, whose digits have two bits each there, as tq2_0's.
+static inline int32_t weft__linear_tile_block_bytes(weft_dtype format)
+{
+    return weft_dtype_block_bytes(format == WEFT_TQ1_0 ? WEFT_TQ2_0 : format);
+}
+
 #endif

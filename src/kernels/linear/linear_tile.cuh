@@ -197,7 +197,7 @@ DEVICE float times_byte(float scale, uint32_t word, int32_t i, float offset)
 
 // What a lane knows of a tile's scales before its first pair: of row r [0] and row r + 8 [1].
 struct tile_scales {
-#if TILE_GRID || WEFT_FORMAT == FORMAT_TQ2_0
+#if TILE_GRID || FORMAT_IS_TERNARY
     const uint8_t *tile;
     float d[2];
 #elif WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
@@ -224,7 +224,7 @@ DEVICE void tile_scales_load(struct tile_scales *s, const uint8_t *tile, int32_t
     s->tile = tile;
     grid_d(tile, r, s->d);
     (void)meta;
-#elif WEFT_FORMAT == FORMAT_TQ2_0
+#elif FORMAT_IS_TERNARY
     const float2 d = f16x2_float2(*(const uint32_t *)(meta + r * 4));
     s->d[0] = d.x, s->d[1] = d.y;
 #elif !TILE_SUPER
@@ -338,7 +338,7 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
     (void)u, (void)pairs, (void)r, (void)add;
 #if TILE_GRID
     grid_scales(s->tile, s->d, u, r, scale, add);
-#elif WEFT_FORMAT == FORMAT_TQ2_0
+#elif FORMAT_IS_TERNARY
     scale[0][0] = s->d[0], scale[1][0] = s->d[1];
 #elif FORMAT_IS_F16_PER_32 || FORMAT_IS_F16_PAIR_PER_32
     float2 d = f16x2_float2(*(const uint32_t *)unit_halves(s, p, h, r));
