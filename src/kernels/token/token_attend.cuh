@@ -79,54 +79,50 @@ struct new_rows {
     uint16_t *keys, *values;
 };
 
-// The new key, rotated, and its value: narrow, into shared memory and into the cache.
-DEVICE void fresh_keep(const struct weft__token_args *args, struct new_rows rows,
-                       const struct head *key, const struct head *value, int32_t lane)
+// The new key, rotated, or its value: narrow, into shared memory and into the cache.
+DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_t *pool,
+                       uint8_t *fresh, const struct head *head, int32_t lane)
 {
-    const struct weft__attention_device_args *a = &args->attention;
     const struct place *at = &shared_rest()->place;
-    const int32_t position = at->seq.lengths.kv_len - 1, page = shared_rest()->fresh_page;
-    uint16_t *k_row = rows.keys + plane_at(&a->k, at->kv_head, page, position);
-    uint16_t *v_row = rows.values + plane_at(&a->v, at->kv_head, page, position);
+    uint16_t *row = pool + plane_at(plane, at->kv_head, shared_rest()->fresh_page,
+                                    at->seq.lengths.kv_len - 1);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
         const int32_t d = 2 * (i * WARP + lane);
         if (HEAD % 64 != 0 && d >= HEAD)
             continue;
-        const uint32_t k = two_narrow(key->own[i].x, key->own[i].y);
-        const uint32_t w = two_narrow(value->own[i].x, value->own[i].y);
-        *(uint32_t *)(shared_rest()->fresh + 2 * d) = k;
-        *(uint32_t *)(shared_rest()->fresh + ROW_BYTES + 2 * d) = w;
-        *(uint32_t *)(k_row + d) = k;
-        *(uint32_t *)(v_row + d) = w;
+        const uint32_t pair = two_narrow(head->own[i].x, head->own[i].y);
+        *(uint32_t *)(fresh + 2 * d) = pair;
+        *(uint32_t *)(row + d) = pair;
     }
 }
 
-// Row by row, a warp each; behind the queries comes the new key, in the SM that has its tile.
+// Row by row, a warp each; behind the queries come the new key and its value, in the SM that has their tile.
 DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep, bool first,
                        uint32_t turn, int32_t warp, int32_t lane)
 {
+    enum { KEY = GROUP_HEADS, VALUE };
     const struct place *at = &shared_rest()->place;
     const int32_t fresh = at->seq.lengths.kv_len - 1 - (at->seq.begin + at->tile * KEYS);
-    const bool has_fresh = fresh >= 0 && fresh < at->left * KEYS;
+    const int32_t count = GROUP_HEADS + (fresh >= 0 && fresh < at->left * KEYS ? 2 : 0);
 #pragma unroll 1
-    for (int32_t i = computed_here(warp); i < GROUP_HEADS + has_fresh; i += ATTENDANTS) {
-        const bool query = i < GROUP_HEADS;
-        const int32_t head_row =
-            query ? (at->kv_head * GROUP_HEADS + i) * HEAD : ATTENDED + at->kv_head * HEAD;
-        const struct heads_source from = source_of(args, head_row, first, turn);
+    for (int32_t i = computed_here(warp); i < count; i += ATTENDANTS) {
+        const int32_t row = i < KEY    ? (at->kv_head * GROUP_HEADS + i) * HEAD
+                            : i == KEY ? ATTENDED + at->kv_head * HEAD
+                                       : ATTENDED + (WEFT_KV_HEADS + at->kv_head) * HEAD;
+        const struct heads_source from = source_of(args, row, first, turn);
         struct head head = source_head(&from, lane);
         const struct turns turns = turns_shared(lane);
-        head_turn(&head, &turns, lane);
-        if (query) {
+        if (i != VALUE)
+            head_turn(&head, &turns, lane);
+        if (i < KEY)
             query_store(head.own, shared_rest()->queries + i * ROW_BYTES, PART_BYTES, lane,
                         shared_factors() + i);
-        } else {
-            const struct heads_source v =
-                source_of(args, head_row + WEFT_KV_HEADS * HEAD, first, turn);
-            const struct head value = source_head(&v, lane);
-            fresh_keep(args, keep, &head, &value, lane);
-        }
+        else if (i == KEY)
+            fresh_keep(&args->attention.k, keep.keys, shared_rest()->fresh, &head, lane);
+        else
+            fresh_keep(&args->attention.v, keep.values, shared_rest()->fresh + ROW_BYTES, &head,
+                       lane);
     }
 }
 
