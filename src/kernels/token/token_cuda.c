@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_pack_cuda.h"
 
 #define TOKEN_CONSTANTS(X)                                                                         \
     X(WEFT_FORMAT)                                                                                 \
@@ -17,7 +18,7 @@
     X(WEFT_HEAD_DIM)                                                                               \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
-    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_EVEN)
+    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -231,24 +232,40 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
                                           .WEFT_EVEN = even};
 }
 
-// One format, sizes that agree, and an SM for every part.
+struct ring {
+    int64_t slot_bytes, beside; // beside: bytes of shared memory that are not the ring's
+    int32_t slots, least;
+};
+
+static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
+{
+    const weft_dtype format = (weft_dtype)c->WEFT_FORMAT;
+    const int64_t tile = weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS,
+                                                   weft__linear_tile_block_bytes(format),
+                                                   weft_dtype_block_elems(format));
+    const int32_t slot_tiles = WEFT__TOKEN_SLOT_TILES(tile);
+    const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
+    const int64_t long_x =
+        WEFT__TOKEN_LONG_X_BYTES(attended > c->WEFT_WIDE ? attended : c->WEFT_WIDE);
+    const int64_t states =
+        (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
+    struct ring ring = {.slot_bytes = slot_tiles * tile};
+    ring.beside = WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) + (long_x > states ? long_x : states) +
+                  WEFT__TOKEN_SHARED_BYTES;
+    const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
+    ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
+    ring.least = (int32_t)WEFT__TOKEN_LEAST_SLOTS(ring.slot_bytes, slot_tiles);
+    return ring;
+}
+
+// One format, sizes that agree, an SM for every part; and how many slots the ring has.
 static bool fits(const struct weft__token_seen *layer, const struct weft__token_seen *next,
-                 const struct weft__token_seen *last_down, const struct weft__token_constants *c,
+                 const struct weft__token_seen *last_down, struct weft__token_constants *c,
                  const struct weft__cuda_limits *limits, struct weft__token_plan *plan)
 {
     const struct weft__linear_device_args *o = layer[1].args, *down = layer[3].args,
                                           *qkv = next->args;
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
-    const int64_t long_x = attended > c->WEFT_WIDE ? attended : c->WEFT_WIDE;
-    const int64_t states =
-        (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
-    const int64_t long_bytes =
-        WEFT__TOKEN_X_BYTES(long_x) > states ? WEFT__TOKEN_X_BYTES(long_x) : states;
-    const weft_dtype format = (weft_dtype)c->WEFT_FORMAT;
-    const int64_t tile = weft__linear_packed_bytes(
-        16, WEFT__LINEAR_TILE_COLS, weft_dtype_block_bytes(format), weft_dtype_block_elems(format));
-    const int64_t shared = WEFT__TOKEN_RING_BYTES + WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) +
-                           long_bytes + WEFT__TOKEN_SHARED_BYTES;
     for (int32_t i = 1; i <= LAYER; i++) {
         const struct weft__cuda_kernel *k = i == LAYER       ? last_down->kernel
                                             : i == LAYER - 1 ? next->kernel
@@ -257,9 +274,10 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
             constant(k, "WEFT_SCALE_DTYPE") != c->WEFT_SCALE_DTYPE)
             return refuse(plan, "matrices are of several formats");
     }
-    if (WEFT__LINEAR_GRID_POINTS(c->WEFT_FORMAT))
-        return refuse(plan, "codes of the format are points of a lattice");
-    if (!WEFT__TOKEN_KEYS_FIT(WEFT__TOKEN_SLOT_TILES(tile) * tile, c->WEFT_HEAD_DIM))
+    if (WEFT__LINEAR_GRID_POINTS(c->WEFT_FORMAT) || c->WEFT_FORMAT >= 128)
+        return refuse(plan, "codes of the format are points of a lattice, or its scales of groups");
+    const struct ring ring = ring_of(c, limits->shared_per_block);
+    if (!WEFT__TOKEN_KEYS_FIT(ring.slot_bytes, c->WEFT_HEAD_DIM))
         return refuse(plan, "tiles are smaller than those of keys and values");
     if (o->cols != attended || o->part[0].rows != c->WEFT_EMBED || down->cols != c->WEFT_WIDE ||
         down->part[0].rows != c->WEFT_EMBED || qkv->cols != c->WEFT_EMBED ||
@@ -267,8 +285,9 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         qkv->part[2].rows != qkv->part[1].rows || (c->WEFT_EVEN >> QKV & 1) == 0)
         return refuse(plan, "sizes of the matrices are not those of a dense layer");
     plan->blocks = (uint32_t)limits->num_sms;
-    plan->shared_bytes = (uint32_t)shared;
-    if (limits->sm != 90 || shared > limits->shared_per_block ||
+    plan->shared_bytes = (uint32_t)(ring.beside + (ring.slots * ring.slot_bytes + 127) / 128 * 128);
+    c->WEFT_SLOTS = ring.slots;
+    if (limits->sm != 90 || ring.slots < ring.least ||
         c->WEFT_KV_HEADS * c->WEFT_SPLITS > limits->num_sms ||
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)
         return refuse(plan, "the GPU is another, or too small");
@@ -291,20 +310,22 @@ static void kernel_of(const struct weft__token_constants *constants,
 
 void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kernel *kernel)
 {
-    const struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
-                                                    .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
-                                                    .WEFT_EMBED = 4096,
-                                                    .WEFT_WIDE = 14336,
-                                                    .WEFT_Q_HEADS = 32,
-                                                    .WEFT_KV_HEADS = 8,
-                                                    .WEFT_HEAD_DIM = 128,
-                                                    .WEFT_KV_DTYPE = (int32_t)WEFT_F16,
-                                                    .WEFT_PAGE = 32,
-                                                    .WEFT_ROPE = 1,
-                                                    .WEFT_ROTARY = 128,
-                                                    .WEFT_SPLITS = 8,
-                                                    .WEFT_TOKEN_GATE = 1,
-                                                    .WEFT_EVEN = even};
+    enum { H200_BYTES = 232448 };
+    struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
+                                              .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
+                                              .WEFT_EMBED = 4096,
+                                              .WEFT_WIDE = 14336,
+                                              .WEFT_Q_HEADS = 32,
+                                              .WEFT_KV_HEADS = 8,
+                                              .WEFT_HEAD_DIM = 128,
+                                              .WEFT_KV_DTYPE = (int32_t)WEFT_F16,
+                                              .WEFT_PAGE = 32,
+                                              .WEFT_ROPE = 1,
+                                              .WEFT_ROTARY = 128,
+                                              .WEFT_SPLITS = 8,
+                                              .WEFT_TOKEN_GATE = 1,
+                                              .WEFT_EVEN = even};
+    constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);
 }
 
@@ -335,7 +356,7 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
     plan->args.up_eps = up->norm_eps, plan->args.norm_plus = o->next_weight_plus;
     const struct weft__token_seen *next = &first[LAYER - 1],
                                   *last_down = &first[(l - 1) * LAYER + LAYER - 2];
-    const struct weft__token_constants constants = constants_of(first, next, last_down);
+    struct weft__token_constants constants = constants_of(first, next, last_down);
     if (!fits(first, next, last_down, &constants, limits, plan))
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];

@@ -58,9 +58,18 @@ struct __attribute__((aligned(64))) weft__token_args {
     (64 * (head_dim) + ((slot_bytes) % 1024 ? 1024 - ((slot_bytes) & -(slot_bytes)) : 0) <=        \
      (slot_bytes))
 
+// Of slots on their way: more bytes, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
+#define WEFT__TOKEN_FLIGHT(slot_bytes) (36864 / (slot_bytes) < 2 ? 2 : 36864 / (slot_bytes))
+
+// A slot's parity says which time it is: who waits for one has had the one of its team before, all of whose forerunners but those on
+// their way had come then.
+#define WEFT__TOKEN_LEAST_SLOTS(slot_bytes, slot_tiles)                                            \
+    (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles) + WEFT__TOKEN_FLIGHT(slot_bytes))
+
 // Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
-#define WEFT__TOKEN_X_BYTES(cols) ((cols) + (cols) / 4 + (cols) / 8)
-#define WEFT__TOKEN_RING_BYTES    (180 * 1024)
-#define WEFT__TOKEN_SHARED_BYTES  (17 * 1024)
+#define WEFT__TOKEN_X_BYTES(cols)      ((cols) + (cols) / 4 + (cols) / 8)
+#define WEFT__TOKEN_LONG_X_BYTES(cols) ((cols) + (cols) / 4) // without squares
+#define WEFT__TOKEN_MOST_SLOTS         32
+#define WEFT__TOKEN_SHARED_BYTES       (15 * 1024)
 
 #endif

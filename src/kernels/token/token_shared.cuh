@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared memory of a block, what each SM has of the work, the words of a row.
 //
-// Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), those of
+// Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), WEFT_SLOTS of the ring, those of
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
 // as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh).
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
@@ -28,17 +28,18 @@ enum {
     MULTIPLYING = MULTIPLIERS * WARP,
     SLOT = SLOT_TILES * TILE,
     READERS = 2, // of a slot count as so many
-    DEPTH = WEFT__TOKEN_RING_BYTES / SLOT,
-    // More bytes on their way, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
-    FLIGHT = 36864 / SLOT < 2 ? 2 : 36864 / SLOT,
-    PLACES = 4, // of sums that are not delivered yet
+    DEPTH = WEFT_SLOTS,
+    FLIGHT = WEFT__TOKEN_FLIGHT(SLOT),
+    PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
     LONG_X = ATTENDED > WIDE ? ATTENDED : WIDE,
     X_BYTES = WEFT__TOKEN_X_BYTES(EMBED),
     STATES_BYTES = WARPS * GROUP_HEADS * (WEFT_HEAD_DIM + 4) * 4,
-    LONG_X_BYTES =
-        WEFT__TOKEN_X_BYTES(LONG_X) > STATES_BYTES ? WEFT__TOKEN_X_BYTES(LONG_X) : STATES_BYTES,
+    LONG_X_BYTES = WEFT__TOKEN_LONG_X_BYTES(LONG_X) > STATES_BYTES
+                       ? WEFT__TOKEN_LONG_X_BYTES(LONG_X)
+                       : STATES_BYTES,
+    RING_BYTES = (DEPTH * SLOT + 127) / 128 * 128,
 };
 
 // Numbers of barriers of the block.
@@ -58,7 +59,7 @@ struct shared {
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
 
-enum { SHARED_AT = WEFT__TOKEN_RING_BYTES + X_BYTES + LONG_X_BYTES };
+enum { SHARED_AT = RING_BYTES + X_BYTES + LONG_X_BYTES };
 
 DEVICE uint8_t *shared_memory()
 {
@@ -85,7 +86,7 @@ DEVICE uint8_t *shared_keys(uint32_t seq)
 
 DEVICE uint8_t *shared_row(int32_t kind)
 {
-    return shared_memory() + WEFT__TOKEN_RING_BYTES + (kind == O || kind == DOWN ? X_BYTES : 0);
+    return shared_memory() + RING_BYTES + (kind == O || kind == DOWN ? X_BYTES : 0);
 }
 
 // --- work -----------------------------------------------------------------------------------------
