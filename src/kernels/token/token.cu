@@ -83,7 +83,8 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_multiply.cuh"
 
 static_assert(WEFT__TOKEN_KEYS_FIT(SLOT, HEAD), "a tile of keys and values has a slot");
-static_assert(DEPTH >= TEAMS + FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS, "a slot's parity says which time it is");
+static_assert(DEPTH >= TEAMS + FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS,
+              "a slot's parity says which time it is");
 static_assert(sizeof(struct shared) <= WEFT__TOKEN_SHARED_BYTES, "what the host gives");
 
 DEVICE void barriers_begin()

@@ -84,8 +84,8 @@ DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_
                        uint8_t *fresh, const struct head *head, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
-    uint16_t *row = pool + plane_at(plane, at->kv_head, shared_rest()->fresh_page,
-                                    at->seq.lengths.kv_len - 1);
+    uint16_t *row =
+        pool + plane_at(plane, at->kv_head, shared_rest()->fresh_page, at->seq.lengths.kv_len - 1);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
         const int32_t d = 2 * (i * WARP + lane);
@@ -160,7 +160,7 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
         loads_end(all);
         __syncwarp();
         if (lane == 0)
-            slot_release<1>(seq + tile);
+            slot_release(seq + tile);
     }
 }
 

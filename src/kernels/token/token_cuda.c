@@ -18,7 +18,8 @@
     X(WEFT_HEAD_DIM)                                                                               \
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
-    X(WEFT_SOFTCAP) X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS) X(WEFT_EVEN)
+    X(WEFT_SOFTCAP)                                                                                \
+    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -240,9 +241,9 @@ struct ring {
 static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
 {
     const weft_dtype format = (weft_dtype)c->WEFT_FORMAT;
-    const int64_t tile = weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS,
-                                                   weft__linear_tile_block_bytes(format),
-                                                   weft_dtype_block_elems(format));
+    const int64_t tile =
+        weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS, weft__linear_tile_block_bytes(format),
+                                  weft_dtype_block_elems(format));
     const int32_t slot_tiles = WEFT__TOKEN_SLOT_TILES(tile);
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
     const int64_t long_x =

@@ -9,41 +9,68 @@
 // Two tiles of a slot: held in registers, so that the slot can be asked for anew before they are multiplied, or where they lie.
 #define HOLDS (TILE_IN_PLACE && FORMAT_IS_F16_PER_32)
 
+// A slot of the ring and the parity of its time.
+struct turn_of_slot {
+    int32_t at;
+    uint32_t parity;
+};
+
+DEVICE struct turn_of_slot turn_of(uint32_t seq)
+{
+    const struct turn_of_slot turn = {(int32_t)(seq % DEPTH), seq / DEPTH & 1};
+    return turn;
+}
+
+// The next of the team.
+DEVICE void turn_next(struct turn_of_slot *turn)
+{
+    turn->at += TEAMS;
+    if (turn->at >= DEPTH)
+        turn->at -= DEPTH, turn->parity ^= 1;
+}
+
 struct tiles {
 #if HOLDS
     uint4 codes[2][4];
     uint2 scales[2];
 #endif
-    uint32_t seq;
+    int32_t at; // their slot
 };
 
-DEVICE const uint8_t *tile_at(uint32_t seq, int32_t i, int32_t half)
+// A team's are one behind the other, tile i of each warp.
+DEVICE const uint8_t *tile_at(int32_t slot, int32_t i, int32_t half)
 {
-    return shared_slot(seq) + (TEAM_WARPS * i + half) * TILE;
+    return shared_memory() + slot * SLOT + (TEAM_WARPS * i + half) * TILE;
 }
 
-// Waits for slot `seq`; half: which of the team the warp is.
-DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane)
+DEVICE void slot_give_back(int32_t slot, uint32_t of_all_loads, int32_t lane)
 {
-    t->seq = seq;
-    slot_wait(seq);
+    loads_end(of_all_loads);
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive_as<READERS / TEAM_WARPS>(shared_address(shared_rest()->empty + slot));
+}
+
+// Waits for a slot; half: which of the team the warp is.
+DEVICE void tiles_take(struct tiles *t, struct turn_of_slot turn, int32_t half, int32_t lane)
+{
+    t->at = turn.at;
+    barrier_wait(shared_address(shared_rest()->full + turn.at), turn.parity);
 #if HOLDS
+    uint32_t all = 0;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
-        const uint8_t *tile = tile_at(seq, i, half);
+        const uint8_t *tile = tile_at(turn.at, i, half);
 #pragma unroll
         for (int32_t p = 0; p < 4; p++)
             t->codes[i][p] = *(const uint4 *)(tile + p * PAIR_LOW + lane * 16);
         t->scales[i] = *(const uint2 *)(tile + 4 * PAIR_LOW + lane % 4 * 64 + lane / 4 * 8);
     }
-    uint32_t all = t->scales[0].x ^ t->scales[1].x;
 #pragma unroll
-    for (int32_t i = 0; i < 8; i++)
-        all ^= t->codes[i / 4][i % 4].x;
-    loads_end(all);
-    __syncwarp();
-    if (lane == 0)
-        slot_release<READERS / TEAM_WARPS>(seq);
+    for (int32_t i = 0; i < 2; i++)
+        all ^= t->scales[i].x ^ t->codes[i][0].x ^ t->codes[i][1].x ^ t->codes[i][2].x ^
+               t->codes[i][3].x;
+    slot_give_back(turn.at, all, lane);
 #else
     (void)half, (void)lane;
 #endif
@@ -52,62 +79,107 @@ DEVICE void tiles_take(struct tiles *t, uint32_t seq, int32_t half, int32_t lane
 DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2])
 {
 #if !HOLDS
-    loads_end(float_bits(sum[0][0]) ^ float_bits(sum[0][1]) ^ float_bits(sum[1][0]) ^
-              float_bits(sum[1][1]));
-    __syncwarp();
-    if (lane == 0)
-        slot_release<READERS / TEAM_WARPS>(t->seq);
+    slot_give_back(t->at,
+                   float_bits(sum[0][0]) ^ float_bits(sum[0][1]) ^ float_bits(sum[1][0]) ^
+                       float_bits(sum[1][1]),
+                   lane);
 #else
     (void)t, (void)lane, (void)sum;
 #endif
 }
 
-// acc += tile i of the two times column `tile` of the row of X in `row`.
-DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const uint8_t *row,
-                     int32_t cols, int32_t tile, int32_t lane, float acc[2])
-{
 #if HOLDS
-    (void)half;
-    const int32_t r = lane / 4, c = lane % 4;
-    const uint2 b = one_column(row + tile * 256, r, c, true);
-    const uint4 own = ((const uint4 *)(row + cols))[tile * 4 + c];
-    const struct x_meta meta[2] = {x_meta_of(own, 0), x_meta_of(own, 1)};
-    int32_t start[4], kept[4];
+
+// What a tile is multiplied by. Columns of B are the x of their units in products of their own pair, and zeros in others, so that all
+// products of a tile add up in two chains and lane (r, c) has its units' at its end: 8 zeros for two tiles instead of 12 choices a tile.
+struct tile_x {
+    uint2 b[4];       // of pair p
+    float scale[2];   // of a unit, by what its products are too large
+    int32_t start[2]; // of its sum
+};
+
+DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, int32_t lane)
+{
+    struct tile_x x;
+    const uint32_t l = (uint32_t)lane;
+    const uint2 b = one_column(row + tile * 256, (int32_t)(l / 4), (int32_t)(l % 4), true);
+    const uint4 own = ((const uint4 *)(row + cols))[(uint32_t)tile * 4 + l % 4];
 #pragma unroll
-    for (int32_t k = 0; k < 4; k++)
-        start[k] = one_start(meta[k % 2], ONE_OFFSET(k % 2, k / 2), 0);
+    for (uint32_t p = 0; p < 4; p++)
+        x.b[p] = make_uint2(l / 8 == p ? b.x : 0, l / 8 == p ? b.y : 0);
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        const struct x_meta meta = x_meta_of(own, h);
+        x.scale[h] = meta.scale * (1.0f / (float)ONE_FACTOR(h, 0));
+        x.start[h] = one_start(meta, ONE_OFFSET(h, 0), 0);
+    }
+    return x;
+}
+
+// acc += tile i of the two times a tile of X.
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
+                     int32_t lane, float acc[2])
+{
+    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
+    (void)half, (void)lane;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
-        const uint32_t w[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
+        const uint4 w = t->codes[i][p];
+        const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
+                               ~(w.w & 0x0f0f0f0fu)};
+        mma_s8_k32(low, a, x->b[p].x, x->b[p].y);
+    }
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        high[k] = low[k];
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
                                t->codes[i][p].w};
-        uint32_t low[4];
-        int32_t d[2][4] = {{start[0], start[1], start[2], start[3]}};
-#pragma unroll
-        for (int32_t j = 0; j < 4; j++)
-            low[j] = ~(w[j] & 0x0f0f0f0fu);
-        mma_s8_k32(d[0], low, b.x, b.y);
-#pragma unroll
-        for (int32_t k = 0; k < 4; k++)
-            d[1][k] = d[0][k];
-        mma_u8_k32(d[1], w, b.x, b.y);
-#pragma unroll
-        for (int32_t k = 0; k < 4; k++)
-            kept[k] = p == 0 || p == c ? d[k % 2][k] : kept[k];
+        mma_u8_k32(high, a, x->b[p].x, x->b[p].y);
     }
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
         const float2 scale = f16x2_float2(h ? t->scales[i].y : t->scales[i].x);
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const float xs = meta[h].scale * (1.0f / (float)ONE_FACTOR(h, j));
-            const float dot = __int_as_float(kept[2 * j + h]) - MAGIC;
-            acc[j] = fmaf(dot * xs, j ? scale.y : scale.x, acc[j]);
+            const float dot = __int_as_float(h ? high[2 * j + 1] : low[2 * j]) - MAGIC;
+            acc[j] = fmaf(dot * x->scale[h], j ? scale.y : scale.x, acc[j]);
         }
     }
+}
+
 #else
-    const struct one_x x = one_x_of(row, row + cols, tile, lane);
-    one_multiply(&x, tile_at(t->seq, i, half), 4, lane, acc);
+
+#define tile_x one_x
+
+DEVICE struct one_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, int32_t lane)
+{
+    return one_x_of(row, row + cols, tile, lane);
+}
+
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
+                     int32_t lane, float acc[2])
+{
+    one_multiply(x, tile_at(t->at, i, half), 4, lane, acc);
+}
+
 #endif
+
+// Both tiles: of column `first` of two blocks of rows, or of two columns of one.
+DEVICE void tiles_add(const struct tiles *t, bool paired, int32_t half, const uint8_t *row,
+                      int32_t cols, int32_t first, int32_t lane, float sum[2][2])
+{
+    const int32_t second = paired ? first : first + TEAM_WARPS;
+    if (first * 256 >= cols)
+        return;
+    struct tile_x x = tile_x_of(row, cols, first, lane);
+    tile_add(t, 0, half, &x, lane, sum[0]);
+    if (second * 256 >= cols)
+        return;
+    if (!HOLDS || !paired) // which has registers for the same once more
+        x = tile_x_of(row, cols, second, lane);
+    tile_add(t, 1, half, &x, lane, sum[1]);
 }
 
 // Lane (r, c) gets sum c % 2 of tile c / 2, over the four lanes of r in the order of warp_sum().
@@ -168,43 +240,52 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
     part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
 }
 
+// The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
+// taken.
+DEVICE void units_multiply(int32_t kind, bool paired, int32_t next, struct turn_of_slot turn,
+                           bool ahead, struct tiles *tiles, struct turn_of_sums *sums, int32_t warp,
+                           int32_t lane)
+{
+    const struct work w = work_of(kind);
+    const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
+    const uint8_t *row = shared_row(kind);
+    int32_t at = next; // of the unit
+#pragma unroll 1
+    for (int32_t u = 0; u < units; u++, at -= w.slots) {
+        float sum[2][2] = {};
+#pragma unroll 1
+        for (; at < w.slots; at += TEAMS) {
+            if (!ahead)
+                tiles_take(tiles, turn, half, lane);
+            ahead = false;
+            turn_next(&turn);
+            tiles_add(tiles, paired, half, row, w.cols,
+                      (paired ? TEAM_WARPS : SLOT_TILES) * at + half, lane, sum);
+            tiles_end(tiles, lane, sum);
+        }
+        sums_leave(sums, sum, warp, lane);
+    }
+}
+
 // A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
 DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
                                 uint32_t turn, uint32_t seq, struct turn_of_sums *sums,
                                 int32_t warp, int32_t lane)
 {
-    const int32_t half = warp % TEAM_WARPS;
-    int32_t slot = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
-    bool ahead = HOLDS && slot < units_of_block(kind_before) * work_of(kind_before).slots;
+    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+    const struct turn_of_slot slot = turn_of(seq + next);
+    const bool ahead = HOLDS && next < units_of_block(kind_before) * work_of(kind_before).slots;
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
     if (ahead)
-        tiles_take(&tiles, seq + slot, half, lane);
+        tiles_take(&tiles, slot, warp % TEAM_WARPS, lane);
     x_take(args, kind_before, turn, warp, lane);
     const int32_t kind =
         computed_here(kind_before); // what follows from it is not kept while X is taken
-    const struct work w = work_of(kind);
-    const int32_t units = units_of_block(kind);
-    const uint8_t *row = shared_row(kind);
-#pragma unroll 1
-    for (int32_t u = 0, end = w.slots; u < units; u++, end += w.slots) {
-        float sum[2][2] = {};
-#pragma unroll 1
-        for (; slot < end; slot += TEAMS) {
-            const int32_t at = slot - (end - w.slots);
-            const int32_t first = (w.paired ? TEAM_WARPS : SLOT_TILES) * at + half;
-            const int32_t step = w.paired ? 0 : TEAM_WARPS;
-            if (!ahead)
-                tiles_take(&tiles, seq + slot, half, lane);
-            ahead = false;
-            if (first < w.tiles)
-                tile_add(&tiles, 0, half, row, w.cols, first, lane, sum[0]);
-            if (first + step < w.tiles)
-                tile_add(&tiles, 1, half, row, w.cols, first + step, lane, sum[1]);
-            tiles_end(&tiles, lane, sum);
-        }
-        sums_leave(sums, sum, warp, lane);
-    }
-    return seq + units * w.slots;
+    if (HOLDS && kind == QKV)       // a text of its own
+        units_multiply(QKV, false, next, slot, ahead, &tiles, sums, warp, lane);
+    else
+        units_multiply(kind, HOLDS || kind != QKV, next, slot, ahead, &tiles, sums, warp, lane);
+    return seq + units_of_block(kind) * work_of(kind).slots;
 }
 
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)

@@ -136,10 +136,9 @@ DEVICE void slot_wait(uint32_t seq)
     barrier_wait(shared_address(shared_rest()->full + seq % DEPTH), seq / DEPTH & 1);
 }
 
-// `readers`: how many the one counts as.
-template <int READS> DEVICE void slot_release(uint32_t seq)
+DEVICE void slot_release(uint32_t seq)
 {
-    barrier_arrive_as<READS>(shared_address(shared_rest()->empty + seq % DEPTH));
+    barrier_arrive(shared_address(shared_rest()->empty + seq % DEPTH));
 }
 
 // --- words of rows --------------------------------------------------------------------------------
@@ -219,7 +218,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
     const bool less = row == WEFT__TOKEN_ROW_qkv || row == WEFT__TOKEN_ROW_heads;
-    return less ? turn - 1 - shared_rest()->launch : turn;
+    // read again: nobody keeps it in a register for this
+    return less ? turn - 1 - *(const volatile uint32_t *)&shared_rest()->launch : turn;
 }
 
 // Waits until nearly all of the `each` deliveries of a row have come, so that who polls does not take the bandwidth that the last
