@@ -174,7 +174,8 @@ DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bo
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     tiles_walk(args, seq, warp, lane, &state);
-    state_store(&state, warp % WARPS, lane, GROUP_HEADS, warp / WARPS * STATE_DIM);
+    const int32_t w = computed_here(warp);
+    state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
