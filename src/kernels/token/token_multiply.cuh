@@ -166,20 +166,39 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
 
 #endif
 
-// Both tiles: of column `first` of two blocks of rows, or of two columns of one.
-DEVICE void tiles_add(const struct tiles *t, bool paired, int32_t half, const uint8_t *row,
-                      int32_t cols, int32_t first, int32_t lane, float sum[2][2])
+// X of both tiles of a slot: of column `first` of two blocks of rows, or of two columns of one.
+struct slot_x {
+    struct tile_x of[2];
+};
+
+DEVICE void slot_x_load(struct slot_x *x, bool paired, const uint8_t *row, int32_t cols,
+                        int32_t first, int32_t lane)
+{
+    const int32_t second = first + TEAM_WARPS;
+    if (first * 256 < cols)
+        x->of[0] = tile_x_of(row, cols, first, lane);
+    if (!paired && second * 256 < cols)
+        x->of[1] = tile_x_of(row, cols, second, lane);
+}
+
+// x: loaded before, or (`fresh`) here. Where tiles are not held, registers are there for one X at a time.
+DEVICE void tiles_add(const struct tiles *t, bool paired, bool fresh, int32_t half,
+                      struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
+                      int32_t lane, float sum[2][2])
 {
     const int32_t second = paired ? first : first + TEAM_WARPS;
-    if (first * 256 >= cols)
-        return;
-    struct tile_x x = tile_x_of(row, cols, first, lane);
-    tile_add(t, 0, half, &x, lane, sum[0]);
-    if (second * 256 >= cols)
-        return;
-    if (!HOLDS || !paired) // which has registers for the same once more
-        x = tile_x_of(row, cols, second, lane);
-    tile_add(t, 1, half, &x, lane, sum[1]);
+    if (fresh && HOLDS)
+        slot_x_load(x, paired, row, cols, first, lane);
+    if (first * 256 < cols) {
+        if (!HOLDS)
+            x->of[0] = tile_x_of(row, cols, first, lane);
+        tile_add(t, 0, half, &x->of[0], lane, sum[0]);
+    }
+    if (second * 256 < cols) {
+        if (!HOLDS)
+            x->of[0] = tile_x_of(row, cols, second, lane);
+        tile_add(t, 1, half, &x->of[HOLDS && !paired ? 1 : 0], lane, sum[1]);
+    }
 }
 
 // Lane (r, c) gets sum c % 2 of tile c / 2, over the four lanes of r in the order of warp_sum().
@@ -241,15 +260,19 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 }
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
-// taken.
-DEVICE void units_multiply(int32_t kind, bool paired, int32_t next, struct turn_of_slot turn,
-                           bool ahead, struct tiles *tiles, struct turn_of_sums *sums, int32_t warp,
-                           int32_t lane)
+// taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
+DEVICE void units_multiply(int32_t kind, bool paired, bool fixed, int32_t next,
+                           struct turn_of_slot turn, bool ahead, struct tiles *tiles,
+                           struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
     const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
+    const int32_t step = paired ? TEAM_WARPS : SLOT_TILES; // columns from slot to slot
     const uint8_t *row = shared_row(kind);
+    struct slot_x x = {};
     int32_t at = next; // of the unit
+    if (fixed)
+        slot_x_load(&x, paired, row, w.cols, step * (next & (w.slots - 1)) + half, lane);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -259,13 +282,20 @@ DEVICE void units_multiply(int32_t kind, bool paired, int32_t next, struct turn_
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, paired, half, row, w.cols,
-                      (paired ? TEAM_WARPS : SLOT_TILES) * at + half, lane, sum);
+            tiles_add(tiles, paired, !fixed, half, &x, row, w.cols, step * at + half, lane, sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
     }
 }
+
+// Do slots of a unit of columns of the stream divide the teams?
+enum {
+    PAIR_SLOTS = (EMBED / 256 + TEAM_WARPS - 1) / TEAM_WARPS,
+    ROW_SLOTS = (EMBED / 256 + SLOT_TILES - 1) / SLOT_TILES,
+    PAIRS_FIXED = TEAMS % PAIR_SLOTS == 0,
+    QKV_FIXED = TEAMS % ROW_SLOTS == 0,
+};
 
 // A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
 DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
@@ -281,10 +311,13 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     x_take(args, kind_before, turn, warp, lane);
     const int32_t kind =
         computed_here(kind_before); // what follows from it is not kept while X is taken
-    if (HOLDS && kind == QKV)       // a text of its own
-        units_multiply(QKV, false, next, slot, ahead, &tiles, sums, warp, lane);
+    if (HOLDS && kind == QKV) // texts of their own
+        units_multiply(QKV, false, QKV_FIXED, next, slot, ahead, &tiles, sums, warp, lane);
+    else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
+        units_multiply(kind, true, true, next, slot, ahead, &tiles, sums, warp, lane);
     else
-        units_multiply(kind, HOLDS || kind != QKV, next, slot, ahead, &tiles, sums, warp, lane);
+        units_multiply(kind, HOLDS || kind != QKV, false, next, slot, ahead, &tiles, sums, warp,
+                       lane);
     return seq + units_of_block(kind) * work_of(kind).slots;
 }
 
