@@ -34,6 +34,8 @@ enum {
     CACHE_BYTES = 30,
     MEMORY_BYTES = 19,
     ENOUGH_BLOCKS = 400, // to keep memory busy: three an SM
+    // of rows that two blocks with 256 rows of X each divide: adding up costs some 20,000 clocks
+    LONG_COLS = 8192,
 };
 
 static bool is_plain(weft_dtype format)
@@ -124,7 +126,8 @@ static void choose_shapes(const weft_linear_desc *desc, const struct weft__linea
                           const struct weft__cuda_limits *limits, struct weft__linear_gemm *gemm)
 {
     static const int16_t of_wgmma[][4] = {{32, 4, 2, 2},  {64, 8, 4, 2},  {64, 8, 3, 1},
-                                          {128, 6, 2, 2}, {128, 6, 2, 1}, {256, 4, 2, 1}};
+                                          {128, 6, 2, 2}, {128, 6, 2, 1}, {256, 4, 2, 2},
+                                          {256, 4, 2, 1}};
     static const int16_t others[][2] = {{128, 4}, {64, 4}, {64, 3}};
     const int32_t row = 256 / weft_dtype_block_elems(wish->format) * wish->block_bytes;
     const int32_t tile = WEFT__LINEAR_GEMM_TILE_ROWS * row;
@@ -135,6 +138,8 @@ static void choose_shapes(const weft_linear_desc *desc, const struct weft__linea
         const int16_t *h = of_wgmma[i];
         if (i > 0 && of_wgmma[i - 1][0] >= desc->max_batch && h[0] > of_wgmma[i - 1][0])
             break;
+        if (h[0] == 256 && h[3] > 1 && desc->cols < LONG_COLS)
+            continue;
         add_shape(gemm, limits,
                   &(struct weft__linear_gemm_shape){
                       .rows = h[0],
