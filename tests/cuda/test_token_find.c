@@ -17,8 +17,8 @@ enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
 static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
                                     "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_SPLITS"};
-enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, BOXES, SPLITS, NAMES };
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE", "WEFT_SPLITS"};
+enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, BOXES, PAGE, SPLITS, NAMES };
 
 enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
 static struct weft__cuda_kernel kernels[KERNELS];
@@ -42,7 +42,7 @@ static void make_kernels(void)
         k->names = names, k->num_constants = NAMES;
         k->values[FORMAT] = 33, k->values[TEAM] = 16, k->values[Y_DTYPE] = 1;
         k->values[BATCH] = k->values[SPLIT] = 1;
-        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1;
+        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1, k->values[PAGE] = 16;
         k->values[SPLITS] = 8;
         k->values[GATE] = i == UP, k->values[ROUND] = i == O || i == UP || i == DOWN;
         k->values[PAIR] = i == O || i == DOWN;
@@ -71,6 +71,7 @@ static void make_layer(int l)
                                                         .num_q_heads = Q_HEADS,
                                                         .num_kv_heads = KV_HEADS,
                                                         .q_head_stride = HEAD_DIM,
+                                                        .page_table_stride = 40,
                                                         .q = AT(0),
                                                         .new_k = AT(4),
                                                         .new_v = AT(8),
@@ -109,7 +110,7 @@ static int make(void **state)
             at->args = i == ATTENTION ? (void *)&attention[l] : (void *)&linear[l][i];
         }
     }
-    seen[1] = (struct weft__token_seen){&kernels[QKV], &linear[0][QKV]};
+    seen[1] = (struct weft__token_seen){&kernels[QKV], &linear[0][QKV], NULL};
     return 0;
 }
 
@@ -133,6 +134,8 @@ static void layers_are_found(void **state)
     assert_null(plan.layers[0].q);
     assert_true(plan.args.up_eps == 1e-5f && plan.args.qkv_eps == 1e-6f);
     assert_int_equal(plan.blocks, 132);
+    assert_int_equal(plan.format, 33);
+    assert_int_equal(plan.most_keys, 40 * 16);
     struct weft__cuda_step step;
     weft__token_step(&plan, AT(0), AT(256), &step);
     assert_int_equal(step.cooperative, 1);
@@ -205,6 +208,17 @@ static void orders_of_sums_are_kept(void **state)
     assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 1], 1 << 0 | 1 << 3 | 1 << 4);
 }
 
+// A device whose name begins so, a format that was measured there; no other.
+static void it_is_chosen_where_it_was_measured(void **state)
+{
+    (void)state;
+    const int64_t any = weft__token_most_keys("NVIDIA H200", 0);
+    assert_true(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0) <= any);
+    assert_true(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0) <= any);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +226,7 @@ int main(void)
         cmocka_unit_test_setup(anything_else_is_left, make),
         cmocka_unit_test_setup(other_devices_are_left, make),
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
+        cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

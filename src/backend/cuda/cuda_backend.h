@@ -64,7 +64,8 @@ void weft__cuda_program_destroy(weft_program *program);
 
 // cuda_token.c: programs whose layers are one launch
 struct weft__cuda_token;
-struct weft__cuda_token *weft__cuda_token_begin(void); // NULL: not asked for, or no memory
+// NULL: not asked for and not measured to be faster here, or no memory
+struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context);
 bool weft__cuda_token_record(struct weft__cuda_token *token, const struct weft__step *step);
 bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token);
 // Does what was recorded again, on the stream, with the one launch in the place of many; `submit` does a step of the program.

@@ -39,7 +39,7 @@ weft_status weft__cuda_program_begin(weft_context *context, weft_program **out)
         weft__cuda_program_destroy(&program->base);
         return weft__cuda_fail(context, result, "recording a program");
     }
-    program->token = weft__cuda_token_begin();
+    program->token = weft__cuda_token_begin(context);
     *out = &program->base;
     return WEFT_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at when the recording
-// ends. Asked for by WEFT_PROGRAM=persistent; what cannot be run so stays a graph of its launches, and the log says why.
+// ends. Asked for by WEFT_PROGRAM=persistent; where nothing or auto is asked for, done where it was measured to be faster
+// (token_devices.def). What cannot be run so stays a graph of its launches, and the log says why.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +17,24 @@ enum { MOST_STEPS = 5 * WEFT__TOKEN_MOST_LAYERS + 16 };
 struct weft__cuda_token {
     struct weft__step steps[MOST_STEPS]; // args are copies
     int32_t num_steps;
+    bool asked_for;
     struct weft__token_plan plan;
     struct weft__cuda_pipeline *pipeline;
     void *layers, *words; // on the device
 };
 
-struct weft__cuda_token *weft__cuda_token_begin(void)
+struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context)
 {
     const char *wish = getenv("WEFT_PROGRAM");
-    if (!wish || strcmp(wish, "persistent") != 0)
+    const bool asked_for = wish && strcmp(wish, "persistent") == 0;
+    if (!asked_for && ((wish && strcmp(wish, "auto") != 0) ||
+                       weft__token_most_keys(weft__cuda_of(context)->name, 0) == 0))
         return NULL;
     struct weft__cuda_token *token = weft__base_allocate(NULL, sizeof *token);
-    if (token)
+    if (token) {
         memset(token, 0, sizeof *token);
+        token->asked_for = asked_for;
+    }
     return token;
 }
 
@@ -100,6 +106,12 @@ static bool look(weft_context *context, struct weft__cuda_token *token)
     if (fine &&
         !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
         say(context, token->plan.why);
+        fine = false;
+    }
+    if (fine && !token->asked_for && 
+        token->plan.most_keys >
+            weft__token_most_keys(weft__cuda_of(context)->name, token->plan.format)) {
+        say(context, "one launch is not measured to be faster here");
         fine = false;
     }
     weft__base_release(NULL, launches);

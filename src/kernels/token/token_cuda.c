@@ -299,6 +299,27 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     return true;
 }
 
+struct measured {
+    const char *device;
+    weft_dtype format;
+    int64_t most_keys;
+};
+
+int64_t weft__token_most_keys(const char *device, int32_t format)
+{
+    static const struct measured list[] = {
+#define X(device, format, most_keys) {device, format, most_keys},
+#include "src/kernels/token/token_devices.def"
+#undef X
+    };
+    int64_t most = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (strncmp(device, list[i].device, strlen(list[i].device)) == 0 &&
+            (format == 0 || (int32_t)list[i].format == format) && list[i].most_keys > most)
+            most = list[i].most_keys;
+    return most;
+}
+
 static void kernel_of(const struct weft__token_constants *constants,
                       struct weft__cuda_kernel *kernel)
 {
@@ -353,7 +374,10 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
     if (l < 2)
         return refuse(plan, "there are not two layers");
     const struct weft__linear_device_args *up = first[2].args;
+    plan->format = constant(first[1].kernel, "WEFT_FORMAT");
     plan->args.num_layers = l;
+    plan->most_keys =
+        plan->args.attention.page_table_stride * constant(first[0].kernel, "WEFT_PAGE");
     plan->args.up_eps = up->norm_eps, plan->args.norm_plus = o->next_weight_plus;
     const struct weft__token_seen *next = &first[LAYER - 1],
                                   *last_down = &first[(l - 1) * LAYER + LAYER - 2];

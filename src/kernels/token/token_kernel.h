@@ -26,6 +26,8 @@ struct weft__token_plan {
     struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch
+    int32_t format;      // of all matrices
+    int64_t most_keys;   // that a text may have, by its row of the page table
     char why[160];       // not, where there is none
 };
 
@@ -37,6 +39,10 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
 // The launch, with its memory: `layers` a copy of plan->layers, `words` plan->words_bytes.
 void weft__token_step(const struct weft__token_plan *plan, const void *layers, void *words,
                       struct weft__cuda_step *step);
+
+// Up to how many keys of the longest text the one launch is chosen unasked for (token_devices.def), on a device of that name for
+// matrices of that format (0: of any); 0: never.
+int64_t weft__token_most_keys(const char *device, int32_t format);
 
 // A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format; even: WEFT_EVEN.
 void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kernel *kernel);
