@@ -17,8 +17,24 @@ enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
 static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
                                     "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE", "WEFT_SPLITS"};
-enum { FORMAT, TEAM, BATCH, SPLIT, GATE, ROUND, PAIR, Y_DTYPE, ROUNDED, DIM, BOXES, PAGE, SPLITS, NAMES };
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
+                                    "WEFT_SPLITS"};
+enum {
+    FORMAT,
+    TEAM,
+    BATCH,
+    SPLIT,
+    GATE,
+    ROUND,
+    PAIR,
+    Y_DTYPE,
+    ROUNDED,
+    DIM,
+    BOXES,
+    PAGE,
+    SPLITS,
+    NAMES
+};
 
 enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
 static struct weft__cuda_kernel kernels[KERNELS];
@@ -42,7 +58,8 @@ static void make_kernels(void)
         k->names = names, k->num_constants = NAMES;
         k->values[FORMAT] = 33, k->values[TEAM] = 16, k->values[Y_DTYPE] = 1;
         k->values[BATCH] = k->values[SPLIT] = 1;
-        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1, k->values[PAGE] = 16;
+        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1,
+        k->values[PAGE] = 16;
         k->values[SPLITS] = 8;
         k->values[GATE] = i == UP, k->values[ROUND] = i == O || i == UP || i == DOWN;
         k->values[PAIR] = i == O || i == DOWN;

@@ -108,7 +108,7 @@ static bool look(weft_context *context, struct weft__cuda_token *token)
         say(context, token->plan.why);
         fine = false;
     }
-    if (fine && !token->asked_for && 
+    if (fine && !token->asked_for &&
         token->plan.most_keys >
             weft__token_most_keys(weft__cuda_of(context)->name, token->plan.format)) {
         say(context, "one launch is not measured to be faster here");

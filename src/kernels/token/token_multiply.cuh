@@ -311,7 +311,7 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     x_take(args, kind_before, turn, warp, lane);
     const int32_t kind =
         computed_here(kind_before); // what follows from it is not kept while X is taken
-    if (HOLDS && kind == QKV) // texts of their own
+    if (HOLDS && kind == QKV)       // texts of their own
         units_multiply(QKV, false, QKV_FIXED, next, slot, ahead, &tiles, sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
         units_multiply(kind, true, true, next, slot, ahead, &tiles, sums, warp, lane);
