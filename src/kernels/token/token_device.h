@@ -59,7 +59,7 @@ struct __attribute__((aligned(64))) weft__token_args {
      (slot_bytes))
 
 // Of slots on their way: more bytes, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
-#define WEFT__TOKEN_FLIGHT(slot_bytes) (45056 / (slot_bytes) < 2 ? 2 : 45056 / (slot_bytes))
+#define WEFT__TOKEN_FLIGHT(slot_bytes) (53248 / (slot_bytes) < 2 ? 2 : 53248 / (slot_bytes))
 
 // A slot's parity says which time it is: who waits for one has had the one of its team before, all of whose forerunners but those on
 // their way had come then.
