@@ -5,7 +5,7 @@
 #
 # usage: tests/gpu.sh pack BUILD FOLDER     gathers the programs of a build (build/release) with the libraries
 #                                           that another machine may lack, and the demo model
-#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden tests bench (default: check)
+#        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden tests token bench (default: check)
 #
 # Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CHECK_SECONDS is the time
 # that random problems take (default 240), SEED where they begin, SANITIZE_SECONDS what one run under compute-sanitizer may.
@@ -187,6 +187,30 @@ step_tests() {
     done
     echo "tests: $(ls "$OUT"/tests/*.txt | wc -l) runs, $failed failed"
     return "$((failed > 0))"
+}
+
+# Layers as one launch: logits of 600 tokens, one by one, are those of the launches that it takes the place of. (More than two tiles of
+# keys an SM from token 257 on: what is read too late shows there.)
+step_token() {
+    local format how ids failed=0
+    ids=$(seq 11 37 22174 | paste -sd, -)
+    for format in q4_0 q8_0; do
+        timeout 100 "$bin/weft" quantize --shape mistral-7b/3 "$OUT/token.gguf" --format $format --pure >/dev/null || return 1
+        for how in graph persistent; do
+            WEFT_PROGRAM=$how WEFT_CACHE_DIR="$OUT/token-kernels" timeout 100 "$bin/weft" logits "$OUT/token.gguf" --device cuda --tokens "$ids" --step \
+                --kv-dtype f16 -c 1024 --out "$OUT/token-$how" 2>"$OUT/token.err" || { tail -n 1 "$OUT/token.err"; failed=1; }
+        done
+        if ! grep -rqs weft_token "$OUT/token-kernels"; then
+            echo "token: $format: the layers stayed launches"
+            failed=1
+        elif cmp "$OUT/token-graph" "$OUT/token-persistent"; then
+            echo "token: $format: 600 rows of logits are equal"
+        else
+            failed=1
+        fi
+        rm -rf "$OUT/token.gguf" "$OUT"/token-*
+    done
+    return $failed
 }
 
 step_bench() {

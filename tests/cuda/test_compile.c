@@ -17,6 +17,7 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_cache.h"
 #include "src/base/memory.h"
+#include "src/kernels/token/token_kernel.h"
 #include "tests/cuda/samples.h"
 
 // What the arithmetic is told of devices: an A100, an RTX 3090, an RTX 4090, an H200, an RTX 5090.
@@ -97,6 +98,22 @@ static int failures_of(const struct weft__nvrtc *nvrtc, const struct cuda_sample
     return failures;
 }
 
+// A whole token as one launch, for the one family of devices that it is meant for.
+static int token_failures(const struct weft__nvrtc *nvrtc)
+{
+    static const struct {
+        weft_dtype format;
+        int32_t even;
+    } samples[] = {{WEFT_Q4_0, 27}, {WEFT_Q8_0, 17}, {WEFT_Q4_K, 27}, {WEFT_Q6_K, 17}};
+    struct weft__cuda_kernel kernel;
+    int failures = 0;
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        weft__token_sample(samples[i].format, samples[i].even, &kernel);
+        failures += !compiles(nvrtc, &kernel, 90);
+    }
+    return failures;
+}
+
 static void kernels_compile_without_spills(void **state)
 {
     const char *why;
@@ -123,6 +140,7 @@ static void kernels_compile_without_spills(void **state)
     for (int i = 0; i < WEFT__CUDA_BATCH_KERNELS; i++)
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
             failures += !compiles(nvrtc, &weft__cuda_batch_kernels[i], devices[d].sm);
+    failures += token_failures(nvrtc);
     for (int op = 0; op < WEFT__OP_COUNT; op++)
         if (weft__cuda_op((enum weft__op)op)->plan && !covered[op]) {
             fprintf(stderr, "no sample of %s\n", weft__cuda_op((enum weft__op)op)->table->op);

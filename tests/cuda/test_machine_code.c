@@ -14,6 +14,7 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/pipeline.h"
 #include "src/base/memory.h"
+#include "src/kernels/token/token_kernel.h"
 #include "tests/support/scratch.h"
 
 static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
@@ -301,6 +302,37 @@ static void two_row_blocks_share_x(void **state)
     assert_int_equal(in_all(" IDP.4A"), 4 * 16);
 }
 
+// A slot of the ring is given back when what was read of it has returned: the copy engine does not wait for loads in a queue. What
+// waits for them compares what they loaded with a number (loads_end()).
+static void slots_are_given_back_behind_their_loads(weft_dtype format, int32_t even, int32_t waits)
+{
+    const char *why, *const returned = "-0x61c88647";
+    const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
+    struct weft__cuda_kernel kernel;
+    bool in_queue = false;
+    if (!nvrtc || !disassembler())
+        skip();
+    weft__token_sample(format, even, &kernel);
+    disassemble(nvrtc, &kernel);
+    assert_int_equal(in_all(" STL"), 0);
+    assert_int_equal(in_all(returned), waits);
+    for (const char *line = listing, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        if (count(line, end, " LDSM.", NULL))
+            in_queue = true;
+        if (count(line, end, returned, NULL))
+            in_queue = false;
+        assert_false(in_queue && count(line, end, " SYNCS.ARRIVE", NULL));
+    }
+}
+
+static void a_token_gives_back_slots_behind_its_loads(void **state)
+{
+    (void)state;
+    // keys and values; tiles that are taken before X is there, and others
+    slots_are_given_back_behind_their_loads(WEFT_Q4_0, 27, 1 + 2);
+    slots_are_given_back_behind_their_loads(WEFT_Q8_0, 17, 1 + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +341,7 @@ int main(void)
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
         cmocka_unit_test(a_point_takes_one_dot_and_one_load),
         cmocka_unit_test(two_row_blocks_share_x),
+        cmocka_unit_test(a_token_gives_back_slots_behind_its_loads),
 
         cmocka_unit_test(a_warp_per_head_has_no_barrier),
         cmocka_unit_test(a_block_per_head_has_two_barriers),

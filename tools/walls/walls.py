@@ -69,6 +69,7 @@ COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",),
                                      "src/kernels/linear/linear_rounding.cuh",
                                      "src/kernels/linear/linear_rows.cuh"),
             # rotates new keys and queries, rounds its results
+            "src/kernels/token/": ("src/kernels/attention/", "src/kernels/linear/"),
             "src/kernels/attention/": ("src/kernels/rope/", "src/kernels/linear/linear_device.h",
                                        "src/kernels/linear/linear_rounding.cuh")}
 

@@ -39,6 +39,14 @@ weft_status weft__cuda_pipeline_ready(weft_context *context, struct weft__cuda_p
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
                                 struct weft__cuda_step *step, CUstream stream);
 
+// The tensor map of a matrix of 16-bit numbers: 128 bytes at a multiple of 64.
+CUresult weft__cuda_write_map(const struct weft__cuda *cuda, const struct weft__cuda_matrix *m,
+                              void *to);
+
+// The launches of a run, as weft__cuda_submit() would make them; how many. The kernel that one is of, once it is compiled or before.
+int32_t weft__cuda_steps_of(const weft_plan *plan, const void *args, struct weft__cuda_step *steps);
+const struct weft__cuda_kernel *weft__cuda_kernel_of(const weft_plan *plan, int32_t kernel);
+
 // cuda_pack.c: weights into the layout of the device's kernels
 int64_t weft__cuda_packed_bytes(const weft_plan *plan, int32_t part);
 weft_status weft__cuda_pack(const weft_plan *plan, const weft_linear_pack_args *args);
@@ -53,6 +61,19 @@ weft_status weft__cuda_program_record(weft_program *program, const struct weft__
 weft_status weft__cuda_program_end(weft_program *program);
 weft_status weft__cuda_program_launch(weft_program *program, weft_stream *stream);
 void weft__cuda_program_destroy(weft_program *program);
+
+// cuda_token.c: programs whose layers are one launch
+struct weft__cuda_token;
+// NULL: not asked for and not measured to be faster here, or no memory
+struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context);
+bool weft__cuda_token_record(struct weft__cuda_token *token, const struct weft__step *step);
+bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token);
+// Does what was recorded again, on the stream, with the one launch in the place of many; `submit` does a step of the program.
+typedef weft_status weft__cuda_submit_step_fn(weft_program *program, const struct weft__step *step);
+weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
+                                    weft__cuda_submit_step_fn *submit, weft_program *program,
+                                    weft_stream *stream);
+void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token); // may be NULL
 
 // cuda_batch.c
 enum { WEFT__CUDA_BATCH_KERNELS = 3 };

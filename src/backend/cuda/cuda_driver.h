@@ -46,6 +46,7 @@ enum {
     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
 };
 enum {
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 };
@@ -70,7 +71,7 @@ typedef struct CUlaunchAttribute {
         struct {
             uint32_t x, y, z;
         } cluster;
-        int32_t overlap;
+        int32_t overlap, cooperative;
     } value;
 } CUlaunchAttribute;
 

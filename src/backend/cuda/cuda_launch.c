@@ -5,9 +5,8 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 
-// The tensor map of a matrix of 16-bit numbers, into the arguments.
-static CUresult write_map(const struct weft__cuda *cuda, struct weft__cuda_step *step,
-                          const struct weft__cuda_matrix *m)
+CUresult weft__cuda_write_map(const struct weft__cuda *cuda, const struct weft__cuda_matrix *m,
+                              void *to)
 {
     const bool piles = m->piles[0] > 0;
     const uint64_t dims[4] = {(uint64_t)m->cols, (uint64_t)m->rows, (uint64_t)m->piles[0],
@@ -16,17 +15,17 @@ static CUresult write_map(const struct weft__cuda *cuda, struct weft__cuda_step 
                                  (uint64_t)m->pile_stride_bytes[1]};
     const uint32_t box[4] = {64, m->box_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
     // rows that lie apart are read 4 % slower by 256 bytes at a time (src/kernels/attention/NOTES.md)
-    return cuda->driver->tensor_map(
-        step->args + m->at, CU_TENSOR_MAP_UINT16, piles ? 4 : 2, (void *)m->base, dims, strides,
-        box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        m->swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-        CU_TENSOR_MAP_L2_128B, CU_TENSOR_MAP_FILL_ZEROS);
+    return cuda->driver->tensor_map(to, CU_TENSOR_MAP_UINT16, piles ? 4 : 2, (void *)m->base, dims,
+                                    strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                    m->swizzled ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                : CU_TENSOR_MAP_SWIZZLE_NONE,
+                                    CU_TENSOR_MAP_L2_128B, CU_TENSOR_MAP_FILL_ZEROS);
 }
 
 CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda_pipeline *pipeline,
                                 struct weft__cuda_step *step, CUstream stream)
 {
-    CUlaunchAttribute attributes[2];
+    CUlaunchAttribute attributes[3];
     CUlaunchConfig config = {
         .shared_bytes = step->shared_bytes, .stream = stream, .attributes = attributes};
     memcpy(config.grid, step->grid, sizeof config.grid);
@@ -37,8 +36,12 @@ CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda
     if (step->overlap && cuda->limits.sm >= 90)
         attributes[config.num_attributes++] = (CUlaunchAttribute){
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.overlap = 1};
+    if (step->cooperative)
+        attributes[config.num_attributes++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
     for (int i = 0; i < WEFT__CUDA_MAX_MATRICES && step->matrices[i].base; i++) {
-        CUresult result = write_map(cuda, step, &step->matrices[i]);
+        CUresult result =
+            weft__cuda_write_map(cuda, &step->matrices[i], step->args + step->matrices[i].at);
         if (result != CUDA_SUCCESS)
             return result;
     }

@@ -12,6 +12,7 @@ struct program {
     weft_program base;
     struct weft__cuda_stream stream; // captures
     CUgraphExec exec;
+    struct weft__cuda_token *token; // what was recorded, where layers may become one launch
 };
 
 static struct program *of(weft_program *base)
@@ -38,11 +39,18 @@ weft_status weft__cuda_program_begin(weft_context *context, weft_program **out)
         weft__cuda_program_destroy(&program->base);
         return weft__cuda_fail(context, result, "recording a program");
     }
+    program->token = weft__cuda_token_begin(context);
     *out = &program->base;
     return WEFT_OK;
 }
 
-weft_status weft__cuda_program_record(weft_program *base, const struct weft__step *step)
+static void drop_token(struct program *program)
+{
+    weft__cuda_token_end(program->base.context, program->token);
+    program->token = NULL;
+}
+
+static weft_status submit(weft_program *base, const struct weft__step *step)
 {
     weft_stream *stream = &of(base)->stream.base;
     if (step->plan)
@@ -54,14 +62,58 @@ weft_status weft__cuda_program_record(weft_program *base, const struct weft__ste
     return weft__cuda_fill(base->context, step->to, step->byte, step->bytes, stream);
 }
 
+weft_status weft__cuda_program_record(weft_program *base, const struct weft__step *step)
+{
+    struct program *program = of(base);
+    weft_status status = submit(base, step);
+    if (status == WEFT_OK && program->token && !weft__cuda_token_record(program->token, step))
+        drop_token(program);
+    return status;
+}
+
+// Captures everything once more, with one launch for the layers, if they are such; NULL: they are not.
+static CUgraph capture_token(struct program *program)
+{
+    weft_context *context = program->base.context;
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    CUgraph graph = NULL;
+    if (!program->token)
+        return NULL;
+    if (!weft__cuda_token_find(context, program->token) ||
+        cuda->driver->capture_begin(program->stream.handle, CU_STREAM_CAPTURE_MODE_RELAXED) !=
+            CUDA_SUCCESS) {
+        drop_token(program);
+        return NULL;
+    }
+    weft_status status = weft__cuda_token_submit(context, program->token, submit, &program->base,
+                                                 &program->stream.base);
+    CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
+    if (status == WEFT_OK && result == CUDA_SUCCESS)
+        return graph;
+    if (graph)
+        cuda->driver->graph_destroy(graph);
+    drop_token(program);
+    return NULL;
+}
+
 weft_status weft__cuda_program_end(weft_program *base)
 {
     struct program *program = of(base);
     const struct weft__cuda *cuda = weft__cuda_of(base->context);
-    CUgraph graph = NULL;
+    CUgraph graph = NULL, other = NULL;
     bool entered = weft__cuda_enter(cuda);
     CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
     if (result == CUDA_SUCCESS)
+        other = capture_token(program);
+    const bool one =
+        other && cuda->driver->graph_instantiate(&program->exec, other, 0) == CUDA_SUCCESS;
+    if (other)
+        cuda->driver->graph_destroy(other);
+    if (!one) { // no such launch: what was recorded serves
+        drop_token(program);
+        program->exec = NULL;
+    }
+    if (result == CUDA_SUCCESS && !one)
         result = cuda->driver->graph_instantiate(&program->exec, graph, 0);
     if (graph)
         cuda->driver->graph_destroy(graph);
@@ -98,5 +150,6 @@ void weft__cuda_program_destroy(weft_program *base)
     if (program->stream.handle)
         cuda->driver->stream_destroy(program->stream.handle);
     weft__cuda_leave(cuda, entered);
+    drop_token(program);
     weft__base_release(NULL, program);
 }

@@ -257,6 +257,19 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
     return WEFT_OK;
 }
 
+int32_t weft__cuda_steps_of(const weft_plan *plan, const void *args, struct weft__cuda_step *steps)
+{
+    const struct launch *launch = plan->launch;
+    union weft__cuda_args room;
+    const void *resolved = weft__cuda_resolve(plan, args, &room);
+    return weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
+}
+
+const struct weft__cuda_kernel *weft__cuda_kernel_of(const weft_plan *plan, int32_t kernel)
+{
+    return &((const struct launch *)plan->launch)->pipelines[kernel]->kernel;
+}
+
 const void *weft__cuda_own_launch(const weft_plan *plan)
 {
     return ((const struct launch *)plan->launch)->own;

@@ -55,7 +55,7 @@ DEVICE int32_t box_chunk(int32_t row, int32_t chunk)
 }
 
 // Asks for keys and values of the sixteen from slot `first` of a page on; one lane.
-DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t to, int32_t kv_head,
+DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t kv_head,
                       int32_t page, int32_t first, uint32_t barrier)
 {
     barrier_expect(barrier, 2 * PLANE_BYTES);
@@ -63,8 +63,8 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, uint32_t t
     for (int32_t p = 0; p < 2; p++)
 #pragma unroll
         for (int32_t i = 0; i < HEAD / 64; i++)
-            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? args->v_map : args->k_map,
-                             i * 64, first, kv_head, page, barrier);
+            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64, first,
+                             kv_head, page, barrier);
 }
 
 // After a tile has arrived: zeros for the values that nobody sees, those before row `begin` and from `end` on, for a weight of 0

@@ -57,12 +57,12 @@ DEVICE void item_finish(const struct weft__attention_device_args *args, struct l
 
 // Finishes an item of `count` tiles, or leaves its state in `slot`: sixteen rows after the other, for their states share a place.
 DEVICE void item_leave(const struct weft__attention_device_args *args, const struct work *work,
-                       int32_t count, const struct state state[SIXTEENS], int32_t warp,
+                       int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp,
                        int32_t lane, float *slot)
 {
     const struct place *at = &work->at;
 #pragma unroll
-    for (int32_t m = 0; m < SIXTEENS; m++) {
+    for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
         const struct rows rows = sixteen_of(work->rows, m);
         if (rows.count <= 0)
             break;
@@ -76,7 +76,8 @@ DEVICE void item_leave(const struct weft__attention_device_args *args, const str
 
 #if WEFT_HANDED
 DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
-                     int32_t count, const struct state state[SIXTEENS], int32_t warp, int32_t lane)
+                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp,
+                     int32_t lane)
 {
     const struct place *at = &work->at;
     if (threadIdx.x == 0 && at->tile > 0 && at->tile + count == at->seq.tiles) {
@@ -87,7 +88,8 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
 }
 #else
 DEVICE void item_end(const struct weft__attention_device_args *args, struct work *work,
-                     int32_t count, const struct state state[SIXTEENS], int32_t warp, int32_t lane)
+                     int32_t count, const struct state state[ROW_SIXTEENS], int32_t warp,
+                     int32_t lane)
 {
     const struct place *at = &work->at;
     const struct holders by = holders_of(args, at, work->share);
@@ -96,7 +98,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
     item_leave(args, work, count, state, warp, lane, slot);
     if (!slot || !item_last(counter_of(args, by), (uint32_t)(by.last - by.first + 1)))
         return;
-    if (SIXTEENS > 1)
+    if (ROW_SIXTEENS > 1)
         item_merge_rows(args, at->seq.lengths, work->rows, warp, lane, by);
     else
         item_merge(args, at->seq.lengths, work->rows, warp, lane, by);
@@ -140,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     __syncthreads();
     while (work.at.left > 0) {
         const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
-        struct state state[SIXTEENS];
+        struct state state[ROW_SIXTEENS];
         if (threadIdx.x == 0) {
             work.rows = rows_of(&args, &work.at);
             work.by_all = keys_by_all(&args, work.at.seq.lengths, row_at(&args, work.rows, 0).token,
@@ -148,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         }
         queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
 #pragma unroll
-        for (int32_t m = 0; m < SIXTEENS; m++)
+        for (int32_t m = 0; m < ROW_SIXTEENS; m++)
             state_begin(&state[m]);
         __syncthreads();
         tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, state);

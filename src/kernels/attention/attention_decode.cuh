@@ -129,7 +129,7 @@ DEVICE uint32_t tile_seen(const struct weft__attention_device_args *args, const 
     if (!tile_is_masked(work, key0))
         return seen;
 #pragma unroll 1
-    for (int32_t i = 0; i < 2 * SIXTEENS; i++)
+    for (int32_t i = 0; i < 2 * ROW_SIXTEENS; i++)
         seen |= row_sees(args, work->rows, work->at.seq.lengths, lane / 4 + 8 * i, key0, lane)
                 << KEYS / 4 * i;
 #endif
@@ -172,7 +172,8 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
 
 // The warp's tiles of an item, from `tile` on: scores, weights, sums.
 DEVICE void tiles_walk(const struct weft__attention_device_args *args, const struct work *work,
-                       struct ring *ring, int32_t tile, int32_t end, struct state state[SIXTEENS])
+                       struct ring *ring, int32_t tile, int32_t end,
+                       struct state state[ROW_SIXTEENS])
 {
     const int32_t lane = ring->lane;
     const uint32_t queries = shared_address(shared_memory() + RING_BYTES);
@@ -180,7 +181,7 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
     queries_keep(queries, lane, &kept);
     for (; tile < end; tile += WARPS) {
         const int32_t key0 = work->at.seq.begin + tile * KEYS;
-        float score[SIXTEENS][KEYS / 8][4] = {};
+        float score[ROW_SIXTEENS][KEYS / 8][4] = {};
         const uint8_t *from = ring_wait(ring, &work->at.seq, key0);
         const float *scales = (const float *)(from + 2 * RAW_PLANE_BYTES);
 #if WEFT_CODES
@@ -198,7 +199,7 @@ DEVICE void tiles_walk(const struct weft__attention_device_args *args, const str
 #endif
         const uint32_t seen = tile_seen(args, work, key0, lane);
 #pragma unroll
-        for (int32_t m = 0; m < SIXTEENS; m++) {
+        for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
             if (WEFT_SCALED)
                 scores_scale(scales, lane, score[m]);
             tile_log2(args, work, 16 * m, key0, lane, seen, score[m]);

@@ -12,16 +12,21 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #endif
 
+// Columns of the values that a warp has of its rows: all, unless the kernel says so before.
+#ifndef STATE_DIM
+#define STATE_DIM DIM
+#endif
+
 // What a lane holds of its warp's rows r and r + 8.
 struct state {
-    float acc[DIM / 8][4];
+    float acc[STATE_DIM / 8][4];
     float largest[2], sum[2]; // sum: of this lane's keys
 };
 
 DEVICE void state_begin(struct state *state)
 {
 #pragma unroll
-    for (int32_t t = 0; t < DIM / 8; t++)
+    for (int32_t t = 0; t < STATE_DIM / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 4; i++)
             state->acc[t][i] = 0;
@@ -37,8 +42,9 @@ DEVICE int32_t acc_element(int32_t t, int32_t i, int32_t lane)
 }
 
 // Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
-// parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN.
-DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows)
+// parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN. column0: the first that the warp has.
+DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, int32_t rows,
+                        int32_t column0 = 0)
 {
     float nothing = 0; // 0 unless something is not finite
 #pragma unroll
@@ -49,13 +55,13 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
             continue;
         float *to = shared_state(warp, row, rows);
 #pragma unroll
-        for (int32_t t = 0; t < DIM / 8; t++) {
+        for (int32_t t = 0; t < STATE_DIM / 8; t++) {
             const float2 x = make_float2(state->acc[t][2 * i], state->acc[t][2 * i + 1]);
 #if WEFT_CODES
             to[acc_element(t, 0, lane)] = x.x * WEIGHT_UNIT;
             to[acc_element(t, 1, lane)] = x.y * WEIGHT_UNIT;
 #else
-            *(float2 *)(to + acc_element(t, 0, lane)) =
+            *(float2 *)(to + column0 + acc_element(t, 0, lane)) =
                 make_float2(x.x * WEIGHT_UNIT, x.y * WEIGHT_UNIT);
 #endif
             nothing += x.x * 0.0f + x.y * 0.0f;

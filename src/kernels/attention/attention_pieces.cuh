@@ -9,12 +9,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_PIECES_CUH
 #define WEFT_KERNELS_ATTENTION_PIECES_CUH
 
-#include "src/kernels/attention/attention_merge.cuh"
-
-enum {
-    PIECES = HEAD / 32,    // of a row
-    PIECE_FLOATS = 32 + 2, // acc, largest, sum
-};
+#include "src/kernels/attention/attention_piece.cuh"
 
 // A number of a piece, or that and the word beside it.
 #if PIECES_SAY
@@ -74,22 +69,12 @@ DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t la
 #pragma unroll 1
     for (int32_t p = warp; p < rows.count * PIECES; p += WARPS) {
         const int32_t row = p / PIECES, d = p % PIECES * 32 + lane;
-        float largest = NEGATIVE_INFINITY, sum = 0, value = 0;
-#pragma unroll
-        for (int32_t w = 0; w < WARPS; w++)
-            largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
-#pragma unroll
-        for (int32_t w = 0; w < WARPS; w++) {
-            const float *state = shared_state(w, row, rows.count);
-            const float factor = weight_of(state[DIM], largest);
-            sum += factor * state[DIM + 1];
-            value += factor * state[d];
-        }
+        const struct piece piece = piece_of_warps(row, d, rows.count);
         piece_word *to = shared_pieces(rows.count) + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
         const uint32_t block = (uint32_t)(p % WEFT_SPLITS);
-        piece_send(to + lane, block, value);
+        piece_send(to + lane, block, piece.value);
         if (lane < 2)
-            piece_send(to + 32 + lane, block, lane ? sum : largest);
+            piece_send(to + 32 + lane, block, lane ? piece.sum : piece.largest);
     }
 }
 
@@ -116,20 +101,13 @@ DEVICE void pieces_end(const struct weft__attention_device_args *args, const str
         const int32_t p = i * WEFT_SPLITS + rank;
         const piece_word *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
         const int32_t place[3] = {32, 33, lane};
-        float number[3][WEFT_SPLITS], largest = NEGATIVE_INFINITY, sum = 0, value = 0;
+        float number[3][WEFT_SPLITS];
         pieces_receive(from, each * PIECE_FLOATS, place, number);
-#pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++)
-            largest = fmaxf(largest, number[0][s]);
-#pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
-            const float factor = weight_of(number[0][s], largest);
-            sum += factor * number[1][s];
-            value += factor * number[2][s];
-        }
+        const struct piece piece = piece_of_blocks(number);
         const struct row row = row_at(args, rows, p / PIECES);
-        value *= row_end(args, at->seq.lengths, row, largest, sum, p % PIECES == 0 && lane == 0);
-        piece_store(args, at->seq.lengths, row, p % PIECES * 32 + lane, lane, value);
+        const float by = row_end(args, at->seq.lengths, row, piece.largest, piece.sum,
+                                 p % PIECES == 0 && lane == 0);
+        piece_store(args, at->seq.lengths, row, p % PIECES * 32 + lane, lane, piece.value * by);
     }
 }
 

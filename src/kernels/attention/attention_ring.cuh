@@ -236,7 +236,8 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
     const uint32_t barrier = ring->barriers + 8 * ring->slot;
     if (ring->lane == 0) {
         if (first < ring->end_key && first + KEYS > ring->first_key)
-            boxes_ask(args, shared_address(slot), ring->at->kv_head, page, first % PAGE, barrier);
+            boxes_ask(args->k_map, args->v_map, shared_address(slot), ring->at->kv_head, page,
+                      first % PAGE, barrier);
         else // a sequence of no keys
             barrier_arrive(barrier);
     }

@@ -11,7 +11,7 @@
 #include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_scores.cuh"
 
-enum { SIXTEENS = ROWS / 16 };
+enum { ROW_SIXTEENS = ROWS / 16 };
 
 // The rows of queries as tensor cores take them, sixteen elements at a time, part after part; a kernel that has registers
 // for all of them (KEEPS_QUERIES: of sixteen rows) loads them once an item.
@@ -36,11 +36,11 @@ DEVICE void queries_keep(uint32_t queries, int32_t lane, struct queries *kept)
 
 // score[m][t]: rows 16 m.. by keys 8 t.. of the tile. queries: the rows, unless they are kept.
 DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint8_t *slot,
-                        int32_t lane, float score[SIXTEENS][KEYS / 8][4])
+                        int32_t lane, float score[ROW_SIXTEENS][KEYS / 8][4])
 {
     const uint32_t k_row = tile_row(shared_address(slot), lane / 16 * 8 + lane % 8, lane / 8 % 2);
     // of all parts but the first, or of every other sixteen: two chains
-    float low[SIXTEENS][KEYS / 8][4] = {};
+    float low[ROW_SIXTEENS][KEYS / 8][4] = {};
 #pragma unroll(DIM > 128 ? 2 : 8)
     for (int32_t i = 0; i < DIM / 16; i++) {
         uint32_t k[KEYS / 16][4];
@@ -48,7 +48,7 @@ DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint
         for (int32_t t = 0; t < KEYS / 16; t++)
             load_matrix_4(k[t], tile_piece(k_row, i) + t * 16 * TILE_ROW_BYTES);
 #pragma unroll
-        for (int32_t m = 0; m < SIXTEENS; m++) {
+        for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
             uint32_t own[WEFT_PARTS][4];
             if (!KEEPS_QUERIES)
                 queries_take(queries + m * 16 * ROW_BYTES, i, lane, own);
@@ -64,7 +64,7 @@ DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint
         }
     }
 #pragma unroll
-    for (int32_t m = 0; m < SIXTEENS; m++)
+    for (int32_t m = 0; m < ROW_SIXTEENS; m++)
 #pragma unroll
         for (int32_t i = 0; i < KEYS / 2; i++)
             score[m][i / 4][i % 4] += low[m][i / 4][i % 4];
@@ -94,7 +94,7 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
             state->sum[i] *= factor[i];
         }
 #pragma unroll
-        for (int32_t t = 0; t < DIM / 8; t++)
+        for (int32_t t = 0; t < STATE_DIM / 8; t++)
 #pragma unroll
             for (int32_t i = 0; i < 4; i++)
                 state->acc[t][i] *= factor[i / 2];
@@ -116,21 +116,23 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 }
 
 DEVICE void tile_values(const uint8_t *slot, int32_t lane,
-                        const float weight[SIXTEENS][KEYS / 8][4], struct state state[SIXTEENS])
+                        const float weight[ROW_SIXTEENS][KEYS / 8][4],
+                        struct state state[ROW_SIXTEENS], int32_t column0 = 0)
 {
     const uint32_t v_row = tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
-        uint32_t p[SIXTEENS][WEFT_PARTS][4];
+        uint32_t p[ROW_SIXTEENS][WEFT_PARTS][4];
 #pragma unroll
-        for (int32_t m = 0; m < SIXTEENS; m++)
+        for (int32_t m = 0; m < ROW_SIXTEENS; m++)
             weights_narrow(weight[m], t, p[m]);
 #pragma unroll
-        for (int32_t i = 0; i < DIM / 8; i += 2) {
+        for (int32_t i = 0; i < STATE_DIM / 8; i += 2) {
             uint32_t v[4];
-            load_matrix_4_transposed(v, tile_piece(v_row, i / 2) + t * 8 * TILE_ROW_BYTES);
+            load_matrix_4_transposed(v, tile_piece(v_row, column0 / 16 + i / 2) +
+                                            t * 8 * TILE_ROW_BYTES);
 #pragma unroll
-            for (int32_t m = 0; m < SIXTEENS; m++) {
+            for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
 #if WEFT_PARTS == 1
                 mma_narrow<VALUE_DTYPE>(state[m].acc[i], p[m][0], v[0], v[1]);
                 mma_narrow<VALUE_DTYPE>(state[m].acc[i + 1], p[m][0], v[2], v[3]);

@@ -74,6 +74,8 @@ DEVICE piece_word *shared_pieces(int32_t)
     return (piece_word *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES);
 }
 
+#include "src/kernels/attention/attention_one.cuh"
+
 // --- the ring of a warp ----------------------------------------------------------------------------
 
 struct ring {
@@ -88,11 +90,6 @@ struct ring {
 DEVICE int32_t key_of(const struct place *at, int32_t tile, int32_t lane)
 {
     return at->seq.begin + tile * KEYS + lane % 16;
-}
-
-DEVICE bool sees(const struct place *at, int32_t key)
-{
-    return key >= at->seq.first_key && key < at->seq.end_key;
 }
 
 DEVICE int32_t page_key(const struct ring *ring, const struct place *at, int32_t lane)
@@ -125,13 +122,6 @@ DEVICE void ring_first_page(struct ring *ring, const struct weft__attention_devi
         ring_page(ring, at, lane);
 }
 
-DEVICE int64_t plane_at(const struct weft__attention_device_plane *plane, int32_t kv_head,
-                        int32_t page, int32_t key)
-{
-    return page * plane->page_stride + kv_head * plane->head_stride +
-           key % PAGE * plane->token_stride;
-}
-
 #if WEFT_BOXES
 // Asks for the warp's next tile.
 DEVICE void tile_ask(const struct weft__attention_device_args *args, const struct ring *ring,
@@ -141,7 +131,7 @@ DEVICE void tile_ask(const struct weft__attention_device_args *args, const struc
     if (lane != 0)
         return;
     if (sees(at, max(first, at->seq.first_key)))
-        boxes_ask(args, to, at->kv_head, ring->page, first % PAGE, barrier);
+        boxes_ask(args->k_map, args->v_map, to, at->kv_head, ring->page, first % PAGE, barrier);
     else // a sequence of no keys
         barrier_arrive(barrier);
 }
@@ -211,11 +201,6 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
 
 // --- rows of queries, the new key ------------------------------------------------------------------
 
-DEVICE struct turns turns_shared(int32_t lane)
-{
-    return turns_by(lane, [](int32_t pair) { return shared_angles()[pair]; });
-}
-
 // The new key, rotated, and its value: narrow, into shared memory and into the cache.
 DEVICE void fresh_keep(const struct weft__attention_device_args *args, const struct place *at,
                        const struct head *key, const int32_t *pages, int32_t lane)
@@ -284,21 +269,6 @@ DEVICE void rows_prepare(const struct weft__attention_device_args *args, int32_t
 }
 
 // --- a tile ----------------------------------------------------------------------------------------
-
-DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct place *at,
-                      int32_t key0, int32_t lane, float score[KEYS / 8][4])
-{
-    const bool whole = key0 >= at->seq.first_key && key0 + KEYS <= at->seq.end_key;
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++) {
-            const float factor = FACTORS ? shared_factors()[lane / 4 + i / 2 * 8] : 1.0f;
-            score[t][i] = score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], 0, 0);
-            if (!whole && !sees(at, key0 + 8 * t + 2 * (lane % 4) + i % 2))
-                score[t][i] = NEGATIVE_INFINITY;
-        }
-}
 
 DEVICE void tiles_walk(const struct weft__attention_device_args *args, struct ring *ring,
                        const struct place *at, int32_t tile, int32_t warp, int32_t lane,

@@ -24,6 +24,13 @@ DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives as so many threads.
+template <int COUNT> DEVICE void barrier_arrive_as(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(COUNT)
+                 : "memory");
+}
+
 // Arrives and announces bytes.
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
@@ -64,6 +71,17 @@ DEVICE void bulk_fence()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// What the thread read in shared memory is read before the copy engine writes there, once the thread has arrived at a barrier behind
+// this: a load is in a queue of the memory unit until it returns, an arrival is not, and the engine's bytes pass both by. `of_all`: made of
+// a number of every load.
+DEVICE void loads_end(uint32_t of_all)
+{
+    asm volatile("{.reg .pred rare;\n"
+                 "setp.eq.u32 rare, %0, 0x9e3779b9;\n"
+                 "@rare fence.proxy.async.shared::cta;}" ::"r"(of_all)
+                 : "memory");
+}
+
 // Bytes and both addresses are multiples of 16.
 DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier)
 {
@@ -71,6 +89,22 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
                  "%2, [%3];" ::"r"(to_shared),
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
+}
+
+// The same by a policy (memory.cuh).
+DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier,
+                         uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to_shared),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+// Brings the tensor map, which lies in global memory, near before it is used.
+DEVICE void prefetch_map(const void *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // A box of a matrix that a tensor map of the host's describes, from `column` of `row` on; what lies outside the

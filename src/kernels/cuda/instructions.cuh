@@ -144,6 +144,14 @@ DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
+// The number again, of which the compiler no longer knows where it comes from: what follows from it is computed where it is used,
+// not before a loop and then kept in memory.
+DEVICE int32_t computed_here(int32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // The largest, and the sum, over all lanes of a warp.
 DEVICE uint32_t warp_most(uint32_t value)
 {

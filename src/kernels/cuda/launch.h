@@ -157,6 +157,7 @@ struct weft__cuda_step {
     uint32_t shared_bytes; // dynamic; above 48 KB the backend opts in
     uint32_t cluster;      // blocks of a cluster along x; 0 = none (sm_90 and newer)
     uint32_t overlap;      // 1: may start before the launch before it ends (griddepcontrol, sm_90)
+    uint32_t cooperative;  // 1: all blocks run at the same time, or none
     uint32_t args_bytes;
     struct weft__cuda_matrix matrices[WEFT__CUDA_MAX_MATRICES];
     _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
@@ -217,7 +218,7 @@ static inline struct weft__cuda_step *weft__cuda_step(struct weft__cuda_step *st
     step->product = 0;
     step->grid[0] = grid_x, step->grid[1] = grid_y, step->grid[2] = 1;
     step->block[0] = block_x, step->block[1] = step->block[2] = 1;
-    step->shared_bytes = step->cluster = step->overlap = 0;
+    step->shared_bytes = step->cluster = step->overlap = step->cooperative = 0;
     step->args_bytes = (uint32_t)args_bytes;
     for (int i = 0; i < WEFT__CUDA_MAX_MATRICES; i++)
         step->matrices[i].base = NULL;

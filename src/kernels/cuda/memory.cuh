@@ -160,6 +160,68 @@ DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
                  : "memory");
 }
 
+// Numbers with the turn that they are of beside them, 8 bytes, each of which arrives whole and in no order with anything else: who looks sees by the turn whether they are those that it waits for. So neither a fence nor a
+// barrier of the device lies between a store and its readers.
+DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
+{
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to),
+                 "l"((uint64_t)turn << 32 | float_bits(value))
+                 : "memory");
+}
+
+DEVICE bool turn_look(const uint64_t *from, uint32_t turn, float *value)
+{
+    uint64_t both;
+    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
+    *value = bits_float((uint32_t)both);
+    return (uint32_t)(both >> 32) == turn;
+}
+
+// Two such numbers, side by side from a multiple of 16 on.
+DEVICE bool turn_look_2(const uint64_t *from, uint32_t turn, float2 *values)
+{
+    uint64_t a, b;
+    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(a), "=l"(b)
+                 : "l"(from)
+                 : "memory");
+    *values = make_float2(bits_float((uint32_t)a), bits_float((uint32_t)b));
+    return (uint32_t)(a >> 32) == turn && (uint32_t)(b >> 32) == turn;
+}
+
+// 16 bytes that arrive whole, from a multiple of 16 on: who writes them says in them which turn they are of.
+DEVICE void send_whole(void *to, const uint32_t word[4])
+{
+    asm volatile("{.reg .b64 l, h; .reg .b128 all;\n"
+                 "mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 all, {l, h};\n"
+                 "st.relaxed.gpu.global.b128 [%0], all;}" ::"l"(to),
+                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                 : "memory");
+}
+
+DEVICE void receive_whole(const void *from, uint32_t word[4])
+{
+    asm volatile("{.reg .b64 l, h; .reg .b128 all;\n"
+                 "ld.relaxed.gpu.global.b128 all, [%4]; mov.b128 {l, h}, all;\n"
+                 "mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h;}"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(from)
+                 : "memory");
+}
+
+// A counter that says when it is time to look, and nothing about what can be seen.
+DEVICE void count_arrival(uint32_t *counter)
+{
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+DEVICE bool has_counted(const uint32_t *counter, uint32_t goal)
+{
+    uint32_t count;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return (int32_t)(count - goal) >= 0;
+}
+
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
 // writes what a batch consists of does not let the next launch start before it is done: attention_token.cu reads
 // these without waiting. (Attention that appends does let it: the next reader of its key comes behind what moves the

@@ -112,6 +112,18 @@ DEVICE uint8_t *grid_table()
 
 #if WEFT_BATCH == 1
 #include "src/kernels/linear/linear_few_one.cuh"
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const int32_t cols = columns_of(args);
+    const uint8_t *row =
+        WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
+                       : shared_x();
+    const struct one_x x =
+        one_x_of(row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, tile, s->lane);
+    one_multiply(&x, slot, tile_pairs(cols, s->tile0 + tile), s->lane, acc);
+}
 #else
 #include "src/kernels/linear/linear_few_some.cuh"
 #endif

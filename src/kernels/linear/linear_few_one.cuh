@@ -6,6 +6,8 @@
 #ifndef WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 #define WEFT_KERNELS_LINEAR_FEW_ONE_CUH
 
+#include "src/kernels/linear/linear_tile.cuh"
+
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
@@ -243,14 +245,10 @@ struct one_x {
     int32_t start[SIXTEENS][4]; // of the sums of products
 };
 
-DEVICE struct one_x one_x_of(const struct stream *s, const struct weft__linear_device_args *args,
-                             int32_t tile)
+// Tile `tile` of a row of X: its codes, its scales and sums.
+DEVICE struct one_x one_x_of(const uint8_t *row, const uint8_t *metas, int32_t tile, int32_t lane)
 {
-    const int32_t cols = columns_of(args), r = s->lane / 4, c = s->lane % 4;
-    const uint8_t *row =
-        WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
-                       : shared_x();
-    const uint8_t *metas = row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64;
+    const int32_t r = lane / 4, c = lane % 4;
     struct one_x x;
 #if TILE_HALVES
     x.b[0] = one_column(row + tile * 256, r / 2, c, c / 2 == r % 2);
@@ -300,15 +298,16 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
         }
 }
 
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+// Adds the products of the tiles of a slot with a tile of X.
+DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
+                         float acc[ACCUMULATORS])
 {
-    const struct one_x x = one_x_of(s, args, tile);
     int32_t kept[SLOT_BLOCKS][SIXTEENS][4];
-    slot_products(&x, slot, s->lane, kept);
+    (void)pairs;
+    slot_products(x, slot, lane, kept);
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS; k++)
-        tile_scale(slot + k * TILE_SLOT, 4, s->lane, x.meta, kept[k], acc + 2 * k);
+        tile_scale(slot + k * TILE_SLOT, 4, lane, x->meta, kept[k], acc + 2 * k);
 }
 
 #else
@@ -346,14 +345,12 @@ DEVICE void tile_products(const struct one_x *x, const uint8_t *slot, int32_t pa
         tile_scale(slot, pairs, lane, x->meta, kept, acc);
 }
 
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
+                         float acc[ACCUMULATORS])
 {
-    const struct one_x x = one_x_of(s, args, tile);
-    const int32_t pairs = tile_pairs(columns_of(args), s->tile0 + tile);
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS; k++)
-        tile_products(&x, slot + k * TILE_SLOT, pairs, s->lane, acc + 2 * k);
+        tile_products(x, slot + k * TILE_SLOT, pairs, lane, acc + 2 * k);
 }
 
 #endif

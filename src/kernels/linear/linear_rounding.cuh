@@ -24,19 +24,31 @@ DEVICE int32_t round_code(float x, float factor)
     return factor > 0 ? __float2int_rn(x * factor) : 0;
 }
 
+// A group as it is stored: the lane's code; scale and both sums in every lane, the second sixteen's above the first's.
+struct rounded_group {
+    int32_t code;
+    uint32_t scale, sums;
+};
+
+DEVICE struct rounded_group round_of(int32_t lane, float x)
+{
+    const float largest = bits_float(warp_most(float_bits(x) & 0x7fffffffu));
+    const int32_t code = round_code(x, round_factor(largest));
+    const int32_t sums = warp_total(lane < 16 ? code : code * 65536), first = (int16_t)sums;
+    const struct rounded_group group = {code, float_bits(largest / 127.0f),
+                                        (uint32_t)(sums - first) | (first & 0xffffu)};
+    return group;
+}
+
 // Stores group `unit` of a rounded row of `cols` columns (linear_device.h). At the end of a launch everybody waits
 // for this: few steps follow from one another.
 DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, float x)
 {
-    uint8_t *meta = row + (cols + 63) / 64 * 64;
-    float largest = bits_float(warp_most(float_bits(x) & 0x7fffffffu));
-    int32_t q = round_code(x, round_factor(largest));
-    row[unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4 + lane % 4] = (uint8_t)q;
-    // both sums at once: the second sixteen's above the first's
-    int32_t sums = warp_total(lane < 16 ? q : q * 65536), first = (int16_t)sums;
+    const struct rounded_group group = round_of(lane, x);
+    row[unit / 2 * 64 + lane % 16 / 4 * 16 + unit % 2 * 8 + lane / 16 * 4 + lane % 4] =
+        (uint8_t)group.code;
     if (lane == 0)
-        *(uint2 *)(meta + unit * 8) =
-            make_uint2(float_bits(largest / 127.0f), (uint32_t)(sums - first) | (first & 0xffffu));
+        *(uint2 *)(row + (cols + 63) / 64 * 64 + unit * 8) = make_uint2(group.scale, group.sums);
 }
 
 // The same of four columns a lane, eight lanes a group, from column `at` of a row on whose codes and whose scales lie at `bytes` and

@@ -59,6 +59,7 @@ struct emulated {
     uint32_t (*cluster_rank)(void);
     uint32_t (*cluster_size)(void);
     void (*give_way)(void); // to other threads, in a loop that polls
+    void (*event)(void);    // what another block may wait for has happened
 
     // cp.async of this thread.
     void (*copy)(void *to, const void *from, uint32_t to_bytes, uint32_t from_bytes);

@@ -82,6 +82,7 @@ const struct emulated emulator_table = {
     .cluster_rank = cluster_rank,
     .cluster_size = cluster_size,
     .give_way = emulator_yield,
+    .event = emulator_event,
     .copy = emulator_copy,
     .copy_group_end = emulator_copy_group_end,
     .copy_wait = emulator_copy_wait,

@@ -324,6 +324,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
             config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         if (config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             work.cluster = config->attributes[i].value.cluster.x;
+        // blocks that wait for one another run at the same time, as those of a cluster
+        if (config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            work.cluster = config->grid[0];
     }
     work.launch.stream = config->stream;
     memcpy(work.args, parameters[0], sizeof work.args);

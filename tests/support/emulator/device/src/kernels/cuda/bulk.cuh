@@ -19,6 +19,12 @@ DEVICE void barrier_arrive(uint32_t barrier)
     emulated->mbarrier_arrive(barrier, 0);
 }
 
+template <int COUNT> DEVICE void barrier_arrive_as(uint32_t barrier)
+{
+    for (int i = 0; i < COUNT; i++)
+        emulated->mbarrier_arrive(barrier, 0);
+}
+
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     emulated->mbarrier_arrive(barrier, bytes);
@@ -38,6 +44,17 @@ DEVICE void bulk_fence()
 {
 }
 
+DEVICE void loads_end(uint32_t of_all)
+{
+    (void)of_all;
+}
+
+DEVICE void prefetch_map(const void *map)
+{
+    if ((uint64_t)map % 64)
+        emulated->fail("a tensor map that is not aligned");
+}
+
 static void emulated_copy_bulk(const struct emulated_copy *copy)
 {
     memcpy(emulated->shared_pointer(copy->to), (const void *)copy->from, copy->bytes);
@@ -51,6 +68,14 @@ DEVICE void copy_bulk(uint32_t to_shared, const void *from, uint32_t bytes, uint
     if (to_shared % 16 || (uint64_t)from % 16 || bytes % 16)
         emulated->fail("a bulk copy that is not aligned");
     emulated->engine(&copy);
+}
+
+DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, uint32_t barrier,
+                         uint64_t policy)
+{
+    if (policy != 1)
+        emulated->fail("a copy of no known policy");
+    copy_bulk(to_shared, from, bytes, barrier);
 }
 
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).

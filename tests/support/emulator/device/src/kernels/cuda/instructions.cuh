@@ -148,6 +148,11 @@ DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
     return c;
 }
 
+DEVICE int32_t computed_here(int32_t x)
+{
+    return x;
+}
+
 DEVICE uint32_t warp_most(uint32_t value)
 {
     for (int32_t step = 16; step; step /= 2) {

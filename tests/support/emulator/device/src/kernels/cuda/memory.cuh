@@ -130,6 +130,68 @@ DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
     receive_pair((const uint64_t *)from + 1, second);
 }
 
+// Words with a turn come from blocks that run at the same time (a cooperative launch), one time in seven later than they do.
+DEVICE bool emulated_seen(bool there)
+{
+    static thread_local uint32_t calls;
+    if (there && ++calls % 7)
+        return true;
+    emulated->give_way();
+    return false;
+}
+
+DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
+{
+    __atomic_store_n(to, (uint64_t)turn << 32 | float_bits(value), __ATOMIC_RELEASE);
+    emulated->event();
+}
+
+DEVICE bool turn_look(const uint64_t *from, uint32_t turn, float *value)
+{
+    const uint64_t both = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+    *value = bits_float((uint32_t)both);
+    return emulated_seen((uint32_t)(both >> 32) == turn);
+}
+
+DEVICE bool turn_look_2(const uint64_t *from, uint32_t turn, float2 *values)
+{
+    if ((uintptr_t)from % 16)
+        emulated->fail("two words with a turn that are not aligned");
+    const bool first = turn_look(from, turn, &values->x);
+    return turn_look(from + 1, turn, &values->y) && first;
+}
+
+// Who reads them has been waited for when they are written again, so that the last word, which has the turn, may come last.
+DEVICE void send_whole(void *to, const uint32_t word[4])
+{
+    if ((uintptr_t)to % 16)
+        emulated->fail("16 bytes to be sent that are not aligned");
+    for (int i = 0; i < 3; i++)
+        __atomic_store_n((uint32_t *)to + i, word[i], __ATOMIC_RELAXED);
+    __atomic_store_n((uint32_t *)to + 3, word[3], __ATOMIC_RELEASE);
+    emulated->event();
+}
+
+DEVICE void receive_whole(const void *from, uint32_t word[4])
+{
+    word[3] = __atomic_load_n((const uint32_t *)from + 3, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < 3; i++)
+        word[i] = __atomic_load_n((const uint32_t *)from + i, __ATOMIC_RELAXED);
+    if (!emulated_seen(true)) // one time in seven what was there before the first launch
+        word[3] = 0;
+}
+
+DEVICE void count_arrival(uint32_t *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+    emulated->event();
+}
+
+DEVICE bool has_counted(const uint32_t *counter, uint32_t goal)
+{
+    return emulated_seen((int32_t)(__atomic_load_n(counter, __ATOMIC_RELAXED) - goal) >= 0);
+}
+
 // Launches run one after the other.
 DEVICE void let_next_start()
 {

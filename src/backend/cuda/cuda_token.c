@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at when the recording
+// ends. Asked for by WEFT_PROGRAM=persistent; where nothing or auto is asked for, done where it was measured to be faster
+// (token_devices.def). What cannot be run so stays a graph of its launches, and the log says why.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/backend/cuda/cuda_backend.h"
+#include "src/backend/cuda/cuda_context.h"
+#include "src/base/memory.h"
+#include "src/kernels/token/token_kernel.h"
+#include "src/plan/plan.h"
+
+enum { MOST_STEPS = 5 * WEFT__TOKEN_MOST_LAYERS + 16 };
+
+struct weft__cuda_token {
+    struct weft__step steps[MOST_STEPS]; // args are copies
+    int32_t num_steps;
+    bool asked_for;
+    struct weft__token_plan plan;
+    struct weft__cuda_pipeline *pipeline;
+    void *layers, *words; // on the device
+};
+
+struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context)
+{
+    const char *wish = getenv("WEFT_PROGRAM");
+    const bool asked_for = wish && strcmp(wish, "persistent") == 0;
+    if (!asked_for && ((wish && strcmp(wish, "auto") != 0) ||
+                       weft__token_most_keys(weft__cuda_of(context)->name, 0) == 0))
+        return NULL;
+    struct weft__cuda_token *token = weft__base_allocate(NULL, sizeof *token);
+    if (token) {
+        memset(token, 0, sizeof *token);
+        token->asked_for = asked_for;
+    }
+    return token;
+}
+
+bool weft__cuda_token_record(struct weft__cuda_token *token, const struct weft__step *step)
+{
+    if (token->num_steps == MOST_STEPS)
+        return false;
+    struct weft__step *own = &token->steps[token->num_steps];
+    *own = *step;
+    if (step->args) {
+        void *copy = weft__base_allocate(NULL, step->args_bytes);
+        if (!copy)
+            return false;
+        own->args = memcpy(copy, step->args, step->args_bytes);
+    }
+    token->num_steps++;
+    return true;
+}
+
+void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token)
+{
+    if (!token)
+        return;
+    for (int32_t i = 0; i < token->num_steps; i++)
+        weft__base_release(NULL, (void *)token->steps[i].args);
+    if (token->layers)
+        weft__cuda_free(context, token->layers);
+    if (token->words)
+        weft__cuda_free(context, token->words);
+    weft__base_release(NULL, token);
+}
+
+static void say(weft_context *context, const char *what)
+{
+    char line[600];
+    snprintf(line, sizeof line, "program: layers stay launches of their own: %s", what);
+    if (context->log)
+        context->log(context->log_user, line);
+}
+
+// What a step launches; several launches, or products of a library, are something else.
+static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
+                struct weft__token_seen *seen)
+{
+    struct weft__cuda_step *steps = weft__base_allocate(NULL, WEFT__CUDA_MAX_STEPS * sizeof *steps);
+    if (!steps)
+        return false;
+    const int32_t count = step->plan ? weft__cuda_steps_of(step->plan, step->args, steps) : 0;
+    if (count == 1 && !steps[0].product) {
+        *launch = steps[0];
+        seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
+        seen->args = launch->args;
+        seen->matrices = launch->matrices;
+    }
+    weft__base_release(NULL, steps);
+    return true;
+}
+
+static bool look(weft_context *context, struct weft__cuda_token *token)
+{
+    const size_t count = (size_t)token->num_steps;
+    struct weft__cuda_step *launches = weft__base_allocate(NULL, count * sizeof *launches);
+    struct weft__token_seen *seen = weft__base_allocate(NULL, count * sizeof *seen);
+    bool fine = launches && seen;
+    if (fine)
+        memset(seen, 0, count * sizeof *seen);
+    for (size_t i = 0; fine && i < count; i++)
+        fine = see(&token->steps[i], &launches[i], &seen[i]);
+    if (fine &&
+        !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
+        say(context, token->plan.why);
+        fine = false;
+    }
+    if (fine && !token->asked_for &&
+        token->plan.most_keys >
+            weft__token_most_keys(weft__cuda_of(context)->name, token->plan.format)) {
+        say(context, "one launch is not measured to be faster here");
+        fine = false;
+    }
+    weft__base_release(NULL, launches);
+    weft__base_release(NULL, seen);
+    return fine;
+}
+
+static bool write_maps(weft_context *context, struct weft__token_plan *plan)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(context);
+    for (int32_t l = 0; l < plan->args.num_layers; l++) {
+        struct weft__token_layer *layer = &plan->layers[l];
+        if (weft__cuda_write_map(cuda, &plan->maps[l][0], layer->k_map) != CUDA_SUCCESS ||
+            weft__cuda_write_map(cuda, &plan->maps[l][1], layer->v_map) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token)
+{
+    struct weft__token_plan *plan = &token->plan;
+    const size_t table = sizeof(struct weft__token_layer);
+    if (token->num_steps == 0 || !look(context, token))
+        return false;
+    if (!write_maps(context, plan)) {
+        say(context, "keys and values have no tensor maps");
+        return false;
+    }
+    const size_t bytes = (size_t)plan->args.num_layers * table;
+    if (weft__cuda_pipeline_want(context, &plan->kernel, &token->pipeline) == WEFT_OK &&
+        weft__cuda_pipeline_wait(context, token->pipeline) == WEFT_OK &&
+        weft__cuda_allocate(context, WEFT_MEMORY_DEVICE, bytes, &token->layers) == WEFT_OK &&
+        weft__cuda_allocate(context, WEFT_MEMORY_DEVICE, (size_t)plan->words_bytes,
+                            &token->words) == WEFT_OK &&
+        weft__cuda_copy(context, token->layers, plan->layers, bytes, NULL) == WEFT_OK &&
+        weft__cuda_fill(context, token->words, 0, (size_t)plan->words_bytes, NULL) == WEFT_OK &&
+        weft__cuda_stream_synchronize(context, NULL) == WEFT_OK)
+        return true;
+    say(context, context->error);
+    return false;
+}
+
+weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
+                                    weft__cuda_submit_step_fn *submit, weft_program *program,
+                                    weft_stream *stream)
+{
+    const struct weft__token_plan *plan = &token->plan;
+    struct weft__cuda_step step;
+    weft__token_step(plan, token->layers, token->words, &step);
+    for (int32_t i = 0; i < token->num_steps; i++) {
+        weft_status status;
+        if (i > plan->first && i < plan->first + plan->count)
+            continue;
+        status = i == plan->first ? weft__cuda_launch(context, token->pipeline, &step, stream)
+                                  : submit(program, &token->steps[i]);
+        if (status != WEFT_OK) {
+            say(context, context->error);
+            return status;
+        }
+    }
+    return WEFT_OK;
+}

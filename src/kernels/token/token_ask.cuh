@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// The warp that asks: weights of all matrices, and the keys and values that the SM attends to, in the order in which they are
+// wanted, as far ahead as the ring is long.
+#ifndef WEFT_KERNELS_TOKEN_ASK_CUH
+#define WEFT_KERNELS_TOKEN_ASK_CUH
+
+#include "src/kernels/token/token_shared.cuh"
+
+// The next slot, and the one whose bytes must have come before it is asked for.
+struct asker {
+    uint32_t slot, parity;
+    uint32_t behind, behind_parity;
+    int32_t ahead; // slots asked for, FLIGHT at most
+    uint64_t policy;
+};
+
+// Waits until the next slot may be asked for. Returns its barrier.
+DEVICE uint32_t slot_begin(struct asker *a)
+{
+    const struct shared *s = shared_rest();
+    barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
+    if (a->ahead < FLIGHT) {
+        a->ahead++;
+    } else {
+        barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
+        if (++a->behind == DEPTH)
+            a->behind = 0, a->behind_parity ^= 1;
+    }
+    return shared_address(s->full) + 8 * a->slot;
+}
+
+DEVICE void slot_next(struct asker *a)
+{
+    if (++a->slot == DEPTH)
+        a->slot = 0, a->parity ^= 1;
+}
+
+// Tiles of a unit of paired rows, from where its two blocks of rows begin.
+DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
+{
+#pragma unroll 1
+    for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
+        const uint32_t bytes = (uint32_t)min(left, TEAM_WARPS) * TILE, barrier = slot_begin(a);
+        const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
+        barrier_expect(barrier, 2 * bytes);
+        copy_bulk_as(to, first, bytes, barrier, a->policy);
+        copy_bulk_as(to + TEAM_WARPS * TILE, second, bytes, barrier, a->policy);
+        first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
+        slot_next(a);
+    }
+}
+
+DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
+{
+#pragma unroll 1
+    for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
+        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
+        barrier_expect(barrier, bytes);
+        copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
+                     a->policy);
+        rows += SLOT_TILES * TILE;
+        slot_next(a);
+    }
+}
+
+// The SM's part of a matrix.
+DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
+{
+    const struct work w = work_of(kind);
+    const int64_t row_bytes = (int64_t)w.tiles * TILE; // of sixteen rows
+    const int32_t *share = shared_rest()->share[kind];
+    const uint8_t *first = (const uint8_t *)(kind == O    ? layer->o
+                                             : kind == UP ? layer->gate
+                                                          : layer->down);
+    const uint8_t *up = (const uint8_t *)layer->up;
+    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        if (kind == QKV) {
+            const int32_t k = u - Q_UNITS, v = k - K_UNITS;
+            const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
+            const int32_t row = k < 0 ? u : v < 0 ? k : v;
+            rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
+        } else if (kind == UP) {
+            pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
+        } else {
+            pair_ask(a, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles);
+        }
+    }
+}
+
+// The page of a tile of the SM's part.
+DEVICE int32_t page_of(const struct place *at, int32_t tile)
+{
+    const int32_t key = at->seq.begin + (at->tile + tile) * KEYS;
+    return tile < at->left ? __ldcg(at->seq.pages + max(key, at->seq.first_key) / PAGE) : 0;
+}
+
+// Keys and values of the SM's part, a slot a tile, in boxes (attention_boxes.cuh). What nobody sees, and the new key, is mended when it is
+// there.
+DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int32_t page)
+{
+    const struct place *at = &shared_rest()->place;
+#pragma unroll 1
+    for (int32_t tile = 0; tile < at->left; tile++) {
+        const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
+        page = page_of(at, tile + 1);
+        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->slot));
+        boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
+        slot_next(a);
+    }
+}
+
+// By one lane.
+DEVICE void ask_all(const struct weft__token_args *args)
+{
+    const struct shared *s = shared_rest();
+    struct asker a = {0, 1, 0, 0, 0, policy_once()};
+    struct weft__token_layer layer = args->layers[0];
+#pragma unroll 1
+    for (int32_t l = 0; l < args->num_layers; l++) {
+        // asked for a layer ahead: memory is slow for who is to keep it busy
+        const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
+        const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
+        prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
+        prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
+        if (l > 0)
+            matrix_ask(&a, &layer, QKV);
+        if (s->attends)
+            keys_ask(&a, args->layers + l, page);
+#pragma unroll 1
+        for (int32_t kind = O; kind < KINDS; kind++)
+            matrix_ask(&a, &layer, kind);
+        layer = next;
+    }
+}
+
+#endif

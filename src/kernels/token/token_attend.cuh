@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+// Attention of the SM's part of the keys, by the warps that multiply, as attention_token.cu does it: the same tiles of keys and
+// states, so that results are the same bits. Two warps do what one does there, half of the columns of the values each. Where that kernel's blocks send pieces to one another, words go to
+// whoever merges them (token_deliver.cuh).
+//
+// What is not there: queries, keys and values whose products are not finite are not looked at again.
+#ifndef WEFT_KERNELS_TOKEN_ATTEND_CUH
+#define WEFT_KERNELS_TOKEN_ATTEND_CUH
+
+#include "src/kernels/token/token_shared.cuh"
+
+enum {
+    ITEMS = WEFT_KV_HEADS * WEFT_SPLITS,
+    ATTENDANTS = 2 * WARPS, // warps
+    ITEM_PIECES = GROUP_HEADS * PIECES,
+    PART_WORDS = ITEM_PIECES * PIECE_FLOATS, // from an SM's part of a KV head to the next one's
+};
+
+DEVICE uint64_t *piece_words(const struct weft__token_args *args, int32_t kv_head, int32_t split,
+                             int32_t piece)
+{
+    return args->pieces + (kv_head * WEFT_SPLITS + split) * PART_WORDS + piece * PIECE_FLOATS;
+}
+
+// Elements d, d + 1 of a head that lies at `row` of all rows of Q, K and V.
+struct heads_source {
+    const uint64_t *words; // or NULL, and
+    const float *numbers;
+    uint32_t turn;
+};
+
+DEVICE bool source_pair(const struct heads_source *from, int32_t d, float2 *pair)
+{
+    if (from->words)
+        return turn_look_2(from->words + d, from->turn, pair);
+    *pair = make_float2(from->numbers[d], from->numbers[d + 1]);
+    return true;
+}
+
+// As head_load(). All that a lane takes is asked for before it looks at any.
+DEVICE struct head source_head(const struct heads_source *from, int32_t lane)
+{
+    struct head head;
+    bool there;
+    do {
+        there = true;
+#pragma unroll
+        for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+            const int32_t d = 2 * (i * WARP + lane);
+            const int32_t at = d < WEFT_ROTARY / 2 ? d + WEFT_ROTARY / 2 : d - WEFT_ROTARY / 2;
+            head.own[i] = head.other[i] = make_float2(0, 0);
+            if (HEAD % 64 == 0 || d < HEAD)
+                there &= source_pair(from, d, &head.own[i]);
+            if (WEFT_ROPE == 1 && (WEFT_ROTARY == HEAD || d < WEFT_ROTARY))
+                there &= source_pair(from, at, &head.other[i]);
+        }
+    } while (!there);
+    return head;
+}
+
+// Row `row` of all rows of Q, K and V: words, or in the first layer numbers.
+DEVICE struct heads_source source_of(const struct weft__token_args *args, int32_t row, bool first,
+                                     uint32_t turn)
+{
+    const struct weft__attention_device_args *a = &args->attention;
+    enum { K_ROW = ATTENDED, V_ROW = K_ROW + WEFT_KV_HEADS * WEFT_HEAD_DIM };
+    struct heads_source from = {args->heads + row, NULL, turn};
+    if (first) {
+        from.words = NULL;
+        from.numbers = row < K_ROW   ? (const float *)a->q + row / HEAD * a->q_head_stride
+                       : row < V_ROW ? a->new_k + row - K_ROW
+                                     : a->new_v + row - V_ROW;
+    }
+    return from;
+}
+
+// Where the layer's cache is.
+struct new_rows {
+    uint16_t *keys, *values;
+};
+
+// The new key, rotated, or its value: narrow, into shared memory and into the cache.
+DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_t *pool,
+                       uint8_t *fresh, const struct head *head, int32_t lane)
+{
+    const struct place *at = &shared_rest()->place;
+    uint16_t *row =
+        pool + plane_at(plane, at->kv_head, shared_rest()->fresh_page, at->seq.lengths.kv_len - 1);
+#pragma unroll
+    for (int32_t i = 0; i < QUERY_PAIRS; i++) {
+        const int32_t d = 2 * (i * WARP + lane);
+        if (HEAD % 64 != 0 && d >= HEAD)
+            continue;
+        const uint32_t pair = two_narrow(head->own[i].x, head->own[i].y);
+        *(uint32_t *)(fresh + 2 * d) = pair;
+        *(uint32_t *)(row + d) = pair;
+    }
+}
+
+// Row by row, a warp each; behind the queries come the new key and its value, in the SM that has their tile.
+DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep, bool first,
+                       uint32_t turn, int32_t warp, int32_t lane)
+{
+    enum { KEY = GROUP_HEADS, VALUE };
+    const struct place *at = &shared_rest()->place;
+    const int32_t fresh = at->seq.lengths.kv_len - 1 - (at->seq.begin + at->tile * KEYS);
+    const int32_t count = GROUP_HEADS + (fresh >= 0 && fresh < at->left * KEYS ? 2 : 0);
+#pragma unroll 1
+    for (int32_t i = computed_here(warp); i < count; i += ATTENDANTS) {
+        const int32_t row = i < KEY    ? (at->kv_head * GROUP_HEADS + i) * HEAD
+                            : i == KEY ? ATTENDED + at->kv_head * HEAD
+                                       : ATTENDED + (WEFT_KV_HEADS + at->kv_head) * HEAD;
+        const struct heads_source from = source_of(args, row, first, turn);
+        struct head head = source_head(&from, lane);
+        const struct turns turns = turns_shared(lane);
+        if (i != VALUE)
+            head_turn(&head, &turns, lane);
+        if (i < KEY)
+            query_store(head.own, shared_rest()->queries + i * ROW_BYTES, PART_BYTES, lane,
+                        shared_factors() + i);
+        else if (i == KEY)
+            fresh_keep(&args->attention.k, keep.keys, shared_rest()->fresh, &head, lane);
+        else
+            fresh_keep(&args->attention.v, keep.values, shared_rest()->fresh + ROW_BYTES, &head,
+                       lane);
+    }
+}
+
+// What of a tile did not come out of the cache: the new key and value; zeros for values that nobody sees. Both warps of the tile write
+// the same.
+DEVICE void tile_mend(uint8_t *slot, int32_t key0, int32_t lane)
+{
+    const struct place *at = &shared_rest()->place;
+    const int32_t fresh = at->seq.lengths.kv_len - 1 - key0;
+    if (key0 < at->seq.first_key || fresh < KEYS)
+        boxes_mend(slot, at->seq.first_key - key0, at->seq.end_key - key0, fresh,
+                   fresh >= 0 ? shared_rest()->fresh : NULL, lane);
+}
+
+DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_t warp,
+                       int32_t own_lane, struct state *state)
+{
+    const struct place *at = &shared_rest()->place;
+#pragma unroll 1
+    for (int32_t tile = warp % WARPS; tile < at->left; tile += WARPS) {
+        const int32_t key0 = at->seq.begin + (at->tile + tile) * KEYS;
+        const int32_t lane = computed_here(own_lane);
+        uint8_t *slot = shared_keys(seq + tile);
+        float score[1][KEYS / 8][4] = {};
+        slot_wait(seq + tile);
+        tile_mend(slot, key0, lane);
+        tile_scores(shared_address(shared_rest()->queries), NULL, slot, lane, score);
+        tile_log2(&args->attention, at, key0, lane, score[0]);
+        tile_weights(state, score[0]);
+        tile_values(slot, lane, score, state, warp / WARPS * STATE_DIM);
+        uint32_t all = 0;
+#pragma unroll
+        for (int32_t i = 0; i < STATE_DIM / 8; i++)
+            all ^= float_bits(state->acc[i][0]);
+        loads_end(all);
+        __syncwarp();
+        if (lane == 0)
+            slot_release(seq + tile);
+    }
+}
+
+// The SM's item, whose tiles are in the slots from `seq` on.
+DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first,
+                   uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
+{
+    const struct place *at = &shared_rest()->place;
+    struct state state;
+    heads_take(args, keep, first, turn, warp, lane);
+    state_begin(&state);
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    tiles_walk(args, seq, warp, lane, &state);
+    const int32_t w = computed_here(warp);
+    state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM);
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+#pragma unroll 1
+    for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
+        const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);
+        uint64_t *to = piece_words(args, at->kv_head, shared_rest()->split, p);
+        turn_send(to + 2 + lane, piece.value, turn);
+        if (lane < 2)
+            turn_send(to + lane, lane ? piece.sum : piece.largest, turn);
+    }
+}
+
+#endif

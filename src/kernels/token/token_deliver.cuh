@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// The warp that delivers: sums of the warps that multiply become results, which go as words to all SMs. The residual stream of
+// the SM's rows never leaves it.
+#ifndef WEFT_KERNELS_TOKEN_DELIVER_CUH
+#define WEFT_KERNELS_TOKEN_DELIVER_CUH
+
+#include "src/kernels/token/token_attend.cuh"
+
+// The next unit's sums, lane l those of row l; units of Q, K, V: of row l % 16. In the order of tiles, as stream_sum()
+// (linear_stream.cuh) adds them: `first` is the slot of the unit's first tile.
+struct delivery {
+    uint32_t next; // unit of the launch
+    uint32_t seq;  // first slot of the next unit
+};
+
+// Which warp has tile t of a unit, in slot `seq`.
+DEVICE int32_t part_of(int32_t t, uint32_t seq)
+{
+    return (int32_t)(TEAM_WARPS * (seq & (TEAMS - 1)) + t % TEAM_WARPS);
+}
+
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false)
+{
+    struct shared *s = shared_rest();
+    const struct work w = work_of(kind);
+    const uint32_t place = d->next % PLACES;
+    float sum[2] = {0, 0};
+    barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
+    if (w.paired) {
+        const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j++) {
+            const float part = s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
+            if (even && j % 2)
+                sum[1] += part;
+            else
+                sum[0] += part;
+        }
+        if (even)
+            sum[0] += sum[1];
+    } else { // half of the lanes the even tiles, half the odd ones
+#pragma unroll 1
+        for (int32_t t = lane / 16; t < w.tiles; t += 2)
+            sum[0] += s->parts[place][part_of(t, t / SLOT_TILES + d->seq)]
+                              [lane % 16 + t / TEAM_WARPS % 2 * 16];
+        sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
+    }
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive(shared_address(s->taken + place));
+    d->next++, d->seq += w.slots;
+    return sum[0];
+}
+
+// 1/rms of the row of X, by the squares that came with it; added up as norm_store() does it.
+DEVICE float row_norm(const uint8_t *row, float eps, int32_t lane)
+{
+    const float *squares = (const float *)(row + EMBED + EMBED / 4);
+    float square = 0;
+#pragma unroll
+    for (int32_t i = lane; i < EMBED / 32; i += WARP)
+        square += squares[i];
+    return 1.0f / sqrtf(warp_sum(square, 32) / (float)EMBED + eps);
+}
+
+DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
+                          int32_t lane)
+{
+    const int32_t *share = shared_rest()->share[QKV];
+    const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        const float value = rms * sums_take(d, QKV, lane);
+        if (lane < 16)
+            turn_send(args->heads + u * 16 + lane, value, turn);
+        __syncwarp();
+        if (lane == 0)
+            count_arrival(counter_of(args, WEFT__TOKEN_ROW_heads));
+    }
+}
+
+// Pieces of what was attended to, 32 columns of a head each, from the SMs that have a part of its keys.
+DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int32_t lane)
+{
+    const int32_t count = ATTENDED / 32;
+    const struct place *at = &shared_rest()->place;
+#pragma unroll 1
+    for (int32_t u = share_begin(count, (int32_t)blockIdx.x);
+         u < share_begin(count, (int32_t)blockIdx.x + 1); u++) {
+        const int32_t head = u / PIECES, kv_head = head / GROUP_HEADS;
+        const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
+        float number[3][WEFT_SPLITS];
+        const uint64_t *const from = piece_words(args, kv_head, 0, piece);
+        float2 state = make_float2(0, 0); // of part `lane`
+        bool there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
+        uint32_t missing = 0;
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++)
+            missing |= (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s])
+                       << s;
+        while (!there)
+            there = turn_look_2(from + lane * PART_WORDS, turn, &state);
+#pragma unroll
+        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
+            if (missing >> s & 1)
+                while (!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]))
+                    ;
+            number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
+            number[1][s] = __shfl_sync(0xffffffffu, state.y, s);
+        }
+        const struct piece of = piece_of_blocks(number);
+        const struct row row = {0, head};
+        const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
+        unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
+    }
+}
+
+// O or down, added to the stream, for the norm behind it; `row` NULL rows: the launch ends with these.
+DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
+                           const float *norm, int32_t to_row, uint32_t turn, int32_t lane)
+{
+    struct shared *s = shared_rest();
+    const int32_t *share = s->share[kind];
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        const int32_t row = u * 32 + lane;
+        const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
+        const float out = sums_take(d, kind, lane, to_row < 0) + s->residual[u - share[0]][lane];
+        s->residual[u - share[0]][lane] = out;
+        if (to_row < 0)
+            args->result[row] = out;
+        else
+            unit_send(args, to_row, u, lane, out, weight, turn);
+    }
+}
+
+// Gate and up: units of 16 results, of which two have a scale together. Who has the second of two alone sends it to who has the first.
+DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
+                          int32_t lane)
+{
+    const int32_t from = shared_rest()->share[UP][0], to = shared_rest()->share[UP][1];
+    const float rms = row_norm(shared_row(UP), args->up_eps, lane);
+    float first = 0;
+#pragma unroll 1
+    for (int32_t u = from; u < to; u++) {
+        const float value = rms * sums_take(d, UP, lane);
+        const float up = __shfl_xor_sync(0xffffffffu, value, 16);
+        const float out = gated<WEFT_TOKEN_GATE>(value, up); // of the lower lanes
+        const bool last = u + 1 == to;
+        if (u % 2 == 0 && !last) {
+            first = out;
+            continue;
+        }
+        if (u % 2 && u == from) {
+            if (lane < 16)
+                turn_send(args->halves + u * 16 + lane, out, turn);
+            continue;
+        }
+        float mine = u % 2 ? first : out, other = __shfl_sync(0xffffffffu, out, lane % 16);
+        if (u % 2 == 0)
+            while (!turn_look(args->halves + (u + 1) * 16 + lane % 16, turn, &other))
+                ;
+        unit_send(args, WEFT__TOKEN_ROW_down, u / 2, lane, lane < 16 ? mine : other, 1, turn);
+    }
+}
+
+DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
+{
+    struct shared *s = shared_rest();
+    const int32_t layers = args->num_layers;
+    struct delivery d = {0, 0};
+#pragma unroll 1
+    for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
+        s->residual[u - s->share[O][0]][lane] = args->stream[u * 32 + lane];
+#pragma unroll 1
+    for (int32_t l = 0; l < layers; l++) {
+        const uint32_t turn = s->launch * layers + l + 1;
+        const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
+        if (l > 0) {
+            part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+            heads_deliver(args, &d, turn, lane);
+        }
+        d.seq += s->attends ? s->place.left : 0;
+        pieces_merge(args, turn, lane);
+        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        stream_deliver(args, &d, O, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
+        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        gated_deliver(args, &d, turn, lane);
+        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        stream_deliver(args, &d, DOWN, next_norm, l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1,
+                       turn + 1, lane);
+    }
+}
+
+#endif

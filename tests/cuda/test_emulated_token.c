@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// A dense model whose layers are one launch (src/kernels/token/), on the emulator: logits and tokens are those of the launches
+// that it takes the place of, to the bit. usage: test_cuda_emulated_token FORMAT
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/quantize/quantize.h"
+#include "tests/support/scratch.h"
+#include "tests/support/standin/standin_case.h"
+
+enum { VOCAB = 512, PROMPT = 157, STEPS = 2, CHAIN = 4, TEXTS = 2 };
+
+static const char *format = "q4_0";
+static engine_error err;
+
+// What a text of a worker came to: logits of every step, then the tokens of chains.
+struct said {
+    float logits[STEPS][VOCAB];
+    int32_t tokens[2 * CHAIN];
+};
+
+#define FINE(what)                                                                                 \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, err.text);                          \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static void feed(engine_worker *worker, engine_session *session, int32_t first, int32_t count)
+{
+    int32_t ids[PROMPT];
+    for (int32_t i = 0; i < count; i++)
+        ids[i] = (first + i * 37) % VOCAB;
+    engine_feed feed = {.session = session, .ids = ids, .count = count};
+    FINE(engine_eval(worker, &feed, 1, NULL, NULL, &err));
+}
+
+// Two texts that grow by turns, so that their pages lie between one another.
+static void speak(engine_worker *worker, struct said said[TEXTS])
+{
+    static const engine_sampling likeliest = {.params = {.temperature = 0}};
+    engine_session *session[TEXTS];
+    for (int32_t t = 0; t < TEXTS; t++) {
+        session[t] = engine_session_open(worker, &err);
+        FINE(session[t]);
+        feed(worker, session[t], 11 + t, PROMPT);
+    }
+    for (int32_t step = 0; step < STEPS; step++)
+        for (int32_t t = 0; t < TEXTS; t++) {
+            feed(worker, session[t], 7 * step + t, 1);
+            memcpy(said[t].logits[step], engine_session_logits(session[t]),
+                   sizeof said[t].logits[step]);
+        }
+    for (int32_t i = 0; i < 2; i++)
+        for (int32_t t = 0; t < TEXTS; t++) {
+            engine_draw draw = {session[t], &likeliest, 3 + t};
+            FINE(engine_decode(worker, &draw, 1, CHAIN, said[t].tokens + i * CHAIN, &err));
+        }
+    for (int32_t t = 0; t < TEXTS; t++)
+        engine_session_close(session[t]);
+}
+
+static int launches_of(const char *function)
+{
+    int found = 0;
+    CHECK(standin->num_launches <= STANDIN_MOST_LAUNCHES);
+    for (int i = 0; i < standin->num_launches; i++)
+        found += strcmp(standin->launches[i].function, function) == 0;
+    return found;
+}
+
+static void case_same(void)
+{
+    static struct said graph[TEXTS], persistent[TEXTS];
+    char path[SCRATCH_PATH_BYTES];
+    const quantize_options quantize = {.mix = format, .pure = true};
+    scratch_file(path, NULL, 0);
+    FINE(engine_quantize_shape("emulated-dense", path, &quantize, &err));
+    engine_model *model = engine_model_open(path, &err);
+    FINE(model);
+    for (int32_t i = 0; i < 2; i++) {
+        const engine_options options = {.device = WEFT_DEVICE_CUDA,
+                                        .max_sessions = TEXTS,
+                                        .context_tokens = 256,
+                                        .chain_tokens = CHAIN};
+        setenv("WEFT_PROGRAM", i ? "persistent" : "graph", 1);
+        engine_worker *worker = engine_worker_open(model, &options, &err);
+        FINE(worker);
+        standin->num_launches = 0;
+        speak(worker, i ? persistent : graph);
+        // one token of one text: a step, or a link of a chain
+        const int tokens = TEXTS * (STEPS + 2 * CHAIN);
+        CHECK(launches_of("weft_token") == (i ? tokens : 0));
+        CHECK(launches_of("weft_attention_token") == (i ? 0 : 3 * tokens));
+        engine_worker_close(worker);
+    }
+    CHECK(memcmp(graph, persistent, sizeof graph) == 0);
+    CHECK(graph[0].logits[0][0] != 0);
+    CHECK(memcmp(graph[0].tokens, graph[1].tokens, sizeof graph[0].tokens) != 0);
+    engine_model_close(model);
+    scratch_remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct standin_case cases[] = {{"same", case_same}};
+    format = argc > 1 ? argv[1] : format;
+    return standin_run(cases, 1);
+}

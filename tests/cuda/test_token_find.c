@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// Which launches of a program token.cu takes the place of (src/kernels/token/token_cuda.c): a dense model's layers are found among
+// what stands around them, and each thing that the kernel does not do is a reason to leave them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/kernels/linear/linear_device.h"
+#include "src/kernels/token/token_kernel.h"
+
+enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
+enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
+
+static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
+                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
+                                    "WEFT_SPLITS"};
+enum {
+    FORMAT,
+    TEAM,
+    BATCH,
+    SPLIT,
+    GATE,
+    ROUND,
+    PAIR,
+    Y_DTYPE,
+    ROUNDED,
+    DIM,
+    BOXES,
+    PAGE,
+    SPLITS,
+    NAMES
+};
+
+enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
+static struct weft__cuda_kernel kernels[KERNELS];
+static struct weft__attention_device_args attention[LAYERS];
+static struct weft__linear_device_args linear[LAYERS][PER_LAYER]; // by kernel
+static struct weft__token_seen seen[COUNT + BEHIND];
+static struct weft__cuda_matrix maps[LAYERS][2];
+static struct weft__token_plan plan;
+static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+
+// Addresses that nobody reads.
+static char memory[4096];
+#define AT(n) ((void *)(memory + (n)))
+
+static void make_kernels(void)
+{
+    memset(kernels, 0, sizeof kernels);
+    for (int i = 0; i < KERNELS; i++) {
+        struct weft__cuda_kernel *k = &kernels[i];
+        k->function = i == ATTENTION ? "weft_attention_token" : "weft_linear_few";
+        k->names = names, k->num_constants = NAMES;
+        k->values[FORMAT] = 33, k->values[TEAM] = 16, k->values[Y_DTYPE] = 1;
+        k->values[BATCH] = k->values[SPLIT] = 1;
+        k->values[ROUNDED] = 1, k->values[DIM] = HEAD_DIM, k->values[BOXES] = 1,
+        k->values[PAGE] = 16;
+        k->values[SPLITS] = 8;
+        k->values[GATE] = i == UP, k->values[ROUND] = i == O || i == UP || i == DOWN;
+        k->values[PAIR] = i == O || i == DOWN;
+    }
+}
+
+static void set_all(int constant, int32_t value)
+{
+    for (int i = 0; i < KERNELS; i++)
+        kernels[i].values[constant] = value;
+}
+
+static struct weft__linear_device_args matrix(int parts, int32_t rows, int32_t cols)
+{
+    struct weft__linear_device_args args = {.batch = 1, .cols = cols, .num_parts = parts};
+    for (int p = 0; p < parts; p++)
+        args.part[p] =
+            (struct weft__linear_device_part){.rows = rows, .alpha = 1, .weight = AT(1000 + p)};
+    return args;
+}
+
+static void make_layer(int l)
+{
+    struct weft__linear_device_args *of = linear[l];
+    attention[l] = (struct weft__attention_device_args){.num_seqs = 1,
+                                                        .num_q_heads = Q_HEADS,
+                                                        .num_kv_heads = KV_HEADS,
+                                                        .q_head_stride = HEAD_DIM,
+                                                        .page_table_stride = 40,
+                                                        .q = AT(0),
+                                                        .new_k = AT(4),
+                                                        .new_v = AT(8),
+                                                        .out = AT(12),
+                                                        .k = {AT(100 + l), 0, 0, HEAD_DIM},
+                                                        .v = {AT(200 + l), 0, 0, HEAD_DIM}};
+    maps[l][0].base = AT(100 + l), maps[l][1].base = AT(200 + l);
+    of[O] = matrix(1, EMBED, Q_HEADS * HEAD_DIM);
+    of[O].x = AT(12), of[O].residual = of[O].part[0].y = AT(16), of[O].rounded = AT(20);
+    of[UP] = matrix(2, WIDE, EMBED);
+    of[UP].x = AT(20), of[UP].norm = 1, of[UP].norm_eps = 1e-5f, of[UP].rounded = AT(24);
+    of[DOWN] = matrix(1, EMBED, WIDE);
+    of[DOWN].x = AT(24), of[DOWN].residual = of[DOWN].part[0].y = AT(16);
+    of[DOWN].rounded = l + 1 < LAYERS ? AT(20) : NULL;
+    of[QKV] = matrix(3, KV_HEADS * HEAD_DIM, EMBED);
+    of[QKV].part[0].rows = Q_HEADS * HEAD_DIM;
+    of[QKV].x = AT(20), of[QKV].norm = 1, of[QKV].norm_eps = 1e-6f;
+    of[QKV].part[0].y = AT(0), of[QKV].part[1].y = AT(4), of[QKV].part[2].y = AT(8);
+}
+
+// An embedding, the first Q, K, V; the layers; something that reads the last.
+static int make(void **state)
+{
+    (void)state;
+    make_kernels();
+    memset(seen, 0, sizeof seen);
+    for (int l = 0; l < LAYERS; l++) {
+        make_layer(l);
+        for (int i = 0; i < PER_LAYER; i++) {
+            struct weft__token_seen *at = &seen[BEFORE + l * PER_LAYER + i];
+            const bool last = l + 1 == LAYERS;
+            if (last && i == QKV)
+                continue;
+            at->kernel = &kernels[last && i == DOWN ? LAST_DOWN : i];
+            at->matrices = i == ATTENTION ? maps[l] : NULL;
+            at->args = i == ATTENTION ? (void *)&attention[l] : (void *)&linear[l][i];
+        }
+    }
+    seen[1] = (struct weft__token_seen){&kernels[QKV], &linear[0][QKV], NULL};
+    return 0;
+}
+
+static bool found(void)
+{
+    return weft__token_find(seen, COUNT + BEHIND, &h200, &plan);
+}
+
+static void layers_are_found(void **state)
+{
+    (void)state;
+    assert_true(found());
+    assert_int_equal(plan.first, BEFORE);
+    assert_int_equal(plan.count, PER_LAYER * LAYERS - 1);
+    assert_int_equal(plan.args.num_layers, LAYERS);
+    assert_ptr_equal(plan.args.stream, AT(16));
+    assert_ptr_equal(plan.layers[2].keys, AT(102));
+    assert_ptr_equal(plan.maps[2][0].base, AT(102));
+    assert_ptr_equal(plan.maps[1][1].base, AT(201));
+    assert_ptr_equal(plan.layers[1].v, AT(1002));
+    assert_null(plan.layers[0].q);
+    assert_true(plan.args.up_eps == 1e-5f && plan.args.qkv_eps == 1e-6f);
+    assert_int_equal(plan.blocks, 132);
+    assert_int_equal(plan.format, 33);
+    assert_int_equal(plan.most_keys, 40 * 16);
+    struct weft__cuda_step step;
+    weft__token_step(&plan, AT(0), AT(256), &step);
+    assert_int_equal(step.cooperative, 1);
+    assert_true(step.shared_bytes <= (uint32_t)h200.shared_per_block);
+    const struct weft__token_args *args = (const void *)step.args;
+    assert_true((char *)args->launches < memory + 256 + plan.words_bytes);
+}
+
+// Each of these alone makes the layers another model's, or sums of another order.
+static void anything_else_is_left(void **state)
+{
+#define LEFT(change)                                                                               \
+    do {                                                                                           \
+        make(NULL);                                                                                \
+        change;                                                                                    \
+        assert_false(found());                                                                     \
+        assert_true(plan.why[0]);                                                                  \
+    } while (0)
+    (void)state;
+    LEFT(linear[1][O].part[0].bias = AT(0));
+    LEFT(linear[1][UP].part[1].alpha = 2);
+    LEFT(linear[0][QKV].part[2].bias = AT(0));
+    LEFT(linear[1][DOWN].residual = AT(44));
+    LEFT(linear[1][O].x = AT(44));
+    LEFT(linear[0][QKV].part[1].y = AT(44));
+    LEFT(linear[1][UP].norm = 0);
+    LEFT(attention[1].sinks = AT(0));
+    LEFT(maps[1][1].base = NULL);
+    LEFT(kernels[ATTENTION].values[BOXES] = 0);
+    LEFT(attention[2].window = 512);
+    LEFT(attention[0].num_seqs = 2);
+    LEFT(kernels[DOWN].values[SPLIT] = 2);
+    LEFT(kernels[UP].values[TEAM] = 1);
+    LEFT(set_all(FORMAT, 66));
+    assert_non_null(strstr(plan.why, "lattice"));
+    LEFT(set_all(FORMAT, 46); set_all(DIM, 2 * HEAD_DIM));
+    assert_non_null(strstr(plan.why, "tiles are smaller"));
+    LEFT(kernels[DOWN].values[FORMAT] = 50);
+    LEFT(kernels[LAST_DOWN].values[FORMAT] = 50);
+    LEFT(kernels[QKV].values[BATCH] = 8);
+    LEFT(kernels[ATTENTION].function = "weft_attention_decode");
+    LEFT(linear[0][O].cols = 500);
+    LEFT(seen[BEFORE + PER_LAYER + UP].kernel = NULL);
+    LEFT(memset(&seen[BEFORE + PER_LAYER], 0, 9 * sizeof *seen)); // one layer
+}
+
+static void other_devices_are_left(void **state)
+{
+    (void)state;
+    struct weft__cuda_limits limits = h200;
+    limits.sm = 80;
+    assert_false(weft__token_find(seen, COUNT, &limits, &plan));
+    limits = h200, limits.num_sms = 31; // 32 parts of the keys
+    assert_false(weft__token_find(seen, COUNT, &limits, &plan));
+    limits.num_sms = 32;
+    assert_true(weft__token_find(seen, COUNT, &limits, &plan));
+    limits.num_sms = WIDE / 16; // units of gate and up; Q, K, V have 160
+    assert_true(weft__token_find(seen, COUNT, &limits, &plan));
+    limits.num_sms++;
+    assert_false(weft__token_find(seen, COUNT, &limits, &plan));
+}
+
+// Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of its own.
+static void orders_of_sums_are_kept(void **state)
+{
+    (void)state;
+    kernels[O].values[PAIR] = 0;
+    kernels[LAST_DOWN].values[ROUND] = 0;
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 1], 1 << 0 | 1 << 3 | 1 << 4);
+}
+
+// A device whose name begins so, a format that was measured there; no other.
+static void it_is_chosen_where_it_was_measured(void **state)
+{
+    (void)state;
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", 0), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(layers_are_found, make),
+        cmocka_unit_test_setup(anything_else_is_left, make),
+        cmocka_unit_test_setup(other_devices_are_left, make),
+        cmocka_unit_test_setup(orders_of_sums_are_kept, make),
+        cmocka_unit_test(it_is_chosen_where_it_was_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
