@@ -112,7 +112,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
-                                 max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 1);
+                                 max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 0, 1);
         s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);
     }
     if (i < 2 * KINDS)
