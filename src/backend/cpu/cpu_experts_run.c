@@ -308,7 +308,7 @@ weft_status weft__cpu_submit_experts(const weft_plan *plan, const void *opaque_a
                                       .launch = launch,
                                       .args = args,
                                       .workspace = args->workspace,
-                                      .asks_far = weft__cpu_of(plan->context)->asks_far,
+                                      .cpu = weft__cpu_of(plan->context),
                                       .choices = args->batch * desc->top_k,
                                       .x = args->x,
                                       .x_stride = args->x_stride};

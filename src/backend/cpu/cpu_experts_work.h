@@ -15,7 +15,7 @@ struct weft__experts_work {
     const struct weft__experts_launch *launch;
     const weft_experts_args *args;
     unsigned char *workspace;
-    bool asks_far; // of the CPU
+    const struct weft__cpu *cpu;
     int32_t choices;
     const float *x; // rows of tokens, normed
     int64_t x_stride;

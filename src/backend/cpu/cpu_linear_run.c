@@ -19,7 +19,7 @@ struct work {
     const struct weft__linear_launch *launch;
     const weft_linear_args *args;
     unsigned char *workspace;
-    bool asks_far;             // of the CPU
+    const struct weft__cpu *cpu;
     bool few;                  // rounded rows have the planes for a few rows of X
     bool keeps_x;              // a kernel reads X in f32
     struct weft__rounded acts; // of X
@@ -159,7 +159,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = work->desc->cols,
-        .asks_far = work->asks_far,
+        .asks_far = weft__cpu_asks(work->cpu, work->kernels[p]->pack),
         .many = weft__linear_many(work->args->batch, work->desc->flags),
         .batch = work->args->batch,
         .alpha = work->args->alpha,
@@ -458,7 +458,7 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
                         .launch = launch,
                         .args = args,
                         .workspace = workspace,
-                        .asks_far = weft__cpu_of(plan->context)->asks_far};
+                        .cpu = weft__cpu_of(plan->context)};
     work.few = args->batch <= WEFT__FEW_ROWS || desc->flags & WEFT_LINEAR_BATCH_INVARIANT ||
                launch->kernel->few_planes;
     work.x = args->x;
