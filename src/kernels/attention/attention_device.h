@@ -116,7 +116,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int64_t new_k_stride, new_v_stride; // from token to token
     const double *turns;                // per position, of every pair
     float turn_factor;
-    // Behind all others: where members lie decides how the assembler orders decode's loads and loop (NOTES.md).
+    // Behind all others, so that the machine code of kernels that read neither is what it was (NOTES.md).
     int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
     int32_t boxed;       // prefill by warpgroups: the maps say where the cache lies
 };
