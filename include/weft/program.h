@@ -6,8 +6,8 @@
  *  checks nothing again and keeps the threads at work from the first run to the last. On a GPU it is a
  *  graph. With WEFT_PROGRAM=persistent in the environment, the layers of a dense model that makes one
  *  token of one sequence are one launch in it, where the GPU (sm_90) and the layers are such that results
- *  are the same bits; else they stay launches of their own, and the log of the context says why. Without
- *  it, or with auto, that is done where it was measured to be faster; with graph, never.
+ *  are the same bits; else they stay launches of their own, and the log of the context says why. With
+ *  auto that is done where it was measured to be faster; with graph, or without the variable, never.
  *
  *      weft_program_begin(ctx, &program);
  *      weft_embedding_run(embedding, &(weft_embedding_args){.ids = ids, ...});   // recorded, not run

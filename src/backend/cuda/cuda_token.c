@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at when the recording
-// ends. Asked for by WEFT_PROGRAM=persistent; where nothing or auto is asked for, done where it was measured to be faster
-// (token_devices.def). What cannot be run so stays a graph of its launches, and the log says why.
+// ends. Asked for by WEFT_PROGRAM=persistent, or by auto where it was measured to be faster (token_devices.def). What cannot be run
+// so stays a graph of its launches, and the log says why.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,9 @@ struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context)
 {
     const char *wish = getenv("WEFT_PROGRAM");
     const bool asked_for = wish && strcmp(wish, "persistent") == 0;
-    if (!asked_for && ((wish && strcmp(wish, "auto") != 0) ||
-                       weft__token_most_keys(weft__cuda_of(context)->name, 0) == 0))
+    const bool chooses = wish && strcmp(wish, "auto") == 0 &&
+                         weft__token_most_keys(weft__cuda_of(context)->name, 0) > 0;
+    if (!asked_for && !chooses)
         return NULL;
     struct weft__cuda_token *token = weft__base_allocate(NULL, sizeof *token);
     if (token) {

@@ -23,7 +23,8 @@ enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BY
 // The tiles of the thread get their sizes. What was in them is lost.
 static inline void tiles_begin(int words)
 {
-    struct {
+    // volatile: gcc takes the instruction to read 8 bytes of it, and may leave out what is written to the others
+    volatile struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
@@ -32,7 +33,7 @@ static inline void tiles_begin(int words)
         config.row_bytes[tile] = (uint16_t)(tile / 2 == 2 ? 4 * words : TILE_ROW_BYTES);
         config.rows[tile] = (uint8_t)(tile / 2 == 3 ? words : TILE_ROWS);
     }
-    _tile_loadconfig(&config);
+    _tile_loadconfig((const void *)&config);
 }
 
 // The tiles are given back: the system need not save them any more.
