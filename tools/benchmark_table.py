@@ -54,11 +54,18 @@ def shape_of(row):
     if op == "attention":
         return (f"{pick(row, 'heads')}/{pick(row, 'kv_heads', 'kv-heads')} heads, head_dim "
                 f"{pick(row, 'head_dim', 'head-dim')}, {pick(row, 'q_len', 'q-len')} x {pick(row, 'kv_len', 'kv-len')}, "
-                f"batch {pick(row, 'batch', default=1)}")
+                f"batch {pick(row, 'batch', default=1)}" + pages_and_mask_of(row))
     if op == "model":
         return (f"{pick(row, 'shape', 'model')}, {pick(row, 'phase')}: "
                 f"{number(row.get('tokens_per_second'))} tokens/s")
     return str(pick(row, "what", "shape", default=""))
+
+
+def pages_and_mask_of(row):
+    """Where a row's command asks for other pages or another mask than the program's own choice."""
+    command = row.get("command", "")
+    pages = f", pages of {row['page_size']}" if "--page-size" in command and "page_size" in row else ""
+    return pages + (f", {row['mask']}" if "--mask" in command and "mask" in row else "")
 
 
 def typical(rows):
