@@ -16,7 +16,7 @@ static weft_plan *plan_of(weft_context *context, uint32_t flags, weft_dtype up)
         .flags = flags,
         .experts = EXPERTS,
         .top_k = TOP_K,
-        .max_batch = 40,
+        .max_batch = 128,
         .gate = WEFT_LINEAR_GATE_SILU,
         .cols = COLS,
         .inner = INNER,
@@ -149,7 +149,7 @@ static void case_plain(void)
         .flags = WEFT_EXPERTS_PLAIN,
         .experts = EXPERTS,
         .top_k = TOP_K,
-        .max_batch = 40,
+        .max_batch = 128,
         .gate = WEFT_LINEAR_GATE_GELU,
         .cols = COLS,
         .inner = INNER,
@@ -170,7 +170,7 @@ static void case_plain(void)
     weft_context_destroy(context);
 }
 
-// Plain elements lie as in a file: tiles of many places where every expert has an eighth of one, unless results must not
+// Plain elements lie as in a file: tiles of many places where every expert has three eighths of one, unless results must not
 // depend on how many there are.
 static void case_many(void)
 {
@@ -182,9 +182,9 @@ static void case_many(void)
         int32_t batch;
         const char *functions;
     } ways[] = {
-        {0, EXPERTS * 8 / TOP_K - 1, "experts experts experts experts_sum"},
-        {0, EXPERTS * 8 / TOP_K, "experts_tile experts_tile experts experts_sum"},
-        {WEFT_LINEAR_BATCH_INVARIANT, EXPERTS * 8 / TOP_K, "experts experts experts experts_sum"},
+        {0, EXPERTS * 24 / TOP_K - 1, "experts experts experts experts_sum"},
+        {0, EXPERTS * 24 / TOP_K, "experts_tile experts_tile experts experts_sum"},
+        {WEFT_LINEAR_BATCH_INVARIANT, EXPERTS * 24 / TOP_K, "experts experts experts experts_sum"},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         weft_plan *plan = NULL;
@@ -192,7 +192,7 @@ static void case_many(void)
                                         .flags = ways[i].flags,
                                         .experts = EXPERTS,
                                         .top_k = TOP_K,
-                                        .max_batch = 40,
+                                        .max_batch = 128,
                                         .gate = WEFT_LINEAR_GATE_SILU,
                                         .cols = COLS,
                                         .inner = INNER,
@@ -204,7 +204,8 @@ static void case_many(void)
         args.batch = ways[i].batch;
         expect_launches(plan, &args, ways[i].functions);
         const struct standin_launch *first = &standin->launches[standin->num_launches - 4];
-        CHECK(i != 1 || (first->grid[0] == EXPERTS && first->grid[1] == INNER / 64));
+        CHECK(i != 1 ||
+              (first->grid[0] == EXPERTS + EXPERTS * 23 / 64 && first->grid[1] == INNER / 64));
         weft_plan_destroy(plan);
     }
     weft_memory_free(context, m);

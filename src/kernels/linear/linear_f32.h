@@ -179,9 +179,17 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     }
 }
 
-// How many plain rows of W go together by one row of X, or by up to four, where not tiles of four do (0). One after the
-// other they are a single stream, which memory reads best (NOTES.md), as long as X stays in the first cache beside it; who asks
-// far ahead has that with more of X, too.
+// One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better than tiles
+// are asked for (NOTES.md), as long as X stays in the first cache beside it and one chain of sums keeps up.
+WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
+                                      struct weft__f32_format format)
+{
+    return WEFT__F32_PARTS <= 2 && format.part && call->batch == 1 &&
+           call->cols <= WEFT__F32_NEAR_COLS;
+}
+
+// Of a CPU that asks far ahead: how many plain rows of W go together by one row of X, or by up to four, where not tiles of four
+// do (0). Asked for so, rows are a single stream with more of X, too.
 WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
                                     struct weft__f32_format format)
 {
@@ -190,15 +198,15 @@ WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
     if (WEFT__F32_PARTS > 2 || !format.part || call->batch > 4)
         return 0;
     if (call->batch > 1)
-        return !call->asks_far || !halves ? 0 : call->batch == 2 && near ? 1 : 2;
-    return near ? 1 : !call->asks_far ? 0 : halves && call->cols > FAR_COLS ? 2 : 1;
+        return !halves ? 0 : call->batch == 2 && near ? 1 : 2;
+    return halves && call->cols > FAR_COLS ? 2 : 1;
 }
 
 // The hardware reads f32 by short rows as fast as if it were asked.
 WEFT__INLINE bool weft__f32_is_far(const struct weft__linear_call *call,
                                    struct weft__f32_format format)
 {
-    return call->asks_far && (format.bytes32 <= 64 || call->cols > WEFT__F32_NEAR_COLS);
+    return format.bytes32 <= 64 || call->cols > WEFT__F32_NEAR_COLS;
 }
 
 #endif

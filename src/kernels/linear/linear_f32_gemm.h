@@ -159,44 +159,46 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
                 call->batch - col < tile ? call->batch - col : tile, decode);
 }
 
-// A few rows of X by rows of W that are no tiles of four, from row0 on; the first that it leaves. Not inlined: tiles keep their
-// text.
-#define WEFT__LINEAR_F32_STREAM(weight, isa, bytes32, part)                                        \
-    __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_stream_##isa(             \
+// A few rows of X by rows of W that are no tiles of four, asked for far ahead, from row0 on; the first that it leaves. Not inlined:
+// tiles keep their text.
+#define WEFT__LINEAR_F32_FAR(weight, isa, bytes32, part)                                           \
+    __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_far_##isa(                \
         const struct weft__linear_call *call, int64_t row0, int64_t row1)                          \
     {                                                                                              \
-        const struct weft__f32_format alone = {weft__f32_decode_##weight, part, bytes32, false,    \
-                                               0};                                                 \
-        struct weft__f32_format far = alone, two = alone;                                          \
-        far.far_bytes = 8192;                                                                      \
+        const struct weft__f32_format far = {weft__f32_decode_##weight, part, bytes32, false,      \
+                                             8192};                                                \
+        struct weft__f32_format two = far;                                                         \
         two.far_bytes = 4096;                                                                      \
-        const int rows = weft__f32_together(call, alone);                                          \
-        const bool asks = weft__f32_is_far(call, alone);                                           \
+        const int rows = weft__f32_together(call, far);                                            \
+        const bool asks = weft__f32_is_far(call, far);                                             \
         for (; rows == 2 && call->batch == 1 && row0 + 2 <= row1; row0 += 2)                       \
             weft__f32_multiply_tile(call, row0, 2, 0, 1, two);                                     \
         for (; rows && asks && call->batch == 1 && row0 < row1; row0++)                            \
             weft__f32_multiply_tile(call, row0, 1, 0, 1, far);                                     \
-        for (; rows && call->batch == 1 && row0 < row1; row0++)                                    \
-            weft__f32_multiply_tile(call, row0, 1, 0, 1, alone);                                   \
-        for (; rows == 2 && call->batch == 2 && row0 + 2 <= row1; row0 += 2)                       \
+        const bool some = (bytes32) <= 64 && rows; /* rows of X */                                 \
+        for (; some && rows == 2 && call->batch == 2 && row0 + 2 <= row1; row0 += 2)               \
             weft__f32_multiply_tile(call, row0, 2, 0, 2, two);                                     \
-        for (; rows && call->batch == 2 && row0 < row1; row0++)                                    \
+        for (; some && call->batch == 2 && row0 < row1; row0++)                                    \
             weft__f32_multiply_tile(call, row0, 1, 0, 2, far);                                     \
-        for (; rows && call->batch > 2 && row0 + 2 <= row1; row0 += 2)                             \
+        for (; some && call->batch > 2 && row0 + 2 <= row1; row0 += 2)                             \
             weft__f32_multiply_tile(call, row0, 2, 0, 4, two);                                     \
         return row0;                                                                               \
     }
 
 #define WEFT__LINEAR_F32(weight, isa, bytes32, part)                                               \
-    WEFT__LINEAR_F32_STREAM(weight, isa, bytes32, part)                                            \
+    WEFT__LINEAR_F32_FAR(weight, isa, bytes32, part)                                               \
     weft__linear_fn weft__linear_##weight##_f32_##isa;                                             \
     void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
                                            int64_t row1)                                           \
     {                                                                                              \
         const struct weft__f32_format format = {weft__f32_decode_##weight, part, bytes32, true,    \
                                                 0};                                                \
-        if (call->batch <= 4)                                                                      \
-            row0 = weft__linear_##weight##_f32_stream_##isa(call, row0, row1);                     \
+        const struct weft__f32_format alone = {weft__f32_decode_##weight, part, bytes32, false,    \
+                                               0};                                                 \
+        if (call->asks_far && call->batch <= 4)                                                    \
+            row0 = weft__linear_##weight##_f32_far_##isa(call, row0, row1);                        \
+        for (; weft__f32_is_stream(call, alone) && row0 < row1; row0++)                            \
+            weft__f32_multiply_tile(call, row0, 1, 0, 1, alone);                                   \
         WEFT__LINEAR_TILES(call, row0, row1, 4, WEFT__F32_MANY, weft__f32_multiply_tile, format);  \
     }                                                                                              \
     weft__linear_fn weft__linear_##weight##_f32_panel_##isa;                                       \
