@@ -25,7 +25,7 @@ static void remove_folder(void)
 
 static const char *path_of(int number, int count)
 {
-    static char path[PATH_BYTES];
+    static char path[PATH_BYTES + 32];
     snprintf(path, sizeof path, "%s/m-%05d-of-%05d.gguf", folder, number + 1, count);
     return path;
 }

@@ -386,7 +386,7 @@ static void attention_of_one_sequence(void)
         weft_attention_desc desc = attention_sample(kv, kv, i == 3 ? 64 : 128, 1);
         desc.max_seqs = 1, desc.max_kv_len = lengths[i];
         desc.softcap = i == 2 || i == 4 ? 30 : 0;
-        desc.flags = desc.softcap ? WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS : 0;
+        desc.flags = desc.softcap > 0 ? WEFT_ATTENTION_ALIBI | WEFT_ATTENTION_SINKS : 0;
         ADD(attention, desc);
         samples[num_samples - 1].seldom = i == 3;
     }

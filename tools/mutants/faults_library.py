@@ -168,7 +168,7 @@ fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "r
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",
       "(experts || weft_linear_packed_bytes(plan, part))", "every format has a layout of its own, by its name", "api_linear_parts")
-fault("stream-skips-a-row", "src/kernels/linear/linear_f32_gemm.h", "rows && call->batch == 1 && row0 < row1; row0++)", "rows && call->batch == 1 && row0 + 1 < row1; row0 += 2)",
+fault("stream-skips-a-row", "src/kernels/linear/linear_f32_gemm.h", "weft__f32_is_stream(call, alone) && row0 < row1; row0++)", "weft__f32_is_stream(call, alone) && row0 + 1 < row1; row0 += 2)",
       "a row in two of plain weights is not multiplied", "weft-check --variant linear_f32_f32_avx512 --cases 40")
 fault("pairs-for-three", "src/kernels/linear/linear_f32_gemm.h", "weft__f32_multiply_tile(call, row0, 2, 0, 4, two)", "weft__f32_multiply_tile(call, row0, 2, 0, 2, two)",
       "of three rows of X and more by plain weights two are multiplied, where the CPU asks far ahead", "weft-check --variant linear_bf16_f32_avx512 --cases 40")
