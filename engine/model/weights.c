@@ -170,21 +170,39 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
     }
 }
 
+// What lies beside the rows of a part, from `row` on: scales of its own, or one for all rows.
+static bool take_planes(const model_tensor *whole, int64_t row, model_tensor *part)
+{
+    const gguf_planes *from = &whole->planes;
+    if (!from->scales)
+        return true;
+    const bool all = from->scale_rows >= whole->rows;
+    const int64_t groups = (whole->cols - 1) / from->scale_cols + 1;
+    const int64_t at = row / from->scale_rows * weft_dtype_row_bytes(from->scale_dtype, groups);
+    part->planes = *from;
+    part->planes.scale_rows = all ? part->rows : from->scale_rows;
+    part->planes.scales = (const char *)from->scales + at;
+    part->planes.biases = from->biases ? (const char *)from->biases + at : NULL;
+    return all || row % from->scale_rows == 0;
+}
+
 // A fused matrix is one in the file only: its parts are rows of it, vectors elements.
 static bool split(binder *b, model_layer *layer)
 {
     for (const model_fused *fused = model_fused_tensors; fused->whole; fused++) {
         model_tensor *whole = &layer->tensors[fused->whole];
         const char *at = whole->data;
-        if (at && whole->planes.scales)
-            return engine_fail(b->err, "%s with scales beside it cannot run yet",
-                               model_layer_specs[fused->whole].name);
+        int64_t row = 0;
         for (int i = 0; at && i < MODEL_MAX_PARTS && fused->parts[i]; i++) {
             const model_tensor_spec *spec = &model_layer_specs[fused->parts[i]];
             model_tensor part = {.data = at,
                                  .dtype = whole->dtype,
                                  .rows = model_extent_value(b->config, spec->rows),
                                  .cols = model_extent_value(b->config, spec->cols)};
+            if (!take_planes(whole, row, &part))
+                return engine_fail(b->err, "%s has scales that its parts share: it cannot run yet",
+                                   model_layer_specs[fused->whole].name);
+            row += part.rows;
             at += weft_dtype_row_bytes(part.dtype, part.cols) * part.rows;
             layer->tensors[fused->parts[i]] = part;
         }

@@ -16,13 +16,18 @@
 #include "tests/support/checkpoint_copy.h"
 
 static const char *const models[] = {
-    "llama",        "qwen3_mlx",   "qwen2_fp8", "qwen2_moe",   "mixtral",     "gemma",
-    "gemma2",       "gemma3_text", "phi3",      "olmo2",       "granite",     "glm4",
-    "smollm3",      "cohere",      "cohere2",   "phi",         "phi3_long",   "stablelm",
-    "starcoder2",   "gpt2",        "gpt_neox",  "falcon",      "falcon_new",  "exaone",
-    "exaone4",      "minicpm",     "dots1",     "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "gpt_oss_bf16", "gemma3",      "llama4",    "llama4_text", "mistral",     "qwen3_moe",
-    "olmoe"};
+    "llama",       "qwen3_mlx",       "qwen2_fp8",    "qwen2_moe",
+    "mixtral",     "gemma",           "gemma2",       "gemma3_text",
+    "phi3",        "olmo2",           "granite",      "glm4",
+    "smollm3",     "cohere",          "cohere2",      "phi",
+    "phi3_long",   "stablelm",        "starcoder2",   "gpt2",
+    "gpt_neox",    "falcon",          "falcon_new",   "exaone",
+    "exaone4",     "minicpm",         "dots1",        "deepseek_v2",
+    "deepseek_v3", "gpt_oss",         "gpt_oss_bf16", "gemma3",
+    "llama4",      "llama4_text",     "mistral",      "qwen3_moe",
+    "olmoe",       "qwen3_moe_mlx",   "mixtral_mlx",  "olmoe_mlx",
+    "gpt_oss_mlx", "deepseek_v3_mlx", "phi3_mlx",     "qwen3_moe_mxfp4",
+    "qwen3_mxfp8", "qwen3_nvfp4",     "qwen3_moe_fp8"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 // The largest difference from the golden logits, over the largest of these.
@@ -335,8 +340,8 @@ static void expect_matrix(const gguf_file *file, const char *name, const golden 
     const golden_tensor *shape = golden_find(wanted, "model", golden_name);
     assert_non_null(tensor);
     assert_int_equal(tensor->shape[0], shape->shape[1]);
-    assert_int_equal(tensor->shape[1], shape->shape[0]);
-    for (int64_t row = 0; row < tensor->shape[1]; row++)
+    assert_int_equal(tensor->shape[1] * tensor->shape[2], shape->shape[0]);
+    for (int64_t row = 0; row < shape->shape[0]; row++)
         for (int64_t col = 0; col < tensor->shape[0]; col++) {
             float got = element(tensor, row, col), exact = want[row * tensor->shape[0] + col];
             if (got != exact)
@@ -348,11 +353,13 @@ static void expect_matrix(const gguf_file *file, const char *name, const golden 
 static const struct {
     const char *folder;
     weft_dtype dtype; // of Q; columns without order become numbers
-} packed[] = {{"gptq4", WEFT_MLX_Q4_G32},
-              {"gptq8_order", WEFT_F32},
-              {"gptq4_whole", WEFT_MLX_Q4_G64},
-              {"awq", WEFT_MLX_Q4_G64},
-              {"int8", WEFT_INT8}};
+    const char *down;
+} packed[] = {{"gptq4", WEFT_MLX_Q4_G32, "blk.0.ffn_down.weight"},
+              {"gptq8_order", WEFT_F32, "blk.0.ffn_down.weight"},
+              {"gptq4_whole", WEFT_MLX_Q4_G64, "blk.0.ffn_down.weight"},
+              {"awq", WEFT_MLX_Q4_G64, "blk.0.ffn_down.weight"},
+              {"int8", WEFT_INT8, "blk.0.ffn_down.weight"},
+              {"gptq4_moe", WEFT_MLX_Q4_G32, "blk.0.ffn_down_exps.weight"}};
 
 static void integers_lose_nothing(void **state)
 {
@@ -366,7 +373,7 @@ static void integers_lose_nothing(void **state)
         const gguf_file *file = engine_model_file(model);
         assert_int_equal(gguf_find_tensor(file, "blk.0.attn_q.weight")->dtype, packed[i].dtype);
         expect_matrix(file, "blk.0.attn_q.weight", wanted, "q");
-        expect_matrix(file, "blk.0.ffn_down.weight", wanted, "down");
+        expect_matrix(file, packed[i].down, wanted, "down");
         const int32_t tokens[] = {5, 70, 300};
         engine_worker *worker = engine_worker_open(model, NULL, &err);
         engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
