@@ -40,6 +40,8 @@ void *checkpoint_alloc(checkpoint *c, size_t size_bytes)
 
 void checkpoint_drop(checkpoint *c, size_t first, size_t end)
 {
+    if (first == end) // there may be none at all
+        return;
     for (size_t i = first; i < end; i++)
         free(c->copies[i]);
     memmove(c->copies + first, c->copies + end, (c->copy_count - end) * sizeof *c->copies);
