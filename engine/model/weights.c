@@ -133,6 +133,7 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
 const model_fused model_fused_tensors[] = {
     {MODEL_ATTN_QKV, {MODEL_ATTN_Q, MODEL_ATTN_K, MODEL_ATTN_V}},
     {MODEL_ATTN_QKV_BIAS, {MODEL_ATTN_Q_BIAS, MODEL_ATTN_K_BIAS, MODEL_ATTN_V_BIAS}},
+    {MODEL_FFN_UP_GATE, {MODEL_FFN_UP, MODEL_FFN_GATE}},
     {MODEL_FFN_GATE_UP, {MODEL_FFN_GATE, MODEL_FFN_UP}},
     {MODEL_NO_TENSOR, {MODEL_NO_TENSOR}},
 };
@@ -149,7 +150,16 @@ static bool has(const binder *b, int32_t n, uint32_t tensor)
     return gguf_find_tensor(b->file, name) != NULL;
 }
 
-// The tensors of layer n to look for: a matrix that may be fused is, if its first part is not there.
+// (one of the parts may have the name of the whole)
+static bool has_parts(const binder *b, int32_t n, const model_fused *fused)
+{
+    for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
+        if (!has(b, n, fused->parts[i]))
+            return false;
+    return true;
+}
+
+// The tensors of layer n to look for: a matrix that may be fused is, if a part of it is not there.
 static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
 {
     *needs = model_config_needs(b->config, n);
@@ -158,7 +168,7 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
         uint64_t whole = UINT64_C(1) << fused->whole, parts = 0;
         for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
             parts |= UINT64_C(1) << fused->parts[i];
-        bool is_fused = *may & whole && !has(b, n, fused->parts[0]);
+        bool is_fused = *may & whole && !has_parts(b, n, fused);
         if (!is_fused) {
             *may &= ~whole;
             continue;

@@ -220,7 +220,7 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
                                .x = linear->x,
                                .x_stride = linear->x_stride,
                                .y_stride = linear->y_stride,
-                               .residual = linear->residual ? linear->parts[0].y : NULL,
+                               .residual = linear->residual,
                                .residual_stride = linear->residual ? linear->y_stride : 0,
                                .next = linear->next_rounded,
                                .alpha = linear->alpha,

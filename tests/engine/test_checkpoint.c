@@ -268,8 +268,9 @@ static void check_encoder(const char *name, const char *path)
 }
 
 static const char *const encoders[] = {
-    "bert",       "jina_bert_v2",   "nomic_bert_hf",   "xlm_roberta",          "nomic_bert",
-    "modernbert", "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
+    "bert",       "jina_bert_v2",   "nomic_bert_hf",    "xlm_roberta",          "nomic_bert",
+    "modernbert", "nomic_bert_moe", "modernbert_rank",  "modernbert_rank_mean", "eurobert",
+    "jina_code",  "jina_rank",      "xlm_roberta_flash"};
 enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
 
 static void encoders_equal_transformers(void **state)
