@@ -308,11 +308,11 @@ fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_pieces.c",
 fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
       "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
       "experts without a gate count a product that they have not", "api_experts")
-fault("experts-alone-joins-two", "src/kernels/experts/experts_cuda.c",
-      ".num_parts = is_alone(desc) ? 1 : 2,", ".num_parts = 2,",
+fault("experts-alone-joins-two", "src/kernels/experts/experts_steps_cuda.c",
+      ".num_parts = weft__experts_is_alone(desc) ? 1 : 2,", ".num_parts = 2,",
       "experts without a gate ask a GPU for a matrix that is not there", "cuda_standin_experts")
-fault("experts-alone-launches-three", "src/kernels/experts/experts_cuda.c",
-      "        if (lacks(desc, p))\n            continue;\n", "",
+fault("experts-alone-launches-three", "src/kernels/experts/experts_steps_cuda.c",
+      "        if (weft__experts_lacks(desc, p))\n            continue;\n", "",
       "experts without a gate launch a product that they have not", "cuda_standin_experts")
 fault("experts-adapters-of-the-first", "src/backend/cpu/cpu_experts_pieces.c",
       "(const unsigned char *)weight + e * rows * call.weight_stride_bytes", "(const unsigned char *)weight",
