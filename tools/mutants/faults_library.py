@@ -4,7 +4,7 @@ from fault import fault
 
 # --- attention ----------------------------------------------------------------------------------------
 A = ("kernels_golden_attention", "kernels_attention_threads", "weft-check --op attention --cases 20")
-C = ("cuda_standin_attention",)
+C = ("cuda_standin_attention", "cuda_standin_attention_choice")
 fault("cuda-single-threads", "src/kernels/attention/attention_single_cuda.c",
       "(uint32_t)(desc->kv.head_dim + 31) / 32 * 32;", "(uint32_t)desc->kv.head_dim;",
       "a block has no whole warps", *C)
