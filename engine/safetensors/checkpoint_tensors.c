@@ -50,9 +50,12 @@ static bool read_scaled(reader *r, const char *module, const safetensor *weight,
     int64_t scale_rows = (rows + down - 1) / down, scale_cols = (cols + across - 1) / across;
     const json_t *block =
         json_object_get(json_object_get(r->c->config, "quantization_config"), "weight_block_size");
-    if (down > 1 && across > 1 && json_array_size(block) == 2) {
-        scale_rows = json_integer_value(json_array_get(block, 0));
-        scale_cols = json_integer_value(json_array_get(block, 1));
+    const int64_t high = json_integer_value(json_array_get(block, 0)),
+                  wide = json_integer_value(json_array_get(block, 1));
+    const bool whole = scales->element_count == 1, by_rows = down == rows && across == 1;
+    if (high > 0 && wide > 0 && !whole && !by_rows) {
+        scale_rows = high < rows ? high : rows;
+        scale_cols = wide < cols ? wide : cols;
     }
     if (scale_rows < 1 || scale_cols < 1 || (rows + scale_rows - 1) / scale_rows != down ||
         (cols + scale_cols - 1) / scale_cols != across)

@@ -7,7 +7,7 @@
     qwen2_fp8   e4m3 with scales for blocks of 32 x 32 and for single matrices, f16 vectors
     qwen2_moe   bf16, every expert's matrices by themselves, a shared expert
     mixtral     the same with Mixtral's names
-    qwen3_moe_fp8  e4m3 with scales for blocks of 32 x 32, experts too
+    qwen3_moe_fp8, deepseek_v3_moe_fp8  e4m3 with scales for blocks of 32 x 32, experts and latent attention too
     gpt_oss     experts in mxfp4, codes and exponents apart, gate and up by turns; gpt_oss_bf16: as numbers
 
 and the families of families.py.
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
@@ -61,6 +62,9 @@ FAMILIES = {
     "qwen3_moe_fp8": (Qwen3MoeForCausalLM, Qwen3MoeConfig(
         **SHAPE, head_dim=16, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True,
         rope_parameters=PLAIN)),
+    "deepseek_v3_moe_fp8": (DeepseekV3ForCausalLM, DeepseekV3Config(
+        **families.LATENT, q_lora_rank=24, n_group=2, topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True,
+        num_mtp_layers=0, rope_parameters=families.YARN | dict(mscale=1.0, mscale_all_dim=1.0))),
     "gemma": (GemmaForCausalLM, GemmaConfig(**SMALL, head_dim=16, rope_parameters=PLAIN)),
     "gemma2": (Gemma2ForCausalLM, Gemma2Config(
         **SMALL, head_dim=16, rope_parameters=PLAIN, sliding_window=8, query_pre_attn_scalar=24,
@@ -180,7 +184,7 @@ def convert(family, model, config):
             new, values = quantize_mlx(name, weight, config)
         elif family == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")):
             new, values = families.pack_mxfp4(name, weight)
-        elif family == "qwen3_moe_fp8" and ".layers." in name and "norm" not in name and "mlp.gate." not in name:
+        elif family.endswith("moe_fp8") and ".layers." in name and weight.ndim >= 2 and "mlp.gate." not in name:
             new, parts = {}, []
             for of, part in apart(family, name, tensor):
                 made, numbers = quantize_fp8(of, part.numpy(), True)
@@ -236,7 +240,7 @@ def main():
                 del values["tie_word_embeddings"]  # as real ones leave it out
             if family == "qwen3_mlx":
                 values["quantization"] = {"group_size": 32, "bits": 4, "mode": "affine"}
-            if family in ("qwen2_fp8", "qwen3_moe_fp8"):
+            if family.endswith("_fp8"):
                 values["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [32, 32]}
             stored = convert(family, model, values)
             tok = make_tokenizer(family)
