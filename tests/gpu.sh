@@ -14,7 +14,7 @@ set -uo pipefail
 usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # Tests of tests/engine/ that hold models on the GPU against golden vectors.
-golden_tests="logits latent encoders adapters"
+golden_tests="logits latent encoders adapters checkpoint"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
 session_tests="cache_formats constrained demo generate invariant keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
 # Those that hold attention: lists of cases, every switch both ways, long contexts and large pools.
@@ -155,6 +155,7 @@ step_golden() {
     {
         printf '%s\n' latent encoders adapters
         ls tests/golden/models | sed -n 's/\.safetensors$//p' | grep -v _lora | sed 's/^/logits /'
+        ls tests/golden/checkpoints | grep -vE '\.py$|^(gptq|awq|int8)' | sed 's/^/checkpoint /'
     } | WEFT_TEST_DEVICE=cuda xargs -P "$(nproc)" -L 1 bash -c \
         'timeout 200 "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
     for one in "$OUT"/golden/*; do

@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/checkpoint_copy.h"
+#include "tests/support/open_worker.h"
 
 static const char *const models[] = {
     "llama",       "qwen3_mlx",       "qwen2_fp8",     "qwen2_moe",
@@ -38,7 +39,7 @@ static double distance(engine_model *model, const golden *file)
     const float *want = golden_data(file, "model", "logits", GOLDEN_F32);
     int32_t count = (int32_t)golden_find(file, "model", "tokens")->elements;
     int64_t vocab = golden_find(file, "model", "logits")->shape[1];
-    engine_worker *worker = engine_worker_open(
+    engine_worker *worker = open_worker_of(
         model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1}, &err);
     engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
     float *logits = calloc((size_t)(count * vocab), sizeof *logits);
@@ -119,7 +120,7 @@ static void rounded_activations_stay_near(void **state)
     const float *want =
         (const float *)golden_data(file, "model", "logits", GOLDEN_F32) + (count - 1) * vocab;
     engine_model *model = engine_model_open(checkpoint_golden_folder("qwen3_mlx"), &err);
-    engine_worker *worker = model ? engine_worker_open(model, NULL, &err) : NULL;
+    engine_worker *worker = model ? open_worker_of(model, NULL, &err) : NULL;
     engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
     if (!session)
         fail_msg("%s", err.text);
@@ -238,10 +239,11 @@ static void check_encoder(const char *name, const char *path)
                         .count = (int32_t)golden_find(file, "model", "tokens")->elements};
     engine_model *model = engine_model_open(path, &err);
     engine_worker *worker =
-        !model ? NULL
-               : engine_worker_open(
-                     model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
-                     &err);
+        !model
+            ? NULL
+            : open_worker_of(model,
+                             &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
+                             &err);
     float vector[64] = {0};
     const golden_tensor *scores = golden_find(file, "model", "scores");
     text.states = calloc((size_t)elements, sizeof *text.states);
@@ -376,7 +378,7 @@ static void integers_lose_nothing(void **state)
         expect_matrix(file, "blk.0.attn_q.weight", wanted, "q");
         expect_matrix(file, packed[i].down, wanted, "down");
         const int32_t tokens[] = {5, 70, 300};
-        engine_worker *worker = engine_worker_open(model, NULL, &err);
+        engine_worker *worker = open_worker_of(model, NULL, &err);
         engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
         if (!session || !engine_session_sync(session, tokens, 3, NULL, NULL, &err))
             fail_msg("%s: %s", packed[i].folder, err.text);
@@ -388,8 +390,32 @@ static void integers_lose_nothing(void **state)
     }
 }
 
-int main(void)
+// The one folder that the program was given, which has logits or states.
+static const char *chosen;
+
+static void one_folder(void **state)
 {
+    (void)state;
+    engine_error err = {""};
+    golden *file = checkpoint_golden(chosen);
+    if (!golden_find(file, "model", "logits")) {
+        check_encoder(chosen, checkpoint_golden_folder(chosen));
+        golden_close(file);
+        return;
+    }
+    engine_model *model = engine_model_open(checkpoint_golden_folder(chosen), &err);
+    if (!model)
+        fail_msg("%s", err.text);
+    double off = distance(model, file);
+    printf("%s: off by %g of the largest logit, allowed 2e-5\n", chosen, off);
+    assert_true(off < 2e-5);
+    engine_model_close(model);
+    golden_close(file);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest one[] = {cmocka_unit_test(one_folder)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
         cmocka_unit_test(function_of_the_config),
@@ -403,5 +429,7 @@ int main(void)
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    chosen = argc > 1 ? argv[1] : NULL;
+    return chosen ? cmocka_run_group_tests(one, NULL, NULL)
+                  : cmocka_run_group_tests(tests, NULL, NULL);
 }
