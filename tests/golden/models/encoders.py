@@ -98,6 +98,16 @@ def alibi_slopes(heads):
     return row if power == heads else row + alibi_slopes(2 * power)[0::2][:heads - power]
 
 
+def jina_begins(embeddings, config, input_ids, token_type_ids):
+    """The stream before the first layer, and what is added to scores."""
+    x = embeddings["word_embeddings"](input_ids)[0]
+    types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
+    x = embeddings["LayerNorm"](x + embeddings["token_type_embeddings"](types))
+    places = torch.arange(len(x))
+    slopes = torch.tensor(alibi_slopes(config.num_attention_heads))[:, None, None]
+    return x, -slopes * (places[:, None] - places).abs()
+
+
 class JinaBert(torch.nn.Module):
     """BERT without positions, whose scores fall with the distance of keys, and with GELU as a gate."""
 
@@ -117,12 +127,8 @@ class JinaBert(torch.nn.Module):
             for _ in range(config.num_hidden_layers))))  # fmt: skip
 
     def forward(self, input_ids, token_type_ids=None):
-        x = self.embeddings["word_embeddings"](input_ids)[0]
-        types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
-        x = self.embeddings["LayerNorm"](x + self.embeddings["token_type_embeddings"](types))
+        x, bias = jina_begins(self.embeddings, self.config, input_ids, token_type_ids)
         heads = self.config.num_attention_heads
-        places = torch.arange(len(x))
-        bias = -torch.tensor(alibi_slopes(heads))[:, None, None] * (places[:, None] - places).abs()
         for layer in self.encoder["layer"]:
             own, out, mlp = layer["attention"]["self"], layer["attention"]["output"], layer["mlp"]
             q, k, v = (own[name](x).view(len(x), heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
@@ -149,12 +155,8 @@ class JinaCode(torch.nn.Module):
             layer.update(dict(layer_norm_1=norm(), layer_norm_2=norm()))
 
     def forward(self, input_ids, token_type_ids=None):
-        x = self.embeddings["word_embeddings"](input_ids)[0]
-        types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
-        x = self.embeddings["LayerNorm"](x + self.embeddings["token_type_embeddings"](types))
+        x, bias = jina_begins(self.embeddings, self.config, input_ids, token_type_ids)
         heads = self.config.num_attention_heads
-        places = torch.arange(len(x))
-        bias = -torch.tensor(alibi_slopes(heads))[:, None, None] * (places[:, None] - places).abs()
         for layer in self.encoder["layer"]:
             own, out, mlp = layer["attention"]["self"], layer["attention"]["output"], layer["mlp"]
             rows = own["layer_norm_q"](own["query"](x)), own["layer_norm_k"](own["key"](x)), own["value"](x)
