@@ -126,7 +126,7 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes, NULL};
     b->used++;
     b->weights->parameters += from->element_count;
-    b->weights->bytes += (int64_t)from->size_bytes;
+    b->weights->bytes += gguf_tensor_bytes(from);
     return spec->rows != MODEL_ONE || bind_vector(b, from, to);
 }
 

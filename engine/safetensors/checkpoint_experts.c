@@ -46,10 +46,9 @@ bool checkpoint_expert_name(const char *module, char ours[GGUF_MAX_NAME_BYTES + 
 // Bytes of the scales that lie beside a matrix.
 static size_t plane_bytes(const gguf_tensor *matrix)
 {
-    const gguf_planes *planes = &matrix->planes;
-    int64_t count = ((matrix->shape[1] - 1) / planes->scale_rows + 1) *
-                    ((matrix->shape[0] - 1) / planes->scale_cols + 1);
-    return (size_t)weft_dtype_row_bytes(planes->scale_dtype, count);
+    gguf_planes scales = matrix->planes;
+    scales.biases = NULL;
+    return (size_t)gguf_planes_bytes(&scales, matrix->shape[1], matrix->shape[0]);
 }
 
 // Room for what lies beside the matrices of all experts, where something does.

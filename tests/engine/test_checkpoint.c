@@ -311,6 +311,34 @@ static void idle_biases_are_left_out(void **state)
     gguf_close(file);
 }
 
+// What lies beside codes counts: two scales in bf16 for 32 elements of half a byte.
+static void scales_are_counted(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_model_info info;
+    engine_model *model = engine_model_open(checkpoint_golden_folder("qwen3_moe_mlx"), &err);
+    if (!model)
+        fail_msg("%s", err.text);
+    const gguf_file *file = engine_model_file(model);
+    const gguf_tensor *experts = gguf_find_tensor(file, "blk.1.ffn_down_exps.weight");
+    assert_int_equal(experts->element_count, 4 * 64 * 64);
+    assert_int_equal(gguf_tensor_bytes(experts), 4 * 64 * (32 + 2 * 2 * 2));
+    int64_t all = 0, idle = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        all += gguf_tensor_bytes(tensor);
+        if (strcmp(tensor->name, "token_embd.weight") == 0)
+            idle += gguf_tensor_bytes(tensor); // there is an output matrix
+        else if (strstr(tensor->name, "_exps."))
+            idle += gguf_tensor_bytes(tensor) / 2; // two experts of four
+    }
+    engine_model_describe(model, &info);
+    assert_int_equal(info.weight_bytes, all);
+    assert_int_equal(info.streamed_bytes, all - idle);
+    engine_model_close(model);
+}
+
 // --- integers -------------------------------------------------------------------------------------------
 
 // Element (row, col) of a matrix in codes with planes, or in f32: written down apart from what reads it.
@@ -425,6 +453,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(encoders_equal_transformers),
         cmocka_unit_test(encoders_become_gguf_files),
         cmocka_unit_test(idle_biases_are_left_out),
+        cmocka_unit_test(scales_are_counted),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),
