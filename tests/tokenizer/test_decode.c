@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/tokenizer_expect.h"
+#include "tests/support/expect_ids.h"
 
 #define FFFD "\xef\xbf\xbd"
 

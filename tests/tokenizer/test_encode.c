@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/tokenizer_expect.h"
+#include "tests/support/expect_ids.h"
 
 static tokenizer *small_byte_level(const char *pre)
 {

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "engine/tokenizer/charsmap.h"
+#include "tests/support/expect_ids.h"
 #include "tests/support/refusal.h"
-#include "tests/support/tokenizer_expect.h"
 
 #define MARK        "\xe2\x96\x81" // U+2581
 #define NORMAL(...) add(&b, (const char *const[]){__VA_ARGS__, NULL})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#ifndef TESTS_SUPPORT_TOKENIZER_EXPECT_H
-#define TESTS_SUPPORT_TOKENIZER_EXPECT_H
+#ifndef TESTS_SUPPORT_EXPECT_IDS_H
+#define TESTS_SUPPORT_EXPECT_IDS_H
 
 // What tests want of a tokenizer. On failure the cmocka test ends.
 

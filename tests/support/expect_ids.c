@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tests/support/tokenizer_expect.h"
+#include "tests/support/expect_ids.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
