@@ -205,18 +205,4 @@ INLINE bool is_wild_code(weft_dtype kv, __m512i codes)
     return kv != WEFT_INT8 && _mm512_cmpeq_epi8_mask(_mm512_and_si512(codes, bits), bits) != 0;
 }
 
-// Columns of a row of results from the order of unpacking to their own.
-INLINE void order_codes(const float *acc, float *to)
-{
-    const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + LANES);
-    const __m512 c = _mm512_loadu_ps(acc + 2 * LANES), d = _mm512_loadu_ps(acc + 3 * LANES);
-    const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44), cd = _mm512_shuffle_f32x4(c, d, 0x44);
-    const __m512 more_ab = _mm512_shuffle_f32x4(a, b, 0xee);
-    const __m512 more_cd = _mm512_shuffle_f32x4(c, d, 0xee);
-    _mm512_storeu_ps(to, _mm512_shuffle_f32x4(ab, cd, 0x88));
-    _mm512_storeu_ps(to + LANES, _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    _mm512_storeu_ps(to + 2 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0x88));
-    _mm512_storeu_ps(to + 3 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0xdd));
-}
-
 #endif

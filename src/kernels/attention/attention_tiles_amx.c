@@ -9,6 +9,7 @@
 //
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its weights are turned
 // once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
+#include "src/kernels/attention/attention_int8.h"
 #include "src/kernels/attention/attention_tiles_amx.h"
 
 enum { VALUE_TILES = 4 }; // whose sums grow together
@@ -376,6 +377,9 @@ static void attend(const struct weft__attention_call *call,
                    const struct weft__attention_tile *tiles, int32_t count)
 {
     for (int32_t n, i = 0; i < count; i += n) {
+        if (call->k.dtype == WEFT_INT8 &&
+            (n = weft__attention_int8_tiles(call, tiles + i, count - i)) > 0)
+            continue;
         weft__attention_fn *other = instead(call, weft__attention_rows(call, &tiles[i]));
         n = 1;
         while (i + n < count && instead(call, weft__attention_rows(call, &tiles[i + n])) == other)
