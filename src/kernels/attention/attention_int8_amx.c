@@ -92,15 +92,6 @@ INLINE void ask_rows(const char *next_pool, const int64_t *next, const char *poo
         }
 }
 
-// Do the sixteen keys lie `stride` bytes apart?
-static bool in_a_row(const int64_t *at, int64_t stride)
-{
-    for (int i = 1; i < 16; i++)
-        if (at[i] - at[i - 1] != stride)
-            return false;
-    return true;
-}
-
 // Keys 16 i .. 16 i + 15 of the block, and the bytes from one to the next.
 static const int8_t *keys_of(const struct few *f, const int32_t dim, int i, int64_t *stride)
 {
@@ -165,19 +156,6 @@ INLINE void score_block(struct few *f, const int lanes, const int32_t dim, const
                      s->values_at + v * keys, keys, dim);
         join_scores(f, lanes, v);
     }
-}
-
-// rows[i] = part i of each of four vectors.
-INLINE void turn_parts(const __m512i x[4], __m512i rows[4])
-{
-    const __m512i a = _mm512_shuffle_i32x4(x[0], x[1], 0x44);
-    const __m512i b = _mm512_shuffle_i32x4(x[2], x[3], 0x44);
-    const __m512i c = _mm512_shuffle_i32x4(x[0], x[1], 0xee);
-    const __m512i d = _mm512_shuffle_i32x4(x[2], x[3], 0xee);
-    rows[0] = _mm512_shuffle_i32x4(a, b, 0x88);
-    rows[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    rows[2] = _mm512_shuffle_i32x4(c, d, 0x88);
-    rows[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
 }
 
 // Bytes, high and low, of the weights of four vectors: each part of 128 bits has what its lanes have, a vector's after the other.

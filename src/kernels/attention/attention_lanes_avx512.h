@@ -144,4 +144,17 @@ INLINE void order_codes(const float *acc, float *to)
     _mm512_storeu_ps(to + 3 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0xdd));
 }
 
+// rows[i] = part i of each of four vectors.
+INLINE void turn_parts(const __m512i x[4], __m512i rows[4])
+{
+    const __m512i a = _mm512_shuffle_i32x4(x[0], x[1], 0x44);
+    const __m512i b = _mm512_shuffle_i32x4(x[2], x[3], 0x44);
+    const __m512i c = _mm512_shuffle_i32x4(x[0], x[1], 0xee);
+    const __m512i d = _mm512_shuffle_i32x4(x[2], x[3], 0xee);
+    rows[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+    rows[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    rows[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+    rows[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+}
+
 #endif

@@ -210,18 +210,6 @@ static int64_t place_of(int32_t row, int32_t column)
     return ((int64_t)(column / GROUP * 2 + half) * LANES + row) * LANES + place;
 }
 
-static float value_at(const struct rows *s, int32_t key, int32_t column)
-{
-    const struct weft__attention_plane *v = &s->call->v;
-    const int64_t at = s->values_at[key] + column;
-    switch (v->dtype) {
-    case WEFT_INT8: return ((const int8_t *)v->data)[at];
-    case WEFT_FP8_E4M3: return weft__fp8_e4m3_to_f32(((const uint8_t *)v->data)[at]);
-    case WEFT_FP8_E5M2: return weft__fp8_e5m2_to_f32(((const uint8_t *)v->data)[at]);
-    default: return weft__bf16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
-    }
-}
-
 // The infinities and NaNs that values of the block have, for those rows of block b that see them.
 static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
 {
@@ -373,12 +361,24 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_end();
 }
 
+// Does the first tiles if they have few rows of codes that tiles of AMX take. Returns how many.
+static int32_t few_on_tiles(const struct weft__attention_call *call,
+                            const struct weft__attention_tile *tiles, int32_t count)
+{
+    if (call->k.dtype == WEFT_INT8)
+        return weft__attention_int8_tiles(call, tiles, count);
+    if (!is_code(call->k.dtype) || call->k.dim % GROUP != 0 || call->softcap > 0 ||
+        call->alibi_slopes)
+        return 0;
+    return weft__attention_codes_few(call, tiles, count);
+}
+
 static void attend(const struct weft__attention_call *call,
                    const struct weft__attention_tile *tiles, int32_t count)
 {
     for (int32_t n, i = 0; i < count; i += n) {
-        if (call->k.dtype == WEFT_INT8 &&
-            (n = weft__attention_int8_tiles(call, tiles + i, count - i)) > 0)
+        n = few_on_tiles(call, tiles + i, count - i);
+        if (n > 0)
             continue;
         weft__attention_fn *other = instead(call, weft__attention_rows(call, &tiles[i]));
         n = 1;
