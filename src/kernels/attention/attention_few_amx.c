@@ -59,8 +59,8 @@ INLINE void score(const struct tiles *t, const int lanes, float scale)
     const __m512i order = order_of_scores(lanes);
     for (int v = 0; v < BLOCK * lanes / LANES; v++) {
         float *at = s->scores + v * LANES;
-        _mm512_storeu_ps(at, vf32_mul(vf32_set1(scale),
-                                      _mm512_permutexvar_ps(order, _mm512_loadu_ps(at))));
+        _mm512_storeu_ps(
+            at, vf32_mul(vf32_set1(scale), _mm512_permutexvar_ps(order, _mm512_loadu_ps(at))));
     }
 }
 
@@ -77,9 +77,7 @@ INLINE void turn_weights(const struct tiles *t, const int lanes)
         for (int i = 0; i < 4; i++) {
             const __m512i a = _mm512_loadu_si512(from + (lanes / 4 * i) * LANES);
             const __m512i b = _mm512_loadu_si512(from + (lanes / 4 * i + lanes / 8) * LANES);
-            x[i] = lanes == 4 ? a
-                   : odd      ? _mm512_unpackhi_epi64(a, b)
-                              : _mm512_unpacklo_epi64(a, b);
+            x[i] = lanes == 4 ? a : odd ? _mm512_unpackhi_epi64(a, b) : _mm512_unpacklo_epi64(a, b);
         }
         turn_parts(x, rows);
         VF32_UNROLL

@@ -173,8 +173,8 @@ INLINE void bytes_of_weights(const struct few *f, const struct narrowing *by, in
 INLINE void place_weights(struct few *f, const int lanes)
 {
     // Of 8 rows a part has two: their bytes take turns.
-    const __m512i apart = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    const __m512i apart =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
     const struct narrowing by = narrowing_of(f, MOST);
     __m512i bytes[2][8], rows[4];
     VF32_UNROLL
@@ -240,8 +240,7 @@ INLINE void add_sums(const struct few *f, const int lanes, int32_t tile)
     for (int r = 0; r < lanes; r++) {
         const __m512i high = _mm512_loadu_si512(sums + r * COLUMNS);
         const __m512i low = _mm512_loadu_si512(sums + (lanes + r) * COLUMNS);
-        const __m512 sum =
-            _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+        const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
         const __m512 kept = vf32_mul(vf32_set1(f->rows.shrink[lane_of(lanes, r)]),
                                      _mm512_loadu_ps(acc + r * CODE_GROUP));
         _mm512_storeu_ps(acc + r * CODE_GROUP,

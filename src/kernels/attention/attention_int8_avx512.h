@@ -19,11 +19,11 @@ enum {
 struct few {
     struct rows rows;
     struct int8_tiles *tiles; // of AMX
-    float factor[LANES];     // of scores: the row's unit times the scale
-    float shrink[LANES];     // of results
-    float value_unit[LANES]; // of the block's weights
-    __mmask16 used;          // lanes of scores that are rows
-    bool wild;               // are some of these, times the scales of values, not finite?
+    float factor[LANES];      // of scores: the row's unit times the scale
+    float shrink[LANES];      // of results
+    float value_unit[LANES];  // of the block's weights
+    __mmask16 used;           // lanes of scores that are rows
+    bool wild;                // are some of these, times the scales of values, not finite?
 };
 
 // Are heads whole vectors, as far as the compiler knows?
@@ -62,8 +62,8 @@ static void place_row(struct few *f, const int lanes, int32_t r, const float *wi
     const __m512 up = vf32_set1((float)(15 - exponent));
     for (int32_t i = 0; i < dim; i += LANES) {
         const __mmask16 mask = dim - i < LANES ? (__mmask16)((1u << (dim - i)) - 1) : 0xffff;
-        const __m512 x = vf32_mul(
-            vf32_set1(less), _mm512_scalef_ps(_mm512_maskz_loadu_ps(mask, wide + i), up));
+        const __m512 x =
+            vf32_mul(vf32_set1(less), _mm512_scalef_ps(_mm512_maskz_loadu_ps(mask, wide + i), up));
         _mm256_storeu_si256((void *)(q + i), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)));
     }
     for (int i = 0; i < LANES; i++)

@@ -9,8 +9,8 @@
 //
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its weights are turned
 // once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
-#include "src/kernels/attention/attention_int8.h"
 #include "src/kernels/attention/attention_tiles_amx.h"
+#include "src/kernels/attention/attention_int8.h"
 
 enum { VALUE_TILES = 4 }; // whose sums grow together
 

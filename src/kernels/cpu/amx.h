@@ -57,13 +57,13 @@ static inline void tiles_end(void)
 }
 
 // Macros, as a tile's number is part of the instruction. `stride` is the bytes from row to row.
-#define tile_zero(tile)               _tile_zero(tile)
-#define tile_load(tile, from, stride) _tile_loadd(tile, from, stride)
-#define tile_store(tile, to)          _tile_stored(tile, to, TILE_ROW_BYTES)
+#define tile_zero(tile)                   _tile_zero(tile)
+#define tile_load(tile, from, stride)     _tile_loadd(tile, from, stride)
+#define tile_store(tile, to)              _tile_stored(tile, to, TILE_ROW_BYTES)
 #define tile_store_rows(tile, to, stride) _tile_stored(tile, to, stride)
-#define tile_dot_bf16(c, a, b)        _tile_dpbf16ps(c, a, b)
-#define tile_dot_i8_u8(c, a, b)       _tile_dpbsud(c, a, b)
-#define tile_dot_i8(c, a, b)          _tile_dpbssd(c, a, b)
+#define tile_dot_bf16(c, a, b)            _tile_dpbf16ps(c, a, b)
+#define tile_dot_i8_u8(c, a, b)           _tile_dpbsud(c, a, b)
+#define tile_dot_i8(c, a, b)              _tile_dpbssd(c, a, b)
 
 #else
 
@@ -137,7 +137,7 @@ static inline void tile_dot_bf16(int c_tile, int a_tile, int b_tile)
     static inline void name(int c_tile, int a_tile, int b_tile)                                    \
     {                                                                                              \
         unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],                                 \
-                     (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];                                 \
+                 (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];                                     \
         int32_t c[16][16];                                                                         \
         memcpy(c, standin_tiles[c_tile], sizeof c);                                                \
         for (int m = 0; m < standin_shapes.rows[c_tile]; m++)                                      \
