@@ -361,31 +361,51 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_end();
 }
 
-// Does the first tiles if they have few rows of codes that tiles of AMX take. Returns how many.
-static int32_t few_on_tiles(const struct weft__attention_call *call,
+// Are tiles of so many rows of codes done by tiles of AMX that are as wide (attention_int8_amx.c, attention_few_amx.c)?
+static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
+{
+    if (rows > WEFT__ATTENTION_FEW_ROWS || !is_code(call->k.dtype))
+        return false;
+    if (call->k.dtype == WEFT_INT8)
+        return call->k.dim % CODE_GROUP == 0;
+    return call->k.dim % GROUP == 0 && call->softcap <= 0 && !call->alibi_slopes;
+}
+
+// The first tiles that are alike, or one without keys. Returns how many.
+static int32_t attend_few_on_tiles(const struct weft__attention_call *call,
+                                   const struct weft__attention_tile *tiles, int32_t count)
+{
+    const int32_t n = call->k.dtype == WEFT_INT8 ? weft__attention_int8_tiles(call, tiles, count)
+                                                 : weft__attention_codes_few(call, tiles, count);
+    if (n > 0)
+        return n;
+    pairs_for(call->k.dtype)(call, tiles, 1);
+    return 1;
+}
+
+// The first tiles that are as few, or as many rows.
+static int32_t attend_alike(const struct weft__attention_call *call,
                             const struct weft__attention_tile *tiles, int32_t count)
 {
-    if (call->k.dtype == WEFT_INT8)
-        return weft__attention_int8_tiles(call, tiles, count);
-    if (!is_code(call->k.dtype) || call->k.dim % GROUP != 0 || call->softcap > 0 ||
-        call->alibi_slopes)
-        return 0;
-    return weft__attention_codes_few(call, tiles, count);
+    const int32_t rows = weft__attention_rows(call, tiles);
+    if (is_few_on_tiles(call, rows))
+        return attend_few_on_tiles(call, tiles, count);
+    weft__attention_fn *other = instead(call, rows);
+    int32_t n = 1;
+    for (; n < count; n++) {
+        const int32_t next = weft__attention_rows(call, &tiles[n]);
+        if (is_few_on_tiles(call, next) || instead(call, next) != other)
+            break;
+    }
+    (other ? other : attend_on_tiles)(call, tiles, n);
+    return n;
 }
 
 static void attend(const struct weft__attention_call *call,
                    const struct weft__attention_tile *tiles, int32_t count)
 {
-    for (int32_t n, i = 0; i < count; i += n) {
-        n = few_on_tiles(call, tiles + i, count - i);
-        if (n > 0)
-            continue;
-        weft__attention_fn *other = instead(call, weft__attention_rows(call, &tiles[i]));
-        n = 1;
-        while (i + n < count && instead(call, weft__attention_rows(call, &tiles[i + n])) == other)
-            n++;
-        (other ? other : attend_on_tiles)(call, tiles + i, n);
-    }
+    for (int32_t i = 0; i < count;)
+        i += attend_alike(call, tiles + i, count - i);
 }
 
 #define ATTENTION(kv)                                                                              \
