@@ -40,14 +40,17 @@ static inline struct tile_shapes tile_shapes_of(int words)
 // The tiles of the thread get their sizes. What was in them is lost.
 static inline void tiles_begin_as(struct tile_shapes shapes)
 {
-    struct {
+    // Volatile: gcc takes the instruction to read 8 bytes of it, and leaves out what is written to the others.
+    volatile struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1};
-    memcpy(config.row_bytes, shapes.row_bytes, sizeof shapes.row_bytes);
-    memcpy(config.rows, shapes.rows, sizeof shapes.rows);
-    _tile_loadconfig(&config);
+    for (int tile = 0; tile < 8; tile++) {
+        config.row_bytes[tile] = shapes.row_bytes[tile];
+        config.rows[tile] = shapes.rows[tile];
+    }
+    _tile_loadconfig((const void *)&config);
 }
 
 // The tiles are given back: the system need not save them any more.
