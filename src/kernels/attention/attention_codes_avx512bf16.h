@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h).
-// Part of attention_pairs_avx512bf16.c.
+// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
+// the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
 //      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
@@ -22,6 +22,53 @@ INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+}
+
+// Scores of a block of rows to weights and what the rows have come to: the online softmax.
+INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+{
+    const __m512i order = _mm512_loadu_si512(s->order);
+    const int vectors = BLOCK * lanes / LANES;
+    const float *scores = s->scores;
+    uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
+    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+    __m512 top[STEP], total[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        top[i] = before;
+        total[i] = _mm512_setzero_ps();
+    }
+    for (int v = 0; v < vectors; v += STEP)
+        VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        top[i] = vf32_max(top[i], _mm512_loadu_ps(scores + (v + i) * LANES));
+    const __m512 largest =
+        over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+    for (int v = 0; v < vectors; v += STEP) {
+        __m512 p[STEP];
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i++) {
+            const __m512 x = _mm512_loadu_ps(scores + (v + i) * LANES);
+            p[i] = vf32_exp2(vf32_sub(x, from));
+            total[i] = vf32_add(total[i], p[i]);
+            if (s->scaled)
+                p[i] = scale_weights(p[i], x, _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+        }
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i += 2)
+            _mm512_storeu_si512(
+                weight + (v + i) / 2 * LANES,
+                _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+    }
+    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+    const __m512 sum = over_keys(
+        lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
+    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+    _mm512_storeu_ps(s->sum + b * LANES,
+                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
+    _mm512_storeu_ps(s->largest + b * LANES, largest);
 }
 
 // Codes [column, column + 32) of two keys, those that there are.
@@ -203,20 +250,6 @@ INLINE bool is_wild_code(weft_dtype kv, __m512i codes)
 {
     const __m512i bits = _mm512_set1_epi8(kv == WEFT_FP8_E4M3 ? 0x7f : 0x7c);
     return kv != WEFT_INT8 && _mm512_cmpeq_epi8_mask(_mm512_and_si512(codes, bits), bits) != 0;
-}
-
-// Columns of a row of results from the order of unpacking to their own.
-INLINE void order_codes(const float *acc, float *to)
-{
-    const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + LANES);
-    const __m512 c = _mm512_loadu_ps(acc + 2 * LANES), d = _mm512_loadu_ps(acc + 3 * LANES);
-    const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44), cd = _mm512_shuffle_f32x4(c, d, 0x44);
-    const __m512 more_ab = _mm512_shuffle_f32x4(a, b, 0xee);
-    const __m512 more_cd = _mm512_shuffle_f32x4(c, d, 0xee);
-    _mm512_storeu_ps(to, _mm512_shuffle_f32x4(ab, cd, 0x88));
-    _mm512_storeu_ps(to + LANES, _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    _mm512_storeu_ps(to + 2 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0x88));
-    _mm512_storeu_ps(to + 3 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0xdd));
 }
 
 #endif

@@ -93,53 +93,6 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
                          _mm512_mul_ps(_mm512_set1_ps(scale), sums[j]));
 }
 
-// Scores of a block of rows to weights and what the rows have come to: the online softmax.
-INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
-{
-    const __m512i order = _mm512_loadu_si512(s->order);
-    const int vectors = BLOCK * lanes / LANES;
-    const float *scores = s->scores;
-    uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
-    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
-    __m512 top[STEP], total[STEP];
-    VF32_UNROLL
-    for (int i = 0; i < STEP; i++) {
-        top[i] = before;
-        total[i] = _mm512_setzero_ps();
-    }
-    for (int v = 0; v < vectors; v += STEP)
-        VF32_UNROLL
-    for (int i = 0; i < STEP; i++)
-        top[i] = vf32_max(top[i], _mm512_loadu_ps(scores + (v + i) * LANES));
-    const __m512 largest =
-        over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
-    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
-    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
-    for (int v = 0; v < vectors; v += STEP) {
-        __m512 p[STEP];
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++) {
-            const __m512 x = _mm512_loadu_ps(scores + (v + i) * LANES);
-            p[i] = vf32_exp2(vf32_sub(x, from));
-            total[i] = vf32_add(total[i], p[i]);
-            if (s->scaled)
-                p[i] = scale_weights(p[i], x, _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
-        }
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i += 2)
-            _mm512_storeu_si512(
-                weight + (v + i) / 2 * LANES,
-                _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
-    }
-    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
-    const __m512 sum = over_keys(
-        lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
-    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
-    _mm512_storeu_ps(s->sum + b * LANES,
-                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
-    _mm512_storeu_ps(s->largest + b * LANES, largest);
-}
-
 // Which of the columns from `column` on of a value there are.
 INLINE __mmask32 columns_from(const struct rows *s, int32_t column)
 {
