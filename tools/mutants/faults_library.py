@@ -130,17 +130,11 @@ fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
 FA = ("weft-check-amx --variant attention_fp8_e4m3_amx --cases 40",)
 fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_amx.c",
-      "vf32_mul(vf32_set1(s->shrink[lane_of(lanes, r)]), vf32_load(acc))", "vf32_load(acc)",
+      "vf32_mul(vf32_set1(s->shrink[lane_of(ROWS, r)]), vf32_load(acc))", "vf32_load(acc)",
       "results of few rows on AMX are not rescaled", *FA)
 fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
-      "i * (lanes / 4) + odd) * 32", "i * (lanes / 4) + odd * (lanes == 4)) * 32",
+      "2 * i + odd) * 32, rows[i]", "2 * i) * 32, rows[i]",
       "of eight rows on AMX each second has the weights of the one before", *FA)
-IA = ("weft-check-amx --variant attention_int8_amx --cases 40",)
-fault("bytes-of-weights-not-signed", "src/kernels/attention/attention_int8_amx.c",
-      "_mm512_set1_epi16(128)), 8)", "_mm512_setzero_si512()), 8)",
-      "the lower byte of a number counts as signed, the upper one does not know", *IA)
-fault("bytes-wild-to-all", "src/kernels/attention/attention_int8_amx.c", "if (s->seen[r] >> j & 1)", "if (s->block)",
-      "an infinite scale reaches rows that do not see its key", "kernels_attention_scales_amx")
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")

@@ -40,7 +40,7 @@ INLINE void load_weights(const uint32_t *weight, const int rows, __m512i weights
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
-INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+INLINE void weigh_lanes(const struct rows *s, const int lanes, int32_t b)
 {
     const __m512i order = _mm512_loadu_si512(s->order);
     const int vectors = BLOCK * lanes / LANES;
@@ -84,6 +84,22 @@ INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
     _mm512_storeu_ps(s->sum + b * LANES,
                      vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
     _mm512_storeu_ps(s->largest + b * LANES, largest);
+}
+
+// Functions of their own, so that products have the registers that constants of the exponential would keep.
+#define WEIGH(lanes)                                                                               \
+    static __attribute__((noinline, unused)) void weigh_##lanes(const struct rows *s, int32_t b)   \
+    {                                                                                              \
+        weigh_lanes(s, lanes, b);                                                                  \
+    }
+
+WEIGH(4)
+WEIGH(8)
+WEIGH(16)
+
+INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+{
+    (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
 }
 
 // Codes [column, column + 32) of two keys, those that there are.

@@ -11,8 +11,4 @@
 int32_t weft__attention_int8_few(const struct weft__attention_call *call,
                                  const struct weft__attention_tile *tiles, int32_t count);
 
-// The same on the tiles of AMX (attention_int8_amx.c): heads of whole 64 elements.
-int32_t weft__attention_int8_tiles(const struct weft__attention_call *call,
-                                   const struct weft__attention_tile *tiles, int32_t count);
-
 #endif

@@ -361,22 +361,19 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_end();
 }
 
-// Are tiles of so many rows of codes done by tiles of AMX that are as wide (attention_int8_amx.c, attention_few_amx.c)?
+// Are tiles of so many rows done by tiles of AMX that are as wide (attention_few_amx.c)?
 static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
 {
-    if (rows > WEFT__ATTENTION_FEW_ROWS || !is_code(call->k.dtype))
-        return false;
-    if (call->k.dtype == WEFT_INT8)
-        return call->k.dim % CODE_GROUP == 0;
-    return call->k.dim % GROUP == 0 && call->softcap <= 0 && !call->alibi_slopes;
+    return rows <= WEFT__ATTENTION_FEW_ROWS && is_code(call->k.dtype) &&
+           call->k.dtype != WEFT_INT8 && !takes_few(call, rows) && call->k.dim % GROUP == 0 &&
+           call->softcap <= 0 && !call->alibi_slopes;
 }
 
 // The first tiles that are alike, or one without keys. Returns how many.
 static int32_t attend_few_on_tiles(const struct weft__attention_call *call,
                                    const struct weft__attention_tile *tiles, int32_t count)
 {
-    const int32_t n = call->k.dtype == WEFT_INT8 ? weft__attention_int8_tiles(call, tiles, count)
-                                                 : weft__attention_codes_few(call, tiles, count);
+    const int32_t n = weft__attention_codes_few(call, tiles, count);
     if (n > 0)
         return n;
     pairs_for(call->k.dtype)(call, tiles, 1);

@@ -66,7 +66,6 @@ static inline void tiles_end(void)
 #define tile_store_rows(tile, to, stride) _tile_stored(tile, to, stride)
 #define tile_dot_bf16(c, a, b)            _tile_dpbf16ps(c, a, b)
 #define tile_dot_i8_u8(c, a, b)           _tile_dpbsud(c, a, b)
-#define tile_dot_i8(c, a, b)              _tile_dpbssd(c, a, b)
 
 #else
 
@@ -135,23 +134,18 @@ static inline void tile_dot_bf16(int c_tile, int a_tile, int b_tile)
     memcpy(standin_tiles[c_tile], c, sizeof c);
 }
 
-// Bytes of four by four; `wide` is what a byte of b is.
-#define STANDIN_DOT_BYTES(name, wide)                                                              \
-    static inline void name(int c_tile, int a_tile, int b_tile)                                    \
-    {                                                                                              \
-        unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],                                 \
-                 (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];                                     \
-        int32_t c[16][16];                                                                         \
-        memcpy(c, standin_tiles[c_tile], sizeof c);                                                \
-        for (int m = 0; m < standin_shapes.rows[c_tile]; m++)                                      \
-            for (int n = 0; n < standin_shapes.row_bytes[c_tile] / 4; n++)                         \
-                for (int k = 0; k < standin_shapes.row_bytes[a_tile]; k++)                         \
-                    c[m][n] += (int8_t)a[m][k] * (wide)b[k / 4][4 * n + k % 4];                    \
-        memcpy(standin_tiles[c_tile], c, sizeof c);                                                \
-    }
-
-STANDIN_DOT_BYTES(tile_dot_i8_u8, unsigned char)
-STANDIN_DOT_BYTES(tile_dot_i8, int8_t)
+static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
+{
+    unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],
+             (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];
+    int32_t c[16][16];
+    memcpy(c, standin_tiles[c_tile], sizeof c);
+    for (int m = 0; m < standin_shapes.rows[c_tile]; m++)
+        for (int n = 0; n < standin_shapes.row_bytes[c_tile] / 4; n++)
+            for (int k = 0; k < standin_shapes.row_bytes[a_tile]; k++)
+                c[m][n] += (int8_t)a[m][k] * b[k / 4][4 * n + k % 4];
+    memcpy(standin_tiles[c_tile], c, sizeof c);
+}
 
 #endif
 
