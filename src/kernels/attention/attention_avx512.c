@@ -39,23 +39,25 @@ static inline void turn_fours(const vf32 x[4], vf32 y[4])
 // The parts of 128 bits of four vectors added up: part i is what vector i comes to.
 static inline vf32 add_parts(const vf32 x[4])
 {
-    const vf32 a = vf32_add(_mm512_shuffle_f32x4(x[0], x[1], 0x44),
-                            _mm512_shuffle_f32x4(x[0], x[1], 0xee));
-    const vf32 b = vf32_add(_mm512_shuffle_f32x4(x[2], x[3], 0x44),
-                            _mm512_shuffle_f32x4(x[2], x[3], 0xee));
+    const vf32 a =
+        vf32_add(_mm512_shuffle_f32x4(x[0], x[1], 0x44), _mm512_shuffle_f32x4(x[0], x[1], 0xee));
+    const vf32 b =
+        vf32_add(_mm512_shuffle_f32x4(x[2], x[3], 0x44), _mm512_shuffle_f32x4(x[2], x[3], 0xee));
     return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
 
 // x[4] of two keys each, of which a part has four rows, to eight rows of eight keys, `stride` apart.
 static inline void store_parts(const vf32 x[4], float *to, int64_t stride)
 {
-    const __m512i even = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
-    const __m512i odd = _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);
+    const __m512i even =
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+    const __m512i odd =
+        _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);
     for (int four = 0; four < 2; four++, to += 4 * stride) {
-        const vf32 a = four ? _mm512_shuffle_f32x4(x[0], x[1], 0xdd)
-                            : _mm512_shuffle_f32x4(x[0], x[1], 0x88);
-        const vf32 b = four ? _mm512_shuffle_f32x4(x[2], x[3], 0xdd)
-                            : _mm512_shuffle_f32x4(x[2], x[3], 0x88);
+        const vf32 a =
+            four ? _mm512_shuffle_f32x4(x[0], x[1], 0xdd) : _mm512_shuffle_f32x4(x[0], x[1], 0x88);
+        const vf32 b =
+            four ? _mm512_shuffle_f32x4(x[2], x[3], 0xdd) : _mm512_shuffle_f32x4(x[2], x[3], 0x88);
         const vf32 first = _mm512_permutex2var_ps(a, even, b);
         const vf32 second = _mm512_permutex2var_ps(a, odd, b);
         _mm256_storeu_ps(to, _mm512_castps512_ps256(first));

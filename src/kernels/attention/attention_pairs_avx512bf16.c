@@ -259,13 +259,16 @@ INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_t
                         const int lanes, const int32_t dim, const uint32_t *q, float scale,
                         const bool ahead)
 {
-    for (int32_t key = 0; is_code(kv) && lanes < LANES && key < s->block->n; key += code_step(lanes))
+    for (int32_t key = 0; is_code(kv) && lanes < LANES && key < s->block->n;
+         key += code_step(lanes))
         score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
     for (int32_t key = 0; is_code(kv) && lanes == LANES && key < s->block->n;
          key += KEY_SCORES / LANES)
         score_codes_of_many(s, kv, table, dim, q, key, scale, ahead);
     if (!is_code(kv))
-        (lanes == 4 ? score_block_4 : lanes == 8 ? score_block_8 : score_block_16)(s, q, scale, ahead);
+        (lanes == 4   ? score_block_4
+         : lanes == 8 ? score_block_8
+                      : score_block_16)(s, q, scale, ahead);
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,

@@ -26,8 +26,8 @@ static void turn_queries(float *q, int32_t width)
 }
 
 // sums[key][four rows] += their products with one vector of PART_KEYS keys. `rest` of its elements exist if that is not 0.
-INLINE void score_parts_of(struct shape shape, const struct group *g, const float *q, int32_t column,
-                           const int rest, vf32 *sums)
+INLINE void score_parts_of(struct shape shape, const struct group *g, const float *q,
+                           int32_t column, const int rest, vf32 *sums)
 {
     vf32 keys[PART_KEYS];
     VF32_UNROLL
