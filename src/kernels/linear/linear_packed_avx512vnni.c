@@ -14,6 +14,7 @@ enum {
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
+    STORES_AHEAD = 10,  // rows of Y
 };
 
 WEFT__INLINE __m512i four(const int8_t *x)
@@ -280,6 +281,28 @@ static void fold(struct sums *sums, int cols)
     clear(sums->acc, cols);
 }
 
+// Stores what the sums come to. Lines of Y are asked for ahead: rows of X are whole rows of Y apart, so each is in memory or
+// the last cache, and at strides of powers of two the first has room for few of them at a time.
+WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct sums *sums,
+                             int64_t row, int64_t row1, int panels, int32_t col, int32_t cols)
+{
+    const int64_t left = row1 - row, second = left - WEFT__PACKED_ROWS;
+    for (int c = 0; c < cols; c++) {
+        if (c + STORES_AHEAD < cols)
+            for (int j = 0; j < panels; j++)
+                __builtin_prefetch(call->y + (col + c + STORES_AHEAD) * call->y_stride + row +
+                                       WEFT__PACKED_ROWS * j,
+                                   1, 3);
+        weft__linear_store_lanes(call, col + c, row,
+                                 left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
+                                 _mm512_add_ps(sums->total[c][0], sums->acc[c][0]));
+        if (panels > 1)
+            weft__linear_store_lanes(call, col + c, row + WEFT__PACKED_ROWS,
+                                     second < WEFT__PACKED_ROWS ? (int)second : WEFT__PACKED_ROWS,
+                                     _mm512_add_ps(sums->total[c][1], sums->acc[c][1]));
+    }
+}
+
 // Panels that follow one another, from `p` on, by rows [col, col + cols) of X, at most TILE.
 WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct panel p, int64_t row1,
                                 int panels, int32_t col, int cols, struct format f)
@@ -298,14 +321,7 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
         if ((k + shape.cols) % sum == 0)
             fold(&sums, cols);
     }
-    fold(&sums, cols);
-    for (int j = 0; j < panels; j++) {
-        const int64_t row = p.row + j * WEFT__PACKED_ROWS, left = row1 - row;
-        for (int c = 0; c < cols; c++)
-            weft__linear_store_lanes(call, col + c, row,
-                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
-                                     sums.total[c][j]);
-    }
+    store_sums(call, &sums, p.row, row1, panels, col, cols);
 }
 
 // Rows [row0, row1) of W by rows [col, col + cols) of X.
