@@ -82,6 +82,12 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
     }
 }
 
+// Where tiles of W come from: the panel, or rows of bf16 as they lie.
+struct w_tiles {
+    const char *at[SIXTEENS];
+    int64_t stride_bytes, step_bytes; // from row to row, from tile to tile
+};
+
 // The chunk of W that comes next, asked for from line to line.
 struct ahead {
     const unsigned char *row;
@@ -140,8 +146,8 @@ static void finish(const struct weft__linear_call *call, struct panel *p, struct
 // The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on. Tiles multiply
 // while vectors finish the block before.
 static void multiply_chunk(const struct weft__linear_call *call, struct panel *p,
-                           const uint16_t *const x[2], int64_t steps, struct ahead *ahead,
-                           struct block *before)
+                           struct w_tiles w, const uint16_t *const x[2], int64_t steps,
+                           struct ahead *ahead, struct block *before)
 {
     float(*acc)[SIXTEENS][16][16] = p->acc[!before->buffer];
     const int64_t each = steps / (X_ROWS / 16 * SIXTEENS) + 1;
@@ -151,10 +157,10 @@ static void multiply_chunk(const struct weft__linear_call *call, struct panel *p
     tile_zero(3);
     for (int64_t i = 0, turn = 1; i < steps; i++, turn++) {
         ask_ahead(ahead);
-        tile_load(4, p->w[0][i], TILE_ROW_BYTES);
+        tile_load(4, w.at[0] + i * w.step_bytes, w.stride_bytes);
         tile_load(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, p->w[1][i], TILE_ROW_BYTES);
+        tile_load(5, w.at[1] + i * w.step_bytes, w.stride_bytes);
         tile_dot_bf16(1, 5, 6);
         tile_load(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 7);
@@ -185,11 +191,26 @@ WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t
                           .per_step = (int32_t)((PANEL_ROWS * lines - 1) / steps + 1)};
 }
 
+static struct w_tiles tiles_in_panel(const struct panel *p)
+{
+    return (struct w_tiles){{(const char *)p->w[0], (const char *)p->w[1]},
+                            TILE_ROW_BYTES,
+                            sizeof p->w[0][0]};
+}
+
+static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_t row, int64_t k)
+{
+    const char *first = (const char *)call->weight + row * call->weight_stride_bytes + 2 * k;
+    return (struct w_tiles){{first, first + 16 * call->weight_stride_bytes},
+                            call->weight_stride_bytes,
+                            TILE_ROW_BYTES};
+}
+
 // The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last block is left in
 // `block`.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
                                  int64_t last, int32_t col, int32_t cols, struct block *block,
-                                 load_fn *load, int bytes)
+                                 load_fn *load, int bytes, bool as_it_lies)
 {
     const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride;
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
@@ -197,12 +218,15 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
         const bool ends = k + CHUNK >= call->cols;
         const int64_t columns = ends ? call->cols - k : CHUNK, steps = (columns + STEP - 1) / STEP;
         struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2 * steps, bytes);
-        load_panel(p, call, row, last, k, columns, load);
+        const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
+        const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
+        if (!lies)
+            load_panel(p, call, row, last, k, columns, load);
         for (int64_t i = 0; i < sixteens; i += X_ROWS / 16) {
             const uint16_t *first = x + i * 16 * stride + 16 * k;
             const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
             const int32_t left = cols - (int32_t)i * 16;
-            multiply_chunk(call, p, both, steps, &ahead, block);
+            multiply_chunk(call, p, w, both, steps, &ahead, block);
             *block = (struct block){.buffer = !block->buffer,
                                     .left = X_ROWS / 16 * SIXTEENS,
                                     .at = i,
@@ -228,7 +252,7 @@ static int32_t tile_cols(const struct weft__linear_call *call)
 }
 
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           load_fn *load, int bytes)
+                           load_fn *load, int bytes, bool as_it_lies)
 {
     struct panel p;
     struct block block = {0};
@@ -238,20 +262,20 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, &p, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
                            col, call->batch - col < tile ? call->batch - col : tile, &block, load,
-                           bytes);
+                           bytes, as_it_lies);
     finish(call, &p, &block);
     tiles_end();
 }
 
-// `bytes` are those of a weight.
-#define LINEAR_BF16(weight, load, bytes)                                                           \
+// `bytes` are those of a weight; as_it_lies: it is what tiles take.
+#define LINEAR_BF16(weight, load, bytes, as_it_lies)                                               \
     weft__linear_fn weft__linear_##weight##_bf16_panel_amx;                                        \
     void weft__linear_##weight##_bf16_panel_amx(const struct weft__linear_call *call,              \
                                                 int64_t row0, int64_t row1)                        \
     {                                                                                              \
-        multiply(call, row0, row1, load, bytes);                                                   \
+        multiply(call, row0, row1, load, bytes, as_it_lies);                                                   \
     }
 
-LINEAR_BF16(F32, load_f32, 4)
-LINEAR_BF16(F16, load_f16, 2)
-LINEAR_BF16(BF16, load_bf16, 2)
+LINEAR_BF16(F32, load_f32, 4, false)
+LINEAR_BF16(F16, load_f16, 2, false)
+LINEAR_BF16(BF16, load_bf16, 2, true)
