@@ -192,6 +192,40 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
     }
 }
 
+#elif TILE_HALVES
+
+// The two dots of a row and unit times 2 n + 1 of their sixteens, together: a whole number.
+DEVICE int32_t sixteens_together(const int32_t dots[2], uint2 odds, int32_t h, int32_t i)
+{
+#if WEFT_FORMAT == FORMAT_IQ1_M // dots of 16 bits
+    const uint32_t both = byte_permute((uint32_t)dots[0], (uint32_t)dots[1], 0x5410);
+    const uint32_t by = i ? odds.y : odds.x;
+    return h ? dot_2_high(both, by, 0) : dot_2_low(both, by, 0);
+#else
+    const uint32_t one = 1u << 8 * (2 * i + h);
+    return dots[0] * (int32_t)dot_4_unsigned(odds.x, one, 0) +
+           dots[1] * (int32_t)dot_4_unsigned(odds.y, one, 0);
+#endif
+}
+
+// Scales are 2 n + 1 times a number of the row's, so products of a unit stay whole until they meet the scale of X: less than 2^24.
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
+                       const struct x_meta meta[2], const int32_t dots[SIXTEENS][4], float acc[2])
+{
+    float d[2];
+    const uint2 odds = grid_odds(slot, lane);
+    (void)pairs;
+    grid_d(slot, lane / 4, d);
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        float sum = 0;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++)
+            sum = fmaf((float)sixteens_together(dots[h] + 2 * i, odds, h, i), meta[h].scale, sum);
+        acc[i] = fmaf(d[i], sum, acc[i]);
+    }
+}
+
 #else
 
 DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
@@ -279,7 +313,7 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
 {
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS * SIXTEENS * 4; k++)
-        kept[k / 8][k / 4 % 2][k % 4] = MAGIC_BITS;
+        kept[k / 8][k / 4 % 2][k % 4] = 0;
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
 #pragma unroll(PAIRS_AT_ONCE > 1 ? 2 : 1)
