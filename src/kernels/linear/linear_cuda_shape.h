@@ -196,6 +196,25 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
     return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
 }
 
+// Warps that share a group of a twin's 32 outputs: what all groups take with as few rounds as there are, in tiles. The end of a
+// group takes a warp as long as 1.2 tiles (by instructions), whatever it has of the group. Several rows are delivered by four.
+static inline int32_t weft__linear_twin_team(const struct weft__linear_matter *m,
+                                             const struct weft__linear_shape *s,
+                                             const struct weft__cuda_limits *limits)
+{
+    int64_t least = INT64_MAX;
+    int32_t best = WEFT__LINEAR_FORM_TEAM;
+    for (int32_t team = WEFT__LINEAR_FORM_TEAM; team > 0 && s->columns == 1; team /= 2) {
+        const int64_t teams = (int64_t)limits->num_sms * s->blocks * (s->warps / team);
+        const int64_t rounds = ((m->groups + 1) / 2 + teams - 1) / teams;
+        const int64_t tiles = (m->cols + WEFT__LINEAR_TILE_COLS - 1) / WEFT__LINEAR_TILE_COLS;
+        const int64_t cost = rounds * (10 * ((tiles + team - 1) / team) + 6);
+        if (cost < least)
+            least = cost, best = team;
+    }
+    return best;
+}
+
 // The form `wide` of one row of X and of up to eight, where all row blocks have a neighbour: a warp takes two tiles at a time, of
 // which what is made of X, and the way to the next, is had once. One block an SM, whose table of points has copies for all lanes, or
 // for every two, where there is room.
@@ -216,11 +235,11 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
             *shape = (struct weft__linear_shape){.columns = columns,
                                                  .warps = list[i][0],
                                                  .stages = list[i][1],
-                                                 .team = WEFT__LINEAR_FORM_TEAM,
                                                  .split = 1,
                                                  .blocks = 1,
                                                  .twin = true,
                                                  .spread = spread};
+            shape->team = weft__linear_twin_team(m, shape, limits);
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             if (weft__linear_fits(m, shape, limits))
                 return true;
