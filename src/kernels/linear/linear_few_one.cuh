@@ -39,6 +39,9 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 #elif TILE_TABLE
 #define ONE_FACTOR(h, i) 1
 #define ONE_OFFSET(h, i) SIGNED_TABLE_OFFSET
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS // grid_codes_of() with masks
+#define ONE_FACTOR(h, i) 1
+#define ONE_OFFSET(h, i) 1
 #else
 #define ONE_FACTOR(h, i) CODE_FACTOR(h, i)
 #define ONE_OFFSET(h, i) (CODE_FACTOR(h, i) * TILE_OFFSET)
@@ -71,7 +74,8 @@ DEVICE int32_t one_start(struct x_meta meta, int32_t offset, int32_t g)
 
 #if !TILE_IN_PLACE
 
-// Codes of a pair by unit; of tables in two parts.
+// Codes of a pair by unit; of tables, and of points with masks, in two parts.
+#define ONE_PARTS (1 + (TILE_TABLE || WEFT_FORMAT == FORMAT_IQ3_XXS))
 struct one_codes {
     uint32_t first[2][4], second[2][4];
 };
@@ -82,6 +86,9 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 #if TILE_TABLE
     (void)pairs;
     signed_codes(slot, p, lane, codes->first, codes->second);
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS
+    (void)pairs;
+    grid_codes_of(slot, p, lane, codes->first, codes->second);
 #else
     pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
 #endif
@@ -91,7 +98,7 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h, int32_t g, uint2 b)
 {
 #pragma unroll
-    for (int32_t part = 0; part < 1 + TILE_TABLE; part++) {
+    for (int32_t part = 0; part < ONE_PARTS; part++) {
         const uint32_t *a = part ? codes->second[h] : codes->first[h];
         if (TILE_HALVES)
             mma_s8_k32(d, a, b.x, b.y);
@@ -252,8 +259,14 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
                 const float xs = meta[h].scale * (1.0f / (float)ONE_FACTOR(h, i));
                 const int32_t product = TILE_HALVES ? d[h][2 * i + g] : d[g][2 * i + h];
                 float dot = __int_as_float(product) - MAGIC;
+#if TILE_GRID && TILE_MIN // a shift of 2 in all digits, which are 16 times too large
+                const float shift = 2 * x_sum(meta[h], g);
+                dot = fmaf(dot, xs, bits_float(float_bits(shift) ^ grid_below(slot, lane, i, h)));
+                acc[i] = fmaf(dot, scale[i][g], acc[i]);
+#else
                 acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
-#if TILE_MIN
+#endif
+#if TILE_MIN && !TILE_GRID
                 acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
 #endif
             }
