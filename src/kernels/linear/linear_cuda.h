@@ -42,6 +42,7 @@ enum {
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
+    X(WEFT_LATE)                                                                                   \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
     X(WEFT_LONG_X)                                                                                 \

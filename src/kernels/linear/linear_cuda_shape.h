@@ -196,15 +196,17 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
     return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
 }
 
-// Warps that share a group of a twin's 32 outputs: what all groups take with as few rounds as there are, in tiles. The end of a
-// group takes a warp as long as 1.2 tiles (by instructions), whatever it has of the group. Several rows are delivered by four.
+// Warps that share a group of a twin's 32 outputs, two or four: what all groups take least time with, in tiles. The end of a group
+// takes a warp as long as 1.2 tiles (by instructions), whatever it has of the group. Several rows are delivered by four.
 static inline int32_t weft__linear_twin_team(const struct weft__linear_matter *m,
                                              const struct weft__linear_shape *s,
                                              const struct weft__cuda_limits *limits)
 {
     int64_t least = INT64_MAX;
     int32_t best = WEFT__LINEAR_FORM_TEAM;
-    for (int32_t team = WEFT__LINEAR_FORM_TEAM; team > 0 && s->columns == 1; team /= 2) {
+    if (s->columns > 1)
+        return best;
+    for (int32_t team = WEFT__LINEAR_FORM_TEAM; team > 1; team /= 2) {
         const int64_t teams = (int64_t)limits->num_sms * s->blocks * (s->warps / team);
         const int64_t rounds = ((m->groups + 1) / 2 + teams - 1) / teams;
         const int64_t tiles = (m->cols + WEFT__LINEAR_TILE_COLS - 1) / WEFT__LINEAR_TILE_COLS;

@@ -39,7 +39,8 @@ DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-    let_next_start();
+    if (!WEFT_LATE)
+        let_next_start();
 #if WEFT_EXPERTS
     wait_for_previous(); // whose weights, is said by launches before
     if (!stream_share(&s, &args->experts))
@@ -74,6 +75,8 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     x_load(&s, args);
 #endif
     __syncthreads();
+    if (WEFT_LATE)
+        let_next_start();
     norm_settle(&s, args, square);
     int32_t base = 0, slot = 0;
     uint32_t turn = 1;

@@ -19,7 +19,7 @@
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
-// arguments say),
+// arguments say), WEFT_LATE (the next launch starts when this one has X),
 // WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
@@ -248,6 +248,14 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
         }
     }
     copy_group_end();
+}
+
+// The slots of the ring that were held back for X.
+DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args)
+{
+#pragma unroll 1
+    for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
+        stream_ask(s, args, slot);
 }
 
 // Of the warps of a team.
