@@ -347,7 +347,7 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
 
 // Adds the products of the tiles of a slot with a tile of X.
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
-                         float acc[ACCUMULATORS])
+                         float *acc)
 {
     int32_t kept[SLOT_BLOCKS][SIXTEENS][4];
     (void)pairs;
@@ -393,7 +393,7 @@ DEVICE void tile_products(const struct one_x *x, const uint8_t *slot, int32_t pa
 }
 
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
-                         float acc[ACCUMULATORS])
+                         float *acc)
 {
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS; k++)

@@ -23,7 +23,9 @@ enum { ASKED_BEFORE_X = WEFT_STAGES };
 // Tiles of a row block that are whole turns of a warp's ring are taken a turn at a time, with slots that are constants: where
 // launches are long and instructions what they wait for.
 enum {
-    AT_A_TURN = WEFT_TWIN && WEFT_COLS / 256 % (WEFT_TEAM * WEFT_STAGES) == 0 ? WEFT_STAGES : 1
+    AT_A_TURN = WEFT_TURN                                                       ? 1
+                : WEFT_TWIN && WEFT_COLS / 256 % (WEFT_TEAM * WEFT_STAGES) == 0 ? WEFT_STAGES
+                                                                                : 1
 };
 
 // total += part, which begins anew.
@@ -90,7 +92,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
         struct delivery with = {};
         if (DELIVERY_EARLY && delivers && ROWS_AT_ONCE * s.warp < s.batch)
-            with = delivery_of(&s, args, group, row_delivered(&s, 0));
+            with = delivery_of(&s, args, group, row_delivered(&s, 0), 0);
 #pragma unroll BLOCKS_AT_ONCE
         for (int32_t block = 0; block < GROUP_STEPS; block++) {
             float acc[ACCUMULATORS] = {0};
@@ -100,6 +102,19 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #endif
             for (int32_t first = (s.warp - base) & (WEFT_TEAM - 1); first < s.tiles;
                  first += AT_A_TURN * WEFT_TEAM)
+#if WEFT_TURN
+            {
+                const struct one_x x = tile_x(&s, args, first);
+#pragma unroll
+                for (int32_t k = 0; k < STEP_SLOTS; k++) {
+                    COPY_WAIT(WEFT_STAGES - 1);
+                    __syncwarp();
+                    one_multiply(&x, ring + k * SLOT_BYTES, 4, s.lane, acc + 2 * k * SLOT_BLOCKS);
+                    __syncwarp();
+                    stream_ask(&s, args, k);
+                }
+            }
+#else
 #pragma unroll
                 for (int32_t k = 0; k < AT_A_TURN; k++) {
                     slot = AT_A_TURN > 1 ? k : slot;
@@ -116,6 +131,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
                     }
 #endif
                 }
+#endif
 #if WEFT_X_OUTSIDE
             settle(settled, acc);
             settle(acc, settled);
@@ -127,9 +143,12 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         group_barrier();
         for (int32_t k = 0; delivers && ROWS_AT_ONCE * (s.warp + k * WEFT_TEAM) < s.batch; k++) {
             const int32_t n = row_delivered(&s, k);
-            if (!DELIVERY_EARLY || k > 0)
-                with = delivery_of(&s, args, group, n);
-            stream_deliver(&s, args, sums, group, n, bases, &with, turn);
+#pragma unroll
+            for (int32_t delivery = 0; delivery < DELIVERIES; delivery++) {
+                if (!DELIVERY_EARLY || k > 0 || delivery > 0)
+                    with = delivery_of(&s, args, group, n, delivery);
+                stream_deliver(&s, args, sums, group, n, bases, &with, turn, delivery);
+            }
         }
     }
     if (WEFT_SPLIT > 1)

@@ -20,7 +20,8 @@
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
 // arguments say), WEFT_LATE (the next launch starts when this one has X),
-// WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// WEFT_TWIN (0; 2, 4: slots of the ring have tiles of so many row blocks, which are a group's), WEFT_TURN (likewise of the two slots of
+// the ring, of two each), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -37,12 +38,16 @@
 
 enum {
     THREADS = WEFT_WARPS * WARP,
-    OUT_BLOCKS = WEFT_TWIN || (WEFT_ROUND && !WEFT_PAIR) ? 2 : 1,
+    SLOT_BLOCKS = WEFT_TWIN ? WEFT_TWIN : 1, // row blocks of a slot, one behind the other
+    STEP_SLOTS = WEFT_TURN ? 2 : 1,          // slots of the same columns, one behind the other
+    OUT_BLOCKS = WEFT_TWIN                  ? WEFT_TWIN * STEP_SLOTS
+                 : WEFT_ROUND && !WEFT_PAIR ? 2
+                                            : 1,
     MATRICES = JOINS ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
-    SLOT_BLOCKS = WEFT_TWIN ? 2 : 1, // row blocks of a slot, one behind the other
-    GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS,
-    SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
+    GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS / STEP_SLOTS,
+    DELIVERIES = OUT_BLOCKS == 4 ? 2 : 1, // of 32 outputs
+    SUM_STRIDE = COLUMNS == 1 ? 16 : 20,  // floats; 20 keeps a warp's stores in different banks
     TEAMS = WEFT_WARPS / WEFT_TEAM,
     SUM_BLOCK = WEFT_TEAM * COLUMNS * SUM_STRIDE,
     ALL_BUT_ONE = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1, // slots of a warp's ring
@@ -237,10 +242,14 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
 {
     if (s->group < args->num_groups) {
         tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
-        if (ONE_EACH) {
+        if (WEFT_TURN && slot == 0) {
+            source_below(&s->source, 1);
+        } else if (ONE_EACH) {
             next_row_block(s);
             stream_find(s, args);
         } else {
+            if (WEFT_TURN)
+                source_below(&s->source, -1);
             source_next(&s->source);
             s->tile += WEFT_TEAM;
             if (s->tile >= s->tiles)
@@ -248,6 +257,12 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
         }
     }
     copy_group_end();
+}
+
+// Where deliveries begin among a group's outputs, and in its blocks of sums.
+DEVICE int32_t delivery_row(int32_t delivery)
+{
+    return DELIVERIES > 1 ? delivery * 32 : 0;
 }
 
 // The slots of the ring that were held back for X.
@@ -318,10 +333,10 @@ DEVICE const float *part_bias(const struct stream *s, const struct weft__linear_
 
 DEVICE struct delivery delivery_of(const struct stream *s,
                                    const struct weft__linear_device_args *args, int32_t group,
-                                   int32_t n)
+                                   int32_t n, int32_t delivery)
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s);
+    const int32_t output = output_of_lane(s) + delivery_row(delivery);
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     struct delivery d = {};
     d.weight = 1.0f;
@@ -387,11 +402,12 @@ DEVICE void pair_round(const struct stream *s, uint8_t *rounded, int32_t rows, i
 // bases: see stream_sum, four bits of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n, uint32_t bases,
-                           const struct delivery *with, uint32_t turn)
+                           const struct delivery *with, uint32_t turn, int32_t delivery)
 {
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s);
+    const int32_t output = output_of_lane(s) + delivery_row(delivery);
+    sums += delivery_row(delivery) / 16 * SUM_BLOCK;
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     const int64_t at = y_row(s, ROWS_AT_ONCE == 2 ? min(n, s->batch - 1) : n);
     float value[MATRICES];
@@ -401,7 +417,7 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
         float total = stream_sum(s, sums, m, n, (int32_t)(bases >> 4 * m & 15));
-        if (OUT_BLOCKS == 2) {
+        if (OUT_BLOCKS > 1) {
             const int32_t b = MATRICES + m;
             float second = stream_sum(s, sums, b, n, (int32_t)(bases >> 4 * b & 15));
             total = s->lane < 16 ? total : second;
