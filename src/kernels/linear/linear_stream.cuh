@@ -130,7 +130,8 @@ struct stream {
     int32_t row0, batch;              // the rows of X that blocks of this blockIdx.y take
     int32_t expert;                   // WEFT_EXPERTS: whose weights these are
     int32_t tile0, tiles;             // the block's part of a row of W
-    int32_t first, step;              // groups first, first + step, ...
+    int32_t first, step;              // turns first, first + step, ...
+    int32_t whole, turns;             // WEFT_TURN: turns that have a group each, and all
     int32_t group, block, tile, base; // the next tile to ask for
     struct source source;             // where that tile is
 };
@@ -172,6 +173,28 @@ static_assert(!WEFT_TWIN ||
 // A row block has a tile for every warp: the next tile is the same of the next row block.
 enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 };
 
+// A block's teams take turns first, first + step, ..., each a group. WEFT_TURN: as many groups as blocks have each the same number of; of those
+// that are left, a half each, so that no block has a group more than another.
+struct turn {
+    int32_t group, half;
+    bool is_half;
+};
+
+DEVICE int32_t turns_of(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    return WEFT_TURN ? s->turns : args->num_groups;
+}
+
+DEVICE struct turn turn_of(const struct stream *s, int32_t number)
+{
+    struct turn turn = {number, 0, false};
+    if (WEFT_TURN && number >= s->whole) {
+        const int32_t at = number - s->whole;
+        turn.group = s->whole + at / 2, turn.half = at % 2, turn.is_half = true;
+    }
+    return turn;
+}
+
 DEVICE void next_row_block(struct stream *s)
 {
     if (++s->block == GROUP_STEPS)
@@ -182,16 +205,17 @@ DEVICE void next_row_block(struct stream *s)
 DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args *args)
 {
 #pragma unroll 1
-    while (!ONE_EACH && s->tile >= s->tiles && s->group < args->num_groups) {
+    while (!ONE_EACH && s->tile >= s->tiles && s->group < turns_of(s, args)) {
         s->base = next_base(s->base, s->tiles);
         s->tile = (s->warp - s->base) & (WEFT_TEAM - 1);
         next_row_block(s);
     }
-    if (s->group >= args->num_groups)
+    if (s->group >= turns_of(s, args))
         return;
-    const int32_t part = JOINS ? s->block % MATRICES : group_part(args, s->group);
-    int32_t row_block =
-        (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+    const struct turn turn = turn_of(s, s->group);
+    const int32_t part = JOINS ? s->block % MATRICES : group_part(args, turn.group);
+    int32_t row_block = (turn.group - args->part[part].first_group) * OUT_BLOCKS + 2 * turn.half +
+                        s->block / MATRICES;
     if (WEFT_EXPERTS)
         row_block += s->expert * (args->part[part].rows / 16);
     source_begin(&s->source, args, &args->part[part], row_block, s->tile0 + s->tile, s->lane);
@@ -232,7 +256,9 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
     const int32_t blocks = (int32_t)gridDim.x / WEFT_SPLIT;
     s->first = (int32_t)blockIdx.x / WEFT_SPLIT + team_of_thread() * blocks,
     s->step = blocks * TEAMS;
-    s->group = s->first < args->num_groups ? s->first : args->num_groups;
+    s->whole = args->num_groups / blocks * blocks;
+    s->turns = 2 * args->num_groups - s->whole;
+    s->group = s->first < turns_of(s, args) ? s->first : turns_of(s, args);
     s->block = s->base = 0, s->tile = s->warp;
     stream_find(s, args);
 }
@@ -240,8 +266,9 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
 // Asks for the warp's next tile, into a slot; an empty request keeps the count of requests.
 DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *args, int32_t slot)
 {
-    if (s->group < args->num_groups) {
-        tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
+    if (s->group < turns_of(s, args)) {
+        if (!WEFT_TURN || slot == 0 || s->group < s->whole)
+            tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
         if (WEFT_TURN && slot == 0) {
             source_below(&s->source, 1);
         } else if (ONE_EACH) {
@@ -257,12 +284,6 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
         }
     }
     copy_group_end();
-}
-
-// Where deliveries begin among a group's outputs, and in its blocks of sums.
-DEVICE int32_t delivery_row(int32_t delivery)
-{
-    return DELIVERIES > 1 ? delivery * 32 : 0;
 }
 
 // The slots of the ring that were held back for X.
@@ -333,10 +354,10 @@ DEVICE const float *part_bias(const struct stream *s, const struct weft__linear_
 
 DEVICE struct delivery delivery_of(const struct stream *s,
                                    const struct weft__linear_device_args *args, int32_t group,
-                                   int32_t n, int32_t delivery)
+                                   int32_t n, int32_t half)
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s) + delivery_row(delivery);
+    const int32_t output = output_of_lane(s) + (DELIVERIES > 1 ? half * 32 : 0);
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     struct delivery d = {};
     d.weight = 1.0f;
@@ -402,12 +423,11 @@ DEVICE void pair_round(const struct stream *s, uint8_t *rounded, int32_t rows, i
 // bases: see stream_sum, four bits of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n, uint32_t bases,
-                           const struct delivery *with, uint32_t turn, int32_t delivery)
+                           const struct delivery *with, uint32_t turn, int32_t half)
 {
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s) + delivery_row(delivery);
-    sums += delivery_row(delivery) / 16 * SUM_BLOCK;
+    const int32_t output = output_of_lane(s) + (DELIVERIES > 1 ? half * 32 : 0);
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     const int64_t at = y_row(s, ROWS_AT_ONCE == 2 ? min(n, s->batch - 1) : n);
     float value[MATRICES];
@@ -602,7 +622,7 @@ DEVICE void stream_prefetch(const struct stream *s, const struct weft__linear_de
     if (!X_ROUNDED && args->norm_weight)
         for (int32_t i = (int32_t)threadIdx.x * 32; i < columns_of(args); i += THREADS * 32)
             prefetch_l2(args->norm_weight + i);
-    if (threadIdx.x < WARP && s->group < args->num_groups) {
+    if (threadIdx.x < WARP && s->first < args->num_groups) {
         const struct weft__linear_device_part *part = &args->part[group_part(args, s->first)];
         int32_t row = (s->first - part->first_group) * OUT_BLOCKS * 16;
         if (s->lane < MATRICES && part[s->lane].bias)
