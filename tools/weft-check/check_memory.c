@@ -181,6 +181,13 @@ void check_memory_close(struct check_case *c)
     }
 }
 
+bool check_problem_begin(struct check_case *c, uint64_t shape, int32_t number)
+{
+    c->problem = number;
+    c->state = number ? check_derived(shape, number) : shape;
+    return c->only < 0 || c->only == number;
+}
+
 void check_problem_done(struct check_case *c)
 {
     c->problems++;
