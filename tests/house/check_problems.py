@@ -36,7 +36,7 @@ def main():
             wrong.append(f"seed {seed}: worst {all_of['worst']} of all, {max(worst)} of each alone")
         if len(set(worst)) < 4:
             wrong.append(f"seed {seed}: problems are alike: {worst}")
-        if run(check, seed)["worst"] != run(check, seed, "--lengths", "2", "--problem", "0")["worst"]:
+        if run(check, seed)["worst"] != run(check, seed, *shape[:2], "--each", "1", "--problem", "0")["worst"]:
             wrong.append(f"seed {seed}: the first problem is not that of a case of one")
     if wrong:
         sys.exit("\n".join(wrong))

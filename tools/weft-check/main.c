@@ -73,7 +73,8 @@ static const char usage[] =
     "                   and modes (default 1, of attention compiled for a shape 6)\n"
     "  --each N         attention: N problems of each of those modes, which share compiled kernels\n"
     "                   and differ in lengths, pages, values and splits (default 1)\n"
-    "  --problem K      attention: of a case the K-th problem alone, from 0; a failure prints it\n"
+    "  --problem K      attention with --each: of a case the K-th problem alone, from 0; a failure\n"
+    "                   prints it\n"
     "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
     "                   own, replay it with --seed S --cases 1 --variant V\n"
@@ -381,6 +382,8 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         return bad_usage("unexpected argument ", argv[optind]);
+    if (options.problem >= 0 && !options.each)
+        return bad_usage("--problem wants --each, of whose problems it is one", "");
     bool is_cuda = strcmp(options.backend, "cuda") == 0;
     if (!is_cuda && strcmp(options.backend, "cpu") != 0)
         return bad_usage("unknown backend ", options.backend);

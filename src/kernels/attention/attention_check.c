@@ -325,11 +325,12 @@ static void check_lengths(struct check_case *c, struct problem *p)
 // if they are several, so that they run the same kernels.
 static void set_modes(struct check_case *c, struct problem *p, uint64_t shape, int32_t number)
 {
-    const int32_t each = c->each ? c->each : 1, modes = number / each;
-    c->state = check_derived(shape, -1 - modes);
+    const int32_t modes = number / (c->each ? c->each : 1);
+    if (c->each)
+        c->state = check_derived(shape, -1 - modes);
     if (modes > 0)
         weft__problem_draw_modes(c, p);
-    if (each > 1)
+    if (c->each > 1)
         p->kind = weft__problem_draw_kind(c, p);
 }
 
