@@ -27,9 +27,9 @@ struct check_case {
     int32_t lengths;                   // --lengths, or 0
     int32_t each;                      // --each, or 0
     int32_t only;                      // --problem, or -1
-    int32_t problem; // the number of the one at hand where it has a state of its own, or -1
-    int32_t problems;                  // that the case has put so far, where it is several
-    uint64_t state;                    // of the generator
+    int32_t problem;  // the number of the one at hand where it has a state of its own, or -1
+    int32_t problems; // that the case has put so far, where it is several
+    uint64_t state;   // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far
     double

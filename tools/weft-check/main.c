@@ -30,7 +30,7 @@ struct options {
     const char *op, *isa, *variant, *backend;
     const struct weft__backend *table; // of that name
     weft_dtype format;
-    int cases, part, parts; // kernels of part 1..parts
+    int cases, part, parts;              // kernels of part 1..parts
     int lengths, each, problem, seconds; // problem: the only one of a case, or -1
     uint64_t seed;
     bool json, list, bench;
@@ -71,9 +71,11 @@ static const char usage[] =
     "  --lengths N      attention, linear: problems of a case, of one shape with other lengths, "
     "values\n"
     "                   and modes (default 1, of attention compiled for a shape 6)\n"
-    "  --each N         attention: N problems of each of those modes, which share compiled kernels\n"
+    "  --each N         attention: N problems of each of those modes, which share compiled "
+    "kernels\n"
     "                   and differ in lengths, pages, values and splits (default 1)\n"
-    "  --problem K      attention with --each: of a case the K-th problem alone, from 0; a failure\n"
+    "  --problem K      attention with --each: of a case the K-th problem alone, from 0; a "
+    "failure\n"
     "                   prints it\n"
     "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
@@ -363,15 +365,29 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'},
-        {"isa", 1, 0, 'i'},     {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
-        {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},    {"bench", 0, 0, 'm'},
-        {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
-        {"lengths", 1, 0, 'k'}, {"seconds", 1, 0, 't'}, {"each", 1, 0, 'e'},
-        {"problem", 1, 0, 'q'}, {0}};
-    struct options options = {
-        .cases = 100, .part = 1, .parts = 1, .problem = -1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
+    static const struct option long_options[] = {{"op", 1, 0, 'o'},
+                                                 {"backend", 1, 0, 'b'},
+                                                 {"format", 1, 0, 'f'},
+                                                 {"isa", 1, 0, 'i'},
+                                                 {"variant", 1, 0, 'v'},
+                                                 {"cases", 1, 0, 'n'},
+                                                 {"seed", 1, 0, 's'},
+                                                 {"json", 0, 0, 'j'},
+                                                 {"bench", 0, 0, 'm'},
+                                                 {"list", 0, 0, 'l'},
+                                                 {"help", 0, 0, 'h'},
+                                                 {"part", 1, 0, 'p'},
+                                                 {"lengths", 1, 0, 'k'},
+                                                 {"seconds", 1, 0, 't'},
+                                                 {"each", 1, 0, 'e'},
+                                                 {"problem", 1, 0, 'q'},
+                                                 {0}};
+    struct options options = {.cases = 100,
+                              .part = 1,
+                              .parts = 1,
+                              .problem = -1,
+                              .backend = "cpu",
+                              .seed = (uint64_t)time(NULL)};
     struct tallies total = {0};
     int option;
     opterr = 0;

@@ -80,6 +80,7 @@ static void set_rounding(const struct check_case *c, const struct problem *p, co
     if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {
         query->weight_rounding = narrow == WEFT_F16 ? 0x1p-11 : 0x1p-8;
         query->weight_floor = narrow == WEFT_F16 ? 0x1p-31 : 0;
+        query->cuts = c->reference && c->reference != c->context;
     }
 }
 

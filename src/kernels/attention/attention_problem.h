@@ -11,7 +11,8 @@ enum { PROBLEM_MOST_SEQS = 5 };
 
 // What lengths decide of the kernels that a plan has, where several problems are to have the same.
 struct problem_kind {
-    bool held, single, ring; // held: the others count. Single tokens alone; a ring where there is a window
+    bool held, single,
+        ring; // held: the others count. Single tokens alone; a ring where there is a window
 };
 
 struct problem {
