@@ -182,8 +182,13 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     constants.WEFT_HANDED = launch->handed = !weft__attention_in_chunks(launch) &&
                                              constants.WEFT_M == 1 &&
                                              desc->kv.head_dim <= WEFT__ATTENTION_HANDED_DIM;
-    weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits), choice,
-                                &launch->boxes);
+    int32_t *const copied =
+        weft__attention_has_boxes(desc, limits) ? &launch->boxes : &launch->copied_rows;
+    weft__attention_want_decode(constants,
+                                weft__attention_has_boxes(desc, limits)  ? 1
+                                : weft__attention_has_rows(desc, limits) ? 2
+                                                                         : 0,
+                                choice, copied);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (weft__attention_plan_prefill(desc, limits, &constants, choice))

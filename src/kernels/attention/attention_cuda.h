@@ -72,7 +72,8 @@ struct weft__attention_cuda_launch {
     int32_t prefill, wgmma, append, token;    // numbers of kernels; 0: there is none
     int32_t cluster;                          // of one sequence, likewise
     struct weft__attention_clusters clusters; // its
-    int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
+    int32_t boxes, append_boxes; // decode and append by boxes of the copy engine, likewise
+    int32_t copied_rows;         // decode by rows of it
     int32_t head_dim, page_size;
     int32_t wgmma_rows;     // of a block of prefill by warpgroups
     int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not

@@ -47,16 +47,16 @@ bool weft__attention_decode_shape(const weft_attention_desc *desc,
     return false;
 }
 
-int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
-                                    struct weft__cuda_choice *choice, int32_t *boxes)
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, int32_t how,
+                                    struct weft__cuda_choice *choice, int32_t *copied)
 {
     static const char file[] = "src/kernels/attention/attention_decode.cu",
                       function[] = "weft_attention_decode";
     const int32_t kernel =
         weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
-    constants.WEFT_BOXES = 1;
-    if (has_boxes) {
-        *boxes = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+    constants.WEFT_BOXES = how;
+    if (how) {
+        *copied = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
         choice->kernels[kernel].lazy = true;
     }
     return kernel;

@@ -262,7 +262,12 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
     const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
     const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
-    decode_step(launch, device, splits, grid, boxes, boxes ? boxed : rows, &steps[count]);
+    const bool in_rows = !run->k && launch->copied_rows && device.aligned;
+    decode_step(launch, device, splits, grid, boxes,
+                boxes     ? boxed
+                : in_rows ? launch->copied_rows
+                          : rows,
+                &steps[count]);
     if (boxes)
         memcpy(steps[count].matrices, maps, sizeof maps);
     count++;
