@@ -232,6 +232,27 @@ static void prompts_over_pages_of_any_size(void **state)
         }
 }
 
+// Steps of several sequences over pages of no whole sixteens, whose rows come one by one: first and last tiles in part, behind a window, of
+// one key.
+static void steps_over_small_pages(void **state)
+{
+    static const int32_t pages[] = {1, 2, 5, 17, 24, 3}, dims[] = {128, 256, 144, 64};
+    for (size_t n = 0; n < sizeof pages / sizeof *pages; n++)
+        for (int32_t i = 0; i < 4; i++) {
+            const weft_dtype dtype = (n + (size_t)i) % 2 ? WEFT_BF16 : WEFT_F16;
+            attention_case c = {
+                .num_seqs = 4, .q_lens = {1, 1, 1, 1}, .kv_lens = {1111, 1, 33, 400}};
+            c.desc = (weft_attention_desc){.kv = {.dtype = dtype,
+                                                  .num_kv_heads = 2,
+                                                  .head_dim = dims[i],
+                                                  .page_size = pages[n]},
+                                           .q_dtype = dtype,
+                                           .window = n % 2 ? 301 : 0,
+                                           .num_q_heads = 8};
+            holds(*state, &c, dtype == WEFT_BF16 ? 1.6e-2 : 2e-3);
+        }
+}
+
 // Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
@@ -303,6 +324,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_sequence_of_any_length),
         cmocka_unit_test(one_sequence_of_eight_heads),
         cmocka_unit_test(prompts_over_pages_of_any_size),
+        cmocka_unit_test(steps_over_small_pages),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
