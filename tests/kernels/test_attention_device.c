@@ -253,6 +253,19 @@ static void steps_over_small_pages(void **state)
         }
 }
 
+// A sequence among short ones that is many shares of a GPU's blocks: its tiles count for more in the division, and so do its parts.
+static void one_long_among_short(void **state)
+{
+    attention_case c = {.num_seqs = 8,
+                        .q_lens = {1, 1, 1, 1, 1, 1, 1, 1},
+                        .kv_lens = {300, 1000, 77, 16099, 640, 1, 2000, 2111}};
+    c.desc = (weft_attention_desc){
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 8, .head_dim = 128, .page_size = 16},
+        .q_dtype = WEFT_F16,
+        .num_q_heads = 8};
+    holds(*state, &c, 2e-4); // the LSE tells of a tile
+}
+
 // Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
@@ -325,6 +338,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_sequence_of_eight_heads),
         cmocka_unit_test(prompts_over_pages_of_any_size),
         cmocka_unit_test(steps_over_small_pages),
+        cmocka_unit_test(one_long_among_short),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
