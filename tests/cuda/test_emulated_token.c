@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A dense model whose layers are one launch (src/kernels/token/), on the emulator: logits and tokens are those of the launches
-// that it takes the place of, to the bit. usage: test_cuda_emulated_token FORMAT
+// that it takes the place of, to the bit. usage: test_cuda_emulated_token FORMAT [SHAPE LAYERS]
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 
 enum { VOCAB = 512, PROMPT = 157, STEPS = 2, CHAIN = 4, TEXTS = 2 };
 
-static const char *format = "q4_0";
+static const char *format = "q4_0", *shape = "emulated-dense";
+static int layers = 3;
 static engine_error err;
 
 // What a text of a worker came to: logits of every step, then the tokens of chains.
@@ -78,7 +79,7 @@ static void case_same(void)
     char path[SCRATCH_PATH_BYTES];
     const quantize_options quantize = {.mix = format, .pure = true};
     scratch_file(path, NULL, 0);
-    FINE(engine_quantize_shape("emulated-dense", path, &quantize, &err));
+    FINE(engine_quantize_shape(shape, path, &quantize, &err));
     engine_model *model = engine_model_open(path, &err);
     FINE(model);
     for (int32_t i = 0; i < 2; i++) {
@@ -94,7 +95,7 @@ static void case_same(void)
         // one token of one text: a step, or a link of a chain
         const int tokens = TEXTS * (STEPS + 2 * CHAIN);
         CHECK(launches_of("weft_token") == (i ? tokens : 0));
-        CHECK(launches_of("weft_attention_token") == (i ? 0 : 3 * tokens));
+        CHECK(launches_of("weft_attention_token") == (i ? 0 : layers * tokens));
         engine_worker_close(worker);
     }
     CHECK(memcmp(graph, persistent, sizeof graph) == 0);
@@ -108,5 +109,7 @@ int main(int argc, char **argv)
 {
     static const struct standin_case cases[] = {{"same", case_same}};
     format = argc > 1 ? argv[1] : format;
+    if (argc > 3)
+        shape = argv[2], layers = atoi(argv[3]);
     return standin_run(cases, 1);
 }

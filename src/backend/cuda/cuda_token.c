@@ -128,6 +128,10 @@ static bool write_maps(weft_context *context, struct weft__token_plan *plan)
         if (weft__cuda_write_map(cuda, &plan->maps[l][0], layer->k_map) != CUDA_SUCCESS ||
             weft__cuda_write_map(cuda, &plan->maps[l][1], layer->v_map) != CUDA_SUCCESS)
             return false;
+        for (int32_t i = 0; i < WEFT__TOKEN_MAPS; i++)
+            if (plan->weights[l][i].base &&
+                weft__cuda_write_map(cuda, &plan->weights[l][i], layer->maps[i]) != CUDA_SUCCESS)
+                return false;
     }
     return true;
 }
@@ -139,7 +143,7 @@ bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token
     if (token->num_steps == 0 || !look(context, token))
         return false;
     if (!write_maps(context, plan)) {
-        say(context, "keys and values have no tensor maps");
+        say(context, "keys, values or weights have no tensor maps");
         return false;
     }
     const size_t bytes = (size_t)plan->args.num_layers * table;

@@ -7,7 +7,11 @@
 #include "src/kernels/token/token_attend.cuh"
 
 // Two tiles of a slot: held in registers, so that the slot can be asked for anew before they are multiplied, or where they lie.
+#if PLAIN
+#define HOLDS 0
+#else
 #define HOLDS (TILE_IN_PLACE && FORMAT_IS_F16_PER_32)
+#endif
 
 // A slot of the ring and the parity of its time.
 struct turn_of_slot {
@@ -88,7 +92,8 @@ DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2]
 #endif
 }
 
-#if HOLDS
+#if PLAIN // token_plain.cuh
+#elif HOLDS
 
 // What a tile is multiplied by. Columns of B are the x of their units in products of their own pair, and zeros in others, so that all
 // products of a tile add up in two chains and lane (r, c) has its units' at its end: 8 zeros for two tiles instead of 12 choices a tile.
@@ -166,6 +171,8 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
 
 #endif
 
+#if !PLAIN
+
 // X of both tiles of a slot: of column `first` of two blocks of rows, or of two columns of one.
 struct slot_x {
     struct tile_x of[2];
@@ -201,6 +208,8 @@ DEVICE void tiles_add(const struct tiles *t, bool paired, bool fresh, int32_t ha
     }
 }
 
+#endif
+
 // Lane (r, c) gets sum c % 2 of tile c / 2, over the four lanes of r in the order of warp_sum().
 DEVICE float sums_transpose(const float sum[2][2], int32_t lane)
 {
@@ -225,7 +234,11 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     const uint32_t place = turn->next % PLACES;
     if (turn->next >= PLACES)
         barrier_wait(shared_address(s->taken + place), (turn->next / PLACES - 1) & 1);
+#if PLAIN
+    s->parts[place][warp][plain_row(lane) + 8 * (lane % 4)] = mine;
+#else
     s->parts[place][warp][lane / 4 + 8 * (lane % 4)] = mine;
+#endif
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->summed + place));
@@ -236,6 +249,86 @@ DEVICE int32_t units_of_block(int32_t kind)
 {
     return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
+
+#if PLAIN
+
+// The row of X of a matrix, from the words of all SMs; before: weights of the norm in front of it.
+DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t layer, uint32_t turn,
+                   int32_t warp, int32_t lane)
+{
+    const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
+                        : kind == O  ? WEFT__TOKEN_ROW_attended
+                        : kind == UP ? WEFT__TOKEN_ROW_up
+                                     : WEFT__TOKEN_ROW_down;
+    struct norm norm;
+    if (kind == QKV || kind == UP) {
+        const float *weights =
+            kind == UP ? args->layers[layer].up_norm : args->layers[layer - 1].next_norm;
+#pragma unroll
+        for (int32_t k = 0; k < NORM_FOURS; k++)
+            norm.by[k] =
+                norm_weights(weights, args->norm_plus,
+                             min((int32_t)threadIdx.x + k * MULTIPLYING, EMBED / 4 - 1));
+    }
+    if (warp == 0 && lane == 0)
+        arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / (kind == O ? 32 : 16));
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    float *to = (float *)shared_row(kind);
+    const uint8_t *words = (const uint8_t *)args->rows[row];
+    if (kind == DOWN) {
+        numbers_take<WIDE, false>(words, turn, to, NULL);
+    } else if (kind == O) {
+        numbers_take<ATTENDED, false>(words, turn, to, NULL);
+    } else {
+        const float square = warp_sum(numbers_take<EMBED, true>(words, turn, to, &norm), 32);
+        if (lane == 0)
+            shared_rest()->squares[warp] = square;
+    }
+    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+}
+
+// The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is.
+template <bool PAIRED>
+DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
+                           struct turn_of_sums *sums, int32_t warp, int32_t lane)
+{
+    const struct work w = work_of(kind);
+    const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
+    const float *row = (const float *)shared_row(kind);
+    struct tiles tiles;
+    int32_t at = next; // of the unit
+#pragma unroll 1
+    for (int32_t u = 0; u < units; u++, at -= w.slots) {
+        float sum[2][2] = {};
+#pragma unroll 1
+        for (; at < w.slots; at += TEAMS) {
+            const int32_t column = slot_column(PAIRED, at) + half;
+            tiles_take(&tiles, turn, half, lane);
+            plain_add<PAIRED>(tile_at(turn.at, 0, half), row, column, column + 16 < w.tiles, lane,
+                              sum);
+            turn_next(&turn);
+            tiles_end(&tiles, lane, sum);
+        }
+        sums_leave(sums, sum, warp, lane);
+    }
+}
+
+DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
+                                int32_t layer, uint32_t turn, uint32_t seq,
+                                struct turn_of_sums *sums, int32_t warp, int32_t lane)
+{
+    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+    x_take(args, kind_before, layer, turn, warp, lane);
+    const int32_t kind =
+        computed_here(kind_before); // what follows from it is not kept while X is taken
+    if (kind == UP)
+        units_multiply<true>(UP, next, turn_of(seq + next), sums, warp, lane);
+    else
+        units_multiply<false>(kind, next, turn_of(seq + next), sums, warp, lane);
+    return seq + units_of_block(kind) * work_of(kind).slots;
+}
+
+#else
 
 // The row of X of a matrix, from the words of all SMs.
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
@@ -298,7 +391,7 @@ enum {
 };
 
 // A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
-DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
+DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before, int32_t,
                                 uint32_t turn, uint32_t seq, struct turn_of_sums *sums,
                                 int32_t warp, int32_t lane)
 {
@@ -321,6 +414,8 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
     return seq + units_of_block(kind) * work_of(kind).slots;
 }
 
+#endif
+
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
@@ -340,7 +435,7 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             attend(args, rows, l == 0, turn, seq, warp, lane);
             seq += s->place.left;
         }
-        seq = matrix_multiply(args, kind, turn, seq, &sums, warp, lane);
+        seq = matrix_multiply(args, kind, l, turn, seq, &sums, warp, lane);
         kind = (kind + 1) % KINDS;
     }
 }

@@ -22,6 +22,8 @@ enum {
 
     MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
     TILE = TILE_BYTES(4),
+    TILE_COLS = PLAIN ? WEFT__TOKEN_PLAIN_TILE_COLS : 256,
+    UNIT_ROWS = PLAIN ? 16 : 32, // of O and down
     SLOT_TILES = WEFT__TOKEN_SLOT_TILES(TILE),
     TEAM_WARPS = SLOT_TILES / 2,      // which have a slot, two tiles each of it
     TEAMS = MULTIPLIERS / TEAM_WARPS, // they take slots in turn
@@ -33,12 +35,12 @@ enum {
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
-    LONG_X = ATTENDED > WIDE ? ATTENDED : WIDE,
-    X_BYTES = WEFT__TOKEN_X_BYTES(EMBED),
+    LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
+    LONG_X = PLAIN && EMBED > LONGEST_X ? EMBED : LONGEST_X,
+    X_BYTES = PLAIN ? 0 : WEFT__TOKEN_X_BYTES(EMBED),
+    ALL_X_BYTES = PLAIN ? WEFT__TOKEN_PLAIN_X_BYTES(LONG_X) : WEFT__TOKEN_LONG_X_BYTES(LONG_X),
     STATES_BYTES = WARPS * GROUP_HEADS * (WEFT_HEAD_DIM + 4) * 4,
-    LONG_X_BYTES = WEFT__TOKEN_LONG_X_BYTES(LONG_X) > STATES_BYTES
-                       ? WEFT__TOKEN_LONG_X_BYTES(LONG_X)
-                       : STATES_BYTES,
+    LONG_X_BYTES = ALL_X_BYTES > STATES_BYTES ? ALL_X_BYTES : STATES_BYTES,
     RING_BYTES = (DEPTH * SLOT + 127) / 128 * 128,
 };
 
@@ -50,6 +52,7 @@ struct shared {
     float residual[WEFT__TOKEN_MOST_OWN][WARP];
     uint8_t queries[PART_BYTES];
     float factors[ROWS];
+    float squares[MULTIPLIERS]; // of a row of plain numbers, by warp
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place;                 // the SM's part of attention
@@ -100,6 +103,8 @@ struct work {
 
 DEVICE int32_t slots_of(int32_t tiles, bool paired)
 {
+    if (PLAIN && !paired) // pairs of tiles sixteen apart (token_plain.cuh)
+        return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
     return paired ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS : (tiles + SLOT_TILES - 1) / SLOT_TILES;
 }
 
@@ -107,15 +112,15 @@ DEVICE struct work work_of(int32_t kind)
 {
     struct work w;
     w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
-    w.tiles = w.cols / 256;
-    w.paired = kind != QKV;
+    w.tiles = w.cols / TILE_COLS;
+    w.paired = PLAIN ? kind == UP : kind != QKV;
     w.slots = slots_of(w.tiles, w.paired);
     return w;
 }
 
 DEVICE int32_t units_of(int32_t kind)
 {
-    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / 32;
+    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / UNIT_ROWS;
 }
 
 // The SM's part of `count` things.
@@ -172,6 +177,8 @@ DEVICE int32_t units_of_row(int32_t row)
            32;
 }
 
+#if !PLAIN
+
 // 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
 DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
                       float x, float weight, uint32_t turn)
@@ -214,6 +221,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
         ((uint32_t *)(to + cols + cols / 4))[unit] = (word[1][3] & 0xffffffu) | word[2][3] << 24;
 }
 
+#endif
+
 // How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
@@ -231,6 +240,8 @@ DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint
     while (!has_counted(counter, uses_of(row, turn) * each - each / 16))
         ;
 }
+
+#if !PLAIN
 
 // A row of words to shared memory, by all warps that multiply, a unit a thread, which asks for all of its words before it looks at any.
 template <int COLS, bool SQUARES>
@@ -250,5 +261,7 @@ DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
         unit_place<SQUARES>(to, COLS, unit, word);
     }
 }
+
+#endif
 
 #endif

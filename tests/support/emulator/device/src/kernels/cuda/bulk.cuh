@@ -116,6 +116,14 @@ DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_
     emulated->engine(&copy);
 }
 
+DEVICE void copy_box_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                        uint32_t barrier, uint64_t policy)
+{
+    if (policy != 1)
+        emulated->fail("a copy of no known policy");
+    copy_box(to_shared, map, column, row, barrier);
+}
+
 DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              int32_t matrix, int32_t pile, uint32_t barrier)
 {
