@@ -252,47 +252,26 @@ DEVICE int32_t units_of_block(int32_t kind)
 
 #if PLAIN
 
-// The row of X of a matrix, from the words of all SMs; before: weights of the norm in front of it.
-DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t layer, uint32_t turn,
-                   int32_t warp, int32_t lane)
+// The row of X of a matrix, from the words of all SMs.
+DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t layer, uint32_t turn)
 {
-    const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
-                        : kind == O  ? WEFT__TOKEN_ROW_attended
-                        : kind == UP ? WEFT__TOKEN_ROW_up
-                                     : WEFT__TOKEN_ROW_down;
-    struct norm norm;
-    if (kind == QKV || kind == UP) {
-        const float *weights =
-            kind == UP ? args->layers[layer].up_norm : args->layers[layer - 1].next_norm;
-#pragma unroll
-        for (int32_t k = 0; k < NORM_FOURS; k++)
-            norm.by[k] =
-                norm_weights(weights, args->norm_plus,
-                             min((int32_t)threadIdx.x + k * MULTIPLYING, EMBED / 4 - 1));
-    }
-    if (warp == 0 && lane == 0)
-        arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / (kind == O ? 32 : 16));
-    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-    float *to = (float *)shared_row(kind);
-    const uint8_t *words = (const uint8_t *)args->rows[row];
-    if (kind == DOWN) {
-        numbers_take<WIDE, false>(words, turn, to, NULL);
-    } else if (kind == O) {
-        numbers_take<ATTENDED, false>(words, turn, to, NULL);
-    } else {
-        const float square = warp_sum(numbers_take<EMBED, true>(words, turn, to, &norm), 32);
-        if (lane == 0)
-            shared_rest()->squares[warp] = square;
-    }
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    if (kind == DOWN)
+        numbers_take<WIDE, false>(args, WEFT__TOKEN_ROW_down, turn, NULL);
+    else if (kind == O)
+        numbers_take<ATTENDED, false>(args, WEFT__TOKEN_ROW_attended, turn, NULL);
+    else
+        numbers_take<EMBED, true>(
+            args, kind == UP ? WEFT__TOKEN_ROW_up : WEFT__TOKEN_ROW_qkv, turn,
+            kind == UP ? args->layers[layer].up_norm : args->layers[layer - 1].next_norm);
 }
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is.
 template <bool PAIRED>
 DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
-                           struct turn_of_sums *sums, int32_t warp, int32_t lane)
+                           struct turn_of_sums *sums, int32_t own_warp, int32_t own_lane)
 {
     const struct work w = work_of(kind);
+    const int32_t warp = computed_here(own_warp), lane = computed_here(own_lane);
     const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
     const float *row = (const float *)shared_row(kind);
     struct tiles tiles;
@@ -318,7 +297,7 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kin
                                 struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
-    x_take(args, kind_before, layer, turn, warp, lane);
+    x_take(args, kind_before, layer, turn);
     const int32_t kind =
         computed_here(kind_before); // what follows from it is not kept while X is taken
     if (kind == UP)

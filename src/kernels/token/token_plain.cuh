@@ -32,8 +32,9 @@ DEVICE uint64_t *low_words(void *row, int32_t cols)
 
 // `count` units, 1 or 2, from `unit` on: lane l has number l.
 DEVICE void numbers_send(const struct weft__token_args *args, int32_t row, int32_t unit,
-                         int32_t count, int32_t lane, float x, uint32_t turn)
+                         int32_t count, int32_t own_lane, float x, uint32_t turn)
 {
+    const int32_t lane = computed_here(own_lane);
     const uint32_t bits = float_bits(x);
     uint32_t word[4];
 #pragma unroll
@@ -64,24 +65,31 @@ DEVICE float4 norm_weights(const float *norm, float plus, int32_t four)
     return make_float4(w.x + plus, w.y + plus, w.z + plus, w.w + plus);
 }
 
-// Weights of a norm that a thread multiplies its numbers by: asked for before the row is waited for.
-enum { NORM_FOURS = (EMBED / 4 + MULTIPLYING - 1) / MULTIPLYING };
-struct norm {
-    float4 by[NORM_FOURS];
-};
-
-// Four numbers a thread, which asks for some of them before it looks at any. The block's threads have the columns that they have in
-// linear_numbers.cu, so that sums of squares are the same.
+// A row of words to shared memory by all warps that multiply, four numbers a thread, which asks for some of them before it looks at any.
+// A thread has the columns that it has in linear_numbers.cu, so that sums of squares are the same. Weights of the norm are asked for before
+// the row is waited for.
 template <int COLS, bool NORM>
-DEVICE float numbers_take(const uint8_t *words, uint32_t turn, float *to, const struct norm *norm)
+DEVICE void numbers_take(const struct weft__token_args *args, int32_t row, uint32_t turn,
+                         const float *weights)
 {
     enum {
         FOURS = COLS / 4,
         STEPS = (FOURS + MULTIPLYING - 1) / MULTIPLYING,
-        AT_ONCE = STEPS < 4 ? STEPS : 4
+        AT_ONCE = STEPS < 4 ? STEPS : 4,
+        NORMS = NORM ? STEPS : 1,
     };
-    const uint64_t *lows = low_words((void *)words, COLS);
     const int32_t own = computed_here((int32_t)threadIdx.x);
+    float4 by[NORMS];
+#pragma unroll
+    for (int32_t k = 0; NORM && k < NORMS; k++)
+        by[k] = norm_weights(weights, args->norm_plus, min(own + k * MULTIPLYING, FOURS - 1));
+    if (own == 0)
+        arrivals_wait(args, row, turn,
+                      (uint32_t)COLS / (row == WEFT__TOKEN_ROW_attended ? 32 : 16));
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    const uint8_t *words = (const uint8_t *)args->rows[row];
+    const uint64_t *lows = low_words(args->rows[row], COLS);
+    float *to = (float *)shared_row(QKV);
     float square = 0;
 #pragma unroll
     for (int32_t first = 0; first < STEPS; first += AT_ONCE) {
@@ -91,31 +99,34 @@ DEVICE float numbers_take(const uint8_t *words, uint32_t turn, float *to, const 
         do {
             there = true;
 #pragma unroll
-            for (int32_t k = 0; k < AT_ONCE; k++) {
-                const int32_t four = own + (first + k) * MULTIPLYING;
-                if (first + k < STEPS && four < FOURS) {
-                    there &= word_look(words + four * 16, turn, word[k]);
-                    there &= turn_look(lows + four / 4, turn, &low[k]);
-                }
+            for (int32_t k = 0; k < AT_ONCE && first + k < STEPS; k++) {
+                const int32_t four = min(own + (first + k) * MULTIPLYING, FOURS - 1);
+                there &= word_look(words + four * 16, turn, word[k]);
+                there &= turn_look(lows + four / 4, turn, &low[k]);
             }
         } while (!there);
 #pragma unroll
-        for (int32_t k = 0; k < AT_ONCE; k++) {
+        for (int32_t k = 0; k < AT_ONCE && first + k < STEPS; k++) {
             const int32_t four = own + (first + k) * MULTIPLYING;
-            if (first + k >= STEPS || four >= FOURS)
+            if (FOURS % MULTIPLYING && four >= FOURS)
                 break;
             const uint32_t last = word[k][3] << 8 | (float_bits(low[k]) >> four % 4 * 8 & 255u);
             float4 v = make_float4(bits_float(word[k][0]), bits_float(word[k][1]),
                                    bits_float(word[k][2]), bits_float(last));
             if (NORM) {
-                const float4 w = norm->by[first + k < NORM_FOURS ? first + k : 0];
+                const float4 w = by[(first + k) % NORMS];
                 square += squares_of(v);
                 v = make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
             }
             ((float4 *)to)[four] = v;
         }
     }
-    return square;
+    if (NORM) {
+        square = warp_sum(square, 32);
+        if (own % WARP == 0)
+            shared_rest()->squares[own / WARP] = square;
+    }
+    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
 }
 
 // 1/rms of the row of X; as norm_store() has it.
@@ -203,10 +214,10 @@ DEVICE void plain_add(const uint8_t *tile, const float *row, int32_t column, boo
         if (PAIRED)
             chunk_add(tile + TEAM_WARPS * TILE, i, x, lane, sum[1]);
     }
-    if (PAIRED || !both)
-        return;
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; !PAIRED && i < 2; i++) {
+        if (!both)
+            break;
         chunk_x(row, column + 16, i, lane, x);
         chunk_add(tile + TEAM_WARPS * TILE, i, x, lane, sum[0]);
     }
