@@ -118,16 +118,6 @@ DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_
                  : "memory");
 }
 
-// The same by a policy (memory.cuh).
-DEVICE void copy_box_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
-                        uint32_t barrier, uint64_t policy)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to_shared),
-                 "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
-                 : "memory");
-}
-
 // A box of one of the matrices that lie in piles.
 DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              int32_t matrix, int32_t pile, uint32_t barrier)
@@ -135,6 +125,16 @@ DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to_shared),
                  "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(pile), "r"(barrier)
+                 : "memory");
+}
+
+// The same by a policy (memory.cuh).
+DEVICE void copy_box_of_pile_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                                int32_t matrix, int32_t pile, uint32_t barrier, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to_shared),
+                 "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(pile), "r"(barrier), "l"(policy)
                  : "memory");
 }
 

@@ -60,7 +60,7 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
             const int32_t column = slot_column(w.paired, slot);
             const uint32_t barrier = slot_begin(a);
             boxes_of_slot(shared_address(shared_memory()) + a->slot * SLOT, first, second, column,
-                          w.paired ? column : column + 16, w.tiles, row, barrier, a->policy);
+                          w.paired ? column : column + 16, row, barrier, a->policy);
             slot_next(a);
         }
     }

@@ -185,15 +185,20 @@ static bool same_kernels(const struct weft__token_seen *layer, const struct weft
     return true;
 }
 
+// Tiles of 64 columns are matrices of a pile.
 static void matrix_map(const struct weft__linear_device_args *args, int32_t part,
                        struct weft__cuda_matrix *map)
 {
     const struct weft__linear_device_part *of = &args->part[part];
     *map = (struct weft__cuda_matrix){.base = of->weight,
                                       .rows = of->rows,
-                                      .cols = args->cols,
+                                      .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
                                       .stride_bytes = of->weight_stride_bytes,
+                                      .piles = {args->cols / WEFT__TOKEN_PLAIN_TILE_COLS, 1},
+                                      .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS,
+                                                            of->weight_stride_bytes},
                                       .box_rows = WEFT__LINEAR_TILE_ROWS,
+                                      .box_matrices = 2,
                                       .swizzled = true};
 }
 

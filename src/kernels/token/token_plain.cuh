@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Plain weights (f16, bf16; linear_numbers.cu): rows of W come as boxes of 16 rows by 64 columns, X is numbers of 32 bits, and rows
+// Plain weights (f16, bf16; linear_numbers.cu): rows of W come as boxes of two tiles side by side, X is numbers of 32 bits, and rows
 // that are handed over are numbers.
 //
-// A tile is a box, 128 bytes a row, in which 16 bytes stand at place i ^ (row % 8). As in linear_numbers.cu lane (r, c) of a warp has
+// A tile is 16 rows by 64 columns, 128 bytes a row, in which 16 bytes stand at place i ^ (row % 8). As in linear_numbers.cu lane (r, c) of a warp has
 // chunks c and c + 4 of two rows eight apart, and tiles t, t + 16 ... of a row come to the same warp in their order. Rows of lanes are
 // numbered so that eight lanes read of every bank.
 //
@@ -138,21 +138,13 @@ DEVICE float numbers_norm(float eps, int32_t lane)
 
 // --- slots ----------------------------------------------------------------------------------------
 
-// Four boxes, or two where a row has no tiles further on.
+// Two tiles of two matrices, or of two places in a row; what lies past the row's end is zeros.
 DEVICE void boxes_of_slot(uint32_t to, const void *first, const void *second, int32_t column,
-                          int32_t second_column, int32_t tiles, int32_t row, uint32_t barrier,
-                          uint64_t policy)
+                          int32_t second_column, int32_t row, uint32_t barrier, uint64_t policy)
 {
-    const bool both = second_column < tiles;
-    barrier_expect(barrier, (both ? 4 : 2) * TILE);
-#pragma unroll
-    for (int32_t half = 0; half < 2; half++)
-        copy_box_as(to + half * TILE, first, (column + half) * TILE_COLS, row, barrier, policy);
-    if (both)
-#pragma unroll
-        for (int32_t half = 0; half < 2; half++)
-            copy_box_as(to + (2 + half) * TILE, second, (second_column + half) * TILE_COLS, row,
-                        barrier, policy);
+    barrier_expect(barrier, SLOT);
+    copy_box_of_pile_as(to, first, 0, row, column, 0, barrier, policy);
+    copy_box_of_pile_as(to + 2 * TILE, second, 0, row, second_column, 0, barrier, policy);
 }
 
 DEVICE float2 plain_pair(uint32_t two)
