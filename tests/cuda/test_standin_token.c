@@ -107,7 +107,12 @@ static void case_by_length(void)
     CHECK(step_is_one(&o));
     CHECK(engine_session_length(o.session) == MOST);
     CHECK(!step_is_one(&o));
+    engine_worker_info before, after;
+    engine_worker_describe(o.worker, &before);
+    CHECK(before.one_launches > 1); // of the chain, of the step
     chain(&o);
+    engine_worker_describe(o.worker, &after);
+    CHECK(after.one_launches == before.one_launches);
     CHECK(launches_of("weft_token") == 0 && launches_of("weft_attention_token") > 0);
     close_all(&o);
 }

@@ -124,12 +124,13 @@ weft_status weft__cuda_program_end(weft_program *base)
 weft_status weft__cuda_program_launch(weft_program *base, weft_stream *stream)
 {
     struct weft__cuda *cuda = weft__cuda_of(base->context);
-    const struct program *program = of(base);
+    struct program *program = of(base);
     const bool one = program->one && weft__cuda_token_is_faster(program->token);
     bool entered = weft__cuda_enter(cuda);
     CUresult result = cuda->driver->graph_launch(one ? program->one : program->exec,
                                                  weft__cuda_stream_of(cuda, stream));
     atomic_fetch_add_explicit(&cuda->counters.graph_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&program->base.one_launches, one, memory_order_relaxed);
     weft__cuda_leave(cuda, entered);
     return result == CUDA_SUCCESS ? WEFT_OK
                                   : weft__cuda_fail(base->context, result, "launching a program");
