@@ -119,6 +119,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i == 0) {
         barriers_begin();
         s->launch = __ldcg(args->launches);
+        s->again = 0;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,

@@ -37,30 +37,42 @@ DEVICE void slot_next(struct asker *a)
 
 #if PLAIN
 
+// Which maps a unit's two boxes come from, and their row.
+struct from {
+    int32_t first, second, row;
+};
+
+DEVICE struct from from_of(int32_t kind, int32_t u)
+{
+    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
+    const int32_t k = u - Q_UNITS, v = k - K_UNITS;
+    struct from from;
+    from.first = kind == O      ? WEFT__TOKEN_MAP_o
+                 : kind == UP   ? WEFT__TOKEN_MAP_gate
+                 : kind == DOWN ? WEFT__TOKEN_MAP_down
+                 : k < 0        ? WEFT__TOKEN_MAP_q
+                 : v < 0        ? WEFT__TOKEN_MAP_k
+                                : WEFT__TOKEN_MAP_v;
+    from.second = kind == UP ? WEFT__TOKEN_MAP_up : from.first;
+    from.row = (kind != QKV || k < 0 ? u : v < 0 ? k : v) * 16;
+    return from;
+}
+
 // The SM's part of a matrix of plain weights.
 DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
 {
     const struct work w = work_of(kind);
     const int32_t *share = shared_rest()->share[kind];
-    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
-        const int32_t k = u - Q_UNITS, v = k - K_UNITS;
-        const int32_t map = kind == O      ? WEFT__TOKEN_MAP_o
-                            : kind == UP   ? WEFT__TOKEN_MAP_gate
-                            : kind == DOWN ? WEFT__TOKEN_MAP_down
-                            : k < 0        ? WEFT__TOKEN_MAP_q
-                            : v < 0        ? WEFT__TOKEN_MAP_k
-                                           : WEFT__TOKEN_MAP_v;
-        const int32_t row = (kind != QKV || k < 0 ? u : v < 0 ? k : v) * 16;
-        const void *first = layer->maps[map];
-        const void *second = w.paired ? layer->maps[WEFT__TOKEN_MAP_up] : first;
+        const struct from from = from_of(kind, u);
+        const void *first = layer->maps[from.first], *second = layer->maps[from.second];
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.paired, slot);
             const uint32_t barrier = slot_begin(a);
             boxes_of_slot(shared_address(shared_memory()) + a->slot * SLOT, first, second, column,
-                          w.paired ? column : column + 16, row, barrier, a->policy);
+                          w.paired ? column : column + 16, from.row, barrier, a->policy);
             slot_next(a);
         }
     }

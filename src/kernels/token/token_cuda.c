@@ -244,6 +244,7 @@ static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_
     layer->up_norm = o->next_weight, layer->next_norm = down->next_weight;
     plan->maps[l][0] = seen[0].matrices[0], plan->maps[l][1] = seen[0].matrices[1];
     layer->keys = (void *)a->k.data, layer->values = (void *)a->v.data;
+    layer->attention = *a;
     const struct weft__linear_device_args *next = last ? NULL : seen[4].args;
     if (!last && !qkv(&seen[4], plain ? stream : down->rounded, seen[LAYER].args, plan))
         return false;

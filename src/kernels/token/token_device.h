@@ -54,6 +54,7 @@ struct __attribute__((aligned(64))) weft__token_layer {
     const float *up_norm,
         *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1
     void *keys, *values; // of the layer's page pool
+    struct weft__attention_device_args attention; // what its launch was given
 };
 
 struct __attribute__((aligned(64))) weft__token_args {

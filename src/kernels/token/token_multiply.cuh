@@ -411,7 +411,7 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             if (l > 0 && warp == 0 && lane == 0)
                 arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, rows, l == 0, turn, seq, warp, lane);
+            attend(args, rows, l, turn, seq, warp, lane);
             seq += s->place.left;
         }
         seq = matrix_multiply(args, kind, l, turn, seq, &sums, warp, lane);
