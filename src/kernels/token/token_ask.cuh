@@ -35,19 +35,37 @@ DEVICE void slot_next(struct asker *a)
         a->slot = 0, a->parity ^= 1;
 }
 
+// A slot of two pieces of tiles.
+DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_tiles,
+                     const uint8_t *second, int32_t second_tiles)
+{
+    const uint32_t barrier = slot_begin(a);
+    const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
+    barrier_expect(barrier, (uint32_t)(first_tiles + second_tiles) * TILE);
+    copy_bulk_as(to, first, (uint32_t)first_tiles * TILE, barrier, a->policy);
+    if (second_tiles > 0)
+        copy_bulk_as(to + TEAM_WARPS * TILE, second, (uint32_t)second_tiles * TILE, barrier,
+                     a->policy);
+    slot_next(a);
+}
+
 // Tiles of a unit of paired rows, from where its two blocks of rows begin.
 DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *second, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
-        const uint32_t bytes = (uint32_t)min(left, TEAM_WARPS) * TILE, barrier = slot_begin(a);
-        const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
-        barrier_expect(barrier, 2 * bytes);
-        copy_bulk_as(to, first, bytes, barrier, a->policy);
-        copy_bulk_as(to + TEAM_WARPS * TILE, second, bytes, barrier, a->policy);
+        slot_ask(a, first, min(left, TEAM_WARPS), second, min(left, TEAM_WARPS));
         first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
-        slot_next(a);
     }
+}
+
+// Tiles of sixteen rows that are added up in chains of eight columns.
+DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
+{
+#pragma unroll 1
+    for (int32_t t = 0; t < 2 * EIGHT_SLOTS; t += TEAM_WARPS)
+        slot_ask(a, rows + t * TILE, TEAM_WARPS, rows + (t + 8) * TILE,
+                 min(max(tiles - t - 8, 0), TEAM_WARPS));
 }
 
 DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
@@ -73,14 +91,17 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
                                              : kind == UP ? layer->gate
                                                           : layer->down);
     const uint8_t *up = (const uint8_t *)layer->up;
-    enum { Q_UNITS = ATTENDED / 16, K_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16 };
+    enum { Q_UNITS = ATTENDED / 16 };
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
         if (kind == QKV) {
-            const int32_t k = u - Q_UNITS, v = k - K_UNITS;
+            const int32_t unit = head_unit(u - share[0]), k = unit - Q_UNITS, v = unit - Q_K_UNITS;
             const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
-            const int32_t row = k < 0 ? u : v < 0 ? k : v;
+            const int32_t row = k < 0 ? unit : v < 0 ? k : v;
             rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
+        } else if (kind == UP && form_of(UP) == EIGHTS) {
+            eights_ask(a, first + u * row_bytes, w.tiles);
+            eights_ask(a, up + u * row_bytes, w.tiles);
         } else if (kind == UP) {
             pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
         } else {

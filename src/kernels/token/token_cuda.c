@@ -19,7 +19,8 @@
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
     X(WEFT_SOFTCAP)                                                                                \
-    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS) X(WEFT_EVEN)
+    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS)             \
+    X(WEFT_SECOND) X(WEFT_EIGHTS) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -45,6 +46,15 @@ static bool refuse(struct weft__token_plan *plan, const char *why)
     return false;
 }
 
+// Gate and up in chains of eight columns' tiles, of which a row has two at most each.
+static bool adds_in_eights(const struct weft__token_seen *seen)
+{
+    const int32_t tiles = ((const struct weft__linear_device_args *)seen->args)->cols /
+                          WEFT__LINEAR_TILE_COLS;
+    return constant(seen->kernel, "WEFT_TEAM") == 8 && tiles > 8 && tiles <= 16 &&
+           constant(seen->kernel, "WEFT_GATE");
+}
+
 // What any matrix must be: one rounded row of X, whole tiles, nothing but products, and sums whose order this kernel has.
 static bool plain_matrix(const struct weft__token_seen *seen, int32_t num_parts,
                          struct weft__token_plan *plan)
@@ -58,7 +68,8 @@ static bool plain_matrix(const struct weft__token_seen *seen, int32_t num_parts,
         constant(k, "WEFT_ROUND_X") || constant(k, "WEFT_X_OUTSIDE") ||
         constant(k, "WEFT_EXPERTS") || constant(k, "WEFT_Y_DTYPE") != 1 || args->batch != 1)
         return refuse(plan, "a matrix has another input than one rounded row");
-    if (constant(k, "WEFT_SPLIT") != 1 || (team != 16 && tiles > team))
+    if (constant(k, "WEFT_SPLIT") != 1 ||
+        (team != 16 && tiles > team && !adds_in_eights(seen)))
         return refuse(plan, "a matrix adds its products in another order");
     if (args->cols % WEFT__LINEAR_TILE_COLS || args->num_parts != num_parts)
         return refuse(plan, "a matrix has other parts, or columns that are not whole tiles");
@@ -230,12 +241,13 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
                                           .WEFT_ROTARY = constant(attention, "WEFT_ROTARY"),
                                           .WEFT_SPLITS = constant(attention, "WEFT_SPLITS"),
                                           .WEFT_TOKEN_GATE = constant(layer[2].kernel, "WEFT_GATE"),
+                                          .WEFT_EIGHTS = adds_in_eights(&layer[2]) << UP,
                                           .WEFT_EVEN = even};
 }
 
 struct ring {
     int64_t slot_bytes, beside; // beside: bytes of shared memory that are not the ring's
-    int32_t slots, least;
+    int32_t slots, least, slot_tiles;
 };
 
 static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
@@ -250,7 +262,7 @@ static struct ring ring_of(const struct weft__token_constants *c, int64_t shared
         WEFT__TOKEN_LONG_X_BYTES(attended > c->WEFT_WIDE ? attended : c->WEFT_WIDE);
     const int64_t states =
         (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
-    struct ring ring = {.slot_bytes = slot_tiles * tile};
+    struct ring ring = {.slot_bytes = slot_tiles * tile, .slot_tiles = slot_tiles};
     ring.beside = WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) + (long_x > states ? long_x : states) +
                   WEFT__TOKEN_SHARED_BYTES;
     const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
@@ -278,6 +290,8 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     if (WEFT__LINEAR_GRID_POINTS(c->WEFT_FORMAT) || c->WEFT_FORMAT >= 128)
         return refuse(plan, "codes of the format are points of a lattice, or its scales of groups");
     const struct ring ring = ring_of(c, limits->shared_per_block);
+    if (c->WEFT_EIGHTS && ring.slot_tiles != 4)
+        return refuse(plan, "gate and up add their products in another order");
     if (!WEFT__TOKEN_KEYS_FIT(ring.slot_bytes, c->WEFT_HEAD_DIM))
         return refuse(plan, "tiles are smaller than those of keys and values");
     if (o->cols != attended || o->part[0].rows != c->WEFT_EMBED || down->cols != c->WEFT_WIDE ||
@@ -346,6 +360,7 @@ void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kerne
                                               .WEFT_ROTARY = 128,
                                               .WEFT_SPLITS = 8,
                                               .WEFT_TOKEN_GATE = 1,
+                                              .WEFT_EIGHTS = (format == WEFT_Q4_K) << UP,
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);

@@ -26,7 +26,15 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
     const uint32_t place = d->next % PLACES;
     float sum[2] = {0, 0};
     barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
-    if (w.paired) {
+    if (w.form == EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
+        const bool even = WEFT_EVEN >> kind & 1;
+        const uint32_t seq = d->seq + lane / 16 * EIGHT_SLOTS;
+#pragma unroll
+        for (int32_t j = 0; j < 8; j++)
+            sum[even && j % 2] +=
+                s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
+        sum[0] += even ? sum[1] : 0;
+    } else if (w.form == PAIRS) {
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
@@ -72,7 +80,7 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
     for (int32_t u = share[0]; u < share[1]; u++) {
         const float value = rms * sums_take(d, QKV, lane);
         if (lane < 16)
-            turn_send(args->heads + u * 16 + lane, value, turn);
+            turn_send(args->heads + head_unit(u - share[0]) * 16 + lane, value, turn);
         __syncwarp();
         if (lane == 0)
             count_arrival(counter_of(args, WEFT__TOKEN_ROW_heads));
