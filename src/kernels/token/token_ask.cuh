@@ -35,17 +35,16 @@ DEVICE void slot_next(struct asker *a)
         a->slot = 0, a->parity ^= 1;
 }
 
-// A slot of two pieces of tiles.
-DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_tiles,
-                     const uint8_t *second, int32_t second_tiles)
+// A slot of two pieces, `apart` from one another.
+DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
+                     const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
     const uint32_t barrier = slot_begin(a);
     const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
-    barrier_expect(barrier, (uint32_t)(first_tiles + second_tiles) * TILE);
-    copy_bulk_as(to, first, (uint32_t)first_tiles * TILE, barrier, a->policy);
-    if (second_tiles > 0)
-        copy_bulk_as(to + TEAM_WARPS * TILE, second, (uint32_t)second_tiles * TILE, barrier,
-                     a->policy);
+    barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
+    copy_bulk_as(to, first, (uint32_t)first_bytes, barrier, a->policy);
+    if (second_bytes > 0)
+        copy_bulk_as(to + apart, second, (uint32_t)second_bytes, barrier, a->policy);
     slot_next(a);
 }
 
@@ -54,7 +53,8 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
 {
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
-        slot_ask(a, first, min(left, TEAM_WARPS), second, min(left, TEAM_WARPS));
+        const int32_t bytes = min(left, TEAM_WARPS) * TILE;
+        slot_ask(a, first, bytes, second, bytes, TEAM_WARPS * TILE);
         first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
     }
 }
@@ -64,9 +64,42 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t t = 0; t < 2 * EIGHT_SLOTS; t += TEAM_WARPS)
-        slot_ask(a, rows + t * TILE, TEAM_WARPS, rows + (t + 8) * TILE,
-                 min(max(tiles - t - 8, 0), TEAM_WARPS));
+        slot_ask(a, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
+                 min(max(tiles - t - 8, 0), TEAM_WARPS) * TILE, TEAM_WARPS * TILE);
 }
+
+#if WEFT_SECOND
+
+// Units of a matrix of the second format, `count` from `rows` on.
+DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
+                       const struct second_work *w)
+{
+    enum { BYTES = second_format::SECOND_TILE_BYTES };
+    const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
+#pragma unroll 1
+    for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
+#pragma unroll 1
+        for (int32_t t = 0; t < w->tiles; t += w->columns ? 1 : 2)
+            if (w->columns)
+                slot_ask(a, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
+            else
+                slot_ask(a, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
+}
+
+// What the SM has of V or of down, where they have it.
+DEVICE void second_part_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind,
+                            bool last)
+{
+    const struct second_work w = second_work_of(kind, last);
+    const int32_t *share = shared_rest()->share[kind];
+    const int64_t row_bytes = (int64_t)w.tiles * second_format::SECOND_TILE_BYTES;
+    const uint8_t *rows = (const uint8_t *)(kind == QKV ? layer->v : layer->down);
+    const int32_t first = kind == QKV ? v_before(share[0]) : 2 * share[0];
+    const int32_t blocks = kind == QKV || w.columns ? 1 : 2; // that are asked for one by one
+    second_ask(a, rows + first * row_bytes, blocks * second_units(kind, true), &w);
+}
+
+#endif
 
 DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
@@ -82,7 +115,8 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 }
 
 // The SM's part of a matrix.
-DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind)
+DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind,
+                       bool second, bool last)
 {
     const struct work w = work_of(kind);
     const int64_t row_bytes = (int64_t)w.tiles * TILE; // of sixteen rows
@@ -93,7 +127,7 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
     const uint8_t *up = (const uint8_t *)layer->up;
     enum { Q_UNITS = ATTENDED / 16 };
 #pragma unroll 1
-    for (int32_t u = share[0]; u < share[1]; u++) {
+    for (int32_t u = share[0]; u < share[1] - second_units(kind, second); u++) {
         if (kind == QKV) {
             const int32_t unit = head_unit(u - share[0]), k = unit - Q_UNITS, v = unit - Q_K_UNITS;
             const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
@@ -108,6 +142,12 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
             pair_ask(a, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles);
         }
     }
+#if WEFT_SECOND
+    if (second)
+        second_part_ask(a, layer, kind, last);
+#else
+    (void)last;
+#endif
 }
 
 // The page of a tile of the SM's part.
@@ -146,12 +186,12 @@ DEVICE void ask_all(const struct weft__token_args *args)
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
         if (l > 0)
-            matrix_ask(&a, &layer, QKV);
+            matrix_ask(&a, &layer, QKV, is_second(args, QKV, l), false);
         if (s->attends)
             keys_ask(&a, args->layers + l, page);
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
-            matrix_ask(&a, &layer, kind);
+            matrix_ask(&a, &layer, kind, is_second(args, kind, l), l + 1 == args->num_layers);
         layer = next;
     }
 }

@@ -16,6 +16,7 @@ enum {
     WEFT__TOKEN_MOST_OWN = 16,              // groups of 32 of a row that an SM delivers, at most
     WEFT__TOKEN_UNIT_BYTES = 48,            // 32 rounded numbers of a row (token_shared.cuh)
     WEFT__TOKEN_COUNTER_BYTES = 128,
+    WEFT__TOKEN_SECOND_WORDS = 8, // a bit a layer
 };
 
 // Rows that are handed over, each with its counter of deliveries.
@@ -48,6 +49,8 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
     void *rows[WEFT__TOKEN_ROWS]; // of words of three; of heads NULL
+    uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
+        second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
 };

@@ -93,11 +93,16 @@ DEVICE void slot_give_back(int32_t slot, uint32_t of_all_loads, int32_t lane)
         barrier_arrive_as<READERS / TEAM_WARPS>(shared_address(shared_rest()->empty + slot));
 }
 
+DEVICE void slot_wait_turn(struct turn_of_slot turn)
+{
+    barrier_wait(shared_address(shared_rest()->full + turn.at), turn.parity);
+}
+
 // Waits for a slot; half: which of the team the warp is.
 DEVICE void tiles_take(struct tiles *t, struct turn_of_slot turn, int32_t half, int32_t lane)
 {
     t->at = turn.at;
-    barrier_wait(shared_address(shared_rest()->full + turn.at), turn.parity);
+    slot_wait_turn(turn);
 #if HOLDS
     uint32_t all = 0;
 #pragma unroll
@@ -340,12 +345,12 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
 // taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
-DEVICE void units_multiply(int32_t kind, enum form form, bool fixed, int32_t next,
+DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fixed, int32_t next,
                            struct turn_of_slot turn, bool ahead, struct tiles *tiles,
                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
-    const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
+    const int32_t half = warp % TEAM_WARPS;
     const uint8_t *row = shared_row(kind);
     struct slot_x x = {};
     int32_t at = next; // of the unit
@@ -376,46 +381,108 @@ enum {
     QKV_FIXED = TEAMS % ROW_SLOTS == 0,
     UP_EIGHTS = WEFT_EIGHTS >> UP & 1,
 };
-static_assert(!WEFT_EIGHTS || (WEFT_EIGHTS == 1 << UP && TEAMS == 2 * EIGHT_SLOTS &&
+static_assert(!(WEFT_EIGHTS & ((1 << KINDS) - 1)) ||
+                  ((WEFT_EIGHTS & ((1 << KINDS) - 1)) == 1 << UP && TEAMS == 2 * EIGHT_SLOTS &&
                                EMBED > 8 * 256 && EMBED <= 16 * 256),
               "a warp has one slot of a unit in chains of eight");
 
-// A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
-DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t kind_before,
-                                uint32_t turn, uint32_t seq, struct turn_of_sums *sums,
-                                int32_t warp, int32_t lane)
+// The team's next slot where a matrix's begin at `seq`.
+DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 {
-    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+    return (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+}
+
+#if WEFT_SECOND
+
+// Units of the second format, whose slots begin at `seq`: a tile of a slot each warp.
+DEVICE void second_multiply(int32_t kind, int32_t units, bool last, uint32_t seq,
+                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
+{
+    const struct second_work w = second_work_of(kind, last);
+    const int32_t half = warp % TEAM_WARPS;
+    const uint8_t *row = shared_row(kind);
+    int32_t at = next_of_team(seq, warp); // of the unit
+    struct turn_of_slot turn = turn_of(seq + at);
+#pragma unroll 1
+    for (int32_t u = 0; u < units; u++, at -= w.slots) {
+        float sum[2][2] = {};
+#pragma unroll 1
+        for (; at < w.slots; at += TEAMS) {
+            const bool below = at >= w.block_slots; // of the second block
+            const int32_t slot = below ? at - w.block_slots : at;
+            const int32_t column = w.columns ? slot : 2 * slot + half;
+            const uint8_t *tile = shared_memory() + turn.at * SLOT +
+                                  half * second_format::SECOND_TILE_BYTES;
+            float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
+            slot_wait_turn(turn);
+            if (column < w.tiles) {
+                const second_format::one_x x =
+                    second_format::one_x_of(row, row + w.cols, column, lane);
+                second_format::one_multiply(&x, tile, 4, lane, acc);
+            }
+            slot_give_back(turn.at, float_bits(acc[0]) ^ float_bits(acc[1]), lane);
+            turn_next(&turn);
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++) {
+                sum[0][i] = below ? sum[0][i] : acc[i];
+                sum[1][i] = below ? acc[i] : sum[1][i];
+            }
+        }
+        sums_leave(sums, sum, warp, lane);
+    }
+}
+
+#endif
+
+// Of the SM's units of a matrix, those that are not of the second format.
+DEVICE int32_t first_units(const struct weft__token_args *args, int32_t kind, int32_t layer)
+{
+    return units_of_block(kind) - second_units(kind, is_second(args, kind, layer));
+}
+
+// A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
+DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn, uint32_t seq,
+                                struct turn_of_sums *sums, int32_t warp, int32_t lane)
+{
+    const int32_t next = next_of_team(seq, warp);
     const struct turn_of_slot slot = turn_of(seq + next);
-    const bool ahead = HOLDS && next < units_of_block(kind_before) * work_of(kind_before).slots;
+    const bool ahead = HOLDS && next < first_units(args, step & 3, step >> 2) *
+                                           work_of(step & 3).slots;
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
     if (ahead)
         tiles_take(&tiles, slot, warp % TEAM_WARPS, lane);
-    x_take(args, kind_before, turn, warp, lane);
-    const int32_t kind =
-        computed_here(kind_before); // what follows from it is not kept while X is taken
+    x_take(args, step & 3, turn, warp, lane);
+    const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
+    const int32_t kind = here & 3, layer = here >> 2;
     if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(kind, ROWS_ALONE, QKV_FIXED, next, slot,
-                       ahead, &tiles, sums, warp, lane);
+        units_multiply(QKV, ROWS_ALONE, first_units(args, kind, layer), QKV_FIXED, next, slot, ahead, &tiles, sums, warp,
+                       lane);
     else if (UP_EIGHTS && kind == UP)
-        units_multiply(kind, EIGHTS, true, next, slot,
-                       ahead, &tiles, sums, warp, lane);
+        units_multiply(UP, EIGHTS, first_units(args, kind, layer), HOLDS, next, slot, ahead, &tiles, sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, PAIRS, true, next, slot, ahead, &tiles, sums, warp, lane);
+        units_multiply(kind, PAIRS, first_units(args, kind, layer), true, next, slot, ahead, &tiles, sums, warp, lane);
     else
-        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), false, next, slot, ahead, &tiles, sums,
-                       warp, lane);
-    return seq + units_of_block(kind) * work_of(kind).slots;
+        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), first_units(args, kind, layer), false, next, slot, ahead, &tiles,
+                       sums, warp, lane);
+    const bool second = is_second(args, kind, layer), last = layer + 1 == args->num_layers;
+#if WEFT_SECOND
+    if (second)
+        second_multiply(kind, second_units(kind, true), last,
+                        seq + first_units(args, kind, layer) * work_of(kind).slots, sums, warp,
+                        lane);
+#endif
+    return seq + slots_of_block(kind, second, last);
 }
 
+// In steps of one matrix, four a layer; the first layer has no Q, K, V.
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
     struct turn_of_sums sums = {0};
     uint32_t seq = 0;
-    int32_t kind = O;
 #pragma unroll 1
-    for (int32_t l = 0; l < args->num_layers; l += kind == QKV) {
+    for (int32_t step = O; step < 4 * args->num_layers; step++) {
+        const int32_t kind = step & 3, l = step >> 2;
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
         if (kind == O && s->attends) { // between Q, K, V and O
@@ -427,8 +494,7 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             attend(args, rows, l == 0, turn, seq, warp, lane);
             seq += s->place.left;
         }
-        seq = matrix_multiply(args, kind, turn, seq, &sums, warp, lane);
-        kind = (kind + 1) % KINDS;
+        seq = matrix_multiply(args, step, turn, seq, &sums, warp, lane);
     }
 }
 

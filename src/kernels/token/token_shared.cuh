@@ -13,7 +13,7 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/token/token_device.h"
 
-enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN };
+enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
 
 // How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
 // columns t, t + 1, t + 2, t + 3 of one block; or t, t + 1, t + 8, t + 9, of which a warp adds up t and t + 8.
@@ -148,7 +148,34 @@ DEVICE int32_t item_of_block(int32_t items)
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
 }
 
-// Which sixteen rows of Q, K and V unit u is, of `share` units of Q and K and, behind them, of V: all SMs have about as many of V.
+// Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: a slot is a column of
+// both blocks of a unit.
+struct second_work {
+    int32_t cols, tiles, block_slots, slots;
+    bool columns;
+};
+
+DEVICE struct second_work second_work_of(int32_t kind, bool last)
+{
+    struct second_work w;
+    w.cols = kind == DOWN ? WIDE : EMBED;
+    w.tiles = w.cols / 256;
+    w.columns = kind == DOWN && WEFT_EIGHTS >> (last ? SECOND_LAST_DOWN : SECOND_DOWN) & 1;
+    w.block_slots = w.columns ? w.tiles : (w.tiles + 1) / 2;
+    w.slots = kind == DOWN && !w.columns ? 2 * w.block_slots : w.block_slots;
+    return w;
+}
+
+// Has the layer's V (kind QKV), or its down, the second format?
+DEVICE bool is_second(const struct weft__token_args *args, int32_t kind, int32_t layer)
+{
+    if (!WEFT_SECOND || (kind != QKV && kind != DOWN))
+        return false;
+    const uint32_t *bits = kind == DOWN ? args->second_down : args->second_v;
+    return bits[layer / 32] >> layer % 32 & 1;
+}
+
+// Which sixteen rows of Q, K and V the SM's unit i is: units of Q and K and, behind them, of V, of which all SMs have about as many.
 DEVICE int32_t v_before(int32_t unit)
 {
     return (int32_t)((int64_t)unit * V_UNITS / (Q_K_UNITS + V_UNITS));
@@ -166,6 +193,22 @@ DEVICE int32_t head_unit(int32_t i)
     const int32_t *share = shared_rest()->share[QKV];
     const int32_t v = v_before(share[0]), others = share[1] - share[0] - v_units_of_block();
     return i < others ? share[0] - v + i : Q_K_UNITS + v + i - others;
+}
+
+// Of the SM's units of a matrix, those of the second format, which come last.
+DEVICE int32_t second_units(int32_t kind, bool second)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
+}
+
+// Slots of the SM's part of a matrix.
+DEVICE int32_t slots_of_block(int32_t kind, bool second, bool last)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    const int32_t others = second_units(kind, second);
+    return (share[1] - share[0] - others) * work_of(kind).slots +
+           (others ? others * second_work_of(kind, last).slots : 0);
 }
 
 DEVICE void slot_wait(uint32_t seq)
