@@ -36,10 +36,11 @@ enum {
     NAMES
 };
 
-enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
+enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, MORE_V, KERNELS };
 static struct weft__cuda_kernel kernels[KERNELS];
 static struct weft__attention_device_args attention[LAYERS];
 static struct weft__linear_device_args linear[LAYERS][PER_LAYER]; // by kernel
+static struct weft__linear_device_args values[LAYERS]; // V where it is a launch of its own
 static struct weft__token_seen seen[COUNT + BEHIND];
 static struct weft__cuda_matrix maps[LAYERS][2];
 static struct weft__token_plan plan;
@@ -127,8 +128,22 @@ static int make(void **state)
             at->args = i == ATTENTION ? (void *)&attention[l] : (void *)&linear[l][i];
         }
     }
-    seen[1] = (struct weft__token_seen){&kernels[QKV], &linear[0][QKV], NULL};
+    seen[1] = (struct weft__token_seen){.kernel = &kernels[QKV], .args = &linear[0][QKV]};
     return 0;
+}
+
+// V of layers 1 and 2 is of another format than Q and K.
+static void with_values_alone(void)
+{
+    kernels[MORE_V].values[FORMAT] = 50;
+    for (int l = 0; l + 1 < LAYERS; l++) {
+        struct weft__token_seen *at = &seen[BEFORE + l * PER_LAYER + QKV];
+        values[l] = linear[l][QKV];
+        values[l].num_parts = 1, values[l].part[0] = linear[l][QKV].part[2];
+        values[l].part[0].weight = AT(1500 + l);
+        linear[l][QKV].num_parts = 2;
+        at->more_kernel = &kernels[MORE_V], at->more_args = &values[l];
+    }
 }
 
 static bool found(void)
@@ -190,8 +205,21 @@ static void anything_else_is_left(void **state)
     assert_non_null(strstr(plan.why, "lattice"));
     LEFT(set_all(FORMAT, 46); set_all(DIM, 2 * HEAD_DIM));
     assert_non_null(strstr(plan.why, "tiles are smaller"));
-    LEFT(kernels[DOWN].values[FORMAT] = 50);
-    LEFT(kernels[LAST_DOWN].values[FORMAT] = 50);
+    LEFT(kernels[O].values[FORMAT] = 50);
+    LEFT(kernels[UP].values[FORMAT] = 50);
+    LEFT(kernels[QKV].values[FORMAT] = 50);
+    LEFT(kernels[DOWN].values[FORMAT] = 50; kernels[LAST_DOWN].values[FORMAT] = 48);
+    assert_non_null(strstr(plan.why, "several formats"));
+    LEFT(set_all(FORMAT, 47); kernels[DOWN].values[FORMAT] = 32);
+    assert_non_null(strstr(plan.why, "second format are too large"));
+    LEFT(kernels[DOWN].values[TEAM] = 8);
+    LEFT(with_values_alone(); kernels[MORE_V].values[TEAM] = 4);
+    LEFT(with_values_alone(); values[1].part[0].y = AT(44));
+    LEFT(with_values_alone(); values[0].norm_eps = 1e-5f);
+    LEFT(with_values_alone(); kernels[MORE_V].values[FORMAT] = 33);
+    LEFT(with_values_alone(); kernels[MORE_V].values[ROUND] = 1);
+    LEFT(seen[BEFORE + PER_LAYER + O].more_kernel = &kernels[MORE_V];
+         seen[BEFORE + PER_LAYER + O].more_args = &values[0]);
     LEFT(kernels[QKV].values[BATCH] = 8);
     LEFT(kernels[ATTENTION].function = "weft_attention_decode");
     LEFT(linear[0][O].cols = 500);
@@ -213,6 +241,46 @@ static void other_devices_are_left(void **state)
     assert_true(weft__token_find(seen, COUNT, &limits, &plan));
     limits.num_sms++;
     assert_false(weft__token_find(seen, COUNT, &limits, &plan));
+}
+
+// V by a launch of its own, down of the last layer: which layers have the second format.
+static void a_second_format_is_found(void **state)
+{
+    (void)state;
+    with_values_alone();
+    kernels[LAST_DOWN].values[FORMAT] = 50;
+    assert_true(found());
+    assert_int_equal(plan.args.second_v[0], 6);
+    assert_int_equal(plan.args.second_down[0], 4);
+    assert_ptr_equal(plan.layers[1].v, AT(1500));
+    assert_ptr_equal(plan.layers[1].k, AT(1001));
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 3], 50);
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0);
+    assert_int_equal(plan.format, 33);
+    make(NULL);
+    kernels[DOWN].values[FORMAT] = 50, kernels[DOWN].values[TEAM] = 8;
+    assert_true(found());
+    assert_int_equal(plan.args.second_v[0], 0);
+    assert_int_equal(plan.args.second_down[0], 3);
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 5); // in eights
+}
+
+// Rows of nine to sixteen tiles of gate and up in teams of eight warps.
+static void eights_are_found(void **state)
+{
+    (void)state;
+    enum { WIDER = 2304 };
+    kernels[UP].values[TEAM] = 8;
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0); // eight tiles a row
+    for (int l = 0; l < LAYERS; l++) {
+        linear[l][O].part[0].rows = linear[l][DOWN].part[0].rows = WIDER;
+        linear[l][UP].cols = linear[l][QKV].cols = WIDER;
+    }
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 2);
+    set_all(FORMAT, 32); // a warp has a slot of two tiles
+    assert_false(found());
 }
 
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of its own.
@@ -242,6 +310,8 @@ int main(void)
         cmocka_unit_test_setup(layers_are_found, make),
         cmocka_unit_test_setup(anything_else_is_left, make),
         cmocka_unit_test_setup(other_devices_are_left, make),
+        cmocka_unit_test_setup(a_second_format_is_found, make),
+        cmocka_unit_test_setup(eights_are_found, make),
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
         cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };

@@ -80,7 +80,7 @@ static void say(weft_context *context, const char *what)
         context->log(context->log_user, line);
 }
 
-// What a step launches; several launches, or products of a library, are something else.
+// What a step launches, two launches at most; products of a library are something else.
 static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
                 struct weft__token_seen *seen)
 {
@@ -88,11 +88,16 @@ static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
     if (!steps)
         return false;
     const int32_t count = step->plan ? weft__cuda_steps_of(step->plan, step->args, steps) : 0;
-    if (count == 1 && !steps[0].product) {
-        *launch = steps[0];
+    if ((count == 1 || count == 2) && !steps[0].product && !steps[count - 1].product) {
+        launch[0] = steps[0];
         seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
         seen->args = launch->args;
         seen->matrices = launch->matrices;
+        if (count == 2) {
+            launch[1] = steps[1];
+            seen->more_kernel = weft__cuda_kernel_of(step->plan, launch[1].kernel);
+            seen->more_args = launch[1].args;
+        }
     }
     weft__base_release(NULL, steps);
     return true;
@@ -136,13 +141,13 @@ bool weft__cuda_token_is_faster(const struct weft__cuda_token *token)
 static bool look(weft_context *context, struct weft__cuda_token *token)
 {
     const size_t count = (size_t)token->num_steps;
-    struct weft__cuda_step *launches = weft__base_allocate(NULL, count * sizeof *launches);
+    struct weft__cuda_step *launches = weft__base_allocate(NULL, 2 * count * sizeof *launches);
     struct weft__token_seen *seen = weft__base_allocate(NULL, count * sizeof *seen);
     bool fine = launches && seen;
     if (fine)
         memset(seen, 0, count * sizeof *seen);
     for (size_t i = 0; fine && i < count; i++)
-        fine = see(&token->steps[i], &launches[i], &seen[i]);
+        fine = see(&token->steps[i], &launches[2 * i], &seen[i]);
     if (fine &&
         !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
         say(context, token->plan.why);

@@ -61,8 +61,12 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 #include "src/kernels/attention/attention_piece.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
 #if !PLAIN
+#include "src/kernels/cuda/types.cuh"
+#include "src/kernels/token/token_second.cuh" // before that of most matrices
+// clang-format off: names of the format are those of what comes last
 #include "src/kernels/linear/linear_few_one.cuh"
 #include "src/kernels/linear/linear_tile.cuh"
+// clang-format on
 #endif
 #include "src/kernels/token/token_shared.cuh"
 

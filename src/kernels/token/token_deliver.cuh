@@ -22,14 +22,14 @@ DEVICE int32_t part_of(int32_t t, uint32_t seq)
 #if PLAIN
 
 // Of gate and up the lower half of the lanes has gate; of others both halves have the sum, each added up a half of the chains.
-DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane)
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool = false, bool = false)
 {
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
     const uint32_t place = d->next % PLACES;
     float sum[2] = {0, 0};
     barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
-    if (w.paired) {
+    if (w.form == PAIRS) {
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++)
             sum[j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
@@ -49,14 +49,49 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane)
 
 #else
 
-DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false)
+// A unit of the second format.
+DEVICE float second_sum(const float parts[MULTIPLIERS][WARP], const struct second_work *w,
+                        int32_t kind, bool last, uint32_t seq, int32_t lane)
+{
+    const int32_t which = kind == QKV ? SECOND_V : last ? SECOND_LAST_DOWN : SECOND_DOWN;
+    const bool even = WEFT_EVEN >> which & 1;
+    float sum[2] = {0, 0};
+    const int32_t block = kind == DOWN ? lane / 16 : 0;
+    if (w->columns) {
+#pragma unroll
+        for (int32_t j = 0; j < 8; j++)
+            sum[even && j % 2] += parts[part_of(block, (uint32_t)j + seq)][lane % 16];
+    } else {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j++)
+            sum[even && j % 2] += parts[part_of(j, (uint32_t)(j / 2 + block * w->block_slots) + seq)]
+                               [lane % 16 + 16 * block];
+    }
+    return even ? sum[0] + sum[1] : sum[0];
+}
+
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false,
+                       bool second = false)
 {
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
     const uint32_t place = d->next % PLACES;
+    int32_t slots = w.slots;
     float sum[2] = {0, 0};
     barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
-    if (w.paired) {
+    if (WEFT_SECOND && second) {
+        const struct second_work of = second_work_of(kind, last);
+        sum[0] = second_sum(s->parts[place], &of, kind, last, d->seq, lane);
+        slots = of.slots;
+    } else if (w.form == EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
+        const bool even = WEFT_EVEN >> kind & 1;
+        const uint32_t seq = d->seq + lane / 16 * EIGHT_SLOTS;
+#pragma unroll
+        for (int32_t j = 0; j < 8; j++)
+            sum[even && j % 2] +=
+                s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
+        sum[0] += even ? sum[1] : 0;
+    } else if (w.form == PAIRS) {
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
@@ -78,7 +113,7 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->taken + place));
-    d->next++, d->seq += w.slots;
+    d->next++, d->seq += slots;
     return sum[0];
 }
 
@@ -95,8 +130,8 @@ DEVICE float row_norm(const uint8_t *row, float eps, int32_t lane)
 
 #endif
 
-DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
-                          int32_t lane)
+DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, int32_t layer,
+                          uint32_t turn, int32_t lane)
 {
     const int32_t *share = shared_rest()->share[QKV];
 #if PLAIN
@@ -104,11 +139,12 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
 #else
     const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
 #endif
+    const int32_t of_second = share[1] - second_units(QKV, is_second(args, QKV, layer));
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
-        const float value = rms * sums_take(d, QKV, lane);
+        const float value = rms * sums_take(d, QKV, lane, false, u >= of_second);
         if (lane < 16)
-            turn_send(args->heads + u * 16 + lane, value, turn);
+            turn_send(args->heads + head_unit(u - share[0]) * 16 + lane, value, turn);
         __syncwarp();
         if (lane == 0)
             count_arrival(counter_of(args, WEFT__TOKEN_ROW_heads));
@@ -159,7 +195,7 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
 
 // O or down, added to the stream; `to_row` none: the launch ends with these. Both halves of the warp have the unit's results.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
-                           const float *, int32_t to_row, uint32_t turn, int32_t lane)
+                           bool, const float *, int32_t to_row, uint32_t turn, int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t *share = s->share[kind];
@@ -194,7 +230,8 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
 
 // O or down, added to the stream, for the norm behind it; `row` NULL rows: the launch ends with these.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
-                           const float *norm, int32_t to_row, uint32_t turn, int32_t lane)
+                           bool second, const float *norm, int32_t to_row, uint32_t turn,
+                           int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t *share = s->share[kind];
@@ -202,7 +239,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out = sums_take(d, kind, lane, to_row < 0) + s->residual[u - share[0]][lane];
+        const float out = sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
         if (to_row < 0)
             args->result[row] = out;
@@ -259,16 +296,16 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
         const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
             part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-            heads_deliver(args, &d, turn, lane);
+            heads_deliver(args, &d, l, turn, lane);
         }
         d.seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-        stream_deliver(args, &d, O, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
+        stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, next_norm, l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1,
+        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm, l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1,
                        turn + 1, lane);
     }
 }

@@ -19,6 +19,7 @@ enum {
     WEFT__TOKEN_PLAIN_TILE_COLS = 64,       // of plain weights, sixteen rows
     WEFT__TOKEN_PLAIN_TILE_BYTES = 2048,
     WEFT__TOKEN_COUNTER_BYTES = 128,
+    WEFT__TOKEN_SECOND_WORDS = 8, // a bit a layer
 };
 
 // Rows that are handed over, each with its counter of deliveries.
@@ -67,6 +68,8 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
     void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
+    uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
+        second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
 };

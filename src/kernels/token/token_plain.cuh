@@ -16,9 +16,9 @@
 enum { CHUNK = 8 }; // columns of 16 bytes
 
 // The first column of tiles of a slot, for the team's first warp; the second is that, or sixteen further on.
-DEVICE int32_t slot_column(bool paired, int32_t slot)
+DEVICE int32_t slot_column(enum form form, int32_t slot)
 {
-    return paired ? 2 * slot : slot / TEAMS * 32 + slot % TEAMS * 2;
+    return form == PAIRS ? 2 * slot : slot / TEAMS * 32 + slot % TEAMS * 2;
 }
 
 // --- words of rows --------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 //
 // Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), WEFT_SLOTS of the ring, those of
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
-// as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh).
+// as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
+// matrices have chains of eight tiles' columns, not sixteen (gate and up; bits of enum kind), WEFT_SECOND: the format of V and of down
+// in some layers (token_second.cuh), or 0.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
 
@@ -11,7 +13,11 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/token/token_device.h"
 
-enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS };
+enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
+
+// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
+// columns t, t + 1, t + 2, t + 3 of one block; or t, t + 1, t + 8, t + 9, of which a warp adds up t and t + 8.
+enum form { PAIRS, ROWS_ALONE, EIGHTS };
 
 enum {
     EMBED = WEFT_EMBED,
@@ -32,6 +38,8 @@ enum {
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT),
+    Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
+    V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
@@ -95,18 +103,29 @@ DEVICE uint8_t *shared_row(int32_t kind)
 
 // --- work -----------------------------------------------------------------------------------------
 
-// A matrix: `paired` units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), else a unit is
-// sixteen rows. A slot of the ring has SLOT_TILES of a unit.
+// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), of Q, K and V sixteen.
+// A slot of the ring has SLOT_TILES of a unit.
 struct work {
     int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
-    bool paired;
+    enum form form;
 };
 
-DEVICE int32_t slots_of(int32_t tiles, bool paired)
+DEVICE enum form form_of(int32_t kind)
 {
-    if (PLAIN && !paired) // pairs of tiles sixteen apart (token_plain.cuh)
+    if (PLAIN)
+        return kind == UP ? PAIRS : ROWS_ALONE;
+    return kind == QKV ? ROWS_ALONE : WEFT_EIGHTS >> kind & 1 ? EIGHTS : PAIRS;
+}
+
+enum { EIGHT_SLOTS = 4 }; // of a block of sixteen rows of no more than sixteen tiles
+
+DEVICE int32_t slots_of(int32_t tiles, enum form form)
+{
+    if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
         return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
-    return paired ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS : (tiles + SLOT_TILES - 1) / SLOT_TILES;
+    return form == EIGHTS  ? 2 * EIGHT_SLOTS
+           : form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
+                           : (tiles + SLOT_TILES - 1) / SLOT_TILES;
 }
 
 DEVICE struct work work_of(int32_t kind)
@@ -114,8 +133,8 @@ DEVICE struct work work_of(int32_t kind)
     struct work w;
     w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
     w.tiles = w.cols / TILE_COLS;
-    w.paired = PLAIN ? kind == UP : kind != QKV;
-    w.slots = slots_of(w.tiles, w.paired);
+    w.form = form_of(kind);
+    w.slots = slots_of(w.tiles, w.form);
     return w;
 }
 
@@ -135,6 +154,69 @@ DEVICE int32_t item_of_block(int32_t items)
 {
     const int32_t item = share_begin(items, (int32_t)blockIdx.x);
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
+}
+
+// Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: a slot is a column of
+// both blocks of a unit.
+struct second_work {
+    int32_t cols, tiles, block_slots, slots;
+    bool columns;
+};
+
+DEVICE struct second_work second_work_of(int32_t kind, bool last)
+{
+    struct second_work w;
+    w.cols = kind == DOWN ? WIDE : EMBED;
+    w.tiles = w.cols / 256;
+    w.columns = kind == DOWN && WEFT_EIGHTS >> (last ? SECOND_LAST_DOWN : SECOND_DOWN) & 1;
+    w.block_slots = w.columns ? w.tiles : (w.tiles + 1) / 2;
+    w.slots = kind == DOWN && !w.columns ? 2 * w.block_slots : w.block_slots;
+    return w;
+}
+
+// Has the layer's V (kind QKV), or its down, the second format?
+DEVICE bool is_second(const struct weft__token_args *args, int32_t kind, int32_t layer)
+{
+    if (!WEFT_SECOND || (kind != QKV && kind != DOWN))
+        return false;
+    const uint32_t *bits = kind == DOWN ? args->second_down : args->second_v;
+    return bits[layer / 32] >> layer % 32 & 1;
+}
+
+// Which sixteen rows of Q, K and V the SM's unit i is: units of Q and K and, behind them, of V, of which all SMs have about as many.
+DEVICE int32_t v_before(int32_t unit)
+{
+    return (int32_t)((int64_t)unit * V_UNITS / (Q_K_UNITS + V_UNITS));
+}
+
+// The SM's units of V.
+DEVICE int32_t v_units_of_block()
+{
+    const int32_t *share = shared_rest()->share[QKV];
+    return v_before(share[1]) - v_before(share[0]);
+}
+
+DEVICE int32_t head_unit(int32_t i)
+{
+    const int32_t *share = shared_rest()->share[QKV];
+    const int32_t v = v_before(share[0]), others = share[1] - share[0] - v_units_of_block();
+    return i < others ? share[0] - v + i : Q_K_UNITS + v + i - others;
+}
+
+// Of the SM's units of a matrix, those of the second format, which come last.
+DEVICE int32_t second_units(int32_t kind, bool second)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
+}
+
+// Slots of the SM's part of a matrix.
+DEVICE int32_t slots_of_block(int32_t kind, bool second, bool last)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    const int32_t others = second_units(kind, second);
+    return (share[1] - share[0] - others) * work_of(kind).slots +
+           (others ? others * second_work_of(kind, last).slots : 0);
 }
 
 DEVICE void slot_wait(uint32_t seq)
