@@ -166,6 +166,7 @@ static void layers_are_found(void **state)
     assert_null(plan.layers[0].q);
     assert_true(plan.args.up_eps == 1e-5f && plan.args.qkv_eps == 1e-6f);
     assert_int_equal(plan.blocks, 132);
+    assert_int_equal(plan.uneven, 206); // 64 units
     assert_int_equal(plan.format, 33);
     assert_int_equal(plan.most_keys, 40 * 16);
     struct weft__cuda_step step;
@@ -297,11 +298,14 @@ static void orders_of_sums_are_kept(void **state)
 static void it_is_chosen_where_it_was_measured(void **state)
 {
     (void)state;
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", 0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S), 0);
-    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", 0, 0), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0, 137), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0, 103), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S, 103), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0, 0), 0);
+    // plain weights of rows that divide evenly: 256 units of an 8B for 132 SMs, not 192 of a 3B
+    assert_true(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 103) > 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 137), 0);
 }
 
 int main(void)

@@ -472,6 +472,9 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     plan->blocks = (uint32_t)limits->num_sms;
     plan->shared_bytes = (uint32_t)(ring.beside + (ring.slots * ring.slot_bytes + 127) / 128 * 128);
     c->WEFT_SLOTS = ring.slots;
+    const int32_t units = c->WEFT_EMBED / (WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? 16 : 32);
+    plan->uneven =
+        (units + limits->num_sms - 1) / limits->num_sms * limits->num_sms * 100 / units;
     if (limits->sm != 90 || ring.slots < ring.least ||
         c->WEFT_KV_HEADS * c->WEFT_SPLITS > limits->num_sms ||
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)
@@ -487,19 +490,21 @@ struct measured {
     const char *device;
     weft_dtype format;
     int64_t most_keys;
+    int32_t most_uneven;
 };
 
-int64_t weft__token_most_keys(const char *device, int32_t format)
+int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven)
 {
     static const struct measured list[] = {
-#define X(device, format, most_keys) {device, format, most_keys},
+#define X(device, format, most_keys, most_uneven) {device, format, most_keys, most_uneven},
 #include "src/kernels/token/token_devices.def"
 #undef X
     };
     int64_t most = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strncmp(device, list[i].device, strlen(list[i].device)) == 0 &&
-            (format == 0 || (int32_t)list[i].format == format) && list[i].most_keys > most)
+            (format == 0 || (int32_t)list[i].format == format) &&
+            (list[i].most_uneven == 0 || uneven <= list[i].most_uneven) && list[i].most_keys > most)
             most = list[i].most_keys;
     return most;
 }
