@@ -332,6 +332,7 @@ static void a_token_gives_back_slots_behind_its_loads(void **state)
     // keys and values; tiles that are taken before X is there, and others
     slots_are_given_back_behind_their_loads(WEFT_Q4_0, 0, 27, 1 + 2);
     slots_are_given_back_behind_their_loads(WEFT_Q8_0, 0, 17, 1 + 1);
+    slots_are_given_back_behind_their_loads(WEFT_BF16, 0, 31, 1 + 2); // gate and up, others
 }
 
 int main(void)
