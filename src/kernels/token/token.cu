@@ -10,6 +10,7 @@
 // Results are those of the launches that it takes the place of, to the bit. NOTES.md says what it costs and why it is built so.
 #include <stdint.h>
 
+#define PLAIN (WEFT_FORMAT == 2 || WEFT_FORMAT == 3) // WEFT__TOKEN_PLAIN: rows of numbers
 #define WEFT_CACHE   WEFT_KV_DTYPE
 #define WEFT_SCALED  0
 #define WEFT_CODES   0
@@ -48,19 +49,25 @@ enum {
 
 // Of linear_few_one.cuh: registers are there for whole tiles, which come one by one.
 enum { ONE_EACH = 1, SLOT_BLOCKS = 1 };
+#if PLAIN
+#define TILE_BYTES(pairs) WEFT__TOKEN_PLAIN_TILE_BYTES
+#else
 #define TILE_SLOT TILE_BYTES(4)
+#endif
 
 static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows);
 
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_piece.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
+#if !PLAIN
 #include "src/kernels/cuda/types.cuh"
 #include "src/kernels/token/token_second.cuh" // before that of most matrices
 // clang-format off: names of the format are those of what comes last
 #include "src/kernels/linear/linear_few_one.cuh"
 #include "src/kernels/linear/linear_tile.cuh"
 // clang-format on
+#endif
 #include "src/kernels/token/token_shared.cuh"
 
 DEVICE float *shared_factors()
@@ -81,6 +88,9 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 
 #include "src/kernels/attention/attention_one.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
+#if PLAIN
+#include "src/kernels/token/token_plain.cuh"
+#endif
 #include "src/kernels/token/token_ask.cuh"
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
@@ -113,6 +123,7 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i == 0) {
         barriers_begin();
         s->launch = __ldcg(args->launches);
+        s->again = 0;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
         s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,

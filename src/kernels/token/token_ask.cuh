@@ -35,6 +35,52 @@ DEVICE void slot_next(struct asker *a)
         a->slot = 0, a->parity ^= 1;
 }
 
+#if PLAIN
+
+// Which maps a unit's two boxes come from, and their row.
+struct from {
+    int32_t first, second, row;
+};
+
+DEVICE struct from from_of(int32_t kind, int32_t u)
+{
+    const int32_t unit = kind == QKV ? head_unit(u - shared_rest()->share[QKV][0]) : u;
+    const int32_t k = unit - ATTENDED / 16, v = unit - Q_K_UNITS;
+    struct from from;
+    from.first = kind == O      ? WEFT__TOKEN_MAP_o
+                 : kind == UP   ? WEFT__TOKEN_MAP_gate
+                 : kind == DOWN ? WEFT__TOKEN_MAP_down
+                 : k < 0        ? WEFT__TOKEN_MAP_q
+                 : v < 0        ? WEFT__TOKEN_MAP_k
+                                : WEFT__TOKEN_MAP_v;
+    from.second = kind == UP ? WEFT__TOKEN_MAP_up : from.first;
+    from.row = (kind != QKV || k < 0 ? unit : v < 0 ? k : v) * 16;
+    return from;
+}
+
+// The SM's part of a matrix of plain weights.
+DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, int32_t kind, bool,
+                       bool)
+{
+    const struct work w = work_of(kind);
+    const int32_t *share = shared_rest()->share[kind];
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        const struct from from = from_of(kind, u);
+        const void *first = layer->maps[from.first], *second = layer->maps[from.second];
+#pragma unroll 1
+        for (int32_t slot = 0; slot < w.slots; slot++) {
+            const int32_t column = slot_column(w.form, slot);
+            const uint32_t barrier = slot_begin(a);
+            boxes_of_slot(shared_address(shared_memory()) + a->slot * SLOT, first, second, column,
+                          w.form == PAIRS ? column : column + 16, from.row, barrier, a->policy);
+            slot_next(a);
+        }
+    }
+}
+
+#else
+
 // A slot of two pieces, `apart` from one another.
 DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
@@ -150,6 +196,8 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #endif
 }
 
+#endif
+
 // The page of a tile of the SM's part.
 DEVICE int32_t page_of(const struct place *at, int32_t tile)
 {
@@ -172,27 +220,60 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     }
 }
 
+#if PLAIN
+
+DEVICE void maps_ask(const struct weft__token_layer *layer)
+{
+#pragma unroll
+    for (int32_t i = 0; i < WEFT__TOKEN_MAPS; i++)
+        prefetch_map(layer->maps[i]);
+}
+
+// Weights of norms, which every SM reads whole, come into L2 before, each SM's part of them.
+DEVICE void norms_ask(const struct weft__token_layer *layer)
+{
+    const float *const norms[2] = {layer->up_norm, layer->next_norm};
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+        for (int32_t at = (int32_t)blockIdx.x * 32; norms[i] && at < EMBED;
+             at += (int32_t)gridDim.x * 32)
+            prefetch_l2(norms[i] + at);
+}
+
+#endif
+
 // By one lane.
 DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
     struct asker a = {0, 1, 0, 0, 0, policy_once()};
+#if !PLAIN
     struct weft__token_layer layer = args->layers[0];
+#endif
 #pragma unroll 1
     for (int32_t l = 0; l < args->num_layers; l++) {
         // asked for a layer ahead: memory is slow for who is to keep it busy
+#if PLAIN
+        const struct weft__token_layer *const now = args->layers + l;
+        maps_ask(args->layers + min(l + 1, args->num_layers - 1));
+        norms_ask(now);
+#else
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
+        const struct weft__token_layer *const now = &layer;
+#endif
         const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
         if (l > 0)
-            matrix_ask(&a, &layer, QKV, is_second(args, QKV, l), false);
+            matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
         if (s->attends)
             keys_ask(&a, args->layers + l, page);
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
-            matrix_ask(&a, &layer, kind, is_second(args, kind, l), l + 1 == args->num_layers);
+            matrix_ask(&a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
+#if !PLAIN
         layer = next;
+#endif
     }
 }
 

@@ -2,8 +2,6 @@
 // Attention of the SM's part of the keys, by the warps that multiply, as attention_token.cu does it: the same tiles of keys and
 // states, so that results are the same bits. Two warps do what one does there, half of the columns of the values each. Where that kernel's blocks send pieces to one another, words go to
 // whoever merges them (token_deliver.cuh).
-//
-// What is not there: queries, keys and values whose products are not finite are not looked at again.
 #ifndef WEFT_KERNELS_TOKEN_ATTEND_CUH
 #define WEFT_KERNELS_TOKEN_ATTEND_CUH
 
@@ -164,19 +162,42 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
     }
 }
 
+// Sums that are not finite once more, as the launches do it (row_again()), which read queries as numbers: they are put where those
+// had them, by all SMs of a KV head the same.
+static __device__ __noinline__ void attend_again(const struct weft__token_args *args, int32_t layer,
+                                                 uint32_t turn)
+{
+    const struct weft__attention_device_args *of = &args->layers[layer].attention;
+    const struct place *at = &shared_rest()->place;
+    const int32_t first = at->kv_head * GROUP_HEADS;
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; layer > 0 && i < GROUP_HEADS * HEAD; i += MULTIPLYING) {
+        float number;
+        while (!turn_look(args->heads + first * HEAD + i, turn, &number))
+            ;
+        ((float *)of->q)[(first + i / HEAD) * of->q_head_stride + i % HEAD] = number;
+    }
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    states_again(of, at, rows_of(of, at), at->left);
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+}
+
 // The SM's item, whose tiles are in the slots from `seq` on.
-DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first,
+DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, int32_t layer,
                    uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     struct state state;
-    heads_take(args, keep, first, turn, warp, lane);
+    heads_take(args, keep, layer == 0, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     tiles_walk(args, seq, warp, lane, &state);
     const int32_t w = computed_here(warp);
-    state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM);
+    if (state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM))
+        shared_rest()->again = turn;
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    if (*(const volatile uint32_t *)&shared_rest()->again == turn)
+        attend_again(args, layer, turn);
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
         const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);

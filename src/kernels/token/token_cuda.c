@@ -47,6 +47,36 @@ static bool refuse(struct weft__token_plan *plan, const char *why)
     return false;
 }
 
+static bool is_plain(const struct weft__token_seen *seen)
+{
+    return is(seen, "weft_linear_numbers");
+}
+
+// The same of plain weights: one row of numbers, in boxes of 16 rows by 64 columns, two of them side by side.
+static bool numbers_matrix(const struct weft__token_seen *seen, int32_t num_parts,
+                           struct weft__token_plan *plan)
+{
+    const struct weft__linear_device_args *args = seen->args;
+    const struct weft__cuda_kernel *k = seen->kernel;
+    if (!WEFT__TOKEN_PLAIN(constant(k, "WEFT_FORMAT")) || constant(k, "WEFT_BATCH") != 1 ||
+        constant(k, "WEFT_X_OUTSIDE") || constant(k, "WEFT_EXPERTS") ||
+        constant(k, "WEFT_X_DTYPE") != 1 || constant(k, "WEFT_Y_DTYPE") != 1 ||
+        constant(k, "WEFT_ROUND") || !constant(k, "WEFT_ALIGNED") || args->batch != 1)
+        return refuse(plan, "a matrix has another input than one row of numbers");
+    if (constant(k, "WEFT_SPLIT") != 1 || constant(k, "WEFT_TEAM") != WEFT__TOKEN_MULTIPLIERS ||
+        constant(k, "WEFT_WARPS") != WEFT__TOKEN_MULTIPLIERS || constant(k, "WEFT_TWIN"))
+        return refuse(plan, "a matrix adds its products in another order");
+    if (seen->more_kernel || args->cols % (2 * WEFT__TOKEN_PLAIN_TILE_COLS) ||
+        args->num_parts != num_parts)
+        return refuse(plan, "a matrix has other parts, or columns that are not pairs of tiles");
+    if ((uintptr_t)args->norm_weight % 16)
+        return refuse(plan, "weights of a norm do not lie at a multiple of 16 bytes");
+    for (int32_t p = 0; p < num_parts; p++)
+        if (args->part[p].bias || args->part[p].alpha != 1 || args->part[p].rows % 32)
+            return refuse(plan, "a matrix has a bias or a factor");
+    return true;
+}
+
 // Is the matrix in the second format?
 static bool is_second(const struct weft__token_seen *seen, int32_t format)
 {
@@ -67,6 +97,8 @@ static bool adds_in_eights(const struct weft__token_seen *seen, int32_t format)
 static bool plain_matrix(const struct weft__token_seen *seen, int32_t num_parts,
                          struct weft__token_plan *plan)
 {
+    if (is_plain(seen))
+        return numbers_matrix(seen, num_parts, plan);
     if (!is(seen, "weft_linear_few") || seen->more_kernel)
         return refuse(plan, "a matrix is not made by one launch of the kernel of few rows");
     const struct weft__linear_device_args *args = seen->args;
@@ -102,7 +134,8 @@ static bool adds_to_stream(const struct weft__token_seen *seen, const void *x, c
         return false;
     const struct weft__linear_device_args *args = seen->args;
     if (constant(seen->kernel, "WEFT_GATE") || args->norm || args->x != x ||
-        args->residual != stream || args->part[0].y != stream || (!last && !args->rounded))
+        args->residual != stream || args->part[0].y != stream ||
+        (!last && !args->rounded && !is_plain(seen)))
         return refuse(plan, "a layer does not add to the stream as a dense one does");
     return true;
 }
@@ -114,9 +147,11 @@ static bool gate_and_up(const struct weft__token_seen *seen, const void *x,
         return false;
     const struct weft__linear_device_args *args = seen->args;
     const int32_t gate = constant(seen->kernel, "WEFT_GATE");
-    if (gate < 1 || gate > 3 || !args->norm || args->x != x || args->residual || !args->rounded ||
-        args->part[0].y || args->next_weight)
-        return refuse(plan, "a layer has no gate that leaves rounded");
+    const bool leaves =
+        is_plain(seen) ? args->part[0].y != NULL : args->rounded && !args->part[0].y;
+    if (gate < 1 || gate > 3 || !args->norm || args->x != x || args->residual || !leaves ||
+        args->next_weight)
+        return refuse(plan, "a layer has no gate that leaves as the next matrix reads it");
     return true;
 }
 
@@ -139,7 +174,7 @@ static bool qkv(const struct weft__token_seen *seen, const void *x,
                         constant(more.kernel, "WEFT_ROUND") || !v->norm || v->x != x ||
                         v->residual || v->cols != args->cols || v->norm_eps != args->norm_eps))
         return refuse(plan, "values are not a product beside queries and keys");
-    if (args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
+    if (!is_plain(seen) && args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
         return refuse(plan, "rows are too long");
     return true;
 }
@@ -149,7 +184,9 @@ static bool attention(const struct weft__token_seen *seen, struct weft__token_pl
     if (!is(seen, "weft_attention_token") || seen->more_kernel)
         return refuse(plan, "attention is not that of one token");
     const struct weft__attention_device_args *a = seen->args, *first = &plan->args.attention;
-    if (a->num_seqs != 1 || a->sinks || a->lse || !constant(seen->kernel, "WEFT_ROUNDED") ||
+    const bool rounded = constant(seen->kernel, "WEFT_ROUNDED");
+    if (a->num_seqs != 1 || a->sinks || a->lse || rounded == is_plain(&seen[1]) ||
+        (!rounded && constant(seen->kernel, "WEFT_Y_DTYPE") != 1) ||
         constant(seen->kernel, "WEFT_HEAD_DIM") % 64 || a->num_q_heads * a->q_head_stride <= 0)
         return refuse(plan, "attention has more to do than for one token");
     if (!constant(seen->kernel, "WEFT_BOXES") || !seen->matrices[0].base || !seen->matrices[1].base)
@@ -193,6 +230,43 @@ static bool same_kernels(struct met *met, const struct weft__token_seen *layer, 
                      (!next->more_kernel || is_as_met(&met->v, next->more_kernel))));
 }
 
+// Tiles of 64 columns are matrices of a pile.
+static void matrix_map(const struct weft__linear_device_args *args, int32_t part,
+                       struct weft__cuda_matrix *map)
+{
+    const struct weft__linear_device_part *of = &args->part[part];
+    *map = (struct weft__cuda_matrix){.base = of->weight,
+                                      .rows = of->rows,
+                                      .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
+                                      .stride_bytes = of->weight_stride_bytes,
+                                      .piles = {args->cols / WEFT__TOKEN_PLAIN_TILE_COLS, 1},
+                                      .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS,
+                                                            of->weight_stride_bytes},
+                                      .box_rows = WEFT__LINEAR_TILE_ROWS,
+                                      .box_matrices = 2,
+                                      .swizzled = true};
+}
+
+// Plain weights of a layer at seen[1..LAYER), whose Q, K, V (next NULL: none) are the next one's; their norms are read with X.
+static void plain_layer(const struct weft__linear_device_args *o,
+                        const struct weft__linear_device_args *up,
+                        const struct weft__linear_device_args *down,
+                        const struct weft__linear_device_args *next, int32_t l,
+                        struct weft__token_plan *plan)
+{
+    struct weft__cuda_matrix *maps = plan->weights[l];
+    matrix_map(o, 0, &maps[WEFT__TOKEN_MAP_o]);
+    matrix_map(up, 0, &maps[WEFT__TOKEN_MAP_gate]);
+    matrix_map(up, 1, &maps[WEFT__TOKEN_MAP_up]);
+    matrix_map(down, 0, &maps[WEFT__TOKEN_MAP_down]);
+    plan->layers[l].up_norm = up->norm_weight;
+    if (!next)
+        return;
+    plan->layers[l].next_norm = next->norm_weight;
+    for (int32_t p = 0; p < 3; p++)
+        matrix_map(next, p, &plan->weights[l + 1][WEFT__TOKEN_MAP_q + p]);
+}
+
 // Layer `l` at seen[0..LAYER): attention, O, gate and up, down, and the next layer's Q, K, V, which are looked at with it.
 static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_t l,
                        const void *stream, struct weft__token_plan *plan)
@@ -204,9 +278,10 @@ static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_
                                           *down = seen[3].args;
     struct weft__token_layer *layer = &plan->layers[l];
     const bool last = left < LAYER + 1 || !is(&seen[LAYER], "weft_attention_token");
+    const bool plain = is_plain(&seen[1]);
     if (!adds_to_stream(&seen[1], a->out, stream, false, plan) ||
-        !gate_and_up(&seen[2], o->rounded, plan) ||
-        !adds_to_stream(&seen[3], up->rounded, stream, last, plan))
+        !gate_and_up(&seen[2], plain ? stream : o->rounded, plan) ||
+        !adds_to_stream(&seen[3], plain ? up->part[0].y : up->rounded, stream, last, plan))
         return false;
     layer->o = o->part[0].weight;
     layer->gate = up->part[0].weight, layer->up = up->part[1].weight;
@@ -214,13 +289,16 @@ static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_
     layer->up_norm = o->next_weight, layer->next_norm = down->next_weight;
     plan->maps[l][0] = seen[0].matrices[0], plan->maps[l][1] = seen[0].matrices[1];
     layer->keys = (void *)a->k.data, layer->values = (void *)a->v.data;
+    layer->attention = *a;
     if (is_second(&seen[3], plan->format))
         plan->args.second_down[l / 32] |= 1u << l % 32;
+    const struct weft__linear_device_args *next = last ? NULL : seen[4].args;
+    if (!last && !qkv(&seen[4], plain ? stream : down->rounded, seen[LAYER].args, plan))
+        return false;
+    if (plain)
+        plain_layer(o, up, down, next, l, plan);
     if (last)
         return true;
-    const struct weft__linear_device_args *next = seen[4].args;
-    if (!qkv(&seen[4], down->rounded, seen[LAYER].args, plan))
-        return false;
     layer[1].q = next->part[0].weight, layer[1].k = next->part[1].weight;
     layer[1].v = next->part[2].weight;
     if (seen[4].more_kernel) {
@@ -236,7 +314,8 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
 {
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
     const int64_t heads = attended + 2 * (int64_t)c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM;
-    const int64_t unit = WEFT__TOKEN_UNIT_BYTES;
+    const int64_t unit = WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? WEFT__TOKEN_NUMBERS_BYTES
+                                                           : WEFT__TOKEN_UNIT_BYTES;
     const int64_t bytes[WEFT__TOKEN_ROWS + 3] = {
         [WEFT__TOKEN_ROW_qkv] = c->WEFT_EMBED / 32 * unit,
         [WEFT__TOKEN_ROW_heads] = heads * 8,
@@ -321,8 +400,15 @@ struct ring {
     int32_t slots, least, slot_tiles;
 };
 
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t tile_bytes(int32_t format)
 {
+    if (WEFT__TOKEN_PLAIN(format))
+        return WEFT__TOKEN_PLAIN_TILE_BYTES;
     return weft__linear_packed_bytes(16, WEFT__LINEAR_TILE_COLS,
                                      weft__linear_tile_block_bytes((weft_dtype)format),
                                      weft_dtype_block_elems((weft_dtype)format));
@@ -330,15 +416,17 @@ static int64_t tile_bytes(int32_t format)
 
 static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
 {
+    const bool plain = WEFT__TOKEN_PLAIN(c->WEFT_FORMAT);
     const int64_t tile = tile_bytes(c->WEFT_FORMAT);
     const int32_t slot_tiles = WEFT__TOKEN_SLOT_TILES(tile);
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
-    const int64_t long_x =
-        WEFT__TOKEN_LONG_X_BYTES(attended > c->WEFT_WIDE ? attended : c->WEFT_WIDE);
+    const int64_t longest = most_of(attended, c->WEFT_WIDE);
+    const int64_t long_x = plain ? WEFT__TOKEN_PLAIN_X_BYTES(most_of(longest, c->WEFT_EMBED))
+                                 : WEFT__TOKEN_LONG_X_BYTES(longest);
     const int64_t states =
         (int64_t)8 * (c->WEFT_Q_HEADS / c->WEFT_KV_HEADS) * (c->WEFT_HEAD_DIM + 4) * 4;
     struct ring ring = {.slot_bytes = slot_tiles * tile, .slot_tiles = slot_tiles};
-    ring.beside = WEFT__TOKEN_X_BYTES(c->WEFT_EMBED) + (long_x > states ? long_x : states) +
+    ring.beside = (plain ? 0 : WEFT__TOKEN_X_BYTES(c->WEFT_EMBED)) + most_of(long_x, states) +
                   WEFT__TOKEN_SHARED_BYTES;
     const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
     ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
@@ -361,6 +449,8 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
                                           *v = next->more_args ? next->more_args : qkv;
     const int32_t v_rows = v->part[next->more_args ? 0 : 2].rows;
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
+    if (c->WEFT_SECOND && (WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) || WEFT__TOKEN_PLAIN(c->WEFT_SECOND)))
+        return refuse(plan, "matrices are of several formats");
     if (!is_known(c->WEFT_FORMAT) || !is_known(c->WEFT_SECOND))
         return refuse(plan, "codes of the format are points of a lattice, or its scales of groups");
     const struct ring ring = ring_of(c, limits->shared_per_block);
@@ -450,7 +540,7 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
 {
     const struct weft__token_seen *first = seen + plan->first;
     const int32_t left = count - plan->first;
-    if (left < LAYER + 1 || !is(&first[1], "weft_linear_few"))
+    if (left < LAYER + 1 || (!is(&first[1], "weft_linear_few") && !is_plain(&first[1])))
         return refuse(plan, "there are not two layers");
     const struct weft__linear_device_args *o = first[1].args;
     const void *stream = o->residual;
@@ -473,7 +563,9 @@ static bool take_all(const struct weft__token_seen *seen, int32_t count,
     plan->args.num_layers = l;
     plan->most_keys =
         plan->args.attention.page_table_stride * constant(first[0].kernel, "WEFT_PAGE");
-    plan->args.up_eps = up->norm_eps, plan->args.norm_plus = o->next_weight_plus;
+    plan->args.up_eps = up->norm_eps;
+    // of all norms of a model
+    plan->args.norm_plus = is_plain(&first[1]) ? up->norm_weight_plus : o->next_weight_plus;
     struct weft__token_constants constants = constants_of(first);
     if (!formats_of(&met, &constants, plan) ||
         !fits(first, &first[LAYER - 1], &constants, limits, plan))

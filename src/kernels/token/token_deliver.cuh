@@ -19,6 +19,36 @@ DEVICE int32_t part_of(int32_t t, uint32_t seq)
     return (int32_t)(TEAM_WARPS * (seq & (TEAMS - 1)) + t % TEAM_WARPS);
 }
 
+#if PLAIN
+
+// Of gate and up the lower half of the lanes has gate; of others both halves have the sum, each added up a half of the chains.
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool = false, bool = false)
+{
+    struct shared *s = shared_rest();
+    const struct work w = work_of(kind);
+    const uint32_t place = d->next % PLACES;
+    float sum[2] = {0, 0};
+    barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
+    if (w.form == PAIRS) {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j++)
+            sum[j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
+        sum[0] += sum[1];
+    } else {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j += 2)
+            sum[0] += s->parts[place][part_of(j + lane / 16, j / TEAM_WARPS + d->seq)][lane % 16];
+        sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
+    }
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive(shared_address(s->taken + place));
+    d->next++, d->seq += w.slots;
+    return sum[0];
+}
+
+#else
+
 // A unit of the second format.
 DEVICE float second_sum(const float parts[MULTIPLIERS][WARP], const struct second_work *w,
                         int32_t kind, bool last, uint32_t seq, int32_t lane)
@@ -98,11 +128,17 @@ DEVICE float row_norm(const uint8_t *row, float eps, int32_t lane)
     return 1.0f / sqrtf(warp_sum(square, 32) / (float)EMBED + eps);
 }
 
+#endif
+
 DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, int32_t layer,
                           uint32_t turn, int32_t lane)
 {
     const int32_t *share = shared_rest()->share[QKV];
+#if PLAIN
+    const float rms = numbers_norm(args->qkv_eps, lane);
+#else
     const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
+#endif
     const int32_t of_second = share[1] - second_units(QKV, is_second(args, QKV, layer));
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
@@ -147,9 +183,50 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const struct piece of = piece_of_blocks(number);
         const struct row row = {0, head};
         const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
+#if PLAIN
+        numbers_send(args, WEFT__TOKEN_ROW_attended, 2 * u, 2, lane, of.value * by, turn);
+#else
         unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
+#endif
     }
 }
+
+#if PLAIN
+
+// O or down, added to the stream; `to_row` none: the launch ends with these. Both halves of the warp have the unit's results.
+DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
+                           bool, const float *, int32_t to_row, uint32_t turn, int32_t lane)
+{
+    struct shared *s = shared_rest();
+    const int32_t *share = s->share[kind];
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        float *own = &s->residual[0][0] + (u - share[0]) * 16 + lane % 16;
+        const float out = sums_take(d, kind, lane) + *own;
+        __syncwarp();
+        if (lane < 16)
+            *own = out;
+        if (to_row >= 0)
+            numbers_send(args, to_row, u, 1, lane, out, turn);
+        else if (lane < 16)
+            args->result[u * 16 + lane] = out;
+    }
+}
+
+DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
+                          int32_t lane)
+{
+    const float rms = numbers_norm(args->up_eps, lane);
+#pragma unroll 1
+    for (int32_t u = shared_rest()->share[UP][0]; u < shared_rest()->share[UP][1]; u++) {
+        const float value = rms * sums_take(d, UP, lane);
+        const float up = __shfl_xor_sync(0xffffffffu, value, 16);
+        numbers_send(args, WEFT__TOKEN_ROW_down, u, 1, lane, gated<WEFT_TOKEN_GATE>(value, up),
+                     turn); // of the lower lanes
+    }
+}
+
+#else
 
 // O or down, added to the stream, for the norm behind it; `row` NULL rows: the launch ends with these.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
@@ -201,6 +278,8 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
+#endif
+
 DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     struct shared *s = shared_rest();
@@ -208,7 +287,9 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
     struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
-        s->residual[u - s->share[O][0]][lane] = args->stream[u * 32 + lane];
+        if (lane < UNIT_ROWS)
+            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + lane] =
+                args->stream[u * UNIT_ROWS + lane];
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
         const uint32_t turn = s->launch * layers + l + 1;

@@ -7,8 +7,12 @@
 #include "src/kernels/token/token_attend.cuh"
 
 // Two tiles of a slot: held in registers, so that the slot can be asked for anew before they are multiplied, or where they lie.
+#if PLAIN
+#define HOLDS 0
+#else
 #define HOLDS       (TILE_IN_PLACE && (FORMAT_IS_F16_PER_32 || WEFT_FORMAT == FORMAT_Q4_K))
 #define HOLDS_SUPER (HOLDS && TILE_SUPER)
+#endif
 
 // A slot of the ring and the parity of its time.
 struct turn_of_slot {
@@ -134,7 +138,8 @@ DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2]
 #endif
 }
 
-#if HOLDS
+#if PLAIN // token_plain.cuh
+#elif HOLDS
 
 // What a tile is multiplied by. Columns of B are the x of their units in products of their own pair, and zeros in others, so that all
 // products of a tile add up in two chains and lane (r, c) has its units' at its end: 8 zeros for two tiles instead of 12 choices a tile.
@@ -234,6 +239,8 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
 
 #endif
 
+#if !PLAIN
+
 // X of both tiles of a slot: of column `first` of two blocks of rows, or of two columns of one.
 struct slot_x {
     struct tile_x of[2];
@@ -285,6 +292,8 @@ DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t
     }
 }
 
+#endif
+
 // Lane (r, c) gets sum c % 2 of tile c / 2, over the four lanes of r in the order of warp_sum().
 DEVICE float sums_transpose(const float sum[2][2], int32_t lane)
 {
@@ -309,7 +318,11 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     const uint32_t place = turn->next % PLACES;
     if (turn->next >= PLACES)
         barrier_wait(shared_address(s->taken + place), (turn->next / PLACES - 1) & 1);
+#if PLAIN
+    s->parts[place][warp][plain_row(lane) + 8 * (lane % 4)] = mine;
+#else
     s->parts[place][warp][lane / 4 + 8 * (lane % 4)] = mine;
+#endif
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->summed + place));
@@ -320,6 +333,65 @@ DEVICE int32_t units_of_block(int32_t kind)
 {
     return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
+
+#if PLAIN
+
+// The row of X of a matrix, from the words of all SMs.
+DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t layer, uint32_t turn)
+{
+    if (kind == DOWN)
+        numbers_take<WIDE, false>(args, WEFT__TOKEN_ROW_down, turn, NULL);
+    else if (kind == O)
+        numbers_take<ATTENDED, false>(args, WEFT__TOKEN_ROW_attended, turn, NULL);
+    else
+        numbers_take<EMBED, true>(
+            args, kind == UP ? WEFT__TOKEN_ROW_up : WEFT__TOKEN_ROW_qkv, turn,
+            kind == UP ? args->layers[layer].up_norm : args->layers[layer - 1].next_norm);
+}
+
+// The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is.
+template <bool PAIRED>
+DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
+                           struct turn_of_sums *sums, int32_t own_warp, int32_t own_lane)
+{
+    const struct work w = work_of(kind);
+    const int32_t warp = computed_here(own_warp), lane = computed_here(own_lane);
+    const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
+    const float *row = (const float *)shared_row(kind);
+    struct tiles tiles;
+    int32_t at = next; // of the unit
+#pragma unroll 1
+    for (int32_t u = 0; u < units; u++, at -= w.slots) {
+        float sum[2][2] = {};
+#pragma unroll 1
+        for (; at < w.slots; at += TEAMS) {
+            const int32_t column = slot_column(PAIRED ? PAIRS : ROWS_ALONE, at) + half;
+            tiles_take(&tiles, turn, half, lane);
+            plain_add<PAIRED>(tile_at(turn.at, 0, half), row, column, column + 16 < w.tiles, lane,
+                              sum);
+            turn_next(&turn);
+            tiles_end(&tiles, lane, sum);
+        }
+        sums_leave(sums, sum, warp, lane);
+    }
+}
+
+DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn,
+                                uint32_t seq, struct turn_of_sums *sums, int32_t warp,
+                                int32_t lane)
+{
+    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+    x_take(args, step & 3, step >> 2, turn);
+    const int32_t kind =
+        computed_here(step) & 3; // what follows from it is not kept while X is taken
+    if (kind == UP)
+        units_multiply<true>(UP, next, turn_of(seq + next), sums, warp, lane);
+    else
+        units_multiply<false>(kind, next, turn_of(seq + next), sums, warp, lane);
+    return seq + units_of_block(kind) * work_of(kind).slots;
+}
+
+#else
 
 // The row of X of a matrix, from the words of all SMs.
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
@@ -474,6 +546,8 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t ste
     return seq + slots_of_block(kind, second, last);
 }
 
+#endif
+
 // In steps of one matrix, four a layer; the first layer has no Q, K, V.
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
@@ -491,7 +565,7 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             if (l > 0 && warp == 0 && lane == 0)
                 arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, rows, l == 0, turn, seq, warp, lane);
+            attend(args, rows, l, turn, seq, warp, lane);
             seq += s->place.left;
         }
         seq = matrix_multiply(args, step, turn, seq, &sums, warp, lane);

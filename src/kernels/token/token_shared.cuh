@@ -28,6 +28,8 @@ enum {
 
     MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
     TILE = TILE_BYTES(4),
+    TILE_COLS = PLAIN ? WEFT__TOKEN_PLAIN_TILE_COLS : 256,
+    UNIT_ROWS = PLAIN ? 16 : 32, // of O and down
     SLOT_TILES = WEFT__TOKEN_SLOT_TILES(TILE),
     TEAM_WARPS = SLOT_TILES / 2,      // which have a slot, two tiles each of it
     TEAMS = MULTIPLIERS / TEAM_WARPS, // they take slots in turn
@@ -41,12 +43,12 @@ enum {
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
-    LONG_X = ATTENDED > WIDE ? ATTENDED : WIDE,
-    X_BYTES = WEFT__TOKEN_X_BYTES(EMBED),
+    LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
+    LONG_X = PLAIN && EMBED > LONGEST_X ? EMBED : LONGEST_X,
+    X_BYTES = PLAIN ? 0 : WEFT__TOKEN_X_BYTES(EMBED),
+    ALL_X_BYTES = PLAIN ? WEFT__TOKEN_PLAIN_X_BYTES(LONG_X) : WEFT__TOKEN_LONG_X_BYTES(LONG_X),
     STATES_BYTES = WARPS * GROUP_HEADS * (WEFT_HEAD_DIM + 4) * 4,
-    LONG_X_BYTES = WEFT__TOKEN_LONG_X_BYTES(LONG_X) > STATES_BYTES
-                       ? WEFT__TOKEN_LONG_X_BYTES(LONG_X)
-                       : STATES_BYTES,
+    LONG_X_BYTES = ALL_X_BYTES > STATES_BYTES ? ALL_X_BYTES : STATES_BYTES,
     RING_BYTES = (DEPTH * SLOT + 127) / 128 * 128,
 };
 
@@ -58,11 +60,13 @@ struct shared {
     float residual[WEFT__TOKEN_MOST_OWN][WARP];
     uint8_t queries[PART_BYTES];
     float factors[ROWS];
+    float squares[MULTIPLIERS]; // of a row of plain numbers, by warp
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
+    uint32_t again; // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -108,6 +112,8 @@ struct work {
 
 DEVICE enum form form_of(int32_t kind)
 {
+    if (PLAIN)
+        return kind == UP ? PAIRS : ROWS_ALONE;
     return kind == QKV ? ROWS_ALONE : WEFT_EIGHTS >> kind & 1 ? EIGHTS : PAIRS;
 }
 
@@ -115,6 +121,8 @@ enum { EIGHT_SLOTS = 4 }; // of a block of sixteen rows of no more than sixteen 
 
 DEVICE int32_t slots_of(int32_t tiles, enum form form)
 {
+    if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
+        return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
     return form == EIGHTS  ? 2 * EIGHT_SLOTS
            : form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
                            : (tiles + SLOT_TILES - 1) / SLOT_TILES;
@@ -124,7 +132,7 @@ DEVICE struct work work_of(int32_t kind)
 {
     struct work w;
     w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
-    w.tiles = w.cols / 256;
+    w.tiles = w.cols / TILE_COLS;
     w.form = form_of(kind);
     w.slots = slots_of(w.tiles, w.form);
     return w;
@@ -132,7 +140,7 @@ DEVICE struct work work_of(int32_t kind)
 
 DEVICE int32_t units_of(int32_t kind)
 {
-    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / 32;
+    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / UNIT_ROWS;
 }
 
 // The SM's part of `count` things.
@@ -252,6 +260,8 @@ DEVICE int32_t units_of_row(int32_t row)
            32;
 }
 
+#if !PLAIN
+
 // 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
 DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
                       float x, float weight, uint32_t turn)
@@ -294,6 +304,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
         ((uint32_t *)(to + cols + cols / 4))[unit] = (word[1][3] & 0xffffffu) | word[2][3] << 24;
 }
 
+#endif
+
 // How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
@@ -311,6 +323,8 @@ DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint
     while (!has_counted(counter, uses_of(row, turn) * each - each / 16))
         ;
 }
+
+#if !PLAIN
 
 // A row of words to shared memory, by all warps that multiply, a unit a thread, which asks for all of its words before it looks at any.
 template <int COLS, bool SQUARES>
@@ -330,5 +344,7 @@ DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
         unit_place<SQUARES>(to, COLS, unit, word);
     }
 }
+
+#endif
 
 #endif
