@@ -54,15 +54,14 @@ DEVICE struct held_scales held_scales_load(const uint8_t *tile, int32_t lane, ui
     const int32_t r = lane / 4, c = lane % 4;
     struct held_scales s;
 #if HOLDS_SUPER
+    const uint32_t own = c % 2 ? 0x7632u : 0x5410u, low = c < 2 ? 0 : 0x0f0f0f0fu;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
+        // of units 4 and up the low four bits are in the third word, the others above the codes of units 0 to 3
         const uint4 w = *(const uint4 *)(tile + 4 * PAIR_LOW + (r + 8 * i) * 16);
-        const uint32_t scale = c < 2 ? w.y & 0x3f3f3f3fu
-                                     : (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
-        const uint32_t min = c < 2 ? w.z & 0x3f3f3f3fu
-                                   : (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
+        const uint32_t six = byte_permute(w.y, w.z, own) >> (c & 2) & 0x3f3f3f3fu;
         s.d[i] = w.x;
-        s.fine[i] = byte_permute(scale, min, c % 2 ? 0x7632 : 0x5410);
+        s.fine[i] = (byte_permute(w.w, w.w >> 4, own) & low) | (six & ~low);
         *loaded ^= w.x;
     }
 #else
@@ -176,38 +175,61 @@ DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, i
 static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SIXTEENS == 1),
               "products start from the sum of x");
 
-// acc += tile i of the two times a tile of X.
-DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
-                     int32_t lane, float acc[2])
+// A lane's number that is not known before `behind` is.
+DEVICE int32_t computed_behind(int32_t x, float behind)
 {
-    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
-    const uint32_t l = (uint32_t)computed_here(lane);
-    uint2 b[4];
-    (void)half;
+    asm volatile("" : "+r"(x) : "f"(behind));
+    return x;
+}
+
+// Its columns of B, where they are not kept.
+DEVICE void tile_b(uint2 b[4], const struct tile_x *x, int32_t lane)
+{
+    const uint32_t l = (uint32_t)(B_KEPT == 1 ? computed_here(lane) : lane);
 #pragma unroll
     for (uint32_t p = 0; p < 4; p++)
         b[p] = B_KEPT == 1 ? b_of_pair(x->b[0], p, l) : x->b[p % B_KEPT];
+}
+
+// Products of tile i of the two with a tile of X: unit h of row r + 8 j, as the bits of a float.
+struct tile_dots {
+    int32_t low[4], high[4];
+};
+
+DEVICE void tile_multiply(struct tile_dots *dots, const struct tiles *t, int32_t i,
+                          const struct tile_x *x, const uint2 b[4])
+{
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        dots->low[k] = x->start[k % 2];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         const uint4 w = t->codes[i][p];
         const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
                                ~(w.w & 0x0f0f0f0fu)};
-        mma_s8_k32(low, a, b[p].x, b[p].y);
+        mma_s8_k32(dots->low, a, b[p].x, b[p].y);
     }
 #pragma unroll
     for (int32_t k = 0; k < 4; k++)
-        high[k] = low[k];
+        dots->high[k] = dots->low[k];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
                                t->codes[i][p].w};
-        mma_u8_k32(high, a, b[p].x, b[p].y);
+        mma_u8_k32(dots->high, a, b[p].x, b[p].y);
     }
+}
+
+// acc += these with their scales.
+DEVICE void tile_scale_add(const struct tile_dots *dots, const struct tiles *t, int32_t i,
+                           const struct tile_x *x, float acc[2])
+{
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const float dot = __int_as_float(h ? high[2 * j + 1] : low[2 * j]) - MAGIC;
+            const float dot =
+                __int_as_float(h ? dots->high[2 * j + 1] : dots->low[2 * j]) - MAGIC;
 #if HOLDS_SUPER
             const float2 d = f16x2_float2(t->scales[i].d[j]);
             const uint32_t fine = t->scales[i].fine[j];
@@ -270,27 +292,67 @@ DEVICE void slot_x_load(struct slot_x *x, enum form form, const uint8_t *row, in
         x->of[1] = tile_x_of(row, cols, second, lane);
 }
 
-// x: loaded before, or (`fresh`) here. Where tiles are not held, registers are there for one X at a time.
-DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t half,
+// Has the last slot of a row all of its columns?
+DEVICE bool is_whole(enum form form, int32_t cols)
+{
+    return cols % (256 * (form == ROWS_ALONE ? SLOT_TILES : form == EIGHTS ? 16 : TEAM_WARPS)) == 0;
+}
+
+#if HOLDS
+
+// x: loaded before, or (`fresh`) here.
+DEVICE void tiles_add(const struct tiles *t, enum form form, bool whole, bool fresh, int32_t half,
+                      struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
+                      int32_t lane, float sum[2][2])
+{
+    const int32_t second = first + columns_apart(form), of_second = form == PAIRS ? 0 : 1;
+    struct tile_dots dots[2];
+    uint2 b[2][4];
+    (void)half;
+    if (fresh)
+        slot_x_load(x, form, row, cols, first, lane);
+    const bool has_first = whole || first * 256 < cols, has_second = whole || second * 256 < cols;
+    if (has_first) {
+        tile_b(b[0], &x->of[0], lane);
+        tile_multiply(&dots[0], t, 0, &x->of[0], b[0]);
+    }
+    if (form != PAIRS && has_first)
+        tile_scale_add(&dots[0], t, 0, &x->of[0], sum[0]);
+    if (form == EIGHTS)
+        sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
+    if (has_second) {
+        if (form != PAIRS)
+            tile_b(b[1], &x->of[1], computed_behind(lane, sum[0][0]));
+        tile_multiply(&dots[1], t, 1, &x->of[of_second], b[of_second]);
+    }
+    if (form == PAIRS && has_first)
+        tile_scale_add(&dots[0], t, 0, &x->of[0], sum[0]);
+    if (has_second)
+        tile_scale_add(&dots[1], t, 1, &x->of[of_second], sum[1]);
+}
+
+#else
+
+// Registers are there for one X at a time.
+DEVICE void tiles_add(const struct tiles *t, enum form form, bool whole, bool fresh, int32_t half,
                       struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
                       int32_t lane, float sum[2][2])
 {
     const int32_t second = first + columns_apart(form);
-    if (fresh && HOLDS)
-        slot_x_load(x, form, row, cols, first, lane);
+    (void)fresh, (void)whole;
     if (first * 256 < cols) {
-        if (!HOLDS)
-            x->of[0] = tile_x_of(row, cols, first, lane);
+        x->of[0] = tile_x_of(row, cols, first, lane);
         tile_add(t, 0, half, &x->of[0], lane, sum[0]);
     }
     if (form == EIGHTS)
         sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
     if (second * 256 < cols) {
-        if (!HOLDS)
-            x->of[0] = tile_x_of(row, cols, second, lane);
-        tile_add(t, 1, half, &x->of[HOLDS && form != PAIRS ? 1 : 0], lane, sum[1]);
+        x->of[0] = tile_x_of(row, cols, second, lane);
+        tile_add(t, 1, half, &x->of[0], lane, sum[1]);
     }
 }
+
+#endif
 
 #endif
 
@@ -327,6 +389,19 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     if (lane == 0)
         barrier_arrive(shared_address(s->summed + place));
     turn->next++;
+}
+
+// What is carried from matrix to matrix stays in shared memory: registers are scarce in between. All lanes of a warp write the same.
+DEVICE uint2 walked_of(int32_t warp)
+{
+    const volatile uint2 *at = &shared_rest()->walked[warp];
+    return make_uint2(at->x, at->y);
+}
+
+DEVICE void walked_set(int32_t warp, uint2 walked)
+{
+    volatile uint2 *at = &shared_rest()->walked[warp];
+    at->x = walked.x, at->y = walked.y;
 }
 
 DEVICE int32_t units_of_block(int32_t kind)
@@ -376,19 +451,21 @@ DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
     }
 }
 
-DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn,
-                                uint32_t seq, struct turn_of_sums *sums, int32_t warp,
-                                int32_t lane)
+DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn,
+                            int32_t warp, int32_t lane)
 {
-    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
     x_take(args, step & 3, step >> 2, turn);
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
+    const uint2 walked = walked_of(warp);
+    const int32_t next = (warp / TEAM_WARPS - (int32_t)walked.x) & (TEAMS - 1);
+    struct turn_of_sums sums = {walked.y};
     if (kind == UP)
-        units_multiply<true>(UP, next, turn_of(seq + next), sums, warp, lane);
+        units_multiply<true>(UP, next, turn_of(walked.x + next), &sums, warp, lane);
     else
-        units_multiply<false>(kind, next, turn_of(seq + next), sums, warp, lane);
-    return seq + units_of_block(kind) * work_of(kind).slots;
+        units_multiply<false>(kind, next, turn_of(walked.x + next), &sums, warp, lane);
+    walked_set(warp, make_uint2(walked_of(warp).x + units_of_block(kind) * work_of(kind).slots,
+                                sums.next));
 }
 
 #else
@@ -423,6 +500,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
 {
     const struct work w = work_of(kind);
     const int32_t half = warp % TEAM_WARPS;
+    const bool whole = is_whole(form, EMBED) && (form != PAIRS || (is_whole(form, WIDE) &&
+                                                                  is_whole(form, ATTENDED)));
     const uint8_t *row = shared_row(kind);
     struct slot_x x = {};
     int32_t at = next; // of the unit
@@ -437,7 +516,7 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
+            tiles_add(tiles, form, whole, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
                       sum);
             tiles_end(tiles, lane, sum);
         }
@@ -512,38 +591,42 @@ DEVICE int32_t first_units(const struct weft__token_args *args, int32_t kind, in
     return units_of_block(kind) - second_units(kind, is_second(args, kind, layer));
 }
 
-// A matrix, whose slots begin at `seq`: the row of X comes while the first tiles do.
-DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn, uint32_t seq,
-                                struct turn_of_sums *sums, int32_t warp, int32_t lane)
+// A matrix: the row of X comes while the first tiles do.
+DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn,
+                            int32_t warp, int32_t lane)
 {
-    const int32_t next = next_of_team(seq, warp);
-    const struct turn_of_slot slot = turn_of(seq + next);
-    const bool ahead = HOLDS && next < first_units(args, step & 3, step >> 2) *
-                                           work_of(step & 3).slots;
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
-    if (ahead)
-        tiles_take(&tiles, slot, warp % TEAM_WARPS, lane);
+    const uint32_t first = walked_of(warp).x;
+    if (HOLDS && next_of_team(first, warp) <
+                     first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
+        tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
     x_take(args, step & 3, turn, warp, lane);
     const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
-    const int32_t kind = here & 3, layer = here >> 2;
+    const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
+    const uint2 walked = walked_of(warp);
+    const int32_t next = next_of_team(walked.x, warp);
+    const struct turn_of_slot slot = turn_of(walked.x + next);
+    const bool ahead = HOLDS && next < units * work_of(kind).slots;
+    struct turn_of_sums sums = {walked.y};
     if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(QKV, ROWS_ALONE, first_units(args, kind, layer), QKV_FIXED, next, slot, ahead, &tiles, sums, warp,
+        units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
                        lane);
     else if (UP_EIGHTS && kind == UP)
-        units_multiply(UP, EIGHTS, first_units(args, kind, layer), HOLDS, next, slot, ahead, &tiles, sums, warp, lane);
+        units_multiply(UP, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, PAIRS, first_units(args, kind, layer), true, next, slot, ahead, &tiles, sums, warp, lane);
+        units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
     else
-        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), first_units(args, kind, layer), false, next, slot, ahead, &tiles,
-                       sums, warp, lane);
+        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
+                       &sums, warp, lane);
     const bool second = is_second(args, kind, layer), last = layer + 1 == args->num_layers;
 #if WEFT_SECOND
     if (second)
         second_multiply(kind, second_units(kind, true), last,
-                        seq + first_units(args, kind, layer) * work_of(kind).slots, sums, warp,
-                        lane);
+                        walked_of(warp).x + first_units(args, kind, layer) * work_of(kind).slots,
+                        &sums, warp, lane);
 #endif
-    return seq + slots_of_block(kind, second, last);
+    walked_set(warp,
+               make_uint2(walked_of(warp).x + slots_of_block(kind, second, last), sums.next));
 }
 
 #endif
@@ -552,23 +635,21 @@ DEVICE uint32_t matrix_multiply(const struct weft__token_args *args, int32_t ste
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
-    struct turn_of_sums sums = {0};
-    uint32_t seq = 0;
+    walked_set(own_warp, make_uint2(0, 0));
 #pragma unroll 1
     for (int32_t step = O; step < 4 * args->num_layers; step++) {
         const int32_t kind = step & 3, l = step >> 2;
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
         if (kind == O && s->attends) { // between Q, K, V and O
-            const struct new_rows rows = {(uint16_t *)args->layers[l].keys,
-                                          (uint16_t *)args->layers[l].values};
             if (l > 0 && warp == 0 && lane == 0)
                 arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, rows, l, turn, seq, warp, lane);
-            seq += s->place.left;
+            attend(args, l, turn, walked_of(warp).x, warp, lane);
+            const uint2 walked = walked_of(warp);
+            walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }
-        seq = matrix_multiply(args, step, turn, seq, &sums, warp, lane);
+        matrix_multiply(args, step, turn, warp, lane);
     }
 }
 
