@@ -228,8 +228,7 @@ DEVICE void tile_scale_add(const struct tile_dots *dots, const struct tiles *t, 
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const float dot =
-                __int_as_float(h ? dots->high[2 * j + 1] : dots->low[2 * j]) - MAGIC;
+            const float dot = __int_as_float(h ? dots->high[2 * j + 1] : dots->low[2 * j]) - MAGIC;
 #if HOLDS_SUPER
             const float2 d = f16x2_float2(t->scales[i].d[j]);
             const uint32_t fine = t->scales[i].fine[j];
@@ -419,9 +418,9 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t la
     else if (kind == O)
         numbers_take<ATTENDED, false>(args, WEFT__TOKEN_ROW_attended, turn, NULL);
     else
-        numbers_take<EMBED, true>(
-            args, kind == UP ? WEFT__TOKEN_ROW_up : WEFT__TOKEN_ROW_qkv, turn,
-            kind == UP ? args->layers[layer].up_norm : args->layers[layer - 1].next_norm);
+        numbers_take<EMBED, true>(args, kind == UP ? WEFT__TOKEN_ROW_up : WEFT__TOKEN_ROW_qkv, turn,
+                                  kind == UP ? args->layers[layer].up_norm
+                                             : args->layers[layer - 1].next_norm);
 }
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is.
@@ -500,8 +499,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
 {
     const struct work w = work_of(kind);
     const int32_t half = warp % TEAM_WARPS;
-    const bool whole = is_whole(form, EMBED) && (form != PAIRS || (is_whole(form, WIDE) &&
-                                                                  is_whole(form, ATTENDED)));
+    const bool whole = is_whole(form, EMBED) &&
+                       (form != PAIRS || (is_whole(form, WIDE) && is_whole(form, ATTENDED)));
     const uint8_t *row = shared_row(kind);
     struct slot_x x = {};
     int32_t at = next; // of the unit
@@ -516,8 +515,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, form, whole, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
-                      sum);
+            tiles_add(tiles, form, whole, !fixed, half, &x, row, w.cols, column_of(form, at) + half,
+                      lane, sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
@@ -534,7 +533,7 @@ enum {
 };
 static_assert(!(WEFT_EIGHTS & ((1 << KINDS) - 1)) ||
                   ((WEFT_EIGHTS & ((1 << KINDS) - 1)) == 1 << UP && TEAMS == 2 * EIGHT_SLOTS &&
-                               EMBED > 8 * 256 && EMBED <= 16 * 256),
+                   EMBED > 8 * 256 && EMBED <= 16 * 256),
               "a warp has one slot of a unit in chains of eight");
 
 // The team's next slot where a matrix's begin at `seq`.
@@ -562,8 +561,8 @@ DEVICE void second_multiply(int32_t kind, int32_t units, bool last, uint32_t seq
             const bool below = at >= w.block_slots; // of the second block
             const int32_t slot = below ? at - w.block_slots : at;
             const int32_t column = w.columns ? slot : 2 * slot + half;
-            const uint8_t *tile = shared_memory() + turn.at * SLOT +
-                                  half * second_format::SECOND_TILE_BYTES;
+            const uint8_t *tile =
+                shared_memory() + turn.at * SLOT + half * second_format::SECOND_TILE_BYTES;
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
             slot_wait_turn(turn);
             if (column < w.tiles) {
@@ -625,8 +624,7 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
                         walked_of(warp).x + first_units(args, kind, layer) * work_of(kind).slots,
                         &sums, warp, lane);
 #endif
-    walked_set(warp,
-               make_uint2(walked_of(warp).x + slots_of_block(kind, second, last), sums.next));
+    walked_set(warp, make_uint2(walked_of(warp).x + slots_of_block(kind, second, last), sums.next));
 }
 
 #endif

@@ -15,7 +15,7 @@ namespace second_format
 {
 #include "src/kernels/linear/linear_few_one.cuh"
 enum { SECOND_TILE_BYTES = TILE_BYTES(4) };
-}
+} // namespace second_format
 #include "src/kernels/linear/linear_format_end.cuh"
 #pragma pop_macro("WEFT_FORMAT")
 #endif
