@@ -400,7 +400,9 @@ DEVICE uint2 walked_of(int32_t warp)
 DEVICE void walked_set(int32_t warp, uint2 walked)
 {
     volatile uint2 *at = &shared_rest()->walked[warp];
+    __syncwarp(); // what was made of it is made
     at->x = walked.x, at->y = walked.y;
+    __syncwarp();
 }
 
 DEVICE int32_t units_of_block(int32_t kind)
@@ -423,16 +425,24 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, int32_t la
                                              : args->layers[layer - 1].next_norm);
 }
 
-// The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is.
+DEVICE void held_take(struct held *held, struct turn_of_slot turn, int32_t half, int32_t lane)
+{
+    slot_wait_turn(turn);
+    slot_give_back(
+        turn.at, held_load(held, tile_at(turn.at, 0, half), tile_at(turn.at, 1, half), lane), lane);
+}
+
+// The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
+// taken.
 template <bool PAIRED>
-DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
-                           struct turn_of_sums *sums, int32_t own_warp, int32_t own_lane)
+DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn, bool ahead,
+                           struct held *held, struct turn_of_sums *sums, int32_t own_warp,
+                           int32_t own_lane)
 {
     const struct work w = work_of(kind);
     const int32_t warp = computed_here(own_warp), lane = computed_here(own_lane);
     const int32_t units = units_of_block(kind), half = warp % TEAM_WARPS;
     const float *row = (const float *)shared_row(kind);
-    struct tiles tiles;
     int32_t at = next; // of the unit
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
@@ -440,11 +450,11 @@ DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
             const int32_t column = slot_column(PAIRED ? PAIRS : ROWS_ALONE, at) + half;
-            tiles_take(&tiles, turn, half, lane);
-            plain_add<PAIRED>(tile_at(turn.at, 0, half), row, column, column + 16 < w.tiles, lane,
-                              sum);
+            if (!ahead)
+                held_take(held, turn, half, lane);
+            ahead = false;
             turn_next(&turn);
-            tiles_end(&tiles, lane, sum);
+            plain_add<PAIRED>(held, row, column, column + 16 < w.tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
     }
@@ -453,16 +463,21 @@ DEVICE void units_multiply(int32_t kind, int32_t next, struct turn_of_slot turn,
 DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, uint32_t turn,
                             int32_t warp, int32_t lane)
 {
+    const uint32_t seq = walked_of(warp).x;
+    const int32_t next = (warp / TEAM_WARPS - (int32_t)seq) & (TEAMS - 1);
+    const bool ahead = next < units_of_block(step & 3) * work_of(step & 3).slots;
+    struct held held = {};
+    if (ahead)
+        held_take(&held, turn_of(seq + next), warp % TEAM_WARPS, lane);
     x_take(args, step & 3, step >> 2, turn);
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
-    const uint2 walked = walked_of(warp);
-    const int32_t next = (warp / TEAM_WARPS - (int32_t)walked.x) & (TEAMS - 1);
-    struct turn_of_sums sums = {walked.y};
+    const struct turn_of_slot slot = turn_of(walked_of(warp).x + next);
+    struct turn_of_sums sums = {walked_of(warp).y};
     if (kind == UP)
-        units_multiply<true>(UP, next, turn_of(walked.x + next), &sums, warp, lane);
+        units_multiply<true>(UP, next, slot, ahead, &held, &sums, warp, lane);
     else
-        units_multiply<false>(kind, next, turn_of(walked.x + next), &sums, warp, lane);
+        units_multiply<false>(kind, next, slot, ahead, &held, &sums, warp, lane);
     walked_set(warp, make_uint2(walked_of(warp).x + units_of_block(kind) * work_of(kind).slots,
                                 sums.next));
 }

@@ -182,14 +182,37 @@ DEVICE int32_t plain_row(int32_t lane)
     return lane / 8 | (lane / 4 & 1) << 2;
 }
 
-// acc += chunk c + 4 i of a tile's two rows by x of its columns.
-DEVICE void chunk_add(const uint8_t *tile, int32_t i, const float x[CHUNK], int32_t lane,
-                      float acc[2])
+// A warp's two tiles of a slot in registers, so that the slot can be asked for anew before they are multiplied, and the first of a matrix
+// before its X is there: chunk c + 4 i of the lane's two rows.
+struct held {
+    uint4 top[2][2], bottom[2][2]; // of a tile, i
+};
+
+// Returns a number made of all loads.
+DEVICE uint32_t held_load(struct held *held, const uint8_t *first, const uint8_t *second,
+                          int32_t lane)
 {
-    const int32_t row = plain_row(lane), at = ((lane % 4 + 4 * i) ^ row) * 16;
+    uint32_t all = 0;
+    const int32_t row = plain_row(lane);
+#pragma unroll
+    for (int32_t t = 0; t < 2; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++) {
+            const uint8_t *from =
+                (t ? second : first) + row * 128 + ((lane % 4 + 4 * i) ^ row) * 16;
+            held->top[t][i] = *(const uint4 *)from;
+            held->bottom[t][i] = *(const uint4 *)(from + 8 * 128);
+            all ^= held->top[t][i].x ^ held->bottom[t][i].x;
+        }
+    return all;
+}
+
+// acc += a chunk of two rows by x of its columns.
+DEVICE void chunk_add(uint4 top_chunk, uint4 bottom_chunk, const float x[CHUNK], float acc[2])
+{
     float top[CHUNK], bottom[CHUNK];
-    chunk_floats(*(const uint4 *)(tile + row * 128 + at), top);
-    chunk_floats(*(const uint4 *)(tile + (row + 8) * 128 + at), bottom);
+    chunk_floats(top_chunk, top);
+    chunk_floats(bottom_chunk, bottom);
 #pragma unroll
     for (int32_t k = 0; k < CHUNK; k++) {
         acc[0] = fmaf(top[k], x[k], acc[0]);
@@ -209,23 +232,23 @@ DEVICE void chunk_x(const float *row, int32_t column, int32_t i, int32_t lane, f
 
 // The warp's two tiles of a slot: of one column and two matrices, or of two columns.
 template <bool PAIRED>
-DEVICE void plain_add(const uint8_t *tile, const float *row, int32_t column, bool both,
+DEVICE void plain_add(const struct held *held, const float *row, int32_t column, bool both,
                       int32_t lane, float sum[2][2])
 {
     float x[CHUNK];
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         chunk_x(row, column, i, lane, x);
-        chunk_add(tile, i, x, lane, sum[0]);
+        chunk_add(held->top[0][i], held->bottom[0][i], x, sum[0]);
         if (PAIRED)
-            chunk_add(tile + TEAM_WARPS * TILE, i, x, lane, sum[1]);
+            chunk_add(held->top[1][i], held->bottom[1][i], x, sum[1]);
     }
 #pragma unroll
     for (int32_t i = 0; !PAIRED && i < 2; i++) {
         if (!both)
             break;
         chunk_x(row, column + 16, i, lane, x);
-        chunk_add(tile + TEAM_WARPS * TILE, i, x, lane, sum[0]);
+        chunk_add(held->top[1][i], held->bottom[1][i], x, sum[0]);
     }
 }
 
