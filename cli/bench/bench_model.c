@@ -19,7 +19,7 @@ static const char help[] =
     "                      qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,\n"
     "                      smollm2-135m; mixtures: qwen3-30b-a3b, olmoe-1b-7b, mixtral-8x7b,\n"
     "                      gpt-oss-20b, deepseek-v2-lite; encoders: bert-base; of the tests:\n"
-    "                      emulated-dense, -wide, -heads. NAME/N: its first N layers, where memory is\n"
+    "                      emulated-dense, -wide, -long, -heads. NAME/N: its first N layers, where memory is\n"
     "                      short\n"
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"

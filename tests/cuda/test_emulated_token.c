@@ -22,6 +22,7 @@ struct trial {
 static const struct trial trials[] = {
     {"emulated-dense", 3, MOST_PROMPT, 2, TEXTS, true},
     {"emulated-wide", 4, 20, 1, 1, false}, // more than eight tiles a row
+    {"emulated-long", 2, 40, 1, 1, true}, // of plain weights: whole stripes, an odd number of them
 };
 static const struct trial *trial = trials;
 static const char *format = "q4_0";
@@ -94,7 +95,6 @@ static void speak(engine_worker *worker, struct said said[TEXTS])
             engine_draw draw = {session[t], &likeliest, 3 + t};
             FINE(engine_decode(worker, &draw, 1, CHAIN, said[t].tokens + i * CHAIN, &err));
         }
-    feed(worker, session[0], 3, 1); // with the last token of the chain
     poison(worker, session[0]);
     feed(worker, session[0], 5, 1);
     memcpy(said[0].infinite, engine_session_logits(session[0]), sizeof said[0].infinite);

@@ -46,7 +46,6 @@ static void open_all(struct opened *o, const char *device, const char *program)
                                     .context_tokens = CONTEXT,
                                     .chain_tokens = CHAIN};
     setenv("STANDIN_NAME", device, 1);
-    setenv("STANDIN_SMS", "64", 1);
     if (program)
         setenv("WEFT_PROGRAM", program, 1);
     else

@@ -33,7 +33,7 @@ struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context)
     const char *wish = getenv("WEFT_PROGRAM");
     const bool asked_for = wish && strcmp(wish, "persistent") == 0;
     const bool refused = wish && strcmp(wish, "graph") == 0;
-    if (refused || (!asked_for && weft__token_most_keys(weft__cuda_of(context)->name, 0) == 0))
+    if (refused || (!asked_for && weft__token_most_keys(weft__cuda_of(context)->name, 0, 0) == 0))
         return NULL;
     struct weft__cuda_token *token = weft__base_allocate(NULL, sizeof *token);
     if (token) {
@@ -107,7 +107,8 @@ static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
 static bool is_faster(weft_context *context, struct weft__cuda_token *token)
 {
     const struct weft__token_plan *plan = &token->plan;
-    const int64_t most = weft__token_most_keys(weft__cuda_of(context)->name, plan->format);
+    const int64_t most =
+        weft__token_most_keys(weft__cuda_of(context)->name, plan->format, plan->uneven);
     if (token->asked_for)
         return true;
     const struct weft__attention_args *run = token->steps[plan->first].args;

@@ -37,25 +37,27 @@ DEVICE void slot_next(struct asker *a)
 
 #if PLAIN
 
-// Which maps a unit's two boxes come from, and their row.
-struct from {
-    int32_t first, second, row;
+// The map of a unit, and its first row there.
+struct unit_place {
+    int32_t map, row;
 };
 
-DEVICE struct from from_of(int32_t kind, int32_t u)
+DEVICE struct unit_place unit_at(int32_t kind, int32_t u)
 {
-    const int32_t unit = kind == QKV ? head_unit(u - shared_rest()->share[QKV][0]) : u;
+    if (kind != QKV) {
+        const struct unit_place at = {kind == O    ? WEFT__TOKEN_MAP_o
+                                      : kind == UP ? WEFT__TOKEN_MAP_gate
+                                                   : WEFT__TOKEN_MAP_down,
+                                      u * 16};
+        return at;
+    }
+    const int32_t unit = head_unit(u - shared_rest()->share[QKV][0]);
     const int32_t k = unit - ATTENDED / 16, v = unit - Q_K_UNITS;
-    struct from from;
-    from.first = kind == O      ? WEFT__TOKEN_MAP_o
-                 : kind == UP   ? WEFT__TOKEN_MAP_gate
-                 : kind == DOWN ? WEFT__TOKEN_MAP_down
-                 : k < 0        ? WEFT__TOKEN_MAP_q
-                 : v < 0        ? WEFT__TOKEN_MAP_k
-                                : WEFT__TOKEN_MAP_v;
-    from.second = kind == UP ? WEFT__TOKEN_MAP_up : from.first;
-    from.row = (kind != QKV || k < 0 ? unit : v < 0 ? k : v) * 16;
-    return from;
+    const struct unit_place at = {k < 0   ? WEFT__TOKEN_MAP_q
+                                  : v < 0 ? WEFT__TOKEN_MAP_k
+                                          : WEFT__TOKEN_MAP_v,
+                                  (k < 0 ? unit : v < 0 ? k : v) * 16};
+    return at;
 }
 
 // The SM's part of a matrix of plain weights.
@@ -64,16 +66,19 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 {
     const struct work w = work_of(kind);
     const int32_t *share = shared_rest()->share[kind];
+    const uint32_t ring = shared_address(shared_memory());
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
-        const struct from from = from_of(kind, u);
-        const void *first = layer->maps[from.first], *second = layer->maps[from.second];
+        const struct unit_place at = unit_at(kind, u);
+        const void *map = layer->maps[at.map], *up = layer->maps[WEFT__TOKEN_MAP_up];
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.form, slot);
-            const uint32_t barrier = slot_begin(a);
-            boxes_of_slot(shared_address(shared_memory()) + a->slot * SLOT, first, second, column,
-                          w.form == PAIRS ? column : column + 16, from.row, barrier, a->policy);
+            const uint32_t barrier = slot_begin(a), to = ring + a->slot * SLOT;
+            if (w.form == PAIRS)
+                pairs_of_slot(to, map, up, column, at.row, barrier, a->policy);
+            else
+                rows_of_slot(to, map, column, at.row, w.tiles, barrier, a->policy);
             slot_next(a);
         }
     }
@@ -268,10 +273,14 @@ DEVICE void ask_all(const struct weft__token_args *args)
             matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
         if (s->attends)
             keys_ask(&a, args->layers + l, page);
+#if PLAIN // a text of each: what they have of rows is constant
+        matrix_ask(&a, now, O, false, false);
+        matrix_ask(&a, now, UP, false, false);
+        matrix_ask(&a, now, DOWN, false, false);
+#else
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
             matrix_ask(&a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
-#if !PLAIN
         layer = next;
 #endif
     }

@@ -72,11 +72,6 @@ DEVICE struct heads_source source_of(const struct weft__token_args *args, int32_
     return from;
 }
 
-// Where the layer's cache is.
-struct new_rows {
-    uint16_t *keys, *values;
-};
-
 // The new key, rotated, or its value: narrow, into shared memory and into the cache.
 DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_t *pool,
                        uint8_t *fresh, const struct head *head, int32_t lane)
@@ -96,8 +91,8 @@ DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_
 }
 
 // Row by row, a warp each; behind the queries come the new key and its value, in the SM that has their tile.
-DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep, bool first,
-                       uint32_t turn, int32_t warp, int32_t lane)
+DEVICE void heads_take(const struct weft__token_args *args, int32_t layer, uint32_t turn,
+                       int32_t warp, int32_t lane)
 {
     enum { KEY = GROUP_HEADS, VALUE };
     const struct place *at = &shared_rest()->place;
@@ -108,7 +103,7 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
         const int32_t row = i < KEY    ? (at->kv_head * GROUP_HEADS + i) * HEAD
                             : i == KEY ? ATTENDED + at->kv_head * HEAD
                                        : ATTENDED + (WEFT_KV_HEADS + at->kv_head) * HEAD;
-        const struct heads_source from = source_of(args, row, first, turn);
+        const struct heads_source from = source_of(args, row, layer == 0, turn);
         struct head head = source_head(&from, lane);
         const struct turns turns = turns_shared(lane);
         if (i != VALUE)
@@ -117,10 +112,11 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
             query_store(head.own, shared_rest()->queries + i * ROW_BYTES, PART_BYTES, lane,
                         shared_factors() + i);
         else if (i == KEY)
-            fresh_keep(&args->attention.k, keep.keys, shared_rest()->fresh, &head, lane);
+            fresh_keep(&args->attention.k, (uint16_t *)args->layers[layer].keys,
+                       shared_rest()->fresh, &head, lane);
         else
-            fresh_keep(&args->attention.v, keep.values, shared_rest()->fresh + ROW_BYTES, &head,
-                       lane);
+            fresh_keep(&args->attention.v, (uint16_t *)args->layers[layer].values,
+                       shared_rest()->fresh + ROW_BYTES, &head, lane);
     }
 }
 
@@ -183,12 +179,12 @@ static __device__ __noinline__ void attend_again(const struct weft__token_args *
 }
 
 // The SM's item, whose tiles are in the slots from `seq` on.
-DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, int32_t layer,
-                   uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
+DEVICE void attend(const struct weft__token_args *args, int32_t layer, uint32_t turn, uint32_t seq,
+                   int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     struct state state;
-    heads_take(args, keep, layer == 0, turn, warp, lane);
+    heads_take(args, layer, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     tiles_walk(args, seq, warp, lane, &state);

@@ -230,20 +230,24 @@ static bool same_kernels(struct met *met, const struct weft__token_seen *layer, 
                      (!next->more_kernel || is_as_met(&met->v, next->more_kernel))));
 }
 
-// Tiles of 64 columns are matrices of a pile.
+// Tiles of 64 columns are matrices of a pile: a row's, or where it is whole stripes of sixteen a stripe's. Gate and up are asked for by tiles
+// alone.
 static void matrix_map(const struct weft__linear_device_args *args, int32_t part,
                        struct weft__cuda_matrix *map)
 {
     const struct weft__linear_device_part *of = &args->part[part];
+    const int64_t tiles = args->cols / WEFT__TOKEN_PLAIN_TILE_COLS;
+    const bool stripes = args->num_parts != 2 && WEFT__TOKEN_STRIPES(args->cols);
     *map = (struct weft__cuda_matrix){.base = of->weight,
                                       .rows = of->rows,
                                       .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
                                       .stride_bytes = of->weight_stride_bytes,
-                                      .piles = {args->cols / WEFT__TOKEN_PLAIN_TILE_COLS, 1},
+                                      .piles = {stripes ? 16 : tiles, stripes ? tiles / 16 : 1},
                                       .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS,
-                                                            of->weight_stride_bytes},
+                                                            32 * WEFT__TOKEN_PLAIN_TILE_COLS},
                                       .box_rows = WEFT__LINEAR_TILE_ROWS,
                                       .box_matrices = 2,
+                                      .box_piles = stripes ? 2 : 1,
                                       .swizzled = true};
 }
 
@@ -430,7 +434,7 @@ static struct ring ring_of(const struct weft__token_constants *c, int64_t shared
                   WEFT__TOKEN_SHARED_BYTES;
     const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
     ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
-    ring.least = (int32_t)WEFT__TOKEN_LEAST_SLOTS(ring.slot_bytes, slot_tiles);
+    ring.least = (int32_t)WEFT__TOKEN_LEAST_SLOTS(WEFT__TOKEN_FLIGHT(ring.slot_bytes, plain), slot_tiles);
     return ring;
 }
 
@@ -468,6 +472,9 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     plan->blocks = (uint32_t)limits->num_sms;
     plan->shared_bytes = (uint32_t)(ring.beside + (ring.slots * ring.slot_bytes + 127) / 128 * 128);
     c->WEFT_SLOTS = ring.slots;
+    const int32_t units = c->WEFT_EMBED / (WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? 16 : 32);
+    plan->uneven =
+        (units + limits->num_sms - 1) / limits->num_sms * limits->num_sms * 100 / units;
     if (limits->sm != 90 || ring.slots < ring.least ||
         c->WEFT_KV_HEADS * c->WEFT_SPLITS > limits->num_sms ||
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)
@@ -483,19 +490,21 @@ struct measured {
     const char *device;
     weft_dtype format;
     int64_t most_keys;
+    int32_t most_uneven;
 };
 
-int64_t weft__token_most_keys(const char *device, int32_t format)
+int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven)
 {
     static const struct measured list[] = {
-#define X(device, format, most_keys) {device, format, most_keys},
+#define X(device, format, most_keys, most_uneven) {device, format, most_keys, most_uneven},
 #include "src/kernels/token/token_devices.def"
 #undef X
     };
     int64_t most = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strncmp(device, list[i].device, strlen(list[i].device)) == 0 &&
-            (format == 0 || (int32_t)list[i].format == format) && list[i].most_keys > most)
+            (format == 0 || (int32_t)list[i].format == format) &&
+            (list[i].most_uneven == 0 || uneven <= list[i].most_uneven) && list[i].most_keys > most)
             most = list[i].most_keys;
     return most;
 }

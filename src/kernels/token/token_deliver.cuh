@@ -22,8 +22,10 @@ DEVICE int32_t part_of(int32_t t, uint32_t seq)
 #if PLAIN
 
 // Of gate and up the lower half of the lanes has gate; of others both halves have the sum, each added up a half of the chains.
-DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool = false, bool = false)
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t own_lane, bool = false,
+                       bool = false)
 {
+    const int32_t lane = computed_here(own_lane); // what follows from it is not kept from unit to unit
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
     const uint32_t place = d->next % PLACES;

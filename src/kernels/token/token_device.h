@@ -46,6 +46,9 @@ enum weft__token_map {
 
 #define WEFT__TOKEN_PLAIN(format) ((format) == 2 || (format) == 3)
 
+// Are columns of plain weights whole stripes, of sixteen tiles?
+#define WEFT__TOKEN_STRIPES(cols) ((cols) % (16 * WEFT__TOKEN_PLAIN_TILE_COLS) == 0)
+
 // A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
 struct __attribute__((aligned(64))) weft__token_layer {
     unsigned char k_map[128],
@@ -81,12 +84,14 @@ struct __attribute__((aligned(64))) weft__token_args {
      (slot_bytes))
 
 // Of slots on their way: more bytes, and words that everybody waits for queue behind them; fewer, and memory rests (NOTES.md).
-#define WEFT__TOKEN_FLIGHT(slot_bytes) (53248 / (slot_bytes) < 2 ? 2 : 53248 / (slot_bytes))
+// Slots of plain weights are so soon multiplied that more on their way are no harm.
+#define WEFT__TOKEN_FLIGHT(slot_bytes, plain)                                                      \
+    (((plain) ? 65536 : 53248) / (slot_bytes) < 2 ? 2 : ((plain) ? 65536 : 53248) / (slot_bytes))
 
 // A slot's parity says which time it is: who waits for one has had the one of its team before, all of whose forerunners but those on
 // their way had come then.
-#define WEFT__TOKEN_LEAST_SLOTS(slot_bytes, slot_tiles)                                            \
-    (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles) + WEFT__TOKEN_FLIGHT(slot_bytes))
+#define WEFT__TOKEN_LEAST_SLOTS(flight, slot_tiles)                                                \
+    (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles) + (flight))
 
 // Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
 #define WEFT__TOKEN_X_BYTES(cols)      ((cols) + (cols) / 4 + (cols) / 8)

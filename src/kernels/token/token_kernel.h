@@ -30,6 +30,7 @@ struct weft__token_plan {
     struct weft__cuda_matrix weights[WEFT__TOKEN_MOST_LAYERS][WEFT__TOKEN_MAPS]; // and, where weights are plain, these
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch
+    int32_t uneven;      // of O and down the SM with most has so many hundredths of the average
     int32_t format;      // of all matrices, or but for V and down of some layers
     int64_t most_keys;   // that a text may have, by its row of the page table
     char why[160];       // not, where there is none
@@ -44,9 +45,9 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
 void weft__token_step(const struct weft__token_plan *plan, const void *layers, void *words,
                       struct weft__cuda_step *step);
 
-// Up to how many keys of the longest text the one launch is chosen unasked for (token_devices.def), on a device of that name for
-// matrices of that format (0: of any); 0: never.
-int64_t weft__token_most_keys(const char *device, int32_t format);
+// Up to how many keys of a text the one launch is chosen unasked for (token_devices.def), on a device of that name for matrices of
+// that format (0: of any) that divide so unevenly; 0: never.
+int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven);
 
 // A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format, V and down of some in a second one or 0;
 // even: WEFT_EVEN.

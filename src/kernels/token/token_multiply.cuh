@@ -639,12 +639,10 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
         if (kind == O && s->attends) { // between Q, K, V and O
-            const struct new_rows rows = {(uint16_t *)args->layers[l].keys,
-                                          (uint16_t *)args->layers[l].values};
             if (l > 0 && warp == 0 && lane == 0)
                 arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
             part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
-            attend(args, rows, l, turn, walked_of(warp).x, warp, lane);
+            attend(args, l, turn, walked_of(warp).x, warp, lane);
             const uint2 walked = walked_of(warp);
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }

@@ -37,7 +37,7 @@ enum {
     SLOT = SLOT_TILES * TILE,
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,
-    FLIGHT = WEFT__TOKEN_FLIGHT(SLOT),
+    FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
