@@ -619,5 +619,5 @@ void weft__token_step(const struct weft__token_plan *plan, const void *layers, v
     args.launches = (uint32_t *)(void *)(base + at[WEFT__TOKEN_ROWS + 2]);
     weft__cuda_step(step, 0, plan->blocks, 1, WEFT__TOKEN_THREADS, &args, sizeof args);
     step->shared_bytes = plan->shared_bytes;
-    step->cooperative = 1;
+    step->cooperative = step->overlap = 1;
 }

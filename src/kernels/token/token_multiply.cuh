@@ -559,15 +559,16 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
-// Units of the second format, whose slots begin at `seq`: a tile of a slot each warp.
-DEVICE void second_multiply(int32_t kind, int32_t units, bool last, uint32_t seq,
-                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
+// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
+DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
-    const int32_t half = warp % TEAM_WARPS;
+    const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
     const uint8_t *row = shared_row(kind);
-    int32_t at = next_of_team(seq, warp); // of the unit
-    struct turn_of_slot turn = turn_of(seq + at);
+    const uint2 walked = walked_of(warp);
+    struct turn_of_sums sums = {walked.y};
+    int32_t at = next_of_team(walked.x, warp); // of the unit
+    struct turn_of_slot turn = turn_of(walked.x + at);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -593,8 +594,9 @@ DEVICE void second_multiply(int32_t kind, int32_t units, bool last, uint32_t seq
                 sum[1][i] = below ? acc[i] : sum[1][i];
             }
         }
-        sums_leave(sums, sum, warp, lane);
+        sums_leave(&sums, sum, warp, lane);
     }
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
 }
 
 #endif
@@ -632,14 +634,10 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     else
         units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
                        &sums, warp, lane);
-    const bool second = is_second(args, kind, layer), last = layer + 1 == args->num_layers;
-#if WEFT_SECOND
-    if (second)
-        second_multiply(kind, second_units(kind, true), last,
-                        walked_of(warp).x + first_units(args, kind, layer) * work_of(kind).slots,
-                        &sums, warp, lane);
-#endif
-    walked_set(warp, make_uint2(walked_of(warp).x + slots_of_block(kind, second, last), sums.next));
+    const int32_t now = WEFT_SECOND ? computed_here(step) : here; // these are not kept either
+    walked_set(warp, make_uint2(walked_of(warp).x +
+                                    first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
+                                sums.next));
 }
 
 #endif
@@ -663,6 +661,11 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }
         matrix_multiply(args, step, turn, warp, lane);
+#if WEFT_SECOND
+        if (is_second(args, computed_here(step) & 3, step >> 2))
+            second_multiply(step & 3, step >> 2 == args->num_layers - 1, computed_here(own_warp),
+                            computed_here(own_lane));
+#endif
     }
 }
 

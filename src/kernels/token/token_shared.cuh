@@ -53,7 +53,7 @@ enum {
 };
 
 // Numbers of barriers of the block.
-enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2 };
+enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2, BEGINS = 3 };
 
 struct shared {
     float parts[PLACES][MULTIPLIERS][WARP]; // sums of warps
