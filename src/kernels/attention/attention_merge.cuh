@@ -92,11 +92,10 @@ DEVICE void four_add(const float weight[4], const float2 x[4][QUERY_PAIRS],
 }
 
 // The states of rows of the item once more, a warp per row. Leaves them as those of warp 0.
-static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
-                                               const struct place *at, struct rows rows,
-                                               int32_t tiles)
+DEVICE void states_again(const struct weft__attention_device_args *args, const struct place *at,
+                         struct rows rows, int32_t tiles)
 {
-    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    const int32_t warp = (int32_t)threadIdx.x / WARP % WARPS, lane = (int32_t)threadIdx.x % WARP;
     for (int32_t i = warp; i < rows.count; i += WARPS) {
         struct row_state again;
         row_again(args, at->seq.lengths, row_at(args, rows, i), rows.kv_head,
@@ -112,6 +111,13 @@ static __device__ __noinline__ void item_again(const struct weft__attention_devi
                 to[DIM] = w ? NEGATIVE_INFINITY : again.largest, to[DIM + 1] = w ? 0.0f : again.sum;
         }
     }
+}
+
+static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
+                                               const struct place *at, struct rows rows,
+                                               int32_t tiles)
+{
+    states_again(args, at, rows, tiles);
     __syncthreads();
 }
 
