@@ -330,7 +330,7 @@ def generate(family, variant, folder):
     gen = torch.Generator().manual_seed(20261120)
     candidates = torch.randint(0, vocab.SIZE, (CANDIDATES, PROMPT), generator=gen)
     if family in mixtures.FAMILIES or family in latent.FAMILIES:
-        candidates = candidates[:64]
+        candidates = candidates[: 4 if family == "deepseek2old" else 64]
     best = None
     for prompts in candidates.split(32):
         tokens, margins, largest = greedy(model, prompts)

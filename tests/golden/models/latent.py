@@ -93,4 +93,4 @@ FAMILIES = {
         **SHAPE, q_lora_rank=96, topk_method="group_limited_greedy", n_group=4, topk_group=2,
         routed_scaling_factor=16.0, name_or_path="old", **families.rope(**YARN)), keys),
 }  # fmt: skip
-VARIANTS = {"deepseek2old": ["f32", "q8_0"], "deepseek2lite": ["f32", "q8_0"], "deepseek2": ["f32"], "deepseek3": ["f32", "q4_0"]}
+VARIANTS = {"deepseek2old": ["f32"], "deepseek2lite": ["f32", "q8_0"], "deepseek2": ["f32"], "deepseek3": ["f32", "q4_0"]}
