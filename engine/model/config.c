@@ -264,23 +264,41 @@ static void scale_latent(key_reader *reader, model_config *config)
     config->attention_scale = times * times / sqrtf((float)config->latent.q_dim);
 }
 
-// Files of converters before May 2025 have the matrices of keys and values as one, which cannot be moved to
-// the other side as it lies.
+// Files of converters before May 2025 have the matrices of keys and values as one, and heads as they are before latents take
+// their place.
+static bool take_latents_place(key_reader *reader, model_config *config, int32_t *value_dim)
+{
+    model_latent *latent = &config->latent;
+    const int32_t rotated = config->rope.rotary_dim;
+    if (config->kv_heads != config->q_heads ||
+        !gguf_find_tensor(reader->file, "blk.0.attn_kv_b.weight"))
+        return engine_fail(reader->err,
+                           "%s is missing, and the file is none of the older kind without it: it "
+                           "is incomplete",
+                           full_key(reader, "attention.key_length_mla"));
+    latent->q_dim = config->head_dim;
+    latent->value_dim = *value_dim;
+    if (latent->dim > MAX_LATENT_DIM || rotated > MAX_LATENT_DIM)
+        return true; // (is refused with the other numbers)
+    config->kv_heads = 1;
+    config->head_dim = latent->dim + rotated;
+    *value_dim = latent->dim;
+    return true;
+}
+
 static bool read_latent(key_reader *reader, model_config *config, int32_t value_dim)
 {
     model_latent *latent = &config->latent;
     gguf_lookup lookup =
         gguf_get_i32(reader->file, full_key(reader, "attention.key_length_mla"), &latent->q_dim);
-    if (lookup == GGUF_MISSING)
-        return engine_fail(reader->err,
-                           "%s is missing: the file is of an older kind, whose latent attention "
-                           "cannot run: get one that was converted after May 2025",
-                           reader->key);
-    latent->q_dim = read_int(reader, "attention.key_length_mla", -1);
-    latent->value_dim = read_int(reader, "attention.value_length_mla", -1);
     latent->dim = read_int(reader, "attention.kv_lora_rank", -1);
     latent->q_rank = read_int(reader, "attention.q_lora_rank", 0);
-    if (reader->failed)
+    if (lookup != GGUF_MISSING) {
+        latent->q_dim = read_int(reader, "attention.key_length_mla", -1);
+        latent->value_dim = read_int(reader, "attention.value_length_mla", -1);
+    }
+    if (reader->failed ||
+        (lookup == GGUF_MISSING && !take_latents_place(reader, config, &value_dim)))
         return false;
     if (latent->dim < 8 || latent->dim > MAX_LATENT_DIM || value_dim != latent->dim ||
         config->kv_heads != 1 || config->rope.rotary_dim < 2 ||

@@ -9,6 +9,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
+#include "engine/model/latent_split.h"
 
 int64_t model_extent_value(const model_config *config, model_extent extent)
 {
@@ -221,6 +222,20 @@ static bool split(binder *b, model_layer *layer)
     return true;
 }
 
+// Of the matrix that a file has for keys and values of all heads.
+static bool bind_half(binder *b, int32_t n, int part, model_tensor *to)
+{
+    const gguf_tensor *from = latent_split_find(b->file, n);
+    if (!latent_split(b->weights, b->config, from, n, part, to, b->err))
+        return false;
+    if (part == 0) {
+        b->used++;
+        b->weights->parameters += from->element_count;
+    }
+    b->weights->bytes += weft_dtype_row_bytes(to->dtype, to->cols) * to->rows;
+    return true;
+}
+
 static bool bind_layer(binder *b, int32_t n)
 {
     model_layer *layer = &b->weights->layers[n];
@@ -230,6 +245,12 @@ static bool bind_layer(binder *b, int32_t n)
         char name[GGUF_MAX_NAME_BYTES + 1];
         bool needs = all_needs >> i & 1, may = all_may >> i & 1;
         layer_name(n, i, name);
+        const int part = i == MODEL_LATENT_K_B ? 0 : i == MODEL_LATENT_V_B ? 1 : -1;
+        if (part >= 0 && b->weights->latents) {
+            if (!bind_half(b, n, part, &layer->tensors[i]))
+                return false;
+            continue;
+        }
         if ((needs || may) && !bind(b, name, &model_layer_specs[i], needs, &layer->tensors[i]))
             return false;
     }
@@ -321,6 +342,8 @@ bool model_weights_bind(model_weights *weights, const model_config *config, cons
                   &weights->globals[i]))
             return false;
     }
+    if (!latent_split_reserve(weights, config, file, err))
+        return false;
     for (int32_t n = 0; n < config->layers; n++)
         if (!bind_layer(&b, n))
             return false;
@@ -331,6 +354,7 @@ void model_weights_free(model_weights *weights)
 {
     free(weights->layers);
     free(weights->owned[0]);
+    free(weights->latents);
     if (weights->owned[1])
         munmap(weights->owned[1], weights->owned_bytes[1]);
     memset(weights, 0, sizeof *weights);

@@ -39,6 +39,7 @@ typedef struct model_weights {
     // Beside the embedding, whose own `adapters` are those of a tied output: A is [vocabulary][rank].
     const model_adapter *embedding_adapters;
     void *owned[2]; // f32 copies of vectors stored otherwise; synthetic weights
+    void *latents;  // of latent attention's matrices that a file has as one
     size_t owned_bytes[2];
 } model_weights;
 

@@ -142,7 +142,7 @@ static void refuses_files(void **state)
     (void)state;
     char *bytes = scratch_read(model.path, &size_bytes);
     memcpy(find(bytes, size_bytes, "key_length_mla"), "key_length_old", 14);
-    refuse_file(bytes, size_bytes, "older kind");
+    refuse_file(bytes, size_bytes, "attention.key_length_mla is missing, and the file is none of");
     free(bytes);
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -152,9 +152,49 @@ static void refuses_files(void **state)
     refuse_number("deepseek2.attention.head_count", 4, "the model's numbers");
 }
 
+// Files of before May 2025, whose matrix of keys and values is one.
+static void refuses_old_files(void **state)
+{
+    static const struct {
+        const char *from, *to, *fragment;
+    } edits[] = {
+        {"blk.1.attn_kv_b", "blk.1.attn_kv_x", "blk.1.attn_kv_b.weight is missing"},
+        {"blk.0.attn_kv_b", "blk.0.attn_kv_x", "none of the older kind"},
+    };
+    golden_written old;
+    size_t size_bytes;
+    (void)state;
+    assert_true(golden_model_open(&old, "models/deepseek2old_f32.safetensors"));
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *bytes = scratch_read(old.path, &size_bytes);
+        memcpy(find(bytes, size_bytes, edits[i].from), edits[i].to, strlen(edits[i].to));
+        refuse_file(bytes, size_bytes, edits[i].fragment);
+        free(bytes);
+    }
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *fragment;
+    } numbers[] = {{"attention.head_count_kv", 4, "none of the older kind"},
+                   {"attention.kv_lora_rank", 32, "the model's numbers ask for"},
+                   {"attention.kv_lora_rank", INT32_MAX, ""},
+                   {"rope.dimension_count", INT32_MAX, ""},
+                   {"attention.value_length", 32, "attn_kv_b.weight is 448 x 64"},
+                   {"attention.key_length", 16, "latent attention over"}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char *bytes = scratch_read(old.path, &size_bytes);
+        memcpy(find(bytes, size_bytes, numbers[i].key) + strlen(numbers[i].key) + 4,
+               &numbers[i].value, sizeof numbers[i].value);
+        refuse_file(bytes, size_bytes, numbers[i].fragment);
+        free(bytes);
+    }
+    golden_model_close(&old);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(refuses_caches),
-                                       cmocka_unit_test(refuses_files)};
+                                       cmocka_unit_test(refuses_files),
+                                       cmocka_unit_test(refuses_old_files)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -97,30 +97,43 @@ WEFT__INLINE void weft__any_q8_rows(const struct weft__linear_call *call,
 
 #endif
 
-// Columns [k, k + n) of a row of a plain format of 8 bits, with what lies beside them.
+#define WEFT__ANY_PLAIN(ID)                                                                        \
+    case WEFT_##ID:                                                                                \
+        for (int i = 0; i < n; i++)                                                                \
+            weft__decode_##ID(code + i * bytes, w + i);                                            \
+        break;
+
+// Columns [k, k + n) of a row of a plain format of 8 bits, with what lies beside them: a scale and a bias for many
+// columns at a time.
 static inline void weft__any_plain(const struct weft__linear_call *call, int64_t row, int64_t k,
                                    int n, float *w)
 {
     const struct weft__linear_planes *p = call->planes;
     int64_t bytes = weft_dtype_block_bytes(call->dtype);
     const unsigned char *code = call->weight + row * call->weight_stride_bytes + k * bytes;
-    for (int i = 0; i < n; i++, code += bytes) {
-        switch (call->dtype) {
-        case WEFT_FP8_E4M3: weft__decode_FP8_E4M3(code, w + i); break;
-        case WEFT_FP8_E5M2: weft__decode_FP8_E5M2(code, w + i); break;
-        case WEFT_INT8: weft__decode_INT8(code, w + i); break;
-        case WEFT_F16: weft__decode_F16(code, w + i); break;
-        case WEFT_BF16: weft__decode_BF16(code, w + i); break;
-        case WEFT_F32: weft__decode_F32(code, w + i); break;
-        default: w[i] = NAN; // a format without a line here must not look like another
-        }
-        if (!p)
-            continue;
-        int64_t at = row / p->scale_rows * p->stride + (k + i) / p->scale_cols;
-        if (p->scales)
-            w[i] *= weft__element_load(p->scales, p->dtype, at);
-        if (p->biases)
-            w[i] += weft__element_load(p->biases, p->dtype, at);
+    switch (call->dtype) {
+        WEFT__ANY_PLAIN(FP8_E4M3)
+        WEFT__ANY_PLAIN(FP8_E5M2)
+        WEFT__ANY_PLAIN(INT8)
+        WEFT__ANY_PLAIN(F16)
+        WEFT__ANY_PLAIN(BF16)
+        WEFT__ANY_PLAIN(F32)
+    default:
+        for (int i = 0; i < n; i++)
+            w[i] = NAN; // a format without a line here must not look like another
+    }
+    if (!p)
+        return;
+    const int64_t of_row = row / p->scale_rows * p->stride;
+    for (int i = 0, end; i < n; i = end) {
+        const int64_t group = (k + i) / p->scale_cols, left = (group + 1) * p->scale_cols - k;
+        const float scale = p->scales ? weft__element_load(p->scales, p->dtype, of_row + group) : 1;
+        const float bias = p->biases ? weft__element_load(p->biases, p->dtype, of_row + group) : 0;
+        end = left < n ? (int)left : n;
+        for (int c = i; p->scales && c < end; c++)
+            w[c] *= scale;
+        for (int c = i; p->biases && c < end; c++)
+            w[c] += bias;
     }
 }
 

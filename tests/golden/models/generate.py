@@ -92,7 +92,7 @@ OTHERS = families.FAMILIES | mixtures.FAMILIES | latent.FAMILIES
 FAMILIES |= {name: (f.arch, f.model, f.config, vocab.sentencepiece)
              for name, f in OTHERS.items()}  # fmt: skip
 PERMUTED = ("llama", "smollm3", "granite", "minicpm")  # heads' rows go from halves to neighbouring pairs
-IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss", "deepseek2", "deepseek3")
+IN_METADATA = ("linear", "yarn", "yarnkeys", "llama3keys", "gemma3", "gptoss", "deepseek2", "deepseek2old", "deepseek3")
 MIXED = ["q6_k", "q4_k", "q8_0", "q4_0"]  # the embedding is q6_k, as llama.cpp chooses it
 MODELS = {
     "llama": ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mixed"],
@@ -149,7 +149,7 @@ def numbers(config):
     names = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size")
     wide = next(getattr(config, name) for name in names if getattr(config, name, None))
     if hasattr(config, "kv_lora_rank"):
-        return wide, 1
+        return wide, heads if latent.is_old(config) else 1
     return wide, getattr(config, "num_key_value_heads", None) or getattr(config, "num_kv_heads", heads)
 
 
@@ -330,7 +330,7 @@ def generate(family, variant, folder):
     gen = torch.Generator().manual_seed(20261120)
     candidates = torch.randint(0, vocab.SIZE, (CANDIDATES, PROMPT), generator=gen)
     if family in mixtures.FAMILIES or family in latent.FAMILIES:
-        candidates = candidates[:64]
+        candidates = candidates[: 4 if family == "deepseek2old" else 64]
     best = None
     for prompts in candidates.split(32):
         tokens, margins, largest = greedy(model, prompts)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """DeepSeek V2 and V3: latent attention. Files have transformers' kv_b_proj as two tensors of three
-dimensions, that of the keys turned round, and keys and values as the cache has them: one head."""
+dimensions, that of the keys turned round, and keys and values as the cache has them: one head. Files of before May 2025 (deepseek2old)
+have it as it is, and count heads as they are before latents take their place."""
 
 import re
 
@@ -22,29 +23,43 @@ YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64, m
             mscale_all_dim=0.707)  # fmt: skip
 
 
+class Kind:
+    old = False  # of the file whose keys were written last
+
+
 def pieces(hf_name):
     """[(name in the file, shape)], or None for other tensors."""
     found = re.fullmatch(NAME, hf_name)
     if not found:
         return None
     layer = found.group(1)
+    if Kind.old:
+        return [(f"blk.{layer}.attn_kv_b.weight", (HEADS * (PLAIN + VALUE), RANK))]
     return [(f"blk.{layer}.attn_k_b.weight", (HEADS, RANK, PLAIN)),
             (f"blk.{layer}.attn_v_b.weight", (HEADS, VALUE, RANK))]  # fmt: skip
 
 
 def join(values):
     """What pieces() took apart."""
+    if len(values) == 1:
+        return values[0]
     return np.concatenate([values[0].swapaxes(1, 2), values[1]], 1).reshape(-1, RANK)
+
+
+def is_old(config):
+    return getattr(config, "name_or_path", "") == "old"
 
 
 def keys(writer, config):
     if config.q_lora_rank:
         writer.add_q_lora_rank(config.q_lora_rank)
     writer.add_kv_lora_rank(RANK)
-    writer.add_key_length(RANK + ROTARY)
-    writer.add_value_length(RANK)
-    writer.add_key_length_mla(PLAIN + ROTARY)
-    writer.add_value_length_mla(VALUE)
+    Kind.old = is_old(config)
+    writer.add_key_length(PLAIN + ROTARY if Kind.old else RANK + ROTARY)
+    writer.add_value_length(VALUE if Kind.old else RANK)
+    if not Kind.old:
+        writer.add_key_length_mla(PLAIN + ROTARY)
+        writer.add_value_length_mla(VALUE)
     writer.add_rope_dimension_count(ROTARY)
     writer.add_leading_dense_block_count(config.first_k_dense_replace)
     writer.add_vocab_size(config.vocab_size)
@@ -74,5 +89,8 @@ FAMILIES = {
         **SHAPE, q_lora_rank=96, n_group=4, topk_group=2, routed_scaling_factor=2.5,
         norm_topk_prob=True, num_mtp_layers=0,
         **families.rope(**(YARN | dict(mscale=1.0, mscale_all_dim=1.0)))), keys),
+    "deepseek2old": families.Family("deepseek2", DeepseekV2ForCausalLM, DeepseekV2Config(
+        **SHAPE, q_lora_rank=96, topk_method="group_limited_greedy", n_group=4, topk_group=2,
+        routed_scaling_factor=16.0, name_or_path="old", **families.rope(**YARN)), keys),
 }  # fmt: skip
-VARIANTS = {"deepseek2lite": ["f32", "q8_0"], "deepseek2": ["f32"], "deepseek3": ["f32", "q4_0"]}
+VARIANTS = {"deepseek2old": ["f32"], "deepseek2lite": ["f32", "q8_0"], "deepseek2": ["f32"], "deepseek3": ["f32", "q4_0"]}
