@@ -251,7 +251,15 @@ static int32_t count_seqs(const weft_attention_args *args)
     return count < 0 ? 0 : count > args->num_seqs ? args->num_seqs : count;
 }
 
-static struct weft__attention_call make_call(const struct weft__attention_launch *launch,
+// Do shuffles run beside products? On a Zen they have units of their own; where there is AMX they share one, and eight rows by
+// parts were measured to be slower.
+static bool spreads_freely(const weft_context *context)
+{
+    return !(weft__cpu_of(context)->isa_mask >> WEFT__ISA_amx & 1u);
+}
+
+static struct weft__attention_call make_call(const weft_context *context,
+                                             const struct weft__attention_launch *launch,
                                              const weft_attention_args *args)
 {
     const weft_kv_layout *kv = &launch->kv;
@@ -270,6 +278,7 @@ static struct weft__attention_call make_call(const struct weft__attention_launch
         .block_keys = launch->block_keys,
         .ahead = launch->ahead,
         .generic = launch->generic,
+        .by_parts = spreads_freely(context),
         .precise = launch->precise,
         .counts = launch->report.counts,
         .page_size = kv->page_size,
@@ -295,7 +304,7 @@ weft_status weft__cpu_submit_attention(const weft_plan *plan, const void *opaque
     struct weft__attention_totals totals;
     struct work work = {
         .launch = launch,
-        .call = make_call(launch, args),
+        .call = make_call(plan->context, launch, args),
         .list = list,
         .workspace = args->workspace,
     };

@@ -67,8 +67,7 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
                           .unit_keys = UNIT_SUMS / rows,
                           .head_dim = head_dim,
                           .width = padded_width(head_dim),
-                          .asks = ASK_NEAR | ASK_FAR,
-                          .by_parts = PART_KEYS > 0 && rows == FEW_ROWS && is_wide(kv)};
+                          .asks = ASK_NEAR | ASK_FAR};
     int32_t near = NEAR_BYTES / (head_dim * elem_bytes(shape));
     shape.near = near < DIRECT_GROUP ? DIRECT_GROUP : near > BLOCK ? BLOCK : near;
     return shape;
@@ -419,8 +418,23 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     }
 }
 
+INLINE void attend_by_parts(struct state *s, int32_t count, weft_dtype kv, const int32_t head_dim)
+{
+    struct shape shape = shape_of(kv, FEW_ROWS, head_dim);
+    shape.by_parts = true;
+    attend_shape(s, count, shape);
+}
+
 INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
+    if (PART_KEYS > 0 && rows == FEW_ROWS && is_wide(kv) && s->call->by_parts) {
+        switch (s->call->generic ? 0 : s->call->k.dim) {
+        case 64: attend_by_parts(s, count, kv, 64); break;
+        case 128: attend_by_parts(s, count, kv, 128); break;
+        default: attend_by_parts(s, count, kv, s->call->k.dim);
+        }
+        return;
+    }
     const bool bytes = kv == WEFT_INT8 || kv == WEFT_FP8_E4M3 || kv == WEFT_FP8_E5M2;
     const bool common = (kv == WEFT_F16 || kv == WEFT_BF16) && !s->call->generic;
     if (bytes && !s->call->generic && s->call->k.dim == 128) {

@@ -72,8 +72,10 @@ struct weft__attention_call {
     int32_t block_keys; // of the SIMD kernels, at most 64
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
-    bool precise;       // WEFT_ATTENTION_PRECISE, of the SIMD kernels
-    uint64_t *counts;   // or NULL
+    bool
+        by_parts; // shuffles cost nothing beside products: eight rows may score by attention_parts.h
+    bool precise;     // WEFT_ATTENTION_PRECISE, of the SIMD kernels
+    uint64_t *counts; // or NULL
     struct weft__attention_mask mask;
     float scale, softcap, mask_value;
     const float *sinks, *alibi_slopes;          // or NULL

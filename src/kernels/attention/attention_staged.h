@@ -155,8 +155,7 @@ INLINE void staged_scores(struct state *s, const float *rows, const int few)
             panel_scores(s, row);
         return;
     }
-    struct shape shape = shape_of(WEFT_F32, few, s->width);
-    shape.by_parts = false; // queries lie as rows
+    const struct shape shape = shape_of(WEFT_F32, few, s->width);
     for (int32_t j = 0; j < BLOCK; j++)
         at[j] = (int64_t)j * s->width;
     for (int32_t j = 0; j < BLOCK; j += score_step(shape)) {
