@@ -53,6 +53,10 @@ DEVICE void source_next(struct source *s)
     s->left -= WEFT_TEAM * TILE_COLUMNS;
 }
 
+DEVICE void source_below(struct source *, int32_t)
+{
+}
+
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
 #if WEFT_ALIGNED
@@ -121,13 +125,11 @@ DEVICE void x_load(X_STREAM *s, const struct weft__linear_device_args *args)
             }
 #ifdef X_BETWEEN
             if (first == 0)
-#pragma unroll 1
-                for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
-                    stream_ask(s, args, slot);
+                stream_ask_rest(s, args);
 #endif
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
-                square += v[k].x * v[k].x + v[k].y * v[k].y + (v[k].z * v[k].z + v[k].w * v[k].w);
+                square += squares_of(v[k]);
                 if (i0 + k * STEP < width)
                     *(float4 *)(row + i0 + k * STEP) = make_float4(
                         v[k].x * w[k].x, v[k].y * w[k].y, v[k].z * w[k].z, v[k].w * w[k].w);
