@@ -179,6 +179,8 @@ fault("packed-many-in-any-mode", "src/kernels/linear/linear_kernel.h", "return b
       "packed q3_k has other bits among many rows of X in the batch-invariant mode", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 200")
 fault("packed-chains", "src/kernels/linear/linear_packed_avx512vnni.c", "i = two ? 4 * p + n / 2 : n;", "i = two ? 4 * p + n % 4 : n;",
       "a group's chains take columns twice", *PK)
+fault("packed-once-first-scale", "src/kernels/linear/linear_packed_avx512vnni.c", "w[j].scale[1], first)", "w[j].scale[0], first)",
+      "packed q6_k by many rows of X has the first sixteen's scale for both", "weft-check --variant linear_q6_k_q8_packed_avx512vnni --cases 20")
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",
@@ -459,9 +461,12 @@ fault("amx-panel-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
       "left < STEP ? (1u << left) - 1 : 0xffffffffu", "0xffffffffu",
       "columns past the last are multiplied", *X)
-fault("amx-folded-twice", "src/kernels/linear/linear_bf16_amx.c",
-      "k % FOLD == 0, &ahead);", "k == 0, &ahead);",
-      "sums of a fold count in the next one too", *X)
+fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
+      ".begins = k == 0,", ".begins = k == 0 || ends,",
+      "the sums of the last chunk are taken for the totals", *X)
+fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
+      "p->acc[!before->buffer]", "p->acc[before->buffer]",
+      "tiles are stored over the block before, which is stored twice", *X)
 
 # --- sampling -----------------------------------------------------------------------------------------
 P = ("weft-check --op sample --cases 20", "api_sample", "kernels_sample_uniform")

@@ -2,7 +2,8 @@
 // Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill), on the tiles of AMX: sixteen times the
 // products of vdpbf16ps a cycle, so what counts is to feed them.
 //
-//      w[16 rows][step]   16 rows x 32 columns: rows of W as they lie, F16 and F32 rounded to bf16
+//      w[16 rows][step]   16 rows x 32 columns: rows of W as they lie, F16 and F32 rounded to bf16. Rows of bf16 that begin
+//                         with a line are read in place
 //      x[16 rows][step]   16 pairs of columns x 16 rows of X: turned once a run, by what narrows X
 //      acc[x][w]          16 rows of W x 16 rows of X: a sum of its own of a chunk, turned when it is stored, with the
 //                         last chunk
@@ -29,7 +30,7 @@ enum {
 
 struct panel {
     _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
-    float acc[2][X_ROWS / 16][SIXTEENS][16][16]; // of one block of X, and of the one before
+    float acc[2][X_ROWS / 16][SIXTEENS][16][16];   // of one block of X, and of the one before
     float total[TILE_COLS / 16][SIXTEENS][16][16]; // of the chunks, where there are more
 };
 
@@ -118,7 +119,8 @@ struct block {
 // The next tile of a block.
 static void finish_tile(const struct weft__linear_call *call, struct panel *p, struct block *b)
 {
-    const int32_t tile = X_ROWS / 16 * SIXTEENS - b->left--, x = tile / SIXTEENS, w = tile % SIXTEENS;
+    const int32_t tile = X_ROWS / 16 * SIXTEENS - b->left--, x = tile / SIXTEENS,
+                  w = tile % SIXTEENS;
     float(*total)[16] = p->total[b->at + x][w];
     vf32 v[16];
     WEFT__UNROLL for (int r = 0; r < 16; r++)
@@ -145,9 +147,9 @@ static void finish(const struct weft__linear_call *call, struct panel *p, struct
 
 // The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on. Tiles multiply
 // while vectors finish the block before.
-static void multiply_chunk(const struct weft__linear_call *call, struct panel *p,
-                           struct w_tiles w, const uint16_t *const x[2], int64_t steps,
-                           struct ahead *ahead, struct block *before)
+static void multiply_chunk(const struct weft__linear_call *call, struct panel *p, struct w_tiles w,
+                           const uint16_t *const x[2], int64_t steps, struct ahead *ahead,
+                           struct block *before)
 {
     float(*acc)[SIXTEENS][16][16] = p->acc[!before->buffer];
     const int64_t each = steps / (X_ROWS / 16 * SIXTEENS) + 1;
@@ -184,8 +186,8 @@ WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t
     const int64_t next_row = k + CHUNK < call->cols ? row : row + PANEL_ROWS;
     const int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0, left = call->cols - next_k;
     const int32_t lines = (int32_t)(((left < CHUNK ? left : CHUNK) * bytes + 63) / 64);
-    return (struct ahead){.row = call->weight + next_row * call->weight_stride_bytes +
-                                 bytes * next_k,
+    return (struct ahead){.row =
+                              call->weight + next_row * call->weight_stride_bytes + bytes * next_k,
                           .stride_bytes = call->weight_stride_bytes,
                           .lines = lines,
                           .per_step = (int32_t)((PANEL_ROWS * lines - 1) / steps + 1)};
@@ -193,17 +195,15 @@ WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t
 
 static struct w_tiles tiles_in_panel(const struct panel *p)
 {
-    return (struct w_tiles){{(const char *)p->w[0], (const char *)p->w[1]},
-                            TILE_ROW_BYTES,
-                            sizeof p->w[0][0]};
+    return (struct w_tiles){
+        {(const char *)p->w[0], (const char *)p->w[1]}, TILE_ROW_BYTES, sizeof p->w[0][0]};
 }
 
 static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_t row, int64_t k)
 {
     const char *first = (const char *)call->weight + row * call->weight_stride_bytes + 2 * k;
-    return (struct w_tiles){{first, first + 16 * call->weight_stride_bytes},
-                            call->weight_stride_bytes,
-                            TILE_ROW_BYTES};
+    return (struct w_tiles){
+        {first, first + 16 * call->weight_stride_bytes}, call->weight_stride_bytes, TILE_ROW_BYTES};
 }
 
 // The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last block is left in
@@ -256,7 +256,11 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 {
     struct panel p;
     struct block block = {0};
-    int32_t tile = tile_cols(call);
+    const int32_t tile = tile_cols(call);
+    // A row of a tile is a line.
+    as_it_lies =
+        as_it_lies &&
+        ((uintptr_t)call->weight | (uint64_t)call->weight_stride_bytes) % TILE_ROW_BYTES == 0;
     tiles_begin(16);
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
@@ -273,7 +277,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     void weft__linear_##weight##_bf16_panel_amx(const struct weft__linear_call *call,              \
                                                 int64_t row0, int64_t row1)                        \
     {                                                                                              \
-        multiply(call, row0, row1, load, bytes, as_it_lies);                                                   \
+        multiply(call, row0, row1, load, bytes, as_it_lies);                                       \
     }
 
 LINEAR_BF16(F32, load_f32, 4, false)
