@@ -23,7 +23,7 @@ def run(check, seed, *options):
 
 def main():
     check, wrong = sys.argv[1], []
-    for seed in (2, 3, 7):
+    for seed in (2, 7):
         shape = ("--lengths", "2", "--each", "3")
         all_of = run(check, seed, *shape)
         if all_of["passed"] != 6:

@@ -291,7 +291,7 @@ static void weights_beside_one(void **state)
     }
 }
 
-// A sequence among short ones that is many shares of a GPU's blocks: its tiles count for more in the division, and so do its parts.
+// A sequence among short ones that is many shares of a GPU's blocks.
 static void one_long_among_short(void **state)
 {
     attention_case c = {.num_seqs = 8,

@@ -114,13 +114,10 @@ static int64_t shape_bytes(const struct cluster_shape *shape, int32_t head_dim)
            WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(head_dim) + 4);
 }
 
-enum { PAGES_EACH = 3 }; // kept by a thread (attention_cluster.cu)
-
 static bool shape_fits(const struct cluster_shape *shape, int32_t head_dim,
                        const struct weft__cuda_limits *limits)
 {
-    const int64_t pages = (int64_t)shape->warps * 32 * PAGES_EACH * 4;
-    return shape->launches * (shape_bytes(shape, head_dim) + pages + 2048) <= limits->shared_per_sm;
+    return shape->launches * (shape_bytes(shape, head_dim) + 2048) <= limits->shared_per_sm;
 }
 
 static struct cluster_shape shape_of(const weft_attention_desc *desc,

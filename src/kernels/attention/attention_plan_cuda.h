@@ -73,11 +73,12 @@ static inline bool weft__attention_has_boxes(const weft_attention_desc *desc,
            desc->kv.page_size % WEFT__ATTENTION_KEYS == 0 && desc->ring_len == 0;
 }
 
-// Or, of pages of no whole sixteens, in rows that the copy engine brings (attention_ring.cuh)?
+// Or, of pages of no whole sixteens, in rows that the copy engine brings (attention_ring.cuh)? Rows of 256 bytes are faster in pieces of 16
+// (NOTES.md).
 static inline bool weft__attention_has_rows(const weft_attention_desc *desc,
                                             const struct weft__cuda_limits *limits)
 {
-    return limits->sm >= 90 && !weft__attention_is_byte(&desc->kv) && desc->kv.head_dim >= 128 &&
+    return limits->sm >= 90 && !weft__attention_is_byte(&desc->kv) && desc->kv.head_dim > 192 &&
            desc->kv.head_dim % 16 == 0 && desc->kv.page_size % WEFT__ATTENTION_KEYS != 0 &&
            desc->ring_len == 0;
 }

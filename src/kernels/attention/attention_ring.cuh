@@ -7,7 +7,7 @@
 // smaller pages a lane computes where one key (lanes 0..15) or value (16..31) lies, the others get it by shuffle.
 //
 // Where the copy engine serves, a barrier a slot counts what has arrived: WEFT_BOXES 1: boxes (attention_boxes.cuh), 2: of pages of no
-// whole sixteens rows of 256 bytes and more, a copy each, which the lane asks for that knows the row's page.
+// whole sixteens long rows, a copy each, which the lane asks for that knows the row's page.
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 

@@ -126,7 +126,6 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .ring_len = launch->ring_len,
         .min_share = weft__attention_in_chunks(launch) ? 1 : WARPS,
         .end_tiles = launch->end_tiles,
-        .part_tiles = launch->part_tiles,
         .merge_tiles = launch->merge_tiles,
         .slot_rows = launch->slot_rows,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
