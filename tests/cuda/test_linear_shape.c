@@ -47,6 +47,8 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true(!s.x_outside || s.columns == 1);
         assert_true(!s.twin || (m->twos && s.split == 1 && !m->gate && !m->rounds && !m->exact));
         assert_true(!s.spread || (s.twin && m->grid_bytes));
+        assert_true(!s.turn || (s.twin && m->fours && s.stages == 2 && s.columns == 1));
+        assert_true(!s.rounds_x || (m->numbers_x && s.columns == 1));
         for (int64_t groups = s.pair ? 2 : 1; groups < 3000; groups += s.pair ? 2 : 37) {
             int64_t grid = weft__linear_blocks(&s, device, groups);
             assert_true(grid > 0 && grid % s.split == 0 && (!s.pair || grid % 2 == 0));
@@ -238,15 +240,49 @@ static void many_rows_of_few_bits_go_in_twos(void **state)
     }
 }
 
+// One row of numbers by codes of four bits: what was measured of q4_0 on an H200. Rounded X keeps teams of 16.
+static void a_row_of_numbers_has_shapes_of_its_own(void **state)
+{
+    static const struct {
+        int32_t rows, cols, warps, stages, blocks;
+        bool rounds_x;
+    } cases[] = {{4096, 4096, 16, 2, 132, true},
+                 {14336, 4096, 16, 2, 264, true},
+                 {28672, 4096, 8, 4, 264, true},
+                 {128256, 4096, 8, 4, 264, true},
+                 {4096, 14336, 8, 4, 256, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft__linear_shape s;
+        struct weft__linear_matter m = {.cols = cases[i].cols,
+                                        .block_elems = 32,
+                                        .block_bytes = 18,
+                                        .numbers = 2,
+                                        .numbers_x = true,
+                                        .groups = cases[i].rows / 16};
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
+        assert_true(s.warps == cases[i].warps && s.stages == cases[i].stages && s.team == 8);
+        assert_true(s.rounds_x == cases[i].rounds_x);
+        assert_int_equal(weft__linear_blocks(&s, &devices[3], m.groups), cases[i].blocks);
+        check(&m, &devices[3]);
+        m.numbers_x = false;
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+        m.numbers_x = true, m.table = true;
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+    }
+}
+
 // Teams of a twin are as small as leaves no round of groups half empty: the end of a group is had once a warp.
 static void a_twins_teams_follow_its_groups(void **state)
 {
     static const struct {
-        int32_t rows, team;
-    } cases[] = {{128256, 2}, {32000, 2}, {28672, 2}, {151936, 4}, {17408, 2}};
+        int32_t rows, of_two, of_four;
+    } cases[] = {{128256, 2, 2}, {32000, 2, 4}, {28672, 2, 4}, {151936, 4, 4}, {17408, 2, 4}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int32_t columns = 1; columns <= 8; columns += 7) {
+        for (int32_t k = 0; k < 3; k++) {
+            const int32_t columns = k == 2 ? 8 : 1;
+            const bool fours = k > 0;
             struct weft__linear_shape s;
             const struct weft__linear_matter m = {.cols = 4096,
                                                   .block_elems = 256,
@@ -254,9 +290,13 @@ static void a_twins_teams_follow_its_groups(void **state)
                                                   .grid_bytes = 1024,
                                                   .numbers = 2,
                                                   .groups = cases[i].rows / 16,
-                                                  .twos = true};
+                                                  .twos = true,
+                                                  .fours = fours};
             assert_true(weft__linear_choose_shape(&m, columns, &devices[3], &s) && s.twin);
-            assert_int_equal(s.team, columns == 1 ? cases[i].team : WEFT__LINEAR_FORM_TEAM);
+            assert_true(s.turn == (fours && columns == 1));
+            assert_int_equal(s.team, k == 2   ? WEFT__LINEAR_FORM_TEAM
+                                     : k == 1 ? cases[i].of_four
+                                              : cases[i].of_two);
         }
 }
 
@@ -319,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
                                        cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+                                       cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
                                        cmocka_unit_test(a_twins_teams_follow_its_groups),
                                        cmocka_unit_test(few_groups_have_one_block),
                                        cmocka_unit_test(forms_have_their_warps),

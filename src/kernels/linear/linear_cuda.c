@@ -348,6 +348,7 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
         set->matter.rounds = rounds_y(desc) && launch->whole;
+        set->matter.numbers_x = !(desc->flags & WEFT_LINEAR_X_ROUNDED) && !desc->norm;
         set->matter.twos = set->matter.fours = constant_cols(set, desc->cols) > 0;
         for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {
             set->matter.groups += (desc->parts[set->parts[i]].rows + 15) / 16;

@@ -42,7 +42,6 @@ enum {
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
-    X(WEFT_LATE)                                                                                   \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
     X(WEFT_LONG_X)                                                                                 \
@@ -73,8 +72,10 @@ struct weft__linear_set {
 // Does the set's kernel for one row of X round it itself?
 static inline bool weft__linear_rounds_itself(const struct weft__linear_set *set, uint32_t flags)
 {
-    const int64_t most = 1536; // longer rows are ready sooner when a launch has rounded them
-    return set->matter.block_elems > 1 && !set->matter.exact && set->matter.cols <= most &&
+    const int64_t most =
+        1536; // longer rows are ready sooner when a launch has rounded them, but for some shapes
+    return set->matter.block_elems > 1 && !set->matter.exact &&
+           (set->matter.cols <= most || set->shapes[0].rounds_x) &&
            !(flags & WEFT_LINEAR_X_ROUNDED);
 }
 

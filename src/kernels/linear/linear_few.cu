@@ -7,7 +7,7 @@
 // memory, which for one row of X that is not too long is sooner done than a launch.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
-// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two or four row blocks at a time: up to 8 rows of X, four for one, columns a constant, nothing follows), WEFT_SPREAD (copies of the
+// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_TURN (of four, for one row), WEFT_SPREAD (copies of the
 // table of a lattice, 0, 16, 32), WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
 #if WEFT_SPREAD
 #define GRID_COPIES WEFT_SPREAD
@@ -18,7 +18,7 @@
 #define X_ROUNDED      (!WEFT_EXACT && !WEFT_ROUND_X)
 #define DELIVERY_EARLY (SIXTEENS == 1)
 #define TILE_SLOT      ((TILE_BYTES(4) + 15) / 16 * 16)
-#define SLOT_BYTES     (TILE_SLOT * (WEFT_TWIN ? WEFT_TWIN : 1))
+#define SLOT_BYTES     (TILE_SLOT * (WEFT_TWIN ? 2 : 1))
 #if TILE_GRID
 #define TABLES_LOAD grid_load
 #if GRID_COPIES > 1
@@ -82,9 +82,7 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
         if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes) {
             copy_16_async_as(to + i, s->from + i, policy);
 #if WEFT_TWIN // whose columns are a constant
-#pragma unroll
-            for (int32_t k = 1; k < WEFT_TWIN; k++)
-                copy_16_async_as(to + k * TILE_SLOT + i, s->from + k * ROW_BLOCK_BYTES + i, policy);
+            copy_16_async_as(to + TILE_SLOT + i, s->from + ROW_BLOCK_BYTES + i, policy);
 #endif
         }
 }

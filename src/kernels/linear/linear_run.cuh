@@ -62,8 +62,7 @@ DEVICE void turn_multiply(struct stream *s, const struct weft__linear_device_arg
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-    if (!WEFT_LATE)
-        let_next_start();
+    let_next_start();
 #if WEFT_EXPERTS
     wait_for_previous(); // whose weights, is said by launches before
     if (!stream_share(&s, &args->experts))
@@ -98,8 +97,6 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     x_load(&s, args);
 #endif
     __syncthreads();
-    if (WEFT_LATE)
-        let_next_start();
     norm_settle(&s, args, square);
     int32_t base = 0, slot = 0;
     uint32_t turn = 1;

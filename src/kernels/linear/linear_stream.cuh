@@ -19,9 +19,9 @@
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
-// arguments say), WEFT_LATE (the next launch starts when this one has X),
-// WEFT_TWIN (0; 2, 4: slots of the ring have tiles of so many row blocks, which are a group's), WEFT_TURN (likewise of the two slots of
-// the ring, of two each), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// arguments say),
+// WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_TURN (likewise, and the two slots of the ring have
+// the same columns of four row blocks, groups 64 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -38,9 +38,9 @@
 
 enum {
     THREADS = WEFT_WARPS * WARP,
-    SLOT_BLOCKS = WEFT_TWIN ? WEFT_TWIN : 1, // row blocks of a slot, one behind the other
-    STEP_SLOTS = WEFT_TURN ? 2 : 1,          // slots of the same columns, one behind the other
-    OUT_BLOCKS = WEFT_TWIN                  ? WEFT_TWIN * STEP_SLOTS
+    SLOT_BLOCKS = WEFT_TWIN ? 2 : 1, // row blocks of a slot, one behind the other
+    STEP_SLOTS = WEFT_TURN ? 2 : 1,  // slots of the same columns, one behind the other
+    OUT_BLOCKS = WEFT_TWIN                  ? 2 * STEP_SLOTS
                  : WEFT_ROUND && !WEFT_PAIR ? 2
                                             : 1,
     MATRICES = JOINS ? 2 : 1,
@@ -173,8 +173,8 @@ static_assert(!WEFT_TWIN ||
 // A row block has a tile for every warp: the next tile is the same of the next row block.
 enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 };
 
-// A block's teams take turns first, first + step, ..., each a group. WEFT_TURN: as many groups as blocks have each the same number of; of those
-// that are left, a half each, so that no block has a group more than another.
+// A block's teams take turns first, first + step, ..., each a group. WEFT_TURN: of the groups that are left where all blocks have the
+// same number, a half each, if there are blocks enough: none has a group more than another then.
 struct turn {
     int32_t group, half;
     bool is_half;
@@ -256,7 +256,8 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
     const int32_t blocks = (int32_t)gridDim.x / WEFT_SPLIT;
     s->first = (int32_t)blockIdx.x / WEFT_SPLIT + team_of_thread() * blocks,
     s->step = blocks * TEAMS;
-    s->whole = args->num_groups / blocks * blocks;
+    const int32_t rest = args->num_groups % blocks;
+    s->whole = args->num_groups - (2 * rest <= blocks ? rest : 0);
     s->turns = 2 * args->num_groups - s->whole;
     s->group = s->first < turns_of(s, args) ? s->first : turns_of(s, args);
     s->block = s->base = 0, s->tile = s->warp;
