@@ -47,7 +47,6 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true(!s.x_outside || s.columns == 1);
         assert_true(!s.twin || (m->twos && s.split == 1 && !m->gate && !m->rounds && !m->exact));
         assert_true(!s.spread || (s.twin && m->grid_bytes));
-        assert_true(!s.turn || (s.twin && m->fours && s.stages == 2 && s.columns == 1));
         assert_true(!s.rounds_x || (m->numbers_x && s.columns == 1));
         for (int64_t groups = s.pair ? 2 : 1; groups < 3000; groups += s.pair ? 2 : 37) {
             int64_t grid = weft__linear_blocks(&s, device, groups);
@@ -276,13 +275,11 @@ static void a_row_of_numbers_has_shapes_of_its_own(void **state)
 static void a_twins_teams_follow_its_groups(void **state)
 {
     static const struct {
-        int32_t rows, of_two, of_four;
-    } cases[] = {{128256, 2, 2}, {32000, 2, 4}, {28672, 2, 4}, {151936, 4, 4}, {17408, 2, 4}};
+        int32_t rows, team;
+    } cases[] = {{128256, 2}, {32000, 2}, {28672, 2}, {151936, 4}, {17408, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int32_t k = 0; k < 3; k++) {
-            const int32_t columns = k == 2 ? 8 : 1;
-            const bool fours = k > 0;
+        for (int32_t columns = 1; columns <= 8; columns += 7) {
             struct weft__linear_shape s;
             const struct weft__linear_matter m = {.cols = 4096,
                                                   .block_elems = 256,
@@ -290,13 +287,9 @@ static void a_twins_teams_follow_its_groups(void **state)
                                                   .grid_bytes = 1024,
                                                   .numbers = 2,
                                                   .groups = cases[i].rows / 16,
-                                                  .twos = true,
-                                                  .fours = fours};
+                                                  .twos = true};
             assert_true(weft__linear_choose_shape(&m, columns, &devices[3], &s) && s.twin);
-            assert_true(s.turn == (fours && columns == 1));
-            assert_int_equal(s.team, k == 2   ? WEFT__LINEAR_FORM_TEAM
-                                     : k == 1 ? cases[i].of_four
-                                              : cases[i].of_two);
+            assert_int_equal(s.team, columns == 1 ? cases[i].team : WEFT__LINEAR_FORM_TEAM);
         }
 }
 

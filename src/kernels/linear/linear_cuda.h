@@ -49,7 +49,7 @@ enum {
     X(WEFT_ROUND)                                                                                  \
     X(WEFT_PAIR)                                                                                   \
     X(WEFT_TWIN)                                                                                   \
-    X(WEFT_TURN) X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
+    X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // The kernels by name.
 extern const struct weft__kernel_table weft__linear_cuda_table;

@@ -56,7 +56,7 @@ struct weft__linear_matter {
     bool experts;       // every block has a list of its rows of X
     bool numbers_x;     // X comes as numbers that no norm precedes
     int64_t groups;     // of 16 outputs
-    bool twos, fours;   // all parts have whole 32s, 64s of outputs
+    bool twos;          // all parts have whole 32s of outputs
     enum weft__linear_form form;
 };
 
@@ -68,7 +68,6 @@ struct weft__linear_shape {
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
     bool twin;             // a warp takes tiles of two row blocks at a time
-    bool turn;             // likewise of two slots, one after the other: a tile of X for four
     bool rounds_x;         // blocks round X themselves
     int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
@@ -93,7 +92,7 @@ static inline int32_t weft__linear_group_rows(const struct weft__linear_matter *
                                               const struct weft__linear_shape *s)
 {
     if (s->twin)
-        return s->turn ? 64 : 32;
+        return 32;
     return m->rounds && !s->pair ? 32 : 16;
 }
 
@@ -232,7 +231,7 @@ static inline int32_t weft__linear_twin_team(const struct weft__linear_matter *m
 }
 
 // The form `wide` of one row of X and of up to eight, where all row blocks have a neighbour: a warp takes two tiles at a time, of
-// which what is made of X, and the way to the next, is had once; where they have three neighbours, of four tiles. One block an SM, whose table of points has copies for all lanes, or
+// which what is made of X, and the way to the next, is had once. One block an SM, whose table of points has copies for all lanes, or
 // for every two, where there is room.
 static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
@@ -254,8 +253,6 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
                                                  .split = 1,
                                                  .blocks = 1,
                                                  .twin = true,
-                                                 .turn = m->fours && m->grid_bytes &&
-                                                         columns == 1 && list[i][1] == 2,
                                                  .spread = spread};
             shape->team = weft__linear_twin_team(m, shape, limits);
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);

@@ -8,9 +8,6 @@
 
 #include "src/kernels/linear/linear_tile.cuh"
 
-// Four tiles share what makes zeros of B: then it is less than what keeps a lane's own of all columns.
-#define ONE_CHAIN (TILE_GRID && !TILE_HALVES && WEFT_TURN)
-
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
@@ -340,34 +337,6 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
             }
         }
 }
-
-#elif ONE_CHAIN
-
-// Likewise with scales of units: column u of B is the x of unit u.
-DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t lane,
-                          int32_t kept[SLOT_BLOCKS][SIXTEENS][4])
-{
-#pragma unroll
-    for (int32_t k = 0; k < SLOT_BLOCKS * 4; k++)
-        kept[k / 4][0][k % 4] = x->start[0][k % 4];
-#pragma unroll PAIRS_AT_ONCE
-    for (int32_t p = 0; p < 4; p++) {
-        const bool own[2] = {lane / 4 == 2 * p, lane / 4 == 2 * p + 1};
-#pragma unroll
-        for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
-            struct one_codes codes;
-            one_codes_load(&codes, slot + k * TILE_SLOT, 4, p, lane);
-#pragma unroll
-            for (int32_t h = 0; h < 2; h++)
-                one_products(kept[k][0], &codes, h, 0,
-                             make_uint2(own[h] ? x->b[0].x : 0, own[h] ? x->b[0].y : 0));
-        }
-    }
-}
-
-#endif
-
-#if TILE_HALVES || ONE_CHAIN
 
 // Adds the products of the tiles of a slot with a tile of X.
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
