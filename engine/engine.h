@@ -117,6 +117,7 @@ typedef struct engine_worker_info {
     int64_t passes, runs, attention_runs, waits;
     int64_t
         shared_passes; // of the passes, those that attended to prefixes that sessions share once for all
+    int64_t one_launches; // likewise, whose layers were one launch of a GPU
 } engine_worker_info;
 
 void engine_worker_describe(const engine_worker *worker, engine_worker_info *info);

@@ -19,7 +19,8 @@ static const char help[] =
     "                      qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,\n"
     "                      smollm2-135m; mixtures: qwen3-30b-a3b, olmoe-1b-7b, mixtral-8x7b,\n"
     "                      gpt-oss-20b, deepseek-v2-lite; encoders: bert-base; of the tests:\n"
-    "                      emulated-dense. NAME/N: its first N layers, where memory is short\n"
+    "                      emulated-dense, emulated-wide, emulated-long, emulated-heads.\n"
+    "                      NAME/N: its first N layers, where memory is short\n"
     "  --model FILE        a GGUF file instead\n"
     "  --format F          format of all matrices of a --shape (default q4_0)\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
@@ -404,6 +405,14 @@ static bench_products products_of(const request *wish, weft_dtype dtype, bool ge
     return generating || roof->bf16_gflops < roof->fma_gflops ? BENCH_F32 : BENCH_BF16;
 }
 
+// How a GPU was given the layers of a token.
+static const char *layers_of(const race *r)
+{
+    engine_worker_info info;
+    engine_worker_describe(r->worker, &info);
+    return info.one_launches ? "one launch" : "launches";
+}
+
 static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
 {
     request *wish = r->wish;
@@ -437,6 +446,8 @@ static bool print_row(race *r, bool generating, const bench_time *time, const be
         json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
         if (generating && wish->shared)
             json_object_set_new(row, "shared", json_true());
+        if (generating && wish->run.options.device == WEFT_DEVICE_CUDA)
+            json_object_set_new(row, "layers", json_string(layers_of(r)));
     }
     bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
     if (row)
@@ -453,6 +464,8 @@ static void print_plans(const race *r)
     puts("\nplans");
     for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
         printf("  %s\n", plan);
+    if (r->wish->run.options.device == WEFT_DEVICE_CUDA && !r->info.encoder)
+        printf("  layers of a token: %s\n", layers_of(r));
 }
 
 static bool measure(race *r)

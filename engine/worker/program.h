@@ -47,6 +47,7 @@ const char *model_program_plan_at(const model_program *program, int32_t n);
 // Counted since the program was made.
 typedef struct program_counts {
     int64_t passes, runs, attention_runs, waits, shared_passes;
+    int64_t one_launches; // tokens of one sequence whose layers were one launch
 } program_counts;
 
 program_counts model_program_counts(const model_program *program);

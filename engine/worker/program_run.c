@@ -59,9 +59,20 @@ bool program_run_list(model_program *program, step_list *list, int32_t tokens, e
     return true;
 }
 
+static int64_t one_launches(const weft_program *recorded)
+{
+    weft_program_info info = {.size = sizeof info};
+    return recorded && weft_program_describe(recorded, &info) == WEFT_OK ? info.one_launches : 0;
+}
+
 program_counts model_program_counts(const model_program *program)
 {
-    return program->counts;
+    program_counts counts = program->counts;
+    const int32_t recorded = 2 * (program->bounds.max_seqs + 1);
+    for (int32_t i = 0; i < recorded; i++)
+        counts.one_launches += one_launches(program->decoders ? program->decoders[i] : NULL) +
+                               one_launches(program->links ? program->links[i] : NULL);
+    return counts;
 }
 
 // Waits for all that the device was given.

@@ -215,6 +215,7 @@ void engine_worker_describe(const engine_worker *worker, engine_worker_info *inf
         .runs = counts.runs,
         .attention_runs = counts.attention_runs,
         .waits = counts.waits,
+        .one_launches = counts.one_launches,
         .shared_passes = counts.shared_passes,
     };
 }

@@ -4,10 +4,11 @@
  *  A step of a model is the same list of runs again and again, with new contents in the same places: new
  *  ids, positions and lengths, other pages. Recorded as a program it is launched by one call, which
  *  checks nothing again and keeps the threads at work from the first run to the last. On a GPU it is a
- *  graph. With WEFT_PROGRAM=persistent in the environment, the layers of a dense model that makes one
- *  token of one sequence are one launch in it, where the GPU (sm_90) and the layers are such that results
- *  are the same bits; else they stay launches of their own, and the log of the context says why. With
- *  auto that is done where it was measured to be faster; with graph, or without the variable, never.
+ *  graph. The layers of a dense model that makes one token of one sequence are one launch in it, where the
+ *  GPU and the layers are such that results are the same bits and it was measured to be faster; where
+ *  only for texts up to some length, each launch chooses by what the batch was set to last. With
+ *  WEFT_PROGRAM=persistent in the environment they are so wherever they can be, with graph never. Where
+ *  they stay launches of their own the log of the context says why.
  *
  *      weft_program_begin(ctx, &program);
  *      weft_embedding_run(embedding, &(weft_embedding_args){.ids = ids, ...});   // recorded, not run
@@ -66,8 +67,9 @@ typedef struct weft_program_info {
     int32_t runs;   /**< recorded */
     int32_t copies; /**< recorded copies and fills */
     int32_t reserved0;
-    int64_t launches; /**< so far */
-    uint64_t reserved[8];
+    int64_t launches;     /**< so far */
+    int64_t one_launches; /**< of these, with one launch for the layers of a model */
+    uint64_t reserved[7];
 } weft_program_info;
 
 /** Describes a program.

@@ -94,7 +94,8 @@ weft_status weft_program_describe(const weft_program *program, weft_program_info
         return WEFT_EINVAL;
     const weft_program_info known = {.runs = program->runs,
                                      .copies = program->copies,
-                                     .launches = atomic_load(&program->launches)};
+                                     .launches = atomic_load(&program->launches),
+                                     .one_launches = atomic_load(&program->one_launches)};
     if (!weft__api_answer(info, &known, sizeof known))
         return weft__fail(program->context, WEFT_EINVAL,
                           "info is NULL or lacks its size (.size = sizeof info)");

@@ -102,13 +102,14 @@ static int failures_of(const struct weft__nvrtc *nvrtc, const struct cuda_sample
 static int token_failures(const struct weft__nvrtc *nvrtc)
 {
     static const struct {
-        weft_dtype format;
+        weft_dtype format, second;
         int32_t even;
-    } samples[] = {{WEFT_Q4_0, 27}, {WEFT_Q8_0, 17}, {WEFT_Q4_K, 27}, {WEFT_Q6_K, 17}};
+    } samples[] = {{WEFT_Q4_0, 0, 27}, {WEFT_Q8_0, 0, 17},         {WEFT_Q4_K, 0, 27},
+                   {WEFT_Q6_K, 0, 17}, {WEFT_Q4_K, WEFT_Q6_K, 27}, {WEFT_BF16, 0, 31}};
     struct weft__cuda_kernel kernel;
     int failures = 0;
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
-        weft__token_sample(samples[i].format, samples[i].even, &kernel);
+        weft__token_sample(samples[i].format, samples[i].second, samples[i].even, &kernel);
         failures += !compiles(nvrtc, &kernel, 90);
     }
     return failures;

@@ -304,7 +304,8 @@ static void two_row_blocks_share_x(void **state)
 
 // A slot of the ring is given back when what was read of it has returned: the copy engine does not wait for loads in a queue. What
 // waits for them compares what they loaded with a number (loads_end()).
-static void slots_are_given_back_behind_their_loads(weft_dtype format, int32_t even, int32_t waits)
+static void slots_are_given_back_behind_their_loads(weft_dtype format, weft_dtype second,
+                                                    int32_t even, int32_t waits)
 {
     const char *why, *const returned = "-0x61c88647";
     const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
@@ -312,7 +313,7 @@ static void slots_are_given_back_behind_their_loads(weft_dtype format, int32_t e
     bool in_queue = false;
     if (!nvrtc || !disassembler())
         skip();
-    weft__token_sample(format, even, &kernel);
+    weft__token_sample(format, second, even, &kernel);
     disassemble(nvrtc, &kernel);
     assert_int_equal(in_all(" STL"), 0);
     assert_int_equal(in_all(returned), waits);
@@ -328,9 +329,13 @@ static void slots_are_given_back_behind_their_loads(weft_dtype format, int32_t e
 static void a_token_gives_back_slots_behind_its_loads(void **state)
 {
     (void)state;
-    // keys and values; tiles that are taken before X is there, and others
-    slots_are_given_back_behind_their_loads(WEFT_Q4_0, 27, 1 + 2);
-    slots_are_given_back_behind_their_loads(WEFT_Q8_0, 17, 1 + 1);
+    // keys and values; tiles that are taken before X is there, and those of three texts
+    slots_are_given_back_behind_their_loads(WEFT_Q4_0, 0, 27, 1 + 4);
+    slots_are_given_back_behind_their_loads(WEFT_Q8_0, 0, 17, 1 + 1);
+    slots_are_given_back_behind_their_loads(WEFT_BF16, 0, 31, 1 + 2); // gate and up, others
+    // and of gate and up in chains of eight; and of the second format
+    slots_are_given_back_behind_their_loads(WEFT_Q4_K, 0, 27, 1 + 5);
+    slots_are_given_back_behind_their_loads(WEFT_Q4_K, WEFT_Q6_K, 251, 1 + 5 + 1);
 }
 
 int main(void)

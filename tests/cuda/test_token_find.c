@@ -15,10 +15,10 @@
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
 enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
-static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
-                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
-                                    "WEFT_SPLITS"};
+static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH",   "WEFT_SPLIT",
+                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",    "WEFT_Y_DTYPE",
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES",   "WEFT_PAGE",
+                                    "WEFT_SPLITS",  "WEFT_X_DTYPE",  "WEFT_ALIGNED", "WEFT_WARPS"};
 enum {
     FORMAT,
     TEAM,
@@ -33,20 +33,24 @@ enum {
     BOXES,
     PAGE,
     SPLITS,
+    X_DTYPE,
+    ALIGNED,
+    WARPS,
     NAMES
 };
 
-enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, KERNELS };
+enum { ATTENTION, O, UP, DOWN, QKV, LAST_DOWN, MORE_V, KERNELS };
 static struct weft__cuda_kernel kernels[KERNELS];
 static struct weft__attention_device_args attention[LAYERS];
 static struct weft__linear_device_args linear[LAYERS][PER_LAYER]; // by kernel
+static struct weft__linear_device_args values[LAYERS]; // V where it is a launch of its own
 static struct weft__token_seen seen[COUNT + BEHIND];
 static struct weft__cuda_matrix maps[LAYERS][2];
 static struct weft__token_plan plan;
 static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
 
 // Addresses that nobody reads.
-static char memory[4096];
+static _Alignas(16) char memory[4096];
 #define AT(n) ((void *)(memory + (n)))
 
 static void make_kernels(void)
@@ -127,8 +131,47 @@ static int make(void **state)
             at->args = i == ATTENTION ? (void *)&attention[l] : (void *)&linear[l][i];
         }
     }
-    seen[1] = (struct weft__token_seen){&kernels[QKV], &linear[0][QKV], NULL};
+    seen[1] = (struct weft__token_seen){.kernel = &kernels[QKV], .args = &linear[0][QKV]};
     return 0;
+}
+
+// The same of plain weights: numbers go from launch to launch, norms are read with them.
+static void make_plain(void)
+{
+    make(NULL);
+    for (int i = 0; i < KERNELS; i++) {
+        struct weft__cuda_kernel *k = &kernels[i];
+        k->values[ROUND] = k->values[PAIR] = k->values[ROUNDED] = 0;
+        if (i == ATTENTION)
+            continue;
+        k->function = "weft_linear_numbers", k->values[FORMAT] = 3;
+        k->values[X_DTYPE] = k->values[ALIGNED] = 1, k->values[WARPS] = 16;
+    }
+    for (int l = 0; l < LAYERS; l++) {
+        struct weft__linear_device_args *of = linear[l];
+        of[O].rounded = of[UP].rounded = of[DOWN].rounded = NULL;
+        of[UP].x = of[QKV].x = AT(16), of[UP].part[0].y = AT(24);
+        of[UP].norm_weight = (void *)AT(64 * l), of[QKV].norm_weight = (void *)AT(64 * l + 16);
+        of[UP].norm_weight_plus = of[QKV].norm_weight_plus = 1;
+        for (int i = O; i < PER_LAYER; i++)
+            for (int p = 0; p < of[i].num_parts; p++)
+                of[i].part[p].weight = AT(1024 + 256 * l + 64 * i + 16 * p),
+                of[i].part[p].weight_stride_bytes = 2 * of[i].cols;
+    }
+}
+
+// V of layers 1 and 2 is of another format than Q and K.
+static void with_values_alone(void)
+{
+    kernels[MORE_V].values[FORMAT] = 50;
+    for (int l = 0; l + 1 < LAYERS; l++) {
+        struct weft__token_seen *at = &seen[BEFORE + l * PER_LAYER + QKV];
+        values[l] = linear[l][QKV];
+        values[l].num_parts = 1, values[l].part[0] = linear[l][QKV].part[2];
+        values[l].part[0].weight = AT(1500 + l);
+        linear[l][QKV].num_parts = 2;
+        at->more_kernel = &kernels[MORE_V], at->more_args = &values[l];
+    }
 }
 
 static bool found(void)
@@ -151,6 +194,7 @@ static void layers_are_found(void **state)
     assert_null(plan.layers[0].q);
     assert_true(plan.args.up_eps == 1e-5f && plan.args.qkv_eps == 1e-6f);
     assert_int_equal(plan.blocks, 132);
+    assert_int_equal(plan.uneven, 206); // 64 units
     assert_int_equal(plan.format, 33);
     assert_int_equal(plan.most_keys, 40 * 16);
     struct weft__cuda_step step;
@@ -190,13 +234,77 @@ static void anything_else_is_left(void **state)
     assert_non_null(strstr(plan.why, "lattice"));
     LEFT(set_all(FORMAT, 46); set_all(DIM, 2 * HEAD_DIM));
     assert_non_null(strstr(plan.why, "tiles are smaller"));
-    LEFT(kernels[DOWN].values[FORMAT] = 50);
-    LEFT(kernels[LAST_DOWN].values[FORMAT] = 50);
+    LEFT(kernels[O].values[FORMAT] = 50);
+    LEFT(kernels[UP].values[FORMAT] = 50);
+    LEFT(kernels[QKV].values[FORMAT] = 50);
+    LEFT(kernels[DOWN].values[FORMAT] = 50; kernels[LAST_DOWN].values[FORMAT] = 48);
+    assert_non_null(strstr(plan.why, "several formats"));
+    LEFT(set_all(FORMAT, 47); kernels[DOWN].values[FORMAT] = 32);
+    assert_non_null(strstr(plan.why, "second format are too large"));
+    LEFT(kernels[DOWN].values[TEAM] = 8);
+    LEFT(with_values_alone(); kernels[MORE_V].values[TEAM] = 4);
+    LEFT(with_values_alone(); values[1].part[0].y = AT(44));
+    LEFT(with_values_alone(); values[0].norm_eps = 1e-5f);
+    LEFT(with_values_alone(); kernels[MORE_V].values[FORMAT] = 33);
+    LEFT(with_values_alone(); kernels[MORE_V].values[ROUND] = 1);
+    LEFT(seen[BEFORE + PER_LAYER + O].more_kernel = &kernels[MORE_V];
+         seen[BEFORE + PER_LAYER + O].more_args = &values[0]);
     LEFT(kernels[QKV].values[BATCH] = 8);
     LEFT(kernels[ATTENTION].function = "weft_attention_decode");
     LEFT(linear[0][O].cols = 500);
     LEFT(seen[BEFORE + PER_LAYER + UP].kernel = NULL);
     LEFT(memset(&seen[BEFORE + PER_LAYER], 0, 9 * sizeof *seen)); // one layer
+}
+
+static void layers_of_plain_weights_are_found(void **state)
+{
+    (void)state;
+    make_plain();
+    assert_true(found());
+    assert_int_equal(plan.uneven, 103); // 128 units
+    assert_true(plan.args.norm_plus == 1);
+    assert_ptr_equal(plan.layers[1].up_norm, AT(64));
+    assert_ptr_equal(plan.layers[0].next_norm, AT(16));
+    assert_null(plan.layers[LAYERS - 1].next_norm);
+    const struct weft__cuda_matrix *o = &plan.weights[1][WEFT__TOKEN_MAP_o],
+                                   *up = &plan.weights[2][WEFT__TOKEN_MAP_up],
+                                   *v = &plan.weights[1][WEFT__TOKEN_MAP_v];
+    assert_ptr_equal(o->base, AT(1024 + 256 + 64 * O));
+    assert_int_equal(o->piles[0] * o->piles[1], 2048 / 64); // stripes of sixteen tiles
+    assert_int_equal(o->piles[0], 16);
+    assert_int_equal(o->box_piles, 2);
+    assert_ptr_equal(up->base, AT(1024 + 512 + 64 * UP + 16));
+    assert_int_equal(up->piles[0], EMBED / 64);
+    assert_int_equal(up->box_piles, 1);
+    assert_ptr_equal(v->base, AT(1024 + 64 * QKV + 32)); // asked for in the layer before
+    assert_int_equal(v->rows, KV_HEADS * HEAD_DIM);
+    assert_null(plan.weights[0][WEFT__TOKEN_MAP_q].base);
+}
+
+// What plain weights alone may not be.
+static void other_plain_weights_are_left(void **state)
+{
+#define LEFT_PLAIN(change)                                                                         \
+    do {                                                                                           \
+        make_plain();                                                                              \
+        change;                                                                                    \
+        assert_false(found());                                                                     \
+        assert_true(plan.why[0]);                                                                  \
+    } while (0)
+    (void)state;
+    LEFT_PLAIN(set_all(FORMAT, 1)); // of 32 bits
+    LEFT_PLAIN(kernels[UP].values[ALIGNED] = 0);
+    LEFT_PLAIN(kernels[O].values[WARPS] = 8);
+    LEFT_PLAIN(kernels[O].values[X_DTYPE] = 3);
+    LEFT_PLAIN(kernels[ATTENTION].values[ROUNDED] = 1);
+    LEFT_PLAIN(linear[1][UP].x = AT(20));
+    LEFT_PLAIN(linear[1][UP].norm_weight = (void *)AT(4));
+    LEFT_PLAIN(linear[1][QKV].x = AT(20));
+    LEFT_PLAIN(linear[1][DOWN].x = AT(28));
+    LEFT_PLAIN(linear[0][O].part[0].bias = AT(0));
+    LEFT_PLAIN(kernels[DOWN].values[FORMAT] = 2);
+    LEFT_PLAIN(with_values_alone());
+    LEFT_PLAIN(kernels[DOWN].function = "weft_linear_few"; kernels[DOWN].values[FORMAT] = 33);
 }
 
 static void other_devices_are_left(void **state)
@@ -215,6 +323,46 @@ static void other_devices_are_left(void **state)
     assert_false(weft__token_find(seen, COUNT, &limits, &plan));
 }
 
+// V by a launch of its own, down of the last layer: which layers have the second format.
+static void a_second_format_is_found(void **state)
+{
+    (void)state;
+    with_values_alone();
+    kernels[LAST_DOWN].values[FORMAT] = 50;
+    assert_true(found());
+    assert_int_equal(plan.args.second_v[0], 6);
+    assert_int_equal(plan.args.second_down[0], 4);
+    assert_ptr_equal(plan.layers[1].v, AT(1500));
+    assert_ptr_equal(plan.layers[1].k, AT(1001));
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 3], 50);
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0);
+    assert_int_equal(plan.format, 33);
+    make(NULL);
+    kernels[DOWN].values[FORMAT] = 50, kernels[DOWN].values[TEAM] = 8;
+    assert_true(found());
+    assert_int_equal(plan.args.second_v[0], 0);
+    assert_int_equal(plan.args.second_down[0], 3);
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 5); // in eights
+}
+
+// Rows of nine to sixteen tiles of gate and up in teams of eight warps.
+static void eights_are_found(void **state)
+{
+    (void)state;
+    enum { WIDER = 2304 };
+    kernels[UP].values[TEAM] = 8;
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0); // eight tiles a row
+    for (int l = 0; l < LAYERS; l++) {
+        linear[l][O].part[0].rows = linear[l][DOWN].part[0].rows = WIDER;
+        linear[l][UP].cols = linear[l][QKV].cols = WIDER;
+    }
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 2);
+    set_all(FORMAT, 32); // a warp has a slot of two tiles
+    assert_false(found());
+}
+
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of its own.
 static void orders_of_sums_are_kept(void **state)
 {
@@ -229,11 +377,14 @@ static void orders_of_sums_are_kept(void **state)
 static void it_is_chosen_where_it_was_measured(void **state)
 {
     (void)state;
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", 0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0), 4096);
-    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S), 0);
-    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", 0, 0), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0, 137), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0, 103), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S, 103), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA A100", 0, 0), 0);
+    // plain weights of rows that divide evenly: 256 units of an 8B for 132 SMs, not 192 of a 3B
+    assert_true(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 103) > 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 137), 0);
 }
 
 int main(void)
@@ -241,7 +392,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(layers_are_found, make),
         cmocka_unit_test_setup(anything_else_is_left, make),
+        cmocka_unit_test(layers_of_plain_weights_are_found),
+        cmocka_unit_test(other_plain_weights_are_left),
         cmocka_unit_test_setup(other_devices_are_left, make),
+        cmocka_unit_test_setup(a_second_format_is_found, make),
+        cmocka_unit_test_setup(eights_are_found, make),
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
         cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };

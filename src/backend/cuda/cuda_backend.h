@@ -73,6 +73,9 @@ typedef weft_status weft__cuda_submit_step_fn(weft_program *program, const struc
 weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
                                     weft__cuda_submit_step_fn *submit, weft_program *program,
                                     weft_stream *stream);
+// Is it taken whatever the text? And for the text that the batch was set to last, with what it may become until the next set?
+bool weft__cuda_token_is_always(const struct weft__cuda_token *token);
+bool weft__cuda_token_is_faster(const struct weft__cuda_token *token);
 void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token); // may be NULL
 
 // cuda_batch.c

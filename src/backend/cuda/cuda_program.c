@@ -11,8 +11,9 @@
 struct program {
     weft_program base;
     struct weft__cuda_stream stream; // captures
-    CUgraphExec exec;
-    struct weft__cuda_token *token; // what was recorded, where layers may become one launch
+    CUgraphExec exec;                // of what was recorded; or NULL, and
+    CUgraphExec one;                 // the same bits with one launch for the layers; or NULL
+    struct weft__cuda_token *token;  // what was recorded, where layers may become one launch
 };
 
 static struct program *of(weft_program *base)
@@ -105,15 +106,13 @@ weft_status weft__cuda_program_end(weft_program *base)
     CUresult result = cuda->driver->capture_end(program->stream.handle, &graph);
     if (result == CUDA_SUCCESS)
         other = capture_token(program);
-    const bool one =
-        other && cuda->driver->graph_instantiate(&program->exec, other, 0) == CUDA_SUCCESS;
+    if (!other || cuda->driver->graph_instantiate(&program->one, other, 0) != CUDA_SUCCESS) {
+        drop_token(program); // no such launch: what was recorded serves
+        program->one = NULL;
+    }
     if (other)
         cuda->driver->graph_destroy(other);
-    if (!one) { // no such launch: what was recorded serves
-        drop_token(program);
-        program->exec = NULL;
-    }
-    if (result == CUDA_SUCCESS && !one)
+    if (result == CUDA_SUCCESS && !(program->one && weft__cuda_token_is_always(program->token)))
         result = cuda->driver->graph_instantiate(&program->exec, graph, 0);
     if (graph)
         cuda->driver->graph_destroy(graph);
@@ -125,10 +124,13 @@ weft_status weft__cuda_program_end(weft_program *base)
 weft_status weft__cuda_program_launch(weft_program *base, weft_stream *stream)
 {
     struct weft__cuda *cuda = weft__cuda_of(base->context);
+    struct program *program = of(base);
+    const bool one = program->one && weft__cuda_token_is_faster(program->token);
     bool entered = weft__cuda_enter(cuda);
-    CUresult result =
-        cuda->driver->graph_launch(of(base)->exec, weft__cuda_stream_of(cuda, stream));
+    CUresult result = cuda->driver->graph_launch(one ? program->one : program->exec,
+                                                 weft__cuda_stream_of(cuda, stream));
     atomic_fetch_add_explicit(&cuda->counters.graph_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&program->base.one_launches, one, memory_order_relaxed);
     weft__cuda_leave(cuda, entered);
     return result == CUDA_SUCCESS ? WEFT_OK
                                   : weft__cuda_fail(base->context, result, "launching a program");
@@ -147,6 +149,8 @@ void weft__cuda_program_destroy(weft_program *base)
         cuda->driver->graph_destroy(graph);
     if (program->exec)
         cuda->driver->exec_destroy(program->exec);
+    if (program->one)
+        cuda->driver->exec_destroy(program->one);
     if (program->stream.handle)
         cuda->driver->stream_destroy(program->stream.handle);
     weft__cuda_leave(cuda, entered);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at when the recording
-// ends. Asked for by WEFT_PROGRAM=persistent, or by auto where it was measured to be faster (token_devices.def). What cannot be run
-// so stays a graph of its launches, and the log says why.
+// ends. WEFT_PROGRAM=persistent asks for it, graph refuses it; else it is there where it was measured to be faster (token_devices.def), and
+// a launch of the program takes it for texts that are no longer than that. What cannot be run so stays a graph of its launches, and the
+// log says why.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,10 @@
 #include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
 #include "src/base/memory.h"
+#include "src/kernels/attention/attention_kernel.h"
 #include "src/kernels/token/token_kernel.h"
 #include "src/plan/plan.h"
+#include "src/plan/plan_batch.h"
 
 enum { MOST_STEPS = 5 * WEFT__TOKEN_MOST_LAYERS + 16 };
 
@@ -19,6 +22,8 @@ struct weft__cuda_token {
     int32_t num_steps;
     bool asked_for;
     struct weft__token_plan plan;
+    int64_t most_keys;              // up to which it is faster; 0: always taken
+    const struct weft_batch *batch; // which says how long the text is; or NULL
     struct weft__cuda_pipeline *pipeline;
     void *layers, *words; // on the device
 };
@@ -27,9 +32,8 @@ struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context)
 {
     const char *wish = getenv("WEFT_PROGRAM");
     const bool asked_for = wish && strcmp(wish, "persistent") == 0;
-    const bool chooses = wish && strcmp(wish, "auto") == 0 &&
-                         weft__token_most_keys(weft__cuda_of(context)->name, 0) > 0;
-    if (!asked_for && !chooses)
+    const bool refused = wish && strcmp(wish, "graph") == 0;
+    if (refused || (!asked_for && weft__token_most_keys(weft__cuda_of(context)->name, 0, 0) == 0))
         return NULL;
     struct weft__cuda_token *token = weft__base_allocate(NULL, sizeof *token);
     if (token) {
@@ -76,7 +80,7 @@ static void say(weft_context *context, const char *what)
         context->log(context->log_user, line);
 }
 
-// What a step launches; several launches, or products of a library, are something else.
+// What a step launches, two launches at most; products of a library are something else.
 static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
                 struct weft__token_seen *seen)
 {
@@ -84,37 +88,73 @@ static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
     if (!steps)
         return false;
     const int32_t count = step->plan ? weft__cuda_steps_of(step->plan, step->args, steps) : 0;
-    if (count == 1 && !steps[0].product) {
-        *launch = steps[0];
+    if ((count == 1 || count == 2) && !steps[0].product && !steps[count - 1].product) {
+        launch[0] = steps[0];
         seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
         seen->args = launch->args;
         seen->matrices = launch->matrices;
+        if (count == 2) {
+            launch[1] = steps[1];
+            seen->more_kernel = weft__cuda_kernel_of(step->plan, launch[1].kernel);
+            seen->more_args = launch[1].args;
+        }
     }
     weft__base_release(NULL, steps);
     return true;
 }
 
+// Where it was not asked for: for texts of some length? If the program's never become longer nothing is left to choose.
+static bool is_faster(weft_context *context, struct weft__cuda_token *token)
+{
+    const struct weft__token_plan *plan = &token->plan;
+    const int64_t most =
+        weft__token_most_keys(weft__cuda_of(context)->name, plan->format, plan->uneven);
+    if (token->asked_for)
+        return true;
+    const struct weft__attention_args *run = token->steps[plan->first].args;
+    const struct weft_batch *batch = run->base.batch;
+    // page lists of a batch do not say how long they may become
+    const int64_t room = batch ? batch->desc.max_kv_len : plan->most_keys;
+    token->batch = batch;
+    token->most_keys = room > most ? most : 0;
+    if (most > 0 && room > 0 && (batch || room <= most))
+        return true;
+    say(context, "one launch is not measured to be faster here");
+    return false;
+}
+
+bool weft__cuda_token_is_always(const struct weft__cuda_token *token)
+{
+    return token->most_keys == 0;
+}
+
+bool weft__cuda_token_is_faster(const struct weft__cuda_token *token)
+{
+    const struct weft_batch *batch = token->batch;
+    if (token->most_keys == 0)
+        return true;
+    int64_t longest = batch->on_device ? batch->desc.max_kv_len : 0;
+    for (int32_t i = 0; !batch->on_device && i < batch->num_seqs; i++)
+        longest = batch->kv_capacities[i] > longest ? batch->kv_capacities[i] : longest;
+    return longest <= token->most_keys;
+}
+
 static bool look(weft_context *context, struct weft__cuda_token *token)
 {
     const size_t count = (size_t)token->num_steps;
-    struct weft__cuda_step *launches = weft__base_allocate(NULL, count * sizeof *launches);
+    struct weft__cuda_step *launches = weft__base_allocate(NULL, 2 * count * sizeof *launches);
     struct weft__token_seen *seen = weft__base_allocate(NULL, count * sizeof *seen);
     bool fine = launches && seen;
     if (fine)
         memset(seen, 0, count * sizeof *seen);
     for (size_t i = 0; fine && i < count; i++)
-        fine = see(&token->steps[i], &launches[i], &seen[i]);
+        fine = see(&token->steps[i], &launches[2 * i], &seen[i]);
     if (fine &&
         !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
         say(context, token->plan.why);
         fine = false;
     }
-    if (fine && !token->asked_for &&
-        token->plan.most_keys >
-            weft__token_most_keys(weft__cuda_of(context)->name, token->plan.format)) {
-        say(context, "one launch is not measured to be faster here");
-        fine = false;
-    }
+    fine = fine && is_faster(context, token);
     weft__base_release(NULL, launches);
     weft__base_release(NULL, seen);
     return fine;
@@ -128,6 +168,10 @@ static bool write_maps(weft_context *context, struct weft__token_plan *plan)
         if (weft__cuda_write_map(cuda, &plan->maps[l][0], layer->k_map) != CUDA_SUCCESS ||
             weft__cuda_write_map(cuda, &plan->maps[l][1], layer->v_map) != CUDA_SUCCESS)
             return false;
+        for (int32_t i = 0; i < WEFT__TOKEN_MAPS; i++)
+            if (plan->weights[l][i].base &&
+                weft__cuda_write_map(cuda, &plan->weights[l][i], layer->maps[i]) != CUDA_SUCCESS)
+                return false;
     }
     return true;
 }
@@ -139,7 +183,7 @@ bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token
     if (token->num_steps == 0 || !look(context, token))
         return false;
     if (!write_maps(context, plan)) {
-        say(context, "keys and values have no tensor maps");
+        say(context, "keys, values or weights have no tensor maps");
         return false;
     }
     const size_t bytes = (size_t)plan->args.num_layers * table;

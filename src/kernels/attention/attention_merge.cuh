@@ -73,12 +73,29 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
     return nothing != 0.0f;
 }
 
-// The states of rows of the item once more, a warp per row. Leaves them as those of warp 0.
-static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
-                                               const struct place *at, struct rows rows,
-                                               int32_t tiles)
+// Four states more of a row, of these weights. Where weights are exact, apart at first: beside a state that has nearly all the weight, each of
+// the others may be below half a unit in the last place, and added one by one all of them would be lost.
+DEVICE void four_add(const float weight[4], const float2 x[4][QUERY_PAIRS],
+                     float2 value[QUERY_PAIRS])
 {
-    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+#pragma unroll
+    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+        float2 sum = WEFT_PARTS > 1 ? make_float2(0, 0) : value[k];
+#pragma unroll
+        for (int32_t j = 0; j < 4; j++) {
+            sum.x = fmaf(weight[j], x[j][k].x, sum.x);
+            sum.y = fmaf(weight[j], x[j][k].y, sum.y);
+        }
+        value[k].x = WEFT_PARTS > 1 ? value[k].x + sum.x : sum.x;
+        value[k].y = WEFT_PARTS > 1 ? value[k].y + sum.y : sum.y;
+    }
+}
+
+// The states of rows of the item once more, a warp per row. Leaves them as those of warp 0.
+DEVICE void states_again(const struct weft__attention_device_args *args, const struct place *at,
+                         struct rows rows, int32_t tiles)
+{
+    const int32_t warp = (int32_t)threadIdx.x / WARP % WARPS, lane = (int32_t)threadIdx.x % WARP;
     for (int32_t i = warp; i < rows.count; i += WARPS) {
         struct row_state again;
         row_again(args, at->seq.lengths, row_at(args, rows, i), rows.kv_head,
@@ -94,6 +111,13 @@ static __device__ __noinline__ void item_again(const struct weft__attention_devi
                 to[DIM] = w ? NEGATIVE_INFINITY : again.largest, to[DIM + 1] = w ? 0.0f : again.sum;
         }
     }
+}
+
+static __device__ __noinline__ void item_again(const struct weft__attention_device_args *args,
+                                               const struct place *at, struct rows rows,
+                                               int32_t tiles)
+{
+    states_again(args, at, rows, tiles);
     __syncthreads();
 }
 

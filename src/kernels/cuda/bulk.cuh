@@ -128,6 +128,16 @@ DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column
                  : "memory");
 }
 
+// The same by a policy (memory.cuh).
+DEVICE void copy_box_of_pile_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                                int32_t matrix, int32_t pile, uint32_t barrier, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to_shared),
+                 "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(pile), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
 // The same box to the same place in every block of the cluster whose bit is set in `blocks`, each at its own barrier.
 DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              uint32_t barrier, uint32_t blocks)

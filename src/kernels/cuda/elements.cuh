@@ -46,6 +46,11 @@ template <int DTYPE> DEVICE float4 four_elements(const void *from, int64_t i)
     return make_float4(low.x, low.y, high.x, high.y);
 }
 
+DEVICE float squares_of(float4 v)
+{
+    return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w);
+}
+
 // Likewise stored, each rounded to nearest even.
 template <int DTYPE> DEVICE void set_four_elements(void *to, int64_t i, float4 v)
 {

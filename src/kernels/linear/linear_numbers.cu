@@ -125,7 +125,7 @@ DEVICE void x_load(X_STREAM *s, const struct weft__linear_device_args *args)
 #endif
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
-                square += v[k].x * v[k].x + v[k].y * v[k].y + (v[k].z * v[k].z + v[k].w * v[k].w);
+                square += squares_of(v[k]);
                 if (i0 + k * STEP < width)
                     *(float4 *)(row + i0 + k * STEP) = make_float4(
                         v[k].x * w[k].x, v[k].y * w[k].y, v[k].z * w[k].z, v[k].w * w[k].w);

@@ -10,6 +10,7 @@
 // Results are those of the launches that it takes the place of, to the bit. NOTES.md says what it costs and why it is built so.
 #include <stdint.h>
 
+#define PLAIN        (WEFT_FORMAT == 2 || WEFT_FORMAT == 3) // WEFT__TOKEN_PLAIN: rows of numbers
 #define WEFT_CACHE   WEFT_KV_DTYPE
 #define WEFT_SCALED  0
 #define WEFT_CODES   0
@@ -48,15 +49,25 @@ enum {
 
 // Of linear_few_one.cuh: registers are there for whole tiles, which come one by one.
 enum { ONE_EACH = 1, SLOT_BLOCKS = 1 };
+#if PLAIN
+#define TILE_BYTES(pairs) WEFT__TOKEN_PLAIN_TILE_BYTES
+#else
 #define TILE_SLOT TILE_BYTES(4)
+#endif
 
 static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row, int32_t rows);
 
 #include "src/kernels/attention/attention_fresh.cuh"
 #include "src/kernels/attention/attention_piece.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
+#if !PLAIN
+#include "src/kernels/cuda/types.cuh"
+#include "src/kernels/token/token_second.cuh" // before that of most matrices
+// clang-format off: names of the format are those of what comes last
 #include "src/kernels/linear/linear_few_one.cuh"
 #include "src/kernels/linear/linear_tile.cuh"
+// clang-format on
+#endif
 #include "src/kernels/token/token_shared.cuh"
 
 DEVICE float *shared_factors()
@@ -77,6 +88,9 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 
 #include "src/kernels/attention/attention_one.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
+#if PLAIN
+#include "src/kernels/token/token_plain.cuh"
+#endif
 #include "src/kernels/token/token_ask.cuh"
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
@@ -101,19 +115,25 @@ DEVICE void barriers_begin()
     barrier_init_end();
 }
 
-// What does not change from layer to layer.
-DEVICE void block_begin(const struct weft__token_args *args)
+// Of a block that is to begin, without (or with) the warp that asks.
+DEVICE void begin_sync(bool all)
+{
+    if (all)
+        __syncthreads();
+    else
+        part_sync<WEFT__TOKEN_THREADS - WARP>(BEGINS);
+}
+
+// What does not change from layer to layer and is made of nothing that launches before leave.
+DEVICE void block_begin()
 {
     struct shared *s = shared_rest();
     const int32_t i = (int32_t)threadIdx.x, item = item_of_block(ITEMS);
     if (i == 0) {
         barriers_begin();
-        s->launch = __ldcg(args->launches);
+        s->again = 0;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
-        s->place = place_of_part(&args->attention, max(item, 0) / WEFT_SPLITS,
-                                 max(item, 0) % WEFT_SPLITS, WEFT_SPLITS, 0, 1);
-        s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);
     }
     if (i < 2 * KINDS)
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);
@@ -122,18 +142,37 @@ DEVICE void block_begin(const struct weft__token_args *args)
     if (i < ROWS)
         s->factors[i] = 1;
     __syncthreads();
+}
+
+// What is: the launches before have ended. The warp that asks is there where the SM has a part of the keys.
+DEVICE void text_begin(const struct weft__token_args *args)
+{
+    struct shared *s = shared_rest();
+    const int32_t i = (int32_t)threadIdx.x, item = max(item_of_block(ITEMS), 0);
+    const bool all = s->attends;
+    wait_for_previous();
+    if (i == 0) {
+        s->launch = __ldcg(args->launches);
+        s->place = place_of_part(&args->attention, item / WEFT_SPLITS, item % WEFT_SPLITS,
+                                 WEFT_SPLITS, 0, 1);
+        s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);
+    }
+    begin_sync(all);
     if (WEFT_ROPE && i < WEFT_ROTARY / 2)
         s->angles[i] =
             rope_angle<true>(s->place.seq.lengths.kv_len - 1, __ldcg(args->attention.turns + i),
                              args->attention.turn_factor);
-    __syncthreads();
+    begin_sync(all);
 }
 
 extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     weft_token(const __grid_constant__ struct weft__token_args args)
 {
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
-    block_begin(&args);
+    let_next_start(); // on an SM whose block has ended: all blocks are there
+    block_begin();
+    if (warp != MULTIPLIERS + 1 || shared_rest()->attends) // weights are asked for before
+        text_begin(&args);
     if (warp < MULTIPLIERS) {
         registers_take<104>();
         multiply_all(&args, warp, lane);

@@ -2,8 +2,6 @@
 // Attention of the SM's part of the keys, by the warps that multiply, as attention_token.cu does it: the same tiles of keys and
 // states, so that results are the same bits. Two warps do what one does there, half of the columns of the values each. Where that kernel's blocks send pieces to one another, words go to
 // whoever merges them (token_deliver.cuh).
-//
-// What is not there: queries, keys and values whose products are not finite are not looked at again.
 #ifndef WEFT_KERNELS_TOKEN_ATTEND_CUH
 #define WEFT_KERNELS_TOKEN_ATTEND_CUH
 
@@ -74,11 +72,6 @@ DEVICE struct heads_source source_of(const struct weft__token_args *args, int32_
     return from;
 }
 
-// Where the layer's cache is.
-struct new_rows {
-    uint16_t *keys, *values;
-};
-
 // The new key, rotated, or its value: narrow, into shared memory and into the cache.
 DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_t *pool,
                        uint8_t *fresh, const struct head *head, int32_t lane)
@@ -98,8 +91,8 @@ DEVICE void fresh_keep(const struct weft__attention_device_plane *plane, uint16_
 }
 
 // Row by row, a warp each; behind the queries come the new key and its value, in the SM that has their tile.
-DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep, bool first,
-                       uint32_t turn, int32_t warp, int32_t lane)
+DEVICE void heads_take(const struct weft__token_args *args, int32_t layer, uint32_t turn,
+                       int32_t warp, int32_t lane)
 {
     enum { KEY = GROUP_HEADS, VALUE };
     const struct place *at = &shared_rest()->place;
@@ -110,7 +103,7 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
         const int32_t row = i < KEY    ? (at->kv_head * GROUP_HEADS + i) * HEAD
                             : i == KEY ? ATTENDED + at->kv_head * HEAD
                                        : ATTENDED + (WEFT_KV_HEADS + at->kv_head) * HEAD;
-        const struct heads_source from = source_of(args, row, first, turn);
+        const struct heads_source from = source_of(args, row, layer == 0, turn);
         struct head head = source_head(&from, lane);
         const struct turns turns = turns_shared(lane);
         if (i != VALUE)
@@ -119,10 +112,11 @@ DEVICE void heads_take(const struct weft__token_args *args, struct new_rows keep
             query_store(head.own, shared_rest()->queries + i * ROW_BYTES, PART_BYTES, lane,
                         shared_factors() + i);
         else if (i == KEY)
-            fresh_keep(&args->attention.k, keep.keys, shared_rest()->fresh, &head, lane);
+            fresh_keep(&args->attention.k, (uint16_t *)args->layers[layer].keys,
+                       shared_rest()->fresh, &head, lane);
         else
-            fresh_keep(&args->attention.v, keep.values, shared_rest()->fresh + ROW_BYTES, &head,
-                       lane);
+            fresh_keep(&args->attention.v, (uint16_t *)args->layers[layer].values,
+                       shared_rest()->fresh + ROW_BYTES, &head, lane);
     }
 }
 
@@ -164,19 +158,42 @@ DEVICE void tiles_walk(const struct weft__token_args *args, uint32_t seq, int32_
     }
 }
 
+// Sums that are not finite once more, as the launches do it (row_again()), which read queries as numbers: they are put where those
+// had them, by all SMs of a KV head the same.
+static __device__ __noinline__ void attend_again(const struct weft__token_args *args, int32_t layer,
+                                                 uint32_t turn)
+{
+    const struct weft__attention_device_args *of = &args->layers[layer].attention;
+    const struct place *at = &shared_rest()->place;
+    const int32_t first = at->kv_head * GROUP_HEADS;
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; layer > 0 && i < GROUP_HEADS * HEAD; i += MULTIPLYING) {
+        float number;
+        while (!turn_look(args->heads + first * HEAD + i, turn, &number))
+            ;
+        ((float *)of->q)[(first + i / HEAD) * of->q_head_stride + i % HEAD] = number;
+    }
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    states_again(of, at, rows_of(of, at), at->left);
+    part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+}
+
 // The SM's item, whose tiles are in the slots from `seq` on.
-DEVICE void attend(const struct weft__token_args *args, struct new_rows keep, bool first,
-                   uint32_t turn, uint32_t seq, int32_t warp, int32_t lane)
+DEVICE void attend(const struct weft__token_args *args, int32_t layer, uint32_t turn, uint32_t seq,
+                   int32_t warp, int32_t lane)
 {
     const struct place *at = &shared_rest()->place;
     struct state state;
-    heads_take(args, keep, first, turn, warp, lane);
+    heads_take(args, layer, turn, warp, lane);
     state_begin(&state);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     tiles_walk(args, seq, warp, lane, &state);
     const int32_t w = computed_here(warp);
-    state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM);
+    if (state_store(&state, w % WARPS, lane, GROUP_HEADS, w / WARPS * STATE_DIM))
+        shared_rest()->again = turn;
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
+    if (*(const volatile uint32_t *)&shared_rest()->again == turn)
+        attend_again(args, layer, turn);
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
         const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);

@@ -19,14 +19,83 @@ DEVICE int32_t part_of(int32_t t, uint32_t seq)
     return (int32_t)(TEAM_WARPS * (seq & (TEAMS - 1)) + t % TEAM_WARPS);
 }
 
-DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false)
+#if PLAIN
+
+// Of gate and up the lower half of the lanes has gate; of others both halves have the sum, each added up a half of the chains.
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t own_lane, bool = false,
+                       bool = false)
 {
+    const int32_t lane =
+        computed_here(own_lane); // what follows from it is not kept from unit to unit
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
     const uint32_t place = d->next % PLACES;
     float sum[2] = {0, 0};
     barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
-    if (w.paired) {
+    if (w.form == PAIRS) {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j++)
+            sum[j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
+        sum[0] += sum[1];
+    } else {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j += 2)
+            sum[0] += s->parts[place][part_of(j + lane / 16, j / TEAM_WARPS + d->seq)][lane % 16];
+        sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
+    }
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive(shared_address(s->taken + place));
+    d->next++, d->seq += w.slots;
+    return sum[0];
+}
+
+#else
+
+// A unit of the second format.
+DEVICE float second_sum(const float parts[MULTIPLIERS][WARP], const struct second_work *w,
+                        int32_t kind, bool last, uint32_t seq, int32_t lane)
+{
+    const int32_t which = kind == QKV ? SECOND_V : last ? SECOND_LAST_DOWN : SECOND_DOWN;
+    const bool even = WEFT_EVEN >> which & 1;
+    float sum[2] = {0, 0};
+    const int32_t block = kind == DOWN ? lane / 16 : 0;
+    if (w->columns) {
+#pragma unroll
+        for (int32_t j = 0; j < 8; j++)
+            sum[even && j % 2] += parts[part_of(block, (uint32_t)j + seq)][lane % 16];
+    } else {
+#pragma unroll
+        for (int32_t j = 0; j < MULTIPLIERS; j++)
+            sum[even && j % 2] +=
+                parts[part_of(j, (uint32_t)(j / 2 + block * w->block_slots) + seq)]
+                     [lane % 16 + 16 * block];
+    }
+    return even ? sum[0] + sum[1] : sum[0];
+}
+
+DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last = false,
+                       bool second = false)
+{
+    struct shared *s = shared_rest();
+    const struct work w = work_of(kind);
+    const uint32_t place = d->next % PLACES;
+    int32_t slots = w.slots;
+    float sum[2] = {0, 0};
+    barrier_wait(shared_address(s->summed + place), d->next / PLACES & 1);
+    if (WEFT_SECOND && second) {
+        const struct second_work of = second_work_of(kind, last);
+        sum[0] = second_sum(s->parts[place], &of, kind, last, d->seq, lane);
+        slots = of.slots;
+    } else if (w.form ==
+               EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
+        const bool even = WEFT_EVEN >> kind & 1;
+        const uint32_t seq = d->seq + lane / 16 * EIGHT_SLOTS;
+#pragma unroll
+        for (int32_t j = 0; j < 8; j++)
+            sum[even && j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
+        sum[0] += even ? sum[1] : 0;
+    } else if (w.form == PAIRS) {
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
@@ -48,7 +117,7 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->taken + place));
-    d->next++, d->seq += w.slots;
+    d->next++, d->seq += slots;
     return sum[0];
 }
 
@@ -63,16 +132,23 @@ DEVICE float row_norm(const uint8_t *row, float eps, int32_t lane)
     return 1.0f / sqrtf(warp_sum(square, 32) / (float)EMBED + eps);
 }
 
-DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
-                          int32_t lane)
+#endif
+
+DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, int32_t layer,
+                          uint32_t turn, int32_t lane)
 {
     const int32_t *share = shared_rest()->share[QKV];
+#if PLAIN
+    const float rms = numbers_norm(args->qkv_eps, lane);
+#else
     const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
+#endif
+    const int32_t of_second = share[1] - second_units(QKV, is_second(args, QKV, layer));
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
-        const float value = rms * sums_take(d, QKV, lane);
+        const float value = rms * sums_take(d, QKV, lane, false, u >= of_second);
         if (lane < 16)
-            turn_send(args->heads + u * 16 + lane, value, turn);
+            turn_send(args->heads + head_unit(u - share[0]) * 16 + lane, value, turn);
         __syncwarp();
         if (lane == 0)
             count_arrival(counter_of(args, WEFT__TOKEN_ROW_heads));
@@ -111,13 +187,55 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const struct piece of = piece_of_blocks(number);
         const struct row row = {0, head};
         const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
+#if PLAIN
+        numbers_send(args, WEFT__TOKEN_ROW_attended, 2 * u, 2, lane, of.value * by, turn);
+#else
         unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
+#endif
     }
 }
 
+#if PLAIN
+
+// O or down, added to the stream; `to_row` none: the launch ends with these. Both halves of the warp have the unit's results.
+DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
+                           bool, const float *, int32_t to_row, uint32_t turn, int32_t lane)
+{
+    struct shared *s = shared_rest();
+    const int32_t *share = s->share[kind];
+#pragma unroll 1
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        float *own = &s->residual[0][0] + (u - share[0]) * 16 + lane % 16;
+        const float out = sums_take(d, kind, lane) + *own;
+        __syncwarp();
+        if (lane < 16)
+            *own = out;
+        if (to_row >= 0)
+            numbers_send(args, to_row, u, 1, lane, out, turn);
+        else if (lane < 16)
+            args->result[u * 16 + lane] = out;
+    }
+}
+
+DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
+                          int32_t lane)
+{
+    const float rms = numbers_norm(args->up_eps, lane);
+#pragma unroll 1
+    for (int32_t u = shared_rest()->share[UP][0]; u < shared_rest()->share[UP][1]; u++) {
+        const float value = rms * sums_take(d, UP, lane);
+        const float up = __shfl_xor_sync(0xffffffffu, value, 16);
+        numbers_send(args, WEFT__TOKEN_ROW_down, u, 1, lane, gated<WEFT_TOKEN_GATE>(value, up),
+                     turn); // of the lower lanes
+    }
+}
+
+#else
+
 // O or down, added to the stream, for the norm behind it; `row` NULL rows: the launch ends with these.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
-                           const float *norm, int32_t to_row, uint32_t turn, int32_t lane)
+                           bool second, const float *norm, int32_t to_row, uint32_t turn,
+                           int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t *share = s->share[kind];
@@ -125,7 +243,8 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out = sums_take(d, kind, lane, to_row < 0) + s->residual[u - share[0]][lane];
+        const float out =
+            sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
         if (to_row < 0)
             args->result[row] = out;
@@ -164,6 +283,8 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
+#endif
+
 DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     struct shared *s = shared_rest();
@@ -171,24 +292,26 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
     struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
-        s->residual[u - s->share[O][0]][lane] = args->stream[u * 32 + lane];
+        if (lane < UNIT_ROWS)
+            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + lane] =
+                args->stream[u * UNIT_ROWS + lane];
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
         const uint32_t turn = s->launch * layers + l + 1;
         const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
             part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-            heads_deliver(args, &d, turn, lane);
+            heads_deliver(args, &d, l, turn, lane);
         }
         d.seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-        stream_deliver(args, &d, O, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
+        stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
         part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, next_norm, l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1,
-                       turn + 1, lane);
+        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
+                       l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
     }
 }
 

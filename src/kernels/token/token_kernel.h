@@ -16,6 +16,9 @@ struct weft__token_seen {
     const struct weft__cuda_kernel *kernel;
     const void *args;
     const struct weft__cuda_matrix *matrices; // of the launch
+    // of a step of two launches the second: parts in another format; or NULL
+    const struct weft__cuda_kernel *more_kernel;
+    const void *more_args;
 };
 
 struct weft__token_plan {
@@ -23,10 +26,13 @@ struct weft__token_plan {
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,
-    struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are
+    struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are,
+    struct weft__cuda_matrix weights[WEFT__TOKEN_MOST_LAYERS]
+                                    [WEFT__TOKEN_MAPS]; // and, where weights are plain, these
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch
-    int32_t format;      // of all matrices
+    int32_t uneven;      // of O and down the SM with most has so many hundredths of the average
+    int32_t format;      // of all matrices, or but for V and down of some layers
     int64_t most_keys;   // that a text may have, by its row of the page table
     char why[160];       // not, where there is none
 };
@@ -40,11 +46,13 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
 void weft__token_step(const struct weft__token_plan *plan, const void *layers, void *words,
                       struct weft__cuda_step *step);
 
-// Up to how many keys of the longest text the one launch is chosen unasked for (token_devices.def), on a device of that name for
-// matrices of that format (0: of any); 0: never.
-int64_t weft__token_most_keys(const char *device, int32_t format);
+// Up to how many keys of a text the one launch is chosen unasked for (token_devices.def), on a device of that name for matrices of
+// that format (0: of any) that divide so unevenly; 0: never.
+int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven);
 
-// A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format; even: WEFT_EVEN.
-void weft__token_sample(weft_dtype format, int32_t even, struct weft__cuda_kernel *kernel);
+// A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format, V and down of some in a second one or 0;
+// even: WEFT_EVEN.
+void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
+                        struct weft__cuda_kernel *kernel);
 
 #endif

@@ -3,7 +3,9 @@
 //
 // Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), WEFT_SLOTS of the ring, those of
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
-// as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh).
+// as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
+// matrices have chains of eight tiles' columns, not sixteen (gate and up; bits of enum kind), WEFT_SECOND: the format of V and of down
+// in some layers (token_second.cuh), or 0.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
 
@@ -11,7 +13,11 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/token/token_device.h"
 
-enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS };
+enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
+
+// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
+// columns t, t + 1, t + 2, t + 3 of one block; or t, t + 1, t + 8, t + 9, of which a warp adds up t and t + 8.
+enum form { PAIRS, ROWS_ALONE, EIGHTS };
 
 enum {
     EMBED = WEFT_EMBED,
@@ -22,6 +28,8 @@ enum {
 
     MULTIPLIERS = WEFT__TOKEN_MULTIPLIERS,
     TILE = TILE_BYTES(4),
+    TILE_COLS = PLAIN ? WEFT__TOKEN_PLAIN_TILE_COLS : 256,
+    UNIT_ROWS = PLAIN ? 16 : 32, // of O and down
     SLOT_TILES = WEFT__TOKEN_SLOT_TILES(TILE),
     TEAM_WARPS = SLOT_TILES / 2,      // which have a slot, two tiles each of it
     TEAMS = MULTIPLIERS / TEAM_WARPS, // they take slots in turn
@@ -29,32 +37,38 @@ enum {
     SLOT = SLOT_TILES * TILE,
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,
-    FLIGHT = WEFT__TOKEN_FLIGHT(SLOT),
+    FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
+    Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
+    V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
-    LONG_X = ATTENDED > WIDE ? ATTENDED : WIDE,
-    X_BYTES = WEFT__TOKEN_X_BYTES(EMBED),
+    LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
+    LONG_X = PLAIN && EMBED > LONGEST_X ? EMBED : LONGEST_X,
+    X_BYTES = PLAIN ? 0 : WEFT__TOKEN_X_BYTES(EMBED),
+    ALL_X_BYTES = PLAIN ? WEFT__TOKEN_PLAIN_X_BYTES(LONG_X) : WEFT__TOKEN_LONG_X_BYTES(LONG_X),
     STATES_BYTES = WARPS * GROUP_HEADS * (WEFT_HEAD_DIM + 4) * 4,
-    LONG_X_BYTES = WEFT__TOKEN_LONG_X_BYTES(LONG_X) > STATES_BYTES
-                       ? WEFT__TOKEN_LONG_X_BYTES(LONG_X)
-                       : STATES_BYTES,
+    LONG_X_BYTES = ALL_X_BYTES > STATES_BYTES ? ALL_X_BYTES : STATES_BYTES,
     RING_BYTES = (DEPTH * SLOT + 127) / 128 * 128,
 };
 
 // Numbers of barriers of the block.
-enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2 };
+enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2, BEGINS = 3 };
 
 struct shared {
     float parts[PLACES][MULTIPLIERS][WARP]; // sums of warps
     float residual[WEFT__TOKEN_MOST_OWN][WARP];
     uint8_t queries[PART_BYTES];
     float factors[ROWS];
+    float squares[MULTIPLIERS];   // of a row of plain numbers, by warp
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
+    uint2
+        walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
+    uint32_t again;          // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -91,31 +105,44 @@ DEVICE uint8_t *shared_row(int32_t kind)
 
 // --- work -----------------------------------------------------------------------------------------
 
-// A matrix: `paired` units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), else a unit is
-// sixteen rows. A slot of the ring has SLOT_TILES of a unit.
+// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), of Q, K and V sixteen.
+// A slot of the ring has SLOT_TILES of a unit.
 struct work {
     int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
-    bool paired;
+    enum form form;
 };
 
-DEVICE int32_t slots_of(int32_t tiles, bool paired)
+DEVICE enum form form_of(int32_t kind)
 {
-    return paired ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS : (tiles + SLOT_TILES - 1) / SLOT_TILES;
+    if (PLAIN)
+        return kind == UP ? PAIRS : ROWS_ALONE;
+    return kind == QKV ? ROWS_ALONE : WEFT_EIGHTS >> kind & 1 ? EIGHTS : PAIRS;
+}
+
+enum { EIGHT_SLOTS = 4 }; // of a block of sixteen rows of no more than sixteen tiles
+
+DEVICE int32_t slots_of(int32_t tiles, enum form form)
+{
+    if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
+        return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
+    return form == EIGHTS  ? 2 * EIGHT_SLOTS
+           : form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
+                           : (tiles + SLOT_TILES - 1) / SLOT_TILES;
 }
 
 DEVICE struct work work_of(int32_t kind)
 {
     struct work w;
     w.cols = kind == O ? ATTENDED : kind == DOWN ? WIDE : EMBED;
-    w.tiles = w.cols / 256;
-    w.paired = kind != QKV;
-    w.slots = slots_of(w.tiles, w.paired);
+    w.tiles = w.cols / TILE_COLS;
+    w.form = form_of(kind);
+    w.slots = slots_of(w.tiles, w.form);
     return w;
 }
 
 DEVICE int32_t units_of(int32_t kind)
 {
-    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / 32;
+    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / UNIT_ROWS;
 }
 
 // The SM's part of `count` things.
@@ -129,6 +156,69 @@ DEVICE int32_t item_of_block(int32_t items)
 {
     const int32_t item = share_begin(items, (int32_t)blockIdx.x);
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
+}
+
+// Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: a slot is a column of
+// both blocks of a unit.
+struct second_work {
+    int32_t cols, tiles, block_slots, slots;
+    bool columns;
+};
+
+DEVICE struct second_work second_work_of(int32_t kind, bool last)
+{
+    struct second_work w;
+    w.cols = kind == DOWN ? WIDE : EMBED;
+    w.tiles = w.cols / 256;
+    w.columns = kind == DOWN && WEFT_EIGHTS >> (last ? SECOND_LAST_DOWN : SECOND_DOWN) & 1;
+    w.block_slots = w.columns ? w.tiles : (w.tiles + 1) / 2;
+    w.slots = kind == DOWN && !w.columns ? 2 * w.block_slots : w.block_slots;
+    return w;
+}
+
+// Has the layer's V (kind QKV), or its down, the second format?
+DEVICE bool is_second(const struct weft__token_args *args, int32_t kind, int32_t layer)
+{
+    if (!WEFT_SECOND || (kind != QKV && kind != DOWN))
+        return false;
+    const uint32_t *bits = kind == DOWN ? args->second_down : args->second_v;
+    return bits[layer / 32] >> layer % 32 & 1;
+}
+
+// Which sixteen rows of Q, K and V the SM's unit i is: units of Q and K and, behind them, of V, of which all SMs have about as many.
+DEVICE int32_t v_before(int32_t unit)
+{
+    return (int32_t)((int64_t)unit * V_UNITS / (Q_K_UNITS + V_UNITS));
+}
+
+// The SM's units of V.
+DEVICE int32_t v_units_of_block()
+{
+    const int32_t *share = shared_rest()->share[QKV];
+    return v_before(share[1]) - v_before(share[0]);
+}
+
+DEVICE int32_t head_unit(int32_t i)
+{
+    const int32_t *share = shared_rest()->share[QKV];
+    const int32_t v = v_before(share[0]), others = share[1] - share[0] - v_units_of_block();
+    return i < others ? share[0] - v + i : Q_K_UNITS + v + i - others;
+}
+
+// Of the SM's units of a matrix, those of the second format, which come last.
+DEVICE int32_t second_units(int32_t kind, bool second)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
+}
+
+// Slots of the SM's part of a matrix.
+DEVICE int32_t slots_of_block(int32_t kind, bool second, bool last)
+{
+    const int32_t *share = shared_rest()->share[kind];
+    const int32_t others = second_units(kind, second);
+    return (share[1] - share[0] - others) * work_of(kind).slots +
+           (others ? others * second_work_of(kind, last).slots : 0);
 }
 
 DEVICE void slot_wait(uint32_t seq)
@@ -172,6 +262,8 @@ DEVICE int32_t units_of_row(int32_t row)
            32;
 }
 
+#if !PLAIN
+
 // 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
 DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
                       float x, float weight, uint32_t turn)
@@ -214,6 +306,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
         ((uint32_t *)(to + cols + cols / 4))[unit] = (word[1][3] & 0xffffffu) | word[2][3] << 24;
 }
 
+#endif
+
 // How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
@@ -231,6 +325,8 @@ DEVICE void arrivals_wait(const struct weft__token_args *args, int32_t row, uint
     while (!has_counted(counter, uses_of(row, turn) * each - each / 16))
         ;
 }
+
+#if !PLAIN
 
 // A row of words to shared memory, by all warps that multiply, a unit a thread, which asks for all of its words before it looks at any.
 template <int COLS, bool SQUARES>
@@ -250,5 +346,7 @@ DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
         unit_place<SQUARES>(to, COLS, unit, word);
     }
 }
+
+#endif
 
 #endif

@@ -81,31 +81,41 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
 struct emulated_map {
     uint64_t base, dims[4], stride_bytes[3]; // columns, rows, piles
-    uint32_t box_cols, box_rows, swizzled;
+    uint32_t box_cols, box_rows, swizzled, box_matrices, box_piles;
 };
 
-static void emulated_copy_box(const struct emulated_copy *copy)
+static void emulated_copy_matrix(const struct emulated_copy *copy, const struct emulated_map *map,
+                                 uint32_t matrix)
 {
-    const struct emulated_map *map = (const struct emulated_map *)copy->from;
     const uint32_t row_bytes = map->box_cols * 2;
+    const int32_t place[2] = {copy->place[2] + (int32_t)(matrix % map->box_matrices),
+                              copy->place[3] + (int32_t)(matrix / map->box_matrices)};
     uint64_t pile = map->base;
     bool there = true;
-    for (int i = 2; i < 4; i++) {
-        there = there && copy->place[i] >= 0 && (uint64_t)copy->place[i] < map->dims[i];
-        pile += (uint64_t)copy->place[i] * map->stride_bytes[i - 1];
+    for (int i = 0; i < 2; i++) {
+        there = there && place[i] >= 0 && (uint64_t)place[i] < map->dims[2 + i];
+        pile += (uint64_t)place[i] * map->stride_bytes[1 + i];
     }
     for (uint32_t r = 0; r < map->box_rows; r++)
         for (uint32_t c = 0; c < map->box_cols; c++) {
             const int64_t row = (int64_t)copy->place[1] + r, col = (int64_t)copy->place[0] + c;
             const bool inside = there && row >= 0 && col >= 0 && row < (int64_t)map->dims[1] &&
                                 col < (int64_t)map->dims[0];
-            uint32_t to = copy->to + r * row_bytes + c * 2;
+            uint32_t to = copy->to + (matrix * map->box_rows + r) * row_bytes + c * 2;
             if (map->swizzled)
                 to ^= (to >> 7 & 7) << 4;
             *(uint16_t *)emulated->shared_pointer(to) =
                 inside ? *(const uint16_t *)(pile + row * map->stride_bytes[0] + col * 2) : 0;
         }
-    emulated->mbarrier_landed(copy->barrier, map->box_rows * row_bytes);
+}
+
+static void emulated_copy_box(const struct emulated_copy *copy)
+{
+    const struct emulated_map *map = (const struct emulated_map *)copy->from;
+    const uint32_t matrices = map->box_matrices * map->box_piles;
+    for (uint32_t matrix = 0; matrix < matrices; matrix++)
+        emulated_copy_matrix(copy, map, matrix);
+    emulated->mbarrier_landed(copy->barrier, matrices * map->box_rows * map->box_cols * 2);
 }
 
 DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_t row,
@@ -122,6 +132,14 @@ DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column
     const struct emulated_copy copy = {
         emulated_copy_box, to_shared, barrier, 0, (uint64_t)map, {column, row, matrix, pile}};
     emulated->engine(&copy);
+}
+
+DEVICE void copy_box_of_pile_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
+                                int32_t matrix, int32_t pile, uint32_t barrier, uint64_t policy)
+{
+    if (policy != 1)
+        emulated->fail("a copy of no known policy");
+    copy_box_of_pile(to_shared, map, column, row, matrix, pile, barrier);
 }
 
 DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column, int32_t row,
